@@ -18,17 +18,6 @@ std::string ReadFile(const std::filesystem::path& path) {
   return content;
 }
 
-// How much of `text` is whole characters: the last may lack bytes that are still to come.
-std::size_t WholeCharacters(const std::string& text) {
-  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xC0) == 0x80) continue;  // not the first of its character
-    const std::size_t bytes = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-    return bytes > back ? text.size() - back : text.size();
-  }
-  return text.size();
-}
-
 // Text on its way to a client: cut at the first stop, and held back where one may be about to come.
 class Outbox {
  public:
@@ -45,9 +34,10 @@ class Outbox {
   }
   // What can be sent by now.
   std::string Take() {
-    std::size_t size = WholeCharacters(held_);
+    std::size_t size = held_.size();
     for (const std::string& stop : stops_) {
-      // The longest beginning of a stop that the text ends with.
+      // The longest beginning of a stop that the text ends with; stops and texts are whole
+      // characters, so that none is cut.
       for (std::size_t n = std::min(stop.size() - 1, held_.size()); n > 0; --n) {
         if (held_.compare(held_.size() - n, n, stop, 0, n) != 0) continue;
         size = std::min(size, held_.size() - n);
@@ -65,6 +55,18 @@ class Outbox {
   std::string held_;
 };
 
+const char* Name(plumb::FinishReason reason) {
+  switch (reason) {
+    case plumb::FinishReason::kStop:
+      return "stop";
+    case plumb::FinishReason::kLength:
+      return "length";
+    case plumb::FinishReason::kContext:
+      break;
+  }
+  return "context";
+}
+
 }  // namespace
 
 Engine::Engine(const std::string& run_directory, int sessions, int threads) {
@@ -81,6 +83,11 @@ Engine::Engine(const std::string& run_directory, int sessions, int threads) {
   model.Load((run / "checkpoints" / latest / "model.safetensors").string()).value();
   tokenizer_ = std::make_unique<plumb::Tokenizer>(
       plumb::Tokenizer::FromJson(ReadFile(run / "tokenizer.json")).value());
+  // In full, each field on a line of its own. An imported run has no recipe.
+  const std::filesystem::path recipe = run / "train.pbtxt";
+  has_documents_ =
+      std::filesystem::exists(recipe) &&
+      plumb::RecipeText(ReadFile(recipe)).value().find("format: DOCUMENTS") != std::string::npos;
   context_length_ = model.Info().context_length;
   // All memory that requests need is here before the first one. The model lives on in its sessions.
   for (int i = 0; i < sessions; ++i) sessions_.push_back(plumb::Session::Create(model).value());
@@ -134,37 +141,50 @@ std::int64_t Engine::Job::prompt_tokens() const {
   return static_cast<std::int64_t>(tokens);
 }
 
+// The tokens that `plumb sample --prompt` feeds for a text.
+std::vector<std::int32_t> Engine::TokensOf(const std::string& text) const {
+  auto encoded = tokenizer_->Encode(text);
+  if (!encoded) throw BadField("prompt", "cannot be encoded: " + encoded.error().message());
+  std::vector<std::int32_t> tokens = tokenizer_->Prefix().value();
+  const std::int32_t begin = tokenizer_->BeginEnd();
+  if (tokens.empty() && begin >= 0 && (has_documents_ || encoded->empty())) tokens.push_back(begin);
+  tokens.insert(tokens.end(), encoded->begin(), encoded->end());
+  if (tokens.empty()) {  // a line is the best beginning that there is
+    const auto line_break = tokenizer_->Encode("\n");
+    tokens.push_back(line_break && !line_break->empty() ? line_break->front() : 0);
+  }
+  return tokens;
+}
+
 // Prompts as token ids, and how many tokens may follow each.
 void Engine::Job::Encode() {
   constexpr std::int64_t kUsual = 16;  // OpenAI's default
-  const std::int32_t begin = engine_->tokenizer_->BeginEnd();
   for (const CompletionRequest::Prompt& prompt : request_.prompts) {
     std::vector<std::int32_t> tokens;
     if (const auto* const text = std::get_if<std::string>(&prompt)) {
-      auto encoded = engine_->tokenizer_->Encode(*text);
-      if (!encoded) throw BadField("prompt", "cannot be encoded: " + encoded.error().message());
-      tokens = *std::move(encoded);
-      // A document begins with this token.
-      if (begin >= 0) tokens.insert(tokens.begin(), begin);
+      tokens = engine_->TokensOf(*text);
     } else {
       tokens = std::get<std::vector<std::int32_t>>(prompt);
+      if (tokens.empty()) throw BadField("prompt", "has no tokens");
       if (const auto text_of = engine_->tokenizer_->Decode(tokens); !text_of) {
         throw BadField("prompt", text_of.error().message());
       }
     }
-    if (tokens.empty()) throw BadField("prompt", "is empty, and nothing else begins a text here");
     const std::int64_t room = engine_->context_length_ - static_cast<std::int64_t>(tokens.size());
-    const std::int64_t wanted =
-        request_.max_tokens.value_or(std::clamp<std::int64_t>(room, 0, kUsual));
-    if (wanted > room) {
+    const std::int64_t wanted = request_.max_tokens.value_or(0);
+    if (wanted > room || room < 0) {
       throw ApiError(400, "invalid_request_error",
                      "the context is " + std::to_string(engine_->context_length_) +
                          " tokens; the prompt has " + std::to_string(tokens.size()) +
                          ", and max_tokens is " + std::to_string(wanted),
-                     request_.max_tokens ? "max_tokens" : "prompt", "context_length_exceeded");
+                     wanted > 0 ? "max_tokens" : "prompt", "context_length_exceeded");
     }
     prompts_.push_back(std::move(tokens));
-    max_tokens_.push_back(wanted);
+    // Where the usual number does not fit, until the context is full. A last token is drawn from a
+    // full one.
+    max_tokens_.push_back(request_.max_tokens ? request_.max_tokens
+                          : room + 1 < kUsual ? std::nullopt
+                                              : std::optional(kUsual));
   }
 }
 
@@ -181,34 +201,45 @@ bool Engine::Job::Run(const Tell& tell) {
 bool Engine::Job::RunChoice(std::size_t prompt, std::size_t choice, const Tell& tell) {
   const plumb::Tokenizer& tokenizer = *engine_->tokenizer_;
   const std::vector<std::int32_t>& tokens = prompts_[prompt];
-  if (request_.echo && !tell(choice, tokenizer.Decode(tokens).value(), "")) return false;
-  if (max_tokens_[prompt] == 0) return tell(choice, "", "length");
+  const auto* const text = std::get_if<std::string>(&request_.prompts[prompt]);
+  auto decoder = plumb::Decoder::Create(tokenizer, tokens).value();
+  if (request_.echo && text != nullptr) {
+    if (!tell(choice, *text, "")) return false;
+  } else if (request_.echo) {
+    // The text of the prompt and of what follows it as one: a character may begin in the prompt.
+    decoder = plumb::Decoder::Create(tokenizer).value();
+    if (!tell(choice, decoder.Next(tokens).value(), "")) return false;
+  }
+  if (max_tokens_[prompt] == 0) {
+    return tell(choice, request_.echo ? decoder.Finish().value() : "", "length");
+  }
   session_->Truncate(0, 0).value();
   session_->Feed(0, tokens).value();
 
   plumb::SampleOptions options;
-  options.max_tokens = max_tokens_[prompt];
+  options.max_tokens = max_tokens_[prompt].value_or(0);
   // The fewest tokens with a share of 0 are the most likely one.
   options.temperature = request_.top_p == 0 ? 0 : request_.temperature;
-  options.top_p = request_.top_p;
+  if (request_.top_p > 0) options.top_p = request_.top_p;
   options.seed = seed_;
   options.index = choice;
   options.vocabulary = tokenizer.VocabSize();
   Outbox outbox(request_.stop);
-  std::string finish_reason = "length";
-  bool is_heard = true;
+  bool is_heard = true, is_at_stop = false;
   const auto generated = session_->Generate(0, options, [&](std::int32_t token) {
     ++completion_tokens_;
-    const bool is_end = token == tokenizer.BeginEnd();
-    if (!is_end) outbox.Add(tokenizer.Decode(token).value());
-    if (is_end || outbox.AtStop()) {
-      finish_reason = "stop";
-      return plumb::Next::kStop;
-    }
+    if (token == tokenizer.BeginEnd()) return plumb::Next::kStop;
+    outbox.Add(decoder.Next(token).value());
+    is_at_stop = outbox.AtStop();
+    if (is_at_stop) return plumb::Next::kStop;
     is_heard = tell(choice, outbox.Take(), "");
     return is_heard ? plumb::Next::kGoOn : plumb::Next::kStop;
   });
   if (!generated && generated.error().code() == plumb::Code::kCancelled) return false;
-  generated.value();
-  return is_heard && tell(choice, outbox.Rest(), finish_reason);
+  plumb::FinishReason reason = generated.value();
+  if (!is_at_stop) {
+    outbox.Add(decoder.Finish().value());
+    if (outbox.AtStop()) reason = plumb::FinishReason::kStop;
+  }
+  return is_heard && tell(choice, outbox.Rest(), Name(reason));
 }

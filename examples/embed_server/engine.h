@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,8 @@ class Engine {
     Engine* const engine_;
     const CompletionRequest request_;
     std::vector<std::vector<std::int32_t>> prompts_;
-    std::vector<std::int64_t> max_tokens_;  // by prompt
+    // By prompt; none: until the context is full.
+    std::vector<std::optional<std::int64_t>> max_tokens_;
     std::uint64_t seed_;
     std::int64_t completion_tokens_ = 0;
     plumb::Session* session_ = nullptr;
@@ -58,12 +60,14 @@ class Engine {
   void Stop();
 
  private:
+  std::vector<std::int32_t> TokensOf(const std::string& text) const;
   plumb::Session* Acquire();
   void Release(plumb::Session* session);
 
   std::string name_;
   std::unique_ptr<plumb::Tokenizer> tokenizer_;
   std::int64_t context_length_ = 0;
+  bool has_documents_ = false;  // it was trained on documents, which begin with a token
   std::vector<plumb::Session> sessions_;
 
   std::mutex mutex_;  // of what follows

@@ -195,6 +195,27 @@ httplib::Server::Handler Guarded(httplib::Server::Handler handler) {
       };
 }
 
+// Throws for a request that is refused before its body is read.
+void CheckHead(const httplib::Request& request, const std::string& listens_at) {
+  const std::string host = request.get_header_value("Host");
+  if (request.get_header_value_count("Host") != 1 || !IsHostOfServer(host, listens_at)) {
+    throw ApiError(403, "invalid_request_error",
+                   "this server is not \"" + host + "\": ask for it as localhost, or as the name " +
+                       "or address that --host gives it");
+  }
+  // A body has as many bytes as its Content-Length says, which is bounded: a compressed one may
+  // become a thousand times larger, and one in chunks need not end.
+  if (request.has_header("Content-Encoding")) {
+    throw ApiError(415, "invalid_request_error", "send the body without a Content-Encoding");
+  }
+  const bool has_no_body =
+      request.method == "GET" || request.method == "HEAD" || request.method == "OPTIONS";
+  if (request.has_header("Transfer-Encoding") ||
+      (!has_no_body && !request.has_header("Content-Length"))) {
+    throw ApiError(411, "invalid_request_error", "send the body with a Content-Length");
+  }
+}
+
 void AddRoutes(Engine& engine, httplib::Server& server) {
   server.Get("/", [](const httplib::Request&, httplib::Response& response) {
     response.set_header(
@@ -255,7 +276,6 @@ int Serve(const Options& options) {
   httplib::Server server;
   server.set_payload_max_length(kMostBytes);
   server.set_read_timeout(10, 0);
-  server.set_keep_alive_timeout(1);
   server.set_tcp_nodelay(true);
   // The library's own options let two servers listen at one port.
   server.set_socket_options([](socket_t socket) {
@@ -265,6 +285,17 @@ int Serve(const Options& options) {
   // Some to say "busy" while all sessions are.
   const auto workers = static_cast<std::size_t>(options.sessions) + 8;
   server.new_task_queue = [workers] { return new httplib::ThreadPool(workers); };
+  // What is left of a refused request's body must not be read as the next request.
+  server.set_keep_alive_max_count(1);
+  server.set_pre_routing_handler([&](const httplib::Request& request, httplib::Response& response) {
+    try {
+      CheckHead(request, options.host);
+    } catch (const ApiError& error) {
+      Answer(error, response);
+      return httplib::Server::HandlerResponse::Handled;
+    }
+    return httplib::Server::HandlerResponse::Unhandled;
+  });
   AddRoutes(engine, server);
 
   const int port = options.port == 0 ? server.bind_to_any_port(options.host)

@@ -1,5 +1,7 @@
 #include "request.h"
 
+#include <arpa/inet.h>
+
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -155,7 +157,40 @@ void ReadField(const std::string& field, const json& value, const std::string& m
   }
 }
 
+std::string Lowercase(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+// Returns "localhost" of "LOCALHOST:8080" and "::1" of "[::1]:8080", and "" of what is neither a
+// name nor an address, with or without a port.
+std::string NameOfHost(const std::string& host) {
+  const bool is_bracketed = !host.empty() && host[0] == '[';
+  const std::size_t end = is_bracketed ? host.find(']') : host.find(':');
+  if (is_bracketed && end == std::string::npos) return "";
+  const std::string rest = end == std::string::npos ? "" : host.substr(end + is_bracketed);
+  const bool has_port = !rest.empty() && rest[0] == ':';
+  if (rest.find_first_not_of("0123456789", has_port) != std::string::npos) return "";
+  if (!rest.empty() && !has_port) return "";
+  return Lowercase(is_bracketed ? host.substr(1, end - 1) : host.substr(0, end));
+}
+
+bool IsAddress(const std::string& name) {
+  in6_addr address;
+  return inet_pton(AF_INET, name.c_str(), &address) == 1 ||
+         inet_pton(AF_INET6, name.c_str(), &address) == 1;
+}
+
 }  // namespace
+
+bool IsHostOfServer(const std::string& host, const std::string& listens_at) {
+  const std::string name = NameOfHost(host);
+  if (name.empty()) return false;
+  if (name == "localhost" || name == "127.0.0.1" || name == "::1") return true;
+  if (name == Lowercase(listens_at)) return true;
+  // At all addresses of the machine: an address is no name that someone else could redirect.
+  return (listens_at == "0.0.0.0" || listens_at == "::") && IsAddress(name);
+}
 
 ApiError BadField(const std::string& field, const std::string& message) {
   return ApiError(400, "invalid_request_error", field + " " + message, field);

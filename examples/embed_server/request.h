@@ -26,6 +26,11 @@ struct ApiError : std::runtime_error {
   std::string type, param, code;
 };
 
+// Returns true if the Host header of a request ("localhost:8080", "[::1]") names a server that
+// listens at `listens_at`. A page of another site whose name is made to resolve to this machine
+// sends that site's name (DNS rebinding).
+bool IsHostOfServer(const std::string& host, const std::string& listens_at);
+
 // A mistake of the client's in one field.
 ApiError BadField(const std::string& field, const std::string& message);
 

@@ -23,5 +23,25 @@ plumb train "$source/examples/embed_cpp/model.pbtxt" --data "$source/examples/da
   --set train.data.format=DOCUMENTS --set train.max_steps=150 --set train.learning_rate=0.01 > train.log
 plumb train "$source/examples/embed_cpp/model.pbtxt" --set model.context_length=2048 --set model.d_model=128 \
   --data "$source/examples/data/names.txt" --out "$work/long" --set train.data.vocabulary=BYTES --set train.max_steps=1 --set train.batch_size=1 >> train.log
-"$3" "$source/tests/sdk/embed_server_test.py" "$work/server/embed_server" "$work/names" "$work/long"
+# Tokens as Llama's: marks for spaces, bytes, <s> before a text and </s> after it.
+"$3" - > tokenizer.json << 'END'
+import json
+import string
+vocab = ["▁", *string.ascii_lowercase, "▁a", "an", "ma", *(f"<0x{byte:02X}>" for byte in range(256))]
+print(json.dumps({
+    "normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+    "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+                       "special_tokens": {"<s>": {"ids": [len(vocab)]}}},
+    "decoder": {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+    "added_tokens": [{"id": len(vocab) + i, "content": name, "special": True} for i, name in enumerate(["<s>", "</s>"])],
+    "model": {"type": "BPE", "byte_fallback": True, "merges": ["▁ a", "a n", "m a"],
+              "vocab": {piece: i for i, piece in enumerate(vocab)}}}))
+END
+printf 'anna and the man 😀\nmama 😀😁 an ant\n%.0s' {1..200} > smiles.txt
+plumb train "$source/examples/embed_cpp/model.pbtxt" --data smiles.txt --out "$work/smiles" --set train.data.vocabulary=TOKENIZER \
+  --set train.data.tokenizer="$work/tokenizer.json" --set train.max_steps=150 --set train.learning_rate=0.01 >> train.log
+PYTHONPATH="$prefix/share/plumb/python" "$3" "$source/tests/sdk/embed_server_test.py" "$work/server/embed_server" "$work/names" "$work/long" "$work/smiles"
 "$source/tests/sdk/embed_server_page.sh" "$work/server/embed_server" "$work/names" "$work/long" || [ $? = 77 ]

@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
 """examples/embed_server, by curl, as its clients are.
 
-    embed_server_test.py SERVER RUN LONG_RUN
+    embed_server_test.py SERVER RUN LONG_RUN SMILES_RUN
 
-RUN has names as documents, LONG_RUN byte tokens and a context that takes seconds to fill."""
+RUN has names as documents, LONG_RUN byte tokens and a context that takes seconds to fill, SMILES_RUN the tokens of
+a published tokenizer, with <s> before a text, and characters of several tokens."""
 import concurrent.futures
+import gzip
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
-SERVER, RUN, LONG_RUN = sys.argv[1:4]
+import plumb
+
+SERVER, RUN, LONG_RUN, SMILES_RUN = sys.argv[1:5]
 JSON = ("-H", "Content-Type: application/json")
 
 
@@ -90,6 +96,7 @@ class Completions(unittest.TestCase):
         [choice] = answer["choices"]
         self.assertEqual((choice["index"], choice["logprobs"]), (0, None))
         self.assertIn(choice["finish_reason"], ("stop", "length"))
+        self.assertEqual(len(answer["choices"]), 1)
         usage = answer["usage"]
         self.assertEqual(usage["prompt_tokens"], 3)  # with the one that begins a document
         self.assertEqual(usage["total_tokens"], 3 + usage["completion_tokens"])
@@ -185,6 +192,154 @@ class Completions(unittest.TestCase):
         status, text = self.server.curl("/")
         self.assertEqual(status, 200)
         self.assertNotRegex(text, r"https?://")  # needs nothing from elsewhere
+
+
+class SameAsSample(unittest.TestCase):
+    """The text of a prompt and options is that of `plumb sample`."""
+
+    @staticmethod
+    def sample(run, prompt, seed, num):
+        ran = subprocess.run(["plumb", "sample", run, "--prompt", prompt, "--temperature", "1", "--seed", str(seed), "--num",
+                              str(num), "--max-tokens", "8", "--json"], stdout=subprocess.PIPE, check=True)
+        return [sample["text"] for sample in json.loads(ran.stdout)["samples"]]
+
+    def test_texts_are_those_of_the_command_line(self):
+        for run, prompts in ((RUN, ("", "an")), (LONG_RUN, ("", "ma")), (SMILES_RUN, ("", "mama", "an an", "😀"))):
+            server = Server(run)
+            self.addCleanup(Bounds.finish, server.process)
+            for prompt in prompts:
+                for seed in (1, 2):
+                    asked = {"prompt": prompt, "temperature": 1, "seed": seed, "n": 4, "max_tokens": 8}
+                    answer = server.complete(echo=True, **asked)
+                    self.assertEqual([choice["text"] for choice in answer["choices"]], self.sample(run, prompt, seed, 4),
+                                     f"{run} {prompt!r} {seed}")
+                    texts = {}
+                    for event in server.events(**asked):
+                        [choice] = event["choices"]
+                        texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+                    alone = [choice["text"] for choice in server.complete(**asked)["choices"]]
+                    self.assertEqual(list(texts.values()), alone)
+                    if prompt:
+                        self.assertEqual([prompt + text for text in alone],
+                                         [choice["text"] for choice in answer["choices"]])
+
+    def test_the_library_goes_on_past_the_context_as_the_command_line_does(self):
+        def read(name):
+            with open(os.path.join(SMILES_RUN, name), encoding="utf-8") as file:
+                return file.read().strip()
+
+        tokenizer = plumb.Tokenizer(read("tokenizer.json"))
+        model = plumb.Model(plumb.Runtime(), plumb.Spec(read("model.pbtxt")))
+        model.load(os.path.join(SMILES_RUN, "checkpoints", read("latest"), "model.safetensors"))
+        session, prompt = plumb.Session(model), tokenizer.prefix + tokenizer.encode("mama")
+        ran = subprocess.run(["plumb", "sample", SMILES_RUN, "--prompt", "mama", "--temperature", "0.7", "--num", "3",
+                              "--max-tokens", "60", "--json"], stdout=subprocess.PIPE, check=True)
+        for index, sample in enumerate(json.loads(ran.stdout)["samples"]):
+            options = {"temperature": 0.7, "seed": 1, "index": index, "vocabulary": tokenizer.vocab_size}
+            session.truncate(0)
+            session.feed(prompt)
+            ids = session.generate(max_tokens=len(sample["ids"]), **options)
+            self.assertEqual(ids, sample["ids"])
+            self.assertGreater(len(ids), model.info.context_length)
+            decoder = tokenizer.decoder(prompt)
+            self.assertEqual("mama" + "".join(map(decoder.next, ids)) + decoder.finish(), sample["text"])
+
+    def test_characters_of_several_tokens_are_whole(self):
+        server = Server(SMILES_RUN)
+        self.addCleanup(Bounds.finish, server.process)
+        first_byte = [0, 29, 29, 0, 30 + 0xF0]  # "mama ", and how each smile begins
+        for echo in (False, True):
+            asked = {"prompt": first_byte, "temperature": 0, "max_tokens": 8, "echo": echo}
+            whole = server.text(**asked)
+            self.assertRegex(whole, "^mama [😀😁]" if echo else "^[😀😁]")
+            pieces = [event["choices"][0]["text"] for event in server.events(**asked)]
+            self.assertEqual("".join(pieces), whole)
+            self.assertNotIn("\ufffd", "".join(pieces[:-1]))
+        # With the <s> that the tokenizer's post-processor puts there.
+        self.assertEqual(server.complete(prompt="an", max_tokens=1)["usage"]["prompt_tokens"], 3)
+
+    def test_an_answer_says_that_the_context_is_full(self):
+        server = Server(RUN)
+        self.addCleanup(Bounds.finish, server.process)
+        for prompt, reasons in (("an" * 6, {"context", "stop"}), ("an", {"length", "stop"})):
+            found = set()
+            for seed in range(4):
+                answer = server.complete(prompt=prompt, temperature=2, seed=seed, n=16,
+                                         **({} if "context" in reasons else {"max_tokens": 2}))
+                found |= {choice["finish_reason"] for choice in answer["choices"]}
+            self.assertEqual(found, reasons)
+
+
+class Hostile(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(RUN)
+
+    @classmethod
+    def tearDownClass(cls):
+        Bounds.finish(cls.server.process)
+
+    def status(self, *arguments, body={"prompt": "an", "max_tokens": 1}):
+        return self.server.curl("/v1/completions", *arguments, body=body)[0]
+
+    def send(self, text):
+        """What comes back until the connection is closed."""
+        with socket.create_connection(("127.0.0.1", int(self.server.url.rpartition(":")[2])), timeout=20) as connection:
+            connection.sendall(text)
+            answer = b""
+            try:
+                while part := connection.recv(65536):
+                    answer += part
+            except ConnectionResetError:  # of a body that nobody reads
+                pass
+            return answer
+
+    def test_the_host_must_be_the_servers(self):
+        port = self.server.url.rpartition(":")[2]
+        for host in (f"localhost:{port}", "localhost", "LocalHost:1", "127.0.0.1", f"127.0.0.1:{port}", "[::1]", f"[::1]:{port}"):
+            self.assertEqual(self.status("-H", "Host: " + host), 200, host)
+        for host in ("evil.example", f"evil.example:{port}", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1",
+                     "localhost:x", "localhost:80:80", "[::1", "[::2]", "[::1]x", "localhost@evil.example", "a, localhost", ""):
+            for path, body in (("/v1/completions", {"prompt": "an"}), ("/v1/models", None), ("/", None)):
+                status, text = self.server.curl(path, "-H", f"Host: {host}" if host else "Host;", body=body)
+                self.assertEqual(status, 403, f"{host}: {text}")
+        self.assertEqual(json.loads(self.server.curl("/v1/models", "-H", "Host: evil.example")[1])["error"]["type"],
+                         "invalid_request_error")
+
+    def test_a_server_of_all_addresses_knows_addresses_and_no_names(self):
+        process = subprocess.Popen([SERVER, RUN, "--port", "0", "--host", "0.0.0.0"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(Bounds.finish, process)
+        port = re.match(r"http://0\.0\.0\.0:(\d+) ", process.stdout.readline())[1]
+        for host, expected in (("10.1.2.3:80", "200"), ("[fe80::1]", "200"), ("localhost", "200"), ("evil.example", "403")):
+            ran = subprocess.run(["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: " + host,
+                                  f"http://127.0.0.1:{port}/v1/models"], stdout=subprocess.PIPE, text=True, check=True)
+            self.assertEqual(ran.stdout, expected, host)
+
+    def test_a_body_cannot_grow(self):
+        with tempfile.NamedTemporaryFile(suffix=".gz") as bomb:
+            bomb.write(gzip.compress(b'{"prompt": "' + b"a" * (64 << 20) + b'"}'))
+            bomb.flush()
+            self.assertLess(os.path.getsize(bomb.name), 1 << 20)
+            for path in ("/v1/completions", "/v1/chat/completions", "/not/there"):
+                for encoding in ("gzip", "br", "deflate", "identity"):
+                    status, _ = self.server.curl(path, *JSON, "-H", "Content-Encoding: " + encoding, "--data-binary",
+                                                 "@" + bomb.name)
+                    self.assertEqual(status, 415, f"{path} {encoding}")
+            with open(f"/proc/{self.server.process.pid}/status", encoding="ascii") as status:
+                self.assertLess(int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1]), 60 << 10)
+        self.assertEqual(self.status("-H", "Transfer-Encoding: chunked"), 411)
+        self.assertEqual(self.server.curl("/not/there", "-H", "Transfer-Encoding: chunked", body={})[0], 411)
+        for method in ("POST", "PUT", "PATCH", "PRI"):
+            answer = self.send(f"{method} /v1/completions HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() + b"a" * 4096)
+            self.assertRegex(answer, rb"^HTTP/1.1 4\d\d ", method)
+        self.assertEqual(self.status(), 200)
+
+    def test_a_refused_body_is_no_request(self):
+        inner = b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"prompt": "a"}'
+        answer = self.send(b"POST /v1/completions HTTP/1.1\r\nHost: evil.example\r\nContent-Length: %d\r\n\r\n" % len(inner) + inner)
+        self.assertEqual(answer.count(b"HTTP/1.1 "), 1, answer)
+        self.assertIn(b"HTTP/1.1 403", answer)
 
 
 class Bounds(unittest.TestCase):
