@@ -224,6 +224,7 @@ _PLAIN = {
     "model_tensor_count": ([c_void_p], c_size_t),
     "tokenizer_vocab_size": ([c_void_p], c_int32),
     "tokenizer_begin_end": ([c_void_p], c_int32),
+    "tokenizer_begin": ([c_void_p], c_int32),
     "decoder_stopped": ([c_void_p], c_int32),
     "trainer_step_tokens": ([c_void_p], c_size_t),
     "trainer_steps": ([c_void_p], c_int64),
@@ -910,6 +911,12 @@ class Tokenizer(_Object):
         that come one by one there is decoder()."""
         pointer, count, _kept = _tokens(ids)
         return _text("tokenizer_decode", self._live(), pointer, count).decode("utf-8", errors)
+
+    @property
+    def begin(self):
+        """The token that begins a document, or None."""
+        token = load().plumb_tokenizer_begin(self._live())
+        return None if token < 0 else token
 
     @property
     def end_tokens(self):
