@@ -106,7 +106,8 @@ class _SessionOptions(_Struct):
 class _SampleOptions(_Struct):
     _fields_ = [("struct_size", c_size_t), ("max_tokens", c_int64), ("greedy", c_int32), ("top_k", c_int32),
                 ("temperature", c_double), ("top_p", c_double), ("seed", c_uint64), ("index", c_uint64),
-                ("drawn", c_int64), ("vocabulary", c_int32)]
+                ("drawn", c_int64), ("vocabulary", c_int32), ("end_tokens", POINTER(c_int32)),
+                ("end_token_count", c_size_t)]
 
 
 class _EvaluatorOptions(_Struct):
@@ -165,13 +166,16 @@ _STATUS = {
     "model_tensor": [c_void_p, c_size_t, POINTER(_Tensor)],
     "tokenizer_create": [c_int32, c_char_p, c_size_t, c_int32, _made],
     "tokenizer_from_json": [c_char_p, c_size_t, _made],
+    "tokenizer_from_directory": [c_char_p, _made],
     "tokenizer_json": [c_void_p, c_void_p, c_size_t, _size],
+    "tokenizer_end_tokens": [c_void_p, _ids, c_size_t, _size],
     "tokenizer_prefix": [c_void_p, _ids, c_size_t, _size],
     "tokenizer_encode": [c_void_p, c_char_p, c_size_t, _ids, c_size_t, _size],
     "tokenizer_decode": [c_void_p, _ids, c_size_t, c_void_p, c_size_t, _size],
     "decoder_create": [c_void_p, _ids, c_size_t, _made],
     "decoder_next": [c_void_p, _ids, c_size_t, _made, _size],
     "decoder_finish": [c_void_p, _made, _size],
+    "decoder_stop_at": [c_void_p, POINTER(c_char_p), c_size_t],
     "model_text": [c_void_p, c_void_p, c_size_t, _size],
     "model_norms": [c_void_p, c_void_p, c_size_t, _size],
     "recipe_text": [c_char_p, c_size_t, c_char_p, POINTER(c_char_p), c_size_t, c_void_p, c_size_t, _size],
@@ -220,6 +224,8 @@ _PLAIN = {
     "model_tensor_count": ([c_void_p], c_size_t),
     "tokenizer_vocab_size": ([c_void_p], c_int32),
     "tokenizer_begin_end": ([c_void_p], c_int32),
+    "tokenizer_begin": ([c_void_p], c_int32),
+    "decoder_stopped": ([c_void_p], c_int32),
     "trainer_step_tokens": ([c_void_p], c_size_t),
     "trainer_steps": ([c_void_p], c_int64),
     "trainer_get_memory": ([c_void_p, POINTER(_TrainerMemory)], None),
@@ -849,6 +855,14 @@ class Tokenizer(_Object):
         self._take(made)
 
     @classmethod
+    def from_directory(cls, path):
+        """The tokenizer of a run's directory, or a published model's, with the special tokens that its files say."""
+        tokenizer, made = cls.__new__(cls), c_void_p()
+        _call("tokenizer_from_directory", os.fsencode(path), byref(made))
+        tokenizer._take(made)
+        return tokenizer
+
+    @classmethod
     def characters(cls, text, begin_end=False):
         """A token for each character in `text`; `begin_end` adds one that begins and ends a document."""
         return cls._create(0, _utf8(text), begin_end)
@@ -898,21 +912,41 @@ class Tokenizer(_Object):
         pointer, count, _kept = _tokens(ids)
         return _text("tokenizer_decode", self._live(), pointer, count).decode("utf-8", errors)
 
-    def decoder(self, prompt=(), errors="replace"):
-        """A Decoder of tokens that follow those of `prompt`."""
-        return Decoder(self, prompt, errors)
+    @property
+    def begin(self):
+        """The token that begins a document, or None."""
+        token = load().plumb_tokenizer_begin(self._live())
+        return None if token < 0 else token
+
+    @property
+    def end_tokens(self):
+        """The tokens each of which ends a text, as array.array("i"): for Session.generate()."""
+        return _ids_of("tokenizer_end_tokens", 4, self._live())
+
+    def decoder(self, prompt=(), errors="replace", stop=()):
+        """A Decoder of tokens that follow those of `prompt`, whose text ends before any of the texts `stop`."""
+        return Decoder(self, prompt, errors, stop)
 
 
 class Decoder(_Object):
     """Text of tokens that come one by one after those of `prompt`: what next() and finish() return, put together, is
-    what Tokenizer.decode() makes of all tokens at once, without the prompt's text. For one thread at a time."""
+    what Tokenizer.decode() makes of all tokens at once, without the prompt's text. It ends before the first of the
+    texts `stop` in it: then `stopped` is true. What may become one is held back. For one thread at a time."""
     _kind = "decoder"
 
-    def __init__(self, tokenizer, prompt=(), errors="replace"):
+    def __init__(self, tokenizer, prompt=(), errors="replace", stop=()):
         (pointer, count, _kept), made = _tokens(prompt, "prompt"), c_void_p()
         _call("decoder_create", _is(tokenizer, Tokenizer, "tokenizer")._live(), pointer, count, byref(made))
         self._take(made)
         self._errors = errors
+        texts = [_word(text, "stop") for text in ((stop,) if isinstance(stop, str) else stop)]
+        if texts:
+            _call("decoder_stop_at", self._live(), (c_char_p * len(texts))(*texts), len(texts))
+
+    @property
+    def stopped(self):
+        """True once the text has come to one of the texts `stop`, after which next() returns ""."""
+        return load().plumb_decoder_stopped(self._live()) != 0
 
     def next(self, ids):
         """The text that is complete with these tokens, or with this one; "" where more must come."""
@@ -1352,14 +1386,17 @@ class Session(_Object):
             _call("session_truncate", handle, _sequence(sequence), _integer(length, "length"))
 
     def generate(self, sequence=0, *, on_token=None, max_tokens=0, temperature=1.0, top_k=0, top_p=1.0, seed=0,
-                 index=0, drawn=0, vocabulary=0):
+                 index=0, drawn=0, vocabulary=0, end_tokens=()):
         """Draws tokens and appends all but the last. Ends after max_tokens, past the context if need be, or, if that
-        is 0, when the context is full; or when on_token(id) returns False: `finish_reason` says which. Temperature 0:
-        always the most likely token. Samples of one seed differ by their index. Returns the ids."""
+        is 0, when the context is full; when one of end_tokens is drawn, which is not returned; or when on_token(id)
+        returns False: `finish_reason` says which. Temperature 0: always the most likely token. Samples of one seed
+        differ by their index. Returns the ids."""
         if top_p == 0:  # in C, 0 is the default
             raise ValueError("top_p must be above 0 and at most 1 (1 keeps all tokens), is 0")
+        ends, end_count, _kept = _tokens(end_tokens, "end_tokens")
         options = _SampleOptions(max_tokens=max_tokens, top_k=top_k, temperature=temperature, top_p=top_p, seed=seed,
-                                 index=index, drawn=drawn, vocabulary=vocabulary)
+                                 index=index, drawn=drawn, vocabulary=vocabulary,
+                                 end_tokens=ctypes.cast(ends, POINTER(c_int32)), end_token_count=end_count)
         ids = []
         with self._use() as handle, _Interruptible() as interrupt:
             def told(_user, token):
@@ -1388,8 +1425,9 @@ class Session(_Object):
 
     @property
     def finish_reason(self):
-        """Why the last generate() or stream() ended: "stop" (on_token, or whoever took the tokens, wanted no more),
-        "length" (max_tokens), "context" (it is full, and max_tokens is 0). None: it failed, or none was called."""
+        """Why the last generate() or stream() ended: "stop" (an end token, on_token, or whoever took the tokens,
+        wanted no more), "length" (max_tokens), "context" (it is full, and max_tokens is 0). None: it failed, or none
+        was called."""
         return self._finish_reason
 
     def profile(self, on=True):

@@ -18,43 +18,6 @@ std::string ReadFile(const std::filesystem::path& path) {
   return content;
 }
 
-// Text on its way to a client: cut at the first stop, and held back where one may be about to come.
-class Outbox {
- public:
-  explicit Outbox(const std::vector<std::string>& stops) : stops_(stops) {}
-
-  void Add(const std::string& text) { held_ += text; }
-  // Whether a stop has come. What was before it is then the rest.
-  bool AtStop() {
-    std::size_t first = std::string::npos;
-    for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
-    if (first == std::string::npos) return false;
-    held_.resize(first);
-    return true;
-  }
-  // What can be sent by now.
-  std::string Take() {
-    std::size_t size = held_.size();
-    for (const std::string& stop : stops_) {
-      // The longest beginning of a stop that the text ends with; stops and texts are whole
-      // characters, so that none is cut.
-      for (std::size_t n = std::min(stop.size() - 1, held_.size()); n > 0; --n) {
-        if (held_.compare(held_.size() - n, n, stop, 0, n) != 0) continue;
-        size = std::min(size, held_.size() - n);
-        break;
-      }
-    }
-    std::string taken = held_.substr(0, size);
-    held_.erase(0, size);
-    return taken;
-  }
-  std::string Rest() { return std::exchange(held_, ""); }
-
- private:
-  const std::vector<std::string>& stops_;
-  std::string held_;
-};
-
 const char* Name(plumb::FinishReason reason) {
   switch (reason) {
     case plumb::FinishReason::kStop:
@@ -82,7 +45,8 @@ Engine::Engine(const std::string& run_directory, int sessions, int threads) {
   plumb::Model model = plumb::Model::Create(runtime, spec).value();
   model.Load((run / "checkpoints" / latest / "model.safetensors").string()).value();
   tokenizer_ = std::make_unique<plumb::Tokenizer>(
-      plumb::Tokenizer::FromJson(ReadFile(run / "tokenizer.json")).value());
+      plumb::Tokenizer::FromDirectory(run.string()).value());
+  end_tokens_ = tokenizer_->EndTokens().value();
   // In full, each field on a line of its own. An imported run has no recipe.
   const std::filesystem::path recipe = run / "train.pbtxt";
   has_documents_ =
@@ -146,8 +110,9 @@ std::vector<std::int32_t> Engine::TokensOf(const std::string& text) const {
   auto encoded = tokenizer_->Encode(text);
   if (!encoded) throw BadField("prompt", "cannot be encoded: " + encoded.error().message());
   std::vector<std::int32_t> tokens = tokenizer_->Prefix().value();
-  const std::int32_t begin = tokenizer_->BeginEnd();
-  if (tokens.empty() && begin >= 0 && (has_documents_ || encoded->empty())) tokens.push_back(begin);
+  const std::int32_t begin = tokenizer_->Begin();
+  const bool is_empty = tokens.empty() && encoded->empty();
+  if (begin >= 0 && (has_documents_ || is_empty)) tokens = {begin};
   tokens.insert(tokens.end(), encoded->begin(), encoded->end());
   if (tokens.empty()) {  // a line is the best beginning that there is
     const auto line_break = tokenizer_->Encode("\n");
@@ -224,22 +189,26 @@ bool Engine::Job::RunChoice(std::size_t prompt, std::size_t choice, const Tell& 
   options.seed = seed_;
   options.index = choice;
   options.vocabulary = tokenizer.VocabSize();
-  Outbox outbox(request_.stop);
-  bool is_heard = true, is_at_stop = false;
+  options.end_tokens = engine_->end_tokens_;
+  decoder.StopAt(request_.stop).value();
+  std::string rest;  // what is sent with the reason
+  bool is_heard = true;
   const auto generated = session_->Generate(0, options, [&](std::int32_t token) {
     ++completion_tokens_;
-    if (token == tokenizer.BeginEnd()) return plumb::Next::kStop;
-    outbox.Add(decoder.Next(token).value());
-    is_at_stop = outbox.AtStop();
-    if (is_at_stop) return plumb::Next::kStop;
-    is_heard = tell(choice, outbox.Take(), "");
+    std::string piece = decoder.Next(token).value();
+    if (decoder.Stopped()) {
+      rest = std::move(piece);
+      return plumb::Next::kStop;
+    }
+    is_heard = tell(choice, piece, "");
     return is_heard ? plumb::Next::kGoOn : plumb::Next::kStop;
   });
   if (!generated && generated.error().code() == plumb::Code::kCancelled) return false;
   plumb::FinishReason reason = generated.value();
-  if (!is_at_stop) {
-    outbox.Add(decoder.Finish().value());
-    if (outbox.AtStop()) reason = plumb::FinishReason::kStop;
+  if (!decoder.Stopped()) {
+    if (is_heard && reason == plumb::FinishReason::kStop) ++completion_tokens_;  // an end token
+    rest = decoder.Finish().value();
+    if (decoder.Stopped()) reason = plumb::FinishReason::kStop;
   }
-  return is_heard && tell(choice, outbox.Rest(), Name(reason));
+  return is_heard && tell(choice, rest, Name(reason));
 }

@@ -66,6 +66,7 @@ class Engine {
 
   std::string name_;
   std::unique_ptr<plumb::Tokenizer> tokenizer_;
+  std::vector<std::int32_t> end_tokens_;
   std::int64_t context_length_ = 0;
   bool has_documents_ = false;  // it was trained on documents, which begin with a token
   std::vector<plumb::Session> sessions_;

@@ -112,6 +112,10 @@ int32_t plumb_tokenizer_begin_end(const plumb_tokenizer* tokenizer) {
   return tokenizer == nullptr ? -1 : tokenizer->tokenizer->end_token().value_or(-1);
 }
 
+int32_t plumb_tokenizer_begin(const plumb_tokenizer* tokenizer) {
+  return tokenizer == nullptr ? -1 : tokenizer->tokenizer->begin_token().value_or(-1);
+}
+
 plumb_status plumb_tokenizer_prefix(const plumb_tokenizer* tokenizer, int32_t* tokens,
                                     size_t capacity, size_t* needed, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {

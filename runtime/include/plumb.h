@@ -484,6 +484,8 @@ PLUMB_API int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer);
 /* The token that ends a document of training data; -1 without one. With characters and bytes it
  * begins one, too. */
 PLUMB_API int32_t plumb_tokenizer_begin_end(const plumb_tokenizer* tokenizer);
+/* The token that begins a document of training data; -1 without one. */
+PLUMB_API int32_t plumb_tokenizer_begin(const plumb_tokenizer* tokenizer);
 /* The tokens each of which ends a text that a model generates, that one first: for the end_tokens
  * of plumb_sample_options. At most `capacity` ids go to `tokens`; *needed is how many there are. */
 PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_end_tokens(const plumb_tokenizer* tokenizer,

@@ -52,6 +52,8 @@ absl::Status NoRun(const std::string& run, absl::string_view text);
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
                            const Recipe& recipe, const Tokenizer& tokenizer,
                            const std::string& initial_state);
+// Says in a run which tokens begin, end and pad a text.
+absl::Status WriteSpecialTokens(const std::string& run, const Tokenizer& tokenizer);
 // `train_overrides` are applied to the run's train.pbtxt, of an imported one to the defaults.
 // kNotFound if there is no run.
 absl::StatusOr<RunFiles> ReadRunFiles(

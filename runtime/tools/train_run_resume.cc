@@ -143,6 +143,7 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
   }
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe.every == 0 ? *initial_probe : request.probe));
   if (!request.train_overrides.empty()) {
+    PLUMB_RETURN_IF_ERROR(WriteSpecialTokens(request.out, data->tokenizer()));
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(request.out), recipe.text));
   }
   if (request.probe.every != 0) {

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 
@@ -72,6 +74,61 @@ TEST(DecodingTest, TokensOneByOneHaveTheTextOfAll) {
   EXPECT_THAT(fails(&outside, 1), HasSubstr("outside the vocabulary"));
   EXPECT_THAT(fails(nullptr, 1), HasSubstr("tokens is NULL"));
   EXPECT_EQ(Next(after.get, 3), "b");
+}
+
+TEST(DecodingTest, ATextEndsBeforeAStopText) {
+  const TokenizerHandle tokenizer = MakeTokenizer();
+  DecoderHandle decoder;
+  EXPECT_PLUMB_OK(plumb_decoder_create(tokenizer.get, nullptr, 0, &decoder.get, err));
+  const char* const stops[] = {"b a", "😀"};
+  EXPECT_PLUMB_OK(plumb_decoder_stop_at(decoder.get, stops, 2, err));
+  std::vector<std::string> texts;
+  for (const int32_t token : {2, 3, 3, 2, 2, 3}) texts.push_back(Next(decoder.get, token));
+  EXPECT_THAT(texts, ElementsAre("a", "", "b", "", "", "")) << "\"b\" may begin a stop text";
+  EXPECT_EQ(plumb_decoder_stopped(decoder.get), 1);
+  const char* rest = nullptr;
+  EXPECT_PLUMB_OK(plumb_decoder_finish(decoder.get, &rest, nullptr, err));
+  EXPECT_STREQ(rest, "");
+  EXPECT_EQ(plumb_decoder_stopped(decoder.get), 1);
+  EXPECT_EQ(Next(decoder.get, 2), "a") << "it begins a new text";
+  EXPECT_EQ(plumb_decoder_stopped(decoder.get), 0);
+  EXPECT_EQ(Next(decoder.get, 3), "");
+  EXPECT_PLUMB_OK(plumb_decoder_finish(decoder.get, &rest, nullptr, err));
+  EXPECT_STREQ(rest, "b") << "what was held back was no stop text";
+  EXPECT_EQ(plumb_decoder_stopped(decoder.get), 0);
+  EXPECT_EQ(plumb_decoder_stopped(nullptr), 0);
+  const auto fails = [&](const char* const* texts_given, size_t count) {
+    return Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** e) {
+      return plumb_decoder_stop_at(decoder.get, texts_given, count, e);
+    });
+  };
+  const char* const empty[] = {"a", ""};
+  EXPECT_THAT(fails(empty, 2), HasSubstr("empty"));
+  const char* const none[] = {nullptr};
+  EXPECT_THAT(fails(none, 1), HasSubstr("texts[i] is NULL"));
+  EXPECT_THAT(fails(nullptr, 1), HasSubstr("texts is NULL"));
+  EXPECT_PLUMB_OK(plumb_decoder_stop_at(decoder.get, nullptr, 0, err));
+  EXPECT_EQ(Next(decoder.get, 3), "b");
+}
+
+TEST(DecodingTest, ADirectorySaysWhichTokensEndAText) {
+  const std::string directory = testing::TempDir() + "decoding_test_tokenizer";
+  std::filesystem::create_directories(directory);
+  std::ofstream(directory + "/tokenizer.json") << kTokenizer;
+  std::ofstream(directory + "/generation_config.json") << R"({"eos_token_id": [3, 8]})";
+  TokenizerHandle tokenizer;
+  EXPECT_PLUMB_OK(plumb_tokenizer_from_directory(directory.c_str(), &tokenizer.get, err));
+  int32_t tokens[4] = {};
+  size_t needed = 0;
+  EXPECT_PLUMB_OK(plumb_tokenizer_end_tokens(tokenizer.get, tokens, 4, &needed, err));
+  ASSERT_EQ(needed, 2u);
+  EXPECT_THAT(std::vector<int32_t>(tokens, tokens + 2), ElementsAre(3, 8));
+  EXPECT_EQ(plumb_tokenizer_begin_end(tokenizer.get), 3);
+  EXPECT_PLUMB_OK(plumb_tokenizer_end_tokens(MakeTokenizer().get, tokens, 4, &needed, err));
+  EXPECT_EQ(needed, 0u);
+  Fails(PLUMB_NOT_FOUND, [&](plumb_error** e) {
+    return plumb_tokenizer_from_directory("nowhere/at/all", &tokenizer.get, e);
+  });
 }
 
 TEST(DecodingTest, ATextMayHoldZeros) {
@@ -161,6 +218,33 @@ TEST_F(GeneratingTest, ItSaysWhyItEnded) {
   EXPECT_EQ(plumb_session_generate(session_.get, 0, &options, ignore, nullptr, nullptr),
             PLUMB_CANCELLED);
   EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_NONE);
+}
+
+TEST_F(GeneratingTest, ItEndsAtAnyEndToken) {
+  plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
+  options.max_tokens = 40;
+  options.seed = 3;
+  Begin({1});
+  const std::vector<int32_t> whole = Generate(&options);
+  for (const std::vector<int32_t>& ends : {std::vector<int32_t>{0}, {4, 2}, {3, 1, 0}}) {
+    options.end_tokens = ends.data();
+    options.end_token_count = ends.size();
+    const auto first = std::find_first_of(whole.begin(), whole.end(), ends.begin(), ends.end());
+    ASSERT_NE(first, whole.end()) << "another seed would do";
+    Begin({1});
+    EXPECT_EQ(Generate(&options), std::vector<int32_t>(whole.begin(), first)) << "it is not told";
+    EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_STOP);
+  }
+  const auto ignore = [](void*, int32_t) { return 0; };
+  const auto generate = [&](plumb_error** e) {
+    return plumb_session_generate(session_.get, 0, &options, ignore, nullptr, e);
+  };
+  const int32_t outside[] = {0, 5};
+  options.end_tokens = outside;
+  options.end_token_count = 2;
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, generate), HasSubstr("end_tokens: id 5 at 1"));
+  options.end_tokens = nullptr;
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, generate), HasSubstr("end_tokens is NULL"));
 }
 
 // As `plumb sample` does: the newer half of a full context is fed as a new sequence.

@@ -112,6 +112,69 @@ TEST_F(SampleTest, TheMostLikelyTokenIsAlwaysTheSame) {
   EXPECT_EQ(Sample({"--top-k", "1", "--num", "2", "--seed", "9"}), greedy);
 }
 
+TEST_F(SampleTest, EndsBeforeAStopText) {
+  std::string seed;
+  const auto sample = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--temperature", "1", "--prompt", "gra", "--num", "1",
+                                          "--json", "--seed", seed};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return nlohmann::json::parse(Sample(arguments), nullptr, false)["samples"][0];
+  };
+  nlohmann::json whole;
+  std::string drawn;
+  for (int i = 1; drawn.size() < 3 && i < 50; ++i) {
+    seed = std::to_string(i);
+    whole = sample({"--max-tokens", "20"});
+    drawn = whole["text"].get<std::string>().substr(3);
+  }
+  ASSERT_GE(drawn.size(), 3u);
+  // A stop text of two tokens, and one that never comes.
+  const std::string stop = drawn.substr(drawn.size() - 2);
+  const auto stopped = sample({"--max-tokens", "20", "--stop", "xyzzy", "--stop", stop});
+  EXPECT_EQ(stopped["text"], "gra" + drawn.substr(0, drawn.find(stop)));
+  EXPECT_EQ(stopped["ended"], true);
+  EXPECT_EQ(stopped["tokens"], drawn.find(stop) + 2);
+  // What may have become a stop text and did not is printed.
+  EXPECT_EQ(sample({"--max-tokens", "20", "--stop", drawn + "\n"})["text"], whole["text"]);
+  // The prompt is not searched.
+  EXPECT_EQ(sample({"--max-tokens", "1", "--stop", "gra"})["tokens"], 1);
+  EXPECT_THAT(RunPlumb({"sample", "run", "--stop", ""}).err, HasSubstr("a stop text is empty"));
+}
+
+TEST_F(SampleTest, EndsAtTheRecipesEndToken) {
+  Write("text.txt", "one. two. three. four. five. six. seven. eight. nine. ten.\n");
+  const auto train = [&](const std::string& out, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"train", "model.pbtxt", "--data", "text.txt", "--out", out,
+                                          "--set", "train.max_steps=2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunPlumb(arguments);
+  };
+  Write("model.pbtxt",
+        "n_layer: 1 n_head: 2 d_model: 8 context_length: 8 "
+        "block { placement: \"pre\" norm: \"rms_norm\" }");
+  const Finished plain = train("plain", {});
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_EQ(ReadJson("plain/generation_config.json")["eos_token_id"], nullptr);
+  const Finished dot = train("dot", {"--set", "train.data.end_token=."});
+  ASSERT_EQ(dot.exit_code, 0) << dot.err;
+  const auto sample = [&](const std::string& run) {
+    const Finished result = RunPlumb({"sample", run, "--prompt", "t", "--temperature", "9", "--num",
+                                      "1", "--max-tokens", "200", "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false)["samples"][0];
+  };
+  // The same weights and draws, but for the end.
+  const std::string whole = sample("plain")["text"];
+  const auto ended = sample("dot");
+  ASSERT_NE(whole.find('.'), std::string::npos);
+  EXPECT_EQ(ended["text"], whole.substr(0, whole.find('.')));
+  EXPECT_EQ(ended["ended"], true);
+  const Finished unknown = train("unknown", {"--set", "train.data.end_token=<eos>"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("data.end_token: the vocabulary"),
+                                 HasSubstr("has no token \"<eos>\"")));
+}
+
 TEST_F(SampleTest, StopsAtMaxTokens) {
   const std::string text = Sample({"--temperature", "1", "--max-tokens", "2", "--json"});
   const auto result = nlohmann::json::parse(text, nullptr, false);

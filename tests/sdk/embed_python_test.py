@@ -216,6 +216,39 @@ class Streaming(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "closed"):
             after.next(2)
 
+    def test_a_text_ends_before_a_stop_text(self):
+        tokenizer = plumb.Tokenizer.bytes()
+        for stop, shown in ((["END"], "one EN two é "), ("é", "one EN two "), (("two", "one"), "")):
+            decoder, text = tokenizer.decoder(stop=stop), ""
+            for token in tokenizer.encode("one EN two é END"):
+                text += decoder.next(token)
+                if decoder.stopped:
+                    break
+            self.assertTrue(decoder.stopped)
+            self.assertEqual(text + decoder.finish(), shown)
+        with self.assertRaisesRegex(plumb.Error, "empty"):
+            tokenizer.decoder(stop=[""])
+
+    def test_generation_ends_at_any_end_token(self):
+        with tempfile.TemporaryDirectory() as directory:
+            with open(os.path.join(directory, "tokenizer.json"), "w", encoding="utf-8") as file:
+                file.write(LLAMA)
+            with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as file:
+                file.write('{"eos_token_id": [1, 3]}')
+            self.assertEqual(list(plumb.Tokenizer.from_directory(directory).end_tokens), [1, 3])
+        session = plumb.Session(model())
+        session.feed([1, 2])
+        whole = session.generate(max_tokens=40, seed=2)
+        ends = [whole[5], whole[9]]
+        first = min(whole.index(token) for token in ends)
+        for draw in (session.generate, session.stream):
+            session.truncate(0)
+            session.feed([1, 2])
+            self.assertEqual(list(draw(max_tokens=40, seed=2, end_tokens=ends)), whole[:first])
+            self.assertEqual(session.finish_reason, "stop")
+        with self.assertRaisesRegex(plumb.Error, "end_tokens"):
+            session.generate(end_tokens=[5])
+
     def test_bytes_are_held_back_until_a_character_is_whole(self):
         tokenizer = plumb.Tokenizer.bytes()
         text = "a\0é€😀 \n"

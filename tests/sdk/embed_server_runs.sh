@@ -43,5 +43,5 @@ END
 printf 'anna and the man 😀\nmama 😀😁 an ant\n%.0s' {1..200} > smiles.txt
 plumb train "$source/examples/embed_cpp/model.pbtxt" --data smiles.txt --out "$work/smiles" --set train.data.vocabulary=TOKENIZER \
   --set train.data.tokenizer="$work/tokenizer.json" --set train.max_steps=150 --set train.learning_rate=0.01 >> train.log
-"$3" "$source/tests/sdk/embed_server_test.py" "$work/server/embed_server" "$work/names" "$work/long" "$work/smiles"
+PYTHONPATH="$prefix/share/plumb/python" "$3" "$source/tests/sdk/embed_server_test.py" "$work/server/embed_server" "$work/names" "$work/long" "$work/smiles"
 "$source/tests/sdk/embed_server_page.sh" "$work/server/embed_server" "$work/names" "$work/long" || [ $? = 77 ]

@@ -18,6 +18,8 @@ import tempfile
 import time
 import unittest
 
+import plumb
+
 SERVER, RUN, LONG_RUN, SMILES_RUN = sys.argv[1:5]
 JSON = ("-H", "Content-Type: application/json")
 
@@ -220,6 +222,27 @@ class SameAsSample(unittest.TestCase):
                     if prompt:
                         self.assertEqual([prompt + text for text in alone],
                                          [choice["text"] for choice in answer["choices"]])
+
+    def test_the_library_goes_on_past_the_context_as_the_command_line_does(self):
+        def read(name):
+            with open(os.path.join(SMILES_RUN, name), encoding="utf-8") as file:
+                return file.read().strip()
+
+        tokenizer = plumb.Tokenizer(read("tokenizer.json"))
+        model = plumb.Model(plumb.Runtime(), plumb.Spec(read("model.pbtxt")))
+        model.load(os.path.join(SMILES_RUN, "checkpoints", read("latest"), "model.safetensors"))
+        session, prompt = plumb.Session(model), tokenizer.prefix + tokenizer.encode("mama")
+        ran = subprocess.run(["plumb", "sample", SMILES_RUN, "--prompt", "mama", "--temperature", "0.7", "--num", "3",
+                              "--max-tokens", "60", "--json"], stdout=subprocess.PIPE, check=True)
+        for index, sample in enumerate(json.loads(ran.stdout)["samples"]):
+            options = {"temperature": 0.7, "seed": 1, "index": index, "vocabulary": tokenizer.vocab_size}
+            session.truncate(0)
+            session.feed(prompt)
+            ids = session.generate(max_tokens=len(sample["ids"]), **options)
+            self.assertEqual(ids, sample["ids"])
+            self.assertGreater(len(ids), model.info.context_length)
+            decoder = tokenizer.decoder(prompt)
+            self.assertEqual("mama" + "".join(map(decoder.next, ids)) + decoder.finish(), sample["text"])
 
     def test_characters_of_several_tokens_are_whole(self):
         server = Server(SMILES_RUN)

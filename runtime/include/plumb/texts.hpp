@@ -98,8 +98,10 @@ class Tokenizer {
         });
   }
   std::int32_t VocabSize() const noexcept { return plumb_tokenizer_vocab_size(handle_.get()); }
-  // The begin/end token; -1 without one.
+  // The token that ends a document; -1 without one.
   std::int32_t BeginEnd() const noexcept { return plumb_tokenizer_begin_end(handle_.get()); }
+  // The token that begins a document; -1 without one.
+  std::int32_t Begin() const noexcept { return plumb_tokenizer_begin(handle_.get()); }
 
   // The tokens each of which ends a text: for SampleOptions::end_tokens.
   Result<std::vector<std::int32_t>> EndTokens() const {
