@@ -210,7 +210,7 @@ def kinds_of_data(plumb, text):
     shakespeare = SOURCE / "examples" / "shakespeare"
     words = [str(shakespeare / "model.pbtxt"), "--train", str(shakespeare / "train.pbtxt")]
     words += ["--set", "model.n_layer=2", "--set", "model.d_model=48", "--set", f"model.context_length={CONTEXT}"]
-    for setting in ["warmup_steps=0", "eval_interval=0", "checkpoint_interval=0", "data.val_fraction=0",
+    for setting in ["warmup_steps=0", "min_learning_rate=0", "eval_interval=0", "checkpoint_interval=0", "data.val_fraction=0",
                     "data.vocabulary=BYTES", "eps=1e-3"]:
         words += ["--set", f"train.{setting}"]
     documents = plumb.scratch / "documents.txt"
