@@ -29,6 +29,7 @@ TEST_F(CapiTest, TrainsToTheBitsOfASession) {
     const auto session = TrainSession::Create(context.get(), &data, spec, 2).value();
     TrainBatches::Options batching;
     batching.batch_size = spec.batch_size;
+    batching.micro_batches = spec.gradient_accumulation_steps;
     batching.context_length = context->model.dims.context_length;
     batching.seed = spec.seed;
     TrainBatches batches = TrainBatches::Create(&data, batching).value();

@@ -259,8 +259,12 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
 TEST_F(RanksTrainerTest, MistakesAreRefused) {
   Run(2, [&](RankOfJob* rank) {
     ErrorHandle error;
-    EXPECT_EQ(rank->Train("batch_size: 4", &error.get), PLUMB_INVALID_ARGUMENT);
+    EXPECT_EQ(rank->Train("batch_size: 4 units: 1", &error.get), PLUMB_INVALID_ARGUMENT);
     EXPECT_THAT(plumb_error_message(error.get), HasSubstr("2 ranks, and a step of 1 unit"));
+    ErrorHandle of_sequences;
+    EXPECT_EQ(rank->Train("batch_size: 1", &of_sequences.get), PLUMB_INVALID_ARGUMENT);
+    EXPECT_THAT(plumb_error_message(of_sequences.get),
+                HasSubstr("2 ranks, and a step of 1 sequence"));
     plumb_communicator broken = *rank->host.get();
     broken.wait = nullptr;
     plumb_trainer_options options = Recipe(kUnits);
@@ -279,7 +283,7 @@ TEST_F(RanksTrainerTest, MistakesAreRefused) {
                       [&](plumb_error** e) {
                         return plumb_trainer_plan(rank->model.get, &options, &memory, e);
                       }),
-                HasSubstr("ranks must be zero or positive"));
+                HasSubstr("ranks must lie in 0..1048576"));
   });
 }
 

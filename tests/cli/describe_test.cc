@@ -174,9 +174,9 @@ TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
   EXPECT_EQ(units["batch"], 2);
   EXPECT_LT(units["workspace"], plain["workspace"]);
   EXPECT_EQ(memory({"--ranks", "4"}), units) << "chosen for the ranks";
-  const auto refused = [&](const char* ranks, const char* setting) {
+  const auto refused = [&](const char* number, const char* setting) {
     const Finished finished = RunPlumb(
-        {"describe", "pre.pbtxt", "--train", "recipe.pbtxt", "--ranks", ranks, "--set", setting});
+        {"describe", "pre.pbtxt", "--train", "recipe.pbtxt", "--ranks", number, "--set", setting});
     EXPECT_EQ(finished.exit_code, 2);
     return finished.err;
   };

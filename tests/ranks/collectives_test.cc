@@ -121,7 +121,7 @@ TEST(AllAgreeTest, NamesTheFactAndTheRanksThatDiffer) {
 TEST(ChooseUnitsTest, EveryRankHasAUnitAndTheBusiestTheFewestSequences) {
   EXPECT_EQ(ChooseUnits(8, 1, 1), 1);
   EXPECT_EQ(ChooseUnits(8, 1, 2), 2);
-  EXPECT_EQ(ChooseUnits(8, 1, 3), 4);
+  EXPECT_EQ(ChooseUnits(8, 1, 3), 8) << "3 sequences at most, and 4 with 4 units";
   EXPECT_EQ(ChooseUnits(8, 1, 4), 4);
   EXPECT_EQ(ChooseUnits(12, 1, 5), 12) << "3 sequences at most, and 4 with 6 units";
   EXPECT_EQ(ChooseUnits(7, 1, 2), 7) << "4 sequences at most";
