@@ -1,4 +1,6 @@
 // plumb.h gives the text of tokens that come one by one, and generates past the context.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -160,6 +162,28 @@ TEST(DecodingTest, AnEncodedPromptHasAPrefix) {
   EXPECT_PLUMB_OK(plumb_tokenizer_prefix(text.get, ids, 8, &needed, err));
   EXPECT_EQ(needed, 0u);
 }
+
+// Copies of an element, and behind them a page that nobody may read: whoever reads more elements
+// than there are faults.
+template <class T>
+class Guarded {
+ public:
+  explicit Guarded(const T& element)
+      : pages_(
+            mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    EXPECT_NE(pages_, MAP_FAILED);
+    std::fill_n(get(), kPage / sizeof(T), element);
+    EXPECT_EQ(mprotect(static_cast<char*>(pages_) + kPage, kPage, PROT_NONE), 0);
+  }
+  ~Guarded() { munmap(pages_, 2 * kPage); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+  T* get() const { return reinterpret_cast<T*>(static_cast<char*>(pages_) + kPage % sizeof(T)); }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  void* const pages_;
+};
 
 // Of a session on CapiTest's model, whose context is 8 tokens.
 class GeneratingTest : public CapiTest {
@@ -342,11 +366,15 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
   TrainerHandle trainer;
   const plumb_trainer_options training = Recipe("batch_size: 1");
   EXPECT_PLUMB_OK(plumb_trainer_create(model_.get, &training, &trainer.get, err));
-  const int32_t id = 1;
+  const Guarded<int32_t> ids(0);
   const char byte = 'a';
-  const char* const word = "logits";
-  plumb_tensor_in_file in_file = {};
-  in_file.struct_size = sizeof(in_file);
+  const Guarded<const char*> words("logits");
+  plumb_tensor_in_file tensor = {};
+  tensor.struct_size = sizeof(tensor);
+  tensor.name = "norm.weight";
+  tensor.path = "/dev/null";
+  tensor.dtype = PLUMB_F32;
+  const Guarded<plumb_tensor_in_file> in_files(tensor);
   double loss = 0;
   // Largest counts, and those whose bytes are one too many, or wrap round to a few.
   for (const size_t n : {kMax, kMax / 2, kMax / 2 + 2, kMax / 4 + 2, kMax / 8 + 2}) {
@@ -356,36 +384,40 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
     plumb_explain_options explain = {};
     explain.struct_size = sizeof(explain);
     explain.stage = "graph";
-    explain.recipe = word;
+    explain.recipe = "";
     explain.recipe_size = kMax - 1;
     plumb_trainer_memory memory = {};
     memory.struct_size = sizeof(memory);
     const std::vector<std::function<plumb_status(plumb_error**)>> calls = {
-        [&](plumb_error** e) { return plumb_session_feed(session_.get, 0, &id, n, e); },
-        [&](plumb_error** e) { return plumb_session_feed_each(session_.get, &id, n, e); },
+        [&](plumb_error** e) { return plumb_session_feed(session_.get, 0, ids.get(), n, e); },
+        [&](plumb_error** e) { return plumb_session_feed_each(session_.get, ids.get(), n, e); },
         [&](plumb_error** e) {
-          return plumb_tokenizer_decode(tokenizer.get, &id, n, nullptr, 0, nullptr, e);
+          return plumb_tokenizer_decode(tokenizer.get, ids.get(), n, nullptr, 0, nullptr, e);
         },
         [&](plumb_error** e) {
-          return plumb_decoder_next(decoder.get, &id, n, nullptr, nullptr, e);
+          return plumb_decoder_next(decoder.get, ids.get(), n, nullptr, nullptr, e);
         },
         [&](plumb_error** e) {
           plumb_decoder* none = nullptr;
-          return plumb_decoder_create(tokenizer.get, &id, n, &none, e);
+          return plumb_decoder_create(tokenizer.get, ids.get(), n, &none, e);
         },
-        [&](plumb_error** e) { return plumb_evaluator_run(evaluator.get, &id, &id, n, &loss, e); },
-        [&](plumb_error** e) { return plumb_evaluator_set_types(evaluator.get, &id, n, e); },
-        [&](plumb_error** e) { return plumb_trainer_step(trainer.get, &id, &id, n, nullptr, e); },
-        [&](plumb_error** e) { return plumb_model_map_tensors(bare.get, &in_file, n, e); },
         [&](plumb_error** e) {
-          return plumb_trainer_probe(trainer.get, 1, &word, n, nullptr, nullptr, e);
+          return plumb_evaluator_run(evaluator.get, ids.get(), ids.get(), n, &loss, e);
+        },
+        [&](plumb_error** e) { return plumb_evaluator_set_types(evaluator.get, ids.get(), n, e); },
+        [&](plumb_error** e) {
+          return plumb_trainer_step(trainer.get, ids.get(), ids.get(), n, nullptr, e);
+        },
+        [&](plumb_error** e) { return plumb_model_map_tensors(bare.get, in_files.get(), n, e); },
+        [&](plumb_error** e) {
+          return plumb_trainer_probe(trainer.get, 1, words.get(), n, nullptr, nullptr, e);
         },
         [&](plumb_error** e) {
           const plumb_probe_fn see = [](void*, const plumb_probe*) -> int32_t { return 0; };
-          return plumb_evaluator_probe(evaluator.get, &word, n, see, nullptr, e);
+          return plumb_evaluator_probe(evaluator.get, words.get(), n, see, nullptr, e);
         },
         [&](plumb_error** e) {
-          return plumb_recipe_text(&byte, 0, nullptr, &word, n, nullptr, 0, nullptr, e);
+          return plumb_recipe_text(&byte, 0, nullptr, words.get(), n, nullptr, 0, nullptr, e);
         },
         [&](plumb_error** e) { return plumb_trainer_plan(model_.get, &recipe, &memory, e); },
         [&](plumb_error** e) {
