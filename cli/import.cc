@@ -21,11 +21,11 @@ struct ImportFlags {
 // "stops at tokens 2, 5, 7 (generation_config.json)"
 std::string EndTokens(const ImportReport& report) {
   if (report.end_tokens.empty()) return "no end token: samples stop at --max-tokens or --stop";
-  return absl::StrCat(report.end_tokens.size() == 1 ? "stops at token " : "stops at tokens ",
-                      absl::StrJoin(report.end_tokens, ", "), " (",
-                      report.end_tokens_from.empty() ? "guessed among the special tokens"
-                                                     : report.end_tokens_from,
-                      ")");
+  return absl::StrCat(
+      report.end_tokens.size() == 1 ? "stops at token " : "stops at tokens ",
+      absl::StrJoin(report.end_tokens, ", "), " (",
+      report.end_tokens_from.empty() ? "guessed among the special tokens" : report.end_tokens_from,
+      ")");
 }
 
 absl::StatusOr<int> Import(const ImportFlags& flags, const Invocation& invocation) {
@@ -48,12 +48,12 @@ absl::StatusOr<int> Import(const ImportFlags& flags, const Invocation& invocatio
                          {"end_tokens", report->end_tokens},
                          {"end_tokens_from", report->end_tokens_from}});
   } else {
-    printed = PrintResult(absl::StrCat(
-        report->family, ": ", WithCommas(report->parameters), " parameters in ",
-        Count(report->tensors, "tensor"), ", ", absl::StrJoin(report->dtypes, ", "), "\n",
-        Bytes(report->mapped_bytes), " stay in ", flags.request.directory, ", ",
-        Bytes(report->written_bytes), " were laid out anew\n", EndTokens(*report), "\nwrote ",
-        flags.request.out, "\n"));
+    printed = PrintResult(
+        absl::StrCat(report->family, ": ", WithCommas(report->parameters), " parameters in ",
+                     Count(report->tensors, "tensor"), ", ", absl::StrJoin(report->dtypes, ", "),
+                     "\n", Bytes(report->mapped_bytes), " stay in ", flags.request.directory, ", ",
+                     Bytes(report->written_bytes), " were laid out anew\n", EndTokens(*report),
+                     "\nwrote ", flags.request.out, "\n"));
   }
   if (!printed.ok()) return printed;
   return kExitOk;

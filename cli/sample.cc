@@ -64,6 +64,13 @@ absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
   return result.ok() ? ended : result.status();
 }
 
+// The ids of a sample that has no text, so that nothing but an end token can have ended it: that
+// one is not shown.
+std::string ShownIds(const GenerateResult& result) {
+  const auto end = result.ids.end() - (result.ended ? 1 : 0);
+  return absl::StrJoin(result.ids.begin(), end, " ");
+}
+
 // What samples begin with: the text, or each list of tokens.
 absl::StatusOr<std::vector<GenerateOptions>> PromptsOf(const SampleFlags& options) {
   const GenerateOptions generate = ToGenerateOptions(options);
@@ -114,8 +121,8 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
       return true;
     }
     // If the prompt was ids and nothing makes text of them, the sample is ids.
-    printed = PrintSample(
-        absl::StrCat(result.has_text ? result.text : absl::StrJoin(result.ids, " "), "\n"));
+    printed = PrintSample(absl::StrCat(result.has_text ? result.text : ShownIds(result), "
+"));
     return printed.ok();
   };
   absl::Status drawn;

@@ -44,8 +44,8 @@ Engine::Engine(const std::string& run_directory, int sessions, int threads) {
   const auto spec = plumb::Spec::FromFile((run / "model.pbtxt").string()).value();
   plumb::Model model = plumb::Model::Create(runtime, spec).value();
   model.Load((run / "checkpoints" / latest / "model.safetensors").string()).value();
-  tokenizer_ = std::make_unique<plumb::Tokenizer>(
-      plumb::Tokenizer::FromDirectory(run.string()).value());
+  tokenizer_ =
+      std::make_unique<plumb::Tokenizer>(plumb::Tokenizer::FromDirectory(run.string()).value());
   end_tokens_ = tokenizer_->EndTokens().value();
   // In full, each field on a line of its own. An imported run has no recipe.
   const std::filesystem::path recipe = run / "train.pbtxt";

@@ -175,8 +175,7 @@ void TrainBatches::FillDocuments(int64_t index, Batch* batch) {
   Reset(options_.batch_size, longest, options_.padding, batch);
   const Marks marks = MarksOf(dataset_->tokenizer());
   for (size_t i = 0; i < rows_.size(); ++i) {
-    PutDocument(dataset_->document(Split::kTrain, rows_[i]), marks, static_cast<int64_t>(i),
-                batch);
+    PutDocument(dataset_->document(Split::kTrain, rows_[i]), marks, static_cast<int64_t>(i), batch);
   }
 }
 

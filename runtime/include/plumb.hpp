@@ -54,7 +54,7 @@ struct SampleOptions {
   std::uint64_t index = 0;      // by which samples of one seed differ
   std::int64_t drawn = 0;       // tokens that were drawn from the stream before
   std::int32_t vocabulary = 0;  // ids below this may be drawn; 0: all
-  std::vector<std::int32_t> end_tokens;  // drawing one of these ends the text; it is not told
+  std::vector<std::int32_t> end_tokens = {};  // drawing one of these ends the text; it is not told
 };
 
 // Why Session::Generate ended.

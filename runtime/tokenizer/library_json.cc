@@ -36,8 +36,7 @@ Json BeginTemplate(const Tokenizer& tokenizer, int32_t begin) {
   return {{"type", "TemplateProcessing"},
           {"single", {special(0), text("A", 0)}},
           {"pair", {special(0), text("A", 0), special(1), text("B", 1)}},
-          {"special_tokens",
-           {{name, {{"id", name}, {"ids", {begin}}, {"tokens", {name}}}}}}};
+          {"special_tokens", {{name, {{"id", name}, {"ids", {begin}}, {"tokens", {name}}}}}}};
 }
 
 Json CharacterModel(const Tokenizer& tokenizer, int32_t symbols) {

@@ -21,9 +21,18 @@ constexpr int kMaxConfigDepth = 64;  // quantization and rotary settings nest
 
 // Names that end a text in published vocabularies.
 constexpr absl::string_view kEndNames[] = {
-    "<|endoftext|>",       "<|end_of_text|>", "</s>",     "<eos>",         "<|im_end|>",
-    "<|END_OF_TURN_TOKEN|>", "[SEP]",         "<|eot_id|>", "<|eom_id|>", "<end_of_turn>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>", "<|return|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "</s>",
+    "<eos>",
+    "<|im_end|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "[SEP]",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<end_of_turn>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<|return|>",
 };
 
 // What a file says of one kind of token: ids that exist, or none.

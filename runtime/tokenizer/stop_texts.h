@@ -2,8 +2,8 @@
 // still become one is held back. A value; copies share nothing. Thread-compatible.
 //
 // The text is read byte by byte (Knuth, Morris and Pratt 1977), so that the result does not depend
-// on how it is cut into tokens, and a byte costs the same whatever the stop texts are. The stop text
-// that is complete first counts; of several that end at the same byte, the longest.
+// on how it is cut into tokens, and a byte costs the same whatever the stop texts are. The stop
+// text that is complete first counts; of several that end at the same byte, the longest.
 #ifndef PLUMB_RUNTIME_TOKENIZER_STOP_TEXTS_H_
 #define PLUMB_RUNTIME_TOKENIZER_STOP_TEXTS_H_
 
@@ -34,8 +34,9 @@ class StopTexts {
  private:
   struct Stop {
     std::string text;
-    std::vector<size_t> border;  // by length of a prefix: its longest proper prefix that is a suffix
-    size_t matched = 0;          // bytes of it that the text ends with
+    // Length of the longest proper prefix that is a suffix, too, by length of a prefix.
+    std::vector<size_t> border;
+    size_t matched = 0;  // bytes of it that the text ends with
   };
   static void Advance(char byte, Stop* stop);
 

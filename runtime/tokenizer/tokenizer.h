@@ -3,7 +3,8 @@
 // Three kinds: `characters` (one token for each Unicode character of a given text, in the order of
 // their code points), `bytes` (token b is byte b) and `subwords` (subword_tokenizer.h). Either of
 // the first two may have one more token, the last, that marks where a document begins and where it
-// ends; one token serves for both. Subwords have the special tokens that special_tokens.h describes.
+// ends; one token serves for both. Subwords have the special tokens that special_tokens.h
+// describes.
 //
 // As JSON (`tokenizer.json` of a run), of subwords what they were read from, else:
 //

@@ -227,8 +227,7 @@ absl::Status WriteTokenizerFiles(const std::string& run, const RunFiles& files,
   PLUMB_ASSIGN_OR_RETURN(const std::string tokenizer,
                          LibraryTokenizerJson(*files.tokenizer, begins_texts));
   PLUMB_RETURN_IF_ERROR(write("tokenizer.json", tokenizer));
-  return write("tokenizer_config.json",
-               LibraryTokenizerConfig(*files.tokenizer, context_length));
+  return write("tokenizer_config.json", LibraryTokenizerConfig(*files.tokenizer, context_length));
 }
 
 struct Target {

@@ -111,8 +111,7 @@ absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& r
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(*model));
   PLUMB_ASSIGN_OR_RETURN(const TensorPlan plan, PlanTensors(*family, values, wanted, checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ModelText(*family, values));
-  PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
-                         WriteRun(request, *family, text, checkpoint, plan));
+  PLUMB_ASSIGN_OR_RETURN(SpecialTokens special, WriteRun(request, *family, text, checkpoint, plan));
   ImportReport report = ReportOf(*family, plan, request.copy);
   report.end_tokens = std::move(special.end);
   report.end_tokens_from = std::move(special.end_source);

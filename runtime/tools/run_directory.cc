@@ -17,11 +17,10 @@ namespace plumb {
 namespace {
 
 // What a run writes, run.json first and model.pbtxt last.
-constexpr absl::string_view kRunNames[] = {"run.json",        "tokenizer.json", "train.pbtxt",
-                                           "model.pbtxt",     "metrics.jsonl",  "probes.jsonl",
-                                           "checkpoints",     "latest",         "last_good",
-                                           "incidents.jsonl", "import.json",
-                                           kGenerationConfigFile};
+constexpr absl::string_view kRunNames[] = {
+    "run.json",      "tokenizer.json",  "train.pbtxt", "model.pbtxt",
+    "metrics.jsonl", "probes.jsonl",    "checkpoints", "latest",
+    "last_good",     "incidents.jsonl", "import.json", kGenerationConfigFile};
 
 std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
 
@@ -32,11 +31,12 @@ absl::Status ReadSpecial(const std::string& run, RunFiles* files) {
     PLUMB_ASSIGN_OR_RETURN(imported, ReadImportedFamily(run));
   }
   const Tokenizer* const tokenizer = files->tokenizer.ok() ? &*files->tokenizer : nullptr;
-  PLUMB_ASSIGN_OR_RETURN(
-      files->special, ReadSpecialTokens(run, imported ? &imported->config : nullptr, tokenizer,
-                                        files->model.vocab_size()));
+  PLUMB_ASSIGN_OR_RETURN(files->special,
+                         ReadSpecialTokens(run, imported ? &imported->config : nullptr, tokenizer,
+                                           files->model.vocab_size()));
   // Runs from before plumb wrote the file began documents with the token that ends them.
-  if (!imported && !FileExists(JoinPath(run, kGenerationConfigFile)) && !files->special.end.empty()) {
+  if (!imported && !FileExists(JoinPath(run, kGenerationConfigFile)) &&
+      !files->special.end.empty()) {
     files->special.begin = files->special.end.front();
   }
   if (tokenizer != nullptr) files->tokenizer->set_special_tokens(files->special);
@@ -143,8 +143,8 @@ absl::StatusOr<RunFiles> ReadRunFiles(
     return Annotate(tokenizer.status(), absl::StrCat(TokenizerPath(run), ": "));
   }
   PLUMB_ASSIGN_OR_RETURN(std::string initial_state, ReadFile(RunJsonPath(run), kMaxStateBytes));
-  RunFiles files{std::move(model), std::move(recipe), *std::move(tokenizer),
-                 std::move(initial_state), {}};
+  RunFiles files{
+      std::move(model), std::move(recipe), *std::move(tokenizer), std::move(initial_state), {}};
   PLUMB_RETURN_IF_ERROR(ReadSpecial(run, &files));
   return files;
 }

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -200,6 +201,11 @@ TEST(HppTest, OptionsReachTheSampler) {
   other.top_p = 1e-9;
   EXPECT_EQ(draw(other), draw(greedy));
   other = options;
+  other.end_tokens = {whole[6], whole[3]};
+  const auto first = std::find_first_of(whole.begin(), whole.end(), other.end_tokens.begin(),
+                                        other.end_tokens.end());
+  EXPECT_EQ(draw(other), std::vector<std::int32_t>(whole.begin(), first));
+  other = options;
   other.temperature = -1;
   EXPECT_FALSE(session.Generate(0, other, [](std::int32_t) {}).ok());
 }
@@ -376,6 +382,20 @@ TEST(HppTest, TokensOneByOneHaveTheTextOfAll) {
   const plumb::Decoder taken = std::move(of_bytes);
   EXPECT_EQ(of_bytes.Next(1).error().code(), Code::kInvalidArgument);
   // NOLINTEND(bugprone-use-after-move)
+}
+
+TEST(HppTest, ATextEndsBeforeAStopText) {
+  const plumb::Tokenizer bytes = plumb::Tokenizer::Bytes(true).value();
+  EXPECT_THAT(bytes.EndTokens().value(), ElementsAreArray({256}));
+  EXPECT_EQ(bytes.Begin(), 256);
+  plumb::Decoder decoder = plumb::Decoder::Create(bytes).value();
+  decoder.StopAt({"xyz", "b c"}).value();
+  EXPECT_EQ(decoder.Next(bytes.Encode("a b").value()).value(), "a ");
+  EXPECT_FALSE(decoder.Stopped());
+  EXPECT_EQ(decoder.Next(bytes.Encode(" cd").value()).value(), "");
+  EXPECT_TRUE(decoder.Stopped());
+  EXPECT_FALSE(decoder.StopAt({""}).ok());
+  EXPECT_EQ(plumb::Tokenizer::FromDirectory("nowhere/at/all").error().code(), Code::kNotFound);
 }
 
 TEST(HppTest, GeneratingSaysWhyItEnded) {

@@ -115,8 +115,8 @@ TEST_F(SampleTest, TheMostLikelyTokenIsAlwaysTheSame) {
 TEST_F(SampleTest, EndsBeforeAStopText) {
   std::string seed;
   const auto sample = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"--temperature", "1", "--prompt", "gra", "--num", "1",
-                                          "--json", "--seed", seed};
+    std::vector<std::string> arguments = {
+        "--temperature", "1", "--prompt", "gra", "--num", "1", "--json", "--seed", seed};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return nlohmann::json::parse(Sample(arguments), nullptr, false)["samples"][0];
   };
@@ -144,8 +144,8 @@ TEST_F(SampleTest, EndsBeforeAStopText) {
 TEST_F(SampleTest, EndsAtTheRecipesEndToken) {
   Write("text.txt", "one. two. three. four. five. six. seven. eight. nine. ten.\n");
   const auto train = [&](const std::string& out, const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"train", "model.pbtxt", "--data", "text.txt", "--out", out,
-                                          "--set", "train.max_steps=2"};
+    std::vector<std::string> arguments = {"train", "model.pbtxt", "--data", "text.txt",
+                                          "--out", out,           "--set",  "train.max_steps=2"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return RunPlumb(arguments);
   };

@@ -79,6 +79,26 @@ TEST(TrainBatchesTest, DocumentsStandBetweenBeginEndTokens) {
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3));
 }
 
+TEST(TrainBatchesTest, OptionsNameTheTokensAroundDocuments) {
+  DatasetOptions options;
+  options.format = DatasetOptions::Format::kDocuments;
+  options.val_fraction = 0;
+  options.begin_token = "c";
+  options.end_token = "b";
+  const absl::StatusOr<Dataset> dataset = Dataset::FromContent("ab\nc\n", "d.txt", options);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  TrainBatches batches = Train(*dataset, 2, 4, 1, /*keep_order=*/true);
+  Batch batch = batches.MakeBatch();
+  batches.Fill(0, &batch);
+  EXPECT_THAT(batch.tokens, ElementsAre(2, 0, 1, 2, 2, 0));
+  EXPECT_THAT(batch.targets, ElementsAre(0, 1, 1, 2, 1, -1));
+  options.end_token = "d";
+  EXPECT_THAT(
+      std::string(Dataset::FromContent("ab\nc\n", "d.txt", options).status().message()),
+      testing::StartsWith("data.end_token: the vocabulary (3 characters \"abc\", and a begin/end "
+                          "token) has no token \"d\""));
+}
+
 TEST(TrainBatchesTest, ABatchIsAsLongAsItsLongestRow) {
   const Dataset dataset = DocumentsOf("ab\nc\nabcab\n");
   TrainBatches batches = Train(dataset, 1, 100, 1, true);

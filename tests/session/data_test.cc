@@ -165,7 +165,7 @@ TEST(DatasetTest, AGivenTokenizerIsTheVocabulary) {
   EXPECT_THAT(ErrorOf(Documents("zz\nzz\n", 0, &tokenizer)), HasSubstr("d.txt:1:1: 'z'"));
   EXPECT_THAT(ErrorOf(Documents("a\xff\n", 0, &tokenizer)), HasSubstr("not valid UTF-8"));
   const Tokenizer of_text = *Tokenizer::Characters({"abcdef"}, false);
-  EXPECT_THAT(ErrorOf(Documents("fa\n", 0, &of_text)), HasSubstr("begin/end token"));
+  EXPECT_THAT(ErrorOf(Documents("fa\n", 0, &of_text)), HasSubstr("name it with data.end_token"));
 }
 
 TEST(DatasetTest, HashIsOfTheFileAsItIs) {

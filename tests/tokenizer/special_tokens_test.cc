@@ -25,8 +25,11 @@ class SpecialTokensTest : public testing::Test {
     std::filesystem::remove_all(directory_);
     std::filesystem::create_directories(directory_);
     Json vocab = Json::object(), added = Json::array();
-    const std::pair<const char*, bool> tokens[] = {
-        {"<pad>", true}, {"<bos>", true}, {"<eos>", true}, {"</s>", false}, {"<end_of_turn>", true}};
+    const std::pair<const char*, bool> tokens[] = {{"<pad>", true},
+                                                   {"<bos>", true},
+                                                   {"<eos>", true},
+                                                   {"</s>", false},
+                                                   {"<end_of_turn>", true}};
     for (const auto& [name, special] : tokens) {
       const size_t id = vocab.size();
       vocab[name] = id;

@@ -3,7 +3,8 @@
 For each family of end_tokens.json a tiny checkpoint gets that family's special tokens, under small
 ids, and its files. `plumb import` must find the end tokens that are expected with all files, without
 generation_config.json, and with tokenizer.json alone. A sample of that run must end at each of them,
-not print it, and an export must keep them. PAGE must have the same table.
+not print it, and an export must keep them. The export of a run that was trained here, on texts or
+documents in any vocabulary, must have the same tokens, ids and samples. PAGE must have the same table.
 """
 
 import json
@@ -113,6 +114,48 @@ def stops_at_any(binary, scratch):
                 os.remove(os.path.join(directory, where))
 
 
+def greedy_text(binary, run):
+    [sample] = json.loads(plumb(binary, "sample", run, "--prompt", "the cat", "--temperature", "0",
+                                "--num", "1", "--max-tokens", "8", "--json"))["samples"]
+    return sample
+
+
+def exports_what_it_trained(binary, scratch):
+    imported = os.path.join(scratch, "imported")
+    plumb(binary, "import", SOURCE, "--out", imported)
+    with open(os.path.join(imported, "model.pbtxt"), encoding="utf-8") as file:
+        lines = [line for line in file if not line.startswith("vocab_size")]
+    model, data = os.path.join(scratch, "model.pbtxt"), os.path.join(scratch, "data.txt")
+    with open(model, "w", encoding="utf-8") as file:
+        file.writelines(lines)
+    with open(data, "w", encoding="utf-8") as file:
+        file.write("the cat sat on a mat.\n" * 20 + "caf\u00e9?\n")
+    for vocabulary in ("CHARACTERS", "BYTES", "BPE"):
+        for form, more in (("TEXT", []), ("DOCUMENTS", []), ("DOCUMENTS", ["end_token=t", "begin_token=c"])):
+            name = f"{vocabulary}-{form}-{len(more)}"
+            run, out, again = (os.path.join(scratch, name + end) for end in ("", "-out", "-again"))
+            fields = [f"format={form}", f"vocabulary={vocabulary}", "val_fraction=0", *more]
+            if vocabulary == "BPE":
+                fields.append("bpe_vocab_size=260")
+            plumb(binary, "train", model, "--data", data, "--out", run, "--set", "train.max_steps=3",
+                  *(word for field in fields for word in ("--set", "train.data." + field)))
+            plumb(binary, "export", run, "--family", "llama", "--out", out)
+            generation, config = (read_json(out, file) for file in ("generation_config.json", "config.json"))
+            check(all(config[key] == value for key, value in generation.items()) and
+                  set(generation) == {"bos_token_id", "eos_token_id", "pad_token_id"},
+                  f"{name}: {config} and {generation}")
+            has_end = form == "DOCUMENTS" or vocabulary == "BPE"
+            check((generation["eos_token_id"] is not None) == has_end, f"{name}: {generation}")
+            names = read_json(out, "tokenizer_config.json")
+            check((names["eos_token"], names["bos_token"]) ==
+                  (("t", "c") if more else ("<|endoftext|>",) * 2 if has_end else (None, None)),
+                  f"{name}: {names}")
+            plumb(binary, "import", out, "--out", again)
+            ours, theirs = greedy_text(binary, run), greedy_text(binary, again)
+            check((ours["ids"], ours["text"], ours["ended"]) ==
+                  (theirs["ids"], theirs["text"], theirs["ended"]), f"{name}: {ours} {theirs}")
+
+
 def rows(families):
     """The table of PAGE."""
     def cell(names):
@@ -136,6 +179,7 @@ def main():
             run_family(binary, Family(entry), scratch)
     with tempfile.TemporaryDirectory() as scratch:
         stops_at_any(binary, scratch)
+        exports_what_it_trained(binary, scratch)
     print(f"{len(families)} families end where their files say")
     return 0
 
