@@ -110,7 +110,8 @@ TEST(ResolveErrorTest, ScalingsOfTheRotaryEmbeddingNeedTheirNumbers) {
             "no error");
   EXPECT_EQ(scaling("yarn { factor: 4 original_context_length: 4096 }"), "no error");
   EXPECT_EQ(scaling(""),
-            "m.pbtxt:2:24: rope_scaling: give linear: \"..\", llama3 { .. } or yarn { .. }");
+            "m.pbtxt:2:24: rope_scaling: give linear: \"..\", llama3 { .. }, yarn { .. } or "
+            "longrope { .. }");
   EXPECT_EQ(FirstLine(scaling("linear: \"1 - layer\"")),
             "m.pbtxt:3:1: linear: 0 at layer 1, sublayer 1 must be positive");
   EXPECT_EQ(scaling("llama3 { factor: 8 low_freq_factor: 1 high_freq_factor: 4 }"),
