@@ -209,7 +209,7 @@ def scaled_cases():
                num_attention_heads=2, num_hidden_layers=2, num_key_value_heads=1, rope_theta=500.0,
                tie_word_embeddings=True, use_qk_norm=False, vocab_size=29, rope_scaling={
                    "type": "yarn", "factor": 3.0, "original_max_position_embeddings": 8,
-                   "truncate": False, "beta_fast": 3, "beta_slow": 0.3, "attention_factor": 1.4})
+                   "truncate": False, "beta_fast": 3, "beta_slow": 0.05, "attention_factor": 1.4})
     short = {"short_factor": [1.0, 1.5, 2.5, 4.0], "long_factor": [1.0, 3.0, 5.0, 9.0]}
     yield llama_case("scaled_longrope", llama_like.Llama, "LlamaForCausalLM", "llama",
                      **{**small, "rope_theta": 500.0}, original_max_position_embeddings=24,

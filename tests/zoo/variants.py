@@ -30,7 +30,7 @@ EXPERTS = dict(GROUPED, num_experts_per_tok=2)
 FAMILIES = {
     "llama": dict(GROUPED, head_dim=12),
     "mistral": dict(GROUPED, sliding_window=9, head_dim=8),
-    "mixtral": dict(EXPERTS, num_local_experts=4, sliding_window=None),
+    "mixtral": dict(EXPERTS, num_local_experts=4, sliding_window=None, head_dim=8),
     "qwen2": dict(GROUPED, use_sliding_window=True, sliding_window=7, max_window_layers=1),
     "qwen3": dict(GROUPED, head_dim=12),
     "qwen3_moe": dict(EXPERTS, head_dim=12, num_experts=4, moe_intermediate_size=24,
@@ -49,7 +49,6 @@ FAMILIES = {
     "phi": dict(GROUPED, hidden_size=64, partial_rotary_factor=0.5),
     "gpt_neox": dict(SIZES, hidden_size=64, rotary_pct=0.25),
 }
-NOT_OF_GPT_NEOX = ("num_key_value_heads",)
 
 
 def scalings(pairs):
@@ -96,9 +95,8 @@ def configuration(transformers, name, scaling):
                             rope_scaling=scaling or None)
         else:
             settings["rope_parameters"] = {
-                "full_attention": dict(dict(rope_type="default"), rope_theta=5000.0, **scaling),
+                "full_attention": {"rope_type": "default", "rope_theta": 5000.0, **scaling},
                 "sliding_attention": {"rope_type": "default", "rope_theta": theta}}
-            settings["rope_parameters"]["full_attention"].update(scaling)
     elif old:
         settings["rotary_emb_base" if name == "gpt_neox" else "rope_theta"] = theta
         settings["rope_scaling"] = scaling or None
