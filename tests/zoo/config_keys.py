@@ -150,6 +150,27 @@ def check_config_only(binary):
         failed_with(binary, "there is no family of models for it", "import", directory, "--out", run)
 
 
+def check_large_tokenizer(binary):
+    """A tokenizer with more tokens than the model is warned of, and token ids are still taken."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory, run = with_keys("llama", {}, scratch), os.path.join(scratch, "run")
+        vocab = {chr(ord("A") + i): i for i in range(58)}  # the model has 53
+        write_json(os.path.join(directory, "tokenizer.json"), {
+            "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None,
+            "post_processor": None, "decoder": None, "model": {
+                "type": "BPE", "vocab": vocab, "merges": []}})
+        plumb(binary, "import", directory, "--out", run)
+        prompt = os.path.join(scratch, "prompt.json")
+        write_json(prompt, [3, 1, 4])
+        sampled = subprocess.run([binary, "sample", run, "--prompt-tokens", prompt, "--temperature",
+                                  "0", "--max-tokens", "4", "--json"],
+                                 capture_output=True, text=True, timeout=300)
+        if sampled.returncode != 0 or "has 58 tokens, more than the model's vocab_size 53" not in sampled.stderr:
+            raise Failed(f"a large tokenizer: {sampled.returncode}\n{sampled.stderr}")
+        failed_with(binary, "token 57 is not in the model's vocabulary of 53", "sample", run,
+                    "--prompt", "Az", "--max-tokens", "4")
+
+
 def check_page(binary, page):
     with open(page, encoding="utf-8") as file:
         if file.read() != plumb(binary, "zoo", "keys"):
@@ -168,7 +189,8 @@ def main():
     checks = [lambda case=case: check_refused(binary, *case) for case in REFUSED]
     checks += [lambda case=case: check_accepted(binary, *case) for case in ACCEPTED]
     checks += [lambda: check_allowed(binary), lambda: check_warnings(binary),
-               lambda: check_config_only(binary), lambda: check_page(binary, page)]
+               lambda: check_config_only(binary), lambda: check_large_tokenizer(binary),
+               lambda: check_page(binary, page)]
     wrong = 0
     for check in checks:
         try:
