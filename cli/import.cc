@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "runtime/tools/import.h"
@@ -108,6 +109,8 @@ void AddImportCommand(CLI::App* program, Invocation* invocation) {
       "--copy", flags->request.copy,
       "Copy all weights into the run; without, those that lie as plumb reads them stay in "
       "DIR, which the run then needs");
+  AddRepeated(app, "--allow-unread", "KEY", &flags->request.allow_unread,
+              "Import as if config.json did not have KEY, dots leading into objects; repeatable");
   app->add_flag("--json", flags->json, "Print what was done as JSON");
   AddGlobalOptions(app, invocation);
   app->footer(

@@ -121,8 +121,7 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
       return true;
     }
     // If the prompt was ids and nothing makes text of them, the sample is ids.
-    printed = PrintSample(absl::StrCat(result.has_text ? result.text : ShownIds(result), "
-"));
+    printed = PrintSample(absl::StrCat(result.has_text ? result.text : ShownIds(result), "\n"));
     return printed.ok();
   };
   absl::Status drawn;

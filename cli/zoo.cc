@@ -138,6 +138,72 @@ absl::StatusOr<int> Show(const ZooFlags& flags, const Invocation& invocation) {
   return kExitOk;
 }
 
+constexpr char kKeysTitle[] =
+    "# Keys of config.json\n\n"
+    "What `plumb import` makes of each key, by family; `plumb zoo keys` prints this page. An "
+    "object is\n"
+    "entered by dots, and * is any text. A key is *refused* by a family that does not know it "
+    "where\n"
+    "another family reads it, unless its value has no effect: null, false, empty, or a multiplier\n"
+    "of 1. Objects that are not here are refused too, other keys that are not here are named in a\n"
+    "warning. `--allow-unread KEY` imports without a key. See [checkpoints of other "
+    "programs](zoo.md).\n";
+
+std::string FamilyList(const std::vector<std::string>& families, size_t all) {
+  if (families.size() == all) return "all";
+  return absl::StrJoin(families, ", ");
+}
+
+// A page in Markdown: keys that a family reads, then those that none reads.
+std::string KeysText(const std::vector<ZooKey>& keys, size_t families) {
+  std::string read = "\n| key | read by | irrelevant to | refused by |\n|---|---|---|---|\n";
+  std::string unread =
+      "\nKeys that no family reads:\n\n| key | irrelevant to | because |\n|---|---|---|\n";
+  for (const ZooKey& key : keys) {
+    std::vector<std::string> irrelevant;
+    for (const auto& [reason, names] : key.irrelevant) {
+      irrelevant.push_back(absl::StrCat(FamilyList(names, families), ": ", reason));
+      if (!key.read.empty()) continue;
+      absl::StrAppend(&unread, "| `", key.key, "` | ", FamilyList(names, families), " | ", reason,
+                      " |\n");
+    }
+    if (key.read.empty()) continue;
+    const bool most = key.refused.size() > key.read.size() && key.refused.size() > 1;
+    absl::StrAppend(&read, "| `", key.key, "` | ", FamilyList(key.read, families), " | ",
+                    absl::StrJoin(irrelevant, "; "), " | ",
+                    most ? "the others" : absl::StrJoin(key.refused, ", "), " |\n");
+  }
+  return absl::StrCat(kKeysTitle, read, unread);
+}
+
+absl::StatusOr<int> Keys(const ZooFlags& flags, const Invocation& invocation) {
+  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
+  if (!runtime.ok()) return runtime.status();
+  const absl::StatusOr<std::vector<ZooKey>> keys = ListZooKeys(**runtime);
+  PrintWarnings(runtime->get());
+  if (!keys.ok()) return keys.status();
+  absl::Status printed;
+  if (flags.json) {
+    Json list = Json::array();
+    for (const ZooKey& key : *keys) {
+      Json uses = Json::object();
+      for (const std::string& family : key.read) uses[family] = {{"use", "read"}};
+      for (const std::string& family : key.refused) uses[family] = {{"use", "refused"}};
+      for (const auto& [reason, names] : key.irrelevant) {
+        for (const std::string& family : names) {
+          uses[family] = {{"use", "irrelevant"}, {"reason", reason}};
+        }
+      }
+      list.push_back({{"key", key.key}, {"families", std::move(uses)}});
+    }
+    printed = PrintJson({{"keys", std::move(list)}});
+  } else {
+    printed = PrintResult(KeysText(*keys, ListFamilies(**runtime).size()));
+  }
+  if (!printed.ok()) return printed;
+  return kExitOk;
+}
+
 }  // namespace
 
 void AddZooCommand(CLI::App* program, Invocation* invocation) {
@@ -154,6 +220,16 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
   AddGlobalOptions(list, invocation);
   list->callback([listed, invocation] {
     invocation->run = [listed, invocation] { return List(*listed, *invocation); };
+  });
+
+  const auto keyed = std::make_shared<ZooFlags>();
+  CLI::App* keys = app->add_subcommand(
+      "keys",
+      "Keys of config.json, and which families read, pass over or refuse them, as Markdown");
+  keys->add_flag("--json", keyed->json, "Print them as JSON");
+  AddGlobalOptions(keys, invocation);
+  keys->callback([keyed, invocation] {
+    invocation->run = [keyed, invocation] { return Keys(*keyed, *invocation); };
   });
 
   const auto shown = std::make_shared<ZooFlags>();

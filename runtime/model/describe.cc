@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/sublayer_numbers.h"
@@ -120,7 +121,7 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
   return absl::OkStatus();
 }
 
-std::string DescribeScaling(const RopeScaling& scaling) {
+std::string DescribeScalingKind(const RopeScaling& scaling) {
   const std::string common =
       absl::StrCat("factor=", scaling.factor, ", original=", scaling.original_context_length);
   switch (scaling.kind) {
@@ -134,10 +135,17 @@ std::string DescribeScaling(const RopeScaling& scaling) {
                           ", beta_slow=", scaling.beta_slow,
                           ", attention_factor=", scaling.attention_factor,
                           scaling.fractional ? ", fractional" : "", ")");
-    case RopeScaling::Kind::kNone:
-      break;
+    case RopeScaling::Kind::kLongRope:
+      return absl::StrCat("longrope(factors=[", absl::StrJoin(scaling.factors, " "),
+                          "], attention_factor=", scaling.attention_factor, ")");
   }
   return "";
+}
+
+std::string DescribeScaling(const RopeScaling& scaling) {
+  return absl::StrCat(
+      DescribeScalingKind(scaling),
+      scaling.when.has_value() ? absl::StrCat(" if ", scaling.when->root.ToString()) : "");
 }
 
 // What may differ by layers of what attention knows of positions, with its values there.
@@ -157,7 +165,9 @@ absl::Status AddPositions(const PositionSpec& positions, const ScalarScope& scop
   PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, scope));
   add("rope_dims", positions.rope_dims, static_cast<double>(numbers.dims));
   add("rope_base", positions.rope_base, numbers.base);
-  add("rope_scaling.linear", positions.rope_scaling.linear, numbers.linear_factor);
+  if (numbers.scaling != nullptr) {
+    add("rope_scaling.linear", numbers.scaling->linear, numbers.linear_factor);
+  }
   return absl::OkStatus();
 }
 
@@ -236,8 +246,9 @@ std::string DescribePositions(const PositionSpec& positions) {
     absl::StrAppend(&text, ", dims=", positions.rope_dims->root.ToString());
   }
   if (positions.rope_interleaved) absl::StrAppend(&text, ", interleaved");
-  const std::string scaling = DescribeScaling(positions.rope_scaling);
-  if (!scaling.empty()) absl::StrAppend(&text, ", ", scaling);
+  for (const RopeScaling& scaling : positions.rope_scalings) {
+    absl::StrAppend(&text, ", ", DescribeScaling(scaling));
+  }
   return absl::StrCat(text, ")");
 }
 

@@ -12,14 +12,22 @@
 namespace plumb {
 namespace {
 
-// What op rope is told about a scaling. Nothing where a linear one is of factor 1.
-void SetScaling(const RopeScaling& scaling, const RopeNumbers& numbers, Attrs* attrs) {
-  if (numbers.linear_factor != 1) {
+// Sets op rope's attributes for the scaling of a layer; none for a linear one of factor 1.
+void SetScaling(const RopeNumbers& numbers, Attrs* attrs) {
+  if (numbers.scaling == nullptr) return;
+  const RopeScaling& scaling = *numbers.scaling;
+  if (scaling.kind == RopeScaling::Kind::kLinear) {
+    if (numbers.linear_factor == 1) return;
     attrs->Set("scaling", std::string("linear"));
     attrs->Set("factor", numbers.linear_factor);
-  }
-  if (scaling.kind != RopeScaling::Kind::kLlama3 && scaling.kind != RopeScaling::Kind::kYarn)
     return;
+  }
+  if (scaling.kind == RopeScaling::Kind::kLongRope) {
+    attrs->Set("scaling", std::string("longrope"));
+    attrs->Set("factors", scaling.factors);
+    attrs->Set("magnitude", scaling.attention_factor);
+    return;
+  }
   attrs->Set("factor", scaling.factor);
   attrs->Set("original_context", scaling.original_context_length);
   if (scaling.kind == RopeScaling::Kind::kLlama3) {
@@ -47,7 +55,7 @@ class Rotation {
     Attrs attrs = {{"head_dim", head_dim}, {"theta", numbers.base}};
     if (numbers.dims != head_dim) attrs.Set("dims", numbers.dims);
     if (positions.rope_interleaved) attrs.Set("interleaved", true);
-    SetScaling(positions.rope_scaling, numbers, &attrs);
+    SetScaling(numbers, &attrs);
     return Rotation(context, std::move(attrs));
   }
 

@@ -68,13 +68,23 @@ absl::Status CheckRopeAttrs(const Attrs& attrs) {
   PLUMB_RETURN_IF_ERROR(CheckPositive(attrs, "theta"));
   const std::string scaling = ScalingOf(attrs);
   if (scaling.empty()) return absl::OkStatus();
+  if (scaling == "longrope") {
+    const std::vector<double>& factors = attrs.GetDoubles("factors");
+    const bool all_positive = std::all_of(factors.begin(), factors.end(), [](double factor) {
+      return factor > 0 && std::isfinite(factor);
+    });
+    if (all_positive && static_cast<int64_t>(factors.size()) == RotatedElements(attrs) / 2) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError("factors are not a positive number for each pair");
+  }
   PLUMB_RETURN_IF_ERROR(CheckPositive(attrs, "factor"));
   if (scaling == "linear") return absl::OkStatus();
   PLUMB_RETURN_IF_ERROR(CheckPositive(attrs, "original_context"));
   const bool yarn = scaling == "yarn";
   if (!yarn && scaling != "llama3") {
     return absl::InvalidArgumentError(
-        absl::StrCat("scaling = ", scaling, " is none of linear, llama3 and yarn"));
+        absl::StrCat("scaling = ", scaling, " is none of linear, llama3, yarn and longrope"));
   }
   const char* low = yarn ? "beta_slow" : "low_freq_factor";
   const char* high = yarn ? "beta_fast" : "high_freq_factor";
@@ -99,6 +109,11 @@ std::vector<double> RopeFrequencies(const Attrs& attrs) {
         std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(dims)));
   }
   if (scaling.empty()) return frequencies;
+  if (scaling == "longrope") {
+    const std::vector<double>& factors = attrs.GetDoubles("factors");
+    for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors[i];
+    return frequencies;
+  }
   const double factor = attrs.GetDouble("factor");
   for (size_t i = 0; i < frequencies.size(); ++i) {
     double& frequency = frequencies[i];

@@ -23,6 +23,7 @@ absl::Status CheckRopeAttrs(const Attrs& attrs);
 //   llama3  between theta_i / factor and theta_i, by the turns in the original context
 //                                                     Llama Team, "Llama 3" (2024), and its code
 //   yarn    the same, by the index of the pair        Peng et al., "YaRN" (2023), section 3.2
+//   longrope  theta_i / factor_i                      Ding et al., "LongRoPE" (2024)
 // REQUIRES: CheckRopeAttrs.
 std::vector<double> RopeFrequencies(const Attrs& attrs);
 

@@ -61,9 +61,28 @@ absl::Status ToYarn(const v1::RopeScaling::Yarn& message, const Located& at, con
                               scaling->beta_fast));
 }
 
+absl::Status ToLongRope(const v1::RopeScaling::LongRope& message, const Located& at,
+                        const Place& place, RopeScaling* scaling) {
+  scaling->kind = RopeScaling::Kind::kLongRope;
+  for (int i = 0; i < message.factor_size(); ++i) {
+    const double factor = message.factor(i);
+    if (!(factor > 0) || !std::isfinite(factor)) {
+      return ErrorAt(at.At("factor", i),
+                     absl::StrCat("factor: ", factor, " is not a positive number"));
+    }
+    scaling->factors.push_back(factor);
+  }
+  if (message.attention_factor() != 0) scaling->attention_factor = message.attention_factor();
+  return CheckPositive("attention_factor", scaling->attention_factor, at, place);
+}
+
 absl::StatusOr<RopeScaling> ToScaling(const v1::RopeScaling& message, const Located& at,
                                       const Place& place) {
   RopeScaling scaling;
+  scaling.place = place;
+  if (!message.when().empty()) {
+    PLUMB_ASSIGN_OR_RETURN(scaling.when, ParseExpression(at.TextOf("when")));
+  }
   switch (message.kind_case()) {
     case v1::RopeScaling::kLinear: {
       scaling.kind = RopeScaling::Kind::kLinear;
@@ -77,10 +96,15 @@ absl::StatusOr<RopeScaling> ToScaling(const v1::RopeScaling& message, const Loca
     case v1::RopeScaling::kYarn:
       PLUMB_RETURN_IF_ERROR(ToYarn(message.yarn(), at.Nested("yarn"), at.At("yarn"), &scaling));
       return scaling;
+    case v1::RopeScaling::kLongrope:
+      PLUMB_RETURN_IF_ERROR(
+          ToLongRope(message.longrope(), at.Nested("longrope"), at.At("longrope"), &scaling));
+      return scaling;
     case v1::RopeScaling::KIND_NOT_SET:
       break;
   }
-  return ErrorAt(place, "rope_scaling: give linear: \"..\", llama3 { .. } or yarn { .. }");
+  return ErrorAt(
+      place, "rope_scaling: give linear: \"..\", llama3 { .. }, yarn { .. } or longrope { .. }");
 }
 
 constexpr int64_t kMaxOffset = 1 << 24;
@@ -102,7 +126,7 @@ absl::Status CheckFieldsFitKind(const v1::Positions& message, const Located& at)
       {"rope_dims", !message.rope_dims().empty(), v1::Positions::ROPE, kRotary},
       {"rope_interleaved", message.rope_interleaved(), v1::Positions::ROPE, kRotary},
       {"rope_base", !message.rope_base().empty(), v1::Positions::ROPE, kRotary},
-      {"rope_scaling", message.has_rope_scaling(), v1::Positions::ROPE, kRotary},
+      {"rope_scaling", message.rope_scaling_size() > 0, v1::Positions::ROPE, kRotary},
       {"alibi_scale", !message.alibi_scale().empty(), v1::Positions::ALIBI,
        "ALiBi: it belongs beside kind: ALIBI"},
   };
@@ -156,10 +180,11 @@ absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Loc
     PLUMB_ASSIGN_OR_RETURN(spec.rope_dims, ParseExpression(at.TextOf("rope_dims")));
   }
   spec.rope_interleaved = message.rope_interleaved();
-  if (message.has_rope_scaling()) {
-    PLUMB_ASSIGN_OR_RETURN(
-        spec.rope_scaling,
-        ToScaling(message.rope_scaling(), at.Nested("rope_scaling"), at.At("rope_scaling")));
+  for (int i = 0; i < message.rope_scaling_size(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(RopeScaling scaling,
+                           ToScaling(message.rope_scaling(i), at.Nested("rope_scaling", i),
+                                     at.At("rope_scaling", i)));
+    spec.rope_scalings.push_back(std::move(scaling));
   }
   return spec;
 }

@@ -34,13 +34,17 @@ enum class PositionKind { kLearned, kRope, kNone, kAlibi };
 
 // What becomes of the frequencies of a rotary embedding.
 struct RopeScaling {
-  enum class Kind { kNone, kLinear, kLlama3, kYarn } kind = Kind::kNone;
+  enum class Kind { kLinear, kLlama3, kYarn, kLongRope } kind = Kind::kLinear;
+  std::optional<Expression> when;    // condition on the layer; absent: always
   std::optional<Expression> linear;  // the factor of kLinear
-  double factor = 1;                 // of the others
+  double factor = 1;                 // of kLlama3 and kYarn
   int64_t original_context_length = 0;
   double low_freq_factor = 0, high_freq_factor = 0;            // kLlama3
-  double beta_fast = 32, beta_slow = 1, attention_factor = 1;  // kYarn
+  double beta_fast = 32, beta_slow = 1;                        // kYarn
   bool fractional = false;                                     // kYarn: no rounding to whole i
+  double attention_factor = 1;                                 // kYarn, kLongRope
+  std::vector<double> factors;                                 // kLongRope: one for each pair
+  Place place;
 };
 
 // What tells tokens where they stand.
@@ -52,7 +56,7 @@ struct PositionSpec {
   std::optional<Expression> rope_base;  // absent: rope_theta
   std::optional<Expression> rope_dims;  // absent: head_dim
   bool rope_interleaved = false;
-  RopeScaling rope_scaling;
+  std::vector<RopeScaling> rope_scalings;  // a layer has the first that holds there
   std::optional<Expression> alibi_scale;  // absent: 1
 };
 

@@ -129,8 +129,25 @@ absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const Sc
   }
   PLUMB_ASSIGN_OR_RETURN(numbers.base,
                          Positive(positions.rope_base, "rope_base", positions.rope_theta, scope));
-  const RopeScaling& scaling = positions.rope_scaling;
+  for (const RopeScaling& scaling : positions.rope_scalings) {
+    double holds = 1;
+    if (scaling.when.has_value()) {
+      PLUMB_ASSIGN_OR_RETURN(holds, EvaluateScalar(*scaling.when, scope));
+    }
+    if (holds == 0) continue;
+    numbers.scaling = &scaling;
+    break;
+  }
+  if (numbers.scaling == nullptr) return numbers;
+  const RopeScaling& scaling = *numbers.scaling;
   PLUMB_ASSIGN_OR_RETURN(numbers.linear_factor, Positive(scaling.linear, "linear", 1, scope));
+  const int64_t factors = static_cast<int64_t>(scaling.factors.size());
+  if (scaling.kind == RopeScaling::Kind::kLongRope && numbers.dims != 0 &&
+      factors != numbers.dims / 2) {
+    return ErrorAt(scaling.place,
+                   absl::StrCat("longrope has ", factors, " factors", scope.Where(),
+                                ", and there are ", numbers.dims / 2, " pairs that turn"));
+  }
   if (scaling.kind == RopeScaling::Kind::kYarn && numbers.base <= 1) {
     const std::string message =
         absl::StrCat("yarn needs a base above 1, not ", numbers.base, scope.Where());

@@ -26,14 +26,15 @@ struct AttentionNumbers {
 struct RopeNumbers {
   int64_t dims = 0;  // elements of a head that turn, the first; even
   double base = 10000;
-  double linear_factor = 1;  // of a linear scaling
+  const RopeScaling* scaling = nullptr;  // the one of this layer; null: none
+  double linear_factor = 1;              // of a linear scaling
 };
 
 // Errors point into the expression: it has no value, or one that the field cannot take.
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
                                                    const ScalarScope& scope);
 
-// REQUIRES: the positions are those of a rotary embedding.
+// Requires: the positions are those of a rotary embedding, and outlive the result.
 absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope);
 // The hidden width of an MLP.
 absl::StatusOr<int64_t> EvaluateMlpWidth(const MlpSpec& spec, const ScalarScope& scope);

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -246,7 +247,7 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
     if (name == imported.family) target.config = std::move(imported.config);
   }
   if (!request.family_file.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(target.family, ReadFamily(request.family_file));
+    PLUMB_ASSIGN_OR_RETURN(target.family, ReadFamily(runtime, request.family_file));
     return target;
   }
   if (name.empty()) {
@@ -257,6 +258,25 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
   return target;
 }
 
+// Returns what config.json says if it describes the model as it is: what import did not put into
+// the description, such as the factor of a scaling, is then kept. nullopt if it does not.
+absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runtime,
+                                                              const Family& family,
+                                                              const Model& model,
+                                                              const Json& config) {
+  absl::StatusOr<ConfigValues> values = ReadConfigValues(family, config, "config.json");
+  if (!values.ok()) return std::nullopt;
+  const absl::StatusOr<std::unique_ptr<Model>> of_family = MakeModel(runtime, family, *values);
+  if (!of_family.ok()) return std::nullopt;
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, GraphOf(model));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, GraphOf(**of_family));
+  PLUMB_ASSIGN_OR_RETURN(const ModelDescription described, model.Describe());
+  PLUMB_ASSIGN_OR_RETURN(const ModelDescription expected, (*of_family)->Describe());
+  // The length of the context is in no graph of a rotary embedding.
+  if (own != other || described.dims != expected.dims) return std::nullopt;
+  return std::optional<ConfigValues>(*std::move(values));
+}
+
 absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& request) {
   PLUMB_RETURN_IF_ERROR(StagedDirectory::CheckFree(request.out));
   PLUMB_ASSIGN_OR_RETURN(const RunModel opened,
@@ -265,12 +285,18 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   const Family& family = target.family;
   PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, opened.model->Describe());
   const std::map<std::string, double> facts = FactsOf(description);
-  PLUMB_ASSIGN_OR_RETURN(Json config, ConfigForModel(family, opened.text, facts, target.config));
-  PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
-                         ReadConfigValues(family, config, "the config.json of this model"));
-  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> of_family,
-                         MakeModel(runtime, family, values));
-  PLUMB_RETURN_IF_ERROR(CheckSameModel(family, *opened.model, *of_family));
+  Json config = target.config;
+  PLUMB_ASSIGN_OR_RETURN(std::optional<ConfigValues> same,
+                         ValuesOfSameModel(runtime, family, *opened.model, config));
+  if (!same.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(
+        config, ConfigForModel(family, opened.text, facts, target.config));
+    PLUMB_ASSIGN_OR_RETURN(same, ReadConfigValues(family, config, "the config.json of this model"));
+    PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> of_family,
+                           MakeModel(runtime, family, *same));
+    PLUMB_RETURN_IF_ERROR(CheckSameModel(family, *opened.model, *of_family));
+  }
+  const ConfigValues& values = *same;
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(*opened.model));
   PLUMB_ASSIGN_OR_RETURN(std::vector<TensorPiece> pieces, ResolvePieces(family, values, wanted));
   Assembly assembly(*opened.model, std::move(pieces));

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr absl::string_view kEnding = ".import.pbtxt";
+constexpr absl::string_view kEnding = ".import.pbtxt", kPartEnding = ".part.pbtxt";
 
 std::string TextOfMember(const Json& config, absl::string_view name) {
   const Json* found = FindMember(config, name);
@@ -36,15 +36,6 @@ bool HasAnArchitecture(const Family& family, const Json& config) {
   return std::any_of(found->begin(), found->end(), [&family](const Json& each) {
     return each.is_string() && Has(family.architectures, each.get<std::string>());
   });
-}
-
-absl::StatusOr<std::vector<Family>> ReadFamilies(const HostRuntime& runtime) {
-  std::vector<Family> families;
-  for (const std::string& path : ZooFiles(runtime, kEnding)) {
-    PLUMB_ASSIGN_OR_RETURN(Family family, ReadFamily(path));
-    families.push_back(std::move(family));
-  }
-  return families;
 }
 
 std::vector<std::string> NamesOf(const std::vector<Family>& families) {
@@ -84,9 +75,31 @@ std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view 
   return paths;
 }
 
-absl::StatusOr<Family> ReadFamily(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
-  return ParseFamily(text, path);
+absl::StatusOr<Family> ReadFamily(const HostRuntime& runtime, const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxTextBytes));
+  std::vector<std::string> directories = ZooDirectories(runtime);
+  directories.insert(directories.begin(), DirectoryOf(path));
+  return ParseFamily({path, std::move(text)},
+                     [&directories](const std::string& name) -> absl::StatusOr<FamilyText> {
+                       const std::string file_name = absl::StrCat(name, kPartEnding);
+                       for (const std::string& directory : directories) {
+                         const std::string file = JoinPath(directory, file_name);
+                         if (!FileExists(file)) continue;
+                         PLUMB_ASSIGN_OR_RETURN(std::string part, ReadFile(file, kMaxTextBytes));
+                         return FamilyText{file, std::move(part)};
+                       }
+                       return absl::NotFoundError(absl::StrCat("there is no ", file_name, " in ",
+                                                               absl::StrJoin(directories, ", ")));
+                     });
+}
+
+absl::StatusOr<std::vector<Family>> ReadFamilies(const HostRuntime& runtime) {
+  std::vector<Family> families;
+  for (const std::string& path : ZooFiles(runtime, kEnding)) {
+    PLUMB_ASSIGN_OR_RETURN(Family family, ReadFamily(runtime, path));
+    families.push_back(std::move(family));
+  }
+  return families;
 }
 
 absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config,

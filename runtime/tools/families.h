@@ -19,7 +19,11 @@ std::vector<std::string> ZooDirectories(const HostRuntime& runtime);
 // Files of these directories whose names end so, the first of each name.
 std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view ending);
 
-absl::StatusOr<Family> ReadFamily(const std::string& path);
+// Reads a family; its parts are looked for next to it, then in ZooDirectories().
+absl::StatusOr<Family> ReadFamily(const HostRuntime& runtime, const std::string& path);
+
+// All families, the first of each file name.
+absl::StatusOr<std::vector<Family>> ReadFamilies(const HostRuntime& runtime);
 
 // The family of a config.json: by its model_type, else by its architectures. kInvalidArgument for
 // none, listing those that there are, and for two.

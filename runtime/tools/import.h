@@ -22,6 +22,7 @@ struct ImportRequest {
   std::string out;          // of the run; new, or an empty directory
   std::string family_file;  // "": the shipped one that fits config.json
   bool copy = false;        // all weights into the run, so that the checkpoint may go
+  std::vector<std::string> allow_unread;  // keys of config.json to import without
 };
 
 struct ImportReport {
@@ -36,9 +37,10 @@ struct ImportReport {
   std::string end_tokens_from;  // "generation_config.json"; "": guessed among the special tokens
 };
 
-// Writes the run, whole or not at all. Errors: what the family refuses, or cannot read, all at once
-// where that is possible (kInvalidArgument), a damaged file (kDataLoss), no such file (kNotFound),
-// a directory that is not empty (kAlreadyExists).
+// Writes the run, whole or not at all. Warns (HostRuntime::TakeWarnings) of keys of config.json
+// that no family knows and of weights that are not finite. Errors: what the family refuses, or
+// cannot read, all at once where that is possible (kInvalidArgument), a damaged file (kDataLoss),
+// no such file (kNotFound), a directory that is not empty (kAlreadyExists).
 absl::StatusOr<ImportReport> ImportCheckpoint(HostRuntime* runtime, const ImportRequest& request);
 
 struct ExportRequest {

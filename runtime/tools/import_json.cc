@@ -77,6 +77,16 @@ std::string TextMember(const Json& value, absl::string_view name) {
   return found != nullptr && found->is_string() ? found->get<std::string>() : "";
 }
 
+Json KeysJson(const ImportedConfig& config) {
+  Json keys = Json::array();
+  for (const ConfigKey& key : config.keys) {
+    keys.push_back({{"key", key.key}, {"use", KeyUseName(key.use)}});
+    if (!key.reason.empty()) keys.back()["reason"] = key.reason;
+  }
+  for (const std::string& key : config.allowed) keys.push_back({{"key", key}, {"use", "allowed"}});
+  return keys;
+}
+
 // The list of tensors in files for plumb.h, and the names that it points to.
 class InFiles {
  public:
@@ -187,8 +197,8 @@ int64_t StaysFrom(const PlannedTensor& tensor) {
   return tensor.piece.ContiguousFrom(tensor.sources[0]->entry->shape);
 }
 
-std::string ImportJson(const Family& family, const CheckpointDirectory& checkpoint,
-                       const TensorPlan& plan, bool copied) {
+std::string ImportJson(const Family& family, const ImportedConfig& config,
+                       const CheckpointDirectory& checkpoint, const TensorPlan& plan, bool copied) {
   std::map<const CheckpointTensor*, Json> became;
   Json filled = Json::array();
   for (const PlannedTensor& tensor : plan.tensors) {
@@ -220,10 +230,15 @@ std::string ImportJson(const Family& family, const CheckpointDirectory& checkpoi
     files[checkpoint.file_names()[i]] = {
         {"header", HexDigits(ContentHash(checkpoint.file(i).header()))}};
   }
-  const Json json = {{"format", "plumb-import"}, {"version", kImportVersion},
-                     {"family", family.name},    {"source", Absolute(checkpoint.path())},
-                     {"files", files},           {"config", checkpoint.config()},
-                     {"tensors", tensors},       {"filled", filled}};
+  const Json json = {{"format", "plumb-import"},
+                     {"version", kImportVersion},
+                     {"family", family.name},
+                     {"source", Absolute(checkpoint.path())},
+                     {"files", files},
+                     {"config", config.config},
+                     {"tensors", tensors},
+                     {"filled", filled},
+                     {"config_keys", KeysJson(config)}};
   return absl::StrCat(json.dump(1, ' ', false, Json::error_handler_t::replace), "\n");
 }
 

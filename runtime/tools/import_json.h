@@ -2,7 +2,9 @@
 //
 //   {"format": "plumb-import", "version": 1, "family": "gpt2", "source": "/absolute/directory",
 //    "files": {"model.safetensors": {"header": "16 hex digits"}},
-//    "config": {config.json},
+//    "config": {config.json, without the keys of --allow-unread},
+//    "config_keys": [{"key": "rope_parameters.rope_theta", "use": "read"},
+//      {"key": "use_cache", "use": "irrelevant", "reason": ".."}, ..],
 //    "tensors": [
 //      {"source": "h.0.ln_1.weight", "file": "model.safetensors", "dtype": "F32", "shape": [768],
 //       "became": [{"tensor": "layers.0.attention.norm.weight", "from": 0}]},
@@ -19,11 +21,13 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plumb.h"
 #include "runtime/zoo/checkpoint_directory.h"
+#include "runtime/zoo/config_keys.h"
 #include "runtime/zoo/family.h"
 #include "runtime/zoo/tensor_plan.h"
 
@@ -35,9 +39,16 @@ inline constexpr char kImportedWeights[] = "weights.safetensors";
 // Whether a planned tensor stays in the checkpoint: the element that it begins with there; else -1.
 int64_t StaysFrom(const PlannedTensor& tensor);
 
+// A config.json as it was imported.
+struct ImportedConfig {
+  nlohmann::json config;             // without the keys of `allowed`
+  std::vector<ConfigKey> keys;       // of `config`
+  std::vector<std::string> allowed;  // keys that were removed at the user's word
+};
+
 // The text for a run. `copied`: nothing stays in the checkpoint.
-std::string ImportJson(const Family& family, const CheckpointDirectory& checkpoint,
-                       const TensorPlan& plan, bool copied);
+std::string ImportJson(const Family& family, const ImportedConfig& config,
+                       const CheckpointDirectory& checkpoint, const TensorPlan& plan, bool copied);
 
 bool IsImportedRun(const std::string& run);
 

@@ -1,12 +1,18 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/file.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/base/utf8.h"
 #include "runtime/tools/families.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/import.h"
@@ -16,12 +22,15 @@
 #include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_directory.h"
 #include "runtime/tools/staged_directory.h"
+#include "runtime/zoo/config_keys.h"
 #include "runtime/zoo/config_values.h"
 #include "runtime/zoo/family_template.h"
 #include "runtime/zoo/tensor_plan.h"
 
 namespace plumb {
 namespace {
+
+using Json = nlohmann::json;
 
 // The tensors that have to be laid out anew, as they are written.
 std::vector<TensorToWrite> TensorsToWrite(const TensorPlan& plan, bool copy_all) {
@@ -74,7 +83,7 @@ ImportReport ReportOf(const Family& family, const TensorPlan& plan, bool copy_al
 
 // Returns the special tokens that the run's files say.
 absl::StatusOr<SpecialTokens> WriteRun(const ImportRequest& request, const Family& family,
-                                       const std::string& model,
+                                       const ImportedConfig& config, const std::string& model,
                                        const CheckpointDirectory& checkpoint,
                                        const TensorPlan& plan) {
   PLUMB_ASSIGN_OR_RETURN(const Spec spec, Spec::FromText(model, "the model"));
@@ -89,29 +98,118 @@ absl::StatusOr<SpecialTokens> WriteRun(const ImportRequest& request, const Famil
   PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(request.directory, run));
   PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
                          KeepSpecialTokens(run, checkpoint.config(), spec.vocab_size()));
-  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(run, kImportFile),
-                                            ImportJson(family, checkpoint, plan, request.copy)));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(
+      JoinPath(run, kImportFile), ImportJson(family, config, checkpoint, plan, request.copy)));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunModelPath(run), model));
   PLUMB_RETURN_IF_ERROR(staged->Commit());
   return special;
 }
 
+// Removes a key, dots leading into objects. kNotFound if it is not there.
+absl::Status RemoveKey(const std::string& key, const std::string& file, Json* config) {
+  Json* at = config;
+  const std::vector<std::string> names = absl::StrSplit(key, '.');
+  for (size_t i = 0; i + 1 < names.size() && at != nullptr; ++i) {
+    const auto found = at->is_object() ? at->find(names[i]) : at->end();
+    at = found == at->end() ? nullptr : &*found;
+  }
+  if (at != nullptr && at->is_object() && at->erase(names.back()) > 0) return absl::OkStatus();
+  std::vector<std::string> known;
+  for (const auto& each : config->items()) known.push_back(each.key());
+  return absl::NotFoundError(absl::StrCat(file, ": has no key ", QuoteName(key),
+                                          ", which --allow-unread names", DidYouMean(key, known)));
+}
+
+// Lists the keys that may change what the model computes and are not read, in one error; warns of
+// those that no family knows.
+absl::Status CheckKeys(const Family& family, const ImportedConfig& config, const std::string& file,
+                       HostRuntime* runtime) {
+  std::vector<std::string> refused, unknown;
+  for (const ConfigKey& key : config.keys) {
+    if (key.use == KeyUse::kRefused) {
+      refused.push_back(absl::StrCat(QuoteName(key.key), ": ", key.reason));
+    }
+    if (key.use == KeyUse::kUnknown) unknown.push_back(QuoteName(key.key));
+  }
+  if (!refused.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, ": keys that plumb's ", family.name, " does not read:\n  ",
+        ListMistakes(refused, "\n  "),
+        "\nthey may change what the model computes; --allow-unread KEY imports without the key"));
+  }
+  if (!unknown.empty()) {
+    runtime->Warn(absl::StrCat(file,
+                               ": keys that no family of plumb's knows, and that were not read: ",
+                               ListMistakes(unknown, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+// The config.json without the keys that may stay unread, and an account of the others.
+absl::StatusOr<ImportedConfig> ReadConfig(HostRuntime* runtime, const Family& family,
+                                          const ImportRequest& request,
+                                          const CheckpointDirectory& checkpoint) {
+  ImportedConfig config;
+  config.config = checkpoint.config();
+  config.allowed = request.allow_unread;
+  const std::string file = checkpoint.config_path();
+  for (const std::string& key : config.allowed) {
+    PLUMB_RETURN_IF_ERROR(RemoveKey(key, file, &config.config));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<Family> known, ReadFamilies(*runtime));
+  config.keys = AccountForKeys(family, known, config.config);
+  PLUMB_RETURN_IF_ERROR(CheckKeys(family, config, file, runtime));
+  return config;
+}
+
+// Warns of weights that are no numbers: whatever is computed with them is none either.
+void WarnOfNonFinite(const TensorPlan& plan, const std::string& directory, HostRuntime* runtime) {
+  std::map<std::string, int64_t> counts;
+  for (const PlannedTensor& tensor : plan.tensors) {
+    for (const CheckpointTensor* source : tensor.sources) {
+      const auto [at, added] = counts.emplace(source->entry->name, 0);
+      if (added) at->second = CountNonFinite(source->entry->dtype, source->entry->data);
+    }
+  }
+  std::vector<std::string> found;
+  for (const auto& [name, count] : counts) {
+    if (count > 0) found.push_back(absl::StrCat(QuoteName(name), " (", count, ")"));
+  }
+  if (found.empty()) return;
+  runtime->Warn(absl::StrCat(directory, ": weights that are NaN or infinite, in ",
+                             ListMistakes(found, ", ")));
+}
+
 absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& request) {
   PLUMB_RETURN_IF_ERROR(StagedDirectory::CheckFree(request.out));
-  PLUMB_ASSIGN_OR_RETURN(const CheckpointDirectory checkpoint,
+  PLUMB_ASSIGN_OR_RETURN(CheckpointDirectory checkpoint,
                          CheckpointDirectory::Open(request.directory));
   absl::StatusOr<Family> family =
       request.family_file.empty()
           ? FindFamily(*runtime, checkpoint.config(), checkpoint.config_path())
-          : ReadFamily(request.family_file);
+          : ReadFamily(*runtime, request.family_file);
   if (!family.ok()) return family.status();
+  PLUMB_ASSIGN_OR_RETURN(const ImportedConfig config,
+                         ReadConfig(runtime, *family, request, checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
-                         ReadConfigValues(*family, checkpoint.config(), checkpoint.config_path()));
+                         ReadConfigValues(*family, config.config, checkpoint.config_path()));
+  for (const std::string& warning : values.warnings) {
+    runtime->Warn(absl::StrCat(checkpoint.config_path(), ": ", warning));
+  }
+  const absl::Status opened = checkpoint.OpenWeights();
+  if (absl::IsNotFound(opened)) {
+    return absl::NotFoundError(absl::StrCat(opened.message(),
+                                            "\nits config.json is one of plumb's ", family->name,
+                                            "; only the weights are missing"));
+  }
+  PLUMB_RETURN_IF_ERROR(opened);
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, MakeModel(runtime, *family, values));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(*model));
   PLUMB_ASSIGN_OR_RETURN(const TensorPlan plan, PlanTensors(*family, values, wanted, checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ModelText(*family, values));
-  PLUMB_ASSIGN_OR_RETURN(SpecialTokens special, WriteRun(request, *family, text, checkpoint, plan));
+  WarnOfNonFinite(plan, request.directory, runtime);
+  PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
+                         WriteRun(request, *family, config, text, checkpoint, plan));
   ImportReport report = ReportOf(*family, plan, request.copy);
   report.end_tokens = std::move(special.end);
   report.end_tokens_from = std::move(special.end_source);

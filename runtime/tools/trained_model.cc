@@ -208,6 +208,12 @@ struct TrainedModel::Impl {
     PLUMB_ASSIGN_OR_RETURN(Prompt prompt, options.prompt_tokens.empty()
                                               ? PromptOfText(options.prompt)
                                               : PromptOfTokens(options.prompt_tokens));
+    for (const int32_t token : prompt.tokens) {
+      if (token >= 0 && token < info.vocab_size) continue;
+      return absl::InvalidArgumentError(absl::StrCat("prompt: token ", token,
+                                                     " is not in the model's vocabulary of ",
+                                                     info.vocab_size, " tokens"));
+    }
     const int64_t limit = info.context_length;
     if (static_cast<int64_t>(prompt.tokens.size()) > limit) {
       return absl::OutOfRangeError(absl::StrCat("prompt: ", prompt.tokens.size(),
@@ -233,7 +239,9 @@ struct TrainedModel::Impl {
   // Draws come from the tokens that exist; a model's vocabulary may be larger.
   absl::StatusOr<plumb_sample_options> Drawing(const GenerateOptions& options) const {
     const bool has_tokenizer = files.tokenizer.ok();
-    return ToPlumb(options, has_tokenizer ? files.tokenizer->vocab_size() : 0);
+    return ToPlumb(options, has_tokenizer ? static_cast<int32_t>(std::min<int64_t>(
+                                                files.tokenizer->vocab_size(), info.vocab_size))
+                                          : 0);
   }
 
   absl::StatusOr<Sequences> MakeSequences(int64_t count) const {
@@ -286,10 +294,9 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
   plumb_model_get_info(impl.model.get(), &impl.info);
   const absl::StatusOr<Tokenizer>& tokenizer = impl.files.tokenizer;
   if (tokenizer.ok() && tokenizer->vocab_size() > impl.info.vocab_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where.run, ": tokenizer.json has ", tokenizer->vocab_size(),
-                     " tokens, more than the model's vocab_size ", impl.info.vocab_size,
-                     "; is one of them of another run?"));
+    runtime->Warn(absl::StrCat(where.run, ": tokenizer.json has ", tokenizer->vocab_size(),
+                               " tokens, more than the model's vocab_size ", impl.info.vocab_size,
+                               "; text that needs the others is refused"));
   }
   PLUMB_ASSIGN_OR_RETURN(impl.step, MapRunWeights(where, average, impl.model.get()));
   impl.checkpoint = where.checkpoint.empty() ? where.run : where.checkpoint;

@@ -12,17 +12,18 @@
 #include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tools/families.h"
+#include "runtime/zoo/config_keys.h"
 
 namespace plumb {
 namespace {
 
-constexpr absl::string_view kModel = ".pbtxt", kImport = ".import.pbtxt";
+constexpr absl::string_view kModel = ".pbtxt", kImport = ".import.pbtxt", kPart = ".part.pbtxt";
 
 // Paths of models, by name.
 std::vector<std::pair<std::string, std::string>> ModelFiles(const HostRuntime& runtime) {
   std::vector<std::pair<std::string, std::string>> files;
   for (const std::string& path : ZooFiles(runtime, kModel)) {
-    if (absl::EndsWith(path, kImport)) continue;
+    if (absl::EndsWith(path, kImport) || absl::EndsWith(path, kPart)) continue;
     const std::string name = path.substr(path.rfind('/') + 1);
     files.emplace_back(absl::StripSuffix(name, kModel), path);
   }
@@ -71,6 +72,22 @@ std::vector<std::string> ListFamilies(const HostRuntime& runtime) {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+absl::StatusOr<std::vector<ZooKey>> ListZooKeys(const HostRuntime& runtime) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<Family> families, ReadFamilies(runtime));
+  std::vector<ZooKey> keys;
+  for (const KeyRow& row : KeyTable(families)) {
+    ZooKey key;
+    key.key = row.key;
+    for (const auto& [family, use] : row.uses) {
+      if (use == KeyUse::kRead) key.read.push_back(family);
+      if (use == KeyUse::kIrrelevant) key.irrelevant[row.reasons.at(family)].push_back(family);
+      if (use == KeyUse::kRefused) key.refused.push_back(family);
+    }
+    keys.push_back(std::move(key));
+  }
+  return keys;
 }
 
 }  // namespace plumb

@@ -2,6 +2,7 @@
 #ifndef PLUMB_RUNTIME_TOOLS_ZOO_H_
 #define PLUMB_RUNTIME_TOOLS_ZOO_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,17 @@ absl::StatusOr<std::vector<ZooModel>> ListZoo(HostRuntime* runtime);
 absl::StatusOr<ZooModel> FindZooModel(HostRuntime* runtime, const std::string& name);
 // Names of the families whose checkpoints can be imported, sorted.
 std::vector<std::string> ListFamilies(const HostRuntime& runtime);
+
+// A key of config.json, and what becomes of it by family: names of families, sorted.
+struct ZooKey {
+  std::string key;  // dots lead into objects; * is any text
+  std::vector<std::string> read;
+  std::map<std::string, std::vector<std::string>> irrelevant;  // by reason
+  std::vector<std::string> refused;  // unless its value has no effect; they do not know it
+};
+
+// Returns the keys that any family reads or lists, sorted. Errors: those of a file, with its place.
+absl::StatusOr<std::vector<ZooKey>> ListZooKeys(const HostRuntime& runtime);
 
 }  // namespace plumb
 

@@ -129,11 +129,10 @@ absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string&
   }
   if (!config.ok()) return config.status();
   PLUMB_ASSIGN_OR_RETURN(made.config_, ReadJsonObject(*config, kMaxTextBytes));
-  PLUMB_RETURN_IF_ERROR(made.OpenFiles());
   return made;
 }
 
-absl::Status CheckpointDirectory::OpenFiles() {
+absl::Status CheckpointDirectory::OpenWeights() {
   const std::string index = JoinPath(path_, kIndex);
   if (FileExists(JoinPath(path_, kWeights))) return AddFile(kWeights);
   if (FileExists(index)) {

@@ -26,9 +26,12 @@ struct CheckpointTensor {
 
 class CheckpointDirectory {
  public:
-  // Errors: kNotFound, kInvalidArgument and kDataLoss, with the file. All tensors that the index
-  // and the shards disagree on are listed at once.
+  // Reads config.json, and opens no weights yet. Errors: kNotFound and kInvalidArgument, with the
+  // file.
   static absl::StatusOr<CheckpointDirectory> Open(const std::string& path);
+  // Maps the weights. Errors: kNotFound, kInvalidArgument and kDataLoss, with the file. All tensors
+  // that the index and the shards disagree on are listed at once.
+  absl::Status OpenWeights();
 
   const std::string& path() const { return path_; }
   std::string config_path() const;
@@ -41,7 +44,6 @@ class CheckpointDirectory {
   const CheckpointTensor* Find(absl::string_view name) const;  // null: none
 
  private:
-  absl::Status OpenFiles();
   absl::Status OpenShards(const std::string& index_path);
   absl::Status AddFile(const std::string& name);
 

@@ -1,5 +1,6 @@
 #include "runtime/zoo/config_values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kShownBytes = 60;
+constexpr size_t kMaxNumbers = 1 << 16;
 
 // A value of config.json in a message.
 std::string Shown(const Json& value) {
@@ -60,23 +62,53 @@ class Reader {
  private:
   void Mistake(const std::string& text) { mistakes_.push_back(text); }
 
-  // The first of the fields that is there, and its path.
-  std::pair<const Json*, std::string> Find(const std::vector<std::string>& fields) const {
+  // A field that has a value, and its path.
+  struct Found {
+    const Json* value;
+    std::string field;
+  };
+
+  // All of the fields that are there and not null, each once.
+  std::vector<Found> FindAll(const std::vector<std::string>& fields) const {
+    std::vector<Found> found;
     for (const std::string& field : fields) {
-      if (const Json* found = FindField(config_, field)) return {found, field};
+      const Json* value = FindField(config_, field);
+      const bool is_new = std::none_of(found.begin(), found.end(), [&field](const Found& other) {
+        return other.field == field;
+      });
+      if (value != nullptr && is_new) found.push_back({value, field});
     }
-    return {nullptr, fields.empty() ? "" : fields.front()};
+    return found;
+  }
+
+  bool IsNull(const std::vector<std::string>& fields) const {
+    return std::any_of(fields.begin(), fields.end(),
+                       [this](const std::string& field) { return FieldIsNull(config_, field); });
+  }
+
+  // Notes that two fields of one value differ.
+  void NoteConflict(const Found& one, const Found& other) {
+    Mistake(absl::StrCat("\"", one.field, "\" is ", Shown(*one.value), " and \"", other.field,
+                         "\" is ", Shown(*other.value),
+                         ", and both say the same thing of the model: remove the one that does not "
+                         "hold, or name it with --allow-unread"));
   }
 
   absl::Status ReadScalar(const ScalarRule& rule) {
     if (mistakes_.size() > kShownMistakes) return absl::OkStatus();
-    const auto [found, field] = Find(rule.fields);
-    const std::optional<Expression>& computed = rule.value.has_value() ? rule.value : rule.absent;
+    const std::vector<Found> all = FindAll(rule.fields);
+    const Json* const found = all.empty() ? nullptr : all.front().value;
+    const std::optional<Expression>& computed = rule.value.has_value() ? rule.value
+                                                : rule.null.has_value() && IsNull(rule.fields)
+                                                    ? rule.null
+                                                    : rule.absent;
     if (found == nullptr && !computed.has_value()) {
-      Mistake(absl::StrCat("\"", field, "\" is missing"));
+      Mistake(absl::StrCat("\"", rule.fields.front(), "\" is missing"));
       return absl::OkStatus();
     }
-    if (rule.per_layer) return ReadByLayer(rule, found, field);
+    if (rule.per_layer) {
+      return ReadByLayer(rule, computed, found, all.empty() ? "" : all.front().field);
+    }
     std::optional<double> value;
     if (found == nullptr) {
       // What a mistake left without a value is not asked for again.
@@ -84,17 +116,23 @@ class Reader {
       PLUMB_ASSIGN_OR_RETURN(value, Evaluate(*computed, values_));
       Check(rule, *value, absl::StrCat(rule.name.value, " = ", computed->text.value));
     } else {
-      PLUMB_ASSIGN_OR_RETURN(value, Convert(rule, *found, field));
+      PLUMB_ASSIGN_OR_RETURN(value, Convert(rule, *found, all.front().field));
+      for (size_t i = 1; i < all.size() && value.has_value(); ++i) {
+        PLUMB_ASSIGN_OR_RETURN(const std::optional<double> other,
+                               Convert(rule, *all[i].value, all[i].field));
+        if (other.has_value() && *other != *value) NoteConflict(all.front(), all[i]);
+      }
     }
     if (value.has_value()) values_.scalars[rule.name.value] = *value;
     if (rule.name.value == "n_layer" && value.has_value() && *value > kMaxImportedLayers) {
-      Mistake(absl::StrCat("\"", field, "\" is ", *value, "; at most ", kMaxImportedLayers,
-                           " layers are read"));
+      Mistake(absl::StrCat(rule.fields.empty() ? rule.name.value : rule.fields.front(), " is ",
+                           *value, "; at most ", kMaxImportedLayers, " layers are read"));
     }
     return absl::OkStatus();
   }
 
-  absl::Status ReadByLayer(const ScalarRule& rule, const Json* found, const std::string& field) {
+  absl::Status ReadByLayer(const ScalarRule& rule, const std::optional<Expression>& computed,
+                           const Json* found, const std::string& field) {
     const auto layers = values_.scalars.find("n_layer");
     if (layers == values_.scalars.end()) return absl::OkStatus();  // it is missing, and said so
     std::vector<double> by_layer;
@@ -108,8 +146,7 @@ class Reader {
     for (int64_t i = 0; i < n_layer; ++i) {
       std::optional<double> value;
       if (found == nullptr) {
-        const Expression& computed = rule.value.has_value() ? *rule.value : *rule.absent;
-        PLUMB_ASSIGN_OR_RETURN(value, Evaluate(computed, values_, i + 1));
+        PLUMB_ASSIGN_OR_RETURN(value, Evaluate(*computed, values_, i + 1));
       } else {
         PLUMB_ASSIGN_OR_RETURN(value, Convert(rule, (*found)[static_cast<size_t>(i)],
                                               absl::StrCat(field, "[", i, "]")));
@@ -169,37 +206,72 @@ class Reader {
       for (const WordChoice& choice : rule.choices) {
         PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*choice.when, values_));
         if (holds == 0) continue;
-        values_.words[rule.name.value] = choice.text;
+        PLUMB_ASSIGN_OR_RETURN(values_.words[rule.name.value], Render(choice.text, values_));
         return absl::OkStatus();
       }
       values_.words[rule.name.value] = rule.absent.value_or("");
       return absl::OkStatus();
     }
-    const auto [found, field] = Find(rule.fields);
-    if (found == nullptr) {
+    const std::vector<Found> all = FindAll(rule.fields);
+    if (all.empty()) {
       if (rule.absent.has_value()) {
         values_.words[rule.name.value] = *rule.absent;
       } else {
-        Mistake(absl::StrCat("\"", field, "\" is missing"));
+        Mistake(absl::StrCat("\"", rule.fields.front(), "\" is missing"));
       }
       return absl::OkStatus();
     }
-    const std::string text = TextOfValue(*found);
-    std::vector<std::string> known;
-    for (const WordChoice& choice : rule.choices) {
-      if (choice.is == text) {
-        values_.words[rule.name.value] = choice.text;
-        return absl::OkStatus();
-      }
-      known.push_back(absl::StrCat("\"", choice.is, "\""));
+    std::vector<std::string> texts;
+    for (const Found& found : all) {
+      PLUMB_ASSIGN_OR_RETURN(const std::optional<std::string> text, TextOfWord(rule, found));
+      if (!text.has_value()) return absl::OkStatus();
+      texts.push_back(*text);
+      if (*text != texts.front()) NoteConflict(all.front(), found);
     }
-    Mistake(absl::StrCat("\"", field, "\" is ", Shown(*found), "; plumb's ", family_.name, " has ",
-                         absl::StrJoin(known, ", ")));
+    values_.words[rule.name.value] = texts.front();
     return absl::OkStatus();
   }
 
+  // Returns the text that a field means; nullopt after an error that was noted.
+  absl::StatusOr<std::optional<std::string>> TextOfWord(const WordRule& rule, const Found& found) {
+    if (rule.numbers) return NumbersOf(found);
+    const std::string text = TextOfValue(*found.value);
+    std::vector<std::string> known;
+    for (const WordChoice& choice : rule.choices) {
+      if (choice.is == text) {
+        PLUMB_ASSIGN_OR_RETURN(std::string rendered, Render(choice.text, values_));
+        return std::optional<std::string>(std::move(rendered));
+      }
+      known.push_back(absl::StrCat("\"", choice.is, "\""));
+    }
+    Mistake(absl::StrCat("\"", found.field, "\" is ", Shown(*found.value), "; plumb's ",
+                         family_.name, " has ", absl::StrJoin(known, ", ")));
+    return std::optional<std::string>();
+  }
+
+  std::optional<std::string> NumbersOf(const Found& found) {
+    std::vector<std::string> numbers;
+    bool good = found.value->is_array() && found.value->size() <= kMaxNumbers;
+    for (size_t i = 0; good && i < found.value->size(); ++i) {
+      const Json& number = (*found.value)[i];
+      good = number.is_number() && std::isfinite(number.get<double>());
+      if (good) numbers.push_back(PlainNumber(number.get<double>()));
+    }
+    if (good) return absl::StrJoin(numbers, ", ");
+    Mistake(absl::StrCat("\"", found.field, "\" must be a list of at most ", kMaxNumbers,
+                         " numbers, is ", Shown(*found.value)));
+    return std::nullopt;
+  }
+
   absl::Status FindRefusals() {
-    for (const RefusalRule& rule : family_.refusals) {
+    PLUMB_RETURN_IF_ERROR(FindReasons(family_.refusals, &mistakes_));
+    return FindReasons(family_.warnings, &values_.warnings);
+  }
+
+  // Adds the reasons of the rules that hold.
+  absl::Status FindReasons(const std::vector<RefusalRule>& rules,
+                           std::vector<std::string>* reasons) {
+    for (const RefusalRule& rule : rules) {
       std::set<std::string> names;
       CollectNames(rule.when.root, Expr::Kind::kName, &names);
       bool in_layers = names.count("layer") > 0;
@@ -209,7 +281,7 @@ class Reader {
         PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(rule.when, values_, layer));
         if (holds == 0) continue;
         PLUMB_ASSIGN_OR_RETURN(std::string reason, Render(rule.reason, values_, layer));
-        Mistake(reason);
+        reasons->push_back(std::move(reason));
         break;
       }
     }
@@ -268,6 +340,15 @@ const Json* FindField(const Json& config, absl::string_view path) {
     if (at == nullptr || at->is_null()) return nullptr;
   }
   return at;
+}
+
+bool FieldIsNull(const Json& config, absl::string_view path) {
+  const Json* at = &config;
+  for (const absl::string_view name : absl::StrSplit(path, '.')) {
+    if (at == nullptr || !at->is_object()) return false;
+    at = FindMember(*at, name);
+  }
+  return at != nullptr && at->is_null();
 }
 
 absl::StatusOr<ConfigValues> ReadConfigValues(const Family& family, const Json& config,

@@ -19,6 +19,7 @@ struct ConfigValues {
   std::map<std::string, double> scalars;
   std::map<std::string, std::vector<double>> by_layer;  // [n_layer] each
   std::map<std::string, std::string> words;
+  std::vector<std::string> warnings;  // for people: what the family says of this config.json
 
   int64_t n_layer() const { return static_cast<int64_t>(scalars.at("n_layer")); }
 };
@@ -28,6 +29,8 @@ inline constexpr int64_t kMaxImportedLayers = 10000;
 
 // The value at a path, "rope_scaling.factor"; null: there is none, or it is null.
 const nlohmann::json* FindField(const nlohmann::json& config, absl::string_view path);
+// Returns true if the field at a path is there, and is null.
+bool FieldIsNull(const nlohmann::json& config, absl::string_view path);
 
 // All mistakes at once, and what the family refuses, each with its field; `file` names config.json.
 absl::StatusOr<ConfigValues> ReadConfigValues(const Family& family, const nlohmann::json& config,

@@ -1,12 +1,17 @@
 #include "runtime/zoo/family.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "plumb/v1/import.schema.h"
 #include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
+#include "runtime/base/utf8.h"
 #include "runtime/textproto/located.h"
 #include "runtime/textproto/reader.h"
 
@@ -67,6 +72,7 @@ absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& a
   rule.per_layer = scalar.per_layer();
   rule.from_model = scalar.from_model();
   PLUMB_ASSIGN_OR_RETURN(rule.absent, Optional(at, scalar.absent(), "absent"));
+  PLUMB_ASSIGN_OR_RETURN(rule.null, Optional(at, scalar.null(), "null"));
   PLUMB_ASSIGN_OR_RETURN(rule.value, Optional(at, scalar.value(), "value"));
   PLUMB_ASSIGN_OR_RETURN(rule.otherwise, Optional(at, scalar.otherwise(), "otherwise"));
   if (rule.fields.empty() != rule.value.has_value()) {
@@ -94,6 +100,7 @@ absl::StatusOr<WordRule> ReadWord(const v1::Word& word, const Located& at, const
   }
   rule.fields = word.field();
   rule.from_model = word.from_model();
+  rule.numbers = word.numbers();
   if (!word.absent().empty()) rule.absent = word.absent();
   for (int i = 0; i < word.choice_size(); ++i) {
     const v1::Meaning& meaning = word.choice(i);
@@ -102,7 +109,10 @@ absl::StatusOr<WordRule> ReadWord(const v1::Word& word, const Located& at, const
                                              ? "a word without a field chooses by `when`"
                                              : "a word with a field chooses by `is`");
     }
-    WordChoice choice{meaning.is(), meaning.text(), std::nullopt};
+    WordChoice choice;
+    choice.is = meaning.is();
+    const Located choice_at = at.Nested("choice", i);
+    PLUMB_ASSIGN_OR_RETURN(choice.text, ParseTemplate(choice_at.TextOf("text")));
     PLUMB_ASSIGN_OR_RETURN(choice.when, Optional(at.Nested("choice", i), meaning.when(), "when"));
     rule.choices.push_back(std::move(choice));
   }
@@ -142,32 +152,60 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   return rule;
 }
 
+// Where a rule of this name is among the rules; npos: nowhere.
+template <class Rule>
+size_t IndexOf(const std::vector<Rule>& rules, const std::string& name) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (rules[i].name.value == name) return i;
+  }
+  return std::string::npos;
+}
+
+// Adds a rule. One of the same name that was imported gives way; one of this file does not.
+template <class Rule>
+absl::Status AddNamed(Rule rule, std::set<std::string>* own, std::vector<Rule>* rules) {
+  const std::string& name = rule.name.value;
+  if (!own->insert(name).second || name == "layer") {
+    return ErrorAt(rule.name.place, absl::StrCat("the name ", name, " is taken"));
+  }
+  const size_t at = IndexOf(*rules, name);
+  if (at == std::string::npos) {
+    rules->push_back(std::move(rule));
+  } else {
+    (*rules)[at] = std::move(rule);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RefusalRule> ReadRefusal(const v1::Refusal& refusal, const Located& at,
+                                        const Place& place) {
+  RefusalRule rule;
+  PLUMB_ASSIGN_OR_RETURN(rule.when, Required(at, refusal.when(), "when", place));
+  PLUMB_ASSIGN_OR_RETURN(rule.reason, ParseTemplate(at.TextOf("reason")));
+  return rule;
+}
+
 absl::Status ReadRules(const v1::Import& message, const Located& at, Family* family) {
-  std::set<std::string> names;
+  std::set<std::string> own;
   for (int i = 0; i < message.scalar_size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(
         ScalarRule rule, ReadScalar(message.scalar(i), at.Nested("scalar", i), at.At("scalar", i)));
-    if (!names.insert(rule.name.value).second || rule.name.value == "layer") {
-      return ErrorAt(rule.name.place, absl::StrCat("the name ", rule.name.value, " is taken"));
-    }
-    family->scalars.push_back(std::move(rule));
+    PLUMB_RETURN_IF_ERROR(AddNamed(std::move(rule), &own, &family->scalars));
   }
-  if (names.count("n_layer") == 0) return ErrorAt(at.At("family"), "no scalar is called n_layer");
   for (int i = 0; i < message.word_size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(WordRule rule,
                            ReadWord(message.word(i), at.Nested("word", i), at.At("word", i)));
-    if (!names.insert(rule.name.value).second) {
-      return ErrorAt(rule.name.place, absl::StrCat("the name ", rule.name.value, " is taken"));
-    }
-    family->words.push_back(std::move(rule));
+    PLUMB_RETURN_IF_ERROR(AddNamed(std::move(rule), &own, &family->words));
   }
   for (int i = 0; i < message.refuse_size(); ++i) {
-    const Located in = at.Nested("refuse", i);
-    RefusalRule rule;
-    PLUMB_ASSIGN_OR_RETURN(rule.when,
-                           Required(in, message.refuse(i).when(), "when", at.At("refuse", i)));
-    PLUMB_ASSIGN_OR_RETURN(rule.reason, ParseTemplate(in.TextOf("reason")));
+    PLUMB_ASSIGN_OR_RETURN(RefusalRule rule, ReadRefusal(message.refuse(i), at.Nested("refuse", i),
+                                                         at.At("refuse", i)));
     family->refusals.push_back(std::move(rule));
+  }
+  for (int i = 0; i < message.warn_size(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(RefusalRule rule,
+                           ReadRefusal(message.warn(i), at.Nested("warn", i), at.At("warn", i)));
+    family->warnings.push_back(std::move(rule));
   }
   for (int i = 0; i < message.model_size(); ++i) {
     const Located in = at.Nested("model", i);
@@ -179,10 +217,18 @@ absl::Status ReadRules(const v1::Import& message, const Located& at, Family* fam
     }
     family->model.push_back(std::move(rule));
   }
+  for (int i = 0; i < message.irrelevant_size(); ++i) {
+    const v1::IrrelevantKey& irrelevant = message.irrelevant(i);
+    if (irrelevant.reason().empty()) {
+      return ErrorAt(at.At("irrelevant", i), "irrelevant: reason is missing");
+    }
+    family->irrelevant.push_back({irrelevant.key(), irrelevant.reason()});
+  }
   return absl::OkStatus();
 }
 
 absl::Status ReadTensors(const v1::Import& message, const Located& at, Family* family) {
+  for (const std::string& prefix : message.prefix()) family->prefixes.push_back(prefix);
   for (int i = 0; i < message.tensor_size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(
         TensorRule rule, ReadTensor(message.tensor(i), at.Nested("tensor", i), at.At("tensor", i)));
@@ -207,26 +253,136 @@ absl::Status ReadTensors(const v1::Import& message, const Located& at, Family* f
   return absl::OkStatus();
 }
 
+// The names that a scalar's expressions read.
+std::set<std::string> NamesReadBy(const ScalarRule& rule) {
+  std::set<std::string> names;
+  const auto collect = [&names](const std::optional<Expression>& expression) {
+    if (expression.has_value()) CollectNames(expression->root, Expr::Kind::kName, &names);
+  };
+  collect(rule.absent);
+  collect(rule.null);
+  collect(rule.value);
+  collect(rule.otherwise);
+  for (const ScalarChoice& choice : rule.choices) collect(choice.value);
+  if (rule.per_layer) names.insert("n_layer");
+  return names;
+}
+
+// Puts each scalar after those that it reads, and leaves the order as it is otherwise.
+absl::Status SortScalars(std::vector<ScalarRule>* scalars) {
+  std::vector<ScalarRule> rest = std::move(*scalars);
+  scalars->clear();
+  while (!rest.empty()) {
+    const auto ready = std::find_if(rest.begin(), rest.end(), [&rest](const ScalarRule& rule) {
+      const std::set<std::string> names = NamesReadBy(rule);
+      return std::none_of(rest.begin(), rest.end(), [&names](const ScalarRule& other) {
+        return names.count(other.name.value) > 0;
+      });
+    });
+    if (ready == rest.end()) {
+      return ErrorAt(rest.front().name.place,
+                     absl::StrCat(rest.front().name.value, " is computed from itself"));
+    }
+    scalars->push_back(std::move(*ready));
+    rest.erase(ready);
+  }
+  return absl::OkStatus();
+}
+
+// A family and all that it imports, read file by file.
+class FamilyReader {
+ public:
+  explicit FamilyReader(const PartReader& parts) : parts_(parts) {}
+
+  // Reads a file with these texts for its parameters into the family, parts before their importer.
+  absl::Status Read(const FamilyText& source, const std::map<std::string, std::string>& set,
+                    int depth, v1::Import* message, Family* family) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string text, WithParameters(source, set));
+    textproto::Locations locations;
+    PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, source.file, message, &locations));
+    const Located at(source.file, *message, &locations);
+    for (int i = 0; i < message->import_size(); ++i) {
+      PLUMB_RETURN_IF_ERROR(ReadImport(message->import(i), at.At("import", i), depth, family));
+    }
+    PLUMB_RETURN_IF_ERROR(ReadRules(*message, at, family));
+    return ReadTensors(*message, at, family);
+  }
+
+ private:
+  static constexpr int kMaxDepth = 8;
+
+  absl::Status ReadImport(const v1::ImportedPart& import, const Place& place, int depth,
+                          Family* family) {
+    if (!IsName(import.part())) {
+      return ErrorAt(place, "a part's name has letters, digits and _, and begins with no digit");
+    }
+    if (depth == kMaxDepth) {
+      return ErrorAt(place, absl::StrCat("part ", import.part(), " is imported by itself"));
+    }
+    absl::StatusOr<FamilyText> source = parts_(import.part());
+    if (!source.ok()) return ErrorAt(place, source.status().message());
+    std::map<std::string, std::string> set;
+    for (int i = 0; i < import.set_size(); ++i) set[import.set(i).name()] = import.set(i).text();
+    // Two parts may import the same one.
+    if (!done_.insert({import.part(), set}).second) return absl::OkStatus();
+    v1::Import message;
+    absl::Status read = Read(*source, set, depth + 1, &message, family);
+    if (read.ok() && !message.family().empty()) {
+      return ErrorAt(place, absl::StrCat(source->file, " is a family, and no part of one"));
+    }
+    return read;
+  }
+
+  // The text with @name@ replaced by the parameters' texts.
+  static absl::StatusOr<std::string> WithParameters(const FamilyText& source,
+                                                    const std::map<std::string, std::string>& set) {
+    v1::Import message;
+    textproto::Locations locations;
+    PLUMB_RETURN_IF_ERROR(textproto::ReadText(source.text, source.file, &message, &locations));
+    std::vector<std::pair<std::string, std::string>> replacements;
+    std::vector<std::string> known;
+    for (int i = 0; i < message.parameter_size(); ++i) {
+      const v1::Parameter& parameter = message.parameter(i);
+      const auto at = set.find(parameter.name());
+      const std::string& text = at == set.end() ? parameter.text() : at->second;
+      known.push_back(parameter.name());
+      // It stands within a string.
+      replacements.emplace_back(
+          absl::StrCat("@", parameter.name(), "@"),
+          absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}));
+    }
+    for (const auto& [name, text] : set) {
+      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+      return ErrorAt({source.file}, absl::StrCat("the part has no parameter ", QuoteName(name),
+                                                 DidYouMean(name, known)));
+    }
+    return absl::StrReplaceAll(source.text, replacements);
+  }
+
+  const PartReader& parts_;
+  std::set<std::pair<std::string, std::map<std::string, std::string>>> done_;
+};
+
 }  // namespace
 
-absl::StatusOr<Family> ParseFamily(absl::string_view text, const std::string& file) {
+absl::StatusOr<Family> ParseFamily(const FamilyText& text, const PartReader& parts) {
   v1::Import message;
-  textproto::Locations locations;
-  PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, file, &message, &locations));
-  const Located at(file, message, &locations);
-  if (message.family().empty()) return ErrorAt({file}, "family is missing");
-  if (message.model_type_size() + message.architecture_size() == 0) {
-    return ErrorAt({file}, "model_type and architecture are missing: which config.json is it for?");
-  }
   Family family;
-  family.file = file;
+  PLUMB_RETURN_IF_ERROR(FamilyReader(parts).Read(text, {}, 0, &message, &family));
+  const Place place{text.file};
+  if (message.family().empty()) return ErrorAt(place, "family is missing");
+  if (message.model_type_size() + message.architecture_size() == 0) {
+    return ErrorAt(place, "model_type and architecture are missing: which config.json is it for?");
+  }
+  if (IndexOf(family.scalars, "n_layer") == std::string::npos) {
+    return ErrorAt(place, "no scalar is called n_layer");
+  }
+  PLUMB_RETURN_IF_ERROR(SortScalars(&family.scalars));
+  family.file = text.file;
   family.name = message.family();
   family.doc = message.doc();
   family.model_types = message.model_type();
   family.architectures = message.architecture();
-  family.prefixes = message.prefix();
-  PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &family));
-  PLUMB_RETURN_IF_ERROR(ReadTensors(message, at, &family));
   return family;
 }
 

@@ -1,9 +1,11 @@
-// Family: how the checkpoints of one family of models are laid out, as a .import.pbtxt file says it
-// (schema plumb.v1.Import). A value, read once and checked as far as that goes without a
-// checkpoint; config_values.h, family_template.h and tensor_plan.h apply it.
+// Family: how the checkpoints of one family of models are laid out, as a .import.pbtxt file and the
+// parts that it imports say it (schema plumb.v1.Import). A value, read once and checked as far as
+// that goes without a checkpoint; config_values.h, config_keys.h, family_template.h and
+// tensor_plan.h apply it.
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,14 +36,15 @@ struct ScalarRule {
   Text name;
   std::vector<std::string> fields;  // none: `value` is there
   ScalarKind kind = ScalarKind::kNumber;
-  std::optional<Expression> absent, value, otherwise;
+  std::optional<Expression> absent, null, value, otherwise;  // null: as absent
   std::vector<ScalarChoice> choices;
   bool per_layer = false;
   std::string from_model;  // "": nowhere
 };
 
 struct WordChoice {
-  std::string is, text;
+  std::string is;
+  TextTemplate text;
   std::optional<Expression> when;  // of a word without a field
 };
 
@@ -51,8 +54,10 @@ struct WordRule {
   std::optional<std::string> absent;
   std::vector<WordChoice> choices;
   std::string from_model;
+  bool numbers = false;  // the field is a list of numbers
 };
 
+// A condition on config.json, and what to tell people where it holds.
 struct RefusalRule {
   Expression when;
   TextTemplate reason;
@@ -83,6 +88,11 @@ struct IgnoredRule {
   std::string reason;
 };
 
+struct IrrelevantRule {
+  std::vector<std::string> keys;  // * is any text
+  std::string reason;
+};
+
 struct ConfigRule {
   std::string field;
   TextTemplate json;
@@ -92,18 +102,27 @@ struct ConfigRule {
 struct Family {
   std::string file, name, doc;
   std::vector<std::string> model_types, architectures;
-  std::vector<ScalarRule> scalars;
+  std::vector<ScalarRule> scalars;  // each after those that it reads
   std::vector<WordRule> words;
-  std::vector<RefusalRule> refusals;
+  std::vector<RefusalRule> refusals, warnings;
   std::vector<LinesRule> model;
   std::vector<std::string> prefixes;
   std::vector<TensorRule> tensors;
   std::vector<IgnoredRule> ignored;
   std::vector<ConfigRule> config;
+  std::vector<IrrelevantRule> irrelevant;
 };
 
-// `text` in protobuf text format; `file` names it in errors. Errors: kInvalidArgument, with places.
-absl::StatusOr<Family> ParseFamily(absl::string_view text, const std::string& file);
+struct FamilyText {
+  std::string file, text;  // text: in protobuf text format; file: names it in errors
+};
+
+// Finds a part by its name. Errors: kNotFound.
+using PartReader = std::function<absl::StatusOr<FamilyText>(const std::string& name)>;
+
+// Reads a family, and by `parts` what it imports. Errors: kInvalidArgument, with places; those of
+// `parts`.
+absl::StatusOr<Family> ParseFamily(const FamilyText& text, const PartReader& parts);
 
 }  // namespace plumb
 

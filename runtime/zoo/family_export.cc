@@ -162,10 +162,16 @@ class Writer {
       if (absl::SimpleAtod(*text, &number) && std::isfinite(number)) value = number;
     }
     if (!value.has_value()) return absl::OkStatus();
-    // The other fields would be read where the first is taken away; they say the same no more.
-    for (size_t i = 1; i < rule.fields.size(); ++i) Erase(rule.fields[i]);
+    // The field that is there is the one that this config.json's readers know.
+    std::string field = rule.fields.front();
+    for (size_t i = rule.fields.size(); i-- > 0;) {
+      if (FindField(config_, rule.fields[i]) != nullptr) field = rule.fields[i];
+    }
+    for (const std::string& other : rule.fields) {
+      if (other != field) Erase(other);
+    }
     if (rule.choices.empty()) {
-      SetField(rule.fields.front(), NumberJson(rule.kind, *value), &config_);
+      SetField(field, NumberJson(rule.kind, *value), &config_);
       return absl::OkStatus();
     }
     const ConfigValues none;
@@ -173,8 +179,7 @@ class Writer {
       const absl::StatusOr<double> means = Evaluate(choice.value, none);
       if (!means.ok() || *means != *value) continue;
       const bool is_flag = choice.is == "true" || choice.is == "false";
-      SetField(rule.fields.front(), is_flag ? Json(choice.is == "true") : Json(choice.is),
-               &config_);
+      SetField(field, is_flag ? Json(choice.is == "true") : Json(choice.is), &config_);
       return absl::OkStatus();
     }
     return absl::OkStatus();
@@ -200,10 +205,10 @@ class Writer {
     if (!text.has_value()) return;
     const Json* now = FindField(config_, rule.fields.front());
     for (const WordChoice& choice : rule.choices) {  // what it says may mean the same already
-      if (now != nullptr && *now == choice.is && choice.text == *text) return;
+      if (now != nullptr && *now == choice.is && choice.text.text.value == *text) return;
     }
     for (const WordChoice& choice : rule.choices) {
-      if (choice.text != *text) continue;
+      if (choice.text.text.value != *text) continue;
       SetField(rule.fields.front(), choice.is, &config_);
       return;
     }

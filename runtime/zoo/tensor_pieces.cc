@@ -1,6 +1,7 @@
 #include "runtime/zoo/tensor_pieces.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -164,6 +165,21 @@ void ScatterPiece(const TensorPiece& piece, const Shape& source, int64_t number,
       }
     }
   }
+}
+
+int64_t CountNonFinite(absl::string_view dtype, absl::string_view data) {
+  // The exponent of such a number has all bits set.
+  const bool is_f32 = dtype == "F32";
+  const uint16_t exponent = dtype == "F16" ? 0x7c00 : 0x7f80;
+  const size_t size = is_f32 ? 4 : 2;
+  int64_t count = 0;
+  // The bits of bf16 are the upper half of those of f32.
+  for (size_t at = is_f32 ? 2 : 0; at + 2 <= data.size(); at += size) {
+    uint16_t bits;
+    std::memcpy(&bits, data.data() + at, sizeof(bits));
+    count += (bits & exponent) == exponent ? 1 : 0;
+  }
+  return count;
 }
 
 }  // namespace plumb

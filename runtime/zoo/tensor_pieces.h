@@ -52,6 +52,9 @@ void CopyPiece(const TensorPiece& piece, const Shape& source,
                absl::Span<const absl::string_view> data, int64_t size, int64_t begin, int64_t n,
                char* to);
 
+// Counts the elements that are NaN or infinite; dtype: "F32", "BF16", "F16".
+int64_t CountNonFinite(absl::string_view dtype, absl::string_view data);
+
 // The inverse for f32: writes plumb's tensor where its elements lie in the source `number`.
 // REQUIRES: as CopyPiece; `to` has the source's shape.
 void ScatterPiece(const TensorPiece& piece, const Shape& source, int64_t number, const float* from,

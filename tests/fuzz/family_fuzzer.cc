@@ -17,15 +17,24 @@
 namespace plumb {
 namespace {
 
+absl::StatusOr<FamilyText> ReadShipped(const std::string& file_name) {
+  const std::string path = std::string(PLUMB_SOURCE_DIR) + "/plugins/zoo/" + file_name;
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxTextBytes);
+  if (!text.ok()) return text.status();
+  return FamilyText{path, *std::move(text)};
+}
+
+absl::StatusOr<FamilyText> ReadShippedPart(const std::string& name) {
+  return ReadShipped(name + ".part.pbtxt");
+}
+
 const std::vector<Family>& ShippedFamilies() {
   static const std::vector<Family>& families = *new std::vector<Family>([] {
     std::vector<Family> read;
     for (const char* name : {"gpt2", "llama"}) {
-      const std::string path =
-          std::string(PLUMB_SOURCE_DIR) + "/plugins/zoo/" + name + ".import.pbtxt";
-      const absl::StatusOr<std::string> text = ReadFile(path, kMaxTextBytes);
+      const absl::StatusOr<FamilyText> text = ReadShipped(std::string(name) + ".import.pbtxt");
       PLUMB_CHECK(text.ok(), "a family that ships is there");
-      absl::StatusOr<Family> family = ParseFamily(*text, path);
+      absl::StatusOr<Family> family = ParseFamily(*text, ReadShippedPart);
       PLUMB_CHECK(family.ok(), "a family that ships is one");
       read.push_back(*std::move(family));
     }
@@ -61,7 +70,8 @@ PLUMB_FUZZER(family) {
     for (const Family& family : ShippedFamilies()) Apply(family, text, /*trusted=*/true);
     return;
   }
-  const absl::StatusOr<Family> family = ParseFamily(text.substr(0, at), "family");
+  const absl::StatusOr<Family> family =
+      ParseFamily({"family", std::string(text.substr(0, at))}, ReadShippedPart);
   if (family.ok()) Apply(*family, text.substr(at + kBetween.size()), /*trusted=*/false);
 }
 

@@ -183,6 +183,10 @@ TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
   EXPECT_EQ(positions("rope_scaling { yarn { factor: 1 original_context_length: 64 } }"),
             "rope(theta=10000, yarn(factor=1, original=64, beta_fast=32, beta_slow=1, "
             "attention_factor=1))");
+  EXPECT_EQ(positions("rope_scaling { longrope { factor: 1 factor: 2.5 attention_factor: 1.5 } "
+                      "when: \"layer == 1\" } rope_scaling { linear: \"3\" }"),
+            "rope(theta=10000, longrope(factors=[1 2.5], attention_factor=1.5) if layer == 1, "
+            "linear(factor=3))");
   EXPECT_EQ(positions("rope_base: \"100 * layer\" rope_scaling { linear: \"2\" }"),
             "rope(base=100 * layer, linear(factor=2))");
   EXPECT_THAT(Of(model.Text()).groups[0].scalars,

@@ -65,6 +65,10 @@ void AddRopeVariants(std::vector<OpCase>* cases) {
                               {"beta_slow", 1.0},
                               {"magnitude", 1.2}});
     cases->push_back(yarn);
+    cases->push_back(With(one, "longrope",
+                          {{"scaling", text("longrope")},
+                           {"factors", std::vector<double>{1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6.5, 8}},
+                           {"magnitude", 1.1}}));
     cases->push_back(With(yarn, "fractional",
                           {{"fractional", true}, {"interleaved", true}, {"dims", int64_t{12}}}));
   }

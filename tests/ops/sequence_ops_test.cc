@@ -401,6 +401,9 @@ TEST_F(SequenceOpsTest, RotationRefusesScalingsThatMeanNothing) {
   c.attrs = {{"head_dim", int64_t{8}}, {"theta", 10000.0}, {"scaling", std::string("linear")}};
   EXPECT_THAT(Refusal(c), HasSubstr("factor = 0 is not a positive number"));
   c.attrs.Set("factor", 2.0);
+  c.attrs.Set("scaling", std::string("longrope"));
+  c.attrs.Set("factors", std::vector<double>{1, 2, 3});
+  EXPECT_THAT(Refusal(c), HasSubstr("factors are not a positive number for each pair"));
   c.attrs.Set("scaling", std::string("ntk"));
   c.attrs.Set("original_context", int64_t{10});
   EXPECT_THAT(Refusal(c), HasSubstr("scaling = ntk is none of"));

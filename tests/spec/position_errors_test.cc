@@ -110,7 +110,8 @@ TEST(ResolveErrorTest, ScalingsOfTheRotaryEmbeddingNeedTheirNumbers) {
             "no error");
   EXPECT_EQ(scaling("yarn { factor: 4 original_context_length: 4096 }"), "no error");
   EXPECT_EQ(scaling(""),
-            "m.pbtxt:2:24: rope_scaling: give linear: \"..\", llama3 { .. } or yarn { .. }");
+            "m.pbtxt:2:24: rope_scaling: give linear: \"..\", llama3 { .. }, yarn { .. } or "
+            "longrope { .. }");
   EXPECT_EQ(FirstLine(scaling("linear: \"1 - layer\"")),
             "m.pbtxt:3:1: linear: 0 at layer 1, sublayer 1 must be positive");
   EXPECT_EQ(scaling("llama3 { factor: 8 low_freq_factor: 1 high_freq_factor: 4 }"),
@@ -125,6 +126,16 @@ TEST(ResolveErrorTest, ScalingsOfTheRotaryEmbeddingNeedTheirNumbers) {
             "m.pbtxt:3:48: beta_fast: inf is not a positive number");
   EXPECT_EQ(scaling("yarn { factor: 4 original_context_length: 4096 beta_slow: 32 }"),
             "m.pbtxt:3:48: beta_slow: 32 must be less than beta_fast 32");
+  EXPECT_EQ(scaling("longrope { factor: [1, 2.5] }"), "no error");
+  EXPECT_EQ(scaling("longrope { factor: [1, 0] }"),
+            "m.pbtxt:3:23: factor: 0 is not a positive number");
+  EXPECT_EQ(scaling("longrope { factor: 1 }"),
+            "m.pbtxt:2:24: longrope has 1 factors at layer 1, sublayer 1, and there are 2 pairs "
+            "that turn");
+  // Only where its condition holds.
+  EXPECT_EQ(scaling("longrope { factor: 1 } when: \"layer == 9\""), "no error");
+  EXPECT_EQ(FirstLine(scaling("linear: \"2\" when: \"lay\"")),
+            "m.pbtxt:3:13: unknown scalar \"lay\"");
   EXPECT_EQ(ResolveError(absl::StrCat(
                 "positions { kind: ROPE rope_theta: 1\n rope_scaling { yarn { factor: 4 "
                 "original_context_length: 4096 } } }\n",

@@ -37,20 +37,43 @@ def attend(q, k, v, scale, cap=None, window=None, bias=None, causal=True, length
     return torch.where(seen, scores, torch.tensor(-math.inf, dtype=scores.dtype)).softmax(-1) @ v
 
 
+def rotary(config, dims, layer_type=None):
+    """frequencies() of a config.json: rope_scaling beside rope_theta, or rope_parameters, which may
+    have an object for each type of layers."""
+    said = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    said = said.get(layer_type, said)
+    outer = config.get("original_max_position_embeddings")
+    if outer is not None:
+        said = {**said, "original_max_position_embeddings": outer}
+    base = said.get("rope_theta") or config.get("rope_theta", 10000.0)
+    return frequencies(dims, base, said, config.get("max_position_embeddings"))
+
+
 def frequencies(dims, base, scaling=None, context_length=None):
-    """The angle a position of each pair, and what the cosines and sines are multiplied by."""
+    """The angle a position of each pair, and what the cosines and sines are multiplied by. Sequences
+    are not longer than the context, nor with longrope than the original one."""
     plain = base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
     kind = (scaling or {}).get("rope_type", (scaling or {}).get("type", "default"))
-    if kind == "default":
+    if kind in ("default", "dynamic"):
         return plain, 1.0
-    factor = scaling["factor"]
+    original = scaling.get("original_max_position_embeddings", context_length)
+    factor = scaling.get("factor") or context_length / original
     if kind == "linear":
         return plain / factor, 1.0
     if kind == "llama3":
         return _llama3(plain, factor, scaling), 1.0
+    stretch = scaling.get("attention_factor")
+    if kind == "longrope":
+        stretch = stretch or math.sqrt(1 + math.log(factor) / math.log(original))
+        return plain / torch.tensor(scaling["short_factor"], dtype=torch.float64), stretch
     assert kind == "yarn", kind
-    original = scaling.get("original_max_position_embeddings", context_length)
-    stretch = scaling.get("attention_factor") or 0.1 * math.log(factor) + 1
+    if not stretch:
+        def magnitude(scale):
+            return 0.1 * scale * math.log(factor) + 1
+
+        both = scaling.get("mscale") and scaling.get("mscale_all_dim")
+        stretch = (magnitude(scaling["mscale"]) / magnitude(scaling["mscale_all_dim"]) if both
+                   else magnitude(1))
     return _yarn(plain, dims, base, factor, original, scaling), stretch
 
 
@@ -68,8 +91,10 @@ def _yarn(plain, dims, base, factor, original, scaling):
         """The pair that makes so many turns within the original context."""
         return dims * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-    low = max(math.floor(pair(scaling.get("beta_fast") or 32)), 0)
-    high = min(math.ceil(pair(scaling.get("beta_slow") or 1)), dims - 1)
+    low, high = pair(scaling.get("beta_fast") or 32), pair(scaling.get("beta_slow") or 1)
+    if scaling.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dims - 1)
     high = high + 0.001 if high == low else high
     stretched = ((torch.arange(dims // 2, dtype=torch.float64) - low) / (high - low)).clamp(0, 1)
     return stretched * plain / factor + (1 - stretched) * plain

@@ -187,7 +187,64 @@ def encoder_cases():
                max_position_embeddings=26, pad_token_id=1, type_vocab_size=1, **sizes)
 
 
+def scaled_cases():
+    """Every scaling of the positions, in the layouts of versions 4 and 5 of transformers."""
+    small = dict(hidden_size=16, intermediate_size=18, num_hidden_layers=2, num_attention_heads=2,
+                 num_key_value_heads=1, head_dim=ABSENT, vocab_size=29, rope_theta=ABSENT)
+    yarn = {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 8}
+    yield llama_case("scaled_linear", llama_like.Granite, "GraniteForCausalLM", "granite",
+                     embedding_multiplier=0.7, attention_multiplier=0.3, residual_multiplier=0.8,
+                     logits_scaling=0.6, mlp_bias=False, **small, rope_parameters={
+                         "rope_type": "linear", "factor": 2.5, "rope_theta": 500.0})
+    yield llama_case("scaled_llama3", llama_like.Olmo2, "Olmo2ForCausalLM", "olmo2",
+                     **{**small, "rope_theta": 500.0}, rope_scaling={
+                         "rope_type": "llama3", "factor": 3.0, "high_freq_factor": 3.0,
+                         "low_freq_factor": 0.5, "original_max_position_embeddings": 16})
+    yield llama_case("scaled_yarn_mscale", llama_like.Mistral, "MistralForCausalLM", "mistral",
+                     attention_bias=ABSENT, sliding_window=None, **small, rope_parameters={
+                         **yarn, "rope_theta": 500.0, "mscale": 2.0, "mscale_all_dim": 0.5})
+    yield case("scaled_yarn_truncate", parallel.Cohere, "CohereForCausalLM", "cohere",
+               attention_bias=False, hidden_act="silu", hidden_size=16, intermediate_size=18,
+               layer_norm_eps=0.01, logit_scale=0.25, max_position_embeddings=24,
+               num_attention_heads=2, num_hidden_layers=2, num_key_value_heads=1, rope_theta=500.0,
+               tie_word_embeddings=True, use_qk_norm=False, vocab_size=29, rope_scaling={
+                   "type": "yarn", "factor": 3.0, "original_max_position_embeddings": 8,
+                   "truncate": False, "beta_fast": 3, "beta_slow": 0.05, "attention_factor": 1.4})
+    short = {"short_factor": [1.0, 1.5, 2.5, 4.0], "long_factor": [1.0, 3.0, 5.0, 9.0]}
+    yield llama_case("scaled_longrope", llama_like.Llama, "LlamaForCausalLM", "llama",
+                     **{**small, "rope_theta": 500.0}, original_max_position_embeddings=24,
+                     rope_scaling={"type": "longrope", **short}, **{"max_position_embeddings": 48})
+    yield llama_case("scaled_longrope_5", gemma.Gemma, "GemmaForCausalLM", "gemma",
+                     hidden_act=ABSENT, hidden_activation="gelu_pytorch_tanh", **small,
+                     max_position_embeddings=48,
+                     rope_parameters={"rope_type": "longrope", **short, "rope_theta": 500.0,
+                                      "factor": 3.0, "original_max_position_embeddings": 24})
+    yield llama_case("scaled_by_layer", gemma.Gemma3, "Gemma3ForCausalLM", "gemma3_text",
+                     hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=10,
+                     attn_logit_softcapping=None, final_logit_softcapping=None, hidden_act=ABSENT,
+                     sliding_window=5, sliding_window_pattern=2, **small, rope_parameters={
+                         "full_attention": {**yarn, "rope_theta": 500.0},
+                         "sliding_attention": {"rope_type": "linear", "factor": 2.0,
+                                               "rope_theta": 100.0}})
+    yield case("scaled_partial", parallel.Phi, "PhiForCausalLM", "phi", hidden_act="gelu_new",
+               hidden_size=16, intermediate_size=18, layer_norm_eps=0.01, vocab_size=29,
+               max_position_embeddings=24, num_attention_heads=2, num_hidden_layers=2,
+               num_key_value_heads=None, qk_layernorm=False, tie_word_embeddings=False,
+               rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0,
+                                "partial_rotary_factor": 0.75})
+    yield case("scaled_dynamic", parallel.Falcon, "FalconForCausalLM", "falcon", alibi=False,
+               bias=False, hidden_size=16, layer_norm_epsilon=0.01, multi_query=True,
+               new_decoder_architecture=False, num_attention_heads=2, num_hidden_layers=2,
+               parallel_attn=True, ffn_hidden_size=18, rope_theta=500.0, vocab_size=29,
+               max_position_embeddings=24, rope_scaling={"type": "dynamic", "factor": 4.0})
+    yield llama_case("qwen3_moe_slides", experts.Qwen3Moe, "Qwen3MoeForCausalLM", "qwen3_moe",
+                     norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
+                     num_local_experts=3, num_experts_per_tok=2, moe_intermediate_size=5,
+                     use_sliding_window=True, sliding_window=4, **small,
+                     rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+
+
 def all_cases():
     for cases in (llama_cases, gemma_cases, expert_cases, gpt_cases, neox_cases, opt_cases,
-                  more_parallel_cases, encoder_cases):
+                  more_parallel_cases, encoder_cases, scaled_cases):
         yield from cases()

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from activation import activate, gated_mlp
-from attention import attend, frequencies, join, rotate, split
+from attention import attend, join, rotary, rotate, split
 from llama_like import Llama, Mistral, Qwen3
 
 
@@ -38,9 +38,14 @@ class Mixtral(Mistral):
 
 
 class Qwen3Moe(Qwen3):
+    def window(self, layer):
+        """All layers slide, or none."""
+        return self.c.get("sliding_window") if self.c.use_sliding_window else None
+
     def mlp(self, x, name, layer):
         m, c, at = self.m, self.c, name + ".mlp"
-        sparse = (layer not in c.mlp_only_layers and c.num_experts > 0
+        n_expert = c.get("num_experts") or c.num_local_experts
+        sparse = (layer not in c.mlp_only_layers and n_expert > 0
                   and (layer + 1) % c.decoder_sparse_step == 0)
         if not sparse:
             return gated_mlp(m, x, at, c.intermediate_size, c.hidden_act)
@@ -48,8 +53,7 @@ class Qwen3Moe(Qwen3):
         def expert(x, e):
             return gated_mlp(m, x, f"{at}.experts.{e}", c.moe_intermediate_size, c.hidden_act)
 
-        return mixture(m, x, at + ".gate", c.num_experts, c.num_experts_per_tok, c.norm_topk_prob,
-                       expert)
+        return mixture(m, x, at + ".gate", n_expert, c.num_experts_per_tok, c.norm_topk_prob, expert)
 
 
 class Grok1(Llama):
@@ -63,7 +67,7 @@ class Grok1(Llama):
         q = split(m.linear(x, at + ".q_proj", self.n_head * self.head_dim), self.n_head)
         k = split(m.linear(x, at + ".k_proj", self.n_kv_head * self.head_dim), self.n_kv_head)
         v = split(m.linear(x, at + ".v_proj", self.n_kv_head * self.head_dim), self.n_kv_head)
-        angles, _ = frequencies(self.head_dim, c.rope_theta)
+        angles, _ = rotary(c, self.head_dim)
         y = attend(rotate(q, angles), rotate(k, angles), v, c.attn_output_multiplier,
                    cap=c.max_attn_value)
         return m.linear(join(y), at + ".o_proj", c.hidden_size)

@@ -1,7 +1,7 @@
 """Gemma 1, 2 and 3 (text): gains stored less 1, embeddings times sqrt(d), norms on both sides."""
 
 from activation import soft_cap
-from attention import attend, frequencies, join, rotate, split
+from attention import attend, frequencies, join, rotary, rotate, split
 from llama_like import Llama, gated_mlp
 
 
@@ -26,7 +26,7 @@ class Gemma2(Gemma):
         return self.c.sliding_window if layer % 2 == 0 else None
 
     def angles(self, layer):
-        return frequencies(self.head_dim, self.c.rope_theta)
+        return rotary(self.c, self.head_dim)
 
     def attention(self, x, name, layer):
         m, at = self.m, name + ".self_attn"
@@ -60,9 +60,12 @@ class Gemma3(Gemma2):
         return self.c.sliding_window if self.slides(layer) else None
 
     def angles(self, layer):
+        if self.c.get("rope_parameters"):
+            kind = "sliding_attention" if self.slides(layer) else "full_attention"
+            return rotary(self.c, self.head_dim, kind)
         if self.slides(layer):
             return frequencies(self.head_dim, self.c.rope_local_base_freq)
-        return frequencies(self.head_dim, self.c.rope_theta, self.c.get("rope_scaling"))
+        return rotary(self.c, self.head_dim)
 
     def inside_heads(self, q, k, name):
         return self.norm(q, name + ".q_norm"), self.norm(k, name + ".k_norm")

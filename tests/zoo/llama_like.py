@@ -1,7 +1,7 @@
 """Llama and what differs from it by a line: mistral, qwen2, qwen3, smollm3, granite, olmo, olmo2."""
 
 from activation import gated_mlp
-from attention import attend, frequencies, join, rotate, split
+from attention import attend, join, rotary, rotate, split
 from checkpoint import centered
 
 
@@ -67,8 +67,7 @@ class Llama:
         q, k = self.inside_qk(q, k, at)
         q, k = self.inside_heads(split(q, self.n_head), split(k, self.n_kv_head), at)
         if self.rotates(layer):
-            angles, stretch = frequencies(self.head_dim, c.rope_theta, c.get("rope_scaling"),
-                                          c.max_position_embeddings)
+            angles, stretch = rotary(c, self.head_dim)
             q, k = rotate(q, angles, stretch), rotate(k, angles, stretch)
         y = attend(q, k, split(v, self.n_kv_head), self.scale(), window=self.window(layer))
         return m.linear(join(y), at + ".o_proj", c.hidden_size, self.out_bias())

@@ -26,7 +26,12 @@ def config(name, case, **fields):
 
 def family(name, case, *edits):
     """Texts of the family's file, each with the text that takes its place."""
-    return name, case, {}, edits
+    return name, case, {}, [("", edit) for edit in edits]
+
+
+def part(name, case, file, *edits):
+    """Texts of a part that the family imports."""
+    return name, case, {}, [(file, edit) for edit in edits]
 
 
 CASES = [
@@ -42,8 +47,7 @@ CASES = [
     config("which layers slide, by a pattern", "gemma3_text", sliding_window_pattern=2),
     family("which layers turn with which base", "gemma3_text",
            ("(${local_theta} - ${rope_theta}) * (${slides})", "0 * ${local_theta}")),
-    family("which layers have the scaling", "gemma3_text",
-           ("(1 - ${rope_factor}) * (${slides})", "0")),
+    family("which layers have the scaling", "gemma3_text", ("not (${slides})", "${slides}")),
     family("scale after the cap", "gemma2",
            ('score_cap: \\"${cap}\\"', 'score_cap: \\"${cap} / sqrt(${query_scale})\\"')),
     family("scale after the cap, with experts", "grok1",
@@ -53,17 +57,32 @@ CASES = [
     family("scale of the embedding", "gemma", ('line: "embedding_scale: \\"sqrt(d_model)\\""', "")),
     config("scale of the logits", "cohere", logit_scale=1.0),
     family("rope layout, halves as pairs", "llama",
-           ('line: "  kind: ROPE"', 'line: "  kind: ROPE rope_interleaved: true"')),
+           ('import { part: "rope" }',
+            'import { part: "rope" set { name: "fields" text: "rope_interleaved: true" } }')),
     family("rope layout, pairs as halves", "gptj", (" rope_interleaved: true", "")),
-    family("rope layout, pairs as halves", "cohere", ('line: "  rope_interleaved: true"', "")),
+    family("rope layout, pairs as halves", "cohere",
+           (' set { name: "fields" text: "rope_interleaved: true" }', "")),
     config("a part of each head turns", "gpt_neox", rotary_pct=1.0),
     config("a part of each head turns", "phi", partial_rotary_factor=1.0),
     config("base of the rotary embedding", "llama3", rope_theta=10000.0),
     config("scaling of the rotary embedding", "llama2", rope_scaling=None),
     config("scaling of Llama 3", "llama3_2", rope_scaling=None),
     config("scaling of YaRN", "qwen3", rope_scaling=None),
-    family("magnitude of YaRN", "qwen3",
-           ("attention_factor: ${rope_attention}", "attention_factor: 1")),
+    part("magnitude of YaRN", "qwen3", "rope_scaling",
+         ("attention_factor: ${@prefix@rope_attention}", "attention_factor: 1")),
+    part("mscale of YaRN", "scaled_yarn_mscale", "rope_scaling",
+         ("@prefix@rope_mscale != 0 and @prefix@rope_mscale_all != 0", "0")),
+    part("ramp of YaRN", "scaled_yarn_truncate", "rope_scaling", ("fractional: true", "")),
+    part("factors of LongRoPE", "scaled_longrope", "rope_scaling",
+         ('field: "@new@.short_factor" field: "@old@.short_factor"',
+          'field: "@new@.long_factor" field: "@old@.long_factor"'),
+         ('key: "@new@.long_factor" key: "@old@.long_factor"',
+          'key: "@new@.short_factor" key: "@old@.short_factor"')),
+    part("magnitude of LongRoPE", "scaled_longrope_5", "rope_scaling",
+         ("attention_factor: ${@prefix@rope_attention}", "attention_factor: 1")),
+    family("scalings of the types of layers", "scaled_by_layer",
+           ('"when: \\"${slides}\\""', '"when: \\"0\\""')),
+    family("a window in all layers", "qwen3_moe_slides", ("slides and window", "0")),
     config("layers without positions", "smollm3", no_rope_layers=[1, 1, 1, 0]),
     family("first row of the positions", "opt", ("offset: 2", "offset: 0"),
            ("context_length: ${context_length}", "context_length: ${context_length + 2}")),
@@ -115,17 +134,20 @@ def edited(case, fields, edits, families, scratch):
     settings = read_json(source, "config.json")
     arguments = []
     if edits:
-        path = os.path.join(families, settings["model_type"] + ".import.pbtxt")
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        for old, new in edits:
-            if old not in text:
-                raise Failed(f"{path} has no {old}")
-            text = text.replace(old, new)
-        path = os.path.join(scratch, "edited.import.pbtxt")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        arguments = ["--family", path]
+        # Parts are looked for next to the family first.
+        names = {"": settings["model_type"] + ".import.pbtxt"}
+        names.update({of: of + ".part.pbtxt" for of, _ in edits if of})
+        for of, name in names.items():
+            path = os.path.join(families, name)
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            for old, new in [edit for to, edit in edits if to == of]:
+                if old not in text:
+                    raise Failed(f"{path} has no {old}")
+                text = text.replace(old, new)
+            with open(os.path.join(scratch, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        arguments = ["--family", os.path.join(scratch, names[""])]
     for name in fields.keys() - settings.keys():
         if name not in ("num_ln_in_parallel_attn",):  # it is absent where it has its default
             raise Failed(f"config.json has no {name}")

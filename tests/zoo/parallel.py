@@ -1,7 +1,7 @@
 """Blocks with attention and MLP side by side: GPT-J, GPT-NeoX, Phi, Falcon, Cohere."""
 
 from activation import activate, gated_mlp
-from attention import alibi, attend, frequencies, join, rotate, split
+from attention import alibi, attend, frequencies, join, rotary, rotate, split
 from checkpoint import centered
 
 
@@ -84,8 +84,8 @@ class Phi:
         if c.qk_layernorm:
             q = m.layer_norm(q, name + ".q_layernorm", c.layer_norm_eps)
             k = m.layer_norm(k, name + ".k_layernorm", c.layer_norm_eps)
-        angles, stretch = frequencies(int(head_dim * c.partial_rotary_factor), c.rope_theta,
-                                      c.get("rope_scaling"))
+        part = (c.get("rope_parameters") or c)["partial_rotary_factor"]
+        angles, stretch = rotary(c, int(head_dim * part))
         y = attend(rotate(q, angles, stretch), rotate(k, angles, stretch), v, head_dim ** -0.5)
         return m.linear(join(y), name + ".dense", c.hidden_size, True)
 
@@ -134,7 +134,7 @@ class Falcon:
         if c.alibi:  # added before the scale, so that it is scaled too
             bias = alibi(c.num_attention_heads, x.shape[1]) * head_dim ** -0.5
         else:
-            angles, stretch = frequencies(head_dim, c.rope_theta)
+            angles, stretch = rotary(c, head_dim)
             q, k = rotate(q, angles, stretch), rotate(k, angles, stretch)
         y = attend(q, k, v, head_dim ** -0.5, bias=bias)
         return m.linear(join(y), name + ".dense", c.hidden_size, c.bias)
@@ -191,7 +191,7 @@ class Cohere:
         v = split(m.linear(x, name + ".v_proj", n_kv_head * head_dim, bias), n_kv_head)
         if c.use_qk_norm:
             q, k = self.head_norm(q, name + ".q_norm"), self.head_norm(k, name + ".k_norm")
-        angles, stretch = frequencies(head_dim, c.rope_theta)
+        angles, stretch = rotary(c, head_dim)
         q = rotate(q, angles, stretch, interleaved=True)
         k = rotate(k, angles, stretch, interleaved=True)
         return m.linear(join(attend(q, k, v, head_dim ** -0.5)), name + ".o_proj", c.hidden_size,

@@ -1,0 +1,168 @@
+#include "runtime/zoo/config_keys.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/zoo/tensor_names.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+
+// The fields that a family reads; true: it is a plain number.
+std::map<std::string, bool> FieldsOf(const Family& family) {
+  std::map<std::string, bool> fields;
+  for (const ScalarRule& rule : family.scalars) {
+    const bool is_number = rule.kind == ScalarKind::kNumber && rule.choices.empty();
+    for (const std::string& field : rule.fields) fields.emplace(field, is_number);
+  }
+  for (const WordRule& rule : family.words) {
+    for (const std::string& field : rule.fields) fields.emplace(field, false);
+  }
+  return fields;
+}
+
+// The rule that lists a key as irrelevant; null: none.
+const IrrelevantRule* FindIrrelevant(const Family& family, absl::string_view key) {
+  for (const IrrelevantRule& rule : family.irrelevant) {
+    for (const std::string& pattern : rule.keys) {
+      if (MatchTensorName(pattern, key).has_value()) return &rule;
+    }
+  }
+  return nullptr;
+}
+
+class Accountant {
+ public:
+  Accountant(const Family& family, absl::Span<const Family> known)
+      : family_(family), fields_(FieldsOf(family)) {
+    for (const Family& other : known) {
+      if (other.name == family.name) continue;
+      for (const auto& [field, is_number] : FieldsOf(other)) {
+        readers_[field].push_back(other.name);
+        const auto [at, added] = is_number_.emplace(field, is_number);
+        if (!added) at->second = at->second && is_number;
+      }
+    }
+  }
+
+  void Add(const std::string& inside, const Json& object) {
+    for (const auto& [name, value] : object.items()) {
+      const std::string key = inside.empty() ? name : absl::StrCat(inside, ".", name);
+      if (value.is_object() && !value.empty() && EntersInto(key)) {
+        Add(key, value);
+      } else {
+        keys_.push_back(UseOf(inside, key, value));
+      }
+    }
+  }
+
+  std::vector<ConfigKey> Take() { return std::move(keys_); }
+
+ private:
+  // Returns true if the family names something within the object.
+  bool EntersInto(const std::string& key) const {
+    const std::string prefix = absl::StrCat(key, ".");
+    if (FindIrrelevant(family_, key) != nullptr) return false;
+    const auto at = fields_.lower_bound(prefix);
+    return at != fields_.end() && absl::StartsWith(at->first, prefix);
+  }
+
+  ConfigKey UseOf(const std::string& inside, const std::string& key, const Json& value) const {
+    const bool is_filled_object = value.is_object() && !value.empty();
+    if (fields_.count(key) > 0 && !is_filled_object) return {key, KeyUse::kRead, ""};
+    if (const IrrelevantRule* rule = FindIrrelevant(family_, key)) {
+      return {key, KeyUse::kIrrelevant, rule->reason};
+    }
+    const auto readers = readers_.find(key);
+    const bool is_known = readers != readers_.end() || is_filled_object || !inside.empty();
+    if (value.is_null()) return {key, KeyUse::kNeutral, ""};
+    if (!is_known) return {key, KeyUse::kUnknown, ""};
+    if (IsNeutral(key, value)) return {key, KeyUse::kNeutral, ""};
+    if (is_filled_object) {
+      return {key, KeyUse::kRefused, "an object of which nothing is read"};
+    }
+    if (readers != readers_.end()) {
+      return {key, KeyUse::kRefused,
+              absl::StrCat(absl::StrJoin(readers->second, ", "),
+                           readers->second.size() == 1 ? " reads it" : " read it")};
+    }
+    return {key, KeyUse::kRefused, absl::StrCat("the rest of ", inside, " is read")};
+  }
+
+  bool IsNeutral(const std::string& key, const Json& value) const {
+    if (value.is_null() || (value.is_boolean() && !value.get<bool>())) return true;
+    if (value.is_array() || value.is_object()) return value.empty();
+    const auto at = is_number_.find(key);
+    return value.is_number() && value.get<double>() == 1 && at != is_number_.end() && at->second;
+  }
+
+  const Family& family_;
+  const std::map<std::string, bool> fields_;
+  std::map<std::string, std::vector<std::string>> readers_;  // other families, by field
+  std::map<std::string, bool> is_number_;                    // of fields of other families
+  std::vector<ConfigKey> keys_;
+};
+
+}  // namespace
+
+std::vector<ConfigKey> AccountForKeys(const Family& family, absl::Span<const Family> known,
+                                      const Json& config) {
+  Accountant accountant(family, known);
+  accountant.Add("", config);
+  return accountant.Take();
+}
+
+absl::string_view KeyUseName(KeyUse use) {
+  switch (use) {
+    case KeyUse::kRead:
+      return "read";
+    case KeyUse::kIrrelevant:
+      return "irrelevant";
+    case KeyUse::kNeutral:
+      return "neutral";
+    case KeyUse::kRefused:
+      return "refused";
+    case KeyUse::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::vector<KeyRow> KeyTable(absl::Span<const Family> families) {
+  std::set<std::string> read, listed;
+  for (const Family& family : families) {
+    for (const auto& each : FieldsOf(family)) read.insert(each.first);
+    for (const IrrelevantRule& rule : family.irrelevant) {
+      listed.insert(rule.keys.begin(), rule.keys.end());
+    }
+  }
+  std::set<std::string> keys = read;
+  keys.insert(listed.begin(), listed.end());
+  std::vector<KeyRow> rows;
+  for (const std::string& key : keys) {
+    KeyRow row;
+    row.key = key;
+    for (const Family& family : families) {
+      KeyUse& use = row.uses[family.name];
+      if (FieldsOf(family).count(key) > 0) {
+        use = KeyUse::kRead;
+      } else if (const IrrelevantRule* rule = FindIrrelevant(family, key)) {
+        use = KeyUse::kIrrelevant;
+        row.reasons[family.name] = rule->reason;
+      } else if (read.count(key) > 0 || absl::StrContains(key, ".")) {
+        use = KeyUse::kRefused;
+      }
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace plumb

@@ -1,0 +1,206 @@
+"""Every key of config.json is read, irrelevant or refused: config_keys.py PLUMB PAGE
+
+Adds keys to the config.json of tiny checkpoints and asks what plumb import says of them; holds the
+page of keys, docs/zoo-keys.md, against what `plumb zoo keys` prints.
+"""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+from plumb_cli import CHECKPOINTS, Failed, failed_with, plumb, read_json, write_json
+
+# case, keys that are added, words of the error.
+REFUSED = [
+    ("llama", {"residual_multiplier": 0.22}, '"residual_multiplier": granite reads it'),
+    ("llama", {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+     '"quantization_config": an object of which nothing is read'),
+    ("llama", {"use_qk_norm": True}, '"use_qk_norm": cohere reads it'),
+    ("llama", {"logit_scale": 0.5}, '"logit_scale": cohere reads it'),
+    ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "alpha": 3}},
+     '"rope_scaling.alpha": the rest of rope_scaling is read'),
+    ("llama", {"rope_parameters": {"full_attention": {"rope_theta": 5.0}}},
+     '"rope_parameters.full_attention": an object of which nothing is read'),
+    ("llama", {"partial_rotary_factor": 0.5}, '"partial_rotary_factor": gpt_neox, phi read it'),
+    ("gpt2", {"rope_scaling": {"type": "linear", "factor": 2.0}}, '"rope_scaling"'),
+    ("mistral", {"layer_types": ["full_attention"] * 3}, '"layer_types"'),
+    ("qwen2", {"num_experts": 1}, '"num_experts"'),  # 1 is neutral for a multiplier only
+    ("llama", {"is_encoder_decoder": True}, "is_encoder_decoder"),
+    # Two fields of one number, and two layouts of one object.
+    ("llama3", {"rope_parameters": {"rope_theta": 5.0}}, "rope_parameters"),
+    ("mistral", {"rope_parameters": {"rope_theta": 5.0}},
+     '"rope_theta" is "10000.0" and "rope_parameters.rope_theta" is "5.0"'),
+    ("llama2", {"rope_parameters": {"rope_type": "linear", "factor": 2.5}},
+     "rope_scaling and rope_parameters: both are there"),
+    ("gpt_neox", {"rope_theta": 5.0}, "rotary_emb_base"),
+    # Scalings that say too little, or that readers take in two ways.
+    ("llama", {"rope_scaling": {"rope_type": "linear"}}, "needs a factor"),
+    ("llama", {"rope_scaling": {"factor": 2.0}}, "no rope_type says how"),
+    ("llama", {"rope_scaling": {"rope_type": "ntk", "factor": 2.0}},
+     'plumb\'s llama has "default", "linear"'),
+    ("llama", {"rope_scaling": {"rope_type": "linear", "type": "yarn", "factor": 2.0}},
+     "both say the same thing of the model"),
+    ("llama", {"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "low_freq_factor"),
+    ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 0}},
+     "attention_factor"),
+    ("llama", {"original_max_position_embeddings": 8,
+               "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "outside of rope_parameters"),
+    ("llama", {"rope_scaling": {"rope_type": "longrope", "factor": 2.0, "short_factor": [1.0, 1.0, 1.0],
+                                "long_factor": [1, 1, 1], "original_max_position_embeddings": 8}},
+     "move it out of rope_scaling"),
+    ("llama", {"original_max_position_embeddings": 8, "rope_scaling": {
+        "rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}}, "longrope has 1 factors"),
+    ("gemma3_text", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False}},
+     "truncate"),
+]
+# case, keys that are added, what import.json says of one of them.
+ACCEPTED = [
+    ("llama", {"residual_multiplier": 1.0}, ("residual_multiplier", "neutral")),
+    ("llama", {"quantization_config": None}, ("quantization_config", "neutral")),
+    ("llama", {"use_qk_norm": False}, ("use_qk_norm", "neutral")),
+    ("llama", {"use_cache": True}, ("use_cache", "irrelevant")),
+    ("llama", {"eos_token_id": [1, 2]}, ("eos_token_id", "irrelevant")),
+    ("llama", {"id2label": {"0": "A"}}, ("id2label", "irrelevant")),
+    ("llama", {"hidden_act": "silu"}, ("hidden_act", "read")),
+    ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+     ("rope_parameters.rope_theta", "read")),
+    ("gpt_neox", {"rope_theta": 10000.0}, ("rope_theta", "read")),
+]
+
+
+def with_keys(case, keys, scratch):
+    """A checkpoint whose config.json has more keys."""
+    directory = os.path.join(scratch, "checkpoint")
+    shutil.copytree(os.path.join(CHECKPOINTS, case), directory)
+    path = os.path.join(directory, "config.json")
+    write_json(path, {**read_json(path), **keys})
+    return directory
+
+
+def use_of(run, key):
+    return {each["key"]: each["use"] for each in read_json(run, "import.json")["config_keys"]}.get(key)
+
+
+def check_refused(binary, case, keys, words):
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = with_keys(case, keys, scratch)
+        failed_with(binary, words, "import", directory, "--out", os.path.join(scratch, "run"))
+
+
+def check_accepted(binary, case, keys, wanted):
+    with tempfile.TemporaryDirectory() as scratch:
+        run = os.path.join(scratch, "run")
+        plumb(binary, "import", with_keys(case, keys, scratch), "--out", run)
+        found = use_of(run, wanted[0])
+        if found != wanted[1]:
+            raise Failed(f"import.json: {wanted[0]} is {found}, not {wanted[1]}")
+
+
+def check_allowed(binary):
+    """--allow-unread imports as if the key were not there, and says so."""
+    with tempfile.TemporaryDirectory() as scratch:
+        run = os.path.join(scratch, "run")
+        directory = with_keys("llama", {"residual_multiplier": 0.22, "quantization_config": {"bits": 4}},
+                              scratch)
+        failed_with(binary, '"quantization_config"', "import", directory, "--out", run,
+                    "--allow-unread", "residual_multiplier")
+        plumb(binary, "import", directory, "--out", run, "--allow-unread", "residual_multiplier",
+              "--allow-unread", "quantization_config")
+        if use_of(run, "residual_multiplier") != "allowed":
+            raise Failed("import.json does not say that residual_multiplier was allowed")
+        if "quantization_config" in read_json(run, "import.json")["config"]:
+            raise Failed("export would write quantization_config")
+        failed_with(binary, 'has no key "residual_multiplie"', "import", directory, "--out",
+                    os.path.join(scratch, "other"), "--allow-unread", "residual_multiplie")
+
+
+def check_warnings(binary):
+    """Keys that nobody knows are named, and so are weights that are no numbers."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = with_keys("llama", {"a_new_key": 3}, scratch)
+        path = os.path.join(directory, "model.safetensors")
+        with open(path, "r+b") as file:
+            data = file.read()
+            size = struct.unpack_from("<Q", data)[0]
+            entry = json.loads(data[8:8 + size])["model.norm.weight"]
+            file.seek(8 + size + entry["data_offsets"][0])
+            file.write(struct.pack("<2f", float("nan"), float("-inf")))
+        run = subprocess.run([binary, "import", directory, "--out", os.path.join(scratch, "run")],
+                             capture_output=True, text=True, timeout=300)
+        for words in ("a_new_key", 'NaN or infinite, in "model.norm.weight" (2)'):
+            if run.returncode != 0 or words not in run.stderr:
+                raise Failed(f"no warning of {words}: {run.returncode}\n{run.stderr}")
+
+
+def check_config_only(binary):
+    """Without weights it is still said which family it is, or that there is none."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = with_keys("llama", {}, scratch)
+        os.remove(os.path.join(directory, "model.safetensors"))
+        run = os.path.join(scratch, "run")
+        said = failed_with(binary, "holds neither model.safetensors", "import", directory, "--out", run)
+        if "one of plumb's llama" not in said:
+            raise Failed(f"does not say that the family is known: {said}")
+        config = os.path.join(directory, "config.json")
+        write_json(config, {**read_json(config), "model_type": "mamba", "architectures": ["Mamba"]})
+        failed_with(binary, "there is no family of models for it", "import", directory, "--out", run)
+
+
+def check_large_tokenizer(binary):
+    """A tokenizer with more tokens than the model is warned of, and token ids are still taken."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory, run = with_keys("llama", {}, scratch), os.path.join(scratch, "run")
+        vocab = {chr(ord("A") + i): i for i in range(58)}  # the model has 53
+        write_json(os.path.join(directory, "tokenizer.json"), {
+            "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None,
+            "post_processor": None, "decoder": None, "model": {
+                "type": "BPE", "vocab": vocab, "merges": []}})
+        plumb(binary, "import", directory, "--out", run)
+        prompt = os.path.join(scratch, "prompt.json")
+        write_json(prompt, [3, 1, 4])
+        sampled = subprocess.run([binary, "sample", run, "--prompt-tokens", prompt, "--temperature",
+                                  "0", "--max-tokens", "4", "--json"],
+                                 capture_output=True, text=True, timeout=300)
+        if sampled.returncode != 0 or "has 58 tokens, more than the model's vocab_size 53" not in sampled.stderr:
+            raise Failed(f"a large tokenizer: {sampled.returncode}\n{sampled.stderr}")
+        failed_with(binary, "token 57 is not in the model's vocabulary of 53", "sample", run,
+                    "--prompt", "Az", "--max-tokens", "4")
+
+
+def check_page(binary, page):
+    with open(page, encoding="utf-8") as file:
+        if file.read() != plumb(binary, "zoo", "keys"):
+            raise Failed(f"{page} is not what plumb zoo keys prints: plumb zoo keys > {page}")
+    rows = {row["key"]: row["families"] for row in
+            json.loads(plumb(binary, "zoo", "keys", "--json"))["keys"]}
+    for key, family, use in (("residual_multiplier", "granite", "read"),
+                             ("residual_multiplier", "llama", "refused"),
+                             ("use_cache", "bert", "irrelevant")):
+        if rows[key][family]["use"] != use:
+            raise Failed(f"zoo keys: {key} is {rows[key][family]} in {family}, not {use}")
+
+
+def main():
+    binary, page = sys.argv[1:]
+    checks = [lambda case=case: check_refused(binary, *case) for case in REFUSED]
+    checks += [lambda case=case: check_accepted(binary, *case) for case in ACCEPTED]
+    checks += [lambda: check_allowed(binary), lambda: check_warnings(binary),
+               lambda: check_config_only(binary), lambda: check_large_tokenizer(binary),
+               lambda: check_page(binary, page)]
+    wrong = 0
+    for check in checks:
+        try:
+            check()
+        except Failed as error:
+            wrong += 1
+            print(error)
+    print(f"{len(checks)} checks, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
