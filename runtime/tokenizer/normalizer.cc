@@ -263,6 +263,9 @@ MadeNormalizer ReadNormalizer(const std::string& type, JsonFields* fields) {
   if (type == "Replace") {
     PLUMB_ASSIGN_OR_RETURN(JsonPattern pattern, TakePattern(fields));
     PLUMB_ASSIGN_OR_RETURN(std::string content, fields->NeededString("content"));
+    if (pattern.pattern->matches_nothing()) {
+      return fields->Error("a pattern that matches an empty text is not supported in Replace");
+    }
     return std::make_unique<ReplaceNormalizer>(std::move(pattern), std::move(content));
   }
   if (type == "Strip") {

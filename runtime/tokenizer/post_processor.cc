@@ -83,6 +83,7 @@ absl::StatusOr<PostProcessor> ReadPostProcessor(const Json* json, const std::str
   PLUMB_ASSIGN_OR_RETURN(const std::string type, fields.NeededString("type"));
   if (type == "TemplateProcessing") {
     PLUMB_ASSIGN_OR_RETURN(made, ReadTemplate(&fields, vocab_size));
+    for (const char* name : {"trim_offsets", "add_prefix_space", "use_regex"}) fields.Ignore(name);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     PLUMB_RETURN_IF_ERROR(TakePair(&fields, "cls", vocab_size, &made.before));
     PLUMB_RETURN_IF_ERROR(TakePair(&fields, "sep", vocab_size, &made.after));

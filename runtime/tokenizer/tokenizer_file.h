@@ -9,8 +9,10 @@
 
 namespace plumb {
 
-// Reads a tokenizer.json (Hugging Face's, or a run's), or what a directory has: that, or a
-// vocab.json with a merges.txt. Errors name the file.
+// Reads a tokenizer.json (Hugging Face's, or a run's), or of a directory that file, or a vocab.json
+// with a merges.txt.
+// Errors: they name the file, and the format of one that is tiktoken's, SentencePiece's or a
+// WordPiece vocabulary.
 absl::StatusOr<Tokenizer> ReadTokenizer(const std::string& path);
 
 }  // namespace plumb
