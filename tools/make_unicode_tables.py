@@ -1,17 +1,28 @@
 #!/usr/bin/env python3
-"""Writes runtime/tokenizer/unicode_tables.inc from Python's copy of the Unicode Character Database.
+"""Writes runtime/tokenizer/unicode_tables.inc: what the Python package `tokenizers` does with each character.
 
-  tools/make_unicode_tables.py > runtime/tokenizer/unicode_tables.inc
+  pip install tokenizers
+  python3.11 tools/make_unicode_tables.py > runtime/tokenizer/unicode_tables.inc
 
-The tables are those that normalizations of tokenizer.json need and PCRE2 does not offer: full
-decompositions, primary composites, combining classes, lower case, and four sets of categories.
+Token ids have to be those of that library, whose parts follow different versions of Unicode: its normal forms know no
+character after Unicode 12, its punctuation, control characters and accents none after 8 or 9, its patterns are of Unicode 16
+and its lower case and numbers of 17. So the tables are not taken from one version: the library is asked about every character.
+Only combining classes and compositions come from Python's unicodedata, for the characters that the library knows.
+
+The last table has the characters that are newer than Unicode 14, the oldest version that a PCRE2 of ours has, with their
+categories in the library's patterns. Therefore this program wants a Python whose unicodedata is of Unicode 14 (3.11).
 """
 import sys
 import unicodedata
 
+import tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
+
 HANGUL = range(0xAC00, 0xAC00 + 11172)
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-MARK, PUNCTUATION, CONTROL, NUMBER = 1, 2, 4, 8
+# StripAccents removes it, BertNormalizer's strip_accents does, and so on.
+MARK, NONSPACING_MARK, PUNCTUATION, CONTROL, NUMBER, WORD = 1, 2, 4, 8, 16, 32
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs".split()
 
 
 def emit(kind, name, rows, width=100):
@@ -27,7 +38,7 @@ def emit(kind, name, rows, width=100):
 
 
 def ranges(value_of):
-    """(first, last, value) of neighbours with an equal value that is not 0."""
+    """(first, last, value) of neighbours with an equal value that is not 0 or empty."""
     found = []
     for c in CODE_POINTS:
         value = value_of(c)
@@ -40,61 +51,122 @@ def ranges(value_of):
     return [f"{{0x{a:X}, 0x{b:X}, {v}}}" for a, b, v in found]
 
 
-def category(c):
-    name = unicodedata.category(chr(c))
-    return {"Mn": MARK, "Cc": CONTROL, "Cf": CONTROL, "Co": CONTROL}.get(
-        name, {"P": PUNCTUATION, "N": NUMBER}.get(name[0], 0))
+def normalized(normalizer, characters=None):
+    """What a normalizer makes of each character (or other text), as a list."""
+    characters = [chr(c) for c in CODE_POINTS] if characters is None else characters
+    results = []
+    for at in range(0, len(characters), 1000):
+        chunk = characters[at:at + 1000]
+        # One of U+FFFE to either side: no normalizer touches it, and nothing combines with it.
+        text = "".join("\ufffe" + c for c in chunk)
+        results += normalizer.normalize_str(text).split("\ufffe")[1:] if "\ufffe" not in chunk else [
+            normalizer.normalize_str(c) for c in chunk]
+    assert len(results) == len(characters)
+    return results
+
+
+def kept(pre_tokenizer):
+    """The characters that a pre-tokenizer which removes its matches leaves."""
+    left = set()
+    for at in range(0, len(CODE_POINTS), 4096):
+        pieces = pre_tokenizer.pre_tokenize_str("".join(map(chr, CODE_POINTS[at:at + 4096])))
+        left.update(ord(c) for piece, _ in pieces for c in piece)
+    return left
+
+
+def matched(pattern):
+    return kept(pre_tokenizers.Split(Regex(pattern), "removed", invert=True))
+
+
+def categories():
+    everything = set(CODE_POINTS)
+    bert = {"handle_chinese_chars": False, "lowercase": False}
+    marks = normalized(normalizers.StripAccents())
+    nonspacing = normalized(normalizers.BertNormalizer(clean_text=False, strip_accents=True, **bert))
+    clean = normalized(normalizers.BertNormalizer(clean_text=True, strip_accents=False, **bert))
+    punctuation = everything - kept(pre_tokenizers.Punctuation("removed"))
+    # Digits isolates them: of characters with an x between them, those that are alone.
+    numbers = {ord(piece) for at in range(0, len(CODE_POINTS), 4096) for piece, _ in pre_tokenizers.Digits(True).pre_tokenize_str(
+        "x" + "x".join(map(chr, CODE_POINTS[at:at + 4096])) + "x") if len(piece) == 1 and piece != "x"}
+    # Whitespace cuts words from other characters: with a letter before it, a word's character stays with it.
+    words = set()
+    for at in range(0, len(CODE_POINTS), 2048):
+        pieces = pre_tokenizers.Whitespace().pre_tokenize_str(" ".join("x" + chr(c) for c in CODE_POINTS[at:at + 2048]))
+        words.update(ord(piece[1]) for piece, _ in pieces if len(piece) == 2 and piece[0] == "x")
+    words.add(ord("x"))
+    found = {}
+    for i, c in enumerate(CODE_POINTS):
+        found[c] = (MARK * (marks[i] == "") | NONSPACING_MARK * (nonspacing[i] == "") | PUNCTUATION * (c in punctuation) |
+                    CONTROL * (clean[i] == "") | NUMBER * (c in numbers) | WORD * (c in words))
+    return found
 
 
 def decompositions():
+    canonical, compatible = normalized(normalizers.NFD()), normalized(normalizers.NFKD())
     pool, entries = [], []
     text = ""
-    for c in CODE_POINTS:
+    for i, c in enumerate(CODE_POINTS):
         if c in HANGUL:
             continue
-        for form, compatible in (("NFD", 0), ("NFKD", 1)):
-            whole = unicodedata.normalize(form, chr(c))
-            if whole == chr(c) or (compatible and whole == unicodedata.normalize("NFD", chr(c))):
+        for whole, is_compatible in ((canonical[i], 0), (compatible[i], 1)):
+            if whole == chr(c) or (is_compatible and whole == canonical[i]):
                 continue
             at = text.find(whole)
             if at < 0:
                 at = len(text)
                 text += whole
                 pool += [f"0x{ord(x):X}" for x in whole]
-            entries.append(f"{{0x{c:X}, {at}, {len(whole)}, {compatible}}}")
+            entries.append(f"{{0x{c:X}, {at}, {len(whole)}, {is_compatible}}}")
     return pool, entries
 
 
 def compositions():
-    found = []
+    candidates = []
     for c in CODE_POINTS:
         fields = unicodedata.decomposition(chr(c)).split()
-        if len(fields) != 2 or fields[0].startswith("<"):
-            continue
-        pair = "".join(chr(int(x, 16)) for x in fields)
-        if unicodedata.normalize("NFC", unicodedata.normalize("NFD", chr(c))) == chr(c):
-            found.append((ord(pair[0]), ord(pair[1]), c))
-    return [f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}" for a, b, c in sorted(found)]
+        if len(fields) == 2 and not fields[0].startswith("<"):
+            candidates.append((int(fields[0], 16), int(fields[1], 16), c))
+    joined = normalized(normalizers.NFC(), [chr(a) + chr(b) for a, b, _ in candidates])
+    return [f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}" for (a, b, c), text in sorted(zip(candidates, joined)) if text == chr(c)]
+
+
+def combining_classes():
+    """Classes of the marks that the library moves to their place."""
+    marks = [c for c in CODE_POINTS if unicodedata.combining(chr(c))]
+    # U+0345 has the greatest class, 240: a known mark comes to stand before it.
+    moved = normalized(normalizers.NFKD(), ["a\u0345" + chr(c) for c in marks])
+    known = {c for c, text in zip(marks, moved) if text == unicodedata.normalize("NFKD", "a" + chr(c)) + "\u0345"}
+    known.add(0x345)
+    return ranges(lambda c: unicodedata.combining(chr(c)) if c in known else 0)
 
 
 def lower_case():
-    found = []
-    for c in CODE_POINTS:
-        lower = chr(c).lower()
-        if lower != chr(c) and len(lower) == 1:  # of two: U+0130 alone, which unicode.cc knows
-            found.append(f"{{0x{c:X}, 0x{ord(lower):X}}}")
-    return found
+    lower = normalized(normalizers.Lowercase())
+    # Of two characters: U+0130 alone, which unicode.cc knows.
+    return [f"{{0x{c:X}, 0x{ord(lower[i]):X}}}" for i, c in enumerate(CODE_POINTS) if lower[i] != chr(c) and len(lower[i]) == 1]
+
+
+def new_characters():
+    category = {}
+    for name in CATEGORIES:
+        for c in matched(r"\p{%s}" % name):
+            if unicodedata.category(chr(c)) == "Cn":
+                category[c] = f'"{name}"'
+    return ranges(category.get)
 
 
 def main():
-    print("// Unicode %s, by tools/make_unicode_tables.py. Do not edit.\n" % unicodedata.unidata_version)
-    emit("Range", "kCategories", ranges(category))
-    emit("Range", "kCombiningClasses", ranges(lambda c: unicodedata.combining(chr(c))))
+    if unicodedata.unidata_version != "14.0.0":
+        raise SystemExit(f"this Python has Unicode {unicodedata.unidata_version}; run the program with Python 3.11, which has 14")
+    print("// The characters of tokenizers %s, by tools/make_unicode_tables.py. Do not edit.\n" % tokenizers.__version__)
+    emit("Range", "kCategories", ranges(categories().get))
+    emit("Range", "kCombiningClasses", combining_classes())
     pool, entries = decompositions()
     emit("char32_t", "kDecomposed", pool)
     emit("Decomposition", "kDecompositions", entries)
     emit("Composition", "kCompositions", compositions())
     emit("Mapping", "kLowerCase", lower_case())
+    emit("NewRange", "kNewCharacters", new_characters())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tokenizer/json_fields.h"
@@ -16,7 +17,7 @@ namespace {
 absl::optional<uint32_t> CharacterAt(absl::string_view text, size_t at) {
   return at < text.size() ? NextCodePoint(text, &at) : absl::nullopt;
 }
-// Where the character before `at` begins.
+// Returns the beginning of the character before `at`.
 size_t Before(absl::string_view text, size_t at) {
   do {
     --at;
@@ -49,37 +50,86 @@ absl::StatusOr<AddedToken> ReadToken(const nlohmann::json& json, const std::stri
   return token;
 }
 
+// The library numbers added tokens itself: one that the model has keeps the model's id, and the
+// others follow the model's pieces. A file that says otherwise would have other ids there.
+class LibraryIds {
+ public:
+  explicit LibraryIds(const SubwordModel& model) : next_(static_cast<int32_t>(model.entries())) {
+    for (size_t id = 0; id < model.pieces().size(); ++id) {
+      ids_[model.pieces()[id]] = static_cast<int32_t>(id);
+    }
+    ids_.erase("");
+  }
+  // Returns the id of the next token of the list. Requires: `content` stays valid.
+  int32_t Take(absl::string_view content) {
+    const auto [entry, is_new] = ids_.emplace(content, next_);
+    if (is_new) ++next_;
+    return entry->second;
+  }
+
+ private:
+  HashMap<absl::string_view, int32_t> ids_;
+  int32_t next_;
+};
+
+absl::Status FindPattern(const Normalizer& normalizer, AddedToken* token) {
+  token->pattern = token->content;
+  if (!token->normalized || normalizer.Keeps(token->content)) return absl::OkStatus();
+  token->pattern.clear();
+  WorkBudget budget(token->content.size());
+  return normalizer.Append(token->content, /*begins=*/true, &budget, &token->pattern);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<AddedToken>> ReadAddedTokens(const nlohmann::json* json,
-                                                        const std::string& place, size_t pieces) {
+                                                        const std::string& place,
+                                                        const SubwordModel& model,
+                                                        const Normalizer& normalizer) {
   std::vector<AddedToken> tokens;
   if (json == nullptr) return tokens;
   if (!json->is_array()) return absl::InvalidArgumentError(absl::StrCat(place, ": is not a list"));
-  const int64_t max_id = MaxTokenId(pieces + json->size());
-  for (const auto& entry : *json) {
-    PLUMB_ASSIGN_OR_RETURN(AddedToken token,
-                           ReadToken(entry, absl::StrCat(place, "[", tokens.size(), "]"), max_id));
+  const int64_t max_id = MaxTokenId(model.pieces().size() + json->size());
+  LibraryIds ids(model);
+  tokens.reserve(json->size());  // their contents stay where they are
+  for (size_t i = 0; i < json->size(); ++i) {
+    const std::string at = absl::StrCat(place, "[", i, "]");
+    PLUMB_ASSIGN_OR_RETURN(AddedToken token, ReadToken((*json)[i], at, max_id));
+    if (token.content.empty()) continue;
     tokens.push_back(std::move(token));
+    const int32_t id = ids.Take(tokens.back().content);
+    if (id != tokens.back().id) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(at, ": the id of ", QuoteName(tokens.back().content), " is ",
+                       tokens.back().id,
+                       ", but the tokenizers library, which numbers the tokens that the model lacks "
+                       "from the size of its vocabulary, makes it ",
+                       id, "; give it that id"));
+    }
+    const absl::Status status = FindPattern(normalizer, &tokens.back());
+    if (!status.ok()) return Annotate(status, absl::StrCat(at, ": "));
   }
   return tokens;
 }
 
 AddedTokenFinder::AddedTokenFinder(const std::vector<AddedToken>& tokens, bool normalized) {
   for (const AddedToken& token : tokens) {
-    if (token.normalized != normalized || token.content.empty()) continue;
-    trie_.Insert(token.content, static_cast<int32_t>(tokens_.size()));
-    begins_[static_cast<unsigned char>(token.content[0])] = true;
+    if (token.normalized != normalized || token.pattern.empty()) continue;
+    trie_.Insert(token.pattern, static_cast<int32_t>(tokens_.size()));
+    begins_[static_cast<unsigned char>(token.pattern[0])] = true;
     tokens_.push_back(token);
   }
 }
 
-AddedTokenFinder::Found AddedTokenFinder::Find(absl::string_view text, size_t from) const {
-  if (tokens_.empty()) return {};
+absl::StatusOr<AddedTokenFinder::Found> AddedTokenFinder::Find(absl::string_view text, size_t from,
+                                                               WorkBudget* budget) const {
+  if (tokens_.empty()) return Found{};
   for (size_t at = from; at < text.size(); ++at) {
     if (!begins_[static_cast<unsigned char>(text[at])]) continue;
     size_t length = 0;
-    const int32_t index = trie_.LongestPrefix(text.substr(at), &length);
+    int32_t index = -1;
+    const size_t steps = trie_.LongestPrefix(text.substr(at), &length, &index);
+    PLUMB_RETURN_IF_ERROR(budget->Charge(steps, "added tokens"));
     if (index < 0) continue;
     Found found{at, at + length, &tokens_[static_cast<size_t>(index)]};
     if (found.token->single_word &&
@@ -96,7 +146,7 @@ AddedTokenFinder::Found AddedTokenFinder::Find(absl::string_view text, size_t fr
     }
     return found;
   }
-  return {};
+  return Found{};
 }
 
 }  // namespace plumb

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
@@ -40,15 +41,16 @@ class Bpe : public SubwordModel {
 
   absl::Status Append(absl::string_view piece, ModelScratch* scratch,
                       std::vector<int32_t>* tokens) const override;
-  bool takes_bytes() const override { return byte_level_ || byte_fallback_; }
+  bool takes_bytes() const override { return byte_level_ || (byte_fallback_ && bytes_.all); }
   bool NeverCrosses(absl::string_view mark) const override;
   const char* name() const override { return "BPE"; }
 
  private:
   absl::Status ReadMerges(const Json& merges, const PieceIds& ids, absl::string_view place);
   void TakeSymbols(const PieceIds& ids);
+  void TakeWordEnds(const PieceIds& ids);
   absl::Status AppendSymbols(absl::string_view piece, std::vector<int32_t>* symbols) const;
-  absl::Status AppendUnknown(absl::string_view character, std::vector<int32_t>* symbols) const;
+  absl::Status NoToken(absl::string_view character) const;
   void MergeShort(std::vector<int32_t>* symbols) const;
   void MergeLong(ModelScratch* scratch) const;
 
@@ -57,6 +59,11 @@ class Bpe : public SubwordModel {
   PieceIds whole_;        // what ignore_merges looks up; of a byte-level vocabulary bytes
   ByteTokens bytes_;      // of single bytes; -1: none
   FlatTable characters_;  // code point to token; of a byte-level vocabulary empty
+  // end_of_word_suffix: the last character of a piece has it. The tokens that are one character
+  // and the suffix, as bytes_ and characters_ are those without.
+  std::string suffix_;
+  std::array<int32_t, 256> last_bytes_;
+  FlatTable last_characters_;
   FlatTable merges_;
 };
 
@@ -74,8 +81,18 @@ absl::optional<std::pair<std::string, std::string>> SidesOf(const Json& merge) {
   return std::make_pair(text.substr(0, space), text.substr(space + 1));
 }
 
+// The first line of merges.txt, which old files have among their merges.
+bool IsVersionLine(const Json& merge) {
+  return merge.is_string() && absl::StartsWith(merge.get_ref<const std::string&>(), "#version");
+}
+
 absl::Status Bpe::ReadMerges(const Json& merges, const PieceIds& ids, absl::string_view place) {
+  size_t skipped = 0;
   for (size_t rank = 0; rank < merges.size(); ++rank) {
+    if (IsVersionLine(merges[rank])) {
+      ++skipped;
+      continue;
+    }
     const auto error = [&](absl::string_view what) {
       return absl::InvalidArgumentError(
           absl::StrCat(place, "[", rank, "]: ", Excerpt(merges[rank].dump(-1, ' ', true)), what));
@@ -93,7 +110,8 @@ absl::Status Bpe::ReadMerges(const Json& merges, const PieceIds& ids, absl::stri
       }
       found[i] = id->second;
     }
-    merges_.Insert(PairKey(found[0], found[1]), Merge(rank, found[2]));
+    // Of a pair that is there twice, the last counts.
+    merges_.Set(PairKey(found[0], found[1]), Merge(rank - skipped, found[2]));
   }
   return absl::OkStatus();
 }
@@ -102,7 +120,6 @@ absl::Status Bpe::ReadMerges(const Json& merges, const PieceIds& ids, absl::stri
 void Bpe::TakeSymbols(const PieceIds& ids) {
   if (!byte_level_) {
     bytes_ = FindByteTokens(ids);
-    byte_fallback_ = byte_fallback_ && bytes_.all;
   } else {
     bytes_.ids.fill(-1);
   }
@@ -124,6 +141,23 @@ void Bpe::TakeSymbols(const PieceIds& ids) {
   }
 }
 
+void Bpe::TakeWordEnds(const PieceIds& ids) {
+  last_bytes_.fill(-1);
+  for (const auto& [piece, id] : ids) {
+    if (!absl::EndsWith(piece, suffix_)) continue;
+    const absl::string_view start = absl::string_view(piece).substr(0, piece.size() - suffix_.size());
+    size_t offset = 0;
+    const absl::optional<uint32_t> character =
+        start.empty() ? absl::nullopt : NextCodePoint(start, &offset);
+    if (!character || offset != start.size()) continue;
+    if (!byte_level_) {
+      last_characters_.Insert(*character, static_cast<uint64_t>(id));
+    } else if (const absl::optional<std::string> byte = FromByteAlphabet(start)) {
+      last_bytes_[static_cast<unsigned char>((*byte)[0])] = id;
+    }
+  }
+}
+
 absl::StatusOr<std::unique_ptr<SubwordModel>> Bpe::Read(const Json& json, bool byte_level) {
   PLUMB_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, "model"));
   auto bpe = std::make_unique<Bpe>();
@@ -131,7 +165,7 @@ absl::StatusOr<std::unique_ptr<SubwordModel>> Bpe::Read(const Json& json, bool b
   fields.Ignore("type");
   PLUMB_RETURN_IF_ERROR(fields.Only("dropout", 0.0));
   PLUMB_RETURN_IF_ERROR(fields.Only("continuing_subword_prefix", ""));
-  PLUMB_RETURN_IF_ERROR(fields.Only("end_of_word_suffix", ""));
+  PLUMB_ASSIGN_OR_RETURN(bpe->suffix_, fields.String("end_of_word_suffix", ""));
   PLUMB_ASSIGN_OR_RETURN(bpe->fuse_unknown_, fields.Bool("fuse_unk", false));
   PLUMB_ASSIGN_OR_RETURN(bpe->byte_fallback_, fields.Bool("byte_fallback", false));
   PLUMB_ASSIGN_OR_RETURN(bpe->ignore_merges_, fields.Bool("ignore_merges", false));
@@ -144,12 +178,14 @@ absl::StatusOr<std::unique_ptr<SubwordModel>> Bpe::Read(const Json& json, bool b
   PLUMB_RETURN_IF_ERROR(bpe->ReadMerges(*merges, ids, fields.PlaceOf("merges")));
   if (const auto found = ids.find(unknown); found != ids.end()) bpe->unknown_ = found->second;
   bpe->TakeSymbols(ids);
+  if (!bpe->suffix_.empty()) bpe->TakeWordEnds(ids);
   bpe->pieces_ = PiecesById(ids);
+  bpe->entries_ = ids.size();
   return std::unique_ptr<SubwordModel>(std::move(bpe));
 }
 
 bool Bpe::NeverCrosses(absl::string_view mark) const {
-  if (byte_level_ || ignore_merges_) return false;
+  if (byte_level_ || ignore_merges_ || !suffix_.empty()) return false;
   bool is_token = false;
   for (const std::string& piece : pieces_) {
     is_token = is_token || piece == mark;
@@ -162,47 +198,53 @@ bool Bpe::NeverCrosses(absl::string_view mark) const {
   return is_token;
 }
 
-absl::Status Bpe::AppendUnknown(absl::string_view character, std::vector<int32_t>* symbols) const {
-  if (byte_fallback_) {
-    for (const char c : character) {
-      symbols->push_back(bytes_.ids[static_cast<unsigned char>(c)]);
-    }
-    return absl::OkStatus();
+absl::Status Bpe::NoToken(absl::string_view character) const {
+  size_t offset = 0;
+  const absl::optional<uint32_t> code_point = NextCodePoint(character, &offset);
+  if (byte_level_ || !code_point) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("byte 0x%02x has no token", static_cast<unsigned char>(character[0])));
   }
-  if (unknown_ < 0) {
-    size_t offset = 0;
-    const absl::optional<uint32_t> code_point = NextCodePoint(character, &offset);
-    if (byte_level_ || !code_point) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("byte 0x%02x has no token", static_cast<unsigned char>(character[0])));
-    }
-    return absl::InvalidArgumentError(absl::StrCat("'", DisplayCharacter(*code_point), "' (",
-                                                   CodePointName(*code_point), ") has no token"));
-  }
-  if (!fuse_unknown_ || symbols->empty() || symbols->back() != unknown_) {
-    symbols->push_back(unknown_);
-  }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("'", DisplayCharacter(*code_point), "' (",
+                                                 CodePointName(*code_point), ") has no token"));
 }
 
 absl::Status Bpe::AppendSymbols(absl::string_view piece, std::vector<int32_t>* symbols) const {
+  // An unknown token is appended when a token follows that is not unknown. Bytes that stand for a
+  // character do not count as such: they come before it.
+  bool is_pending = false;
+  const auto& last_bytes = suffix_.empty() ? bytes_.ids : last_bytes_;
+  const FlatTable& last_characters = suffix_.empty() ? characters_ : last_characters_;
   for (size_t at = 0; at < piece.size();) {
     size_t end = at;
     int64_t token = -1;
     if (byte_level_) {
-      token = bytes_.ids[static_cast<unsigned char>(piece[end++])];
+      const auto byte = static_cast<unsigned char>(piece[end++]);
+      token = (end == piece.size() ? last_bytes : bytes_.ids)[byte];
     } else if (const absl::optional<uint32_t> c = NextCodePoint(piece, &end)) {
-      token = static_cast<int64_t>(characters_.Find(*c));  // kNone is -1
+      // FlatTable::kNone is -1.
+      token = static_cast<int64_t>((end == piece.size() ? last_characters : characters_).Find(*c));
     } else {
       ++end;
     }
-    if (token >= 0) {
-      symbols->push_back(static_cast<int32_t>(token));
-    } else {
-      PLUMB_RETURN_IF_ERROR(AppendUnknown(piece.substr(at, end - at), symbols));
-    }
+    const absl::string_view character = piece.substr(at, end - at);
     at = end;
+    if (token >= 0) {
+      if (std::exchange(is_pending, false)) symbols->push_back(unknown_);
+      symbols->push_back(static_cast<int32_t>(token));
+    } else if (byte_fallback_ && bytes_.Has(character) &&
+               (at < piece.size() || bytes_.Has(suffix_))) {
+      for (const char c : character) symbols->push_back(bytes_.ids[static_cast<unsigned char>(c)]);
+      if (at < piece.size()) continue;
+      for (const char c : suffix_) symbols->push_back(bytes_.ids[static_cast<unsigned char>(c)]);
+    } else if (unknown_ < 0) {
+      return NoToken(character);
+    } else {
+      if (is_pending && !fuse_unknown_) symbols->push_back(unknown_);
+      is_pending = true;
+    }
   }
+  if (is_pending) symbols->push_back(unknown_);
   return absl::OkStatus();
 }
 

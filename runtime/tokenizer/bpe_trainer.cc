@@ -88,6 +88,7 @@ absl::StatusOr<std::unique_ptr<BpeTrainer>> BpeTrainer::Create(const Options& op
           absl::StrCat("the special token ", QuoteName(options.special[i]), " is there twice"));
     }
     special[i].content = options.special[i];
+    special[i].pattern = special[i].content;
     special[i].normalized = false;
   }
   trainer->cutting_->special = std::make_unique<AddedTokenFinder>(special, /*normalized=*/false);
@@ -96,18 +97,20 @@ absl::StatusOr<std::unique_ptr<BpeTrainer>> BpeTrainer::Create(const Options& op
 
 absl::Status BpeTrainer::Count(absl::string_view text, Progress progress) {
   size_t pieces = 0;
+  WorkBudget budget(text.size());
   const auto count = [&](absl::string_view piece) -> absl::Status {
     ++counts_[std::string(piece)];
     if (++pieces % kPiecesBetweenProgress != 0) return absl::OkStatus();
     return progress(piece.data() - text.data());
   };
   for (size_t at = 0; at < text.size();) {
-    const AddedTokenFinder::Found found = cutting_->special->Find(text, at);
+    PLUMB_ASSIGN_OR_RETURN(const AddedTokenFinder::Found found,
+                           cutting_->special->Find(text, at, &budget));
     const size_t end = found.token == nullptr ? text.size() : found.begin;
     while (at < end) {
       const absl::string_view rest = text.substr(at, end - at);
       const size_t valid = FindInvalidUtf8(rest).value_or(rest.size());
-      PLUMB_RETURN_IF_ERROR(cutting_->cutter->Cut(rest.substr(0, valid), CutContext(), count));
+      PLUMB_RETURN_IF_ERROR(cutting_->cutter->Cut(rest.substr(0, valid), CutContext{&budget}, count));
       at += valid;
       // Bytes that are not UTF-8 are no words.
       for (size_t next = at; at < end && !NextCodePoint(text, &next); next = at) ++at;

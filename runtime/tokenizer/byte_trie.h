@@ -12,8 +12,8 @@ namespace plumb {
 
 class ByteTrie {
  public:
-  // The first value of a key stays.
-  void Insert(absl::string_view key, int32_t value) {
+  // Sets the value of a key. Returns false, and changes nothing, if it has one.
+  bool Insert(absl::string_view key, int32_t value) {
     uint64_t node = 0;
     for (const char c : key) {
       const uint64_t edge = Edge(node, c);
@@ -25,28 +25,32 @@ class ByteTrie {
       }
       node = next;
     }
-    if (values_[node] < 0) values_[node] = value;
+    if (values_[node] >= 0) return false;
+    values_[node] = value;
+    return true;
   }
 
-  // Calls visit(length, value) for every key that `text` begins with, shortest first.
+  // Calls visit(length, value) for every key that `text` begins with, shortest first. Returns the
+  // number of bytes that were looked at.
   template <class Visit>
-  void VisitPrefixes(absl::string_view text, Visit visit) const {
+  size_t VisitPrefixes(absl::string_view text, Visit visit) const {
     uint64_t node = 0;
     for (size_t i = 0; i < text.size(); ++i) {
       node = edges_.Find(Edge(node, text[i]));
-      if (node == FlatTable::kNone) return;
+      if (node == FlatTable::kNone) return i;
       if (values_[node] >= 0) visit(i + 1, values_[node]);
     }
+    return text.size();
   }
 
-  // The value of the longest of them and its length; -1 when there is none.
-  int32_t LongestPrefix(absl::string_view text, size_t* length) const {
-    int32_t found = -1;
-    VisitPrefixes(text, [&](size_t n, int32_t value) {
+  // Finds the longest of them: its value, -1 if there is none, and its length. Returns the number
+  // of bytes that were looked at.
+  size_t LongestPrefix(absl::string_view text, size_t* length, int32_t* value) const {
+    *value = -1;
+    return VisitPrefixes(text, [&](size_t n, int32_t found) {
       *length = n;
-      found = value;
+      *value = found;
     });
-    return found;
   }
 
  private:

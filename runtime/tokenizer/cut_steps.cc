@@ -35,6 +35,7 @@ class Joiner {
   absl::Status Stretch(size_t end, bool separates) {
     if (separator_ == Separator::kIsolated) {
       const size_t begin = std::exchange(at_, end);
+      if (begin == end) return absl::OkStatus();
       return sink_(text_.substr(begin, end - begin));
     }
     if (separator_ == Separator::kRemoved && separates) {
@@ -72,12 +73,13 @@ class PatternSplit : public CutStep {
       : pattern_(std::move(pattern)), separator_(separator), inverted_(inverted) {}
 
   std::shared_ptr<const SplitPattern> pattern() const override { return pattern_; }
-  absl::Status Cut(absl::string_view text, const CutContext&, SplitMatcher* matcher,
+  absl::Status Cut(absl::string_view text, const CutContext& context, SplitMatcher* matcher,
                    CutSink sink) const override {
     Joiner joiner(text, separator_, inverted_, sink);
     size_t begin = 0, end = 0;
-    while (true) {
-      PLUMB_ASSIGN_OR_RETURN(const bool found, matcher->Find(text, end, &begin, &end));
+    for (bool first = true;; first = false) {
+      PLUMB_ASSIGN_OR_RETURN(const bool found,
+                             matcher->Find(text, first, context.budget, &begin, &end));
       if (!found) return joiner.Finish();
       PLUMB_RETURN_IF_ERROR(joiner.Match(begin, end));
     }
@@ -115,12 +117,36 @@ class CharacterSplit : public CutStep {
       case CharacterSet::kPunctuation:
         break;
     }
-    const bool ascii = (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
-                       (c >= 123 && c <= 126);
-    return ascii || IsPunctuation(c);
+    return IsPunctuation(c);
   }
   CharacterSet set_;
   Separator separator_;
+};
+
+// Cuts where words, white space and other characters meet, and drops white space.
+class WordSplit : public CutStep {
+ public:
+  absl::Status Cut(absl::string_view text, const CutContext&, SplitMatcher*,
+                   CutSink sink) const override {
+    Kind last = kSpace;
+    size_t begin = 0;
+    for (size_t offset = 0; offset <= text.size();) {
+      const size_t at = offset;
+      const absl::optional<uint32_t> c =
+          at < text.size() ? NextCodePoint(text, &offset) : absl::nullopt;
+      const Kind kind = !c || IsWhiteSpace(*c) ? kSpace : IsWordCharacter(*c) ? kWord : kOther;
+      if (kind != last) {
+        if (last != kSpace) PLUMB_RETURN_IF_ERROR(sink(text.substr(begin, at - begin)));
+        begin = at;
+        last = kind;
+      }
+      if (at == text.size()) break;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  enum Kind { kSpace, kWord, kOther };
 };
 
 class PrefixSpace : public CutStep {
@@ -189,6 +215,7 @@ std::unique_ptr<CutStep> MakeSplit(std::shared_ptr<const SplitPattern> pattern, 
 std::unique_ptr<CutStep> MakeCharacterSplit(CharacterSet set, Separator separator) {
   return std::make_unique<CharacterSplit>(set, separator);
 }
+std::unique_ptr<CutStep> MakeWordSplit() { return std::make_unique<WordSplit>(); }
 std::unique_ptr<CutStep> MakePrefixSpace() { return std::make_unique<PrefixSpace>(); }
 std::unique_ptr<CutStep> MakeByteAlphabet() { return std::make_unique<ByteAlphabetStep>(); }
 std::unique_ptr<CutStep> MakeMetaspace(std::string mark, MarkScheme scheme, bool cuts) {

@@ -23,6 +23,9 @@ std::unique_ptr<CutStep> MakeSplit(std::shared_ptr<const SplitPattern> pattern, 
 enum class CharacterSet { kWhiteSpace, kPunctuation, kNumbers };
 std::unique_ptr<CutStep> MakeCharacterSplit(CharacterSet set, Separator separator);
 
+// Cuts words from other characters, and drops white space.
+std::unique_ptr<CutStep> MakeWordSplit();
+
 // A space before a text that has none.
 std::unique_ptr<CutStep> MakePrefixSpace();
 // Bytes in the alphabet of byte_alphabet.h.

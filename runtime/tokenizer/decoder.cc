@@ -25,8 +25,8 @@ using MadeDecoder = absl::StatusOr<std::unique_ptr<const Decoder>>;
 class SequenceDecoder : public Decoder {
  public:
   std::vector<std::unique_ptr<const Decoder>> steps;
-  absl::Status Apply(bool continues, Pieces* pieces) const override {
-    for (const auto& step : steps) PLUMB_RETURN_IF_ERROR(step->Apply(continues, pieces));
+  absl::Status Apply(bool continues, WorkBudget* budget, Pieces* pieces) const override {
+    for (const auto& step : steps) PLUMB_RETURN_IF_ERROR(step->Apply(continues, budget, pieces));
     return absl::OkStatus();
   }
   bool Streams(bool fused) const override {
@@ -42,7 +42,7 @@ class SequenceDecoder : public Decoder {
 };
 
 class SpacesDecoder : public Decoder {
-  absl::Status Apply(bool continues, Pieces* pieces) const override {
+  absl::Status Apply(bool continues, WorkBudget*, Pieces* pieces) const override {
     for (size_t i = continues ? 0 : 1; i < pieces->size(); ++i) (*pieces)[i].insert(0, " ");
     return absl::OkStatus();
   }
@@ -50,7 +50,7 @@ class SpacesDecoder : public Decoder {
 };
 
 class ByteLevelDecoder : public Decoder {
-  absl::Status Apply(bool, Pieces* pieces) const override {
+  absl::Status Apply(bool, WorkBudget*, Pieces* pieces) const override {
     for (std::string& piece : *pieces) {
       absl::optional<std::string> bytes = FromByteAlphabet(piece);
       if (bytes) piece = *std::move(bytes);
@@ -62,7 +62,7 @@ class ByteLevelDecoder : public Decoder {
 
 // "<0x0A>" is that byte.
 class ByteFallbackDecoder : public Decoder {
-  absl::Status Apply(bool, Pieces* pieces) const override {
+  absl::Status Apply(bool, WorkBudget*, Pieces* pieces) const override {
     for (std::string& piece : *pieces) {
       uint32_t byte = 0;
       if (piece.size() == 6 && absl::StartsWith(piece, "<0x") && piece[5] == '>' &&
@@ -76,7 +76,7 @@ class ByteFallbackDecoder : public Decoder {
 };
 
 class FuseDecoder : public Decoder {
-  absl::Status Apply(bool, Pieces* pieces) const override {
+  absl::Status Apply(bool, WorkBudget*, Pieces* pieces) const override {
     pieces->assign(1, absl::StrJoin(*pieces, ""));
     return absl::OkStatus();
   }
@@ -89,7 +89,7 @@ class StripDecoder : public Decoder {
  public:
   StripDecoder(std::string content, int64_t first, int64_t last, bool fused)
       : content_(std::move(content)), first_(first), last_(last), fused_(fused) {}
-  absl::Status Apply(bool continues, Pieces* pieces) const override {
+  absl::Status Apply(bool continues, WorkBudget*, Pieces* pieces) const override {
     const int64_t first = fused_ && continues ? 0 : first_;
     for (std::string& piece : *pieces) {
       size_t begin = 0, end = piece.size();
@@ -119,11 +119,11 @@ class StripDecoder : public Decoder {
 class ReplaceDecoder : public Decoder {
  public:
   explicit ReplaceDecoder(std::unique_ptr<Normalizer> replace) : replace_(std::move(replace)) {}
-  absl::Status Apply(bool, Pieces* pieces) const override {
+  absl::Status Apply(bool, WorkBudget* budget, Pieces* pieces) const override {
     for (std::string& piece : *pieces) {
       if (replace_->Keeps(piece)) continue;
       std::string replaced;
-      PLUMB_RETURN_IF_ERROR(replace_->Append(piece, /*begins=*/true, &replaced));
+      PLUMB_RETURN_IF_ERROR(replace_->Append(piece, /*begins=*/true, budget, &replaced));
       piece.swap(replaced);
     }
     return absl::OkStatus();
@@ -137,7 +137,7 @@ class ReplaceDecoder : public Decoder {
 class MetaspaceDecoder : public Decoder {
  public:
   MetaspaceDecoder(std::string mark, bool prefixes) : mark_(std::move(mark)), prefixes_(prefixes) {}
-  absl::Status Apply(bool continues, Pieces* pieces) const override {
+  absl::Status Apply(bool continues, WorkBudget*, Pieces* pieces) const override {
     for (size_t i = 0; i < pieces->size(); ++i) {
       std::string& piece = (*pieces)[i];
       if (i == 0 && prefixes_ && !continues && absl::StartsWith(piece, mark_)) {
@@ -157,7 +157,7 @@ class MetaspaceDecoder : public Decoder {
 class WordPieceDecoder : public Decoder {
  public:
   WordPieceDecoder(std::string prefix, bool cleans) : prefix_(std::move(prefix)), cleans_(cleans) {}
-  absl::Status Apply(bool continues, Pieces* pieces) const override {
+  absl::Status Apply(bool continues, WorkBudget*, Pieces* pieces) const override {
     for (size_t i = 0; i < pieces->size(); ++i) {
       std::string& piece = (*pieces)[i];
       if (i > 0 || continues) {
@@ -189,6 +189,7 @@ MadeDecoder ReadStep(const Json* json, const std::string& place, bool fused);
 
 MadeDecoder ReadDecoders(JsonFields* fields, bool fused) {
   PLUMB_ASSIGN_OR_RETURN(const Json* list, fields->NeededArray("decoders"));
+  PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields->PlaceOf("decoders")));
   auto sequence = std::make_unique<SequenceDecoder>();
   for (size_t i = 0; i < list->size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(
@@ -206,7 +207,7 @@ MadeDecoder ReadMetaspaceDecoder(JsonFields* fields) {
   PLUMB_ASSIGN_OR_RETURN(const std::string scheme,
                          fields->String("prepend_scheme", prefix ? "always" : "never"));
   for (const char* name : {"split", "str_rep"}) fields->Ignore(name);
-  if (mark.empty()) return fields->Error("replacement is empty");
+  if (!IsOneCharacter(mark)) return fields->Error("replacement is not one character");
   return std::make_unique<MetaspaceDecoder>(std::move(mark), scheme != "never");
 }
 
@@ -223,7 +224,7 @@ MadeDecoder ReadDecoder(const Json& json, const std::string& type, bool fused, J
     PLUMB_ASSIGN_OR_RETURN(std::string content, fields->NeededString("content"));
     PLUMB_ASSIGN_OR_RETURN(const int64_t first, fields->Int("start", 0));
     PLUMB_ASSIGN_OR_RETURN(const int64_t last, fields->Int("stop", 0));
-    if (content.empty()) return fields->Error("content is empty");
+    if (!IsOneCharacter(content)) return fields->Error("content is not one character");
     return std::make_unique<StripDecoder>(std::move(content), first, last, fused);
   }
   if (type == "Replace") {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/tokenizer/work_budget.h"
 
 namespace plumb {
 
@@ -16,10 +17,12 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
 
-  // Changes pieces in place, and may join them; what remains is put together. `continues`: text
-  // came before, so that nothing is done that is done at a beginning. Bytes come out as they are,
-  // whether they are UTF-8 or not.
-  virtual absl::Status Apply(bool continues, std::vector<std::string>* pieces) const = 0;
+  // Changes pieces in place, and may join them; what remains is put together. `continues` is true
+  // if text came before, so that nothing is done that is done at a beginning. Bytes come out as
+  // they are, whether they are UTF-8 or not.
+  // Errors: ResourceExhausted if the text becomes longer than the budget allows.
+  virtual absl::Status Apply(bool continues, WorkBudget* budget,
+                             std::vector<std::string>* pieces) const = 0;
 
   // Returns true if pieces may be applied one after the other: Apply(false, all) gives the text of
   // Apply(false, the first), followed by those of Apply(true, each further one), where "the first"

@@ -25,6 +25,11 @@ class FlatTable {
     return true;
   }
 
+  // Sets the value of a key, which may have one.
+  void Set(uint64_t key, uint64_t value) {
+    if (!Insert(key, value)) slots_[Place(key)].value = value;
+  }
+
   // kNone for a key that is not there.
   uint64_t Find(uint64_t key) const { return slots_[Place(key)].value; }
 

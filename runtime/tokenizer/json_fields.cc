@@ -84,6 +84,11 @@ absl::Status JsonFields::Finish() const {
   return absl::OkStatus();
 }
 
+bool IsOneCharacter(absl::string_view text) {
+  size_t offset = 0;
+  return !text.empty() && NextCodePoint(text, &offset) && offset == text.size();
+}
+
 absl::Status UnsupportedType(const JsonFields& fields, absl::string_view type,
                              const std::vector<std::string>& supported) {
   return fields.Error(absl::StrCat("type ", QuoteName(type), " is not supported",

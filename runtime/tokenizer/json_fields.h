@@ -51,6 +51,9 @@ class JsonFields {
   std::vector<std::string> taken_;
 };
 
+// True for the UTF-8 of one character.
+bool IsOneCharacter(absl::string_view text);
+
 // `place: type "Foo" is not supported; plumb reads A, B and C`.
 absl::Status UnsupportedType(const JsonFields& fields, absl::string_view type,
                              const std::vector<std::string>& supported);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "absl/types/optional.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tokenizer/json_fields.h"
@@ -18,6 +18,15 @@ namespace {
 using Json = nlohmann::json;
 using MadeNormalizer = absl::StatusOr<std::unique_ptr<Normalizer>>;
 
+// Charges for a text of which `out`, from `before`, was made by a rule that multiplies its length
+// by a small number at most.
+absl::Status ChargeGrowth(absl::string_view text, size_t before, const std::string& out,
+                          WorkBudget* budget) {
+  const size_t size = out.size() - before;
+  return size <= text.size() ? absl::OkStatus()
+                             : budget->ChargeGrowth(size - text.size(), "a normalizer");
+}
+
 class SequenceNormalizer : public Normalizer {
  public:
   std::vector<std::unique_ptr<Normalizer>> steps;
@@ -28,12 +37,13 @@ class SequenceNormalizer : public Normalizer {
     }
     return true;
   }
-  absl::Status Append(absl::string_view text, bool begins, std::string* out) const override {
+  absl::Status Append(absl::string_view text, bool begins, WorkBudget* budget,
+                      std::string* out) const override {
     std::string held(text), next;
     for (const auto& step : steps) {
       if (step->Keeps(held)) continue;
       next.clear();
-      PLUMB_RETURN_IF_ERROR(step->Append(held, begins, &next));
+      PLUMB_RETURN_IF_ERROR(step->Append(held, begins, budget, &next));
       held.swap(next);
     }
     out->append(held);
@@ -45,9 +55,11 @@ class InForm : public Normalizer {
  public:
   explicit InForm(NormalForm form) : form_(form) {}
   bool Keeps(absl::string_view text) const override { return IsAscii(text); }
-  absl::Status Append(absl::string_view text, bool, std::string* out) const override {
+  absl::Status Append(absl::string_view text, bool, WorkBudget* budget,
+                      std::string* out) const override {
+    const size_t before = out->size();
     AppendNormalForm(text, form_, out);
-    return absl::OkStatus();
+    return ChargeGrowth(text, before, *out, budget);
   }
 
  private:
@@ -58,12 +70,14 @@ class InForm : public Normalizer {
 class ByCharacter : public Normalizer {
  public:
   bool Keeps(absl::string_view) const override { return false; }
-  absl::Status Append(absl::string_view text, bool, std::string* out) const override {
+  absl::Status Append(absl::string_view text, bool, WorkBudget* budget,
+                      std::string* out) const override {
+    const size_t before = out->size();
     for (size_t offset = 0; offset < text.size();) {
       const absl::optional<uint32_t> c = NextCodePoint(text, &offset);
       Put(c.value_or(0xFFFD), out);
     }
-    return absl::OkStatus();
+    return ChargeGrowth(text, before, *out, budget);
   }
   virtual void Put(uint32_t c, std::string* out) const = 0;
 };
@@ -74,15 +88,24 @@ class LowercaseNormalizer : public ByCharacter {
 
 class StripAccentsNormalizer : public ByCharacter {
   void Put(uint32_t c, std::string* out) const override {
+    if (!IsMark(c)) AppendUtf8(c, out);
+  }
+};
+
+// BertNormalizer's strip_accents, of which spacing and enclosing marks remain.
+class StripNonspacingNormalizer : public ByCharacter {
+  void Put(uint32_t c, std::string* out) const override {
     if (!IsNonspacingMark(c)) AppendUtf8(c, out);
   }
 };
 
+// Control characters go before white space becomes a space: U+000B and U+0085 are both.
 class CleanTextNormalizer : public ByCharacter {
   void Put(uint32_t c, std::string* out) const override {
-    if (c == '\t' || c == '\n' || c == '\r' || IsWhiteSpace(c)) {
+    if (IsControl(c)) return;
+    if (IsWhiteSpace(c)) {
       out->push_back(' ');
-    } else if (c != 0 && c != 0xFFFD && !IsControl(c)) {
+    } else {
       AppendUtf8(c, out);
     }
   }
@@ -105,8 +128,13 @@ class PrependNormalizer : public Normalizer {
  public:
   explicit PrependNormalizer(std::string text) : text_(std::move(text)) {}
   bool Keeps(absl::string_view text) const override { return text.empty(); }
-  absl::Status Append(absl::string_view text, bool begins, std::string* out) const override {
-    absl::StrAppend(out, begins ? text_ : "", text);
+  absl::Status Append(absl::string_view text, bool begins, WorkBudget* budget,
+                      std::string* out) const override {
+    if (begins) {
+      PLUMB_RETURN_IF_ERROR(budget->ChargeGrowth(text_.size(), "Prepend"));
+      out->append(text_);
+    }
+    absl::StrAppend(out, text);
     return absl::OkStatus();
   }
 
@@ -121,16 +149,24 @@ class ReplaceNormalizer : public Normalizer {
   bool Keeps(absl::string_view text) const override {
     return !pattern_.literal.empty() && text.find(pattern_.literal) == absl::string_view::npos;
   }
-  absl::Status Append(absl::string_view text, bool, std::string* out) const override {
-    if (!pattern_.literal.empty()) {
-      out->append(absl::StrReplaceAll(text, {{pattern_.literal, content_}}));
-      return absl::OkStatus();
-    }
-    SplitMatcher matcher(pattern_.pattern);
+  absl::Status Append(absl::string_view text, bool, WorkBudget* budget,
+                      std::string* out) const override {
+    absl::optional<SplitMatcher> matcher;
+    if (pattern_.literal.empty()) matcher.emplace(pattern_.pattern);
     size_t at = 0, begin = 0, end = 0;
-    while (true) {
-      PLUMB_ASSIGN_OR_RETURN(const bool found, matcher.Find(text, at, &begin, &end));
+    for (bool first = true; !text.empty(); first = false) {
+      bool found = false;
+      if (matcher) {
+        PLUMB_ASSIGN_OR_RETURN(found, matcher->Find(text, first, budget, &begin, &end));
+      } else {
+        begin = text.find(pattern_.literal, at);
+        found = begin != absl::string_view::npos;
+        end = begin + pattern_.literal.size();
+      }
       if (!found) break;
+      if (content_.size() > end - begin) {
+        PLUMB_RETURN_IF_ERROR(budget->ChargeGrowth(content_.size() - (end - begin), "Replace"));
+      }
       absl::StrAppend(out, text.substr(at, begin - at), content_);
       at = end;
     }
@@ -147,8 +183,9 @@ class StripNormalizer : public Normalizer {
  public:
   StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
   bool Keeps(absl::string_view) const override { return false; }
-  absl::Status Append(absl::string_view text, bool begins, std::string* out) const override {
-    size_t begin = 0, end = 0;  // of what is no space
+  absl::Status Append(absl::string_view text, bool begins, WorkBudget*,
+                      std::string* out) const override {
+    size_t begin = 0, end = 0;  // the text without the spaces around it
     bool any = false;
     for (size_t offset = 0; offset < text.size();) {
       const size_t at = offset;
@@ -172,9 +209,9 @@ class PrecompiledNormalizer : public Normalizer {
  public:
   explicit PrecompiledNormalizer(PrecompiledMap map) : map_(std::move(map)) {}
   bool Keeps(absl::string_view) const override { return false; }
-  absl::Status Append(absl::string_view text, bool, std::string* out) const override {
-    map_.Append(text, out);
-    return absl::OkStatus();
+  absl::Status Append(absl::string_view text, bool, WorkBudget* budget,
+                      std::string* out) const override {
+    return map_.Append(text, budget, out);
   }
 
  private:
@@ -191,7 +228,7 @@ MadeNormalizer ReadBert(JsonFields* fields) {
   if (ideographs) steps->steps.push_back(std::make_unique<SpacesAroundIdeographs>());
   if (strip) {
     steps->steps.push_back(std::make_unique<InForm>(NormalForm::kNfd));
-    steps->steps.push_back(std::make_unique<StripAccentsNormalizer>());
+    steps->steps.push_back(std::make_unique<StripNonspacingNormalizer>());
   }
   if (lower) steps->steps.push_back(std::make_unique<LowercaseNormalizer>());
   return std::unique_ptr<Normalizer>(std::move(steps));
@@ -199,6 +236,7 @@ MadeNormalizer ReadBert(JsonFields* fields) {
 
 MadeNormalizer ReadNormalizers(JsonFields* fields) {
   PLUMB_ASSIGN_OR_RETURN(const Json* list, fields->NeededArray("normalizers"));
+  PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields->PlaceOf("normalizers")));
   auto sequence = std::make_unique<SequenceNormalizer>();
   for (const Json& entry : *list) {
     PLUMB_ASSIGN_OR_RETURN(
@@ -225,6 +263,9 @@ MadeNormalizer ReadNormalizer(const std::string& type, JsonFields* fields) {
   if (type == "Replace") {
     PLUMB_ASSIGN_OR_RETURN(JsonPattern pattern, TakePattern(fields));
     PLUMB_ASSIGN_OR_RETURN(std::string content, fields->NeededString("content"));
+    if (pattern.pattern->matches_nothing()) {
+      return fields->Error("a pattern that matches an empty text is not supported in Replace");
+    }
     return std::make_unique<ReplaceNormalizer>(std::move(pattern), std::move(content));
   }
   if (type == "Strip") {

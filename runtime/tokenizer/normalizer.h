@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/tokenizer/work_budget.h"
 
 namespace plumb {
 
@@ -18,10 +19,12 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
 
-  // Appends `text` normalized to `out`, which is another string. `begins`: whether it is the
-  // beginning of what is encoded at once, and not what follows a byte that is no UTF-8.
-  virtual absl::Status Append(absl::string_view text, bool begins, std::string* out) const = 0;
-  // Whether `text` stays as it is, where that is quickly found.
+  // Appends `text` normalized to `out`, which is another string. `begins` is true at the beginning
+  // of a stretch between added tokens, and false after bytes that are not UTF-8.
+  // Errors: ResourceExhausted if the text becomes longer than the budget allows.
+  virtual absl::Status Append(absl::string_view text, bool begins, WorkBudget* budget,
+                              std::string* out) const = 0;
+  // True if `text` stays as it is; false if it may change.
   virtual bool Keeps(absl::string_view text) const = 0;
 
   // Reads the object at `place`; null gives a list of none. InvalidArgument names what is not

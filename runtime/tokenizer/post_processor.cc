@@ -8,6 +8,7 @@
 #include "runtime/base/utf8.h"
 #include "runtime/io/strict_json.h"
 #include "runtime/tokenizer/json_fields.h"
+#include "runtime/tokenizer/work_budget.h"
 
 namespace plumb {
 namespace {
@@ -82,6 +83,7 @@ absl::StatusOr<PostProcessor> ReadPostProcessor(const Json* json, const std::str
   PLUMB_ASSIGN_OR_RETURN(const std::string type, fields.NeededString("type"));
   if (type == "TemplateProcessing") {
     PLUMB_ASSIGN_OR_RETURN(made, ReadTemplate(&fields, vocab_size));
+    for (const char* name : {"trim_offsets", "add_prefix_space", "use_regex"}) fields.Ignore(name);
   } else if (type == "BertProcessing" || type == "RobertaProcessing") {
     PLUMB_RETURN_IF_ERROR(TakePair(&fields, "cls", vocab_size, &made.before));
     PLUMB_RETURN_IF_ERROR(TakePair(&fields, "sep", vocab_size, &made.after));
@@ -91,6 +93,7 @@ absl::StatusOr<PostProcessor> ReadPostProcessor(const Json* json, const std::str
     for (const char* name : {"trim_offsets", "add_prefix_space", "use_regex"}) fields.Ignore(name);
   } else if (type == "Sequence") {
     PLUMB_ASSIGN_OR_RETURN(const Json* list, fields.NeededArray("processors"));
+    PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields.PlaceOf("processors")));
     for (size_t i = 0; i < list->size(); ++i) {
       PLUMB_ASSIGN_OR_RETURN(
           const PostProcessor next,

@@ -17,8 +17,6 @@ using Json = nlohmann::json;
 // What ByteLevel cuts at by itself (Radford et al. 2019, GPT-2).
 constexpr absl::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// What Whitespace keeps.
-constexpr absl::string_view kWordPattern = R"(\w+|[^\w\s]+)";
 
 absl::StatusOr<std::unique_ptr<CutStep>> ReadMetaspace(JsonFields* fields) {
   PLUMB_ASSIGN_OR_RETURN(const std::string mark, fields->String("replacement", "\u2581"));
@@ -27,7 +25,7 @@ absl::StatusOr<std::unique_ptr<CutStep>> ReadMetaspace(JsonFields* fields) {
   PLUMB_ASSIGN_OR_RETURN(const std::string scheme,
                          fields->String("prepend_scheme", prefix ? "always" : "never"));
   fields->Ignore("str_rep");  // the replacement again, in old files
-  if (mark.empty()) return fields->Error("replacement is empty");
+  if (!IsOneCharacter(mark)) return fields->Error("replacement is not one character");
   if (scheme != "always" && scheme != "first" && scheme != "never") {
     return fields->Error("prepend_scheme is none of always, first, never");
   }
@@ -51,10 +49,7 @@ absl::StatusOr<std::unique_ptr<CutStep>> ReadCutStep(const std::string& type, Js
   if (type == "WhitespaceSplit") {
     return MakeCharacterSplit(CharacterSet::kWhiteSpace, Separator::kRemoved);
   }
-  if (type == "Whitespace") {
-    PLUMB_ASSIGN_OR_RETURN(auto pattern, SplitPattern::Compile(kWordPattern));
-    return MakeSplit(std::move(pattern), Separator::kRemoved, /*inverted=*/true);
-  }
+  if (type == "Whitespace") return MakeWordSplit();
   if (type == "Punctuation") {
     PLUMB_ASSIGN_OR_RETURN(const Separator separator, TakeBehavior(fields, "Isolated"));
     return MakeCharacterSplit(CharacterSet::kPunctuation, separator);
@@ -89,6 +84,7 @@ absl::Status PreTokenizer::AddStep(const Json& json, const std::string& place) {
   PLUMB_ASSIGN_OR_RETURN(const std::string type, fields.NeededString("type"));
   if (type == "Sequence") {
     PLUMB_ASSIGN_OR_RETURN(const Json* list, fields.NeededArray("pretokenizers"));
+    PLUMB_RETURN_IF_ERROR(CheckPartCount(list->size(), fields.PlaceOf("pretokenizers")));
     for (size_t i = 0; i < list->size(); ++i) {
       PLUMB_RETURN_IF_ERROR(
           AddStep((*list)[i], absl::StrCat(fields.PlaceOf("pretokenizers"), "[", i, "]")));
@@ -116,6 +112,8 @@ absl::StatusOr<std::unique_ptr<const PreTokenizer>> PreTokenizer::Read(const Jso
                                                                        const std::string& place) {
   auto made = std::make_unique<PreTokenizer>();
   if (json != nullptr && !json->is_null()) PLUMB_RETURN_IF_ERROR(made->AddStep(*json, place));
+  // Each step of a text is a few frames of the stack, and a host's threads have small ones.
+  PLUMB_RETURN_IF_ERROR(CheckPartCount(made->steps_.size(), place));
   return std::unique_ptr<const PreTokenizer>(std::move(made));
 }
 

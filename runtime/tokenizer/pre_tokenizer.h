@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/tokenizer/split_pattern.h"
+#include "runtime/tokenizer/work_budget.h"
 
 namespace plumb {
 
@@ -22,6 +23,7 @@ using CutSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;
 
 // What is being cut.
 struct CutContext {
+  WorkBudget* budget;          // not null
   bool begins_text = true;     // of all that is encoded
   bool begins_segment = true;  // of what stands between added tokens
 };

@@ -1,9 +1,11 @@
 #include "runtime/tokenizer/precompiled_map.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 
 namespace plumb {
@@ -14,6 +16,8 @@ namespace {
 bool HasLeaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
 uint32_t ValueOf(uint32_t unit) { return unit & 0x7FFFFFFF; }
 uint32_t LabelOf(uint32_t unit) { return unit & (0x80000000 | 0xFF); }
+constexpr size_t kLongGrapheme = 6;  // bytes
+
 uint32_t OffsetOf(uint32_t unit) { return (unit >> 10) << ((unit >> 9 & 1) * 8); }
 
 }  // namespace
@@ -34,39 +38,61 @@ absl::StatusOr<PrecompiledMap> PrecompiledMap::Read(absl::string_view base64) {
   map.units_.resize(bytes / sizeof(uint32_t));
   std::memcpy(map.units_.data(), blob.data() + sizeof(bytes), bytes);
   map.texts_ = blob.substr(sizeof(bytes) + bytes);
+  PLUMB_ASSIGN_OR_RETURN(map.grapheme_, SplitPattern::Grapheme());
   return map;
 }
 
-size_t PrecompiledMap::Longest(absl::string_view text, uint32_t* offset) const {
-  size_t length = 0, node = OffsetOf(units_[0]);
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
+bool PrecompiledMap::AppendRule(absl::string_view text, std::string* out) const {
+  size_t node = OffsetOf(units_[0]);
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
     node ^= byte;
-    if (byte == 0 || node >= units_.size() || LabelOf(units_[node]) != byte) break;
+    if (byte == 0 || node >= units_.size() || LabelOf(units_[node]) != byte) return false;
     const uint32_t unit = units_[node];
     node ^= OffsetOf(unit);
     if (HasLeaf(unit) && node < units_.size() && ValueOf(units_[node]) < texts_.size()) {
-      *offset = ValueOf(units_[node]);
-      length = i + 1;
+      out->append(texts_.c_str() + ValueOf(units_[node]));
+      return true;
     }
   }
-  return length;
+  return false;
 }
 
-void PrecompiledMap::Append(absl::string_view text, std::string* out) const {
+absl::Status PrecompiledMap::Append(absl::string_view text, WorkBudget* budget,
+                                    std::string* out) const {
+  SplitMatcher matcher(grapheme_);
   for (size_t at = 0; at < text.size();) {
-    uint32_t offset = 0;
-    const size_t length = Longest(text.substr(at), &offset);
-    if (length > 0) {
-      out->append(texts_.c_str() + offset);
-      at += length;
-      continue;
-    }
+    const size_t before = out->size(), begin = at;
     size_t next = at;
-    if (!NextCodePoint(text, &next)) ++next;
-    out->append(text.data() + at, next - at);
-    at = next;
+    const uint32_t c = NextCodePoint(text, &next).value_or(0xFFFD);
+    next = std::max(next, at + 1);
+    // Only marks, line breaks and characters that go before others make graphemes of several.
+    const bool is_alone =
+        next == text.size() || (static_cast<unsigned char>(text[next]) < 0x80 && c < 0x600 && c != '\r');
+    size_t end = next;
+    if (!is_alone) {
+      size_t match = at;
+      end = at;
+      PLUMB_ASSIGN_OR_RETURN(const bool found,
+                             matcher.Find(text, /*first=*/false, budget, &match, &end));
+      if (!found || match != at) end = next;
+    }
+    if (end - at < kLongGrapheme && AppendRule(text.substr(at, end - at), out)) {
+      at = end;
+    } else {
+      for (; at < end; at = next) {
+        next = at;
+        if (!NextCodePoint(text, &next)) ++next;
+        const absl::string_view character = text.substr(at, next - at);
+        if (!AppendRule(character, out)) out->append(character.data(), character.size());
+      }
+    }
+    const size_t grown = out->size() - before;
+    if (grown > at - begin) {
+      PLUMB_RETURN_IF_ERROR(budget->ChargeGrowth(grown - (at - begin), "Precompiled"));
+    }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace plumb

@@ -6,11 +6,14 @@
 #define PLUMB_RUNTIME_TOKENIZER_PRECOMPILED_MAP_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/tokenizer/split_pattern.h"
+#include "runtime/tokenizer/work_budget.h"
 
 namespace plumb {
 
@@ -18,15 +21,19 @@ class PrecompiledMap {
  public:
   static absl::StatusOr<PrecompiledMap> Read(absl::string_view base64);
 
-  // Appends `text` with the longest rule that fits applied at each character.
-  void Append(absl::string_view text, std::string* out) const;
+  // Appends `text` with its rules applied as the tokenizers library does it: a grapheme of fewer
+  // than 6 bytes becomes what the shortest rule that it begins with says, the rest of it being lost;
+  // in other graphemes, and where no rule fits, each character is looked up.
+  // Errors: ResourceExhausted if the text becomes longer than the budget allows.
+  absl::Status Append(absl::string_view text, WorkBudget* budget, std::string* out) const;
 
  private:
-  // The length of the longest rule's left side that `text` begins with, 0 for none.
-  size_t Longest(absl::string_view text, uint32_t* offset) const;
+  // Appends the right side of the shortest rule that `text` begins with; false if there is none.
+  bool AppendRule(absl::string_view text, std::string* out) const;
 
   std::vector<uint32_t> units_;
   std::string texts_;
+  std::shared_ptr<const SplitPattern> grapheme_;
 };
 
 }  // namespace plumb

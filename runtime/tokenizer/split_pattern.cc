@@ -8,55 +8,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
+#include "runtime/tokenizer/onig_syntax.h"
 
 namespace plumb {
 namespace {
 
-// Steps of one match: more than any pattern needs that does not try a text's parts in all
-// combinations, and a second of time. A run of one character takes a step or two for each byte.
-constexpr size_t kSteps = 10'000'000, kStepsPerByte = 16;
+// Steps of a match that are free: more than a word or a run of spaces takes. A match that needs
+// more is tried again with more, which it is charged for.
+constexpr uint32_t kFreeSteps = 1000;
+constexpr uint64_t kMoreSteps = 8, kMaxLimit = UINT32_MAX;
 constexpr size_t kFirstStack = size_t{32} << 10, kMaxStack = size_t{8} << 20;
 constexpr uint32_t kHeapKiB = 256 << 10;
-
-constexpr absl::string_view kSpace = "\\p{White_Space}";
-constexpr absl::string_view kNoSpace = "\\P{White_Space}";
-constexpr absl::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}";
-
-// The pattern in PCRE2's words.
-absl::StatusOr<std::string> Translate(absl::string_view pattern) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c != '\\' || i + 1 == pattern.size()) {
-      if (c == '[' && !in_class) {
-        in_class = true;
-      } else if (c == ']') {
-        in_class = false;
-      }
-      out.push_back(c);
-      continue;
-    }
-    const char escaped = pattern[++i];
-    if (escaped == 's') {
-      out.append(kSpace.data(), kSpace.size());
-    } else if (escaped == 'S') {
-      out.append(kNoSpace.data(), kNoSpace.size());
-    } else if (escaped == 'w') {
-      absl::StrAppend(&out, in_class ? "" : "[", kWord, in_class ? "" : "]");
-    } else if (escaped == 'W' && !in_class) {
-      absl::StrAppend(&out, "[^", kWord, "]");
-    } else if (escaped == 'W') {
-      return absl::InvalidArgumentError(absl::StrCat("pattern ", QuoteName(pattern), ", byte ", i,
-                                                     ": \\W inside of [] is not supported"));
-    } else {
-      out.push_back('\\');
-      out.push_back(escaped);
-    }
-  }
-  return out;
-}
+constexpr absl::string_view kPart = "a pattern";
 
 std::string ErrorText(int error) {
   PCRE2_UCHAR text[256];
@@ -76,23 +41,36 @@ struct SplitPattern::Code {
 SplitPattern::SplitPattern(std::string text, std::unique_ptr<Code> code)
     : text_(std::move(text)), code_(std::move(code)) {
   is_compiled_ = pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE) == 0;
+  uint32_t matches_nothing = 0;
+  pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
+  matches_nothing_ = matches_nothing != 0;
 }
 
 SplitPattern::~SplitPattern() = default;
 
 absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::Compile(
     absl::string_view pattern) {
-  const absl::StatusOr<std::string> translated = Translate(pattern);
-  if (!translated.ok()) return translated.status();
+  PLUMB_ASSIGN_OR_RETURN(const std::string translated, ToPcre2(pattern));
+  return CompileFor(pattern, translated);
+}
+
+absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::Grapheme() {
+  return CompileFor("\\X", "\\X");
+}
+
+absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::CompileFor(
+    absl::string_view pattern, const std::string& translated) {
   int error = 0;
   PCRE2_SIZE offset = 0;
   auto code = std::make_unique<Code>();
-  code->code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated->data()), translated->size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
+  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                             &error, &offset, nullptr);
   if (code->code == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("pattern ", QuoteName(*translated), ", byte ",
-                                                   offset, ": ", ErrorText(error)));
+    const bool same = translated == pattern;
+    return absl::InvalidArgumentError(
+        absl::StrCat("pattern ", QuoteName(pattern), same ? "" : ", for PCRE2 ",
+                     same ? "" : QuoteName(translated), ", byte ", offset, ": ", ErrorText(error)));
   }
   return std::shared_ptr<const SplitPattern>(
       new SplitPattern(std::string(pattern), std::move(code)));
@@ -115,7 +93,7 @@ struct SplitMatcher::State {
   pcre2_match_data* match = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
-  size_t limited_for = 0;  // bytes of text
+  uint32_t limit = kFreeSteps;
 
   explicit State(const pcre2_code* code)
       : match(pcre2_match_data_create_from_pattern(code, nullptr)),
@@ -125,17 +103,16 @@ struct SplitMatcher::State {
       Free();
       throw std::bad_alloc();
     }
-    pcre2_set_match_limit(context, kSteps);
+    pcre2_set_match_limit(context, limit);
     pcre2_set_heap_limit(context, kHeapKiB);
     if (stack != nullptr) pcre2_jit_stack_assign(context, nullptr, stack);
   }
   ~State() { Free(); }
 
-  void AllowFor(size_t bytes) {
-    if (bytes <= limited_for) return;
-    limited_for = bytes;
-    const size_t steps = kSteps + kStepsPerByte * bytes;
-    pcre2_set_match_limit(context, static_cast<uint32_t>(std::min<size_t>(steps, UINT32_MAX)));
+  void SetLimit(uint32_t steps) {
+    if (steps == limit) return;
+    limit = steps;
+    pcre2_set_match_limit(context, steps);
   }
 
  private:
@@ -166,27 +143,44 @@ int SplitMatcher::Match(absl::string_view text, size_t from) {
                      state_->match, state_->context);
 }
 
-absl::StatusOr<bool> SplitMatcher::Find(absl::string_view text, size_t from, size_t* begin,
-                                        size_t* end) {
-  state_->AllowFor(text.size());
-  const PCRE2_SIZE* found = pcre2_get_ovector_pointer(state_->match);
-  while (from < text.size()) {
+// Tries with a few steps, and then with more and more of those that the budget has left.
+absl::StatusOr<bool> SplitMatcher::MatchWithin(absl::string_view text, size_t from,
+                                               WorkBudget* budget) {
+  state_->SetLimit(kFreeSteps);
+  while (true) {
     const int result = Match(text, from);
+    if (result >= 0) return true;
     if (result == PCRE2_ERROR_NOMATCH) return false;
     if (result == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
-    if (result < 0) {
-      return absl::ResourceExhaustedError(absl::StrCat("pattern ", QuoteName(pattern_->text()),
-                                                       ", matched at byte ", from, " of ",
-                                                       text.size(), ": ", ErrorText(result)));
+    if (result != PCRE2_ERROR_MATCHLIMIT) {
+      return budget->Exhausted(absl::StrCat("the pattern ", QuoteName(pattern_->text()),
+                                            ", matched at byte ", from, " of ", text.size(), ": ",
+                                            ErrorText(result)));
     }
-    if (found[0] < found[1]) {
+    PLUMB_RETURN_IF_ERROR(budget->Charge(state_->limit, kPart));
+    const uint64_t more = std::min({state_->limit * kMoreSteps, budget->left(), kMaxLimit});
+    if (more <= state_->limit) {
+      return budget->Exhausted(absl::StrCat("the pattern ", QuoteName(pattern_->text()),
+                                            ", matched at byte ", from, " of ", text.size()));
+    }
+    state_->SetLimit(static_cast<uint32_t>(more));
+  }
+}
+
+absl::StatusOr<bool> SplitMatcher::Find(absl::string_view text, bool first, WorkBudget* budget,
+                                        size_t* begin, size_t* end) {
+  const size_t from = first ? 0 : *end;
+  const PCRE2_SIZE* found = pcre2_get_ovector_pointer(state_->match);
+  for (size_t at = from; at < text.size() || (at == text.size() && pattern_->matches_nothing());) {
+    PLUMB_ASSIGN_OR_RETURN(const bool matches, MatchWithin(text, at, budget));
+    if (!matches) return false;
+    if (found[0] < found[1] || (found[0] == found[1] && (first || found[1] != from))) {
       *begin = found[0];
       *end = found[1];
       return true;
     }
-    // An empty match, or one that \K made end before it begins.
-    from = found[0] < from ? from : found[0];
-    if (from < text.size()) NextCodePoint(text, &from);
+    // Nothing matched right after the last match, which is no match.
+    if (at == text.size() || !NextCodePoint(text, &at)) return false;
   }
   return false;
 }

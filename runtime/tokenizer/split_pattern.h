@@ -1,8 +1,7 @@
 // SplitPattern: a regular expression that cuts a text into pieces, by PCRE2. Immutable; the machine
 // code that PCRE2 makes of it is shared by all matchers.
 //
-// Patterns are those of tokenizer.json, written for Oniguruma or Rust's engines: \s, \w and their
-// complements are Unicode's White_Space and words there, which PCRE2 has under other names.
+// Patterns are those of tokenizer.json (onig_syntax.h).
 #ifndef PLUMB_RUNTIME_TOKENIZER_SPLIT_PATTERN_H_
 #define PLUMB_RUNTIME_TOKENIZER_SPLIT_PATTERN_H_
 
@@ -12,48 +11,58 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/tokenizer/work_budget.h"
 
 namespace plumb {
 
 class SplitPattern {
  public:
-  // InvalidArgument, with the place in the pattern, for what PCRE2 does not accept.
+  // InvalidArgument, with the place in the pattern, for one that is wrong or not supported.
   static absl::StatusOr<std::shared_ptr<const SplitPattern>> Compile(absl::string_view pattern);
   // A pattern that matches `text` and nothing else.
   static absl::StatusOr<std::shared_ptr<const SplitPattern>> Literal(absl::string_view text);
+  // A pattern that matches one grapheme (Unicode Standard Annex 29).
+  static absl::StatusOr<std::shared_ptr<const SplitPattern>> Grapheme();
   ~SplitPattern();
 
   const std::string& text() const { return text_; }
-  // Whether it runs as machine code: not where the system refuses memory that is written and run.
+  // True if it runs as machine code, which some systems do not allow.
   bool is_compiled() const { return is_compiled_; }
+  // True if it can match an empty text, which cuts a text and removes nothing.
+  bool matches_nothing() const { return matches_nothing_; }
 
  private:
   friend class SplitMatcher;
   struct Code;
+  static absl::StatusOr<std::shared_ptr<const SplitPattern>> CompileFor(absl::string_view pattern,
+                                                                        const std::string& pcre2);
   SplitPattern(std::string text, std::unique_ptr<Code> code);
   std::string text_;
   std::unique_ptr<Code> code_;
-  bool is_compiled_ = false;
+  bool is_compiled_ = false, matches_nothing_ = false;
 };
 
-// What one thread matches one pattern with. Thread-compatible.
+// Matches one pattern in one thread. Thread-compatible.
 class SplitMatcher {
  public:
   explicit SplitMatcher(std::shared_ptr<const SplitPattern> pattern);
   ~SplitMatcher();
   SplitMatcher(SplitMatcher&&) noexcept;
 
-  // The first match that is not empty and begins at or after `from`; false when there is none.
-  // ResourceExhausted when the pattern takes more steps or memory than a pattern should.
-  // REQUIRES: `text` is UTF-8, and `from` begins a character or is its end.
-  absl::StatusOr<bool> Find(absl::string_view text, size_t from, size_t* begin, size_t* end);
+  // Finds the first match in `text`, or the next one after [*begin, *end), which Find returned
+  // last. It may be empty, but not right after another match. Returns false if there is none.
+  // Errors: ResourceExhausted if the budget has too few steps.
+  // Requires: `text` is UTF-8.
+  absl::StatusOr<bool> Find(absl::string_view text, bool first, WorkBudget* budget, size_t* begin,
+                            size_t* end);
 
-  // For tests: as where there is no machine code.
+  // Matches without machine code, for tests.
   void UseInterpreter() { interprets_ = true; }
 
  private:
   struct State;
   int Match(absl::string_view text, size_t from);
+  absl::StatusOr<bool> MatchWithin(absl::string_view text, size_t from, WorkBudget* budget);
 
   std::shared_ptr<const SplitPattern> pattern_;
   std::unique_ptr<State> state_;

@@ -32,6 +32,7 @@ struct SubwordEncoder::Call {
   Options options;
   std::vector<int32_t>* tokens;
   Progress progress;
+  WorkBudget budget;
   size_t at = 0;  // where the segment or piece at hand begins
   size_t next_progress = kTokensBetweenProgress;
 
@@ -63,7 +64,8 @@ absl::Status SubwordEncoder::Encode(absl::string_view text, const Options& optio
 absl::Status SubwordEncoder::Encode(absl::string_view text, const Options& options,
                                     std::vector<int32_t>* tokens, size_t* bad_byte,
                                     Progress progress) {
-  Call call{text, options, tokens, progress};
+  Call call{text, options, tokens, progress, WorkBudget(text.size())};
+  scratch_.budget = &call.budget;
   call.next_progress += tokens->size();
   const PostProcessor& around = tokenizer_->post_processor_;
   if (options.post_process) {
@@ -72,7 +74,9 @@ absl::Status SubwordEncoder::Encode(absl::string_view text, const Options& optio
   const auto encode_all = [&]() -> absl::Status {
     for (size_t at = 0; at < text.size();) {
       AddedTokenFinder::Found found;
-      if (options.finds_added) found = tokenizer_->added_->Find(text, at);
+      if (options.finds_added) {
+        PLUMB_ASSIGN_OR_RETURN(found, tokenizer_->added_->Find(text, at, &call.budget));
+      }
       const size_t end = found.token == nullptr ? text.size() : found.begin;
       if (end > at) PLUMB_RETURN_IF_ERROR(EncodeSegment(text.substr(at, end - at), &call));
       if (found.token != nullptr) tokens->push_back(found.token->id);
@@ -93,14 +97,14 @@ absl::Status SubwordEncoder::Encode(absl::string_view text, const Options& optio
 
 // What stands between added tokens: stretches of UTF-8, and of bytes that are not.
 absl::Status SubwordEncoder::EncodeSegment(absl::string_view segment, Call* call) {
-  CutContext context;
+  CutContext context{&call->budget};
   context.begins_text = segment.data() == call->text.data();
   for (size_t at = 0; at < segment.size();) {
     const absl::string_view rest = segment.substr(at);
     call->NotePlace(rest);
     const size_t valid = FindInvalidUtf8(rest).value_or(rest.size());
     if (valid > 0) PLUMB_RETURN_IF_ERROR(EncodeValid(rest.substr(0, valid), context, call));
-    context = {false, false};
+    context = {&call->budget, false, false};
     at += valid;
     if (valid == rest.size()) break;
     const size_t end = EndOfInvalid(rest, valid);
@@ -120,14 +124,16 @@ absl::Status SubwordEncoder::EncodeValid(absl::string_view text, const CutContex
   if (!tokenizer_->normalizer_->Keeps(text)) {
     normalized_.clear();
     PLUMB_RETURN_IF_ERROR(
-        tokenizer_->normalizer_->Append(text, context.begins_segment, &normalized_));
+        tokenizer_->normalizer_->Append(text, context.begins_segment, &call->budget, &normalized_));
     text = normalized_;
   }
   const AddedTokenFinder& added = *tokenizer_->added_normalized_;
   CutContext inner = context;
   for (size_t at = 0; at < text.size();) {
     AddedTokenFinder::Found found;
-    if (call->options.finds_added) found = added.Find(text, at);
+    if (call->options.finds_added) {
+      PLUMB_ASSIGN_OR_RETURN(found, added.Find(text, at, &call->budget));
+    }
     const size_t end = found.token == nullptr ? text.size() : found.begin;
     if (end > at) {
       PLUMB_RETURN_IF_ERROR(EncodeNormalized(text.substr(at, end - at), inner, call));
@@ -135,7 +141,7 @@ absl::Status SubwordEncoder::EncodeValid(absl::string_view text, const CutContex
     if (found.token == nullptr) break;
     call->tokens->push_back(found.token->id);
     at = found.end;
-    inner = {false, true};
+    inner = {&call->budget, false, true};
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/tokenizer/work_budget.h"
 
 namespace plumb {
 
@@ -33,6 +34,7 @@ struct ModelScratch {
   std::vector<std::pair<uint64_t, int32_t>> heap;
   std::vector<Best> best;
   std::vector<int32_t> tokens;
+  WorkBudget* budget = nullptr;  // of the text at hand
 };
 
 class SubwordModel {
@@ -40,7 +42,8 @@ class SubwordModel {
   virtual ~SubwordModel() = default;
 
   // Appends the tokens of a piece. It may hold bytes that are not UTF-8 if takes_bytes().
-  // InvalidArgument for what the vocabulary cannot say.
+  // Errors: InvalidArgument for what has no token, ResourceExhausted if scratch->budget has too few
+  // steps.
   virtual absl::Status Append(absl::string_view piece, ModelScratch* scratch,
                               std::vector<int32_t>* tokens) const = 0;
   virtual bool takes_bytes() const = 0;
@@ -51,11 +54,14 @@ class SubwordModel {
 
   // The text of each token as the file has it; "" for an id that is none's.
   const std::vector<std::string>& pieces() const { return pieces_; }
+  // Entries of the file's vocabulary, from which added tokens are numbered.
+  size_t entries() const { return entries_; }
   // "BPE", "unigram", "WordPiece"
   virtual const char* name() const = 0;
 
  protected:
   std::vector<std::string> pieces_;
+  size_t entries_ = 0;
 };
 
 // Each reads the object `model` of a tokenizer.json, whose type the caller has looked at.

@@ -74,7 +74,7 @@ absl::StatusOr<std::shared_ptr<const SubwordTokenizer>> SubwordTokenizer::FromPa
   PLUMB_ASSIGN_OR_RETURN(made->model_, ReadModel(*model, made->pre_tokenizer_->byte_level()));
   PLUMB_ASSIGN_OR_RETURN(
       const std::vector<AddedToken> added,
-      ReadAddedTokens(fields.Take("added_tokens"), "added_tokens", made->model_->pieces().size()));
+      ReadAddedTokens(fields.Take("added_tokens"), "added_tokens", *made->model_, *made->normalizer_));
   made->AddPieces(added);
   PLUMB_ASSIGN_OR_RETURN(
       made->post_processor_,
@@ -156,7 +156,10 @@ absl::StatusOr<std::string> SubwordTokenizer::Decode(absl::Span<const int32_t> t
     if (options.skip_special && is_special(token)) continue;
     pieces.push_back(piece(token));
   }
-  PLUMB_RETURN_IF_ERROR(decoder_->Apply(options.continues, &pieces));
+  size_t bytes = 0;
+  for (const std::string& piece : pieces) bytes += piece.size();
+  WorkBudget budget(bytes);
+  PLUMB_RETURN_IF_ERROR(decoder_->Apply(options.continues, &budget, &pieces));
   return absl::StrJoin(pieces, "");
 }
 

@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -9,7 +13,54 @@
 namespace plumb {
 namespace {
 
+// Files of other formats, none of which says how a text is normalized and cut, or which tokens are
+// special: that is in the code of the programs that use them.
+struct OtherFormat {
+  absl::string_view name;  // usual name of the file
+  absl::string_view what;
+};
+constexpr OtherFormat kTiktoken = {"tiktoken.model", "tiktoken's list of byte strings and ranks"};
+constexpr OtherFormat kSentencePiece = {"tokenizer.model", "a SentencePiece model"};
+constexpr OtherFormat kWordPiece = {"vocab.txt", "a WordPiece vocabulary, one piece a line"};
+constexpr OtherFormat kFormats[] = {kTiktoken,
+                                    kSentencePiece,
+                                    kWordPiece,
+                                    {"spiece.model", kSentencePiece.what},
+                                    {"sentencepiece.bpe.model", kSentencePiece.what},
+                                    {"qwen.tiktoken", kTiktoken.what},
+                                    {"tekken.json", "Mistral's tekken vocabulary"}};
+
+absl::Status Unsupported(const std::string& path, const OtherFormat& format) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": is ", format.what,
+      ", which says neither how texts are cut nor which tokens are special, so that plumb does not "
+      "read it; use the tokenizer.json of the model, which Python's transformers.AutoTokenizer"
+      ".from_pretrained(DIRECTORY).save_pretrained(DIRECTORY) writes"));
+}
+
+// Recognizes another format by the beginning of a file.
+const OtherFormat* FormatOf(absl::string_view text) {
+  const absl::string_view begin = text.substr(0, 256);
+  // The first field of a SentencePiece model is the piece <unk>, or <pad> before it.
+  if (absl::StartsWith(begin, "\n") &&
+      (absl::StrContains(begin, "<unk>") || absl::StrContains(begin, "<pad>")) &&
+      begin.find_first_of(absl::string_view("\0\x15", 2)) != absl::string_view::npos) {
+    return &kSentencePiece;
+  }
+  const absl::string_view line = begin.substr(0, begin.find('\n'));
+  const size_t space = line.find(' ');
+  uint32_t rank = 0;
+  std::string bytes;
+  if (space != absl::string_view::npos && absl::SimpleAtoi(line.substr(space + 1), &rank) &&
+      absl::Base64Unescape(line.substr(0, space), &bytes)) {
+    return &kTiktoken;
+  }
+  const bool is_json = absl::StartsWith(absl::StripLeadingAsciiWhitespace(begin), "{");
+  return !is_json && absl::StrContains(text, "[UNK]") ? &kWordPiece : nullptr;
+}
+
 absl::StatusOr<Tokenizer> FromText(absl::string_view json, const std::string& path) {
+  if (const OtherFormat* other = FormatOf(json)) return Unsupported(path, *other);
   absl::StatusOr<Tokenizer> tokenizer = Tokenizer::FromJson(json);
   if (!tokenizer.ok()) return Annotate(tokenizer.status(), absl::StrCat(path, ": "));
   return tokenizer;
@@ -31,6 +82,10 @@ absl::StatusOr<Tokenizer> ReadWithoutConfigs(const std::string& path) {
     const std::string vocab = JoinPath(path, "vocab.json"), merges = JoinPath(path, "merges.txt");
     if (!FileExists(file)) {
       if (FileExists(vocab) && FileExists(merges)) return FromVocabAndMerges(vocab, merges);
+      for (const OtherFormat& format : kFormats) {
+        const std::string other = JoinPath(path, format.name);
+        if (FileExists(other)) return Unsupported(other, format);
+      }
       return absl::NotFoundError(absl::StrCat(
           path, ": holds no tokenizer: neither tokenizer.json nor vocab.json with merges.txt"));
     }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "runtime/base/utf8.h"
 
 namespace plumb {
@@ -26,10 +27,22 @@ struct Composition {
 struct Mapping {
   uint32_t from, to;
 };
+struct NewRange {
+  uint32_t first, last;
+  char category[3];
+};
 
 #include "runtime/tokenizer/unicode_tables.inc"
 
-enum Category : uint8_t { kMark = 1, kPunctuation = 2, kControl = 4, kNumberClass = 8 };
+// Bits of kCategories.
+enum Category : uint8_t {
+  kMark = 1,
+  kNonspacingMark = 2,
+  kPunctuation = 4,
+  kControl = 8,
+  kNumber = 16,
+  kWord = 32
+};
 
 template <size_t n>
 uint8_t FindIn(const Range (&ranges)[n], uint32_t c) {
@@ -169,10 +182,11 @@ void AppendLowerCase(uint32_t c, std::string* out) {
   AppendUtf8(found != std::end(kLowerCase) && found->from == c ? found->to : c, out);
 }
 
-bool IsNonspacingMark(uint32_t c) { return FindIn(kCategories, c) == kMark; }
-bool IsPunctuation(uint32_t c) { return FindIn(kCategories, c) == kPunctuation; }
-bool IsControl(uint32_t c) { return FindIn(kCategories, c) == kControl; }
-bool IsNumber(uint32_t c) { return FindIn(kCategories, c) == kNumberClass; }
+bool IsMark(uint32_t c) { return (FindIn(kCategories, c) & kMark) != 0; }
+bool IsNonspacingMark(uint32_t c) { return (FindIn(kCategories, c) & kNonspacingMark) != 0; }
+bool IsPunctuation(uint32_t c) { return (FindIn(kCategories, c) & kPunctuation) != 0; }
+bool IsControl(uint32_t c) { return (FindIn(kCategories, c) & kControl) != 0; }
+bool IsNumber(uint32_t c) { return (FindIn(kCategories, c) & kNumber) != 0; }
 
 bool IsWhiteSpace(uint32_t c) {
   return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
@@ -184,7 +198,14 @@ bool IsWordCharacter(uint32_t c) {
   if (c < 0x80) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
   }
-  return !IsWhiteSpace(c) && !IsPunctuation(c) && !IsControl(c);
+  return (FindIn(kCategories, c) & kWord) != 0;
+}
+
+void ForEachNewCharacterRange(absl::string_view category,
+                              absl::FunctionRef<void(uint32_t first, uint32_t last)> visit) {
+  for (const NewRange& range : kNewCharacters) {
+    if (absl::StartsWith(range.category, category)) visit(range.first, range.last);
+  }
 }
 
 }  // namespace plumb

@@ -57,9 +57,11 @@ absl::Status Unigram::ReadPieces(const Json& vocab, absl::string_view place) {
       return absl::InvalidArgumentError(absl::StrCat(at, ": the score is not a number"));
     }
     least = std::min(least, scores_.back());
-    trie_.Insert(pieces_.back(), static_cast<int32_t>(pieces_.size() - 1));
   }
+  // Of a piece that is there twice, the last counts.
+  for (size_t id = pieces_.size(); id-- > 0;) trie_.Insert(pieces_[id], static_cast<int32_t>(id));
   unknown_score_ = least - kUnknownPenalty;
+  entries_ = pieces_.size();
   return absl::OkStatus();
 }
 
@@ -79,16 +81,25 @@ absl::StatusOr<std::unique_ptr<SubwordModel>> Unigram::Read(const Json& json) {
   model->unknown_ = static_cast<int32_t>(unknown);
   PieceIds ids;
   if (byte_fallback) {
-    for (size_t i = 0; i < model->pieces_.size(); ++i) {
-      ids.emplace(model->pieces_[i], static_cast<int32_t>(i));
+    for (size_t id = model->pieces_.size(); id-- > 0;) {
+      ids.emplace(model->pieces_[id], static_cast<int32_t>(id));
     }
   }
   model->bytes_ = FindByteTokens(ids);
   return std::unique_ptr<SubwordModel>(std::move(model));
 }
 
+// Appends what a run of unknown characters becomes: the piece that it is (the text of the unknown
+// token), its bytes if all of them have tokens, or one unknown token.
 absl::Status Unigram::AppendUnknown(absl::string_view text, std::vector<int32_t>* tokens) const {
-  if (bytes_.all) {
+  size_t length = 0;
+  int32_t piece = -1;
+  trie_.LongestPrefix(text, &length, &piece);
+  if (piece >= 0 && length == text.size()) {
+    tokens->push_back(piece);
+    return absl::OkStatus();
+  }
+  if (bytes_.Has(text)) {
     for (const char c : text) tokens->push_back(bytes_.ids[static_cast<unsigned char>(c)]);
     return absl::OkStatus();
   }
@@ -118,10 +129,12 @@ absl::Status Unigram::Append(absl::string_view piece, ModelScratch* scratch,
     if (!NextCodePoint(piece, &next)) ++next;  // a byte that is not UTF-8 is unknown
     bool has_single = false;
     const double score = best[at].score;
-    trie_.VisitPrefixes(piece.substr(at), [&](size_t length, int32_t token) {
-      has_single = has_single || length == next - at;
-      offer(at, at + length, score + scores_[static_cast<size_t>(token)], token);
-    });
+    const size_t steps =
+        trie_.VisitPrefixes(piece.substr(at), [&](size_t length, int32_t token) {
+          has_single = has_single || length == next - at;
+          offer(at, at + length, score + scores_[static_cast<size_t>(token)], token);
+        });
+    PLUMB_RETURN_IF_ERROR(scratch->budget->Charge(steps, "the pieces of the vocabulary"));
     if (!has_single) offer(at, next, score + unknown_score_, -1);
     at = next;
   }
@@ -135,7 +148,7 @@ absl::Status Unigram::Append(absl::string_view piece, ModelScratch* scratch,
   size_t unknown_begin = 0, at = 0;
   for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
     const int32_t token = best[static_cast<size_t>(*end)].token;
-    if (token >= 0) {
+    if (token >= 0 && token != unknown_) {
       if (unknown_begin < at) {
         PLUMB_RETURN_IF_ERROR(
             AppendUnknown(piece.substr(unknown_begin, at - unknown_begin), tokens));

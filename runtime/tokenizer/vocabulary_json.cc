@@ -48,6 +48,12 @@ std::vector<std::string> PiecesById(const PieceIds& ids) {
   return pieces;
 }
 
+bool ByteTokens::Has(absl::string_view text) const {
+  return all || std::all_of(text.begin(), text.end(), [this](char c) {
+           return ids[static_cast<unsigned char>(c)] >= 0;
+         });
+}
+
 ByteTokens FindByteTokens(const PieceIds& ids) {
   ByteTokens bytes;
   bytes.all = true;

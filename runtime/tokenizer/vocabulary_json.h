@@ -25,11 +25,12 @@ int64_t MaxTokenId(size_t entries);
 absl::StatusOr<PieceIds> ReadVocabulary(const nlohmann::json& vocab, absl::string_view place);
 std::vector<std::string> PiecesById(const PieceIds& ids);
 
-// The tokens <0x00> to <0xFF> by which SentencePiece's vocabularies fall back to bytes. `all`:
-// whether there are 256.
+// The tokens <0x00> to <0xFF> by which SentencePiece's vocabularies fall back to bytes.
 struct ByteTokens {
-  std::array<int32_t, 256> ids;
-  bool all = false;
+  // True if every byte of `text` has a token.
+  bool Has(absl::string_view text) const;
+  std::array<int32_t, 256> ids;  // -1: there is none
+  bool all = false;              // true if there are 256
 };
 ByteTokens FindByteTokens(const PieceIds& ids);
 

@@ -58,17 +58,21 @@ absl::StatusOr<std::unique_ptr<SubwordModel>> WordPiece::Read(const nlohmann::js
     }
   }
   model->pieces_ = PiecesById(ids);
+  model->entries_ = ids.size();
   return std::unique_ptr<SubwordModel>(std::move(model));
 }
 
-absl::Status WordPiece::Append(absl::string_view piece, ModelScratch*,
+absl::Status WordPiece::Append(absl::string_view piece, ModelScratch* scratch,
                                std::vector<int32_t>* tokens) const {
   const size_t begin = tokens->size();
   int64_t characters = 0;
   for (const char c : piece) characters += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
   bool known = characters <= max_characters_;
   for (size_t at = 0, length = 0; known && at < piece.size(); at += length) {
-    const int32_t token = (at == 0 ? first_ : rest_).LongestPrefix(piece.substr(at), &length);
+    int32_t token = -1;
+    const size_t steps =
+        (at == 0 ? first_ : rest_).LongestPrefix(piece.substr(at), &length, &token);
+    PLUMB_RETURN_IF_ERROR(scratch->budget->Charge(steps, "the pieces of the vocabulary"));
     known = token >= 0;
     tokens->push_back(token);
   }

@@ -17,11 +17,12 @@ std::vector<std::string> Matches(const std::string& pattern, const std::string& 
   const auto compiled = SplitPattern::Compile(pattern);
   EXPECT_TRUE(compiled.ok()) << compiled.status();
   SplitMatcher matcher(*compiled);
+  WorkBudget budget(text.size());
   if (interpreted) matcher.UseInterpreter();
   std::vector<std::string> found;
   size_t begin = 0, end = 0;
-  while (true) {
-    const auto more = matcher.Find(text, end, &begin, &end);
+  for (bool first = true;; first = false) {
+    const auto more = matcher.Find(text, first, &budget, &begin, &end);
     EXPECT_TRUE(more.ok()) << more.status();
     if (!more.ok() || !*more) return found;
     found.push_back(text.substr(begin, end - begin));
@@ -39,8 +40,9 @@ TEST(SplitPatternTest, WordsHaveMarks) {
   EXPECT_THAT(Matches(R"(\W+)", "a!?b"), ElementsAre("!?"));
 }
 
-TEST(SplitPatternTest, EmptyMatchesAreNone) {
-  EXPECT_THAT(Matches("a*", "\u00e9aa\u00e9a"), ElementsAre("aa", "a"));
+TEST(SplitPatternTest, EmptyMatchesCutButNotAfterAMatch) {
+  EXPECT_THAT(Matches("a*", "\u00e9aa\u00e9a"), ElementsAre("", "aa", "", "a"));
+  EXPECT_THAT(Matches("(?=a)", "bab"), ElementsAre(""));
 }
 
 TEST(SplitPatternTest, TheInterpreterFindsTheSame) {
@@ -62,7 +64,8 @@ TEST(SplitPatternTest, AMatchWithoutEndIsAnError) {
     SplitMatcher matcher(*pattern);
     if (interpreted) matcher.UseInterpreter();
     size_t begin = 0, end = 0;
-    const auto found = matcher.Find(std::string(60, 'a') + "b", 0, &begin, &end);
+    WorkBudget budget(61);
+    const auto found = matcher.Find(std::string(60, 'a') + "b", true, &budget, &begin, &end);
     EXPECT_EQ(found.status().code(), absl::StatusCode::kResourceExhausted) << found.status();
   }
 }
@@ -71,6 +74,12 @@ TEST(SplitPatternTest, MistakesHaveTheirPlace) {
   EXPECT_THAT(SplitPattern::Compile("a(b").status().message(), HasSubstr("byte 3"));
   EXPECT_THAT(SplitPattern::Compile("[\\W]").status().message(), HasSubstr("not supported"));
   EXPECT_FALSE(SplitPattern::Compile("\\C").ok());
+  // Each of these has another meaning in Oniguruma than in PCRE2, or none.
+  for (const char* pattern : {"(?<=(\\Ka))", "\\Ka", "[a&&b]", "[a[bc]]", "[[:punct:]]", "a(?i)b|c", "(?s:.)",
+                              "(?x)a b", "(*NO_JIT)a", "(?R)", "\\R", "\\X", "\\G", "\\xff", "\\p{L&}"}) {
+    EXPECT_THAT(SplitPattern::Compile(pattern).status().message(), HasSubstr("not supported"))
+        << pattern;
+  }
 }
 
 TEST(SplitPatternTest, ALiteralIsNoExpression) {
@@ -78,7 +87,8 @@ TEST(SplitPatternTest, ALiteralIsNoExpression) {
   ASSERT_TRUE(pattern.ok());
   SplitMatcher matcher(*pattern);
   size_t begin = 0, end = 0;
-  const auto found = matcher.Find("ax\u00e9(a.\u00e9(", 0, &begin, &end);
+  WorkBudget budget(12);
+  const auto found = matcher.Find("ax\u00e9(a.\u00e9(", true, &budget, &begin, &end);
   ASSERT_TRUE(found.ok() && *found);
   EXPECT_EQ(begin, 5u);
 }
