@@ -44,7 +44,9 @@ class Plumb:
             os.environ,
             OMPI_ALLOW_RUN_AS_ROOT="1",
             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-            OMPI_MCA_btl="self,vader,tcp",  # its network is not looked for
+            OMPI_MCA_btl="self,vader,tcp",
+            # Ranks of one machine: Open MPI 5 finds no way from the address of another interface to the same address.
+            OMPI_MCA_btl_tcp_if_include="lo",
             OMPI_MCA_pml="ob1",
         )
         self.environment.pop("PLUMB_MPI_LIBRARY", None)
