@@ -27,6 +27,15 @@ namespace {
 // Gradients larger than an L2 cache.
 constexpr int64_t kManyElements = int64_t{1} << 19;
 
+// Ids of the micro-batches that units `units` are parts of; more than memory ever holds where that
+// is no number of 64 bits.
+int64_t BytesOfMicroBatches(const TrainSpec& spec, const UnitRange& units, int64_t seq) {
+  constexpr int64_t kMax = int64_t{1} << 60;
+  const int64_t count = MicroBatchesOf(spec, units).size();
+  const int64_t bytes = Batch::Bytes(spec.batch_size, seq);
+  return bytes > kMax / count ? kMax : count * bytes;
+}
+
 }  // namespace
 
 WeightFormat WeightFormatOf(const TrainSpec& spec) {
@@ -117,8 +126,7 @@ TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
   if (spec.ema_decay > 0) memory.average = WeightAverage::Bytes(context);
   memory.norm_states = 3 * StateLayout(context.states).size * SizeOf(DType::kF32);
   memory.inputs = BatchInputs::Bytes(context.model, spec.unit_rows(), seq) + 3 * kAlignment +
-                  MicroBatchesOf(spec, UnitsOfRank(units, rank, ranks)).size() *
-                      Batch::Bytes(spec.batch_size, seq);
+                  BytesOfMicroBatches(spec, UnitsOfRank(units, rank, ranks), seq);
   memory.workspace = workspace + optimizer.scratch_bytes;
   return memory;
 }
@@ -138,13 +146,16 @@ absl::Status CheckFits(const TrainMemory& memory, const TrainSpec& spec, const M
     if (spec.dtype == DType::kF32) remedies.push_back("train.dtype: BF16");
     remedies.push_back("a smaller context_length");
   }
+  if (memory.inputs > memory.total() / 4) {
+    remedies.push_back("a smaller train.gradient_accumulation_steps");
+  }
   remedies.push_back("a smaller model");
   return absl::ResourceExhaustedError(absl::StrCat(
       "training takes ", size(memory.total()), " of memory (weights, gradients and moments ",
       size(memory.weights + memory.gradients + memory.moments), ", activations ",
-      size(memory.workspace), ") and ", size(limit.available), " are left of the ",
-      size(limit.bytes), " that this process may use (", limit.by,
-      "); less take: ", absl::StrJoin(remedies, ", ")));
+      size(memory.workspace), ", token ids of a step ", size(memory.inputs), ") and ",
+      size(limit.available), " are left of the ", size(limit.bytes), " that this process may use (",
+      limit.by, "); less take: ", absl::StrJoin(remedies, ", ")));
 }
 
 }  // namespace plumb

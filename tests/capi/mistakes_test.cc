@@ -182,17 +182,16 @@ TEST_F(CapiTest, SizesThatCannotBe) {
 
 TEST_F(CapiTest, MoreThanMemoryHolds) {
   const ModelHandle model = CreateWithWeights();
-  const plumb_trainer_options steps =
-      Recipe("gradient_accumulation_steps: 100000000 batch_size: 2");
-  {
+  // A step is asked for as a whole.
+  for (const char* const recipe : {"gradient_accumulation_steps: 2000000000 batch_size: 4096",
+                                   "gradient_accumulation_steps: 2147483647 batch_size: 1048576"}) {
+    const plumb_trainer_options steps = Recipe(recipe);
     TrainerHandle trainer;
-    EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &steps, &trainer.get, err));
-    const auto none = [](void*, int64_t, int32_t*, int32_t*, size_t) { return 1; };
-    EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+    EXPECT_THAT(Fails(PLUMB_RESOURCE_EXHAUSTED,
                       [&](plumb_error** e) {
-                        return plumb_trainer_run(trainer.get, none, nullptr, nullptr, e);
+                        return plumb_trainer_create(model.get, &steps, &trainer.get, e);
                       }),
-                HasSubstr("ids a step"));
+                HasSubstr("a smaller train.gradient_accumulation_steps"));
   }
   TinyModel wide;
   wide.vocab_size = 1 << 20;
