@@ -155,19 +155,19 @@ TEST_F(CapiTest, SizesThatCannotBe) {
   EXPECT_THAT(
       Fails(PLUMB_INVALID_ARGUMENT,
             [&](plumb_error** e) { return plumb_model_load_memory(model.get, "x", minus_one, e); }),
-      HasSubstr("more than can be"));
+      HasSubstr("more than memory can hold"));
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
                     [&](plumb_error** e) {
                       plumb_spec* none = nullptr;
                       return plumb_spec_from_text("x", minus_one, "test", &none, e);
                     }),
-              HasSubstr("more than can be"));
+              HasSubstr("more than memory can hold"));
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
                     [&](plumb_error** e) {
                       return plumb_tokenizer_encode(bytes.get, "x", minus_one, nullptr, 0, nullptr,
                                                     e);
                     }),
-              HasSubstr("more than can be"));
+              HasSubstr("more than memory can hold"));
   for (const size_t size : {size_t{1} << 30, minus_one}) {
     plumb_session_options options = {};
     options.struct_size = size;
