@@ -151,6 +151,7 @@ std::vector<KeyRow> KeyTable(absl::Span<const Family> families) {
     row.key = key;
     for (const Family& family : families) {
       KeyUse& use = row.uses[family.name];
+      use = KeyUse::kUnknown;
       if (FieldsOf(family).count(key) > 0) {
         use = KeyUse::kRead;
       } else if (const IrrelevantRule* rule = FindIrrelevant(family, key)) {
