@@ -53,7 +53,7 @@ absl::StatusOr<int> Import(const ImportFlags& flags, const Invocation& invocatio
         absl::StrCat(report->family, ": ", WithCommas(report->parameters), " parameters in ",
                      Count(report->tensors, "tensor"), ", ", absl::StrJoin(report->dtypes, ", "),
                      "\n", Bytes(report->mapped_bytes), " stay in ", flags.request.directory, ", ",
-                     Bytes(report->written_bytes), " were laid out anew\n", EndTokens(*report),
+                     Bytes(report->written_bytes), " were laid out again\n", EndTokens(*report),
                      "\nwrote ", flags.request.out, "\n"));
   }
   if (!printed.ok()) return printed;

@@ -61,7 +61,7 @@ Invocation ForRank(const Invocation& invocation, const Launch& launch) {
 absl::Status CheckSameCommand(Launch* launch, const std::string& command) {
   const std::vector<Fact> facts = {{"version of plumb", VersionText()}, {"command", command}};
   const absl::Status same = AllAgree(launch->ranks(), facts);
-  // A mistake in the command line, not in a plugin.
+  // An error in the command line, not in a plugin.
   return absl::IsFailedPrecondition(same) ? absl::InvalidArgumentError(same.message()) : same;
 }
 

@@ -142,7 +142,7 @@ def combining_classes():
 
 def lower_case():
     lower = normalized(normalizers.Lowercase())
-    # Of two characters: U+0130 alone, which unicode.cc knows.
+    # Mappings to two characters: U+0130 alone, which unicode.cc knows.
     return [f"{{0x{c:X}, 0x{ord(lower[i]):X}}}" for i, c in enumerate(CODE_POINTS) if lower[i] != chr(c) and len(lower[i]) == 1]
 
 

@@ -145,7 +145,7 @@ void Engine::Job::Encode() {
                      wanted > 0 ? "max_tokens" : "prompt", "context_length_exceeded");
     }
     prompts_.push_back(std::move(tokens));
-    // Where the usual number does not fit, until the context is full. A last token is drawn from a
+    // If the usual number does not fit, a text ends when the context is full. A last token is drawn from a
     // full one.
     max_tokens_.push_back(request_.max_tokens ? request_.max_tokens
                           : room + 1 < kUsual ? std::nullopt

@@ -47,7 +47,7 @@ class Engine {
     Engine* const engine_;
     const CompletionRequest request_;
     std::vector<std::vector<std::int32_t>> prompts_;
-    // By prompt; none: until the context is full.
+    // Limit of each prompt; none: until the context is full.
     std::vector<std::optional<std::int64_t>> max_tokens_;
     std::uint64_t seed_;
     std::int64_t completion_tokens_ = 0;

@@ -285,7 +285,7 @@ int Serve(const Options& options) {
   // Some to say "busy" while all sessions are.
   const auto workers = static_cast<std::size_t>(options.sessions) + 8;
   server.new_task_queue = [workers] { return new httplib::ThreadPool(workers); };
-  // What is left of a refused request's body must not be read as the next request.
+  // The rest of a refused request's body must not be read as the next request.
   server.set_keep_alive_max_count(1);
   server.set_pre_routing_handler([&](const httplib::Request& request, httplib::Response& response) {
     try {

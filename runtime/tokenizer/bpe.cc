@@ -110,7 +110,7 @@ absl::Status Bpe::ReadMerges(const Json& merges, const PieceIds& ids, absl::stri
       }
       found[i] = id->second;
     }
-    // Of a pair that is there twice, the last counts.
+    // If a pair is there twice, the last one counts.
     merges_.Set(PairKey(found[0], found[1]), Merge(rank - skipped, found[2]));
   }
   return absl::OkStatus();

@@ -17,7 +17,7 @@ namespace plumb {
 // a byte-level BPE without merges. Their begin/end token is called <|endoftext|>.
 absl::StatusOr<std::string> LibraryTokenizerJson(const Tokenizer& tokenizer, bool begins_texts);
 
-// The tokenizer_config.json beside it, with the names of its special tokens. As there can be one
+// The tokenizer_config.json next to it, with the names of its special tokens. As there can be one
 // eos_token only, it is the first end token; generation_config.json has them all.
 std::string LibraryTokenizerConfig(const Tokenizer& tokenizer, int64_t context_length);
 

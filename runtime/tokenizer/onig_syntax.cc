@@ -238,7 +238,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Where a word begins or ends.
+  // Boundary of a word.
   void Boundary(bool negated) {
     const std::string word = absl::StrCat("[", WordItems(), "]");
     absl::StrAppend(&out_, "(?:(?<=", word, ")(?", negated ? "=" : "!", word, ")|(?<!", word, ")(?",

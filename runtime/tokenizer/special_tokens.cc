@@ -35,7 +35,8 @@ constexpr absl::string_view kEndNames[] = {
     "<|return|>",
 };
 
-// What a file says of one kind of token: ids that exist, or none.
+// Collects the ids of one kind of token from the files, in the order in which they count. Ids that
+// the vocabulary does not have are dropped.
 class Reader {
  public:
   Reader(const Tokenizer* tokenizer, int64_t vocab_size)

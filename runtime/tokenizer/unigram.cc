@@ -58,7 +58,7 @@ absl::Status Unigram::ReadPieces(const Json& vocab, absl::string_view place) {
     }
     least = std::min(least, scores_.back());
   }
-  // Of a piece that is there twice, the last counts.
+  // If a piece is there twice, the last one counts.
   for (size_t id = pieces_.size(); id-- > 0;) trie_.Insert(pieces_[id], static_cast<int32_t>(id));
   unknown_score_ = least - kUnknownPenalty;
   entries_ = pieces_.size();

@@ -3,7 +3,7 @@
 //
 // An imported run holds model.pbtxt, import.json (which tensor of the checkpoint became what), the
 // tokenizer's files and generation_config.json as they were, and weights.safetensors with what had
-// to be laid out anew; the other weights stay where they are, in the checkpoint.
+// to be laid out in another way; the other weights stay where they are, in the checkpoint.
 #ifndef PLUMB_RUNTIME_TOOLS_IMPORT_H_
 #define PLUMB_RUNTIME_TOOLS_IMPORT_H_
 

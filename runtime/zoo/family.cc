@@ -152,7 +152,7 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   return rule;
 }
 
-// Where a rule of this name is among the rules; npos: nowhere.
+// Returns the index of the rule with this name; npos if there is none.
 template <class Rule>
 size_t IndexOf(const std::vector<Rule>& rules, const std::string& name) {
   for (size_t i = 0; i < rules.size(); ++i) {

@@ -389,7 +389,7 @@ TEST_F(FileTest, ARandomAccessFileCopiesPieces) {
   EXPECT_THAT(std::string(file->Read(0, 3, piece).message()), HasSubstr("/a: was replaced"));
 }
 
-// What a signal handler removes: files that are being written, and directories.
+// Paths that a signal handler removes: files that are being written, and directories.
 TEST_F(FileTest, UnfinishedPathsAreRemoved) {
   ASSERT_TRUE(MakeDirectories(In("d.tmp/inner")).ok());
   ASSERT_TRUE(WriteFileAtomically(In("d.tmp/file"), "x").ok());

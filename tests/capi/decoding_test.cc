@@ -185,7 +185,7 @@ class Guarded {
   void* const pages_;
 };
 
-// Of a session on CapiTest's model, whose context is 8 tokens.
+// Session on CapiTest's model, whose context is 8 tokens.
 class GeneratingTest : public CapiTest {
  protected:
   GeneratingTest() : model_(CreateWithWeights()) {

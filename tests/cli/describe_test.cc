@@ -206,7 +206,7 @@ TEST_F(DescribeTest, WarnsOfInitRulesThatMakeTheFirstLossWrong) {
   EXPECT_THAT(warning(tied + wrong),
               AllOf(HasSubstr("warning: with the init rules of the model the first loss is "),
                     HasSubstr("log(65) = 4.17"), HasSubstr("tied to the embedding")));
-  // As the warnings say.
+  // The settings that the warnings propose.
   EXPECT_THAT(warning(tied + wrong +
                       "init { match: 'embedding.*' normal { std: 'log(vocab_size) / (2 * d_model)' "
                       "} }"),

@@ -134,7 +134,7 @@ TEST_F(SampleTest, EndsBeforeAStopText) {
   EXPECT_EQ(stopped["text"], "gra" + drawn.substr(0, drawn.find(stop)));
   EXPECT_EQ(stopped["ended"], true);
   EXPECT_EQ(stopped["tokens"], drawn.find(stop) + 2);
-  // What may have become a stop text and did not is printed.
+  // Text that might have become a stop text and did not is printed.
   EXPECT_EQ(sample({"--max-tokens", "20", "--stop", drawn + "\n"})["text"], whole["text"]);
   // The prompt is not searched.
   EXPECT_EQ(sample({"--max-tokens", "1", "--stop", "gra"})["tokens"], 1);

@@ -92,7 +92,7 @@ struct Product {
 
 class OneDnnRoomTest : public ::testing::Test {
  protected:
-  // A death test of this style begins the program anew: nothing is loaded or generated yet.
+  // A death test of this style begins the program again: nothing is loaded or generated yet.
   OneDnnRoomTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 

@@ -78,7 +78,7 @@ TEST_F(InitRulesTest, TiedEmbeddingsAreSmaller) {
   EXPECT_EQ(InitOf(model_, "embedding.token.weight"), small);
   EXPECT_EQ(InitOf(model_, "embedding.position.weight"), small);
   EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "uniform(-0.125, 0.125)");
-  // As the head alone would have it: of a narrow model, and of norms that keep the size of a row.
+  // Equal to a head alone: of a narrow model, and of norms that keep the size of a row.
   model_.norm = "dyt";
   const std::string of_head = absl::StrCat("normal(0, ", 1 / std::sqrt(3 * 64.0), ")");
   EXPECT_EQ(InitOf(model_, "embedding.token.weight"), of_head);

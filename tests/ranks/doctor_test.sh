@@ -28,7 +28,7 @@ link, = report["links"]
 assert link["ranks"] == [0, 1] and link["latency"] > 0 and link["bandwidth"] > 0
 END
 ends_with 2 3 "$plumb" doctor --no-such-option
-[ "$(grep -c '^ *error: ' "$scratch/err")" = 1 ] || fail "a mistake of usage is not told once"
+[ "$(grep -c '^ *error: ' "$scratch/err")" = 1 ] || fail "an error of usage is not told once"
 export PLUMB_MPI_LIBRARY=/nowhere/libplumb-mpi.so
 code=0
 "${launch[@]}" -n 3 "$plumb" doctor > "$scratch/out" 2> "$scratch/err" || code=$?

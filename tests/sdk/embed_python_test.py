@@ -605,7 +605,7 @@ class Sampling(unittest.TestCase):
         session.truncate(0)
         session.feed([1, 2])
         self.assertEqual(list(session.stream(max_tokens=40, seed=2)), drawn)
-        context = [1, 2]  # of 8; a full one goes on with its newer half
+        context = [1, 2]  # of 8; a full one continues with its newer half
         by_hand.feed(context)
         for i, token in enumerate(drawn):
             self.assertEqual(by_hand.generate(max_tokens=1, drawn=i, seed=2), [token])

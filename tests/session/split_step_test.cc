@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(All, SplitStepTest,
                                std::get<1>(at.param) == DType::kBF16 ? "bf16" : "f32");
                          });
 
-// What is dropped belongs to a row of the step, whoever computes it.
+// A dropped element belongs to a row of the step, whichever pass computes it.
 TEST_F(RankTrainTest, DropoutDoesNotDependOnHowAStepIsDivided) {
   TinyModel model = Model();
   model.vocab_size = 6;

@@ -105,7 +105,7 @@ std::vector<DecoderCase> Cases() {
   };
 }
 
-// What a host gets for the tokens in pieces of random sizes.
+// Returns the text that a host gets for the tokens in pieces of random sizes.
 std::vector<std::string> InPieces(TokenDecoder* decoder, absl::Span<const int32_t> tokens,
                                   std::mt19937* random) {
   std::vector<std::string> pieces(1);

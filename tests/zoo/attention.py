@@ -38,7 +38,7 @@ def attend(q, k, v, scale, cap=None, window=None, bias=None, causal=True, length
 
 
 def rotary(config, dims, layer_type=None):
-    """frequencies() of a config.json: rope_scaling beside rope_theta, or rope_parameters, which may
+    """frequencies() of a config.json: rope_scaling next to rope_theta, or rope_parameters, which may
     have an object for each type of layers."""
     said = config.get("rope_parameters") or config.get("rope_scaling") or {}
     said = said.get(layer_type, said)
