@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr char kLetters[] = R"({"type": "BPE", "vocab": {"a": 0, "b": 1, " ": 2}, "merges": []})";
 
-std::string Json(absl::string_view model, absl::string_view fields) {
+std::string TokenizerJson(absl::string_view model, absl::string_view fields) {
   return absl::StrCat("{\"model\": ", model, fields.empty() ? "" : ", ", fields, "}");
 }
 
@@ -49,9 +49,9 @@ std::string Splits(int count) {
 }
 
 TEST(WorkBudgetTest, TooManyStepsAreAnError) {
-  ExpectLimit(Encode(Json(kLetters, Splits(20000)), "a b"), "pre_tokenizer");
+  ExpectLimit(Encode(TokenizerJson(kLetters, Splits(20000)), "a b"), "pre_tokenizer");
   const std::string strip = R"({"type": "Strip"})";
-  ExpectLimit(Encode(Json(kLetters, absl::StrCat(R"("normalizer": {"type": "Sequence", "normalizers": [)",
+  ExpectLimit(Encode(TokenizerJson(kLetters, absl::StrCat(R"("normalizer": {"type": "Sequence", "normalizers": [)",
                                                  Repeated(strip, 1000), "]}")),
                      "a"),
               "normalizer");
@@ -69,7 +69,7 @@ void* EncodeInThread(void* argument) {
 }
 
 TEST(WorkBudgetTest, TheMostStepsFitIntoASmallStack) {
-  ThreadResult result{Json(kLetters, Splits(static_cast<int>(WorkBudget::kMaxParts))),
+  ThreadResult result{TokenizerJson(kLetters, Splits(static_cast<int>(WorkBudget::kMaxParts))),
                       absl::UnknownError("")};
   pthread_attr_t attributes;
   pthread_t thread;
@@ -84,14 +84,14 @@ TEST(WorkBudgetTest, TheMostStepsFitIntoASmallStack) {
 TEST(WorkBudgetTest, ReplacementsThatDoubleATextAreAnError) {
   const std::string twice =
       R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
-  const std::string json = Json(
+  const std::string json = TokenizerJson(
       kLetters, absl::StrCat(R"("normalizer": {"type": "Sequence", "normalizers": [)",
                              Repeated(twice, 60), "]}"));
   ExpectLimit(Encode(json, "a"), "Replace");
 }
 
 TEST(WorkBudgetTest, ALongReplacementIsAnError) {
-  const std::string json = Json(
+  const std::string json = TokenizerJson(
       kLetters, absl::StrCat(R"("normalizer": {"type": "Replace", "pattern": {"Regex": "a"}, "content": ")",
                              std::string(1 << 20, 'b'), "\"}"));
   ExpectLimit(Encode(json, std::string(100000, 'a')), "Replace");
@@ -100,7 +100,7 @@ TEST(WorkBudgetTest, ALongReplacementIsAnError) {
 TEST(WorkBudgetTest, DecodersAreBoundedToo) {
   const std::string twice =
       R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
-  const auto tokenizer = Tokenizer::FromJson(Json(
+  const auto tokenizer = Tokenizer::FromJson(TokenizerJson(
       kLetters,
       absl::StrCat(R"("decoder": {"type": "Sequence", "decoders": [)", Repeated(twice, 60), "]}")));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -108,7 +108,7 @@ TEST(WorkBudgetTest, DecodersAreBoundedToo) {
 }
 
 TEST(WorkBudgetTest, LongAddedTokensAreBounded) {
-  const std::string json = Json(
+  const std::string json = TokenizerJson(
       kLetters, absl::StrCat(R"("added_tokens": [{"id": 3, "content": ")", std::string(1 << 20, 'a'),
                              R"(b", "normalized": false}])"));
   ExpectLimit(Encode(json, std::string(1 << 20, 'a')), "added tokens");
@@ -119,20 +119,20 @@ TEST(WorkBudgetTest, LongPiecesAreBounded) {
   std::string vocab = R"(["<unk>", 0.0], ["a", -1.0])";
   absl::StrAppend(&vocab, ", [\"", std::string(1 << 18, 'a'), "b\", -1.0]");
   const std::string json =
-      Json(absl::StrCat(R"({"type": "Unigram", "unk_id": 0, "vocab": [)", vocab, "]}"), "");
+      TokenizerJson(absl::StrCat(R"({"type": "Unigram", "unk_id": 0, "vocab": [)", vocab, "]}"), "");
   ExpectLimit(Encode(json, std::string(1 << 18, 'a')), "vocabulary");
 }
 
 TEST(WorkBudgetTest, PatternsAreBoundedInAll) {
   // At each letter the first alternative tries all ways to cut the rest.
-  const std::string json = Json(
+  const std::string json = TokenizerJson(
       kLetters,
       R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(?:a+)+b|a"}, "behavior": "Isolated"})");
   ExpectLimit(Encode(json, std::string(5000, 'a')), "pattern");
 }
 
 TEST(WorkBudgetTest, LongRunsAreWithinTheBudget) {
-  const std::string json = Json(
+  const std::string json = TokenizerJson(
       kLetters,
       R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+|[^\\s]+"}, "behavior": "Isolated"})");
   EXPECT_TRUE(Encode(json, std::string(1 << 20, ' ') + "a").ok());
