@@ -39,7 +39,7 @@ class WorkBudget {
   static constexpr size_t kMaxParts = 64;
 
  private:
-  static constexpr uint64_t kSteps = uint64_t{1} << 26, kStepsPerByte = 1024;
+  static constexpr uint64_t kSteps = uint64_t{1} << 24, kStepsPerByte = 256;
   static constexpr uint64_t kStepsPerGrownByte = 16;
   uint64_t limit_, left_;
   size_t bytes_;

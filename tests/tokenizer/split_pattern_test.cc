@@ -41,7 +41,7 @@ TEST(SplitPatternTest, WordsHaveMarks) {
 }
 
 TEST(SplitPatternTest, EmptyMatchesCutButNotAfterAMatch) {
-  EXPECT_THAT(Matches("a*", "\u00e9aa\u00e9a"), ElementsAre("", "aa", "", "a"));
+  EXPECT_THAT(Matches("a*", "\u00e9aa\u00e9a"), ElementsAre("", "aa", "a"));
   EXPECT_THAT(Matches("(?=a)", "bab"), ElementsAre(""));
 }
 
