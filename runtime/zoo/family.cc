@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "plumb/v1/import.schema.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
@@ -310,6 +311,7 @@ class FamilyReader {
 
  private:
   static constexpr int kMaxDepth = 8;
+  static constexpr size_t kMaxParts = 64;
 
   absl::Status ReadImport(const v1::ImportedPart& import, const Place& place, int depth,
                           Family* family) {
@@ -325,6 +327,9 @@ class FamilyReader {
     for (int i = 0; i < import.set_size(); ++i) set[import.set(i).name()] = import.set(i).text();
     // Two parts may import the same one.
     if (!done_.insert({import.part(), set}).second) return absl::OkStatus();
+    if (done_.size() > kMaxParts) {
+      return ErrorAt(place, absl::StrCat("more than ", kMaxParts, " parts are imported"));
+    }
     v1::Import message;
     absl::Status read = Read(*source, set, depth + 1, &message, family);
     if (read.ok() && !message.family().empty()) {
@@ -356,7 +361,11 @@ class FamilyReader {
       return ErrorAt({source.file}, absl::StrCat("the part has no parameter ", QuoteName(name),
                                                  DidYouMean(name, known)));
     }
-    return absl::StrReplaceAll(source.text, replacements);
+    std::string text = absl::StrReplaceAll(source.text, replacements);
+    if (static_cast<int64_t>(text.size()) > kMaxTextBytes) {
+      return ErrorAt({source.file}, "the texts of the part's parameters are too long");
+    }
+    return text;
   }
 
   const PartReader& parts_;
