@@ -129,7 +129,7 @@ absl::StatusOr<AddedTokenFinder::Found> AddedTokenFinder::Find(absl::string_view
     size_t length = 0;
     int32_t index = -1;
     const size_t steps = trie_.LongestPrefix(text.substr(at), &length, &index);
-    PLUMB_RETURN_IF_ERROR(budget->Charge(steps, "added tokens"));
+    PLUMB_RETURN_IF_ERROR(budget->ChargeLookup(steps, "added tokens"));
     if (index < 0) continue;
     Found found{at, at + length, &tokens_[static_cast<size_t>(index)]};
     if (found.token->single_word &&

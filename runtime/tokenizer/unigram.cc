@@ -134,7 +134,7 @@ absl::Status Unigram::Append(absl::string_view piece, ModelScratch* scratch,
           has_single = has_single || length == next - at;
           offer(at, at + length, score + scores_[static_cast<size_t>(token)], token);
         });
-    PLUMB_RETURN_IF_ERROR(scratch->budget->Charge(steps, "the pieces of the vocabulary"));
+    PLUMB_RETURN_IF_ERROR(scratch->budget->ChargeLookup(steps, "the pieces of the vocabulary"));
     if (!has_single) offer(at, next, score + unknown_score_, -1);
     at = next;
   }

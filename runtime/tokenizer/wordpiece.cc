@@ -72,7 +72,7 @@ absl::Status WordPiece::Append(absl::string_view piece, ModelScratch* scratch,
     int32_t token = -1;
     const size_t steps =
         (at == 0 ? first_ : rest_).LongestPrefix(piece.substr(at), &length, &token);
-    PLUMB_RETURN_IF_ERROR(scratch->budget->Charge(steps, "the pieces of the vocabulary"));
+    PLUMB_RETURN_IF_ERROR(scratch->budget->ChargeLookup(steps, "the pieces of the vocabulary"));
     known = token >= 0;
     tokens->push_back(token);
   }

@@ -16,7 +16,7 @@ namespace plumb {
 
 class WorkBudget {
  public:
-  // Steps for a text of `bytes`. Published tokenizers take fewer than ten for a byte.
+  // Steps for a text of `bytes`. Published tokenizers take far fewer.
   explicit WorkBudget(size_t bytes)
       : limit_(kSteps + kStepsPerByte * static_cast<uint64_t>(bytes)), left_(limit_), bytes_(bytes) {}
 
@@ -33,14 +33,18 @@ class WorkBudget {
   absl::Status ChargeGrowth(size_t bytes, absl::string_view part) {
     return Charge(kStepsPerGrownByte * static_cast<uint64_t>(bytes), part);
   }
+  // Charges for `bytes` of a text that are looked up in a trie of tokens, which costs more.
+  absl::Status ChargeLookup(size_t bytes, absl::string_view part) {
+    return Charge(kStepsPerLookup * static_cast<uint64_t>(bytes), part);
+  }
   absl::Status Exhausted(absl::string_view part) const;
 
   // Steps (normalizers, pre-tokenizers, decoders, post-processors) that a tokenizer.json may have.
   static constexpr size_t kMaxParts = 64;
 
  private:
-  static constexpr uint64_t kSteps = uint64_t{1} << 24, kStepsPerByte = 256;
-  static constexpr uint64_t kStepsPerGrownByte = 16;
+  static constexpr uint64_t kSteps = uint64_t{1} << 24, kStepsPerByte = 512;
+  static constexpr uint64_t kStepsPerGrownByte = 16, kStepsPerLookup = 8;
   uint64_t limit_, left_;
   size_t bytes_;
 };
