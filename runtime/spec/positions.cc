@@ -181,9 +181,9 @@ absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Loc
   }
   spec.rope_interleaved = message.rope_interleaved();
   for (int i = 0; i < message.rope_scaling_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(RopeScaling scaling,
-                           ToScaling(message.rope_scaling(i), at.Nested("rope_scaling", i),
-                                     at.At("rope_scaling", i)));
+    PLUMB_ASSIGN_OR_RETURN(
+        RopeScaling scaling,
+        ToScaling(message.rope_scaling(i), at.Nested("rope_scaling", i), at.At("rope_scaling", i)));
     spec.rope_scalings.push_back(std::move(scaling));
   }
   return spec;

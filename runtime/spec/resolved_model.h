@@ -39,11 +39,11 @@ struct RopeScaling {
   std::optional<Expression> linear;  // the factor of kLinear
   double factor = 1;                 // of kLlama3 and kYarn
   int64_t original_context_length = 0;
-  double low_freq_factor = 0, high_freq_factor = 0;            // kLlama3
-  double beta_fast = 32, beta_slow = 1;                        // kYarn
-  bool fractional = false;                                     // kYarn: no rounding to whole i
-  double attention_factor = 1;                                 // kYarn, kLongRope
-  std::vector<double> factors;                                 // kLongRope: one for each pair
+  double low_freq_factor = 0, high_freq_factor = 0;  // kLlama3
+  double beta_fast = 32, beta_slow = 1;              // kYarn
+  bool fractional = false;                           // kYarn: no rounding to whole i
+  double attention_factor = 1;                       // kYarn, kLongRope
+  std::vector<double> factors;                       // kLongRope: one for each pair
   Place place;
 };
 
@@ -57,7 +57,7 @@ struct PositionSpec {
   std::optional<Expression> rope_dims;  // absent: head_dim
   bool rope_interleaved = false;
   std::vector<RopeScaling> rope_scalings;  // a layer has the first that holds there
-  std::optional<Expression> alibi_scale;  // absent: 1
+  std::optional<Expression> alibi_scale;   // absent: 1
 };
 
 struct AttentionSpec {

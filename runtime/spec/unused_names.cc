@@ -69,8 +69,7 @@ absl::Status CheckNamesAreUsed(const ResolvedModel& model) {
   Add(model.embedding_scale, &of_model);
   Add(model.init, &of_model);
   const PositionSpec& positions = model.positions;
-  for (const auto* field :
-       {&positions.rope_base, &positions.rope_dims, &positions.alibi_scale}) {
+  for (const auto* field : {&positions.rope_base, &positions.rope_dims, &positions.alibi_scale}) {
     Add(*field, &of_model);
   }
   for (const RopeScaling& scaling : positions.rope_scalings) {

@@ -135,7 +135,7 @@ TEST(ResolveErrorTest, ScalingsOfTheRotaryEmbeddingNeedTheirNumbers) {
   // Only where its condition holds.
   EXPECT_EQ(scaling("longrope { factor: 1 } when: \"layer == 9\""), "no error");
   EXPECT_EQ(FirstLine(scaling("linear: \"2\" when: \"lay\"")),
-            "m.pbtxt:3:13: unknown scalar \"lay\"");
+            "m.pbtxt:3:13: unknown scalar \"lay\"; did you mean \"layer\"?");
   EXPECT_EQ(ResolveError(absl::StrCat(
                 "positions { kind: ROPE rope_theta: 1\n rope_scaling { yarn { factor: 4 "
                 "original_context_length: 4096 } } }\n",

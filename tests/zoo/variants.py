@@ -51,7 +51,8 @@ FAMILIES = {
 }
 
 # Variants that versions of transformers read in different ways.
-REFUSED = {("gemma3_text", "yarn_no_truncate")}
+REFUSED = {("gemma3_text", "yarn_no_truncate"), ("gemma3_text", "longrope"),
+           ("gemma3_text", "longrope_attention")}
 
 
 def scalings(pairs):
@@ -92,6 +93,10 @@ def configuration(transformers, name, scaling):
     old = int(transformers.__version__.split(".")[0]) < 5
     theta = 500.0
     part = settings.get("partial_rotary_factor", settings.get("rotary_pct"))
+    if name == "falcon":
+        del settings["intermediate_size"]
+    if old and scaling.get("rope_type") in ("linear", "dynamic"):  # OLMo takes no other name
+        scaling = {"type": scaling["rope_type"], "factor": scaling["factor"]}
     if name == "gemma3_text":
         if old:
             settings.update(rope_theta=5000.0, rope_local_base_freq=theta,
