@@ -205,9 +205,11 @@ def bert_words(text):
     """BERT's basic tokenizer, lower case, without accents."""
     clean = []
     for c in text:
-        if c in "\t\n\r" or is_space(c):
+        if c not in "\t\n\r" and (c in "\0\ufffd" or unicodedata.category(c) in ("Cc", "Cf", "Co")):
+            continue
+        if is_space(c):
             clean.append(" ")
-        elif c != "\0" and c != "\ufffd" and unicodedata.category(c) not in ("Cc", "Cf", "Co"):
+        else:
             clean.append(f" {c} " if any(a <= ord(c) <= b for a, b in IDEOGRAPHS) else c)
     text = unicodedata.normalize("NFD", "".join(clean))
     text = "".join(c for c in text if unicodedata.category(c) != "Mn")

@@ -132,18 +132,18 @@ def byte_level_bpe(plumb):
 
 
 def added_tokens(plumb):
-    added = [{"id": 300, "content": "<|endoftext|>", "special": True},
-             {"id": 301, "content": "<|end|>", "special": True},
-             {"id": 302, "content": "<m>", "special": True, "lstrip": True, "rstrip": True},
-             {"id": 303, "content": "<|end", "special": False, "normalized": False}]
+    added = [{"id": 256, "content": "<|endoftext|>", "special": True},
+             {"id": 257, "content": "<|end|>", "special": True},
+             {"id": 258, "content": "<m>", "special": True, "lstrip": True, "rstrip": True},
+             {"id": 259, "content": "<|end", "special": False, "normalized": False}]
     added = [{"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, **t} for t in added]
     vocab = {reference.ALPHABET[b]: b for b in range(256)}
     path = plumb.tokenizer("added.json", added_tokens=added, pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL,
                            model={"type": "BPE", "vocab": vocab, "merges": []})
     tokens = plumb.encode(path, b"a<|endoftext|><|end|>b<|end  <m>  c")
-    check(tokens == [97, 300, 301, 98, 303, 302, 99], "added tokens: the longest, and the spaces that go with one")
+    check(tokens == [97, 256, 257, 98, 259, 258, 99], "added tokens: the longest, and the spaces that go with one")
     check(plumb.encode(path, b"<m>", "--plain") == list(b"<m>"), "added tokens are text in plain text")
-    check(plumb.decode(path, [97, 300, 98], "--skip-special") == b"ab", "special tokens are left out")
+    check(plumb.decode(path, [97, 256, 98], "--skip-special") == b"ab", "special tokens are left out")
 
 
 def sentence_piece(plumb):
