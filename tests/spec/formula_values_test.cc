@@ -57,7 +57,7 @@ TEST(FormulaValueErrorTest, PartTakesOneOfNParts) {
   // Each part is a value of the graph, also one that nothing reads.
   EXPECT_EQ(PlacementError("linear { name: \"g\" out: \"125000\" } "
                            "each: \"x = x + part(g(x), 0, 125000) * f(x)\""),
-            "m.pbtxt:4:1: placement \"p\", each, attention: a tensor of 125000 parts at layer 1, "
+            "m.pbtxt:4:36: placement \"p\", each, attention: a tensor of 125000 parts at layer 1, "
             "sublayer 1; at most 10000\n"
             "  x = x + part(g(x), 0, 125000) * f(x)\n"
             "                        ^");

@@ -128,7 +128,7 @@ TEST(ResolveErrorTest, ScalingsOfTheRotaryEmbeddingNeedTheirNumbers) {
             "m.pbtxt:3:48: beta_slow: 32 must be less than beta_fast 32");
   EXPECT_EQ(scaling("longrope { factor: [1, 2.5] }"), "no error");
   EXPECT_EQ(scaling("longrope { factor: [1, 0] }"),
-            "m.pbtxt:3:23: factor: 0 is not a positive number");
+            "m.pbtxt:3:24: factor: 0 is not a positive number");
   EXPECT_EQ(scaling("longrope { factor: 1 }"),
             "m.pbtxt:2:24: longrope has 1 factors at layer 1, sublayer 1, and there are 2 pairs "
             "that turn");

@@ -255,7 +255,8 @@ void FillAtRandom(Random* random, pb::Message* message) {
                    : r.SetUInt64(message, field, (*random)() >> Below(random, 64));
           break;
         case FieldDescriptor::CPPTYPE_DOUBLE:
-          r.SetDouble(message, field, SomeDouble(random));
+          repeated ? r.AddDouble(message, field, SomeDouble(random))
+                   : r.SetDouble(message, field, SomeDouble(random));
           break;
         case FieldDescriptor::CPPTYPE_BOOL:
           r.SetBool(message, field, Below(random, 2) == 0);
@@ -299,7 +300,8 @@ void Copy(const pb::Message& from, textproto::Message* to) {
               own, repeated ? r.GetRepeatedUInt64(from, field, i) : r.GetUInt64(from, field));
           break;
         case FieldDescriptor::CPPTYPE_DOUBLE:
-          to->Put<double>(own, r.GetDouble(from, field));
+          to->Put<double>(
+              own, repeated ? r.GetRepeatedDouble(from, field, i) : r.GetDouble(from, field));
           break;
         case FieldDescriptor::CPPTYPE_BOOL:
           to->Put<bool>(own, r.GetBool(from, field));
