@@ -35,8 +35,8 @@ namespace plumb {
 namespace {
 
 constexpr char kFileName[] = PLUMB_ONEDNN_SONAME;
-// Names to try in this order, because plumb may run on a system that names oneDNN differently. Load()
-// refuses a library of another major version.
+// Names to try in this order, because plumb may run on a system that names oneDNN differently.
+// Load() refuses a library of another major version.
 constexpr const char* kFileNames[] = {
     kFileName, "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR),
     "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR) "." PLUMB_TEXT(DNNL_VERSION_MINOR)};
@@ -93,8 +93,7 @@ Opened Open(void* global) {
   opened.itself_first = dlsym(global, "dnnl_version") != nullptr && !IsInstrumented(global);
   dlerror();
   for (const char* name : kFileNames) {
-    opened.handle =
-        dlopen(name, RTLD_NOW | RTLD_LOCAL | (opened.itself_first ? RTLD_DEEPBIND : 0));
+    opened.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | (opened.itself_first ? RTLD_DEEPBIND : 0));
     if (opened.handle != nullptr) return opened;
     const std::string problem = LoaderError();
     if (opened.problem.empty()) opened.problem = problem;

@@ -99,12 +99,11 @@ absl::StatusOr<std::vector<AddedToken>> ReadAddedTokens(const nlohmann::json* js
     tokens.push_back(std::move(token));
     const int32_t id = ids.Take(tokens.back().content);
     if (id != tokens.back().id) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(at, ": the id of ", QuoteName(tokens.back().content), " is ",
-                       tokens.back().id,
-                       ", but the tokenizers library, which numbers the tokens that the model lacks "
-                       "from the size of its vocabulary, makes it ",
-                       id, "; give it that id"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          at, ": the id of ", QuoteName(tokens.back().content), " is ", tokens.back().id,
+          ", but the tokenizers library, which numbers the tokens that the model lacks "
+          "from the size of its vocabulary, makes it ",
+          id, "; give it that id"));
     }
     const absl::Status status = FindPattern(normalizer, &tokens.back());
     if (!status.ok()) return Annotate(status, absl::StrCat(at, ": "));

@@ -145,7 +145,8 @@ void Bpe::TakeWordEnds(const PieceIds& ids) {
   last_bytes_.fill(-1);
   for (const auto& [piece, id] : ids) {
     if (!absl::EndsWith(piece, suffix_)) continue;
-    const absl::string_view start = absl::string_view(piece).substr(0, piece.size() - suffix_.size());
+    const absl::string_view start =
+        absl::string_view(piece).substr(0, piece.size() - suffix_.size());
     size_t offset = 0;
     const absl::optional<uint32_t> character =
         start.empty() ? absl::nullopt : NextCodePoint(start, &offset);

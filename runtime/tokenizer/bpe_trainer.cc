@@ -110,7 +110,8 @@ absl::Status BpeTrainer::Count(absl::string_view text, Progress progress) {
     while (at < end) {
       const absl::string_view rest = text.substr(at, end - at);
       const size_t valid = FindInvalidUtf8(rest).value_or(rest.size());
-      PLUMB_RETURN_IF_ERROR(cutting_->cutter->Cut(rest.substr(0, valid), CutContext{&budget}, count));
+      PLUMB_RETURN_IF_ERROR(
+          cutting_->cutter->Cut(rest.substr(0, valid), CutContext{&budget}, count));
       at += valid;
       // Bytes that are not UTF-8 are no words.
       for (size_t next = at; at < end && !NextCodePoint(text, &next); next = at) ++at;

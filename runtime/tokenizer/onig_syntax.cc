@@ -57,9 +57,7 @@ class Translator {
   char Peek(size_t ahead = 0) const {
     return at_ + ahead < pattern_.size() ? pattern_[at_ + ahead] : '\0';
   }
-  bool Next(absl::string_view text) const {
-    return absl::StartsWith(pattern_.substr(at_), text);
-  }
+  bool Next(absl::string_view text) const { return absl::StartsWith(pattern_.substr(at_), text); }
 
   absl::Status Item() {
     switch (Peek()) {
@@ -227,11 +225,12 @@ class Translator {
       default:
         break;
     }
-    const bool same = absl::StrContains(in_class ? "nrtfae" : "nrtfaeAzZ", absl::string_view(&c, 1));
+    const bool same =
+        absl::StrContains(in_class ? "nrtfae" : "nrtfaeAzZ", absl::string_view(&c, 1));
     const bool reference = !in_class && c >= '1' && c <= '9' && !IsDigit(Peek());
     if ((IsAsciiLetter(c) || IsDigit(c)) && !same && !reference) {
-      return Unsupported(begin, absl::StrCat(pattern_.substr(begin, 2),
-                                             in_class ? " inside of []" : ""));
+      return Unsupported(begin,
+                         absl::StrCat(pattern_.substr(begin, 2), in_class ? " inside of []" : ""));
     }
     out_.push_back('\\');
     out_.push_back(c);
@@ -262,7 +261,8 @@ class Translator {
       at_ += n;
     }
     uint32_t value = 0;
-    if (!absl::SimpleHexAtoi(digits, &value) || (digits.size() <= 2 && value >= 0x80 && Raw(begin))) {
+    if (!absl::SimpleHexAtoi(digits, &value) ||
+        (digits.size() <= 2 && value >= 0x80 && Raw(begin))) {
       return Unsupported(begin, absl::StrCat("the number ", pattern_.substr(begin, at_ - begin)));
     }
     absl::StrAppendFormat(&out_, "\\x{%x}", value);
@@ -321,8 +321,6 @@ bool Translator::IsScript(absl::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ToPcre2(absl::string_view pattern) {
-  return Translator(pattern).Run();
-}
+absl::StatusOr<std::string> ToPcre2(absl::string_view pattern) { return Translator(pattern).Run(); }
 
 }  // namespace plumb

@@ -67,8 +67,8 @@ absl::Status PrecompiledMap::Append(absl::string_view text, WorkBudget* budget,
     const uint32_t c = NextCodePoint(text, &next).value_or(0xFFFD);
     next = std::max(next, at + 1);
     // Only marks, line breaks and characters that go before others make graphemes of several.
-    const bool is_alone =
-        next == text.size() || (static_cast<unsigned char>(text[next]) < 0x80 && c < 0x600 && c != '\r');
+    const bool is_alone = next == text.size() ||
+                          (static_cast<unsigned char>(text[next]) < 0x80 && c < 0x600 && c != '\r');
     size_t end = next;
     if (!is_alone) {
       size_t match = at;

@@ -22,9 +22,9 @@ class PrecompiledMap {
   static absl::StatusOr<PrecompiledMap> Read(absl::string_view base64);
 
   // Appends `text` with its rules applied as the tokenizers library does it: a grapheme of fewer
-  // than 6 bytes becomes what the shortest rule that it begins with says, the rest of it being lost;
-  // in other graphemes, and where no rule fits, each character is looked up.
-  // Errors: ResourceExhausted if the text becomes longer than the budget allows.
+  // than 6 bytes becomes what the shortest rule that it begins with says, the rest of it being
+  // lost; in other graphemes, and where no rule fits, each character is looked up. Errors:
+  // ResourceExhausted if the text becomes longer than the budget allows.
   absl::Status Append(absl::string_view text, WorkBudget* budget, std::string* out) const;
 
  private:

@@ -72,9 +72,9 @@ absl::StatusOr<std::shared_ptr<const SubwordTokenizer>> SubwordTokenizer::FromPa
   const Json* model = fields.Take("model");
   if (model == nullptr) return fields.Error("model is missing");
   PLUMB_ASSIGN_OR_RETURN(made->model_, ReadModel(*model, made->pre_tokenizer_->byte_level()));
-  PLUMB_ASSIGN_OR_RETURN(
-      const std::vector<AddedToken> added,
-      ReadAddedTokens(fields.Take("added_tokens"), "added_tokens", *made->model_, *made->normalizer_));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<AddedToken> added,
+                         ReadAddedTokens(fields.Take("added_tokens"), "added_tokens", *made->model_,
+                                         *made->normalizer_));
   made->AddPieces(added);
   PLUMB_ASSIGN_OR_RETURN(
       made->post_processor_,

@@ -9,9 +9,9 @@
 
 namespace plumb {
 
-// Reads a tokenizer.json (Hugging Face's, or a run's), or from a directory that file, or a vocab.json
-// with a merges.txt. The special tokens are those that the other files of the directory name.
-// Errors: they name the file, and the format of one that is tiktoken's, SentencePiece's or a
+// Reads a tokenizer.json (Hugging Face's, or a run's), or from a directory that file, or a
+// vocab.json with a merges.txt. The special tokens are those that the other files of the directory
+// name. Errors: they name the file, and the format of one that is tiktoken's, SentencePiece's or a
 // WordPiece vocabulary.
 absl::StatusOr<Tokenizer> ReadTokenizer(const std::string& path);
 

@@ -129,11 +129,10 @@ absl::Status Unigram::Append(absl::string_view piece, ModelScratch* scratch,
     if (!NextCodePoint(piece, &next)) ++next;  // a byte that is not UTF-8 is unknown
     bool has_single = false;
     const double score = best[at].score;
-    const size_t steps =
-        trie_.VisitPrefixes(piece.substr(at), [&](size_t length, int32_t token) {
-          has_single = has_single || length == next - at;
-          offer(at, at + length, score + scores_[static_cast<size_t>(token)], token);
-        });
+    const size_t steps = trie_.VisitPrefixes(piece.substr(at), [&](size_t length, int32_t token) {
+      has_single = has_single || length == next - at;
+      offer(at, at + length, score + scores_[static_cast<size_t>(token)], token);
+    });
     PLUMB_RETURN_IF_ERROR(scratch->budget->ChargeLookup(steps, "the pieces of the vocabulary"));
     if (!has_single) offer(at, next, score + unknown_score_, -1);
     at = next;

@@ -49,9 +49,8 @@ std::vector<std::string> PiecesById(const PieceIds& ids) {
 }
 
 bool ByteTokens::Has(absl::string_view text) const {
-  return all || std::all_of(text.begin(), text.end(), [this](char c) {
-           return ids[static_cast<unsigned char>(c)] >= 0;
-         });
+  return all || std::all_of(text.begin(), text.end(),
+                            [this](char c) { return ids[static_cast<unsigned char>(c)] >= 0; });
 }
 
 ByteTokens FindByteTokens(const PieceIds& ids) {

@@ -12,9 +12,8 @@ constexpr absl::string_view kAdvice =
 }  // namespace
 
 absl::Status WorkBudget::Exhausted(absl::string_view part) const {
-  return absl::ResourceExhaustedError(absl::StrCat(part, ": more than the limit of ", limit_,
-                                                   " steps for ", bytes_, " bytes of text",
-                                                   kAdvice));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      part, ": more than the limit of ", limit_, " steps for ", bytes_, " bytes of text", kAdvice));
 }
 
 absl::Status CheckPartCount(size_t parts, absl::string_view place) {

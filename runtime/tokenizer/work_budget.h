@@ -18,7 +18,9 @@ class WorkBudget {
  public:
   // Steps for a text of `bytes`. Published tokenizers take far fewer.
   explicit WorkBudget(size_t bytes)
-      : limit_(kSteps + kStepsPerByte * static_cast<uint64_t>(bytes)), left_(limit_), bytes_(bytes) {}
+      : limit_(kSteps + kStepsPerByte * static_cast<uint64_t>(bytes)),
+        left_(limit_),
+        bytes_(bytes) {}
 
   // Steps that remain.
   uint64_t left() const { return left_; }

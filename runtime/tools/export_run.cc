@@ -289,8 +289,7 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(std::optional<ConfigValues> same,
                          ValuesOfSameModel(runtime, family, *opened.model, config));
   if (!same.has_value()) {
-    PLUMB_ASSIGN_OR_RETURN(
-        config, ConfigForModel(family, opened.text, facts, target.config));
+    PLUMB_ASSIGN_OR_RETURN(config, ConfigForModel(family, opened.text, facts, target.config));
     PLUMB_ASSIGN_OR_RETURN(same, ReadConfigValues(family, config, "the config.json of this model"));
     PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> of_family,
                            MakeModel(runtime, family, *same));

@@ -67,7 +67,7 @@ struct ModelDescription {
   std::string positions;
   bool tied = false, bidirectional = false;
   int64_t token_types = 0;
-  int64_t init_rules = 0;  // in the model's text
+  int64_t init_rules = 0;               // in the model's text
   std::vector<std::string> begin, end;  // statements before the first and after the last layer
   std::vector<LayerGroupInfo> layers;
   int64_t norm_sites = 0;           // norms that are applied in one forward pass

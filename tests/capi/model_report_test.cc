@@ -115,9 +115,9 @@ TEST_F(ReportTest, AModelDescribesItself) {
   const ModelHandle model = Create(TinyModel().Text());  // without weights
   const Json json = Json::parse(Text(plumb_model_describe, model.get));
   for (const char* const field :
-       {"name", "dims", "positions", "tied", "bidirectional", "token_types", "init_rules",
-        "begin", "layers", "end", "norm_sites", "identity_route", "norms_before_head", "tensors",
-        "buffers", "totals"}) {
+       {"name", "dims", "positions", "tied", "bidirectional", "token_types", "init_rules", "begin",
+        "layers", "end", "norm_sites", "identity_route", "norms_before_head", "tensors", "buffers",
+        "totals"}) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
   plumb_model_info info = {};

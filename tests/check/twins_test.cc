@@ -42,20 +42,18 @@ TEST_P(TwinTest, IsFound) {
 
 INSTANTIATE_TEST_SUITE_P(
     Some, TwinTest,
-    ::testing::Values(Case{1, "X2"}, Case{5, "X1"}, Case{14, "X1"}, Case{19, "X3"}, Case{22, "X1"},
-                      Case{24, "X4"}, Case{68, "X6"}, Case{69, "X6"}, Case{73, "X6"},
-                      Case{82, "X5"}, Case{84, "X5"}, Case{66, "X7"}, Case{85, "X2"},
-                      Case{101, "X2"}, Case{108, "X3"}, Case{127, "X1"}, Case{262, "X6"},
-                      Case{264, "X7"}, Case{267, "X7"}, Case{272, "N16"}, Case{280, "N16"},
-                      Case{281, "X5"}, Case{285, "X5"}, Case{290, "X2"}, Case{291, "N4"},
-                      Case{114, "X2"}, Case{294, "X1"}, Case{143, "X1"}, Case{151, "M4"},
-                      Case{154, "M4"}, Case{209, "X1"}, Case{211, "X1"}, Case{225, "X4"},
-                      Case{227, "X4"}, Case{228, "X4"}, Case{42, "X2"}, Case{75, "X6"},
-                      Case{222, "N8"}, Case{223, "N8"}, Case{246, "X6"}, Case{247, "X7"},
-                      Case{208, "X1"}, Case{301, "X3"}, Case{302, "X3"}, Case{303, "X3"},
-                      Case{305, "X5"}, Case{306, "X5"}, Case{307, "X5"},
-                      Case{308, "X5"}, Case{309, "X5"}, Case{310, "X6"}, Case{311, "X6"},
-                      Case{312, "X6"}, Case{313, "X6"}),
+    ::testing::Values(
+        Case{1, "X2"}, Case{5, "X1"}, Case{14, "X1"}, Case{19, "X3"}, Case{22, "X1"},
+        Case{24, "X4"}, Case{68, "X6"}, Case{69, "X6"}, Case{73, "X6"}, Case{82, "X5"},
+        Case{84, "X5"}, Case{66, "X7"}, Case{85, "X2"}, Case{101, "X2"}, Case{108, "X3"},
+        Case{127, "X1"}, Case{262, "X6"}, Case{264, "X7"}, Case{267, "X7"}, Case{272, "N16"},
+        Case{280, "N16"}, Case{281, "X5"}, Case{285, "X5"}, Case{290, "X2"}, Case{291, "N4"},
+        Case{114, "X2"}, Case{294, "X1"}, Case{143, "X1"}, Case{151, "M4"}, Case{154, "M4"},
+        Case{209, "X1"}, Case{211, "X1"}, Case{225, "X4"}, Case{227, "X4"}, Case{228, "X4"},
+        Case{42, "X2"}, Case{75, "X6"}, Case{222, "N8"}, Case{223, "N8"}, Case{246, "X6"},
+        Case{247, "X7"}, Case{208, "X1"}, Case{301, "X3"}, Case{302, "X3"}, Case{303, "X3"},
+        Case{305, "X5"}, Case{306, "X5"}, Case{307, "X5"}, Case{308, "X5"}, Case{309, "X5"},
+        Case{310, "X6"}, Case{311, "X6"}, Case{312, "X6"}, Case{313, "X6"}),
     [](const auto& twin) { return "Twin" + std::to_string(twin.param.twin) + twin.param.check; });
 
 TEST(CleanNormTest, IsNotAccused) {

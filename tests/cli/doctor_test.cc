@@ -132,9 +132,17 @@ TEST_F(DoctorTest, AnUnusableOptionIsFatalAndTheRestIsReported) {
 }
 
 TEST_F(DoctorTest, OfAMachineWithoutOneDnn) {
-  const std::string wanted = Report()["onednn"]["wanted"];
+  const json library = Report()["onednn"];
+  const std::string wanted = library["wanted"];
   std::filesystem::create_directory(Path("lib"));
-  Write("lib/" + wanted, "no library");
+  // All names that plumb tries. The second has no minor version: "libdnnl.so.3" of
+  // "libdnnl.so.3.6".
+  const std::string version = library["version"];
+  const std::string major = version.substr(0, version.find('.'));
+  const std::string minor = version.substr(0, version.find('.', major.size() + 1));
+  for (const std::string& name : {wanted, "libdnnl.so." + major, "libdnnl.so." + minor}) {
+    Write("lib/" + name, "no library");
+  }
   const Set path("LD_LIBRARY_PATH", Path("lib"));
   const json report = Report();
   EXPECT_EQ(report["onednn"]["state"], "refused");

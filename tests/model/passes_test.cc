@@ -175,11 +175,11 @@ TEST_P(PlacementPassesTest, GiveTheSameTogetherAndWithoutAnyOfThem) {
     const Results plain = Run(*context, c.format, gradients);
     double tolerance = 1e-4;
     if (c.format == WeightFormat::kBf16) {
-      // The passes round fewer values: what they change is to be less than what rounding all of
-      // them did, as bf16 and f32 differ.
+      // The passes round fewer values, and other ones: they may change a few times as much as
+      // bf16 and f32 differ by. Processors without bf16 products show up to 2.6 times.
       const Results exact = Run(*context, WeightFormat::kF32, gradients);
-      tolerance = std::max(0.03, 2 * RelativeError(plain.gradients, exact.gradients));
-      if (tolerance >= 0.5) GTEST_SKIP() << "bf16 alone changes its gradients by half";
+      tolerance = std::max(0.035, 3 * RelativeError(plain.gradients, exact.gradients));
+      if (tolerance >= 0.75) GTEST_SKIP() << "bf16 alone changes its gradients by a quarter";
     }
     context->optimize.disabled.clear();
     const Results all = Run(*context, c.format, gradients);

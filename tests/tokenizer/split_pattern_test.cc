@@ -75,8 +75,9 @@ TEST(SplitPatternTest, MistakesHaveTheirPlace) {
   EXPECT_THAT(SplitPattern::Compile("[\\W]").status().message(), HasSubstr("not supported"));
   EXPECT_FALSE(SplitPattern::Compile("\\C").ok());
   // Each of these has another meaning in Oniguruma than in PCRE2, or none.
-  for (const char* pattern : {"(?<=(\\Ka))", "\\Ka", "[a&&b]", "[a[bc]]", "[[:punct:]]", "a(?i)b|c", "(?s:.)",
-                              "(?x)a b", "(*NO_JIT)a", "(?R)", "\\R", "\\X", "\\G", "\\xff", "\\p{L&}"}) {
+  for (const char* pattern :
+       {"(?<=(\\Ka))", "\\Ka", "[a&&b]", "[a[bc]]", "[[:punct:]]", "a(?i)b|c", "(?s:.)", "(?x)a b",
+        "(*NO_JIT)a", "(?R)", "\\R", "\\X", "\\G", "\\xff", "\\p{L&}"}) {
     EXPECT_THAT(SplitPattern::Compile(pattern).status().message(), HasSubstr("not supported"))
         << pattern;
   }

@@ -28,7 +28,8 @@ class TokenizerFileTest : public ::testing::Test {
   }
 
   // Expects that a file with this content, and a directory that has it, are refused as `format`.
-  void ExpectFormat(const std::string& name, const std::string& content, const std::string& format) {
+  void ExpectFormat(const std::string& name, const std::string& content,
+                    const std::string& format) {
     file_ = directory_ + "/" + name;
     std::ofstream(file_, std::ios::binary) << content;
     for (const std::string& path : {file_, directory_}) {
@@ -47,7 +48,8 @@ TEST_F(TokenizerFileTest, TiktokenIsNamed) {
   ExpectFormat("qwen.tiktoken", "IQ== 0\nIg== 1\n", "tiktoken");
 }
 TEST_F(TokenizerFileTest, SentencePieceIsNamed) {
-  ExpectFormat("tokenizer.model", std::string("\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x0a\n\x03<s>", 26),
+  ExpectFormat("tokenizer.model",
+               std::string("\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x0a\n\x03<s>", 26),
                "SentencePiece");
 }
 TEST_F(TokenizerFileTest, WordPieceIsNamed) {

@@ -51,10 +51,12 @@ std::string Splits(int count) {
 TEST(WorkBudgetTest, TooManyStepsAreAnError) {
   ExpectLimit(Encode(TokenizerJson(kLetters, Splits(20000)), "a b"), "pre_tokenizer");
   const std::string strip = R"({"type": "Strip"})";
-  ExpectLimit(Encode(TokenizerJson(kLetters, absl::StrCat(R"("normalizer": {"type": "Sequence", "normalizers": [)",
-                                                 Repeated(strip, 1000), "]}")),
-                     "a"),
-              "normalizer");
+  ExpectLimit(
+      Encode(TokenizerJson(kLetters,
+                           absl::StrCat(R"("normalizer": {"type": "Sequence", "normalizers": [)",
+                                        Repeated(strip, 1000), "]}")),
+             "a"),
+      "normalizer");
 }
 
 struct ThreadResult {
@@ -82,24 +84,23 @@ TEST(WorkBudgetTest, TheMostStepsFitIntoASmallStack) {
 }
 
 TEST(WorkBudgetTest, ReplacementsThatDoubleATextAreAnError) {
-  const std::string twice =
-      R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
-  const std::string json = TokenizerJson(
-      kLetters, absl::StrCat(R"("normalizer": {"type": "Sequence", "normalizers": [)",
-                             Repeated(twice, 60), "]}"));
+  const std::string twice = R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
+  const std::string json =
+      TokenizerJson(kLetters, absl::StrCat(R"("normalizer": {"type": "Sequence", "normalizers": [)",
+                                           Repeated(twice, 60), "]}"));
   ExpectLimit(Encode(json, "a"), "Replace");
 }
 
 TEST(WorkBudgetTest, ALongReplacementIsAnError) {
   const std::string json = TokenizerJson(
-      kLetters, absl::StrCat(R"("normalizer": {"type": "Replace", "pattern": {"Regex": "a"}, "content": ")",
-                             std::string(1 << 20, 'b'), "\"}"));
+      kLetters,
+      absl::StrCat(R"("normalizer": {"type": "Replace", "pattern": {"Regex": "a"}, "content": ")",
+                   std::string(1 << 20, 'b'), "\"}"));
   ExpectLimit(Encode(json, std::string(100000, 'a')), "Replace");
 }
 
 TEST(WorkBudgetTest, DecodersAreBoundedToo) {
-  const std::string twice =
-      R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
+  const std::string twice = R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})";
   const auto tokenizer = Tokenizer::FromJson(TokenizerJson(
       kLetters,
       absl::StrCat(R"("decoder": {"type": "Sequence", "decoders": [)", Repeated(twice, 60), "]}")));
@@ -109,8 +110,8 @@ TEST(WorkBudgetTest, DecodersAreBoundedToo) {
 
 TEST(WorkBudgetTest, LongAddedTokensAreBounded) {
   const std::string json = TokenizerJson(
-      kLetters, absl::StrCat(R"("added_tokens": [{"id": 3, "content": ")", std::string(1 << 14, 'a'),
-                             R"(b", "normalized": false}])"));
+      kLetters, absl::StrCat(R"("added_tokens": [{"id": 3, "content": ")",
+                             std::string(1 << 14, 'a'), R"(b", "normalized": false}])"));
   ExpectLimit(Encode(json, std::string(1 << 14, 'a')), "added tokens");
   EXPECT_TRUE(Encode(json, "aab").ok());
 }
@@ -118,8 +119,8 @@ TEST(WorkBudgetTest, LongAddedTokensAreBounded) {
 TEST(WorkBudgetTest, LongPiecesAreBounded) {
   std::string vocab = R"(["<unk>", 0.0], ["a", -1.0])";
   absl::StrAppend(&vocab, ", [\"", std::string(1 << 14, 'a'), "b\", -1.0]");
-  const std::string json =
-      TokenizerJson(absl::StrCat(R"({"type": "Unigram", "unk_id": 0, "vocab": [)", vocab, "]}"), "");
+  const std::string json = TokenizerJson(
+      absl::StrCat(R"({"type": "Unigram", "unk_id": 0, "vocab": [)", vocab, "]}"), "");
   ExpectLimit(Encode(json, std::string(1 << 14, 'a')), "vocabulary");
 }
 
