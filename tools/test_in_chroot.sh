@@ -247,14 +247,11 @@ make_chroot() {
   chroot "$chroot_directory" chown -R "$user:$user" "${home#"$chroot_directory"}/plumb"
 }
 
-# check_build USER LOG: fails if the build warned, or if its plumb does not load oneDNN, which the models
-# of the demo are too small to need.
+# check_build USER LOG: prints the compiler's warnings, which do not stop a user's build. Fails if plumb
+# does not load oneDNN, which the models of the demo are too small to need.
 check_build() {
   local user=$1 log=$2
-  if grep -h 'warning:' "$log/build.log"; then
-    echo "the compiler warns: see above"
-    return 1
-  fi
+  grep -h 'warning:' "$log/build.log" || true
   # shellcheck disable=SC2016 # expanded by that shell
   enter "$chroot_directory" "$user" sh -c '"$HOME/plumb/build/release/bin/plumb" doctor' > "$log/doctor.log" 2>&1 || true
   if ! grep -q '^oneDNN  *[0-9]' "$log/doctor.log"; then

@@ -267,7 +267,7 @@ absl::StatusOr<std::vector<TensorType>> InferCrossEntropy(const OpTypes& types) 
         absl::StrCat("z_loss is ", objective.z_loss, ", not zero or positive"));
   }
   std::vector<TensorType> outputs = {F32({1}), F32({types.in(0).shape.rows()})};
-  if (!objective.IsCrossEntropy()) outputs.push_back(F32({1}));
+  if (!objective.IsCrossEntropy()) outputs.push_back(outputs.front());
   return outputs;
 }
 

@@ -85,6 +85,7 @@ absl::Status SubwordEncoder::Encode(absl::string_view text, const Options& optio
     return absl::OkStatus();
   };
   const absl::Status status = encode_all();
+  scratch_.budget = nullptr;
   if (!status.ok()) {
     *bad_byte = call.at;
     return status;
