@@ -135,11 +135,11 @@ TEST_F(DoctorTest, OfAMachineWithoutOneDnn) {
   const json library = Report()["onednn"];
   const std::string wanted = library["wanted"];
   std::filesystem::create_directory(Path("lib"));
-  // All names that plumb tries. The second has no minor version: "libdnnl.so.3" of
+  // All names that plumb tries. The second has no minor number: "libdnnl.so.3" of
   // "libdnnl.so.3.6".
-  const std::string version = library["version"];
-  const std::string major = version.substr(0, version.find('.'));
-  const std::string minor = version.substr(0, version.find('.', major.size() + 1));
+  const std::string number = library["version"];
+  const std::string major = number.substr(0, number.find('.'));
+  const std::string minor = number.substr(0, number.find('.', major.size() + 1));
   for (const std::string& name : {wanted, "libdnnl.so." + major, "libdnnl.so." + minor}) {
     Write("lib/" + name, "no library");
   }
