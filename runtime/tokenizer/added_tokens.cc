@@ -50,27 +50,30 @@ absl::StatusOr<AddedToken> ReadToken(const nlohmann::json& json, const std::stri
   return token;
 }
 
-// The library numbers added tokens itself: one that the model has keeps the model's id, and the
-// others follow the model's pieces. A file that says otherwise would have other ids there.
-class LibraryIds {
- public:
-  explicit LibraryIds(const SubwordModel& model) : next_(static_cast<int32_t>(model.entries())) {
-    for (size_t id = 0; id < model.pieces().size(); ++id) {
-      ids_[model.pieces()[id]] = static_cast<int32_t>(id);
-    }
-    ids_.erase("");
+// Checks the ids of added tokens. The library numbers them itself: one that the model has keeps the
+// model's id, and the others follow the model's pieces. A file that says otherwise would have other
+// ids there.
+absl::Status CheckIds(const std::vector<AddedToken>& tokens, const std::vector<std::string>& places,
+                      const SubwordModel& model) {
+  HashMap<absl::string_view, int32_t> ids;  // -1: not known yet
+  for (const AddedToken& token : tokens) ids.emplace(token.content, -1);
+  for (size_t id = 0; id < model.pieces().size(); ++id) {
+    const auto entry = ids.find(model.pieces()[id]);
+    if (entry != ids.end()) entry->second = static_cast<int32_t>(id);
   }
-  // Returns the id of the next token of the list. Requires: `content` stays valid.
-  int32_t Take(absl::string_view content) {
-    const auto [entry, is_new] = ids_.emplace(content, next_);
-    if (is_new) ++next_;
-    return entry->second;
+  auto next = static_cast<int32_t>(model.entries());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    int32_t& id = ids[tokens[i].content];
+    if (id < 0) id = next++;
+    if (id == tokens[i].id) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        places[i], ": the id of ", QuoteName(tokens[i].content), " is ", tokens[i].id,
+        ", but the tokenizers library, which numbers the tokens that the model lacks from the size "
+        "of its vocabulary, makes it ",
+        id, "; give it that id"));
   }
-
- private:
-  HashMap<absl::string_view, int32_t> ids_;
-  int32_t next_;
-};
+  return absl::OkStatus();
+}
 
 absl::Status FindPattern(const Normalizer& normalizer, AddedToken* token) {
   token->pattern = token->content;
@@ -90,24 +93,17 @@ absl::StatusOr<std::vector<AddedToken>> ReadAddedTokens(const nlohmann::json* js
   if (json == nullptr) return tokens;
   if (!json->is_array()) return absl::InvalidArgumentError(absl::StrCat(place, ": is not a list"));
   const int64_t max_id = MaxTokenId(model.pieces().size() + json->size());
-  LibraryIds ids(model);
-  tokens.reserve(json->size());  // their contents stay where they are
+  std::vector<std::string> places;
   for (size_t i = 0; i < json->size(); ++i) {
     const std::string at = absl::StrCat(place, "[", i, "]");
     PLUMB_ASSIGN_OR_RETURN(AddedToken token, ReadToken((*json)[i], at, max_id));
     if (token.content.empty()) continue;
-    tokens.push_back(std::move(token));
-    const int32_t id = ids.Take(tokens.back().content);
-    if (id != tokens.back().id) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          at, ": the id of ", QuoteName(tokens.back().content), " is ", tokens.back().id,
-          ", but the tokenizers library, which numbers the tokens that the model lacks "
-          "from the size of its vocabulary, makes it ",
-          id, "; give it that id"));
-    }
-    const absl::Status status = FindPattern(normalizer, &tokens.back());
+    const absl::Status status = FindPattern(normalizer, &token);
     if (!status.ok()) return Annotate(status, absl::StrCat(at, ": "));
+    tokens.push_back(std::move(token));
+    places.push_back(at);
   }
+  PLUMB_RETURN_IF_ERROR(CheckIds(tokens, places, model));
   return tokens;
 }
 

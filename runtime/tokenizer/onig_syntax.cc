@@ -25,24 +25,26 @@ bool IsAsciiLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 
 
 // Items of a character class for one general category. PCRE2 tests ASCII characters that a class
 // lists by a table, which is faster than their property.
-std::string CategoryItems(absl::string_view name) {
+std::string CategoryItems(absl::string_view name, CategoriesOf categories) {
   std::string items = name == "L" ? "A-Za-z" : name == "N" || name == "Nd" ? "0-9" : "";
   absl::StrAppend(&items, "\\p{", name, "}");
+  if (categories == CategoriesOf::kPcre2) return items;
   ForEachNewCharacterRange(name, [&](uint32_t first, uint32_t last) {
     absl::StrAppendFormat(&items, "\\x{%x}-\\x{%x}", first, last);
   });
   return items;
 }
 
-std::string WordItems() {
+std::string WordItems(CategoriesOf categories) {
   std::string items = "_";
-  for (const absl::string_view name : kWordCategories) items += CategoryItems(name);
+  for (const absl::string_view name : kWordCategories) items += CategoryItems(name, categories);
   return absl::StrCat(items, kOtherWords);
 }
 
 class Translator {
  public:
-  explicit Translator(absl::string_view pattern) : pattern_(pattern) {}
+  Translator(absl::string_view pattern, CategoriesOf categories)
+      : pattern_(pattern), categories_(categories) {}
 
   absl::StatusOr<std::string> Run() {
     while (at_ < pattern_.size()) PLUMB_RETURN_IF_ERROR(Item());
@@ -201,10 +203,10 @@ class Translator {
         return absl::OkStatus();
       case 'w':
       case 'W':
-        return Items(WordItems(), c == 'W', in_class, begin);
+        return Items(WordItems(categories_), c == 'W', in_class, begin);
       case 'd':
       case 'D':
-        return Items(CategoryItems("Nd"), c == 'D', in_class, begin);
+        return Items(CategoryItems("Nd", categories_), c == 'D', in_class, begin);
       case 'h':
       case 'H':
         return Items("0-9A-Fa-f", c == 'H', in_class, begin);
@@ -239,7 +241,7 @@ class Translator {
 
   // Boundary of a word.
   void Boundary(bool negated) {
-    const std::string word = absl::StrCat("[", WordItems(), "]");
+    const std::string word = absl::StrCat("[", WordItems(categories_), "]");
     absl::StrAppend(&out_, "(?:(?<=", word, ")(?", negated ? "=" : "!", word, ")|(?<!", word, ")(?",
                     negated ? "!" : "=", word, "))");
   }
@@ -288,7 +290,9 @@ class Translator {
         absl::StrContains(name, ":")) {
       return Unsupported(begin, absl::StrCat("the property ", QuoteName(name)));
     }
-    if (IsGeneralCategory(name)) return Items(CategoryItems(name), negated, in_class, begin);
+    if (IsGeneralCategory(name)) {
+      return Items(CategoryItems(name, categories_), negated, in_class, begin);
+    }
     // A script is that of the character itself, and not of those that use it.
     const std::string prefix = IsScript(name) ? "sc:" : "";
     absl::StrAppend(&out_, negated ? "\\P{" : "\\p{", prefix, name, "}");
@@ -302,6 +306,7 @@ class Translator {
   static bool IsScript(absl::string_view name);
 
   absl::string_view pattern_;
+  CategoriesOf categories_;
   size_t at_ = 0;
   std::string out_;
   std::vector<size_t> groups_;  // where in `out_` open groups begin
@@ -321,6 +326,8 @@ bool Translator::IsScript(absl::string_view name) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ToPcre2(absl::string_view pattern) { return Translator(pattern).Run(); }
+absl::StatusOr<std::string> ToPcre2(absl::string_view pattern, CategoriesOf categories) {
+  return Translator(pattern, categories).Run();
+}
 
 }  // namespace plumb

@@ -13,10 +13,14 @@
 
 namespace plumb {
 
-// Returns a pattern for PCRE2 with the options UTF, UCP and MULTILINE. Categories are those of
-// Unicode 16, whichever version PCRE2 knows.
+// Characters that categories in a pattern have: those of Unicode 16, or those that PCRE2 knows,
+// which are the same for texts without a new character (HasNewCharacter). The latter matches
+// faster.
+enum class CategoriesOf { kUnicode16, kPcre2 };
+
+// Returns a pattern for PCRE2 with the options UTF, UCP and MULTILINE.
 // Errors: InvalidArgument with the byte in `pattern`.
-absl::StatusOr<std::string> ToPcre2(absl::string_view pattern);
+absl::StatusOr<std::string> ToPcre2(absl::string_view pattern, CategoriesOf categories);
 
 }  // namespace plumb
 

@@ -11,6 +11,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tokenizer/onig_syntax.h"
+#include "runtime/tokenizer/unicode.h"
 
 namespace plumb {
 namespace {
@@ -34,13 +35,21 @@ std::string ErrorText(int error) {
 }  // namespace
 
 struct SplitPattern::Code {
+  static absl::StatusOr<std::unique_ptr<Code>> Compile(absl::string_view pattern,
+                                                       const std::string& translated);
   pcre2_code* code = nullptr;
+  bool has_jit = false;
+
+  Code() = default;
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
   ~Code() { pcre2_code_free(code); }
 };
 
-SplitPattern::SplitPattern(std::string text, std::unique_ptr<Code> code)
-    : text_(std::move(text)), code_(std::move(code)) {
-  is_compiled_ = pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE) == 0;
+SplitPattern::SplitPattern(absl::string_view text, std::unique_ptr<Code> code,
+                           std::unique_ptr<Code> fast)
+    : text_(text), code_(std::move(code)), fast_(std::move(fast)) {
+  is_compiled_ = code_->has_jit && (fast_ == nullptr || fast_->has_jit);
   uint32_t matches_nothing = 0;
   pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   matches_nothing_ = matches_nothing != 0;
@@ -48,32 +57,45 @@ SplitPattern::SplitPattern(std::string text, std::unique_ptr<Code> code)
 
 SplitPattern::~SplitPattern() = default;
 
-absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::Compile(
-    absl::string_view pattern) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string translated, ToPcre2(pattern));
-  return CompileFor(pattern, translated);
-}
-
-absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::Grapheme() {
-  return CompileFor("\\X", "\\X");
-}
-
-absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::CompileFor(
+// Compiles `translated` for PCRE2. Errors name `pattern`, from which it was translated.
+absl::StatusOr<std::unique_ptr<SplitPattern::Code>> SplitPattern::Code::Compile(
     absl::string_view pattern, const std::string& translated) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  auto code = std::make_unique<Code>();
-  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+  auto made = std::make_unique<Code>();
+  made->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                              &error, &offset, nullptr);
-  if (code->code == nullptr) {
+  if (made->code == nullptr) {
     const bool same = translated == pattern;
     return absl::InvalidArgumentError(
         absl::StrCat("pattern ", QuoteName(pattern), same ? "" : ", for PCRE2 ",
                      same ? "" : QuoteName(translated), ", byte ", offset, ": ", ErrorText(error)));
   }
+  made->has_jit = pcre2_jit_compile(made->code, PCRE2_JIT_COMPLETE) == 0;
+  return made;
+}
+
+absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::Compile(
+    absl::string_view pattern) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string all, ToPcre2(pattern, CategoriesOf::kUnicode16));
+  PLUMB_ASSIGN_OR_RETURN(const std::string known, ToPcre2(pattern, CategoriesOf::kPcre2));
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Code> code, Code::Compile(pattern, all));
+  std::unique_ptr<Code> fast;
+  if (known != all) {
+    PLUMB_ASSIGN_OR_RETURN(fast, Code::Compile(pattern, known));
+  }
   return std::shared_ptr<const SplitPattern>(
-      new SplitPattern(std::string(pattern), std::move(code)));
+      new SplitPattern(pattern, std::move(code), std::move(fast)));
+}
+
+absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::Grapheme() {
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Code> code, Code::Compile("\\X", "\\X"));
+  return std::shared_ptr<const SplitPattern>(new SplitPattern("\\X", std::move(code), nullptr));
+}
+
+const SplitPattern::Code& SplitPattern::CodeFor(absl::string_view text) const {
+  return fast_ == nullptr || HasNewCharacter(text) ? *code_ : *fast_;
 }
 
 absl::StatusOr<std::shared_ptr<const SplitPattern>> SplitPattern::Literal(absl::string_view text) {
@@ -125,6 +147,7 @@ struct SplitMatcher::State {
 
 SplitMatcher::SplitMatcher(std::shared_ptr<const SplitPattern> pattern)
     : pattern_(std::move(pattern)),
+      code_(pattern_->code_.get()),
       state_(std::make_unique<State>(pattern_->code_->code)),
       interprets_(!pattern_->is_compiled()) {}
 SplitMatcher::~SplitMatcher() = default;
@@ -133,7 +156,7 @@ SplitMatcher::SplitMatcher(SplitMatcher&&) noexcept = default;
 // Machine code has a stack of its own, which a pattern may outgrow; the interpreter has the heap.
 int SplitMatcher::Match(absl::string_view text, size_t from) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  const pcre2_code* code = pattern_->code_->code;
+  const pcre2_code* code = code_->code;
   if (!interprets_) {
     const int result =
         pcre2_jit_match(code, subject, text.size(), from, 0, state_->match, state_->context);
@@ -169,6 +192,7 @@ absl::StatusOr<bool> SplitMatcher::MatchWithin(absl::string_view text, size_t fr
 
 absl::StatusOr<bool> SplitMatcher::Find(absl::string_view text, bool first, WorkBudget* budget,
                                         size_t* begin, size_t* end) {
+  if (first) code_ = &pattern_->CodeFor(text);
   const size_t from = first ? 0 : *end;
   const PCRE2_SIZE* found = pcre2_get_ovector_pointer(state_->match);
   for (size_t at = from; at < text.size() || (at == text.size() && pattern_->matches_nothing());) {

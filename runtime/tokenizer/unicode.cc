@@ -1,6 +1,7 @@
 #include "runtime/tokenizer/unicode.h"
 
 #include <algorithm>
+#include <bitset>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -134,6 +135,24 @@ void Compose(std::vector<uint32_t>* text) {
   text->resize(size);
 }
 
+// Pages of 256 characters that have a new one. Most texts have none of them.
+std::bitset<0x1100> NewPages() {
+  std::bitset<0x1100> pages;
+  for (const NewRange& range : kNewCharacters) {
+    for (uint32_t page = range.first >> 8; page <= range.last >> 8; ++page) pages.set(page);
+  }
+  return pages;
+}
+
+bool IsNewCharacter(uint32_t c) {
+  static const std::bitset<0x1100> pages = NewPages();
+  if (!pages[c >> 8]) return false;
+  const NewRange* const after =
+      std::upper_bound(std::begin(kNewCharacters), std::end(kNewCharacters), c,
+                       [](uint32_t value, const NewRange& range) { return value < range.first; });
+  return after != std::begin(kNewCharacters) && c <= std::prev(after)->last;
+}
+
 }  // namespace
 
 void AppendNormalForm(absl::string_view text, NormalForm form, std::string* out) {
@@ -206,6 +225,19 @@ void ForEachNewCharacterRange(absl::string_view category,
   for (const NewRange& range : kNewCharacters) {
     if (absl::StartsWith(range.category, category)) visit(range.first, range.last);
   }
+}
+
+bool HasNewCharacter(absl::string_view text) {
+  // All of them have three bytes or four.
+  constexpr unsigned char kFirstOfThree = 0xE0;
+  for (size_t at = 0; at < text.size();) {
+    if (static_cast<unsigned char>(text[at]) < kFirstOfThree) {
+      ++at;
+    } else if (IsNewCharacter(*NextCodePoint(text, &at))) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace plumb

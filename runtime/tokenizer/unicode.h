@@ -34,6 +34,9 @@ bool IsWordCharacter(uint32_t c);  // letters, marks, decimal digits, connectors
 void ForEachNewCharacterRange(absl::string_view category,
                               absl::FunctionRef<void(uint32_t first, uint32_t last)> visit);
 
+// Returns true if `text` has one of the characters that ForEachNewCharacterRange visits.
+bool HasNewCharacter(absl::string_view text);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_TOKENIZER_UNICODE_H_

@@ -40,6 +40,20 @@ TEST(SplitPatternTest, WordsHaveMarks) {
   EXPECT_THAT(Matches(R"(\W+)", "a!?b"), ElementsAre("!?"));
 }
 
+// U+1C89 is a letter since Unicode 16.
+TEST(SplitPatternTest, NewCharactersHaveTheirCategory) {
+  const auto pattern = SplitPattern::Compile(R"(\p{L}+)");
+  ASSERT_TRUE(pattern.ok()) << pattern.status();
+  SplitMatcher matcher(*pattern);
+  for (const std::string text : {"!ab", "!a\u1c89b", "!\u4e00b"}) {
+    WorkBudget budget(text.size());
+    size_t begin = 0, end = 0;
+    EXPECT_EQ(matcher.Find(text, /*first=*/true, &budget, &begin, &end).value(), true);
+    EXPECT_EQ(begin, 1u) << text;
+    EXPECT_EQ(end, text.size()) << text;
+  }
+}
+
 TEST(SplitPatternTest, EmptyMatchesCutButNotAfterAMatch) {
   EXPECT_THAT(Matches("a*", "\u00e9aa\u00e9a"), ElementsAre("", "aa", "a"));
   EXPECT_THAT(Matches("(?=a)", "bab"), ElementsAre(""));
