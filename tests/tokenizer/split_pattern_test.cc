@@ -3,8 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "runtime/base/utf8.h"
+#include "runtime/tokenizer/unicode.h"
 
 namespace plumb {
 namespace {
@@ -51,6 +56,20 @@ TEST(SplitPatternTest, NewCharactersHaveTheirCategory) {
     EXPECT_EQ(matcher.Find(text, /*first=*/true, &budget, &begin, &end).value(), true);
     EXPECT_EQ(begin, 1u) << text;
     EXPECT_EQ(end, text.size()) << text;
+  }
+}
+
+TEST(SplitPatternTest, NewCharactersAreFoundInATextAndNoOthers) {
+  std::set<uint32_t> all;
+  ForEachNewCharacterRange("", [&](uint32_t first, uint32_t last) {
+    for (uint32_t c = first; c <= last; ++c) all.insert(c);
+  });
+  EXPECT_GT(all.size(), 5000u);
+  for (uint32_t c = 0; c <= 0x10FFFF; ++c) {
+    if (c >= 0xD800 && c < 0xE000) continue;  // no characters
+    std::string text = "a\u00e9";
+    AppendUtf8(c, &text);
+    ASSERT_EQ(HasNewCharacter(text + "z"), all.count(c) == 1) << std::hex << c;
   }
 }
 
