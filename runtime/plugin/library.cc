@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -21,7 +22,6 @@
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/plugin/elf_check.h"
 #include "runtime/plugin/guarded_call.h"
 
 namespace plumb {
@@ -40,7 +40,6 @@ class OpenLibrary {
   void Keep() { fd_ = -1; }
 
   struct stat info = {};  // when it was inspected
-  ElfFacts facts;
 
  private:
   int fd_;
@@ -121,14 +120,32 @@ bool IsUnchanged(const struct stat& before, const struct stat& now) {
          before.st_mtim.tv_nsec == now.st_mtim.tv_nsec;
 }
 
-// The name by which the loader opens the file that was inspected, not one that has taken its path:
-// that of its descriptor. The loader takes two libraries of one name for one, and a descriptor's
-// number is used again when it is closed, so the name also spells device and inode, in slashes and
-// dots that change nothing. The process id is there for debuggers.
+// Returns true if the file holds "$ORIGIN", by which a library asks the loader to look for others
+// next to itself. A file that holds this text for another reason counts, too.
+bool MentionsOrigin(int fd) {
+  const std::string origins[] = {"$ORIGIN", "${ORIGIN"};
+  std::string text;  // the end of the previous part, and this part
+  std::vector<char> part(1 << 16);
+  for (off_t at = 0;;) {
+    const ssize_t count = pread(fd, part.data(), part.size(), at);
+    if (count <= 0) return false;  // the loader reports a file that cannot be read
+    at += count;
+    text.append(part.data(), static_cast<size_t>(count));
+    for (const std::string& origin : origins) {
+      if (absl::StrContains(text, origin)) return true;
+    }
+    text.erase(0, text.size() - std::min(text.size(), origins[1].size()));
+  }
+}
+
+// Returns the name by which the loader opens the file that was inspected, even if another file has
+// its path by now: the name of its descriptor. The loader treats libraries of one name as one, and
+// the number of a closed descriptor is used again, so the name also encodes device and inode, in
+// slashes and dots that do not change what it refers to. Debuggers need the process id.
 //
-// The path itself where there is no /proc, and for a library that looks for others beside itself.
+// Returns the path if there is no /proc, and for a library that looks for others next to itself.
 std::string LoaderName(const LibraryFile& file) {
-  if (file.opened->facts.has_origin) return file.path;
+  if (MentionsOrigin(file.opened->fd())) return file.path;
   std::string name = absl::StrCat("/proc/", getpid());
   for (uint64_t number : {file.key.first, file.key.second}) {
     for (int bit = 0; bit < 64; ++bit, number >>= 1) name += (number & 1) != 0 ? "/." : "/";
@@ -193,12 +210,6 @@ LibraryFile InspectLibrary(const std::string& path, FileOrigin origin) {
     file.problem = absl::FailedPreconditionError(objection);
   }
   if (!file.problem.ok()) return file;
-  const absl::StatusOr<ElfFacts> facts = CheckElf(opened->fd());
-  if (!facts.ok()) {
-    file.problem = Annotate(facts.status(), absl::StrCat(file.path, ": "));
-    return file;
-  }
-  opened->facts = *facts;
   file.opened = opened;
   return file;
 }

@@ -1,8 +1,6 @@
-// Shared libraries, read without running them: the norms that they say they have, and all that the
-// dynamic loader would read.
+// Shared libraries, whose notes of norms are read without running them.
 #include "plumb/norm_plugin.h"
 #include "runtime/base/check.h"
-#include "runtime/plugin/elf_check.h"
 #include "runtime/plugin/elf_note.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -17,8 +15,6 @@ PLUMB_FUZZER(elf) {
     PLUMB_CHECK(IsNormId(note.id) || (note.id.empty() && note.abi_major != PLUMB_NORM_ABI_MAJOR),
                 "a note with a wrong id");
   }
-  const auto facts = CheckElf(memory.fd());
-  PLUMB_CHECK(facts.ok() || !facts.status().message().empty(), "an error without words");
 }
 
 }  // namespace
