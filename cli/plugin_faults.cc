@@ -1,6 +1,5 @@
 #include "cli/plugin_faults.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,7 +18,6 @@ namespace {
 // Handlers see nothing but globals. The process that is watched: a child that was forked ends as it
 // likes. 0: none yet.
 std::atomic<pid_t> watched_process{0};
-std::atomic<bool> only_in_calls{false};
 constexpr int kAtWork = -1;
 std::atomic<int> ended_with{kAtWork};
 std::atomic_flag is_ending = ATOMIC_FLAG_INIT;
@@ -37,7 +35,7 @@ constexpr FaultName kFaults[] = {
     {SIGSYS, "SIGSYS (system call that is not allowed)"},
     {SIGABRT, "SIGABRT (abort(), a failed assertion, or an exception that nobody caught)"}};
 
-// One thread tells; others that come here meanwhile wait for the end.
+// Returns to the first thread only. Others wait here until the process ends.
 void BeOnlyOneEnding() {
   while (is_ending.test_and_set()) pause();
 }
@@ -92,12 +90,17 @@ extern "C" void OnFault(int signal, siginfo_t* info, void*) {
   EndProcess(kExitPlugin);
 }
 
-// Somebody ends the process by `function`.
-void OnExit(const char* function) {
+// Ends the process with a message and exit code 3 if a plugin calls exit() with `status`, or
+// quick_exit(), before main returns. Returns for any other end.
+void OnExit(const char* function, int status) {
   if (watched_process.load() != getpid()) return;
-  if (const int code = ended_with.load(); code != kAtWork) EndProcess(code);
+  if (const int code = ended_with.load(); code != kAtWork) {
+    if (status != code) EndProcess(code);
+    return;
+  }
   const PluginCallInfo call = PluginCallInProgress();
-  if (!call.any() && only_in_calls) return;
+  // MPI ends an aborted job from within any of its own functions, but never with 0.
+  if (!call.any() && status != 0) return;
   BeOnlyOneEnding();
   SignalText text;
   if (call.any()) {
@@ -125,14 +128,9 @@ void WatchPlugins() {
                           (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
     if (is_taken) sigaction(fault.signal, &before, nullptr);
   }
-  // For an exit() that the C library calls itself. Registered first, so they run last: a plugin's
-  // own exit handlers may still end the process.
-  on_exit(
-      [](int status, void*) {
-        if (status != ended_with.load()) OnExit("exit()");
-      },
-      nullptr);
-  std::at_quick_exit([] { OnExit("quick_exit()"); });
+  // The handlers of plugins are registered later and run before these.
+  on_exit([](int status, void*) { OnExit("exit()", status); }, nullptr);
+  std::at_quick_exit([] { OnExit("quick_exit()", 0); });
 }
 
 int WorkEnded(int exit_code) {
@@ -140,26 +138,4 @@ int WorkEnded(int exit_code) {
   return exit_code;
 }
 
-void LeaveExitsOutsidePluginsAlone() { only_in_calls = true; }
-
 }  // namespace plumb::cli
-
-// In place of the C library's, for all that is linked or loaded.
-//
-// exit() too: two threads that call it at once would run handlers and destructors side by side,
-// under other threads at work, and die of a fault before any handler tells. A process that is not
-// at work, a forked child say, gets the C library's.
-extern "C" void exit(int code) noexcept {
-  plumb::cli::OnExit("exit()");
-  using Exit = void (*)(int);
-  reinterpret_cast<Exit>(dlsym(RTLD_NEXT, "exit"))(code);
-  plumb::cli::EndProcess(code);
-}
-extern "C" void _exit(int code) {
-  plumb::cli::OnExit("_exit()");
-  plumb::cli::EndProcess(code);
-}
-extern "C" void _Exit(int code) noexcept {
-  plumb::cli::OnExit("_Exit()");
-  plumb::cli::EndProcess(code);
-}

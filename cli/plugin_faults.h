@@ -1,26 +1,22 @@
-// A norm plugin that ends the process is named, and never looks like success: handlers for the
-// signals of faults and of abort(), and for exit(), _exit(), _Exit() and quick_exit(), while this
-// program is at work. Each writes which function of which norm it was, and the file, and ends with
-// exit code 3. What a plugin does by a system call of its own (exit_group, execve) is not seen. A
-// mapped file that is cut while it is read, which is SIGBUS too, is named, and ends with exit
-// code 1.
+// Names the norm plugin that ends the process, so that this never looks like success: handlers for
+// the signals of faults and of abort(), and exit handlers for exit() and quick_exit(). Each writes
+// which function of which norm it was, and the file, and ends with exit code 3. A plugin that calls
+// _exit(), or a system call, is not noticed. A mapped file that is cut while it is read, which is
+// SIGBUS too, is named, and the process ends with exit code 1.
 //
-// Of the process, hence of main alone. Threads have signal stacks from the first runtime on
+// State of the process, hence for main alone. Threads have signal stacks from the first runtime on
 // (PLUMB_SIGNAL_STACKS).
 #ifndef PLUMB_CLI_PLUGIN_FAULTS_H_
 #define PLUMB_CLI_PLUGIN_FAULTS_H_
 
 namespace plumb::cli {
 
-// First thing in main. Signals that somebody handles already (a sanitizer) stay theirs.
+// Installs the handlers. A signal that has a handler already (a sanitizer's) keeps it.
+// REQUIRES: called once, at the beginning of main.
 void WatchPlugins();
 
-// Last thing in main: from here on the process may exit, with this code and no other. Returns it.
+// Returns `exit_code`, with which alone the process may exit from now on: the last call of main.
 int WorkEnded(int exit_code);
-
-// From here on the process may exit outside of calls of plugins: MPI ends the ranks of a job that
-// is aborted, from within any of its own functions.
-void LeaveExitsOutsidePluginsAlone();
 
 }  // namespace plumb::cli
 

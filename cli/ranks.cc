@@ -11,7 +11,6 @@
 #include "cli/arguments.h"
 #include "cli/installation.h"
 #include "cli/output.h"
-#include "cli/plugin_faults.h"
 #include "runtime/ranks/collectives.h"
 
 namespace plumb::cli {
@@ -29,7 +28,6 @@ absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
       absl::StrCat(InstallPrefix(), "/" PLUMB_LIB_DIR "/plumb/libplumb-mpi.so");
   launch_options.print_error = [](const std::string& text) { PrintError(text); };
   launch_options.print_note = [](const std::string& text) { PrintNote(text); };
-  if (Launch::IsLaunched()) LeaveExitsOutsidePluginsAlone();
   absl::StatusOr<std::unique_ptr<Launch>> launch = Launch::Find(launch_options);
   if (launch.ok() || Launch::LaunchedRank() == 0) return launch;
   // Where rank 0 is well, it is this host that is not.

@@ -1,6 +1,5 @@
 #include "cli/signal_text.h"
 
-#include <sys/syscall.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -45,7 +44,7 @@ void SignalText::Write() {
 
 void EndProcess(int exit_code) {
   RemoveUnfinishedPaths();
-  for (;;) syscall(SYS_exit_group, exit_code);
+  _exit(exit_code);
 }
 
 }  // namespace plumb::cli

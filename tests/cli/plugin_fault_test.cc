@@ -68,8 +68,6 @@ struct Way {
   const char* message;
 };
 constexpr Way kExits[] = {{"exit", "by exit()"},
-                          {"_exit", "by _exit()"},
-                          {"_Exit", "by _Exit()"},
                           {"quick_exit", "by quick_exit()"}};
 constexpr Way kFaults[] = {{"abort", "SIGABRT"},       {"segv", "SIGSEGV"},
                            {"bus", "SIGBUS"},          {"fpe", "SIGFPE"},
@@ -120,10 +118,7 @@ TEST_P(WayTest, IsNamedWhicheverFunctionItIs) {
 }
 
 std::string NameOf(const testing::TestParamInfo<Way>& info) {
-  std::string name = info.param.how;
-  if (name == "_exit") return "underscore_exit";
-  if (name == "_Exit") return "underscore_Exit";
-  return name;
+  return info.param.how;
 }
 INSTANTIATE_TEST_SUITE_P(Exits, WayTest, testing::ValuesIn(kExits), NameOf);
 #if !defined(__SANITIZE_ADDRESS__)
@@ -147,8 +142,8 @@ TEST_F(PluginFaultTest, EveryCommandThatRunsPluginsNamesThem) {
       {"theory", "row.pbtxt", "--depths", "2,4"},
       {"bench", "row.pbtxt", "--only", "train"}};
   for (const std::vector<std::string>& command : commands) {
-    for (const Way& way : {kExits[0], kExits[1], kFaults[1], kFaults[5]}) {
-      if (way.how[0] != 'e' && way.how[0] != '_' && !kHandlesFaults) continue;
+    for (const Way& way : {kExits[0], kFaults[1], kFaults[5]}) {
+      if (way.how[0] != 'e' && !kHandlesFaults) continue;
       SCOPED_TRACE(command[0] + " " + way.how);
       std::filesystem::remove_all(Path("other"));
       Ask(std::string("forward:") + way.how);
@@ -167,14 +162,6 @@ TEST_F(PluginFaultTest, EveryCommandThatRunsPluginsNamesThem) {
     ExpectNamed(RunPlumb(arguments), "by exit()", "create", kRowNorm, plugin);
   }
   EXPECT_FALSE(Exists("study/report.html"));
-}
-
-// Whose handlers take away what the runs beside it use.
-TEST_F(PluginFaultTest, AnExitIsToldBeforeTheFaultsThatItBringsToOthers) {
-  Ask("forward:exit_under_others");
-  ExpectNamed(RunPlumb({"compare", "row.pbtxt", "--data", "names.txt", "--seeds", "2", "--out",
-                        "study", "--set", "train.max_steps=2", "--plugin", Plugin("misbehaving")}),
-              "by exit()", "forward", kRowNorm, Plugin("misbehaving"));
 }
 
 // Workers have signals blocked and stacks of their own.

@@ -36,27 +36,8 @@ static int Overflow(int depth) {
   return Overflow(depth + 1) + frame[depth % 7];
 }
 
-/* One thread calls exit(), and a handler of it takes away what the others use. */
-static volatile int torn_down = 0;
-static void TearDown(void) {
-  torn_down = 1;
-  usleep(200000);
-}
-static void ExitUnderOthers(void) {
-  static int exits = 0;
-  if (__sync_lock_test_and_set(&exits, 1)) {
-    while (!torn_down) usleep(1000);
-    *nowhere = 1;
-  }
-  atexit(TearDown);
-  exit(0);
-}
-
 static void Misbehave(const char* function) {
   if (Asked(function, "exit")) exit(0);
-  if (Asked(function, "exit_under_others")) ExitUnderOthers();
-  if (Asked(function, "_exit")) _exit(0);
-  if (Asked(function, "_Exit")) _Exit(0);
   if (Asked(function, "quick_exit")) quick_exit(0);
   if (Asked(function, "abort")) abort();
   if (Asked(function, "segv")) *nowhere = 1;
