@@ -45,7 +45,6 @@ struct Shared {
   std::condition_variable filled;
   std::vector<size_t> ended;  // by this process, or stopped with a checkpoint
   absl::Status error;
-  bool out_of_memory = false;
   std::vector<std::string> warnings;
 };
 
@@ -210,17 +209,10 @@ void WorkInQueue(const Plan& plan, HostRuntime* runtime, Shared* shared) {
   --shared->willing;
 }
 
-// A thread: what is thrown ends here.
+// Body of a thread.
 void Work(const Plan& plan, HostRuntime* runtime, Shared* shared) {
-  bool out_of_memory = false;
-  try {
-    WorkInQueue(plan, runtime, shared);
-  } catch (const std::bad_alloc&) {
-    out_of_memory = true;  // for what is said about a run
-  }
+  WorkInQueue(plan, runtime, shared);
   const std::lock_guard<std::mutex> lock(shared->mutex);
-  shared->out_of_memory |= out_of_memory;
-  shared->stop = shared->stop || out_of_memory;
   shared->filled.notify_all();
   --shared->working;
   shared->changed.notify_one();
@@ -448,7 +440,6 @@ absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   for (std::thread& thread : threads) thread.join();
   progress.Update(true);
   if (!shared.error.ok()) return shared.error;
-  if (shared.out_of_memory) return absl::ResourceExhaustedError("out of memory");
   if (exchange.follows()) return absl::OkStatus();  // rank 0 knows whether all have ended
   const bool all_ended =
       std::all_of(shared.states.begin(), shared.states.end(), [](const RunState& state) {

@@ -2,9 +2,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/compile/rewrite.h"
 
 namespace plumb {
@@ -14,7 +14,8 @@ absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& /*
   std::vector<bool> keep(graph.nodes.size(), true);
   std::vector<ValueId> replacement(graph.values.size());
   std::iota(replacement.begin(), replacement.end(), 0);
-  HashMap<std::string, size_t> first_like;  // op, inputs and attributes -> the first such node
+  absl::flat_hash_map<std::string, size_t>
+      first_like;  // op, inputs and attributes -> the first such node
   for (size_t i = 0; i < merged.nodes.size(); ++i) {
     Node& node = merged.nodes[i];
     for (ValueId& id : node.inputs) {

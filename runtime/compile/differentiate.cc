@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 
@@ -151,7 +151,7 @@ class ReversePass {
   // VJP does not know these names when it makes the values. One that is the gradient of two values
   // keeps the name of the one that is nearer to the loss.
   void NameGradients(Graph* graph) const {
-    HashSet<std::string> taken;
+    absl::flat_hash_set<std::string> taken;
     for (const Value& value : graph->values) taken.insert(value.name);
     std::vector<bool> named(graph->values.size(), false);
     const auto name = [&](ValueId id, const std::string& wanted) {

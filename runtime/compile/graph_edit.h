@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/op.h"
 
@@ -49,7 +49,7 @@ class GraphEdit {
   std::vector<bool> edited_;                   // by position
   std::vector<std::vector<Node>> in_place_;    // by position, where edited
   std::vector<std::vector<Node>> after_;       // by position
-  HashSet<std::string> names_;                 // filled by the first NewValue
+  absl::flat_hash_set<std::string> names_;     // filled by the first NewValue
 };
 
 // combine with coefficients 1 and no constant.

@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/rewrite.h"
 
@@ -130,7 +130,7 @@ class Planner {
   }
 
   absl::Status PlaceOutputs() {
-    HashMap<absl::string_view, ValueId> by_name;
+    absl::flat_hash_map<absl::string_view, ValueId> by_name;
     for (size_t id = 0; id < graph_.values.size(); ++id) {
       by_name.try_emplace(graph_.values[id].name, static_cast<ValueId>(id));
     }

@@ -2,8 +2,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/compile/graph_edit.h"
 #include "runtime/compile/rewrite.h"
 
@@ -126,8 +126,8 @@ absl::StatusOr<Graph> NarrowToLastToken(const Graph& graph, const OpRegistry& re
   const Needs needs(graph);
   GraphEdit edit(NarrowTypes(graph, needs));
   const auto type = [&edit](ValueId id) { return edit.graph().value(id).type; };
-  HashMap<ValueId, ValueId> replacement;  // last tokens of narrowed values
-  HashMap<ValueId, ValueId> last;         // last tokens of values computed in full
+  absl::flat_hash_map<ValueId, ValueId> replacement;  // last tokens of narrowed values
+  absl::flat_hash_map<ValueId, ValueId> last;         // last tokens of values computed in full
   for (size_t i = 0; i < edit.node_count(); ++i) {
     if (needs.is_dead(i)) {
       edit.Drop(i);

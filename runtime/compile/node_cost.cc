@@ -1,12 +1,12 @@
 #include "runtime/compile/node_cost.h"
 
-#include "runtime/base/hash_map.h"
+#include "absl/container/flat_hash_set.h"
 
 namespace plumb {
 namespace {
 
 int64_t OperandBytes(const Graph& graph, const Node& node) {
-  HashSet<ValueId> seen;
+  absl::flat_hash_set<ValueId> seen;
   int64_t bytes = 0;
   for (const ValueId id : node.inputs) {
     if (id != kNoValue && seen.insert(id).second) bytes += graph.value(id).type.bytes();

@@ -32,7 +32,6 @@ struct AttrPrinter {
   std::string operator()(const std::shared_ptr<const AttrObject>& object) const {
     return object == nullptr ? "null" : object->ToString();
   }
-  std::string operator()(const NeverHeld&) const { return ""; }
 };
 
 struct NameIsLess {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "runtime/base/variant.h"
 
 namespace plumb {
 
@@ -25,7 +24,7 @@ class AttrObject {
 };
 
 using Attr = std::variant<bool, int64_t, double, std::string, std::vector<double>,
-                          std::shared_ptr<const AttrObject>, NeverHeld>;
+                          std::shared_ptr<const AttrObject>>;
 
 class Attrs {
  public:

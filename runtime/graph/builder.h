@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/op.h"
 
@@ -54,7 +54,7 @@ class GraphBuilder {
 
   const OpRegistry* registry_;
   Graph graph_;
-  HashMap<std::string, int> names_;  // name -> how many suffixes were given out
+  absl::flat_hash_map<std::string, int> names_;  // name -> how many suffixes were given out
   absl::Status status_;
   TensorType type_after_error_ = F32({1, 1, 1, 1});
 };

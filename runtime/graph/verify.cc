@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/op.h"
@@ -72,7 +72,7 @@ class Verifier {
 
  private:
   absl::Status CheckValues() {
-    HashSet<absl::string_view> names;
+    absl::flat_hash_set<absl::string_view> names;
     for (const Value& value : graph_.values) {
       if (value.name.empty()) return absl::InternalError("a value has no name");
       if (!names.insert(value.name).second) {
@@ -167,7 +167,7 @@ class Verifier {
   }
 
   absl::Status CheckOutputs() {
-    HashSet<absl::string_view> names;
+    absl::flat_hash_set<absl::string_view> names;
     for (const GraphOutput& output : graph_.outputs) {
       if (output.name.empty()) return absl::InternalError("an output has no name");
       if (!names.insert(output.name).second) {

@@ -8,7 +8,8 @@
  *   last argument is not NULL, an error there, which the caller frees. Outputs are then as before.
  * - No function ends the process, installs a signal handler, prints, changes the locale or the
  *   floating-point mode (which is a new process's in callbacks), or throws. A callback must not
- *   throw either. A save that meets a limit of file size or a pipe without a reader is an error:
+ *   throw either. Too little memory for a model is an error, but the process may end where an
+ *   allocation of a few kilobytes fails. A save that meets a limit of file size or a pipe without a reader is an error:
  *   SIGXFSZ and SIGPIPE do not reach the host. So is, after two seconds, reading a pipe that nobody
  *   writes to.
  * - A call wants a stack of 256 KiB where formulas nest deeply; 128 KiB do for what people write.

@@ -1,6 +1,5 @@
-// JsonWriter: a JSON text, piece by piece. It appends to a string and does nothing else: where
-// there is no memory that is std::bad_alloc, while a tree of values may have to end the process
-// when it is taken apart. A value.
+// JsonWriter: a JSON text, piece by piece, whose members keep the order in which they are written.
+// A value.
 #ifndef PLUMB_RUNTIME_IO_JSON_WRITER_H_
 #define PLUMB_RUNTIME_IO_JSON_WRITER_H_
 

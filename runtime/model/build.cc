@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/model/formula_ops.h"
@@ -309,14 +309,14 @@ class Emitter : public FormulaBackend {
   ValueId step_ = kNoValue, random_ = kNoValue;    // none until a formula reads them
   std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // of values, by their number
   double embedding_scale_ = 1;
-  HashMap<std::string, ValueId> tables_;  // over tokens, that were read: their rows
-  std::vector<ValueId> extra_losses_;     // of sublayers, beside the cross-entropy
-  bool head_is_last_ = false;             // the head has the last token alone
-  bool head_is_f32_ = false;              // the logits are, whatever the format
-  std::string scope_;                     // of value names: "layers.3."
+  absl::flat_hash_map<std::string, ValueId> tables_;  // over tokens, that were read: their rows
+  std::vector<ValueId> extra_losses_;                 // of sublayers, beside the cross-entropy
+  bool head_is_last_ = false;                         // the head has the last token alone
+  bool head_is_f32_ = false;                          // the logits are, whatever the format
+  std::string scope_;                                 // of value names: "layers.3."
   std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"
   std::vector<std::pair<std::string, ValueId>> streams_;  // kNoValue: set again later
-  HashMap<std::string, size_t> stream_at_;
+  absl::flat_hash_map<std::string, size_t> stream_at_;
 };
 
 }  // namespace

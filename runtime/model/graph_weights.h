@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/hash_map.h"
+#include "absl/container/flat_hash_map.h"
 #include "runtime/graph/builder.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
@@ -46,8 +46,8 @@ class GraphWeights {
   GraphBuilder& b_;
   const WeightFormat format_;
   const SharedLayers shared_;
-  HashMap<std::string, ValueId> parameters_;
-  HashMap<std::string, Shape> int8_shapes_;  // of matrices, by name
+  absl::flat_hash_map<std::string, ValueId> parameters_;
+  absl::flat_hash_map<std::string, Shape> int8_shapes_;  // of matrices, by name
 };
 
 }  // namespace plumb

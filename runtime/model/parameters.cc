@@ -6,13 +6,13 @@
 #include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/base/place.h"
 #include "runtime/base/status.h"
 #include "runtime/model/init_rules.h"
@@ -440,7 +440,7 @@ class Lister : public NullBackend {
   const SharedLayers shared_;
   InitRules rules_;
   std::vector<ParameterSpec> parameters_;
-  HashMap<std::string, size_t> at_;  // of parameters_
+  absl::flat_hash_map<std::string, size_t> at_;  // of parameters_
   std::vector<NormStateSpec> states_;
   std::set<std::string> names_;    // of both, and of the buffers
   std::set<std::string> learned_;  // that were used

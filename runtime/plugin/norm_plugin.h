@@ -19,14 +19,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "plumb/norm_plugin.h"
-#include "runtime/base/variant.h"
 #include "runtime/plugin/plugin_call.h"
 
 namespace plumb {
 
 // What a user wrote: numbers, booleans or text. Converted to the schema's type when they agree: the
 // value of an integer attribute is an int64_t then.
-using NormAttrValue = std::variant<double, bool, std::string, int64_t, NeverHeld>;
+using NormAttrValue = std::variant<double, bool, std::string, int64_t>;
 using NormAttrs = std::map<std::string, NormAttrValue>;
 
 enum class NormAttrType { kDouble, kInt, kBool, kEnum, kString };

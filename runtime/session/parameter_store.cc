@@ -4,11 +4,11 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/float_mode.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/io/wanted_tensors.h"
@@ -115,7 +115,7 @@ bool StaysInFile(const ParameterSpec& parameter, const TensorInFile& tensor) {
 // The tensor of each entry.
 absl::StatusOr<std::vector<const TensorInFile*>> FindEntries(
     const ParameterLayout& layout, absl::Span<const TensorInFile> tensors) {
-  HashMap<std::string, const TensorInFile*> by_name;
+  absl::flat_hash_map<std::string, const TensorInFile*> by_name;
   std::vector<std::string> mistakes;
   for (const TensorInFile& tensor : tensors) {
     if (!by_name.emplace(tensor.name, &tensor).second) {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/base/suggest.h"
 #include "runtime/model/build.h"
@@ -57,7 +57,7 @@ bool Matches(absl::string_view glob, absl::string_view text) {
   return glob.find_first_not_of('*', g) == absl::string_view::npos;
 }
 
-using Ids = HashMap<absl::string_view, ValueId>;
+using Ids = absl::flat_hash_map<absl::string_view, ValueId>;
 
 Ids IdsByName(const Graph& graph) {
   Ids ids;
@@ -160,7 +160,7 @@ absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& cont
 
   // Values in the order in which they are made, each followed by its names as a stream.
   const Ids ids = IdsByName(graph);
-  HashMap<ValueId, std::vector<std::string>> stream_names;
+  absl::flat_hash_map<ValueId, std::vector<std::string>> stream_names;
   for (const StreamPoint& point : streams) {
     const auto at = ids.find(point.value);
     if (at != ids.end()) stream_names[at->second].push_back(point.name);
@@ -213,7 +213,7 @@ absl::StatusOr<std::unique_ptr<Probe>> Probe::Create(const ModelContext& context
 }
 
 Probe::Probe(const std::vector<ProbePoint>& points) {
-  HashMap<std::string, size_t> slots;
+  absl::flat_hash_map<std::string, size_t> slots;
   const auto slot_of = [&](const std::string& value) {
     const auto [at, is_new] = slots.emplace(value, slot_values_.size());
     if (is_new) slot_values_.push_back(value);

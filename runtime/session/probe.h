@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/compile/executable.h"
 #include "runtime/kernels/simd/tensor_stats.h"
 #include "runtime/session/parameter_store.h"
@@ -115,7 +115,7 @@ class Probe {
   std::vector<std::string> slot_values_;
   std::vector<TensorStats> slot_stats_;
   std::vector<size_t> activation_slots_, gradient_slots_;  // by index in the result
-  HashMap<const Executable*, std::unique_ptr<Watch>> watches_;
+  absl::flat_hash_map<const Executable*, std::unique_ptr<Watch>> watches_;
   ProbeObserver observer_;  // null: none
   ProbeResult result_;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/base/hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -55,7 +55,7 @@ absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOpti
   PLUMB_ASSIGN_OR_RETURN(graph,
                          Optimize(std::move(graph), *context.ops, OnlyPasses({"last-token"})));
   ModelWork work;
-  HashSet<ValueId> read;
+  absl::flat_hash_set<ValueId> read;
   for (const Node& node : graph.nodes) {
     const std::string& op = node.op->name;
     if (op == "matmul") work.forward_flops += LinearFlops(graph, node);

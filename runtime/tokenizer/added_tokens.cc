@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tokenizer/json_fields.h"
@@ -55,7 +55,7 @@ absl::StatusOr<AddedToken> ReadToken(const nlohmann::json& json, const std::stri
 // ids there.
 absl::Status CheckIds(const std::vector<AddedToken>& tokens, const std::vector<std::string>& places,
                       const SubwordModel& model) {
-  HashMap<absl::string_view, int32_t> ids;  // -1: not known yet
+  absl::flat_hash_map<absl::string_view, int32_t> ids;  // -1: not known yet
   for (const AddedToken& token : tokens) ids.emplace(token.content, -1);
   for (size_t id = 0; id < model.pieces().size(); ++id) {
     const auto entry = ids.find(model.pieces()[id]);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
@@ -140,7 +142,7 @@ absl::StatusOr<std::string> BpeTrainer::Train(Progress progress) {
   // Two ways to one text would be two tokens with it: the second is not taken.
   std::vector<std::string> texts;
   for (int byte = 0; byte < kBytes; ++byte) texts.emplace_back(1, static_cast<char>(byte));
-  HashMap<std::string, int32_t> ids;
+  absl::flat_hash_map<std::string, int32_t> ids;
   while (static_cast<int64_t>(texts.size()) - kBytes < wanted) {
     const auto top = pairs.Top();
     if (!top || top->second < options_.min_frequency) break;
@@ -161,9 +163,9 @@ absl::StatusOr<std::string> BpeTrainer::Train(Progress progress) {
 std::string BpeTrainer::ToJson(const std::vector<std::pair<int32_t, int32_t>>& merges) const {
   Json vocab = Json::object(), rules = Json::array(), added = Json::array();
   std::vector<std::string> pieces;
-  HashMap<std::string, bool> seen;
+  absl::flat_hash_set<std::string> seen;
   const auto add = [&](std::string piece) {
-    if (!seen.emplace(piece, true).second) return;
+    if (!seen.insert(piece).second) return;
     vocab.emplace(piece, pieces.size());
     pieces.push_back(std::move(piece));
   };

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/hash_map.h"
 
 namespace plumb {
 
@@ -51,7 +51,7 @@ class BpeTrainer {
 
   Options options_;
   std::unique_ptr<Cutting> cutting_;
-  HashMap<std::string, int64_t> counts_;
+  absl::flat_hash_map<std::string, int64_t> counts_;
 };
 
 }  // namespace plumb

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
-#include "runtime/base/hash_map.h"
 
 namespace plumb {
 
@@ -52,7 +52,7 @@ class PairCounts {
   std::vector<int32_t> tokens_;
   std::vector<uint32_t> previous_, next_, pieces_;
   std::vector<int64_t> weights_;  // by piece
-  HashMap<Pair, Occurrences> pairs_;
+  absl::flat_hash_map<Pair, Occurrences> pairs_;
   std::vector<Candidate> heap_;  // counts may be out of date
   std::vector<Pair> changed_;    // by the merge at hand, upwards
 };

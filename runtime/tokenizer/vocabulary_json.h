@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/hash_map.h"
 
 namespace plumb {
 
-using PieceIds = HashMap<std::string, int32_t>;
+using PieceIds = absl::flat_hash_map<std::string, int32_t>;
 
 // The largest id that a vocabulary with so many entries may have: files leave gaps, but a short one
 // is not to take gigabytes.

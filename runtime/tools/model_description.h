@@ -1,4 +1,4 @@
-// ModelDescription from the text of plumb_model_describe. Pure. Private to runtime/tools.
+// Reads a ModelDescription from the text of plumb_model_describe. Pure. Private to runtime/tools.
 #ifndef PLUMB_RUNTIME_TOOLS_MODEL_DESCRIPTION_H_
 #define PLUMB_RUNTIME_TOOLS_MODEL_DESCRIPTION_H_
 
@@ -9,8 +9,9 @@
 
 namespace plumb {
 
-// Fields that it does not know are left out. kInternal for a text that is no JSON.
-absl::StatusOr<ModelDescription> ReadDescription(const std::string& json);
+// Returns the description, without fields that it does not know. Errors: kInternal for a text that
+// is not JSON, or lacks a field.
+absl::StatusOr<ModelDescription> ReadDescription(const std::string& text);
 
 }  // namespace plumb
 

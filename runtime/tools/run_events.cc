@@ -13,7 +13,6 @@
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "runtime/base/status.h"
-#include "runtime/io/json_value.h"
 #include "runtime/tools/handles.h"
 
 namespace plumb {
@@ -66,9 +65,8 @@ absl::StatusOr<std::unique_ptr<RunEvents>> RunEvents::Open(const std::string& ru
   options.clock = clock;
   options.first_step = first_step;
   PLUMB_ASSIGN_OR_RETURN(EventFile file, EventFile::Create(run, options));
-  const JsonValue parsed(Json::parse(description));
   const std::pair<const char*, std::string> texts[] = {
-      {"equations", EquationsText(*parsed)},
+      {"equations", EquationsText(Json::parse(description))},
       {"model.pbtxt", model_text},
       {"train.pbtxt", recipe.text}};
   for (const auto& [tag, text] : texts) {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/hash_map.h"
 #include "runtime/io/safetensors.h"
 
 namespace plumb {
@@ -52,7 +52,7 @@ class CheckpointDirectory {
   std::vector<std::string> file_names_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<CheckpointTensor> tensors_;
-  HashMap<std::string, size_t> index_;
+  absl::flat_hash_map<std::string, size_t> index_;
 };
 
 // The path of `name` in `directory`, if it is a plain name and leads nowhere else.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every file call and every allocation of train, resume, compare and export fails once. ctest runs
+# Every file call and every large allocation of train, resume, compare and export fails once. ctest runs
 # the same tests with every 8th call.
 #
 #   tests/fault/every_call.sh
