@@ -163,14 +163,11 @@ int Run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return Finish(PrintResult(absl::StrCat(version.what(), "\n")));
   } catch (const CLI::ParseError& error) {
-    LetRankZeroSpeak();
-    if (Launch::LaunchedRank() > 0) return kExitUsage;
-    if (argc == 1) {
-      PrintNote(FirstHelp());
-    } else {
-      PrintError(UsageError(program, error));
+    if (argc > 1) {
+      return EndBeforeJoining(absl::InvalidArgumentError(UsageError(program, error)));
     }
-    return kExitUsage;
+    if (Launch::LaunchedRank() == 0) PrintNote(FirstHelp());
+    return EndBeforeJoining(absl::InvalidArgumentError(""));
   }
   const absl::StatusOr<int> exit_code = invocation.run();
   return exit_code.ok() ? *exit_code : Finish(exit_code.status());

@@ -1,10 +1,8 @@
 #include "cli/ranks.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <new>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,9 +14,10 @@
 namespace plumb::cli {
 
 void AddRankOptions(CLI::App* app, RankOptions* options) {
-  AddDouble(app, "--rank-grace", &options->grace_seconds, 0, 1e9,
-            "Under mpirun: a rank that has not answered for so many seconds is taken for dead, and "
-            "ends all; default 60; 0: never");
+  AddDouble(
+      app, "--rank-grace", &options->grace_seconds, 0, 1e9,
+      "Under mpirun: names a rank that others have waited for so many seconds, and ends a job "
+      "that not all processes have joined by then; default 60; 0: never");
 }
 
 absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
@@ -30,14 +29,8 @@ absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
   launch_options.print_note = [](const std::string& text) { PrintNote(text); };
   absl::StatusOr<std::unique_ptr<Launch>> launch = Launch::Find(launch_options);
   if (launch.ok() || Launch::LaunchedRank() == 0) return launch;
-  // Where rank 0 is well, it is this host that is not.
-  LetRankZeroSpeak();
   return absl::Status(launch.status().code(), absl::StrCat("rank ", Launch::LaunchedRank(), ": ",
                                                            launch.status().message()));
-}
-
-void LetRankZeroSpeak() {
-  if (Launch::LaunchedRank() > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
 }
 
 int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code) {
@@ -45,6 +38,13 @@ int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code) {
   const absl::Status& status = exit_code.status();
   return launch->End(IsReaderGone(status) ? absl::Status(status.code(), "") : status,
                      ExitCodeOf(status));
+}
+
+int EndBeforeJoining(const absl::Status& status) {
+  const absl::StatusOr<std::unique_ptr<Launch>> launch = JoinRanks(RankOptions());
+  if (launch.ok()) return EndRanks(launch->get(), status);
+  if (!status.message().empty()) PrintError(status.message());
+  return ExitCodeOf(status);
 }
 
 Invocation ForRank(const Invocation& invocation, const Launch& launch) {

@@ -26,12 +26,13 @@ void AddRankOptions(CLI::App* app, RankOptions* options);
 // of them alone.
 absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options);
 
-// Before a job is joined every rank may find the same mistake. The launcher ends all when the first
-// of them exits: the others wait here for rank 0 to say what it is.
-void LetRankZeroSpeak();
-
-// The end of `launch`, with what the command came to: Launch::End, which prints the error.
+// Ends `launch` with the result of the command: Launch::End, which prints the error. Returns the
+// exit code.
 int EndRanks(Launch* launch, const absl::StatusOr<int>& exit_code);
+
+// Ends a process with an error, of the command line, say, before it has joined its job: joins it,
+// so that an error of all ranks is printed once. Returns the exit code.
+int EndBeforeJoining(const absl::Status& status);
 
 // `invocation` with the threads that are this rank's where --threads does not say: several ranks of
 // a machine share its processors.

@@ -1,6 +1,8 @@
 #include "runtime/ranks/stall_watch.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -9,15 +11,16 @@
 #include "runtime/ranks/tags.h"
 
 namespace plumb {
+namespace {
 
-StallWatch::StallWatch(std::unique_ptr<Communicator> ranks) : ranks_(std::move(ranks)) {}
+// Time between two looks at what other ranks tell, and before the first of a wait: most waits are
+// shorter, and a rank that has failed with all others shall come to its own error.
+constexpr double kLookSeconds = 0.2, kFirstLookSeconds = 1;
 
-std::optional<StallWatch::Waiting> StallWatch::waiting() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (waiting_for_ < 0) return std::nullopt;
-  const std::chrono::duration<double> since = Clock::now() - waiting_since_;
-  return Waiting{waiting_for_, since.count()};
-}
+}  // namespace
+
+StallWatch::StallWatch(std::unique_ptr<Communicator> ranks, StallWatchOptions options)
+    : ranks_(std::move(ranks)), options_(std::move(options)) {}
 
 absl::StatusOr<Communicator::Transfer> StallWatch::Started(int peer,
                                                            absl::StatusOr<Transfer> transfer) {
@@ -27,59 +30,134 @@ absl::StatusOr<Communicator::Transfer> StallWatch::Started(int peer,
 
 absl::StatusOr<Communicator::Transfer> StallWatch::StartSend(int to, int tag, const void* data,
                                                              size_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex_);
   return Started(to, ranks_->StartSend(to, tag, data, bytes));
 }
 
 absl::StatusOr<Communicator::Transfer> StallWatch::StartReceive(int from, int tag, void* data,
                                                                 size_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex_);
   return Started(from, ranks_->StartReceive(from, tag, data, bytes));
 }
 
-absl::StatusOr<bool> StallWatch::TestLocked(Transfer* transfer) {
+absl::StatusOr<bool> StallWatch::Test(Transfer* transfer) {
   void* const handle = transfer->handle;
   absl::StatusOr<bool> over = ranks_->Test(transfer);
   if (transfer->handle == nullptr) peers_.erase(handle);
   return over;
 }
 
-absl::StatusOr<bool> StallWatch::Test(Transfer* transfer) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return TestLocked(transfer);
-}
-
 absl::Status StallWatch::Wait(Transfer* transfer) {
-  std::unique_lock<std::mutex> lock(mutex_);
   if (transfer->handle == nullptr) return absl::OkStatus();
-  waiting_for_ = peers_[transfer->handle];
-  waiting_since_ = Clock::now();
+  const int peer = peers_[transfer->handle];
+  const Clock::time_point begin = Clock::now();
+  Schedule schedule = {kFirstLookSeconds, options_.grace_seconds / 2,
+                       options_.grace_seconds + kFirstLookSeconds, false};
   // Messages that are nearly there are met without a delay. Later a processor is not kept busy with
   // asking: who is waited for may want it.
   constexpr auto kEager = std::chrono::microseconds(200);
   constexpr auto kLongest = std::chrono::microseconds(1000);
   auto pause = std::chrono::microseconds(20);
-  absl::StatusOr<bool> over = false;
   for (;;) {
-    over = TestLocked(transfer);
-    if (!over.ok() || *over) break;
-    const bool eager = Clock::now() - waiting_since_ < kEager;
-    lock.unlock();
-    if (eager) {
+    PLUMB_ASSIGN_OR_RETURN(const bool over, Test(transfer));
+    if (over) return absl::OkStatus();
+    const Clock::duration waited = Clock::now() - begin;
+    if (waited < kEager) {
       std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(pause);
-      pause = std::min(2 * pause, kLongest);
+      continue;
     }
-    lock.lock();
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongest);
+    const double seconds = std::chrono::duration<double>(waited).count();
+    if (seconds < schedule.look) continue;
+    // An error of the look is one of the transfer, which the next test returns.
+    (void)LookAround(peer, seconds, &schedule);
   }
-  waiting_for_ = -1;
-  return over.status();
 }
 
-absl::StatusOr<std::optional<Communicator::Message>> StallWatch::Probe(int tag) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return ranks_->Probe(tag);
+absl::Status StallWatch::LookAround(int peer, double waited, Schedule* schedule) {
+  // What ranks have told before this wait may be over.
+  if (!schedule->has_looked) waiting_for_.clear();
+  FinishSends();
+  PLUMB_RETURN_IF_ERROR(ReadControl(/*keep_waits=*/schedule->has_looked));
+  schedule->has_looked = true;
+  schedule->look = waited + kLookSeconds;
+  if (options_.grace_seconds <= 0) return absl::OkStatus();
+  if (waited >= schedule->report) {
+    schedule->report = waited + options_.grace_seconds / 2;  // at least one in a grace time
+    for (const int to : {0, 1}) {
+      if (to != rank()) SendControl(to, {kWaiting, peer}, "");
+    }
+  }
+  if (waited >= schedule->note) {
+    schedule->note = 2 * waited;
+    const int stalled = Stalled(peer);
+    if (rank() == (stalled == 0 ? 1 : 0)) options_.on_stall(stalled, waited);
+  }
+  return absl::OkStatus();
+}
+
+int StallWatch::Stalled(int peer) const {
+  int stalled = peer;
+  for (int i = 0; i < size(); ++i) {
+    const auto next = waiting_for_.find(stalled);
+    if (next == waiting_for_.end() || next->second == rank()) break;
+    stalled = next->second;
+  }
+  return stalled;
+}
+
+absl::Status StallWatch::ReadControl(bool keep_waits) {
+  for (;;) {
+    PLUMB_ASSIGN_OR_RETURN(const std::optional<Message> found, ranks_->Probe(kTagControl));
+    if (!found.has_value()) return absl::OkStatus();
+    std::string message(found->bytes, '\0');
+    PLUMB_ASSIGN_OR_RETURN(Transfer receive, ranks_->StartReceive(found->from, kTagControl,
+                                                                  message.data(), message.size()));
+    PLUMB_RETURN_IF_ERROR(ranks_->Wait(&receive));  // it has arrived
+    Head head = {};
+    std::memcpy(&head, message.data(), std::min(message.size(), sizeof(head)));
+    if (head.kind == kWaiting && keep_waits) waiting_for_[found->from] = head.value;
+    if (head.kind == kFailed) options_.on_failure(head.value, message.substr(sizeof(head)));
+  }
+}
+
+void StallWatch::SendControl(int to, const Head& head, const std::string& text) {
+  Sending& sent = sending_.emplace_back();
+  sent.message = std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + text;
+  const auto started = ranks_->StartSend(to, kTagControl, sent.message.data(), sent.message.size());
+  if (started.ok()) {
+    sent.transfer = *started;
+  } else {
+    sending_.pop_back();
+  }
+}
+
+void StallWatch::FinishSends() {
+  sending_.remove_if([this](Sending& each) {
+    const absl::StatusOr<bool> over = ranks_->Test(&each.transfer);
+    return !over.ok() || *over;
+  });
+}
+
+absl::Status StallWatch::ReportFailure(int exit_code, const std::string& text, double seconds) {
+  SendControl(0, {kFailed, exit_code}, text);
+  const Clock::time_point begin = Clock::now();
+  while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
+    FinishSends();
+    // Carries messages on, and fails where threads are ranks and the job has ended.
+    const absl::Status looked = ranks_->Probe(kTagControl).status();
+    if (absl::IsAborted(looked)) return looked;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return absl::OkStatus();
+}
+
+void StallWatch::Drain() {
+  for (int i = 0; i < 100; ++i) {
+    if (!ReadControl(/*keep_waits=*/false).ok()) return;
+    FinishSends();
+    if (i > 0 && sending_.empty()) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 absl::Status StallWatch::Barrier() {
@@ -92,16 +170,6 @@ absl::Status StallWatch::Barrier() {
     PLUMB_RETURN_IF_ERROR(Wait(&send));
   }
   return absl::OkStatus();
-}
-
-void StallWatch::Abort(int code) {
-  // In the end without the lock: who holds it may be stuck in a call.
-  bool locked = false;
-  for (int i = 0; i < 100 && !(locked = mutex_.try_lock()); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  ranks_->Abort(code);
-  if (locked) mutex_.unlock();
 }
 
 }  // namespace plumb

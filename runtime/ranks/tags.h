@@ -6,7 +6,7 @@
 namespace plumb {
 
 enum RankTag : int {
-  kTagControl = 1,  // a rank's error, the end of the job
+  kTagControl = 1,  // errors, and waits of ranks (stall_watch.h)
   kTagFacts,        // what ranks say of themselves
   kTagGradients,
   kTagWeights,

@@ -1,7 +1,7 @@
-// The job that this process is a rank of: found where a launcher (mpirun, srun) has started it,
-// else a job of one. All ranks end together: an error of any of them is printed once, by rank 0,
-// with rank and host, and is the exit code of all; a rank that has died or hangs is named after a
-// grace time.
+// The job that this process is a rank of: found if a launcher (mpirun, srun) has started it, else a
+// job of one rank. All ranks end together: an error of any of them is printed once, with rank and
+// host, ends the job by MPI_Abort, and is the exit code of all. A rank that is killed ends the job
+// through the launcher.
 //
 //   PLUMB_ASSIGN_OR_RETURN(const auto launch, Launch::Find(options));
 //   const absl::StatusOr<int> code = Work(launch->ranks());
@@ -26,12 +26,11 @@ namespace plumb {
 struct LaunchOptions {
   // libplumb-mpi.so: the PLUMB_MPI_LIBRARY of the environment, if there is one, else this.
   std::string mpi_library;
-  // A rank that has not been heard of for so long is taken for dead: --rank-grace. What it computes
-  // in the meantime does not matter: a thread of its own answers. 0: nobody is ever taken for dead.
+  // --rank-grace: time after which a rank that others wait for is named, and after which a job that
+  // not all processes have joined ends. 0: neither.
   double grace_seconds = 60;
-  // The error that ends the job (by rank 0, or by another when it is rank 0 that is dead), and, by
-  // rank 0, that ranks have waited for one for longer than the grace time. From any thread. null:
-  // they are not told.
+  // Called with the error that ends the job, and with notes on ranks that others wait for. From any
+  // thread. null: messages are discarded.
   std::function<void(const std::string&)> print_error, print_note;
 };
 
@@ -58,8 +57,8 @@ RankFacts FactsOf(const HostRuntime& runtime);
 // Thread-compatible: one thread at a time.
 class Launch {
  public:
-  // Whether the environment is that of a launcher's process, and which rank it says that this is: 0
-  // where there is none. Before Find, and where it fails: what all ranks would print, 0 prints.
+  // Returns true if an MPI launcher has started this process; and the rank that it has given it, 0
+  // without one.
   static bool IsLaunched();
   static int LaunchedRank();
 
@@ -82,7 +81,7 @@ class Launch {
   // machine, or where the launcher has bound the ranks of a machine to processors of their own;
   // else an equal part of this machine's processors.
   int default_threads() const;
-  // Never null. Waits without burning a processor, and names whom it waits for.
+  // Never null. Waits without burning a processor.
   Communicator* ranks();
   // The same for plumb_trainer_options.communicator; null where there is one rank.
   const plumb_communicator* communicator() const;
@@ -95,11 +94,12 @@ class Launch {
   // Whether `mine` is true on any rank: a signal has come, say. All ranks call it.
   absl::StatusOr<bool> Any(bool mine);
 
-  // What this rank comes to, the last call. All OK: waits for all ranks, and is the first exit
-  // code, in the order of ranks, that is not 0. An error of any rank, of this or, while it waits,
-  // of another, is the end of all: rank 0 prints it, "rank 2 on host b: ..." (without the rank
-  // where all have the same), and all exit with that rank's code. Returns the exit code of this
-  // process, or ends it.
+  // Ends the job for this rank; the last call. OK: waits for all ranks and returns the first exit
+  // code, in the order of ranks, that is not 0. An error of any rank ends all of them: rank 0
+  // prints its own, or, as soon as it waits for another, that of the rank that has failed, "rank 2
+  // on host b:
+  // ...". A rank for which rank 0 has no time within 10 s prints its error itself. Returns the exit
+  // code of this process, or ends it.
   int End(const absl::Status& status, int exit_code);
 
  private:

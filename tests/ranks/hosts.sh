@@ -99,7 +99,9 @@ launch_on() {
   for i in "$@"; do list+=${list:+,}10.77.0.$i:1; done
   # shellcheck disable=SC2034  # who sources this uses it
   launch_hosts=(on_host 1 mpirun --bind-to none --host "$list" --mca plm_rsh_agent "$hosts_scratch/agent"
-    --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24)
+    --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24
+    # A host that is cut off is noticed in half a minute.
+    --mca oob_tcp_keepalive_time 20 --mca oob_tcp_keepalive_intvl 5 --mca oob_tcp_keepalive_probes 2)
 }
 
 cut_host() { ip -n "$hosts_prefix-1" link set "cable$1" down; }

@@ -21,7 +21,7 @@ code=0
 [ $code = 7 ] || fail "an error on host 3: exit code $code and not 7"
 grep -q '^ *error: rank 2 on host plumb-host3: no file x' "$scratch/out" || fail "the host is not named"
 
-# A cut cable. Both sides come to an end: mpirun, and the rank behind it.
+# A cut cable. Both sides come to an end through mpirun and its daemons: mpirun, and the rank behind it.
 code=0
 "${job[@]}" "$program" 6 loop > "$scratch/out" 2>&1 &
 mpirun=$!
@@ -34,8 +34,7 @@ date +"cut at %T"
 wait $mpirun || code=$?
 date +"mpirun ended at %T"
 [ $code != 0 ] || fail "a host cut off: exit code 0"  # mpirun's own, which has lost a daemon
-[ "$(grep -c '^ *error: ' "$scratch/out")" = 1 ] || fail "a host cut off: not one message"
-grep -q '^ *error: rank 2 on host plumb-host3 has not answered for 6 s' "$scratch/out" || fail "a host cut off: not named"
+grep -q '^ *note: ranks have waited .* s for rank 2 on host plumb-host3' "$scratch/out" || fail "a host cut off: not named"
 while ip netns pids "$hosts_prefix-3" | xargs -r ps -o comm= -p | grep launch_ranks > /dev/null; do sleep 0.2; done
 date +"its rank ended at %T"
 echo ok

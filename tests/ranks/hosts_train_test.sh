@@ -70,8 +70,7 @@ begin=$SECONDS
 wait $mpirun || code=$?
 echo "a host cut off: mpirun ended after $((SECONDS - begin)) s with exit code $code"
 [ $code != 0 ] || fail "a host cut off: exit code 0"
-[ "$(grep -c '^ *error: ' "$scratch/out")" = 1 ] || fail "a host cut off: not one message"
-grep -q '^ *error: rank 2 on host plumb-host3 has not answered for 5 s' "$scratch/out" || fail "a host cut off: not named"
+grep -q '^ *note: ranks have waited .* s for rank 2 on host plumb-host3' "$scratch/out" || fail "a host cut off: not named"
 done_steps=$(sed 's/[^0-9]*0*//' "$scratch/cut/latest")
 resume=(train --quiet --data "$root/examples/data/names.txt" --resume --out "$scratch/cut")
 launch_on 1 2

@@ -110,7 +110,7 @@ echo "trains: $(weights alone)"
 job 2 2 "${recipe[@]}" --set train.units=1 --out mistake
 [ "$(grep -c '^error: ' err)" = 1 ] || fail "a mistake is not told once"
 
-srun -n 2 --cpus-per-task=1 --mpi=pmix "$plumb" "${recipe[@]}" --set train.max_steps=1000000 --out killed > out 2> err &
+srun -n 2 --kill-on-bad-exit=1 --cpus-per-task=1 --mpi=pmix "$plumb" "${recipe[@]}" --set train.max_steps=1000000 --out killed > out 2> err &
 job=$!
 victim=
 for ((i = 0; i < 300; ++i)); do

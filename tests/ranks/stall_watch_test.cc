@@ -1,16 +1,15 @@
 #include "runtime/ranks/stall_watch.h"
 
-#include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/local_ranks.h"
 #include "runtime/ranks/tags.h"
@@ -18,102 +17,96 @@
 namespace plumb {
 namespace {
 
-TEST(StallWatchTest, SaysForWhomARankWaitsAndSinceWhen) {
-  auto locals = LocalRanks(3);
-  std::vector<std::unique_ptr<StallWatch>> ranks;
-  for (auto& each : locals) ranks.push_back(std::make_unique<StallWatch>(std::move(each)));
-  EXPECT_FALSE(ranks[0]->waiting().has_value());
-  int received = 0, sent = 8;
-  std::thread receiver(
-      [&] { EXPECT_TRUE(Receive(ranks[0].get(), 2, kTagStudy, &received, sizeof(int)).ok()); });
-  std::optional<StallWatch::Waiting> waiting;
-  while (!waiting.has_value() || waiting->seconds < 0.05) {
-    std::this_thread::yield();
-    waiting = ranks[0]->waiting();
-  }
-  EXPECT_EQ(waiting->peer, 2);
-  EXPECT_FALSE(ranks[2]->waiting().has_value());
-  EXPECT_TRUE(Send(ranks[2].get(), 0, kTagStudy, &sent, sizeof(int)).ok());
-  receiver.join();
-  EXPECT_FALSE(ranks[0]->waiting().has_value());
-  EXPECT_EQ(received, 8);
-}
+struct Told {
+  std::vector<int> stalled;
+  std::vector<std::string> failures;
+};
 
-TEST(StallWatchTest, ABarrierWaitsForAllAndNamesOne) {
-  constexpr int kRanks = 5;
-  auto locals = LocalRanks(kRanks);
-  std::vector<std::unique_ptr<StallWatch>> ranks;
-  for (auto& each : locals) ranks.push_back(std::make_unique<StallWatch>(std::move(each)));
-  std::atomic<int> passed{0};
+// `run` on each of `size` ranks, a thread; what each was told.
+std::vector<Told> RunWatched(int size, const std::function<void(StallWatch*)>& run) {
+  std::vector<Told> told(size);
+  auto locals = LocalRanks(size);
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < kRanks - 1; ++rank) {
+  for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      EXPECT_TRUE(ranks[rank]->Barrier().ok());
-      ++passed;
+      StallWatchOptions options;
+      options.grace_seconds = 1;
+      options.on_stall = [&, rank](int stalled, double) { told[rank].stalled.push_back(stalled); };
+      StallWatch* watch = nullptr;
+      options.on_failure = [&, rank](int code, const std::string& text) {
+        told[rank].failures.push_back(absl::StrCat(text, ", ", code));
+        watch->Abort(code);
+      };
+      StallWatch ranks(std::move(locals[rank]), options);
+      watch = &ranks;
+      run(&ranks);
+      (void)ranks.Barrier();
+      ranks.Drain();
     });
   }
-  // Rank 0 receives from the last one in the first round.
-  std::optional<StallWatch::Waiting> waiting;
-  while (!waiting.has_value()) {
-    std::this_thread::yield();
-    waiting = ranks[0]->waiting();
-  }
-  EXPECT_EQ(waiting->peer, kRanks - 1);
-  EXPECT_EQ(passed, 0);
-  EXPECT_TRUE(ranks[kRanks - 1]->Barrier().ok());
   for (std::thread& each : threads) each.join();
-  EXPECT_EQ(passed, kRanks - 1);
+  return told;
 }
 
-// One thread waits for one message while another sends and receives others.
-TEST(StallWatchTest, AnotherThreadMayUseItMeanwhile) {
-  for (const absl::Status& each : RunRanks(2, [](Communicator* local) -> absl::Status {
-         // RunRanks owns `local`: pass calls on.
-         class Borrowed : public Communicator {
-          public:
-           explicit Borrowed(Communicator* ranks) : ranks_(ranks) {}
-           int rank() const override { return ranks_->rank(); }
-           int size() const override { return ranks_->size(); }
-           std::string host() const override { return ranks_->host(); }
-           absl::StatusOr<Transfer> StartSend(int to, int tag, const void* data,
-                                              size_t bytes) override {
-             return ranks_->StartSend(to, tag, data, bytes);
-           }
-           absl::StatusOr<Transfer> StartReceive(int from, int tag, void* data,
-                                                 size_t bytes) override {
-             return ranks_->StartReceive(from, tag, data, bytes);
-           }
-           absl::StatusOr<bool> Test(Transfer* transfer) override { return ranks_->Test(transfer); }
-           absl::Status Wait(Transfer* transfer) override { return ranks_->Wait(transfer); }
-           absl::StatusOr<std::optional<Message>> Probe(int tag) override {
-             return ranks_->Probe(tag);
-           }
-           absl::Status Barrier() override { return ranks_->Barrier(); }
-           void Abort(int code) override { ranks_->Abort(code); }
+void SleepSeconds(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
 
-          private:
-           Communicator* const ranks_;
-         };
-         StallWatch ranks(std::make_unique<Borrowed>(local));
-         const int other = 1 - ranks.rank();
-         int last = 0;
-         std::thread waits(
-             [&] { EXPECT_TRUE(Receive(&ranks, other, kTagStudy, &last, sizeof(last)).ok()); });
-         for (int i = 0; i < 200; ++i) {
-           int received = -1;
-           PLUMB_ASSIGN_OR_RETURN(auto send, ranks.StartSend(other, kTagLinks, &i, sizeof(i)));
-           PLUMB_RETURN_IF_ERROR(Receive(&ranks, other, kTagLinks, &received, sizeof(received)));
-           PLUMB_RETURN_IF_ERROR(ranks.Wait(&send));
-           EXPECT_EQ(received, i);
-         }
-         int nine = 9;
-         PLUMB_ASSIGN_OR_RETURN(auto send, ranks.StartSend(other, kTagStudy, &nine, sizeof(nine)));
-         waits.join();
-         EXPECT_EQ(last, 9);
-         return ranks.Wait(&send);
+TEST(StallWatchTest, ShortWaitsAreNotTold) {
+  for (const Told& each : RunWatched(3, [](StallWatch* ranks) {
+         for (int i = 0; i < 20; ++i) EXPECT_TRUE(ranks->Barrier().ok());
        })) {
-    EXPECT_TRUE(each.ok()) << each;
+    EXPECT_TRUE(each.stalled.empty());
+    EXPECT_TRUE(each.failures.empty());
   }
+}
+
+// 0 waits for 2, and 2 for 1, which computes.
+TEST(StallWatchTest, TheRankAtTheEndOfTheChainIsNamed) {
+  const std::vector<Told> told = RunWatched(3, [](StallWatch* ranks) {
+    int number = 3;
+    switch (ranks->rank()) {
+      case 0:
+        EXPECT_TRUE(Receive(ranks, 2, kTagStudy, &number, sizeof(number)).ok());
+        break;
+      case 1:
+        SleepSeconds(5);
+        EXPECT_TRUE(Send(ranks, 2, kTagStudy, &number, sizeof(number)).ok());
+        break;
+      case 2:
+        EXPECT_TRUE(Receive(ranks, 1, kTagStudy, &number, sizeof(number)).ok());
+        EXPECT_TRUE(Send(ranks, 0, kTagStudy, &number, sizeof(number)).ok());
+        break;
+    }
+  });
+  ASSERT_FALSE(told[0].stalled.empty());
+  EXPECT_EQ(told[0].stalled[0], 1);
+  EXPECT_TRUE(told[1].stalled.empty());
+  EXPECT_TRUE(told[2].stalled.empty());
+}
+
+TEST(StallWatchTest, Rank1NamesRank0) {
+  const std::vector<Told> told = RunWatched(3, [](StallWatch* ranks) {
+    if (ranks->rank() == 0) SleepSeconds(4);
+    EXPECT_TRUE(ranks->Barrier().ok());
+  });
+  EXPECT_TRUE(told[0].stalled.empty());
+  ASSERT_FALSE(told[1].stalled.empty());
+  EXPECT_EQ(told[1].stalled[0], 0);
+}
+
+TEST(StallWatchTest, Rank0LearnsOfAFailureWhileItWaits) {
+  const std::vector<Told> told = RunWatched(3, [](StallWatch* ranks) {
+    int number = 0;
+    if (ranks->rank() == 2) {
+      EXPECT_EQ(ranks->ReportFailure(7, "no disk", 60).code(), absl::StatusCode::kAborted);
+    } else {
+      EXPECT_EQ(Receive(ranks, 2, kTagStudy, &number, sizeof(number)).code(),
+                absl::StatusCode::kAborted);
+    }
+  });
+  EXPECT_EQ(told[0].failures, std::vector<std::string>{"no disk, 7"});
+  EXPECT_TRUE(told[1].failures.empty());
 }
 
 }  // namespace

@@ -505,7 +505,7 @@ class Faults:
     def signals(self):
         # So long that nobody ends by himself.
         words = ["train"] + self.words + ["--set", "train.max_steps=10000000", "--out", str(self.out)]
-        words += ["--rank-grace", "4"]
+        words += ["--rank-grace", "2"]
 
         def training():
             shutil.rmtree(self.out, ignore_errors=True)
@@ -523,9 +523,16 @@ class Faults:
             steps = len(losses_of(self.out))
             latest = (self.out / "latest").read_text().strip()
             expect(latest.endswith(str(steps)), f"{number.name}: {latest} and {steps} steps")
+        # A rank that hangs is named, and nothing ends.
         process, log, pids = training()
         os.kill(pids[1], signal.SIGSTOP)
-        self.judge("SIGSTOP to rank 1", *self.plumb.end(process, log), 1, f"rank 1 on host {self.host} has not answered")
+        deadline = time.monotonic() + 60
+        while f"s for rank 1 on host {self.host}" not in (self.plumb.scratch / "log").read_text():
+            expect(process.poll() is None and time.monotonic() < deadline, "a stopped rank was not named")
+            time.sleep(0.1)
+        os.kill(pids[1], signal.SIGCONT)
+        os.kill(pids[0], signal.SIGINT)
+        self.judge("SIGSTOP to rank 1 for a while, then SIGINT", *self.plumb.end(process, log), 130)
 
 
 def main():
