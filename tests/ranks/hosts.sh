@@ -67,6 +67,9 @@ make_hosts() {
     n_hosts=$i
     # Entering one mounts, which is not possible where / is no mount point, as in a chroot.
     ip -n "$hosts_prefix-$i" link set lo up 2> "$hosts_scratch/why" || skip_hosts "$(cat "$hosts_scratch/why")"
+    # TCP gives up in seconds, not in a quarter of an hour.
+    ip netns exec "$hosts_prefix-$i" sysctl -qw net.ipv4.tcp_retries2=6 2> "$hosts_scratch/why" ||
+      skip_hosts "$(cat "$hosts_scratch/why")"
   done
   ip -n "$hosts_prefix-1" link add switch type bridge 2> "$hosts_scratch/why" ||
     skip_hosts "$(cat "$hosts_scratch/why")"
