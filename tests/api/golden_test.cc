@@ -8,25 +8,43 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/base/check.h"
+#include "runtime/base/file.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/tools/model.h"
 #include "tests/api/test_models.h"
+#include "tests/session/scratch_dir.h"
 
 namespace plumb {
 namespace {
 
-std::string GoldenDirectory() { return absl::StrCat(PLUMB_SOURCE_DIR, "/tests/golden"); }
+std::string Golden(const std::string& name) {
+  return absl::StrCat(PLUMB_SOURCE_DIR, "/tests/golden/", name);
+}
+
+// The models of models.txt by the names of their cases, and those of the cases that are folders.
+std::map<std::string, std::string> GoldenModels() {
+  std::map<std::string, std::string> models;
+  for (absl::string_view text :
+       absl::StrSplit(absl::StrCat("\n", *ReadFile(Golden("models.txt"))), "\n# case ")) {
+    const std::pair<absl::string_view, absl::string_view> lines =
+        absl::StrSplit(text, absl::MaxSplits('\n', 1));
+    if (!text.empty()) models[std::string(lines.first)] = std::string(lines.second);
+  }
+  for (const char* folder : {"bert", "pre"}) {
+    models[folder] = *ReadFile(Golden(absl::StrCat(folder, "/model.pbtxt")));
+  }
+  return models;
+}
 
 std::vector<std::string> GoldenCases() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(GoldenDirectory())) {
-    if (std::filesystem::exists(entry.path() / "model.pbtxt")) {
-      names.push_back(entry.path().filename().string());
-    }
-  }
-  std::sort(names.begin(), names.end());
+  for (const auto& [name, model] : GoldenModels()) names.push_back(name);
   return names;
 }
 
@@ -73,39 +91,76 @@ void ClearPadding(const TokenBatch& batch, Model::Outputs* outputs) {
   }
 }
 
+// Tokens of a case's file: I32 [batch, seq].
+TokenBatch TokensOf(const SafetensorsFile& file) {
+  TokenBatch batch;
+  const TensorEntry* tokens = file.Find("tokens");
+  if (tokens == nullptr) return batch;
+  const size_t seq = static_cast<size_t>(tokens->shape[1]);
+  for (int64_t row = 0; row < tokens->shape[0]; ++row) {
+    std::vector<int32_t>& sequence = batch.sequences.emplace_back(seq);
+    std::memcpy(sequence.data(), tokens->data.data() + static_cast<size_t>(row) * seq * 4, seq * 4);
+  }
+  return batch;
+}
+
+// Writes the tensors of a case's file that are weights, as a model loads them.
+absl::Status WriteWeights(const SafetensorsFile& file, const std::string& path) {
+  std::vector<TensorToWrite> weights;
+  for (const TensorEntry& tensor : file.tensors()) {
+    if (tensor.name == "tokens" || tensor.name == "logits" || tensor.name == "loss") continue;
+    if (absl::StartsWith(tensor.name, "grad.")) continue;
+    weights.push_back({tensor.name, F32(tensor.shape), tensor.data.data()});
+  }
+  return WriteSafetensors(path, weights);
+}
+
 class GoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
-  std::string File(const char* name) const {
-    return absl::StrCat(GoldenDirectory(), "/", GetParam(), "/", name);
+  GoldenTest() {
+    const std::string folder = Golden(GetParam());
+    if (std::filesystem::exists(folder)) {
+      expected_.emplace(*SafetensorsFile::Open(folder + "/expected.safetensors"));
+      weights_ = folder + "/weights.safetensors";
+      batch_ = ReadBatch(folder + "/tokens.json");
+    } else {
+      const std::string file = Golden(absl::StrCat("cases/", GetParam(), ".safetensors"));
+      expected_.emplace(*SafetensorsFile::Open(file));
+      weights_ = absl::StrCat(directory_.path(), "/weights.safetensors");
+      PLUMB_CHECK(WriteWeights(*expected_, weights_).ok(), "weights");
+      batch_ = TokensOf(*expected_);
+    }
   }
+
   const std::unique_ptr<HostRuntime> runtime_ = MakeHostRuntime();
+  const ScratchDir directory_;
+  std::string weights_;
+  TokenBatch batch_;
+  std::optional<SafetensorsFile> expected_;
 };
 
 TEST_P(GoldenTest, LogitsLossAndGradientsAreThoseOfThePaper) {
-  const auto spec = Spec::FromFile(File("model.pbtxt"));
+  const auto spec = Spec::FromText(GoldenModels().at(GetParam()), "model.pbtxt");
   ASSERT_TRUE(spec.ok()) << spec.status();
   const auto model = Model::Create(runtime_.get(), *spec);
   ASSERT_TRUE(model.ok()) << model.status();
-  const absl::Status loaded = (*model)->LoadWeights(File("weights.safetensors"));
+  const absl::Status loaded = (*model)->LoadWeights(weights_);
   ASSERT_TRUE(loaded.ok()) << loaded;
-  const TokenBatch batch = ReadBatch(File("tokens.json"));
-  auto outputs = (*model)->Run(batch);
+  auto outputs = (*model)->Run(batch_);
   ASSERT_TRUE(outputs.ok()) << outputs.status();
-  ClearPadding(batch, &*outputs);
-  const auto expected = SafetensorsFile::Open(File("expected.safetensors"));
-  ASSERT_TRUE(expected.ok()) << expected.status();
+  ClearPadding(batch_, &*outputs);
 
-  EXPECT_LE(RelativeError(outputs->logits, TensorOf(*expected, "logits")), 1e-5);
-  const double loss = static_cast<double>(TensorOf(*expected, "loss").at(0));
+  EXPECT_LE(RelativeError(outputs->logits, TensorOf(*expected_, "logits")), 1e-5);
+  const double loss = static_cast<double>(TensorOf(*expected_, "loss").at(0));
   EXPECT_NEAR(*outputs->loss, loss, 1e-5 * loss);
 
   // Every gradient that is expected, and no other, against the largest element of the model's.
   std::map<std::string, std::vector<float>> gradients;
   double largest = 0, largest_l2 = 0;
-  for (const TensorEntry& tensor : expected->tensors()) {
+  for (const TensorEntry& tensor : expected_->tensors()) {
     if (tensor.name.rfind("grad.", 0) != 0) continue;
     std::vector<float>& gradient = gradients[tensor.name.substr(5)];
-    gradient = TensorOf(*expected, tensor.name);
+    gradient = TensorOf(*expected_, tensor.name);
     for (float g : gradient) largest = std::max(largest, static_cast<double>(std::fabs(g)));
     largest_l2 = std::max(largest_l2, L2(gradient));
   }
@@ -127,6 +182,12 @@ TEST_P(GoldenTest, LogitsLossAndGradientsAreThoseOfThePaper) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::ValuesIn(GoldenCases()), TestName);
+
+TEST(GoldenCasesTest, EveryFileHasAModel) {
+  for (const auto& entry : std::filesystem::directory_iterator(Golden("cases"))) {
+    EXPECT_EQ(GoldenModels().count(entry.path().stem().string()), 1u) << entry.path();
+  }
+}
 
 TEST(GoldenCasesTest, EveryShippedPlacementHasOne) {
   const std::vector<std::string> cases = GoldenCases();

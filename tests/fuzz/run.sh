@@ -48,7 +48,9 @@ seeds() {
 }
 rm -rf build/fuzz/seeds
 mkdir -p build/fuzz/seeds/model build/fuzz/seeds/recipe build/fuzz/findings
-for file in tests/golden/*/model.pbtxt examples/*/*.pbtxt; do
+awk '/^# case / { file = "build/fuzz/seeds/model/golden-" $3 ".pbtxt"; next } { print > file }' \
+  tests/golden/models.txt
+for file in examples/*/*.pbtxt; do
   case $file in
     */train.pbtxt | */study.pbtxt) kind=recipe ;;
     *) kind=model ;;

@@ -23,6 +23,7 @@ from decoder import SMALLEST_RELU_INPUT, Decoder, Norm, next_token_loss
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH, SEQ = 2, 7
+FOLDERS = ("pre",)  # cases that tests give to plumb eval as files
 
 
 def placement_cases():
@@ -298,23 +299,39 @@ def run(case, dtype=torch.float64):
                   {name: p.grad for name, p in decoder.parameters.items()})
 
 
-def write(case):
-    result = run(case)
+def write(case, result):
+    """Writes the case's file: its tokens, its weights, and what is expected of them."""
+    tensors = {"tokens": result.tokens, **result.weights, **expected(result)}
+    os.makedirs(os.path.join(HERE, "cases"), exist_ok=True)
+    tensor_file.write(os.path.join(HERE, "cases", case.name + ".safetensors"), tensors)
+
+
+def expected(result):
+    tensors = {"logits": result.logits, "loss": result.loss.reshape(1)}
+    tensors.update({"grad." + name: grad for name, grad in result.gradients.items()})
+    return tensors
+
+
+def write_folder(case, result):
+    """Writes the case as files of plumb eval."""
     folder = os.path.join(HERE, case.name)
-    os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "model.pbtxt"), "w") as file:
         file.write(model_text(case))
     with open(os.path.join(folder, "tokens.json"), "w") as file:
         file.write(json.dumps(result.tokens.tolist()) + "\n")
     tensor_file.write(os.path.join(folder, "weights.safetensors"), result.weights)
-    expected = {"logits": result.logits, "loss": result.loss.reshape(1)}
-    expected.update({"grad." + name: grad for name, grad in result.gradients.items()})
-    tensor_file.write(os.path.join(folder, "expected.safetensors"), expected)
+    tensor_file.write(os.path.join(folder, "expected.safetensors"), expected(result))
     norms = {name: float(f"{grad.norm().item():.9g}") for name, grad in result.gradients.items()}
     with open(os.path.join(folder, "grads.json"), "w") as file:
         json.dump({"loss": float(f"{result.loss.item():.9g}"), "grad_l2": norms}, file,
                   separators=(",", ":"))
         file.write("\n")
+
+
+def models():
+    """Returns the content of models.txt: the model of every case without a folder."""
+    return "\n".join(f"# case {case.name}\n{model_text(case)}" for case in all_cases()
+                     if case.name not in FOLDERS)
 
 
 def main():
@@ -325,7 +342,9 @@ def main():
     if unknown:
         sys.exit(f"no such case: {', '.join(sorted(unknown))}")
     for case in cases:
-        write(case)
+        (write_folder if case.name in FOLDERS else write)(case, run(case))
+    with open(os.path.join(HERE, "models.txt"), "w") as file:
+        file.write(models())
     print(f"wrote {len(cases)} cases to {HERE}")
 
 

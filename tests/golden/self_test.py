@@ -78,7 +78,8 @@ def read(path):
     tensors, end = {}, 0
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        values = struct.unpack_from(f"<{(end - begin) // 4}f", data, 8 + size + begin)
+        kind = "i" if entry["dtype"] == "I32" else "f"
+        values = struct.unpack_from(f"<{(end - begin) // 4}{kind}", data, 8 + size + begin)
         tensors[name] = torch.tensor(values).reshape(entry["shape"])
     assert 8 + size + end == len(data) and size % 8 == 0, path
     return tensors
@@ -86,17 +87,20 @@ def read(path):
 
 def check_files(case, result):
     folder = os.path.join(generate.HERE, case.name)
-    weights = read(os.path.join(folder, "weights.safetensors"))
-    expected = read(os.path.join(folder, "expected.safetensors"))
-    assert list(weights) == list(result.weights)
+    if case.name in generate.FOLDERS:
+        tensors = read(os.path.join(folder, "weights.safetensors"))
+        tensors.update(read(os.path.join(folder, "expected.safetensors")))
+        with open(os.path.join(folder, "model.pbtxt")) as file:
+            assert file.read() == generate.model_text(case)
+    else:
+        tensors = read(os.path.join(generate.HERE, "cases", case.name + ".safetensors"))
+        assert torch.equal(tensors.pop("tokens"), result.tokens), case.name
+    expected = generate.expected(result)
+    assert set(tensors) == set(result.weights) | set(expected), case.name
     for name, value in result.weights.items():
-        assert torch.equal(weights[name].double(), value), name  # exactly float32
-    for name, gradient in result.gradients.items():
-        torch.testing.assert_close(expected["grad." + name].double(), gradient, rtol=1e-6,
-                                   atol=1e-12)
-    torch.testing.assert_close(expected["logits"].double(), result.logits, rtol=1e-6, atol=1e-12)
-    with open(os.path.join(folder, "model.pbtxt")) as file:
-        assert file.read() == generate.model_text(case)
+        assert torch.equal(tensors[name].double(), value), name  # exactly float32
+    for name, value in expected.items():
+        torch.testing.assert_close(tensors[name].double(), value, rtol=1e-6, atol=1e-12)
 
 
 def main():
@@ -105,6 +109,8 @@ def main():
     check_rotation()
     check_other_rotations()
     check_grouped_queries()
+    with open(os.path.join(generate.HERE, "models.txt")) as file:
+        assert file.read() == generate.models()
     worst_logit = worst_gradient = 0.0
     for case in generate.all_cases():
         exact, single = generate.run(case), generate.run(case, torch.float32)

@@ -5,12 +5,13 @@ import struct
 
 
 def write(path, tensors):
-    """`tensors`: name -> float tensor. Stored as float32, in order."""
+    """`tensors`: name -> tensor. Stored in order, as float32, or int32 where it holds integers."""
     header, blobs, offset = {"__metadata__": {"format": "pt"}}, [], 0
     for name, tensor in tensors.items():
+        dtype, letter = ("F32", "f") if tensor.is_floating_point() else ("I32", "i")
         values = tensor.detach().flatten().tolist()
-        blobs.append(struct.pack(f"<{len(values)}f", *values))
-        header[name] = {"dtype": "F32", "shape": list(tensor.shape),
+        blobs.append(struct.pack(f"<{len(values)}{letter}", *values))
+        header[name] = {"dtype": dtype, "shape": list(tensor.shape),
                         "data_offsets": [offset, offset + len(blobs[-1])]}
         offset += len(blobs[-1])
     text = json.dumps(header, separators=(",", ":")).encode()
