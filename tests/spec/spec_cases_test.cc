@@ -1,0 +1,147 @@
+// Cases of cases/*.txt: texts and their errors as a user reads them, or what a walk tells its
+// backend.
+//
+//   ==== KIND
+//   the text
+//   ----
+//   what it gives; a last line "..." stands for lines that depend on the build
+//
+// A text is a whole "text", a "model" after the line of dimensions, the fields of a "placement"
+// from line 4 on, a "statement" or a "recipe", and gives its error or "no error"; or the fields of
+// the placement of a "trace". Lines between cases that begin with # are comments.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/file.h"
+#include "runtime/spec/formula.h"
+#include "runtime/spec/train_spec.h"
+#include "tests/spec/recorder.h"
+#include "tests/spec/spec_test_util.h"
+
+namespace plumb {
+namespace {
+
+const char kSpecCases[] = PLUMB_SOURCE_DIR "/tests/spec/cases";
+
+struct SpecCase {
+  int line = 0;
+  std::string kind, text, expected;
+};
+
+std::vector<SpecCase> ReadSpecCases(const std::string& path) {
+  std::vector<SpecCase> cases;
+  std::vector<std::string>* block = nullptr;
+  std::vector<std::string> text, expected;
+  const auto finish = [&] {
+    if (cases.empty()) return;
+    cases.back().text = absl::StrJoin(text, "\n");
+    cases.back().expected = absl::StrJoin(expected, "\n");
+  };
+  int line = 0;
+  for (absl::string_view at : absl::StrSplit(*ReadFile(path), '\n')) {
+    ++line;
+    if (absl::ConsumePrefix(&at, "==== ")) {
+      finish();
+      cases.push_back({line, std::string(at), "", ""});
+      text.clear();
+      expected.clear();
+      block = &text;
+    } else if (at == "----") {
+      block = &expected;
+    } else if (block == &expected && (at.empty() || absl::StartsWith(at, "# "))) {
+      block = nullptr;  // until the next case
+    } else if (block != nullptr) {
+      block->emplace_back(at);
+    }
+  }
+  finish();
+  return cases;
+}
+
+std::string StatementError(const std::string& text) {
+  const absl::StatusOr<Statement> statement = ParseStatement({text, {"p.pbtxt", 4, 9}}, "each");
+  if (statement.ok()) return "no error";
+  EXPECT_EQ(statement.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(statement.status().message());
+}
+
+std::string RecipeError(const std::string& text) {
+  const absl::StatusOr<TrainSpec> spec = ParseTrainSpec(text, "t.pbtxt", {});
+  if (spec.ok()) return "no error";
+  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(spec.status().message());
+}
+
+// The trace of a model of one layer, so that it is short, and without its last line break.
+std::string TraceOf(const std::string& fields) {
+  const std::string trace = Trace(
+      absl::StrCat("n_layer: 1 n_head: 2 d_model: 8 d_ff: 16 vocab_size: 11 context_length: 4\n"
+                   "placement { name: \"p\"\n",
+                   fields, "\n}\nblock { placement: \"p\" norm: \"rms_norm\" }\n"));
+  return std::string(absl::StripSuffix(trace, "\n"));
+}
+
+std::string ResultOf(const SpecCase& spec_case) {
+  if (spec_case.kind == "text") return ErrorOf(spec_case.text);
+  if (spec_case.kind == "model") return ResolveError(spec_case.text);
+  if (spec_case.kind == "placement") return PlacementError(spec_case.text);
+  if (spec_case.kind == "statement") return StatementError(spec_case.text);
+  if (spec_case.kind == "recipe") return RecipeError(spec_case.text);
+  if (spec_case.kind == "trace") return TraceOf(spec_case.text);
+  return absl::StrCat("no kind of case: ", spec_case.kind);
+}
+
+class SpecCasesTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SpecCasesTest, AreAsWritten) {
+  const std::vector<SpecCase> cases =
+      ReadSpecCases(absl::StrCat(kSpecCases, "/", GetParam(), ".txt"));
+  EXPECT_GT(cases.size(), 10u);
+  for (const SpecCase& spec_case : cases) {
+    SCOPED_TRACE(absl::StrCat(GetParam(), ".txt:", spec_case.line));
+    const std::string got = ResultOf(spec_case);
+    if (absl::EndsWith(spec_case.expected, "\n...")) {
+      EXPECT_THAT(got,
+                  ::testing::StartsWith(std::string(absl::StripSuffix(spec_case.expected, "..."))));
+    } else {
+      EXPECT_EQ(got, spec_case.expected);
+    }
+  }
+}
+
+std::vector<std::string> SpecCaseFiles() {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(kSpecCases)) {
+    names.push_back(file.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, SpecCasesTest, ::testing::ValuesIn(SpecCaseFiles()),
+                         [](const auto& file) { return file.param; });
+
+TEST(ErrorListTest, AnUnknownPlacementIsToldWhichThereAre) {
+  const std::string error = ResolveError("block { placement: \"prenorm\" norm: \"rms_norm\" }");
+  EXPECT_THAT(error, ::testing::HasSubstr("\n  known: "));
+  EXPECT_THAT(error, ::testing::HasSubstr(" pre, "));
+}
+
+TEST(ErrorListTest, ASectionHasALimit) {
+  std::string fields = "each: \"x = x + f(x)\"\n";
+  for (int i = 0; i < 65; ++i) absl::StrAppend(&fields, "each: \"x = norm(x)\"\n");
+  EXPECT_EQ(PlacementError(fields), "m.pbtxt:4:1: each has 66 statements; at most 64");
+}
+
+}  // namespace
+}  // namespace plumb
