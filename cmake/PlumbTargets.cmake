@@ -64,12 +64,19 @@ function(plumb_norm_plugin id)
   set_property(GLOBAL APPEND PROPERTY PLUMB_NORM_TARGETS plumb_norm_${id})
 endfunction()
 
-# plumb_test(<name> SOURCES <files> LIBRARIES <targets> [DEPENDS <targets>] [THREADS])
+# plumb_fast_tests(<test>...)
+#   Gives tests the label fast: ctest -L fast runs them, in less than two minutes together.
+function(plumb_fast_tests)
+  set_property(TEST ${ARGN} APPEND PROPERTY LABELS fast)
+endfunction()
+
+# plumb_test(<name> SOURCES <files> LIBRARIES <targets> [DEPENDS <targets>] [THREADS] [LONG])
 #   A GoogleTest binary, registered as one ctest test (the suites inside are fast). THREADS: it is about
 #   several threads at once: the sanitizer of threads runs it (the label threads, the target
-#   thread_tests, tests/sanitize.sh tsan).
+#   thread_tests, tests/sanitize.sh tsan). LONG: it takes more than ten seconds of a processor, so it has
+#   the label long instead of fast.
 function(plumb_test name)
-  cmake_parse_arguments(arg "THREADS" "" "SOURCES;LIBRARIES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "THREADS;LONG" "" "SOURCES;LIBRARIES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES} $<TARGET_OBJECTS:plumb_build_tree>)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name} PRIVATE
@@ -82,8 +89,13 @@ function(plumb_test name)
     add_dependencies(${name} ${arg_DEPENDS})
   endif()
   add_test(NAME ${name} COMMAND ${name})
+  if(arg_LONG)
+    set_property(TEST ${name} APPEND PROPERTY LABELS long)
+  else()
+    plumb_fast_tests(${name})
+  endif()
   if(arg_THREADS)
-    set_tests_properties(${name} PROPERTIES LABELS threads)
+    set_property(TEST ${name} APPEND PROPERTY LABELS threads)
     if(NOT TARGET thread_tests)
       add_custom_target(thread_tests)
     endif()
