@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
+#include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
 #include "tests/compile/run_graph.h"
 #include "tests/graph/test_ops.h"
@@ -18,17 +19,9 @@ namespace {
 using testing::HasSubstr;
 using Coefs = std::vector<double>;
 
-class DifferentiateTest : public testing::Test {
+class DifferentiateTest : public GraphTest {
  protected:
   DifferentiateTest() { RegisterTestOps(&ops_); }
-
-  Graph Build(const std::function<void(GraphBuilder&)>& build) {
-    GraphBuilder b(&ops_);
-    build(b);
-    absl::StatusOr<Graph> graph = std::move(b).Finish();
-    EXPECT_TRUE(graph.ok()) << graph.status();
-    return *std::move(graph);
-  }
 
   // Holds every parameter's gradient against central differences of the loss, both in double.
   void ExpectRightGradients(const Graph& graph) {
@@ -64,8 +57,6 @@ class DifferentiateTest : public testing::Test {
   std::string ErrorOf(const Graph& graph, absl::string_view loss = "loss") {
     return std::string(Differentiate(graph, ops_, loss).status().message());
   }
-
-  OpRegistry ops_;
 };
 
 TEST_F(DifferentiateTest, PrintsTheBackwardPassAfterTheForwardPass) {

@@ -18,6 +18,7 @@
 #include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
 #include "tests/compile/count_allocations.h"
+#include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
 #include "tests/compile/run_graph.h"
 #include "tests/graph/test_ops.h"
@@ -28,17 +29,9 @@ namespace {
 using testing::HasSubstr;
 using Coefs = std::vector<double>;
 
-class ExecutableTest : public testing::Test {
+class ExecutableTest : public GraphTest {
  protected:
   ExecutableTest() { RegisterTestOps(&ops_); }
-
-  Graph Build(const std::function<void(GraphBuilder&)>& build) {
-    GraphBuilder b(&ops_);
-    build(b);
-    absl::StatusOr<Graph> graph = std::move(b).Finish();
-    EXPECT_TRUE(graph.ok()) << graph.status();
-    return *std::move(graph);
-  }
 
   static std::unique_ptr<Executable> Compile(const Graph& graph) {
     absl::StatusOr<std::unique_ptr<Executable>> executable = Executable::Compile(graph);
@@ -64,8 +57,6 @@ class ExecutableTest : public testing::Test {
       b.Output("sum", b.Apply("sum", {d}, {}, "total"));
     });
   }
-
-  OpRegistry ops_;
 };
 
 TEST_F(ExecutableTest, EqualsTheReferenceOnRandomGraphs) {

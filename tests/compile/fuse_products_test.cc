@@ -14,7 +14,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/gemv/quantize.h"
 #include "runtime/ops/ops.h"
-#include "tests/compile/random_graph.h"
+#include "tests/compile/graph_test.h"
 #include "tests/compile/run_graph.h"
 
 namespace plumb {
@@ -24,23 +24,20 @@ using Coefs = std::vector<double>;
 
 constexpr int64_t kRows = 3, kDim = 4;
 
-class FuseProductsTest : public testing::Test {
+class FuseProductsTest : public GraphTest {
  protected:
   FuseProductsTest() { RegisterOps(&ops_); }
 
   // The nodes after the one pass, "op(operands) -> results" in a line each, which must be sound and
   // give the same outputs.
   std::string NodesAfter(absl::string_view name, const std::function<void(GraphBuilder&)>& build) {
-    GraphBuilder b(&ops_);
-    build(b);
-    const absl::StatusOr<Graph> graph = std::move(b).Finish();
-    EXPECT_TRUE(graph.ok()) << graph.status();
+    const Graph graph = Build(build);
     for (const Pass& pass : AllPasses()) {
       if (pass.name != name) continue;
-      const absl::StatusOr<Graph> got = pass.run(*graph, ops_);
+      const absl::StatusOr<Graph> got = pass.run(graph, ops_);
       EXPECT_TRUE(got.ok()) << got.status();
       EXPECT_TRUE(Verify(*got).ok()) << Verify(*got) << "\n" << ToString(*got);
-      ExpectSameOutputs(*graph, *got);
+      ExpectSameOutputs(graph, *got);
       std::string text;
       for (const Node& node : got->nodes) absl::StrAppend(&text, Line(*got, node), "\n");
       return text;
@@ -55,17 +52,6 @@ class FuseProductsTest : public testing::Test {
     };
     return absl::StrCat(node.op->name, "(", absl::StrJoin(node.inputs, " ", append), ") -> ",
                         absl::StrJoin(node.outputs, " ", append));
-  }
-
-  static void ExpectSameOutputs(const Graph& before, const Graph& after) {
-    const ReferenceTensors feeds = RandomFeeds(before, 3);
-    const absl::StatusOr<ReferenceTensors> want = ReferenceRun(before, feeds);
-    const absl::StatusOr<ReferenceTensors> got = ReferenceRun(after, feeds);
-    ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
-    ASSERT_EQ(got->size(), want->size());
-    for (const auto& [name, tensor] : *want) {
-      EXPECT_LT(LargestDifference(got->at(name), tensor), 1e-9) << name;
-    }
   }
 
   static ValueId X(GraphBuilder& b, const std::string& name = "x") {
@@ -95,8 +81,6 @@ class FuseProductsTest : public testing::Test {
   static ValueId ActGrad(GraphBuilder& b, ValueId x, ValueId dy, const std::string& name) {
     return b.Apply("act_grad", {x, dy}, {{"kind", std::string("silu")}}, name);
   }
-
-  OpRegistry ops_;
 };
 
 TEST_F(FuseProductsTest, ActivationsGoIntoTheProduct) {

@@ -11,6 +11,7 @@
 #include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
+#include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
 #include "tests/compile/run_graph.h"
 
@@ -23,17 +24,9 @@ constexpr int64_t kBatch = 2, kTokens = 5, kDim = 4;
 
 TensorType OfTokens(int64_t width = kDim) { return F32({kBatch, kTokens, width}); }
 
-class LastTokenTest : public testing::Test {
+class LastTokenTest : public GraphTest {
  protected:
   LastTokenTest() { RegisterOps(&ops_); }
-
-  Graph Build(const std::function<void(GraphBuilder&)>& build) {
-    GraphBuilder b(&ops_);
-    build(b);
-    absl::StatusOr<Graph> graph = std::move(b).Finish();
-    EXPECT_TRUE(graph.ok()) << graph.status();
-    return graph.ok() ? *std::move(graph) : Graph();
-  }
 
   // The graph after the pass, which must be sound and give the same outputs and states.
   Graph RunPass(const Graph& graph) {
@@ -74,8 +67,6 @@ class LastTokenTest : public testing::Test {
     }
     return text;
   }
-
-  OpRegistry ops_;
 };
 
 ValueId Relu(GraphBuilder& b, ValueId x, const char* name) {

@@ -10,6 +10,7 @@
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/graph/builder.h"
+#include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
 #include "tests/graph/test_ops.h"
 
@@ -20,17 +21,9 @@ using testing::HasSubstr;
 using Coefs = std::vector<double>;
 using Kind = MemoryPlan::Place::Kind;
 
-class MemoryPlanTest : public testing::Test {
+class MemoryPlanTest : public GraphTest {
  protected:
   MemoryPlanTest() { RegisterTestOps(&ops_); }
-
-  Graph Build(const std::function<void(GraphBuilder&)>& build) {
-    GraphBuilder b(&ops_);
-    build(b);
-    absl::StatusOr<Graph> graph = std::move(b).Finish();
-    EXPECT_TRUE(graph.ok()) << graph.status();
-    return *std::move(graph);
-  }
 
   static const MemoryPlan::Place& PlaceOf(const MemoryPlan& plan, const Graph& graph,
                                           absl::string_view name) {
@@ -55,8 +48,6 @@ class MemoryPlanTest : public testing::Test {
     const auto &x = PlaceOf(*plan, graph, a), &y = PlaceOf(*plan, graph, b);
     return x.kind == y.kind && x.offset == y.offset && x.external == y.external;
   }
-
-  OpRegistry ops_;
 };
 
 // Plays the program over a map of which value each 64-byte line of the arena, and of the memory of

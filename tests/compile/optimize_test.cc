@@ -8,6 +8,7 @@
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
+#include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
 #include "tests/compile/run_graph.h"
 #include "tests/graph/test_ops.h"
@@ -18,17 +19,9 @@ namespace {
 using testing::HasSubstr;
 using Coefs = std::vector<double>;
 
-class OptimizeTest : public testing::Test {
+class OptimizeTest : public GraphTest {
  protected:
   OptimizeTest() { RegisterTestOps(&ops_); }
-
-  Graph Build(const std::function<void(GraphBuilder&)>& build) {
-    GraphBuilder b(&ops_);
-    build(b);
-    absl::StatusOr<Graph> graph = std::move(b).Finish();
-    EXPECT_TRUE(graph.ok()) << graph.status();
-    return *std::move(graph);
-  }
 
   // The graph after the one pass, which must be sound and give the same outputs.
   Graph RunPass(absl::string_view name, const Graph& graph) {
@@ -48,21 +41,6 @@ class OptimizeTest : public testing::Test {
     const std::string text = ToString(RunPass(pass, Build(build)));
     return text.substr(text.rfind(" = parameter\n") + 13);
   }
-
-  static void ExpectSameOutputs(const Graph& before, const Graph& after) {
-    const ReferenceTensors feeds = RandomFeeds(before, 3);
-    const absl::StatusOr<ReferenceTensors> want = ReferenceRun(before, feeds);
-    const absl::StatusOr<ReferenceTensors> got = ReferenceRun(after, feeds);
-    ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
-    ASSERT_EQ(got->size(), want->size());
-    for (const auto& [name, tensor] : *want) {
-      EXPECT_LT(LargestDifference(got->at(name), tensor), 1e-9) << name << " in\n"
-                                                                << ToString(before) << "\nbecame\n"
-                                                                << ToString(after);
-    }
-  }
-
-  OpRegistry ops_;
 };
 
 TEST_F(OptimizeTest, MergesASumThatOnlyASumReads) {
