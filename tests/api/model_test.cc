@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/io/safetensors.h"
 #include "tests/api/test_models.h"
@@ -14,7 +13,6 @@
 namespace plumb {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
@@ -84,71 +82,6 @@ TEST_F(ModelTest, ASpecIsAValueThatCanBeChangedAndPrinted) {
               HasSubstr("bad.pbtxt:1:"));
   EXPECT_EQ(Spec::FromFile(dir_.File("missing.pbtxt")).status().code(),
             absl::StatusCode::kNotFound);
-}
-
-TEST_F(ModelTest, EveryStageOfTheCompilerPrints) {
-  const auto model = Make(TinyModel());
-  for (const char* stage : {"graph", "grad", "optimized", "plan", "exec", "prompt"}) {
-    const auto text = model->Explain(stage, 2, 4);
-    ASSERT_TRUE(text.ok()) << stage << ": " << text.status();
-    EXPECT_THAT(*text, HasSubstr("layers.1.mlp.up")) << stage;
-    EXPECT_EQ(*model->Explain(stage, 2, 4), *text) << stage;
-  }
-  EXPECT_THAT(*model->Explain("grad", 1, 4), HasSubstr("output grad.head.weight"));
-  EXPECT_THAT(*model->Explain("prompt", 2, 4),
-              AllOf(HasSubstr("f32[2, 1, 12] layers.1.mlp.hidden"), HasSubstr("output logits")));
-  EXPECT_THAT(std::string(model->Explain("graphs", 1, 4).status().message()),
-              AllOf(HasSubstr("graphs"), HasSubstr("optimized")));
-  EXPECT_FALSE(model->Explain("graph", -1, 4).ok());
-  EXPECT_FALSE(model->Explain("graph", 1, -1).ok());
-  EXPECT_EQ(*model->Explain("graph", 0, 0), *model->Explain("graph", 1, 8));
-  EXPECT_FALSE(model->Explain("exec", 1, 9).ok());
-}
-
-TEST_F(ModelTest, WeightsAreWrittenAndReadBack) {
-  const auto model = Make(TinyModel()), other = Make(TinyModel());
-  const Tokens tokens = RandomTokens(2, 5, 5);
-  EXPECT_EQ(model->Run({tokens}).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_FALSE(model->SaveWeights(dir_.File("w.safetensors")).ok());
-  ASSERT_TRUE(model->Init(3).ok());
-  ASSERT_TRUE(other->Init(4).ok());
-  const auto logits = model->Run({tokens})->logits;
-  EXPECT_EQ(logits.size(), 2 * 5 * 5u);
-  EXPECT_NE(other->Run({tokens})->logits, logits);
-  const std::string path = dir_.File("w.safetensors");
-  ASSERT_TRUE(model->SaveWeights(path).ok());
-  EXPECT_EQ(SafetensorsFile::Open(path)->metadata().at("format"), "pt");
-  ASSERT_TRUE(other->LoadWeights(path).ok());
-  EXPECT_EQ(other->Run({tokens})->logits, logits);
-}
-
-TEST_F(ModelTest, WeightsThatDoNotFitAreListedAtOnceAndChangeNothing) {
-  const auto model = Make(TinyModel());
-  ASSERT_TRUE(model->Init(3).ok());
-  const std::string path = dir_.File("w.safetensors");
-  TinyModel three;
-  three.placement = "none";
-  three.n_layer = 1;
-  three.d_ff = 16;
-  const auto source = Make(three);
-  ASSERT_TRUE(source->Init(1).ok());
-  ASSERT_TRUE(source->SaveWeights(path).ok());
-  const auto before = model->Run({RandomTokens(1, 4, 5)})->logits;
-  const absl::Status status = model->LoadWeights(path);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("w.safetensors"), HasSubstr("missing: end.norm.weight f32[8]"),
-                    HasSubstr("missing: layers.1.mlp.up.weight"),
-                    HasSubstr("misshapen: layers.0.mlp.up.weight is F32[16, 8]")));
-  EXPECT_EQ(model->Run({RandomTokens(1, 4, 5)})->logits, before);
-  const absl::Status surplus = [&] {
-    EXPECT_TRUE(model->SaveWeights(path).ok());
-    TinyModel pre;
-    pre.n_layer = 1;
-    return Make(pre)->LoadWeights(path);
-  }();
-  EXPECT_THAT(std::string(surplus.message()), HasSubstr("surplus: layers.1.mlp.up.weight"));
-  EXPECT_EQ(model->LoadWeights(dir_.File("missing")).code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(ModelTest, GradientNormsAreThoseOfTheGradients) {

@@ -9,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
-#include "runtime/base/float_mode.h"
 #include "tests/api/test_run.h"
 
 namespace plumb {
@@ -101,25 +100,6 @@ TEST_F(TrainedModelTest, SamplesThatAreDrawnTogetherAreThoseThatAreDrawnAlone) {
   }
 }
 
-TEST_F(TrainedModelTest, CallbacksRunInTheCallersFloatingPointMode) {
-  Train();
-  const auto model = Open(test_.out());
-  for (const bool flushes : {false, true}) {
-    const ScopedNoDenormals callers(flushes);
-    const FloatMode before = FloatMode::Current();
-    int calls = 0;
-    const auto in_the_mode_of_before = [&](const auto&) {
-      ++calls;
-      EXPECT_TRUE(FloatMode::Current() == before);
-      return true;
-    };
-    EXPECT_TRUE(model->Generate(GenerateOptions(), in_the_mode_of_before).ok());
-    EXPECT_GT(calls, 0);
-    EXPECT_TRUE(model->GenerateMany(GenerateOptions(), 3, in_the_mode_of_before).ok());
-    EXPECT_TRUE(FloatMode::Current() == before);
-  }
-}
-
 TEST_F(TrainedModelTest, TheLossCanBeMeasuredWithCoarserWeights) {
   Train();
   const auto model = Open(test_.out());
@@ -178,17 +158,6 @@ TEST_F(TrainedModelTest, AGeneratedTextBeginsWithItsPromptAndArrivesInPieces) {
   ASSERT_TRUE(stopped.ok());
   EXPECT_LE(calls, 1);
   EXPECT_EQ(stopped->tokens, 1);
-}
-
-TEST_F(TrainedModelTest, TemperatureZeroIsTheMostLikelyToken) {
-  Train();
-  const auto model = Open(test_.out());
-  GenerateOptions cold, narrow;
-  cold.temperature = 0;
-  cold.max_tokens = narrow.max_tokens = 6;
-  narrow.top_k = 1;
-  narrow.seed = 9;
-  EXPECT_EQ(TextOf(model.get(), cold), TextOf(model.get(), narrow));
 }
 
 TEST_F(TrainedModelTest, MistakesInOptionsAreErrors) {
@@ -253,27 +222,6 @@ TEST_F(TrainedModelTest, ATextMayBeLongerThanTheContext) {
   // As far as the context reaches nothing has slid yet.
   options.max_tokens = 10;
   EXPECT_EQ(TextOf(model.get(), options), result->text.substr(0, 10));
-}
-
-// Past a full context a text continues from its newer half.
-TEST_F(TrainedModelTest, ALongTextContinuesFromItsNewestTokens) {
-  test_.dir().Write("train.pbtxt", kTextTraining);
-  Train({{"seed", "2"}});
-  const auto model = Open(test_.out());
-  GenerateOptions options;
-  options.temperature = 0;
-  options.max_tokens = 14;
-  const std::string text = TextOf(model.get(), options);
-  const auto four_more = [&](const std::string& prompt) {
-    GenerateOptions from = options;
-    from.prompt = prompt;
-    from.max_tokens = 4;
-    return TextOf(model.get(), from).substr(prompt.size());
-  };
-  // The context of 10 holds the token that a text starts from and 9 that were drawn; with the tenth
-  // it is full, and the newest 5 are kept.
-  EXPECT_EQ(four_more(text.substr(5, 5)), text.substr(10));
-  EXPECT_NE(four_more(text.substr(4, 5)), text.substr(10)) << "would hold for other tokens too";
 }
 
 TEST_F(TrainedModelTest, EvaluatingTheRunsOwnDataGivesItsValidationLoss) {

@@ -22,8 +22,7 @@ class BidirectionalApiTest : public CapiTest {
     return made;
   }
   static EvaluatorHandle Evaluate(plumb_model* model, int64_t rows) {
-    plumb_evaluator_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_evaluator_options>();
     options.rows = rows;
     options.logits = options.gradients = 1;
     EvaluatorHandle evaluator;
@@ -34,17 +33,14 @@ class BidirectionalApiTest : public CapiTest {
 
 TEST_F(BidirectionalApiTest, ItSaysWhatItIsAndHasNoSessions) {
   const ModelHandle model = Bert();
-  plumb_model_info info = {};
-  info.struct_size = sizeof(info);
+  auto info = MakeStruct<plumb_model_info>();
   plumb_model_get_info(model.get, &info);
   EXPECT_EQ(info.bidirectional, 1);
   EXPECT_EQ(info.token_types, 2);
   SessionHandle session;
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
-                    [&](plumb_error** error) {
-                      return plumb_session_create(model.get, nullptr, &session.get, error);
-                    }),
-              HasSubstr("the model is bidirectional"));
+  EXPECT_THAT(
+      Fails(PLUMB_FAILED_PRECONDITION, plumb_session_create, model.get, nullptr, &session.get),
+      HasSubstr("the model is bidirectional"));
 }
 
 TEST_F(BidirectionalApiTest, PaddingIsSeenByNoToken) {
@@ -88,9 +84,8 @@ TEST_F(BidirectionalApiTest, WrongInputsAndTypesAreRefused) {
   EXPECT_EQ(run(evaluator, {1, -2, 1, 1}), "inputs: id -2 at 1 is not in the vocabulary of 5");
   EXPECT_EQ(run(other, {1, -1, 1, 1}), "inputs: id -1 at 1 is not in the vocabulary of 5");
   const auto types = [](const EvaluatorHandle& of, std::vector<int32_t> given) {
-    return Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** error) {
-      return plumb_evaluator_set_types(of.get, given.data(), given.size(), error);
-    });
+    return Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_set_types, of.get, given.data(),
+                 given.size());
   };
   EXPECT_EQ(types(evaluator, {0, 1, 2, 0}), "types: 2 at 2 is not in 0..1");
   EXPECT_EQ(types(evaluator, {0, -1}), "types: -1 at 1 is not in 0..1");
@@ -99,10 +94,7 @@ TEST_F(BidirectionalApiTest, WrongInputsAndTypesAreRefused) {
   EXPECT_PLUMB_OK(plumb_evaluator_set_types(evaluator.get, two, 2, err));
   EXPECT_EQ(run(evaluator, {1, 2, 1, 3}),
             "plumb_evaluator_set_types gave 2 token types for 4 inputs");
-  EXPECT_EQ(Fails(PLUMB_INVALID_ARGUMENT,
-                  [&](plumb_error** error) {
-                    return plumb_evaluator_set_types(evaluator.get, nullptr, 2, error);
-                  }),
+  EXPECT_EQ(Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_set_types, evaluator.get, nullptr, 2),
             "types is NULL");
 }
 
@@ -115,25 +107,19 @@ TEST_F(BidirectionalApiTest, ARecipeChoosesTheTargets) {
   EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &options, &trainer.get, err));
   const int32_t inputs[] = {1, 2, 3, 0, 1, 3, 2, -1, -1, -1};
   const std::vector<int32_t> none(10, -1);
-  plumb_step_info info = {};
-  info.struct_size = sizeof(info);
+  auto info = MakeStruct<plumb_step_info>();
   EXPECT_PLUMB_OK(plumb_trainer_step(trainer.get, inputs, none.data(), 10, &info, err));
   EXPECT_EQ(info.tokens, 2 + 1);
   EXPECT_TRUE(std::isfinite(info.loss));
   EXPECT_GT(info.loss, 0);
   const std::vector<int32_t> padding(10, -1);
-  EXPECT_EQ(Fails(PLUMB_INVALID_ARGUMENT,
-                  [&](plumb_error** error) {
-                    return plumb_trainer_step(trainer.get, padding.data(), none.data(), 10, &info,
-                                              error);
-                  }),
+  EXPECT_EQ(Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_step, trainer.get, padding.data(),
+                  none.data(), 10, &info),
             "step 2: has no token that can be masked; a step needs one");
   const int32_t gap[] = {1, -1, 3, 0, 1, 3, 2, -1, -1, -1};
-  EXPECT_EQ(Fails(PLUMB_INVALID_ARGUMENT,
-                  [&](plumb_error** error) {
-                    return plumb_trainer_step(trainer.get, gap, none.data(), 10, &info, error);
-                  }),
-            "inputs: micro-batch 0: id 3 at 2 comes after -1, the end of its row");
+  EXPECT_EQ(
+      Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_step, trainer.get, gap, none.data(), 10, &info),
+      "inputs: micro-batch 0: id 3 at 2 comes after -1, the end of its row");
 }
 
 // A host may have targets of its own.
@@ -145,8 +131,7 @@ TEST_F(BidirectionalApiTest, AHostMayGiveTargets) {
   const int32_t inputs[] = {1, 2, 3, -1}, targets[] = {-1, 4, -1, -1};
   double first = 0, last = 0;
   for (int i = 0; i < 9; ++i) {
-    plumb_step_info info = {};
-    info.struct_size = sizeof(info);
+    auto info = MakeStruct<plumb_step_info>();
     EXPECT_PLUMB_OK(plumb_trainer_step(trainer.get, inputs, targets, 4, &info, err));
     EXPECT_EQ(info.tokens, 1);
     (i == 0 ? first : last) = info.loss;

@@ -35,6 +35,14 @@ using EvaluatorHandle = Handle<plumb_evaluator, plumb_evaluator_free>;
 using TokenizerHandle = Handle<plumb_tokenizer, plumb_tokenizer_free>;
 using ErrorHandle = Handle<plumb_error, plumb_error_free>;
 
+// Returns an options or info struct of plumb.h that knows its size.
+template <class T>
+T MakeStruct() {
+  T value = {};
+  value.struct_size = sizeof(value);
+  return value;
+}
+
 // Calls with an error that must not be there.
 #define EXPECT_PLUMB_OK(call)                                       \
   do {                                                              \
@@ -53,9 +61,13 @@ std::string Fails(plumb_status code, const Call& call) {
   return plumb_error_message(error.get);
 }
 
+template <class Function, class... Arguments>
+std::string Fails(plumb_status code, const Function& function, const Arguments&... arguments) {
+  return Fails(code, [&](plumb_error** error) { return function(arguments..., error); });
+}
+
 inline plumb_trainer_options Recipe(const char* text, int64_t seq = 0) {
-  plumb_trainer_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_trainer_options>();
   options.recipe = text;
   options.recipe_size = std::strlen(text);
   options.seq = seq;
@@ -65,8 +77,7 @@ inline plumb_trainer_options Recipe(const char* text, int64_t seq = 0) {
 class CapiTest : public ::testing::Test {
  protected:
   CapiTest() {
-    plumb_runtime_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_runtime_options>();
     options.flags = PLUMB_NO_ENVIRONMENT;
     options.threads = 2;
     options.log = [](void* user, int32_t, const char* message) {
@@ -91,8 +102,7 @@ class CapiTest : public ::testing::Test {
   static std::vector<float> Weights(const plumb_model* model) {
     std::vector<float> weights;
     for (size_t i = 0; i < plumb_model_tensor_count(model); ++i) {
-      plumb_tensor tensor = {};
-      tensor.struct_size = sizeof(tensor);
+      auto tensor = MakeStruct<plumb_tensor>();
       EXPECT_PLUMB_OK(plumb_model_tensor(model, i, &tensor, err));
       const int64_t n = tensor.shape[0] * tensor.shape[1];
       weights.insert(weights.end(), tensor.data, tensor.data + n);

@@ -47,8 +47,7 @@ TEST_F(CapiTest, TrainsToTheBitsOfASession) {
         inputs.insert(inputs.end(), batch.tokens.begin(), batch.tokens.end());
         targets.insert(targets.end(), batch.targets.begin(), batch.targets.end());
       }
-      plumb_step_info info = {};
-      info.struct_size = sizeof(info);
+      auto info = MakeStruct<plumb_step_info>();
       EXPECT_PLUMB_OK(plumb_trainer_step(trainer.get, inputs.data(), targets.data(), inputs.size(),
                                          &info, err));
       const StepResult expected = session->Step().value();
@@ -69,8 +68,7 @@ TEST_F(CapiTest, TrainsToTheBitsOfASession) {
       session->parameters().Read(i, 0, n, expected.data() + expected.size() - n);
     }
     EXPECT_EQ(Weights(loaded.get), expected);
-    plumb_tensor gradient = {};
-    gradient.struct_size = sizeof(gradient);
+    auto gradient = MakeStruct<plumb_tensor>();
     EXPECT_PLUMB_OK(plumb_trainer_gradient(trainer.get, 0, &gradient, err));
     EXPECT_EQ(0, std::memcmp(gradient.data, session->gradients(),
                              sizeof(float) * static_cast<size_t>(gradient.shape[0])));
@@ -90,8 +88,7 @@ TEST_F(CapiTest, DecodesToTheBitsOfASession) {
     SCOPED_TRACE(i);
     const PackedWeights packed(*context, internal_formats[i], store);
     DecodeSession expected(context.get(), &packed, 2, 1);
-    plumb_session_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_session_options>();
     options.sequences = 2;
     options.weights = formats[i];
     SessionHandle session;
@@ -118,8 +115,7 @@ TEST_F(CapiTest, DecodesToTheBitsOfASession) {
 TEST_F(CapiTest, TruncatesAndFeedsAgain) {
   const ModelHandle model = CreateWithWeights();
   for (const int32_t sequences : {1, 3}) {
-    plumb_session_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_session_options>();
     options.sequences = sequences;
     SessionHandle session, fresh;
     EXPECT_PLUMB_OK(plumb_session_create(model.get, &options, &session.get, err));
@@ -144,8 +140,7 @@ TEST_F(CapiTest, TruncatesAndFeedsAgain) {
 // What sequences begin with is computed once, but for weights that have changed since.
 TEST_F(CapiTest, SequencesThatBeginAlikeSeeTheWeightsOfNow) {
   const ModelHandle model = CreateWithWeights();
-  plumb_session_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_session_options>();
   options.sequences = 2;
   SessionHandle session;
   EXPECT_PLUMB_OK(plumb_session_create(model.get, &options, &session.get, err));
@@ -162,8 +157,7 @@ TEST_F(CapiTest, SequencesThatBeginAlikeSeeTheWeightsOfNow) {
   const std::vector<float> after = feed(1);
   EXPECT_NE(after, before);
   EXPECT_EQ(feed(0), after);
-  plumb_tensor tensor = {};
-  tensor.struct_size = sizeof(tensor);
+  auto tensor = MakeStruct<plumb_tensor>();
   EXPECT_PLUMB_OK(plumb_model_tensor(model.get, 0, &tensor, err));
   tensor.data[tensor.shape[1]] += 1;  // of token 1
   plumb_model_changed(model.get);
@@ -189,8 +183,7 @@ TEST_F(CapiTest, DrawsOneByOneAreThoseOfARow) {
   for (const int32_t top_k : {0, 1, 2, 0}) {
     for (const int32_t vocabulary : {0, 3}) {
       for (const double temperature : {0.5, 2.0}) {
-        plumb_sample_options options = {};
-        options.struct_size = sizeof(options);
+        auto options = MakeStruct<plumb_sample_options>();
         options.top_k = top_k;
         options.vocabulary = vocabulary;
         options.temperature = temperature;
@@ -226,41 +219,10 @@ std::vector<int32_t> Generate(plumb_session* session, plumb_sample_options optio
   return tokens;
 }
 
-TEST_F(CapiTest, SamplesAreAFunctionOfSeedAndIndex) {
-  const ModelHandle model = CreateWithWeights();
-  SessionHandle session;
-  EXPECT_PLUMB_OK(plumb_session_create(model.get, nullptr, &session.get, err));
-  const int32_t begin = 1;
-  const auto draw = [&](plumb_sample_options options) {
-    EXPECT_PLUMB_OK(plumb_session_truncate(session.get, 0, 0, err));
-    EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, &begin, 1, err));
-    return Generate(session.get, options);
-  };
-  plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
-  options.seed = 5;
-  options.index = 2;
-  const std::vector<int32_t> whole = draw(options);
-  EXPECT_EQ(whole.size(), 8u);  // the context has room for 8, and one more is told
-  EXPECT_EQ(draw(options), whole);
-  // In two calls: the last token that was told is fed by the host.
-  options.max_tokens = 3;
-  std::vector<int32_t> parts = draw(options);
-  EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, &parts.back(), 1, err));
-  options.max_tokens = 0;
-  options.drawn = 3;
-  const std::vector<int32_t> rest = Generate(session.get, options);
-  parts.insert(parts.end(), rest.begin(), rest.end());
-  EXPECT_EQ(parts, whole);
-  options = PLUMB_SAMPLE_OPTIONS_INIT;
-  options.vocabulary = 2;
-  for (const int32_t token : draw(options)) EXPECT_LT(token, 2);
-}
-
 TEST_F(CapiTest, SessionsSeeWhatATrainerDid) {
   const ModelHandle model = CreateWithWeights();
   std::vector<SessionHandle> sessions(2);
-  plumb_session_options session_options = {};
-  session_options.struct_size = sizeof(session_options);
+  auto session_options = MakeStruct<plumb_session_options>();
   for (int i = 0; i < 2; ++i) {
     session_options.weights = i == 0 ? PLUMB_WEIGHTS_F32 : PLUMB_WEIGHTS_INT8;
     EXPECT_PLUMB_OK(plumb_session_create(model.get, &session_options,
@@ -317,34 +279,6 @@ TEST_F(CapiTest, SeveralThreadsDecodeOneModel) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(together, alone);
-}
-
-TEST_F(CapiTest, CallbacksAndCancelEndARun) {
-  const ModelHandle model = CreateWithWeights();
-  const plumb_trainer_options options = Recipe("batch_size: 1 max_steps: 50");
-  TrainerHandle trainer;
-  EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &options, &trainer.get, err));
-  const auto fill = [](void* user, int64_t step, int32_t* inputs, int32_t* targets, size_t n) {
-    std::fill_n(inputs, n, 1);
-    std::fill_n(targets, n, 2);
-    return step > *static_cast<int64_t*>(user) ? 1 : 0;
-  };
-  int64_t last = 4;
-  EXPECT_PLUMB_OK(plumb_trainer_run(trainer.get, fill, nullptr, &last, err));
-  EXPECT_EQ(plumb_trainer_steps(trainer.get), 4);
-  last = 100;
-  ErrorHandle stopped;
-  EXPECT_EQ(plumb_trainer_run(
-                trainer.get, fill,
-                [](void*, const plumb_step_info* info) { return info->step == 6 ? 1 : 0; }, &last,
-                &stopped.get),
-            PLUMB_CANCELLED);
-  EXPECT_EQ(plumb_trainer_steps(trainer.get), 6);
-  plumb_trainer_cancel(trainer.get);
-  EXPECT_EQ(plumb_trainer_run(trainer.get, fill, nullptr, &last, nullptr), PLUMB_CANCELLED);
-  EXPECT_EQ(plumb_trainer_steps(trainer.get), 6);
-  EXPECT_PLUMB_OK(plumb_trainer_run(trainer.get, fill, nullptr, &last, err));
-  EXPECT_EQ(plumb_trainer_steps(trainer.get), 50);
 }
 
 }  // namespace

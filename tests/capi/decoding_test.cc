@@ -68,9 +68,8 @@ TEST(DecodingTest, TokensOneByOneHaveTheTextOfAll) {
   EXPECT_EQ(Next(after.get, 7), "😀");
   EXPECT_EQ(Next(after.get, 2), " a");
   const auto fails = [&](const int32_t* tokens, size_t count) {
-    return Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** e) {
-      return plumb_decoder_next(after.get, tokens, count, nullptr, nullptr, e);
-    });
+    return Fails(PLUMB_INVALID_ARGUMENT, plumb_decoder_next, after.get, tokens, count, nullptr,
+                 nullptr);
   };
   const int32_t outside = 9;
   EXPECT_THAT(fails(&outside, 1), HasSubstr("outside the vocabulary"));
@@ -100,9 +99,7 @@ TEST(DecodingTest, ATextEndsBeforeAStopText) {
   EXPECT_EQ(plumb_decoder_stopped(decoder.get), 0);
   EXPECT_EQ(plumb_decoder_stopped(nullptr), 0);
   const auto fails = [&](const char* const* texts_given, size_t count) {
-    return Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** e) {
-      return plumb_decoder_stop_at(decoder.get, texts_given, count, e);
-    });
+    return Fails(PLUMB_INVALID_ARGUMENT, plumb_decoder_stop_at, decoder.get, texts_given, count);
   };
   const char* const empty[] = {"a", ""};
   EXPECT_THAT(fails(empty, 2), HasSubstr("empty"));
@@ -128,9 +125,7 @@ TEST(DecodingTest, ADirectorySaysWhichTokensEndAText) {
   EXPECT_EQ(plumb_tokenizer_begin_end(tokenizer.get), 3);
   EXPECT_PLUMB_OK(plumb_tokenizer_end_tokens(MakeTokenizer().get, tokens, 4, &needed, err));
   EXPECT_EQ(needed, 0u);
-  Fails(PLUMB_NOT_FOUND, [&](plumb_error** e) {
-    return plumb_tokenizer_from_directory("nowhere/at/all", &tokenizer.get, e);
-  });
+  Fails(PLUMB_NOT_FOUND, plumb_tokenizer_from_directory, "nowhere/at/all", &tokenizer.get);
 }
 
 TEST(DecodingTest, ATextMayHoldZeros) {
@@ -321,8 +316,7 @@ TEST_F(GeneratingTest, AppendedTokensAreOfTheVocabulary) {
 }
 
 TEST_F(GeneratingTest, TemperatureZeroIsTheMostLikelyToken) {
-  plumb_sample_options zeros = {};
-  zeros.struct_size = sizeof(zeros);
+  auto zeros = MakeStruct<plumb_sample_options>();
   plumb_sample_options greedy = PLUMB_SAMPLE_OPTIONS_INIT;
   greedy.greedy = 1;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -357,8 +351,7 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
   const TokenizerHandle tokenizer = MakeTokenizer();
   DecoderHandle decoder;
   EXPECT_PLUMB_OK(plumb_decoder_create(tokenizer.get, nullptr, 0, &decoder.get, err));
-  plumb_evaluator_options evaluating = {};
-  evaluating.struct_size = sizeof(evaluating);
+  auto evaluating = MakeStruct<plumb_evaluator_options>();
   evaluating.gradients = 1;
   EvaluatorHandle evaluator;
   EXPECT_PLUMB_OK(plumb_evaluator_create(model_.get, &evaluating, &evaluator.get, err));
@@ -369,8 +362,7 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
   const Guarded<int32_t> ids(0);
   const char byte = 'a';
   const Guarded<const char*> words("logits");
-  plumb_tensor_in_file tensor = {};
-  tensor.struct_size = sizeof(tensor);
+  auto tensor = MakeStruct<plumb_tensor_in_file>();
   tensor.name = "norm.weight";
   tensor.path = "/dev/null";
   tensor.dtype = PLUMB_F32;
@@ -381,13 +373,11 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
     SCOPED_TRACE(n);
     plumb_trainer_options recipe = training;
     recipe.recipe_size = kMax - 1;
-    plumb_explain_options explain = {};
-    explain.struct_size = sizeof(explain);
+    auto explain = MakeStruct<plumb_explain_options>();
     explain.stage = "graph";
     explain.recipe = "";
     explain.recipe_size = kMax - 1;
-    plumb_trainer_memory memory = {};
-    memory.struct_size = sizeof(memory);
+    auto memory = MakeStruct<plumb_trainer_memory>();
     const std::vector<std::function<plumb_status(plumb_error**)>> calls = {
         [&](plumb_error** e) { return plumb_session_feed(session_.get, 0, ids.get(), n, e); },
         [&](plumb_error** e) { return plumb_session_feed_each(session_.get, ids.get(), n, e); },

@@ -22,8 +22,7 @@ using testing::HasSubstr;
 class DescribeRuntimeTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    plumb_runtime_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_runtime_options>();
     options.threads = 3;
     ASSERT_EQ(plumb_runtime_create(&options, &runtime_, nullptr), PLUMB_OK);
   }

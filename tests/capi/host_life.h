@@ -21,8 +21,7 @@ inline std::string WideModel() {
 
 inline RuntimeHandle MakeHostRuntime(const plumb_executor* executor,
                                      const plumb_allocator* allocator) {
-  plumb_runtime_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_runtime_options>();
   options.flags = PLUMB_NO_ENVIRONMENT;
   options.threads = 3;
   options.executor = executor;
@@ -52,8 +51,7 @@ inline plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats,
     return 0;
   };
   const int32_t prompt[] = {1, 2, 3, 4, 5};
-  plumb_tensor gradient = {};
-  gradient.struct_size = sizeof(gradient);
+  auto gradient = MakeStruct<plumb_tensor>();
   if (!ok(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, error)) ||
       !ok(plumb_model_create(runtime, spec.get, &model.get, error)) ||
       !ok(weights_path == nullptr ? plumb_model_init(model.get, 1, error)
@@ -66,8 +64,7 @@ inline plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats,
     return status;
   }
   for (size_t i = 0; i < plumb_model_tensor_count(model.get); ++i) {
-    plumb_tensor tensor = {};
-    tensor.struct_size = sizeof(tensor);
+    auto tensor = MakeStruct<plumb_tensor>();
     if (!ok(plumb_model_tensor(model.get, i, &tensor, error))) return status;
     floats->insert(floats->end(), tensor.data, tensor.data + tensor.shape[0] * tensor.shape[1]);
   }

@@ -17,8 +17,7 @@ using testing::HasSubstr;
 class TestAllocator {
  public:
   plumb_allocator Get() {
-    plumb_allocator allocator = {};
-    allocator.struct_size = sizeof(allocator);
+    auto allocator = MakeStruct<plumb_allocator>();
     allocator.context = this;
     allocator.allocate = [](void* self, size_t size, size_t alignment) {
       return static_cast<TestAllocator*>(self)->Allocate(size, alignment);
@@ -72,16 +71,14 @@ void ExpectCachesOf(const std::string& text) {
   EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
   EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 9, err));
-  plumb_model_info info = {};
-  info.struct_size = sizeof(info);
+  auto info = MakeStruct<plumb_model_info>();
   plumb_model_get_info(model.get, &info);
   ASSERT_GT(info.cache_bytes, 0);
   for (const int32_t weights : {PLUMB_WEIGHTS_F32, PLUMB_WEIGHTS_BF16, PLUMB_WEIGHTS_INT8}) {
     const auto one = static_cast<size_t>(weights == PLUMB_WEIGHTS_BF16 ? info.cache_bytes / 2
                                                                        : info.cache_bytes);
     const int64_t before = allocator.LiveOf(5 * one);
-    plumb_session_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_session_options>();
     options.sequences = 5;
     options.weights = weights;
     SessionHandle session;
@@ -165,8 +162,7 @@ TEST(HostMemoryTest, HandlesLiveOnWhenMemoryIsBack) {
       EXPECT_EQ(status, PLUMB_OK) << plumb_error_message(error.get);
     };
     const plumb_trainer_options recipe = Recipe("batch_size: 4 max_steps: 9 seed: 5");
-    plumb_evaluator_options evaluation = {};
-    evaluation.struct_size = sizeof(evaluation);
+    auto evaluation = MakeStruct<plumb_evaluator_options>();
     evaluation.logits = 1;
     std::vector<int32_t> inputs(256), targets(256);
     for (size_t i = 0; i < 256; ++i) {
@@ -193,8 +189,7 @@ TEST(HostMemoryTest, HandlesLiveOnWhenMemoryIsBack) {
       floats.push_back(static_cast<float>(loss));
     }
     for (const int32_t weights : {PLUMB_WEIGHTS_F32, PLUMB_WEIGHTS_INT8}) {
-      plumb_session_options options = {};
-      options.struct_size = sizeof(options);
+      auto options = MakeStruct<plumb_session_options>();
       options.sequences = 2;
       options.weights = weights;
       plumb_session_free(std::exchange(session.get, nullptr));

@@ -26,8 +26,7 @@ struct TestExecutor {
   std::atomic<int> jobs{0}, tasks{0};
 
   plumb_executor Get() {
-    plumb_executor executor = {};
-    executor.struct_size = sizeof(executor);
+    auto executor = MakeStruct<plumb_executor>();
     executor.context = this;
     executor.run = [](void* self, int32_t n, void (*task)(void*, int32_t), void* argument) {
       auto* const own = static_cast<TestExecutor*>(self);
@@ -129,8 +128,7 @@ std::vector<int32_t> FourSessions(plumb_model* model, int thread) {
   std::vector<SessionHandle> sessions(4);
   std::vector<int32_t> drawn;
   for (int s = 0; s < 4; ++s) {
-    plumb_session_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_session_options>();
     options.sequences = 1 + s % 2;
     options.weights = s % 3;
     EXPECT_PLUMB_OK(
@@ -251,8 +249,7 @@ TEST(HostTest, DirectoriesOfTheHostAreSearched) {
   const ScratchDir scratch;
   std::ofstream(scratch.path() + "/of_the_host.pbtxt")
       << "placement { name: \"of_the_host\" each: \"x = x + f(norm(x))\" }\n";
-  plumb_runtime_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_runtime_options>();
   options.flags = PLUMB_NO_ENVIRONMENT;
   const auto create = [&](plumb_error** e) { return CreateFromOwnPlacement(options, e); };
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("of_the_host"));
@@ -275,8 +272,7 @@ TEST(HostTest, DirectoriesOfTheHostAreSearched) {
 TEST(HostTest, MistakesInWhatAHostGives) {
   plumb_executor executor = {};
   plumb_allocator allocator = {};
-  plumb_runtime_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_runtime_options>();
   const auto create = [&](plumb_error** e) {
     plumb_runtime* runtime = nullptr;
     return plumb_runtime_create(&options, &runtime, e);

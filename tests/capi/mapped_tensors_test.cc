@@ -58,8 +58,7 @@ int64_t ElementsOf(const plumb_tensor& tensor) {
 }
 
 plumb_tensor TensorOf(const plumb_model* model, size_t i) {
-  plumb_tensor tensor = {};
-  tensor.struct_size = sizeof(tensor);
+  auto tensor = MakeStruct<plumb_tensor>();
   EXPECT_PLUMB_OK(plumb_model_tensor(model, i, &tensor, err));
   return tensor;
 }
@@ -101,15 +100,13 @@ class MappedTensorsTest : public CapiTest {
   }
 
   std::vector<float> LogitsOf(plumb_model* model, int32_t weights) {
-    plumb_session_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_session_options>();
     options.weights = weights;
     SessionHandle session;
     EXPECT_PLUMB_OK(plumb_session_create(model, &options, &session.get, err));
     const int32_t tokens[] = {1, 2, 3, 1};
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, tokens, 4, err));
-    plumb_model_info info = {};
-    info.struct_size = sizeof(info);
+    auto info = MakeStruct<plumb_model_info>();
     plumb_model_get_info(model, &info);
     return Logits(session.get, 0, static_cast<size_t>(info.vocab_size));
   }

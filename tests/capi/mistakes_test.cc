@@ -53,8 +53,7 @@ TEST_F(CapiTest, MistakesAreErrorsWithPlaces) {
   EXPECT_EQ(Weights(model.get), before);
   EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
                     [&](plumb_error** e) {
-                      plumb_tensor tensor = {};
-                      tensor.struct_size = sizeof(tensor);
+                      auto tensor = MakeStruct<plumb_tensor>();
                       return plumb_trainer_gradient(trainer.get, 0, &tensor, e);
                     }),
               HasSubstr("no step"));
@@ -68,15 +67,10 @@ TEST_F(CapiTest, MistakesAreErrorsWithPlaces) {
   SessionHandle session;
   EXPECT_PLUMB_OK(plumb_session_create(model.get, nullptr, &session.get, err));
   const std::vector<int32_t> nine(9, 1);
-  Fails(PLUMB_OUT_OF_RANGE, [&](plumb_error** e) {
-    return plumb_session_feed(session.get, 0, nine.data(), nine.size(), e);
-  });
-  Fails(PLUMB_OUT_OF_RANGE,
-        [&](plumb_error** e) { return plumb_session_feed(session.get, 1, nine.data(), 1, e); });
-  Fails(PLUMB_OUT_OF_RANGE,
-        [&](plumb_error** e) { return plumb_session_truncate(session.get, 0, 1, e); });
-  Fails(PLUMB_INVALID_ARGUMENT,
-        [&](plumb_error** e) { return plumb_runtime_create(nullptr, nullptr, e); });
+  Fails(PLUMB_OUT_OF_RANGE, plumb_session_feed, session.get, 0, nine.data(), nine.size());
+  Fails(PLUMB_OUT_OF_RANGE, plumb_session_feed, session.get, 1, nine.data(), 1);
+  Fails(PLUMB_OUT_OF_RANGE, plumb_session_truncate, session.get, 0, 1);
+  Fails(PLUMB_INVALID_ARGUMENT, plumb_runtime_create, nullptr, nullptr);
 }
 
 // Of an older header: shorter; of a newer one: longer, which is fine while it is 0.
@@ -127,9 +121,7 @@ TEST_F(CapiTest, TextsAreCutToTheirBuffers) {
   EXPECT_PLUMB_OK(plumb_tokenizer_decode(again.get, all, 3, text, sizeof(text), &needed, err));
   EXPECT_STREQ(text, "ca");
   EXPECT_EQ(needed, 3u);
-  Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** e) {
-    return plumb_tokenizer_encode(again.get, "d", 1, nullptr, 0, nullptr, e);
-  });
+  Fails(PLUMB_INVALID_ARGUMENT, plumb_tokenizer_encode, again.get, "d", 1, nullptr, 0, nullptr);
 }
 
 TEST_F(CapiTest, WeightsFromMemoryAreThoseOfTheFile) {
@@ -142,8 +134,7 @@ TEST_F(CapiTest, WeightsFromMemoryAreThoseOfTheFile) {
   EXPECT_PLUMB_OK(plumb_model_load_memory(other.get, content.data(), content.size(), err));
   std::fill(content.begin(), content.end(), '\0');
   EXPECT_EQ(Weights(other.get), Weights(model.get));
-  Fails(PLUMB_DATA_LOSS,
-        [&](plumb_error** e) { return plumb_model_load_memory(other.get, content.data(), 5, e); });
+  Fails(PLUMB_DATA_LOSS, plumb_model_load_memory, other.get, content.data(), 5);
   EXPECT_EQ(Weights(other.get), Weights(model.get));
 }
 
@@ -152,21 +143,16 @@ TEST_F(CapiTest, SizesThatCannotBe) {
   const ModelHandle model = CreateWithWeights();
   TokenizerHandle bytes;
   EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_BYTES, nullptr, 0, 0, &bytes.get, err));
-  EXPECT_THAT(
-      Fails(PLUMB_INVALID_ARGUMENT,
-            [&](plumb_error** e) { return plumb_model_load_memory(model.get, "x", minus_one, e); }),
-      HasSubstr("more than memory can hold"));
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_model_load_memory, model.get, "x", minus_one),
+              HasSubstr("more than memory can hold"));
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
                     [&](plumb_error** e) {
                       plumb_spec* none = nullptr;
                       return plumb_spec_from_text("x", minus_one, "test", &none, e);
                     }),
               HasSubstr("more than memory can hold"));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                    [&](plumb_error** e) {
-                      return plumb_tokenizer_encode(bytes.get, "x", minus_one, nullptr, 0, nullptr,
-                                                    e);
-                    }),
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_tokenizer_encode, bytes.get, "x", minus_one,
+                    nullptr, 0, nullptr),
               HasSubstr("more than memory can hold"));
   for (const size_t size : {size_t{1} << 30, minus_one}) {
     plumb_session_options options = {};
@@ -187,11 +173,9 @@ TEST_F(CapiTest, MoreThanMemoryHolds) {
                                    "gradient_accumulation_steps: 2147483647 batch_size: 1048576"}) {
     const plumb_trainer_options steps = Recipe(recipe);
     TrainerHandle trainer;
-    EXPECT_THAT(Fails(PLUMB_RESOURCE_EXHAUSTED,
-                      [&](plumb_error** e) {
-                        return plumb_trainer_create(model.get, &steps, &trainer.get, e);
-                      }),
-                HasSubstr("a smaller train.gradient_accumulation_steps"));
+    EXPECT_THAT(
+        Fails(PLUMB_RESOURCE_EXHAUSTED, plumb_trainer_create, model.get, &steps, &trainer.get),
+        HasSubstr("a smaller train.gradient_accumulation_steps"));
   }
   TinyModel wide;
   wide.vocab_size = 1 << 20;
@@ -201,8 +185,7 @@ TEST_F(CapiTest, MoreThanMemoryHolds) {
   wide.context_length = 1 << 12;
   const ModelHandle large = Create(wide.Text());
   EXPECT_PLUMB_OK(plumb_model_init(large.get, 1, err));
-  plumb_evaluator_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_evaluator_options>();
   options.rows = 64;
   options.logits = 1;  // a tebibyte of them
   EXPECT_THAT(Fails(PLUMB_RESOURCE_EXHAUSTED,
@@ -222,8 +205,7 @@ TEST_F(CapiTest, ATrainerThatFailsLaysNothingOut) {
   const ModelHandle model = Create(wide.Text());
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 3, err));
   const std::vector<float> before = Weights(model.get);
-  plumb_tensor tensor = {};
-  tensor.struct_size = sizeof(tensor);
+  auto tensor = MakeStruct<plumb_tensor>();
   EXPECT_PLUMB_OK(plumb_model_tensor(model.get, 0, &tensor, err));
   const float* const data = tensor.data;
   const plumb_trainer_options huge = Recipe("dtype: BF16 batch_size: 1000000");
@@ -268,8 +250,7 @@ TEST_F(CapiTest, CallbacksMustNotChangeTheirHandle) {
   };
   const auto after = [](void* user, const plumb_step_info*) -> int32_t {
     auto* const in = static_cast<Nested*>(user);
-    plumb_tensor tensor = {};
-    tensor.struct_size = sizeof(tensor);
+    auto tensor = MakeStruct<plumb_tensor>();
     in->allowed += plumb_trainer_gradient(in->trainer, 0, &tensor, nullptr) == PLUMB_OK;
     return 0;
   };
@@ -283,8 +264,7 @@ TEST_F(CapiTest, CallbacksMustNotChangeTheirHandle) {
   nested.session = session.get;
   const int32_t token = 1;
   EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, &token, 1, err));
-  plumb_sample_options sampling = {};
-  sampling.struct_size = sizeof(sampling);
+  auto sampling = MakeStruct<plumb_sample_options>();
   sampling.max_tokens = 2;
   nested.refused = 0;
   const auto drawn = [](void* user, int32_t id) -> int32_t {

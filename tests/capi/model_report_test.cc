@@ -29,8 +29,7 @@ class ReportTest : public CapiTest {
   }
 
   EvaluatorHandle Evaluator(const ModelHandle& model, int32_t gradients, int32_t logits = 1) {
-    plumb_evaluator_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_evaluator_options>();
     options.rows = 2;
     options.logits = logits;
     options.gradients = gradients;
@@ -66,9 +65,8 @@ TEST_F(ReportTest, ANormDescribesItself) {
   EXPECT_EQ(norm["parameters"][0]["shape"], "[dim]");
   EXPECT_THAT(norm["attributes"], Not(IsEmpty()));
   EXPECT_TRUE(norm["attributes"][0].contains("required"));
-  const std::string unknown = Fails(PLUMB_NOT_FOUND, [&](plumb_error** error) {
-    return plumb_plugin_describe(runtime_.get, "layer_nrm", nullptr, 0, nullptr, error);
-  });
+  const std::string unknown =
+      Fails(PLUMB_NOT_FOUND, plumb_plugin_describe, runtime_.get, "layer_nrm", nullptr, 0, nullptr);
   EXPECT_THAT(unknown, HasSubstr("did you mean \"layer_norm\""));
   // Loaded from its file it is the same; a second time it is there already, and not before.
   const std::string path = norm["path"];
@@ -76,10 +74,7 @@ TEST_F(ReportTest, ANormDescribesItself) {
   EXPECT_PLUMB_OK(plumb_runtime_create(nullptr, &other.get, err));
   EXPECT_PLUMB_OK(plumb_plugin_load(other.get, path.c_str(), err));
   EXPECT_EQ(Json::parse(Text(plumb_plugin_describe, other.get, "layer_norm")), norm);
-  EXPECT_THAT(Fails(PLUMB_NOT_FOUND,
-                    [&](plumb_error** error) {
-                      return plumb_plugin_load(other.get, "/not/there.so", error);
-                    }),
+  EXPECT_THAT(Fails(PLUMB_NOT_FOUND, plumb_plugin_load, other.get, "/not/there.so"),
               HasSubstr("/not/there.so"));
 }
 
@@ -96,16 +91,12 @@ TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {
   }
   EXPECT_PLUMB_OK(plumb_machine_speed(runtime_.get, PLUMB_SPEED_READ, &speed, err));
   EXPECT_GT(speed, 1e8);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                    [&](plumb_error** error) {
-                      return plumb_machine_speed(runtime_.get, 7, &speed, error);
-                    }),
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_machine_speed, runtime_.get, 7, &speed),
               HasSubstr("speed 7"));
 }
 
 TEST_F(ReportTest, OutsideOfAnyCallThereIsNone) {
-  plumb_plugin_call call = {};
-  call.struct_size = sizeof(call);
+  auto call = MakeStruct<plumb_plugin_call>();
   EXPECT_EQ(plumb_plugin_call_here(&call, &call), 0);
   EXPECT_EQ(plumb_plugin_calls(&call, 1), 0);
   EXPECT_EQ(plumb_plugin_calls(nullptr, 1), 0);
@@ -120,8 +111,7 @@ TEST_F(ReportTest, AModelDescribesItself) {
         "totals"}) {
     EXPECT_TRUE(json.contains(field)) << field;
   }
-  plumb_model_info info = {};
-  info.struct_size = sizeof(info);
+  auto info = MakeStruct<plumb_model_info>();
   plumb_model_get_info(model.get, &info);
   EXPECT_EQ(json["totals"]["parameters"], info.parameters);
   EXPECT_EQ(json["totals"]["weight_bytes"], info.weight_bytes);
@@ -134,8 +124,7 @@ TEST_F(ReportTest, AModelDescribesItself) {
   ASSERT_EQ(json["tensors"].size(), plumb_model_tensor_count(model.get));
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
   for (size_t i = 0; i < json["tensors"].size(); ++i) {
-    plumb_tensor tensor = {};
-    tensor.struct_size = sizeof(tensor);
+    auto tensor = MakeStruct<plumb_tensor>();
     EXPECT_PLUMB_OK(plumb_model_tensor(model.get, i, &tensor, err));
     EXPECT_EQ(json["tensors"][i]["name"], tensor.name);
     EXPECT_EQ(json["tensors"][i]["shape"][0], tensor.shape[0]);
@@ -144,12 +133,17 @@ TEST_F(ReportTest, AModelDescribesItself) {
 
 TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
   const ModelHandle model = Create(TinyModel().Text());
-  plumb_explain_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_explain_options>();
   for (const char* const stage : {"graph", "grad", "optimized", "plan", "exec", "prompt"}) {
     options.stage = stage;
     EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("layers.1.mlp.up"));
   }
+  options.stage = "grad";
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options),
+              HasSubstr("output grad.head.weight"));
+  options.stage = "prompt";
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options),
+              HasSubstr("f32[1, 1, 12] layers.1.mlp.hidden"));
   options.stage = "svg";
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options),
               HasSubstr(">layers 0..1: pre</text>"));
@@ -165,9 +159,8 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
   options.recipe_size = std::strlen(options.recipe);
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("bf16["));
   const auto fails = [&] {
-    return Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** error) {
-      return plumb_model_explain(model.get, &options, nullptr, 0, nullptr, error);
-    });
+    return Fails(PLUMB_INVALID_ARGUMENT, plumb_model_explain, model.get, &options, nullptr, 0,
+                 nullptr);
   };
   options.recipe = "dtype: BF17";
   EXPECT_THAT(fails(), HasSubstr("recipe:1:"));
@@ -190,8 +183,7 @@ TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
   const auto internal = MakeRuntime(1);
   const auto context = MakeContext(internal.get(), TinyModel().Text());
   const ModelHandle model = Create(TinyModel().Text());
-  plumb_work work = {};
-  work.struct_size = sizeof(work);
+  auto work = MakeStruct<plumb_work>();
   BuildOptions program;
   program.seq = 5;
   EXPECT_PLUMB_OK(
@@ -206,15 +198,10 @@ TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
   program.weights = WeightFormat::kBf16;
   EXPECT_EQ(work.weight_bytes, CountWork(*context, program)->weight_bytes);
   EXPECT_LT(work.weight_bytes, f32);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                    [&](plumb_error** error) {
-                      return plumb_model_work(model.get, PLUMB_PASS_FEED, 9, 0, &work, error);
-                    }),
-              HasSubstr("tokens must lie in 1..context_length (8), is 9"));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                    [&](plumb_error** error) {
-                      return plumb_model_work(model.get, 2, 1, 0, &work, error);
-                    }),
+  EXPECT_THAT(
+      Fails(PLUMB_INVALID_ARGUMENT, plumb_model_work, model.get, PLUMB_PASS_FEED, 9, 0, &work),
+      HasSubstr("tokens must lie in 1..context_length (8), is 9"));
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_model_work, model.get, 2, 1, 0, &work),
               HasSubstr("pass 2"));
 }
 
@@ -230,8 +217,7 @@ TEST_F(ReportTest, GradientsAreThoseOfAStepAndChangeNothing) {
   const EvaluatorHandle evaluator = Evaluator(model, 1);
   EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
                     [&](plumb_error** error) {
-                      plumb_tensor none = {};
-                      none.struct_size = sizeof(none);
+                      auto none = MakeStruct<plumb_tensor>();
                       return plumb_evaluator_gradient(evaluator.get, 0, &none, error);
                     }),
               HasSubstr("no run was done"));
@@ -240,8 +226,7 @@ TEST_F(ReportTest, GradientsAreThoseOfAStepAndChangeNothing) {
     const float* const logits = plumb_evaluator_logits(evaluator.get);
     EXPECT_EQ(std::vector<float>(logits, logits + expected.logits.size()), expected.logits);
     for (size_t i = 0; i < context->parameters.size(); ++i) {
-      plumb_tensor gradient = {};
-      gradient.struct_size = sizeof(gradient);
+      auto gradient = MakeStruct<plumb_tensor>();
       EXPECT_PLUMB_OK(plumb_evaluator_gradient(evaluator.get, i, &gradient, err));
       const ParameterLayout::Entry& entry = store.layout().entries[i];
       EXPECT_EQ(gradient.name, entry.name);
@@ -276,43 +261,30 @@ TEST_F(ReportTest, AnEvaluatorIsProbed) {
   // What it answers can stop, and no probe sees nothing.
   seen.answer = 1;
   std::vector<int32_t> ids(16, 1);
-  EXPECT_THAT(Fails(PLUMB_CANCELLED,
-                    [&](plumb_error** error) {
-                      return plumb_evaluator_run(evaluator.get, ids.data(), ids.data(), 16, nullptr,
-                                                 error);
-                    }),
+  EXPECT_THAT(Fails(PLUMB_CANCELLED, plumb_evaluator_run, evaluator.get, ids.data(), ids.data(), 16,
+                    nullptr),
               HasSubstr("wants no more"));
   EXPECT_PLUMB_OK(plumb_evaluator_probe(evaluator.get, nullptr, 0, nullptr, nullptr, err));
   seen.names.clear();
   EXPECT_EQ(Loss(evaluator.get), loss);
   EXPECT_THAT(seen.names, IsEmpty());
   const char* const unknown[] = {"logit"};
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                    [&](plumb_error** error) {
-                      return plumb_evaluator_probe(evaluator.get, unknown, 1, note, &seen, error);
-                    }),
-              HasSubstr("no probe point matches \"logit\""));
+  EXPECT_THAT(
+      Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_probe, evaluator.get, unknown, 1, note, &seen),
+      HasSubstr("no probe point matches \"logit\""));
 }
 
 TEST_F(ReportTest, GradientsThatWereNotWantedAreNotThere) {
   const ModelHandle model = CreateWithWeights();
   const EvaluatorHandle evaluator = Evaluator(model, 0);
   Loss(evaluator.get);
-  plumb_tensor tensor = {};
-  tensor.struct_size = sizeof(tensor);
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
-                    [&](plumb_error** error) {
-                      return plumb_evaluator_gradient(evaluator.get, 0, &tensor, error);
-                    }),
+  auto tensor = MakeStruct<plumb_tensor>();
+  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_evaluator_gradient, evaluator.get, 0, &tensor),
               HasSubstr("options.gradients"));
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
-                    [&](plumb_error** error) {
-                      return plumb_evaluator_probe(evaluator.get, nullptr, 0, nullptr, nullptr,
-                                                   error);
-                    }),
+  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_evaluator_probe, evaluator.get, nullptr, 0,
+                    nullptr, nullptr),
               HasSubstr("options.gradients"));
-  plumb_evaluator_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_evaluator_options>();
   options.gradients = 1;
   options.weights = PLUMB_WEIGHTS_INT8;
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
@@ -323,10 +295,8 @@ TEST_F(ReportTest, GradientsThatWereNotWantedAreNotThere) {
               HasSubstr("PLUMB_WEIGHTS_F32"));
   const EvaluatorHandle with = Evaluator(model, 1);
   const std::vector<int32_t> ids(16, 1);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                    [&](plumb_error** error) {
-                      return plumb_evaluator_run(with.get, ids.data(), nullptr, 16, nullptr, error);
-                    }),
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_run, with.get, ids.data(), nullptr, 16,
+                    nullptr),
               HasSubstr("targets is NULL"));
 }
 

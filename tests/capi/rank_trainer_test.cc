@@ -23,8 +23,7 @@ constexpr char kUnits[] =
 // A process of a job: what each has for itself.
 struct RankOfJob {
   RankOfJob(Communicator* ranks, const std::string& model_text) : host(ranks) {
-    plumb_runtime_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_runtime_options>();
     options.flags = PLUMB_NO_ENVIRONMENT;
     options.threads = 1;
     EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime.get, err));
@@ -47,8 +46,7 @@ struct RankOfJob {
           static_cast<int32_t>((i * 7 + static_cast<size_t>(plumb_trainer_steps(trainer.get))) % 5);
       targets[i] = static_cast<int32_t>((i * 3 + 1) % 5);
     }
-    plumb_step_info info = {};
-    info.struct_size = sizeof(info);
+    auto info = MakeStruct<plumb_step_info>();
     EXPECT_PLUMB_OK(plumb_trainer_step(trainer.get, inputs.data(), targets.data(), n, &info, err));
     return info;
   }
@@ -134,7 +132,9 @@ TEST_P(RankTrainerTest, FilesAreThoseOfOneRankAndGoOnOnAnyOtherNumber) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RankTrainerTest,
-                         ::testing::Values("", "shard: OPTIMIZER ema_decay: 0.9",
+                         ::testing::Values("", "ema_decay: 0.9", "shard: OPTIMIZER ema_decay: 0.9",
+                                           "shard: OPTIMIZER dtype: BF16 ema_decay: 0.9",
+                                           "shard: GRADIENTS optimizer: MUON",
                                            "shard: GRADIENTS optimizer: MUON dtype: BF16",
                                            "shard: GRADIENTS wire: BF16"));
 
@@ -153,16 +153,12 @@ TEST_F(RanksTrainerTest, TensorsOfOtherRanksAreReadAndWrittenWhenAllShareThemOnl
       EXPECT_PLUMB_OK(plumb_trainer_state(trainer, PLUMB_STATE_OPTIMIZER, remote, &tensor, err));
       if (tensor.data == nullptr) break;
     }
-    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
-                      [&](plumb_error** error) {
-                        return plumb_trainer_read_state(trainer, PLUMB_STATE_OPTIMIZER, remote, 0,
-                                                        1, &value, error);
-                      }),
+    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_trainer_read_state, trainer,
+                      PLUMB_STATE_OPTIMIZER, remote, 0, 1, &value),
                 HasSubstr("plumb_trainer_share_states"));
     EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
                       [&](plumb_error** error) {
-                        plumb_tensor tensor = {};
-                        tensor.struct_size = sizeof(tensor);
+                        auto tensor = MakeStruct<plumb_tensor>();
                         return plumb_trainer_gradient(trainer, 0, &tensor, error);
                       }),
                 HasSubstr("shard: GRADIENTS"));
@@ -215,13 +211,10 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
       return plumb_model_save(rank->model.get, path.c_str(), error);
     };
     EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, save), HasSubstr("plumb_trainer_share_states"));
-    plumb_session_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_session_options>();
     SessionHandle floats, bf16;
-    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
-                      [&](plumb_error** error) {
-                        return plumb_session_create(rank->model.get, &options, &floats.get, error);
-                      }),
+    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_session_create, rank->model.get, &options,
+                      &floats.get),
                 HasSubstr("plumb_trainer_share_states"));
     options.weights = PLUMB_WEIGHTS_BF16;
     EXPECT_PLUMB_OK(plumb_session_create(rank->model.get, &options, &bf16.get, err));
@@ -277,13 +270,10 @@ TEST_F(RanksTrainerTest, MistakesAreRefused) {
                 HasSubstr("NULL"));
     options.communicator = nullptr;
     options.ranks = -1;
-    plumb_trainer_memory memory = {};
-    memory.struct_size = sizeof(memory);
-    EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                      [&](plumb_error** e) {
-                        return plumb_trainer_plan(rank->model.get, &options, &memory, e);
-                      }),
-                HasSubstr("ranks must lie in 0..1048576"));
+    auto memory = MakeStruct<plumb_trainer_memory>();
+    EXPECT_THAT(
+        Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_plan, rank->model.get, &options, &memory),
+        HasSubstr("ranks must lie in 0..1048576"));
   });
 }
 
@@ -310,8 +300,7 @@ TEST_F(RanksTrainerTest, WhatRanksTakeIsPlannedWithoutThem) {
     std::mutex mutex;
     Run(4, [&](RankOfJob* rank) {
       EXPECT_PLUMB_OK(rank->Train(recipe, err));
-      plumb_trainer_memory memory = {};
-      memory.struct_size = sizeof(memory);
+      auto memory = MakeStruct<plumb_trainer_memory>();
       plumb_trainer_get_memory(rank->trainer.get, &memory);
       EXPECT_GT(memory.exchange, 0);
       const std::lock_guard<std::mutex> lock(mutex);
@@ -344,21 +333,15 @@ TEST(RankTrainerSizeTest, AJobOfAbsurdSizeIsRefused) {
          plumb_trainer_options options = Recipe("batch_size: 2");
          options.draw_weights = 1;
          options.communicator = &absurd;
-         EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                           [&](plumb_error** error) {
-                             return plumb_trainer_create(rank.model.get, &options,
-                                                         &rank.trainer.get, error);
-                           }),
+         EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_create, rank.model.get, &options,
+                           &rank.trainer.get),
                      HasSubstr("communicator: size is 2147483647"));
          options.communicator = nullptr;
          options.ranks = std::numeric_limits<int32_t>::max();
-         plumb_trainer_memory memory = {};
-         memory.struct_size = sizeof(memory);
-         EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                           [&](plumb_error** error) {
-                             return plumb_trainer_plan(rank.model.get, &options, &memory, error);
-                           }),
-                     HasSubstr("options: ranks must lie in 0..1048576"));
+         auto memory = MakeStruct<plumb_trainer_memory>();
+         EXPECT_THAT(
+             Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_plan, rank.model.get, &options, &memory),
+             HasSubstr("options: ranks must lie in 0..1048576"));
          return absl::OkStatus();
        })) {
     EXPECT_TRUE(result.ok()) << result;

@@ -34,8 +34,7 @@ class FormulaStepTest : public CapiTest {
     return trainer;
   }
   static double Step(plumb_trainer* trainer) {
-    plumb_step_info info = {};
-    info.struct_size = sizeof(info);
+    auto info = MakeStruct<plumb_step_info>();
     EXPECT_EQ(plumb_trainer_step_tokens(trainer), kTokens);
     EXPECT_PLUMB_OK(plumb_trainer_step(trainer, kIds, kIds + 1, kTokens, &info, err));
     return info.loss;
@@ -46,8 +45,7 @@ class FormulaStepTest : public CapiTest {
     return Step(Train(model.get, dtype).get);
   }
   static double EvaluatedLoss(plumb_model* model) {
-    plumb_evaluator_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_evaluator_options>();
     EvaluatorHandle evaluator;
     EXPECT_PLUMB_OK(plumb_evaluator_create(model, &options, &evaluator.get, err));
     double loss = 0;
@@ -109,8 +107,7 @@ TEST_F(FormulaStepTest, WeightsWithoutItAreRefused) {
   const ModelHandle plain = LogitsTimes("1"), model = LogitsTimes("step");
   const std::string path = scratch_.File("model");
   EXPECT_PLUMB_OK(plumb_model_save(plain.get, path.c_str(), err));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                    [&](plumb_error** e) { return plumb_model_load(model.get, path.c_str(), e); }),
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_model_load, model.get, path.c_str()),
               testing::HasSubstr("missing: step f32[1]"));
 }
 

@@ -50,8 +50,7 @@ class TrainerStateTest : public CapiTest {
   }
   static plumb_step_info Step(plumb_trainer* trainer, Filler filler) {
     filler.step = plumb_trainer_steps(trainer);
-    plumb_step_info info = {};
-    info.struct_size = sizeof(info);
+    auto info = MakeStruct<plumb_step_info>();
     EXPECT_PLUMB_OK(plumb_trainer_step_filled(trainer, Filler::Fill, &filler, &info, err));
     return info;
   }
@@ -63,8 +62,7 @@ class TrainerStateTest : public CapiTest {
   }
   static std::vector<plumb_tensor> StateOf(const plumb_trainer* trainer, int32_t kind) {
     std::vector<plumb_tensor> tensors;
-    plumb_tensor tensor = {};
-    tensor.struct_size = sizeof(tensor);
+    auto tensor = MakeStruct<plumb_tensor>();
     while (plumb_trainer_state(trainer, kind, tensors.size(), &tensor, nullptr) == PLUMB_OK) {
       tensors.push_back(tensor);
     }
@@ -75,8 +73,7 @@ class TrainerStateTest : public CapiTest {
   }
   static std::vector<plumb_probe> Probed(const plumb_trainer* trainer) {
     std::vector<plumb_probe> figures;
-    plumb_probe probe = {};
-    probe.struct_size = sizeof(probe);
+    auto probe = MakeStruct<plumb_probe>();
     while (plumb_trainer_probed(trainer, figures.size(), &probe, nullptr) == PLUMB_OK) {
       figures.push_back(probe);
     }
@@ -132,8 +129,7 @@ TEST_F(TrainerStateTest, ATrainerTakesWhatWasPlannedAndLeavesTheReserve) {
                                planned.norm_states + planned.inputs + planned.workspace);
   EXPECT_EQ(planned.moments, 2 * planned.weights);
   EXPECT_EQ(planned.gradients, 2 * planned.weights);
-  plumb_evaluator_options evaluator = {};
-  evaluator.struct_size = sizeof(evaluator);
+  auto evaluator = MakeStruct<plumb_evaluator_options>();
   int64_t small = 0, large = 0;
   EXPECT_PLUMB_OK(plumb_evaluator_plan(model.get, &evaluator, &small, err));
   evaluator.logits = 1;
@@ -215,12 +211,10 @@ TEST_F(TrainerStateTest, AStepIsTheMeanOverTheTargetsOfAllItsMicroBatches) {
                            " gradient_accumulation_steps: ", micro_batches),
               32);
     Host host{rows};
-    plumb_step_info info = {};
-    info.struct_size = sizeof(info);
+    auto info = MakeStruct<plumb_step_info>();
     EXPECT_PLUMB_OK(plumb_trainer_step_filled(trainer.get, Host::Fill, &host, &info, err));
     EXPECT_EQ(host.calls, micro_batches);
-    plumb_tensor tensor = {};
-    tensor.struct_size = sizeof(tensor);
+    auto tensor = MakeStruct<plumb_tensor>();
     EXPECT_PLUMB_OK(plumb_trainer_gradient(trainer.get, 0, &tensor, err));
     gradient->assign(tensor.data, tensor.data + ElementsOf(tensor));
     return info;
@@ -320,8 +314,7 @@ TEST_F(TrainerStateTest, WhatIsNotInAStateIsRefused) {
                 HasSubstr("embedding"));
   }
   for (const int64_t steps : {int64_t{-1}, kMost}) {
-    Fails(PLUMB_INVALID_ARGUMENT,
-          [&](plumb_error** e) { return plumb_trainer_set_steps(trainer.get, steps, e); });
+    Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_set_steps, trainer.get, steps);
   }
 }
 
@@ -332,9 +325,8 @@ TEST_F(TrainerStateTest, ANumberThatIsNotFiniteIsNamed) {
   const float nan = std::nanf("");
   EXPECT_PLUMB_OK(
       plumb_trainer_write_state(trainer.get, PLUMB_STATE_OPTIMIZER, 0, 7, 1, &nan, err));
-  EXPECT_THAT(
-      Fails(PLUMB_ABORTED, [&](plumb_error** e) { return plumb_trainer_check(trainer.get, e); }),
-      HasSubstr("Adam's first moment of embedding.token.weight"));
+  EXPECT_THAT(Fails(PLUMB_ABORTED, plumb_trainer_check, trainer.get),
+              HasSubstr("Adam's first moment of embedding.token.weight"));
 }
 
 TEST_F(TrainerStateTest, TheLearningRateIsScaled) {
@@ -348,9 +340,7 @@ TEST_F(TrainerStateTest, TheLearningRateIsScaled) {
   EXPECT_PLUMB_OK(plumb_trainer_set_steps(trainer.get, 9, err));
   EXPECT_EQ(plumb_trainer_learning_rate(trainer.get), 0);
   for (const double scale : {-1.0, std::nan(""), HUGE_VAL}) {
-    Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** e) {
-      return plumb_trainer_scale_learning_rate(trainer.get, scale, e);
-    });
+    Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_scale_learning_rate, trainer.get, scale);
   }
 }
 
@@ -400,8 +390,7 @@ TEST_F(TrainerStateTest, AProfileHasTheTimeOfTheSteps) {
   const ModelHandle model = Create(WideModel()), plain = Create(WideModel());
   const TrainerHandle trainer = Train(model.get, kThreeSteps),
                       other = Train(plain.get, kThreeSteps);
-  plumb_profile_row row = {};
-  row.struct_size = sizeof(row);
+  auto row = MakeStruct<plumb_profile_row>();
   const auto read = [&](size_t i) {
     return [&, i](plumb_error** e) { return plumb_trainer_profile_row(trainer.get, i, &row, e); };
   };

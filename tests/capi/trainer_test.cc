@@ -52,16 +52,14 @@ class TrainerTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   static std::vector<float> Logits(plumb_model* model, int32_t weights = PLUMB_WEIGHTS_F32) {
-    plumb_session_options options = {};
-    options.struct_size = sizeof(options);
+    auto options = MakeStruct<plumb_session_options>();
     options.weights = weights;
     SessionHandle session;
     EXPECT_PLUMB_OK(plumb_session_create(model, &options, &session.get, err));
     const int32_t prompt[] = {1, 2, 3};
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, prompt, 3, err));
     const float* const logits = plumb_session_logits(session.get, 0);
-    plumb_model_info info = {};
-    info.struct_size = sizeof(info);
+    auto info = MakeStruct<plumb_model_info>();
     plumb_model_get_info(model, &info);
     return {logits, logits + info.vocab_size};
   }
@@ -93,8 +91,7 @@ TEST_F(TrainerTest, GoesOnWhereItWasSaved) {
     const TrainerHandle trainer = Train(rest.get, recipe(6));
     EXPECT_PLUMB_OK(plumb_trainer_load(trainer.get, path.c_str(), err));
     EXPECT_EQ(plumb_trainer_steps(trainer.get), 3);
-    plumb_tensor tensor = {};
-    tensor.struct_size = sizeof(tensor);
+    auto tensor = MakeStruct<plumb_tensor>();
     EXPECT_EQ(plumb_trainer_gradient(trainer.get, 0, &tensor, nullptr), PLUMB_FAILED_PRECONDITION);
     EXPECT_PLUMB_OK(plumb_trainer_run(trainer.get, FillStep, nullptr, nullptr, err));
     EXPECT_EQ(plumb_trainer_steps(trainer.get), 6);
@@ -117,8 +114,7 @@ TEST_F(TrainerTest, ATrainersFileHasTheWeightsToo) {
 
 TEST_F(TrainerTest, ATrainerOfAnotherModelIsToldOf) {
   std::string log;
-  plumb_runtime_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_runtime_options>();
   options.log = [](void* user, int32_t, const char* message) {
     static_cast<std::string*>(user)->append(message);
   };
@@ -153,8 +149,7 @@ TEST_F(TrainerTest, NumbersThatNoTrainerSavesAreRefused) {
   const std::string before = Save(model.get, "weights");
   const auto refused = [&](std::string changed) {
     std::ofstream(path, std::ios::binary) << changed;
-    Fails(PLUMB_DATA_LOSS,
-          [&](plumb_error** e) { return plumb_trainer_load(trainer.get, path.c_str(), e); });
+    Fails(PLUMB_DATA_LOSS, plumb_trainer_load, trainer.get, path.c_str());
     EXPECT_EQ(Save(model.get, "weights"), before);
   };
   // The last number is a second moment.
@@ -250,11 +245,9 @@ TEST_F(TrainerTest, ProbesSeeTheTensorsOfAStep) {
   EXPECT_PLUMB_OK(plumb_trainer_probe(trainer.get, 1, all.data(), all.size(), Look, &seen, err));
 
   const char* const wrong[] = {"layers.*.residul"};
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
-                    [&](plumb_error** e) {
-                      return plumb_trainer_probe(trainer.get, 1, wrong, 1, Look, &seen, e);
-                    }),
-              HasSubstr("layers.*.residul"));
+  EXPECT_THAT(
+      Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_probe, trainer.get, 1, wrong, 1, Look, &seen),
+      HasSubstr("layers.*.residul"));
 }
 
 TEST_F(TrainerTest, AProbeMayEndTheRun) {
@@ -269,8 +262,7 @@ TEST_F(TrainerTest, AProbeMayEndTheRun) {
 
 TEST_F(TrainerTest, AnEvaluatorGivesLossAndLogits) {
   const ModelHandle model = CreateWithWeights(WideModel(), 3);
-  plumb_evaluator_options options = {};
-  options.struct_size = sizeof(options);
+  auto options = MakeStruct<plumb_evaluator_options>();
   options.rows = 2;
   options.logits = 1;
   EvaluatorHandle evaluator;
@@ -330,8 +322,7 @@ TEST_F(TrainerTest, MappedWeightsAreThoseOfTheFile) {
     }
     EXPECT_EQ(Save(mapped.get, "again"), content);
     // What is written stays here, and a trainer takes the weights with it.
-    plumb_tensor tensor = {};
-    tensor.struct_size = sizeof(tensor);
+    auto tensor = MakeStruct<plumb_tensor>();
     for (plumb_model* const each : {mapped.get, model.get}) {
       EXPECT_PLUMB_OK(plumb_model_tensor(each, 0, &tensor, err));
       tensor.data[tensor.shape[1]] += 1;  // of token 1
