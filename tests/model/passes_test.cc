@@ -40,14 +40,16 @@ struct Case {
   WeightFormat format;
 };
 
+// Every placement in both formats and with both kinds of sublayers, which take turns.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
+  bool turn = false;
   for (const std::string& placement : ShippedPlacements()) {
-    for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16}) {
-      const char* dtype = format == WeightFormat::kF32 ? "f32" : "bf16";
-      cases.push_back({placement, absl::StrCat("gpt2_", dtype), kGpt2, format});
-      cases.push_back({placement, absl::StrCat("llama_", dtype), kLlama, format});
-    }
+    cases.push_back(
+        {placement, turn ? "llama_f32" : "gpt2_f32", turn ? kLlama : kGpt2, WeightFormat::kF32});
+    cases.push_back(
+        {placement, turn ? "gpt2_bf16" : "llama_bf16", turn ? kGpt2 : kLlama, WeightFormat::kBf16});
+    turn = !turn;
   }
   return cases;
 }
@@ -185,6 +187,7 @@ TEST_P(PlacementPassesTest, GiveTheSameTogetherAndWithoutAnyOfThem) {
     const Results all = Run(*context, c.format, gradients);
     ExpectSameBits(Run(*context, c.format, gradients, /*threads=*/2), all);
     ExpectNear(all, plain, tolerance);
+    if (!gradients && c.format == WeightFormat::kBf16) continue;  // fewer nodes of the same kinds
     for (const std::string& pass : PassNames()) {
       SCOPED_TRACE(absl::StrCat("without ", pass));
       context->optimize.disabled = {pass};
