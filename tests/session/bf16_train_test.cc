@@ -6,22 +6,17 @@
 #include <cstring>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/base/bf16.h"
-#include "runtime/io/safetensors.h"
 #include "runtime/kernels/simd/tensor_stats.h"
-#include "runtime/session/train_session.h"
 #include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
-#include "tests/session/scratch_dir.h"
-#include "tests/session/test_datasets.h"
+#include "tests/session/recipe_fixture.h"
 
 namespace plumb {
 namespace {
 
 using ::testing::HasSubstr;
 
-class Bf16TrainTest : public ::testing::Test {
+class Bf16TrainTest : public RecipeTest {
  protected:
   static TrainSpec Spec(DType dtype = DType::kBF16) {
     TrainSpec spec;
@@ -41,30 +36,9 @@ class Bf16TrainTest : public ::testing::Test {
     model.vocab_size = 26;
     return model;
   }
-  static std::unique_ptr<TrainSession> Make(const ModelContext& context, const Dataset& data,
-                                            const TrainSpec& spec, int threads = 1) {
-    auto session = TrainSession::Create(&context, &data, spec, threads);
-    if (!session.ok()) {
-      ADD_FAILURE() << session.status();
-      return nullptr;
-    }
-    return *std::move(session);
-  }
-  static std::vector<double> Losses(TrainSession* session, int steps) {
-    std::vector<double> losses;
-    for (int i = 0; i < steps; ++i) {
-      const auto step = session->Step();
-      EXPECT_TRUE(step.ok()) << step.status();
-      if (!step.ok()) break;
-      losses.push_back(step->loss);
-    }
-    return losses;
-  }
   static std::vector<float> Weights(const TrainSession& session) {
     return Floats(session.parameters());
   }
-
-  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
 };
 
 TEST_F(Bf16TrainTest, LossesAreCloseToThoseOfF32AndFall) {
@@ -82,18 +56,6 @@ TEST_F(Bf16TrainTest, LossesAreCloseToThoseOfF32AndFall) {
   }
   EXPECT_NEAR(gap / static_cast<double>(f32.size()), 0, 0.01 * f32[0]);
   EXPECT_LT(bf16.back(), 0.7 * bf16.front());
-}
-
-TEST_F(Bf16TrainTest, TheSameBitsForAnyNumberOfThreads) {
-  const auto context = MakeContext(runtime_.get(), Wide().Text());
-  const Dataset data = TextOf(5000, 26);
-  const auto one = Make(*context, data, Spec(), 1);
-  const std::vector<double> losses = Losses(one.get(), 3);
-  for (const int threads : {2, 4}) {
-    const auto more = Make(*context, data, Spec(), threads);
-    EXPECT_EQ(Losses(more.get(), 3), losses);
-    EXPECT_EQ(Weights(*more), Weights(*one));
-  }
 }
 
 TEST_F(Bf16TrainTest, ProgramsReadTheWeightsInPlaceRoundedAfterEveryStep) {
@@ -140,57 +102,6 @@ TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
   store.Read(head, 0, 1, &weight);
   EXPECT_NE(weight, 1);
   EXPECT_LT(std::fabs(weight - 1), 0.02);
-}
-
-TEST_F(Bf16TrainTest, ResumesFromItsBuffersBitForBit) {
-  const auto context = MakeContext(runtime_.get(), TinyModel().Text());
-  const Dataset data = TextOf(300, 5);
-  const auto whole = Make(*context, data, Spec());
-  const std::vector<double> expected = Losses(whole.get(), 8);
-  const auto first = Make(*context, data, Spec());
-  Losses(first.get(), 5);
-  TrainSpec other = Spec();
-  other.seed = 1;
-  const auto second = Make(*context, data, other);
-  const size_t bytes = static_cast<size_t>(first->parameters().layout().size) * sizeof(float);
-  const size_t entries = first->parameters().layout().entries.size();
-  const auto to = second->parameters().Storage(0, entries);
-  const auto from = first->parameters().Storage(0, entries);
-  ASSERT_EQ(from.size(), 2u) << "what programs read, and low planes";
-  for (size_t i = 0; i < 2; ++i) std::copy(from[i].begin(), from[i].end(), to[i].begin());
-  std::memcpy(second->optimizer().first_moments(), first->first_moments(), bytes);
-  std::memcpy(second->optimizer().second_moments(), first->second_moments(), bytes);
-  second->ResumeAt(first->step());
-  EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
-  EXPECT_EQ(Weights(*second), Weights(*whole));
-}
-
-TEST_F(Bf16TrainTest, ResumesFromAFileOfFloatsBitForBit) {
-  const auto context = MakeContext(runtime_.get(), TinyModel().Text());
-  const Dataset data = TextOf(300, 5);
-  const auto whole = Make(*context, data, Spec());
-  const std::vector<double> expected = Losses(whole.get(), 8);
-  const auto first = Make(*context, data, Spec());
-  Losses(first.get(), 5);
-  const ScratchDir dir;
-  const ParameterLayout& layout = first->parameters().layout();
-  std::vector<TensorToWrite> tensors = first->parameters().Tensors();
-  ASSERT_TRUE(WriteSafetensors(dir.File("model"), tensors).ok());
-  TrainSpec other = Spec();
-  other.seed = 1;
-  const auto second = Make(*context, data, other);
-  ASSERT_TRUE(second->parameters().Read(*SafetensorsFile::Open(dir.File("model"))).ok());
-  const size_t bytes = static_cast<size_t>(layout.size) * sizeof(float);
-  std::memcpy(second->optimizer().first_moments(), first->first_moments(), bytes);
-  std::memcpy(second->optimizer().second_moments(), first->second_moments(), bytes);
-  second->ResumeAt(first->step());
-  EXPECT_EQ(Weights(*second), Weights(*first));
-  EXPECT_EQ(Losses(second.get(), 3), std::vector<double>(expected.begin() + 5, expected.end()));
-  EXPECT_EQ(Weights(*second), Weights(*whole));
-  // And they are those that an f32 store reads.
-  const ParameterStore floats(context->parameters, context->states);
-  ASSERT_TRUE(floats.Read(*SafetensorsFile::Open(dir.File("model"))).ok());
-  EXPECT_EQ(Floats(floats), Weights(*first));
 }
 
 TEST_F(Bf16TrainTest, ProbesGiveTheFiguresOfTheWeightsInF32) {
@@ -311,29 +222,6 @@ TEST_F(Bf16TrainTest, GradientsAccumulateOverMicroBatches) {
   }
 }
 
-class RecomputeTest : public Bf16TrainTest, public ::testing::WithParamInterface<DType> {};
-
-TEST_P(RecomputeTest, ComputingBlocksAgainChangesNoBit) {
-  for (const char* placement : {"pre", "double_qk", "parallel"}) {
-    TinyModel model = Wide();
-    model.placement = placement;
-    model.n_layer = 3;
-    const auto context = MakeContext(runtime_.get(), model.Text());
-    const Dataset data = TextOf(5000, 26);
-    TrainSpec spec = Spec(GetParam());
-    const auto plain = Make(*context, data, spec);
-    spec.recompute_blocks = true;
-    const auto again = Make(*context, data, spec);
-    EXPECT_EQ(Losses(again.get(), 4), Losses(plain.get(), 4)) << placement;
-    EXPECT_EQ(Weights(*again), Weights(*plain)) << placement;
-    EXPECT_LT(again->memory().workspace, plain->memory().workspace) << placement;
-  }
-}
-
-std::string NameOf(const ::testing::TestParamInfo<DType>& dtype) { return DTypeName(dtype.param); }
-INSTANTIATE_TEST_SUITE_P(DTypes, RecomputeTest, ::testing::Values(DType::kF32, DType::kBF16),
-                         NameOf);
-
 // Large enough that the program sums the squares itself.
 TEST_F(Bf16TrainTest, TheNormOfTheGradientIsThatOfTheGradient) {
   TinyModel model = Wide();
@@ -346,14 +234,7 @@ TEST_F(Bf16TrainTest, TheNormOfTheGradientIsThatOfTheGradient) {
     TrainSpec spec = Spec(dtype);
     spec.keep_order = true;
     const auto session = Make(*context, data, spec);
-    const int32_t mark = *data.tokenizer().end_token();
-    Tokens tokens;
-    for (int64_t i = 0; i < 4; ++i) {
-      const auto document = data.document(Split::kTrain, i);
-      tokens.push_back({mark});
-      tokens.back().insert(tokens.back().end(), document.begin(), document.end());
-      tokens.back().push_back(mark);
-    }
+    const Tokens tokens = StepTokens(data, 0, 4);
     const auto batch = RunBatch(*context, session->parameters(), tokens, /*with_gradients=*/true, 1,
                                 nullptr, WeightFormatOf(spec));
     ASSERT_TRUE(batch.ok()) << batch.status();

@@ -13,13 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "runtime/kernels/simd/tensor_stats.h"
 #include "runtime/session/decode_session.h"
-#include "runtime/session/train_session.h"
 #include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
-#include "tests/session/test_datasets.h"
+#include "tests/session/recipe_fixture.h"
 #include "tests/spec/centering_norm.h"
 
 namespace plumb {
@@ -90,7 +87,7 @@ int CountDenormals(const float* x, int64_t n) {
       std::count_if(x, x + n, [](float f) { return std::fpclassify(f) == FP_SUBNORMAL; }));
 }
 
-class FloatModeTest : public ::testing::Test {
+class FloatModeTest : public RecipeTest {
  protected:
   FloatModeTest() { EXPECT_TRUE(runtime_->RegisterPlugin(CountingNorm()).ok()); }
 
@@ -109,18 +106,6 @@ class FloatModeTest : public ::testing::Test {
     model.vocab_size = 40;
     return model;
   }
-
-  std::unique_ptr<TrainSession> Make(const ModelContext& context, const Dataset& data,
-                                     const TrainSpec& spec, int threads = 1) {
-    auto session = TrainSession::Create(&context, &data, spec, threads);
-    if (!session.ok()) {
-      ADD_FAILURE() << session.status();
-      return nullptr;
-    }
-    return *std::move(session);
-  }
-
-  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
 };
 
 TEST_F(FloatModeTest, AScopeRestoresTheModeOfBefore) {

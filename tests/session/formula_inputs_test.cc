@@ -27,17 +27,6 @@ class FormulaInputsTest : public RecipeTest {
     model.more = absl::StrCat("placement { name: \"mine\" extends: \"pre\" ", text, " }");
     return model;
   }
-  // One whose work is shared between threads.
-  static TinyModel Wide(const std::string& text) {
-    TinyModel model = Mine(text);
-    model.n_layer = 3;
-    model.n_head = model.n_kv_head = 4;
-    model.d_model = 64;
-    model.d_ff = 192;
-    model.context_length = 32;
-    model.vocab_size = 26;
-    return model;
-  }
   std::unique_ptr<ModelContext> Context(const TinyModel& model) {
     return MakeContext(runtime_.get(), model.Text());
   }
@@ -51,59 +40,9 @@ class FormulaInputsTest : public RecipeTest {
   static TrainSpec Idle(const std::string& more = "") {
     return Spec(absl::StrCat("batch_size: 2 learning_rate: 0 max_steps: 2000 ", more));
   }
-  static std::vector<double> Losses(TrainSession* session, int steps) {
-    std::vector<double> losses;
-    for (int i = 0; i < steps; ++i) {
-      const auto step = session->Step();
-      EXPECT_TRUE(step.ok()) << step.status();
-      losses.push_back(step.ok() ? step->loss : 0);
-    }
-    return losses;
-  }
 };
 
-class DropTypeTest : public FormulaInputsTest, public ::testing::WithParamInterface<DType> {
- protected:
-  static TrainSpec Recipe(const std::string& more = "") {
-    TrainSpec spec = Spec(absl::StrCat(
-        "batch_size: 4 learning_rate: 0.01 gradient_accumulation_steps: 2 max_steps: 100 ", more));
-    spec.dtype = GetParam();
-    return spec;
-  }
-  const Dataset data_ = TextOf(2000, 26);
-};
-
-TEST_P(DropTypeTest, TheSameIsDroppedForAnyNumberOfThreads) {
-  const auto context = Context(Wide(kDropping));
-  const auto one = Make(*context, data_, Recipe(), 1), three = Make(*context, data_, Recipe(), 3);
-  EXPECT_EQ(Losses(three.get(), 4), Losses(one.get(), 4));
-  EXPECT_EQ(Floats(three->parameters()), Floats(one->parameters()));
-}
-
-TEST_P(DropTypeTest, TheSameIsDroppedAfterResuming) {
-  const auto context = Context(Wide(kDropping));
-  const ScratchDir scratch;
-  const auto whole = Make(*context, data_, Recipe());
-  Losses(whole.get(), 3);
-  ASSERT_TRUE(WriteSafetensors(scratch.File("model"), whole->parameters().Tensors()).ok());
-  ASSERT_TRUE(WriteSafetensors(scratch.File("optimizer"), whole->optimizer().Tensors()).ok());
-
-  const auto rest = Make(*context, data_, Recipe());
-  ASSERT_TRUE(rest->parameters().Read(*SafetensorsFile::Open(scratch.File("model"))).ok());
-  ASSERT_TRUE(rest->optimizer().Read(*SafetensorsFile::Open(scratch.File("optimizer"))).ok());
-  rest->ResumeAt(3);
-  EXPECT_EQ(Losses(rest.get(), 3), Losses(whole.get(), 3));
-  EXPECT_EQ(Floats(rest->parameters()), Floats(whole->parameters()));
-}
-
-TEST_P(DropTypeTest, TheSameIsDroppedWhereBlocksAreComputedAgain) {
-  const auto context = Context(Wide(kDropping));
-  const auto plain = Make(*context, data_, Recipe());
-  const auto again = Make(*context, data_, Recipe("recompute: BLOCK"));
-  EXPECT_EQ(Losses(again.get(), 4), Losses(plain.get(), 4));
-  EXPECT_EQ(Floats(again->parameters()), Floats(plain->parameters()));
-  EXPECT_LT(again->memory().workspace, plain->memory().workspace);
-}
+class DropTypeTest : public FormulaInputsTest, public ::testing::WithParamInterface<DType> {};
 
 TEST_P(DropTypeTest, EveryStepAndEveryRowOfItDropsOther) {
   const auto context = Context(Mine(kDropping));

@@ -8,10 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/session/decode_session.h"
-#include "runtime/session/train_session.h"
 #include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
-#include "tests/session/test_datasets.h"
+#include "tests/session/recipe_fixture.h"
 #include "tests/spec/centering_norm.h"
 
 namespace plumb {
@@ -21,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class NormStateTest : public ::testing::Test {
+class NormStateTest : public RecipeTest {
  protected:
   NormStateTest() {
     EXPECT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
@@ -36,16 +34,6 @@ class NormStateTest : public ::testing::Test {
     model.more =
         absl::StrCat("norm { name: \"n\" plugin: \"", plugin, "\" allow_cross_token: true }");
     return model;
-  }
-
-  std::unique_ptr<TrainSession> Make(const ModelContext& context, const Dataset& data,
-                                     const TrainSpec& spec, int threads = 1) {
-    auto session = TrainSession::Create(&context, &data, spec, threads);
-    if (!session.ok()) {
-      ADD_FAILURE() << session.status();
-      return nullptr;
-    }
-    return *std::move(session);
   }
 
   static void Step(TrainSession* session, int n) {
@@ -70,7 +58,6 @@ class NormStateTest : public ::testing::Test {
     return 0;
   }
 
-  const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
   const Dataset data_ = TextOf(400, 6, 0.25);
 };
 
@@ -120,49 +107,6 @@ TEST_F(NormStateTest, TheyHaveNoGradientAndNoDecay) {
   for (const ParameterLayout::Entry& entry : session->parameters().layout().entries) {
     EXPECT_THAT(entry.name, Not(HasSubstr("norm")));
   }
-}
-
-TEST_F(NormStateTest, TheSameBitsForAnyNumberOfThreads) {
-  TinyModel model = With("batch_norm", "double");
-  model.n_head = model.n_kv_head = 4;
-  model.d_model = 128;
-  model.d_ff = 512;
-  model.context_length = 64;
-  model.vocab_size = 26;
-  const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = TextOf(5000, 26);
-  TrainSpec spec;
-  spec.batch_size = 8;
-  const auto one = Make(*context, data, spec, 1);
-  Step(one.get(), 3);
-  for (int threads : {2, 3}) {
-    const auto more = Make(*context, data, spec, threads);
-    Step(more.get(), 3);
-    EXPECT_EQ(Weights(more->parameters()), Weights(one->parameters())) << threads;
-    EXPECT_EQ(States(more->parameters()), States(one->parameters())) << threads;
-  }
-}
-
-// Training goes over documents of many lengths, so through several executables with one state.
-TEST_F(NormStateTest, ASessionResumesFromTheStatesOfAnother) {
-  const auto context = MakeContext(runtime_.get(), With("batch_norm").Text());
-  const Dataset documents = Documents(40, 2, 7);
-  TrainSpec spec;
-  spec.batch_size = 3;
-  const auto whole = Make(*context, documents, spec);
-  Step(whole.get(), 4);
-  const auto rest = Make(*context, documents, spec);
-  const ParameterStore& from = whole->parameters();
-  const ParameterStore& to = rest->parameters();
-  std::copy_n(from.data(), from.layout().size, to.data());
-  std::copy_n(from.state_data(), from.states().size, to.state_data());
-  std::copy_n(whole->first_moments(), from.layout().size, rest->optimizer().first_moments());
-  std::copy_n(whole->second_moments(), from.layout().size, rest->optimizer().second_moments());
-  rest->ResumeAt(4);
-  Step(whole.get(), 4);
-  Step(rest.get(), 4);
-  EXPECT_EQ(Weights(to), Weights(from));
-  EXPECT_EQ(States(to), States(from));
 }
 
 TEST_F(NormStateTest, DecodingIsTheEvaluationPassTokenByToken) {

@@ -1,4 +1,4 @@
-// Sessions of a small model that train by a recipe given as text.
+// What tests of training share: a runtime, sessions, losses of their steps.
 #ifndef PLUMB_TESTS_SESSION_RECIPE_FIXTURE_H_
 #define PLUMB_TESTS_SESSION_RECIPE_FIXTURE_H_
 
@@ -30,6 +30,16 @@ class RecipeTest : public ::testing::Test {
       return nullptr;
     }
     return *std::move(session);
+  }
+  static std::vector<double> Losses(TrainSession* session, int steps) {
+    std::vector<double> losses;
+    for (int i = 0; i < steps; ++i) {
+      const auto step = session->Step();
+      EXPECT_TRUE(step.ok()) << step.status();
+      if (!step.ok()) break;
+      losses.push_back(step->loss);
+    }
+    return losses;
   }
   // A model whose tensors are smaller than a vector, larger than one, and of odd sizes.
   static TinyModel SmallModel() {

@@ -66,6 +66,27 @@ class SessionAllocationTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override { MultiplyByOneDnnOnEach(threads_); }
 
+  // Steps after the first allocate nothing, in f32 and in bf16.
+  void ExpectNoAllocations(const std::string& model, const Dataset& data, const std::string& recipe,
+                           bool probes = false) {
+    const auto context = MakeContext(runtime_.get(), model);
+    for (const char* dtype : {" dtype: F32", " dtype: BF16"}) {
+      const TrainSpec spec = *ParseTrainSpec(recipe + dtype, "recipe", {});
+      const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
+      ASSERT_TRUE(session->SetProbe(probes ? 1 : 0, {}).ok());
+      ASSERT_TRUE(session->Step().ok());
+      bool ok = true;
+      const int64_t allocations = CountAllocations([&] {
+        for (int step = 0; step < 3; ++step) ok = session->Step().ok() && ok;
+      });
+      EXPECT_TRUE(ok);
+      if (TellsOneDnnMallocs()) {
+        EXPECT_EQ(allocations, 0) << dtype;
+      }
+      EXPECT_EQ(session->probe() != nullptr, probes);
+    }
+  }
+
   const int threads_ = GetParam();
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime(threads_);
 };
@@ -109,31 +130,7 @@ std::string ExpertsModel() {
                       "shared_d_ff: \"64\" balance_loss: \"0.01\" } } }");
 }
 
-TEST_P(SessionAllocationTest, AStepOfTheStudyModelAllocatesNothingOnceItsLengthWasSeen) {
-  const auto context = MakeContext(runtime_.get(), StudyModel());
-  const Dataset data = Documents(30, 2, 12);
-  TrainSpec spec;
-  spec.batch_size = 1;
-  const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
-  std::set<int64_t> lengths;
-  int64_t seen_again = 0;
-  for (int i = 0; i < 120; ++i) {
-    int64_t tokens = 0;
-    bool ok = false;
-    const int64_t allocations = CountAllocations([&] {
-      const auto step = session->Step();
-      ok = step.ok();
-      if (ok) tokens = step->tokens;
-    });
-    ASSERT_TRUE(ok);
-    if (lengths.insert(tokens).second) continue;
-    EXPECT_EQ(allocations, 0) << "step " << i << " of " << tokens << " tokens";
-    ++seen_again;
-  }
-  EXPECT_GT(seen_again, 100);
-}
-
-// The same through plumb.h, on batches that are filled as they are asked for.
+// Through plumb.h, on batches that are filled as they are asked for.
 TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
   const auto runtime = MakeHostRuntime(threads_);
   const Dataset data = Documents(30, 2, 12);
@@ -193,85 +190,28 @@ TEST_P(SessionAllocationTest, AStepOfAWideModelAllocatesNothingAfterTheFirst) {
 }
 
 TEST_P(SessionAllocationTest, AStepOfARecipeOfEverythingAllocatesNothingAfterTheFirst) {
-  const auto context = MakeContext(runtime_.get(), WideModel());
-  const Dataset data = TextOf(2000, 26);
-  TrainSpec spec = *ParseTrainSpec(
+  ExpectNoAllocations(
+      WideModel(), TextOf(2000, 26),
       "batch_size: 4 gradient_accumulation_steps: 2 optimizer: MUON muon { learning_rate: '2 * lr' "
-      "}"
-      "rule { match: '*.norm.*' learning_rate: '0.1 * lr' clip: '0.5' }",
-      "", {});
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    spec.dtype = dtype;
-    const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
-    ASSERT_TRUE(session->Step().ok());
-    bool ok = true;
-    const int64_t allocations = CountAllocations([&] {
-      for (int step = 0; step < 3; ++step) ok = session->Step().ok() && ok;
-    });
-    EXPECT_TRUE(ok);
-    if (TellsOneDnnMallocs()) {
-      EXPECT_EQ(allocations, 0) << DTypeName(dtype);
-    }
-  }
+      "} rule { match: '*.norm.*' learning_rate: '0.1 * lr' clip: '0.5' }");
 }
 
-TEST_P(SessionAllocationTest, AStepWithMaskedTokensAllocatesNothingOnceItsLengthWasSeen) {
+TEST_P(SessionAllocationTest, AStepWithMaskedTokensAllocatesNothingAfterTheFirst) {
   TinyModel model;
   model.vocab_size = 7;
   model.more = "bidirectional: true token_types: 2";
-  const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = Documents(40, 7, 7);
-  const TrainSpec spec =
-      *ParseTrainSpec("batch_size: 4 masked_tokens { special_token: 5 }", "t.pbtxt", {});
-  const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
-  ASSERT_TRUE(session->Step().ok());
-  bool ok = true;
-  EXPECT_EQ(CountAllocations([&] {
-              for (int step = 0; step < 3; ++step) ok = session->Step().ok() && ok;
-            }),
-            0);
-  EXPECT_TRUE(ok);
+  ExpectNoAllocations(model.Text(), Documents(40, 7, 7),
+                      "batch_size: 4 masked_tokens { special_token: 5 }");
 }
 
 // Groups of other sizes in every step, of whose products oneDNN packs more or less.
 TEST_P(SessionAllocationTest, AStepOfExpertsAllocatesNothingAfterTheFirstWhereverTokensGo) {
-  const auto context = MakeContext(runtime_.get(), ExpertsModel());
-  const Dataset data = TextOf(2000, 26);
-  TrainSpec spec;
-  spec.batch_size = 4;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    spec.dtype = dtype;
-    const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
-    ASSERT_TRUE(session->Step().ok());
-    bool ok = true;
-    const int64_t allocations = CountAllocations([&] {
-      for (int step = 0; step < 3; ++step) ok = session->Step().ok() && ok;
-    });
-    EXPECT_TRUE(ok);
-    if (TellsOneDnnMallocs()) {
-      EXPECT_EQ(allocations, 0) << DTypeName(dtype);
-    }
-  }
+  ExpectNoAllocations(ExpertsModel(), TextOf(2000, 26), "batch_size: 4");
 }
 
 TEST_P(SessionAllocationTest, AProbedStepAllocatesNothingAfterTheFirst) {
-  const auto context = MakeContext(runtime_.get(), WideModel());
-  const Dataset data = TextOf(2000, 26);
-  TrainSpec spec;
-  spec.batch_size = 4;
-  spec.gradient_accumulation_steps = 2;
-  const auto session = *TrainSession::Create(context.get(), &data, spec, threads_);
-  ASSERT_TRUE(session->SetProbe(1, {}).ok());
-  ASSERT_TRUE(session->Step().ok());
-  bool ok = true;
-  const int64_t allocations = CountAllocations([&] {
-    for (int i = 0; i < 3; ++i) ok = session->Step().ok() && ok;
-  });
-  if (TellsOneDnnMallocs()) {
-    EXPECT_EQ(allocations, 0);
-  }
-  EXPECT_TRUE(ok);
-  EXPECT_NE(session->probe(), nullptr);
+  ExpectNoAllocations(WideModel(), TextOf(2000, 26), "batch_size: 4 gradient_accumulation_steps: 2",
+                      /*probes=*/true);
 }
 
 TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
