@@ -354,5 +354,29 @@ TEST_F(RankTrainTest, GradientsTravelWhileTheRestOfThePassIsComputed) {
   EXPECT_GT(ready.back().node, ready.front().node);
 }
 
+TEST_F(RankTrainTest, StatesOfOtherRanksAreThereWhenAllShareThemOnly) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const Dataset data = TextOf(2000, 26);
+  const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(
+        const auto session,
+        TrainSession::Create(context.get(), &data, Recipe("shard: OPTIMIZER"), 1, rank));
+    PLUMB_ASSIGN_OR_RETURN(const auto bf16,
+                           TrainSession::Create(context.get(), &data,
+                                                Recipe("shard: OPTIMIZER dtype: BF16"), 1, rank));
+    EXPECT_EQ(bf16->parameters().CheckWhole().code(), absl::StatusCode::kFailedPrecondition);
+    const absl::Status refused = session->CheckStatesAreHere();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("plumb_trainer_share_states"));
+    // What rank 0 fails of, all fail of.
+    const absl::Status failed =
+        session->ShareStates([] { return absl::DataLossError("a damaged file"); });
+    EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(failed.message()), HasSubstr("rank 0 on host host0: a damaged file"));
+    return absl::OkStatus();
+  });
+  for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
+}
+
 }  // namespace
 }  // namespace plumb
