@@ -37,7 +37,7 @@ TEST(HostileTextTest, DamagedModelsAreRefusedOrRead) {
                                 "-",  "^",     "* 1e9", "%",   "if", "/", "d",    "each",  "0",
                                 ": ", "layer", "tanh(", "and", ",",  "=", "\xff", "\n"};
   int read = 0;
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 1500; ++i) {  // tests/fuzz tries more
     std::string text = seeds[pick(seeds.size())];
     for (uint64_t n = 1 + pick(4); n > 0; --n) {
       const size_t at = pick(text.size());
@@ -66,7 +66,7 @@ TEST(HostileTextTest, DamagedModelsAreRefusedOrRead) {
       ASSERT_NE(model.status().message(), "");
     }
   }
-  EXPECT_GT(read, 100);
+  EXPECT_GT(read, 25);
 }
 
 TEST(HostileTextTest, DamagedTrainingTextsAreRefusedOrRead) {
