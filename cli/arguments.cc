@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command_tree.h"
 #include "cli/nearest.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -140,17 +141,14 @@ absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignmen
 
 absl::StatusOr<Spec> ReadSpec(const std::string& path,
                               const std::vector<std::string>& assignments) {
-  absl::StatusOr<Settings> settings = ParseSettings(assignments);
-  if (!settings.ok()) return settings.status();
-  if (!settings->train.empty()) {
+  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(assignments));
+  if (!settings.train.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--set train.", settings->train.front().first,
+        absl::StrCat("--set train.", settings.train.front().first,
                      ": this command does not train; only model.* can be set"));
   }
-  absl::StatusOr<Spec> spec = Spec::FromFile(path);
-  if (!spec.ok()) return spec.status();
-  const absl::Status set = SetFields(settings->model, &*spec);
-  if (!set.ok()) return set;
+  PLUMB_ASSIGN_OR_RETURN(Spec spec, Spec::FromFile(path));
+  PLUMB_RETURN_IF_ERROR(SetFields(settings.model, &spec));
   return spec;
 }
 

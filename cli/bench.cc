@@ -24,6 +24,7 @@
 #include "cli/profile_table.h"
 #include "cli/ranks.h"
 #include "cli/reads_between.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/bench.h"
 #include "runtime/tools/launch.h"
 #include "runtime/tools/text.h"
@@ -85,9 +86,8 @@ template <class Measure>
 absl::StatusOr<double> Best(const Measure& measure) {
   double best = 0;
   for (int i = 0; i < kMachineRuns; ++i) {
-    const absl::StatusOr<double> speed = measure();
-    if (!speed.ok()) return speed.status();
-    best = std::max(best, *speed);
+    PLUMB_ASSIGN_OR_RETURN(const double speed, measure());
+    best = std::max(best, speed);
   }
   return best;
 }
@@ -120,10 +120,9 @@ absl::StatusOr<double> WarmUp(TrainBench* train, const Interrupts& interrupts) {
   double seconds = 0, last = 0;
   for (int i = 0; i < kWarmUpSteps || seconds < kWarmUpSeconds; ++i) {
     if (interrupts.requested()) return Interrupted();
-    const absl::StatusOr<BenchStep> step = train->Step();
-    if (!step.ok()) return step.status();
-    seconds += step->seconds;
-    last = step->seconds;
+    PLUMB_ASSIGN_OR_RETURN(const BenchStep step, train->Step());
+    seconds += step.seconds;
+    last = step.seconds;
   }
   return last;
 }
@@ -131,17 +130,16 @@ absl::StatusOr<double> WarmUp(TrainBench* train, const Interrupts& interrupts) {
 absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures* figures) {
   ResetPeakMemory();
   bench->progress.Show("training: preparing");
-  absl::StatusOr<std::unique_ptr<TrainBench>> opened =
-      TrainBench::Open(bench->runtime, bench->spec, ToRequest(bench->options, overrides));
-  if (!opened.ok()) return opened.status();
-  TrainBench& train = **opened;
+  PLUMB_ASSIGN_OR_RETURN(
+      std::unique_ptr<TrainBench> opened,
+      TrainBench::Open(bench->runtime, bench->spec, ToRequest(bench->options, overrides)));
+  TrainBench& train = *opened;
   figures->shape = absl::StrCat(train.batch(), " x ", train.seq());
   figures->dtype = train.dtype();
-  const absl::StatusOr<double> once = WarmUp(&train, bench->interrupts);
-  if (!once.ok()) return once.status();
+  PLUMB_ASSIGN_OR_RETURN(const double once, WarmUp(&train, bench->interrupts));
   figures->peak_memory = PeakMemoryBytes();
   MachineSpeed machine(bench->runtime);  // has memory of its own
-  const int64_t steps = std::clamp<int64_t>(static_cast<int64_t>(kRoundSeconds / *once), 1, 10000);
+  const int64_t steps = std::clamp<int64_t>(static_cast<int64_t>(kRoundSeconds / once), 1, 10000);
   for (int64_t round = 0; round < bench->options.rounds; ++round) {
     if (bench->interrupts.requested()) return Interrupted();
     bench->Show("training", round);
@@ -149,24 +147,21 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
     BenchStep sum;
     for (int64_t i = 0; i < steps; ++i) {
       if (bench->interrupts.requested()) return Interrupted();
-      const absl::StatusOr<BenchStep> step = train.Step();
-      if (!step.ok()) return step.status();
-      sum.seconds += step->seconds;
-      sum.tokens += step->tokens;
-      sum.flops += step->flops;
+      PLUMB_ASSIGN_OR_RETURN(const BenchStep step, train.Step());
+      sum.seconds += step.seconds;
+      sum.tokens += step.tokens;
+      sum.flops += step.flops;
     }
     figures->seconds.Add(sum.seconds / static_cast<double>(steps));
     figures->tokens_per_second.Add(static_cast<double>(sum.tokens) / sum.seconds);
     figures->rate.Add(sum.flops / sum.seconds);
-    const absl::Status added = AddMachine(speed, sum.flops / sum.seconds, figures);
-    if (!added.ok()) return added;
+    PLUMB_RETURN_IF_ERROR(AddMachine(speed, sum.flops / sum.seconds, figures));
   }
   if (!bench->options.profile) return absl::OkStatus();
   bench->progress.Show("training: profile");
   for (int64_t i = 0; i < bench->options.rounds * steps; ++i) {
     if (bench->interrupts.requested()) return Interrupted();
-    const absl::StatusOr<BenchStep> step = train.ProfiledStep();
-    if (!step.ok()) return step.status();
+    PLUMB_RETURN_IF_ERROR(train.ProfiledStep().status());
   }
   figures->profile = train.TakeProfile();
   return absl::OkStatus();
@@ -179,16 +174,13 @@ absl::Status ProfileFeeds(int64_t n, int64_t times, DecodeBench* decode, Bench* 
   bench->progress.Show(absl::StrCat(figures->name, ": profile"));
   for (int64_t round = 0; round < bench->options.rounds; ++round) {
     if (bench->interrupts.requested()) return Interrupted();
-    const absl::Status reset = decode->Reset();
-    if (!reset.ok()) return reset;
+    PLUMB_RETURN_IF_ERROR(decode->Reset());
     for (int64_t i = 0; i < times; ++i) {
-      const absl::StatusOr<BenchStep> step = decode->ProfiledFeed(n);
-      if (!step.ok()) return step.status();
+      PLUMB_RETURN_IF_ERROR(decode->ProfiledFeed(n).status());
     }
   }
-  absl::StatusOr<Profile> profile = decode->TakeProfile();
-  if (!profile.ok()) return profile.status();
-  figures->profile = *std::move(profile);
+  PLUMB_ASSIGN_OR_RETURN(Profile profile, decode->TakeProfile());
+  figures->profile = std::move(profile);
   return absl::OkStatus();
 }
 
@@ -204,16 +196,13 @@ absl::Status TimePrompt(DecodeBench* decode, MachineSpeed* machine, Bench* bench
     if (round >= 0) bench->Show("prompt", round);
     const absl::StatusOr<double> speed =
         Best([&] { return machine->MeasureMatmul(ProductDType(bench->options.weights)); });
-    const absl::Status reset = decode->Reset();
-    if (!reset.ok()) return reset;
-    const absl::StatusOr<BenchStep> step = decode->Feed(n);
-    if (!step.ok()) return step.status();
+    PLUMB_RETURN_IF_ERROR(decode->Reset());
+    PLUMB_ASSIGN_OR_RETURN(const BenchStep step, decode->Feed(n));
     if (round < 0) continue;  // compiles
-    figures->seconds.Add(step->seconds);
-    figures->tokens_per_second.Add(static_cast<double>(step->tokens) / step->seconds);
-    figures->rate.Add(step->flops / step->seconds);
-    const absl::Status added = AddMachine(speed, step->flops / step->seconds, figures);
-    if (!added.ok()) return added;
+    figures->seconds.Add(step.seconds);
+    figures->tokens_per_second.Add(static_cast<double>(step.tokens) / step.seconds);
+    figures->rate.Add(step.flops / step.seconds);
+    PLUMB_RETURN_IF_ERROR(AddMachine(speed, step.flops / step.seconds, figures));
   }
   return ProfileFeeds(n, 1, decode, bench, figures);
 }
@@ -226,27 +215,23 @@ absl::Status TimeDecoding(DecodeBench* decode, MachineSpeed* machine, Bench* ben
   for (int64_t round = -1; round < bench->options.rounds; ++round) {
     if (bench->interrupts.requested()) return Interrupted();
     if (round >= 0) bench->Show("decode", round);
-    const absl::Status reset = decode->Reset();
-    if (!reset.ok()) return reset;
+    PLUMB_RETURN_IF_ERROR(decode->Reset());
     ReadsBetween reads(machine);
     BenchStep sum;
     for (int64_t i = 0; i < n; ++i) {
       if (bench->interrupts.requested()) return Interrupted();
-      const absl::Status read = reads.Turn();
-      if (!read.ok()) return read;
-      const absl::StatusOr<BenchStep> step = decode->Feed(1);
-      if (!step.ok()) return step.status();
-      reads.Spend(step->seconds);
-      sum.seconds += step->seconds;
-      sum.tokens += step->tokens;
+      PLUMB_RETURN_IF_ERROR(reads.Turn());
+      PLUMB_ASSIGN_OR_RETURN(const BenchStep step, decode->Feed(1));
+      reads.Spend(step.seconds);
+      sum.seconds += step.seconds;
+      sum.tokens += step.tokens;
     }
     if (round < 0) continue;
     const double rate = bytes * static_cast<double>(n) / sum.seconds;
     figures->seconds.Add(sum.seconds / static_cast<double>(n));
     figures->tokens_per_second.Add(static_cast<double>(sum.tokens) / sum.seconds);
     figures->rate.Add(rate);
-    const absl::Status added = AddMachine(reads.speed(), rate, figures);
-    if (!added.ok()) return added;
+    PLUMB_RETURN_IF_ERROR(AddMachine(reads.speed(), rate, figures));
   }
   return ProfileFeeds(1, n, decode, bench, figures);
 }
@@ -262,13 +247,11 @@ absl::Status TimeGeneration(Bench* bench, std::vector<PassFigures>* passes) {
   request.seed = bench->options.seed.value_or(1);
   Spec spec = bench->spec;
   if (bench->options.seq > 0) {
-    const absl::Status set = spec.Set("context_length", absl::StrCat(bench->options.seq));
-    if (!set.ok()) return set;
+    PLUMB_RETURN_IF_ERROR(spec.Set("context_length", absl::StrCat(bench->options.seq)));
   }
-  absl::StatusOr<std::unique_ptr<DecodeBench>> opened =
-      DecodeBench::Open(bench->runtime, spec, request);
-  if (!opened.ok()) return opened.status();
-  DecodeBench& decode = **opened;
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<DecodeBench> opened,
+                         DecodeBench::Open(bench->runtime, spec, request));
+  DecodeBench& decode = *opened;
   const int64_t n =
       bench->Wants("prompt") ? std::min(bench->options.prompt, decode.context_length()) : 1;
   const absl::StatusOr<BenchStep> first = decode.Feed(n);
@@ -345,22 +328,17 @@ absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& ove
 
 absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocation,
                             Launch* launch) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  absl::StatusOr<Settings> settings = ParseSettings(options.settings);
-  if (!settings.ok()) return settings.status();
-  const std::string unused = TrainingOption(options, *settings);
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(options.settings));
+  const std::string unused = TrainingOption(options, settings);
   if (!unused.empty() && !options.only.empty() && options.only != "train") {
     return absl::InvalidArgumentError(
         absl::StrCat(unused, " is about training, which --only ", options.only, " leaves out"));
   }
-  absl::StatusOr<Spec> spec = Spec::FromFile(options.model);
-  if (!spec.ok()) return spec.status();
-  const absl::Status fields = SetFields(settings->model, &*spec);
-  if (!fields.ok()) return fields;
+  PLUMB_ASSIGN_OR_RETURN(Spec spec, Spec::FromFile(options.model));
+  PLUMB_RETURN_IF_ERROR(SetFields(settings.model, &spec));
   if (options.vocab > 0) {
-    const absl::Status set = spec->Set("vocab_size", absl::StrCat(options.vocab));
-    if (!set.ok()) return set;
+    PLUMB_RETURN_IF_ERROR(spec.Set("vocab_size", absl::StrCat(options.vocab)));
   }
   const bool on_ranks = !options.ranks.empty() || launch->size() > 1;
   if (!on_ranks && (!options.link.empty() || options.fixed_batch)) {
@@ -369,7 +347,7 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
                      " is about ranks: say how many, for example --ranks 1..64"));
   }
   const bool only_trains = on_ranks || options.only == "train";
-  if (spec->vocab_size() == 0 && (options.data.empty() || !only_trains)) {
+  if (spec.vocab_size() == 0 && (options.data.empty() || !only_trains)) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.model, ": vocab_size is missing, and ",
         options.data.empty() ? "there is no data to take it from; say it with --vocab N"
@@ -377,34 +355,34 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
                                "measure training alone with --only train"));
   }
   if (on_ranks) {
-    return MeasureRanks(options, settings->train, *spec, runtime->get(), launch);
+    return MeasureRanks(options, settings.train, spec, runtime.get(), launch);
   }
   const Interrupts interrupts("the pass that is timed");
-  Bench bench{options, runtime->get(), *std::move(spec), Progress(options.quiet), interrupts};
+  Bench bench{options, runtime.get(), std::move(spec), Progress(options.quiet), interrupts};
   std::vector<PassFigures> passes;
   absl::Status status;
   if (bench.Wants("train")) {
     PassFigures training;
     training.name = "training";
     training.unit = "GFLOP/s";
-    status = TimeTraining(settings->train, &bench, &training);
+    status = TimeTraining(settings.train, &bench, &training);
     passes.push_back(std::move(training));
   }
   if (status.ok() && (bench.Wants("prompt") || bench.Wants("decode"))) {
     status = TimeGeneration(&bench, &passes);
   }
   bench.progress.End();
-  PrintWarnings(runtime->get());
+  PrintWarnings(runtime.get());
   if (absl::IsCancelled(status)) return kExitInterrupted;
-  if (!status.ok()) return status;
+  PLUMB_RETURN_IF_ERROR(status);
   Json json = {{"model", options.model},
-               {"threads", (*runtime)->threads()},
+               {"threads", runtime->threads()},
                {"rounds", options.rounds},
                {"passes", Json::array()}};
   for (const PassFigures& pass : passes) json["passes"].push_back(ToJson(pass));
-  const absl::Status printed =
-      options.json ? PrintJson(json) : PrintResult(absl::StrCat(ToTable(passes), Profiles(passes)));
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(options.json
+                            ? PrintJson(json)
+                            : PrintResult(absl::StrCat(ToTable(passes), Profiles(passes))));
   return kExitOk;
 }
 

@@ -14,6 +14,7 @@
 #include "cli/scaling/costs.h"
 #include "cli/scaling/link.h"
 #include "cli/scaling/predict.h"
+#include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 
 namespace plumb::cli {
@@ -52,14 +53,12 @@ absl::StatusOr<Series> TimeSteps(const char* what, const RankBenchOptions& optio
     if (launch->is_first()) {
       options.progress(absl::StrCat(what, ": round ", round + 1, " of ", options.rounds));
     }
-    const absl::StatusOr<bool> interrupted = launch->Any(interrupts.requested());
-    if (!interrupted.ok()) return interrupted.status();
-    if (*interrupted) return absl::CancelledError("interrupted");
+    PLUMB_ASSIGN_OR_RETURN(const bool interrupted, launch->Any(interrupts.requested()));
+    if (interrupted) return absl::CancelledError("interrupted");
     double sum = 0;
     for (int64_t i = 0; i < steps; ++i) {
-      const absl::StatusOr<BenchStep> step = bench->Step();
-      if (!step.ok()) return step.status();
-      sum += step->seconds;
+      PLUMB_ASSIGN_OR_RETURN(const BenchStep step, bench->Step());
+      sum += step.seconds;
     }
     seconds.Add(sum / static_cast<double>(steps));
   }
@@ -68,17 +67,16 @@ absl::StatusOr<Series> TimeSteps(const char* what, const RankBenchOptions& optio
 
 absl::StatusOr<Profile> ProfileSteps(TrainBench* bench, int64_t steps) {
   for (int64_t i = 0; i < steps; ++i) {
-    const absl::StatusOr<BenchStep> step = bench->ProfiledStep();
-    if (!step.ok()) return step.status();
+    PLUMB_RETURN_IF_ERROR(bench->ProfiledStep().status());
   }
   return bench->TakeProfile();
 }
 
 // The same number on all ranks.
 absl::StatusOr<int64_t> StepsOfARound(double seconds_a_step, Launch* launch) {
-  const absl::StatusOr<std::vector<double>> all = AllGather(launch->ranks(), {seconds_a_step});
-  if (!all.ok()) return all.status();
-  const double slowest = *std::max_element(all->begin(), all->end());
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<double> all,
+                         AllGather(launch->ranks(), {seconds_a_step}));
+  const double slowest = *std::max_element(all.begin(), all.end());
   return std::clamp<int64_t>(static_cast<int64_t>(kSecondsOfARound / slowest), 1, 10000);
 }
 
@@ -86,9 +84,8 @@ absl::StatusOr<int64_t> StepsOfARound(double seconds_a_step, Launch* launch) {
 absl::StatusOr<double> TakeFirstSteps(TrainBench* bench) {
   double last = 0;
   for (int i = 0; i < kFirstSteps; ++i) {
-    const absl::StatusOr<BenchStep> step = bench->Step();
-    if (!step.ok()) return step.status();
-    last = step->seconds;
+    PLUMB_ASSIGN_OR_RETURN(const BenchStep step, bench->Step());
+    last = step.seconds;
   }
   return last;
 }
@@ -114,39 +111,31 @@ absl::StatusOr<Alone> MeasureAlone(const RankBenchOptions& options, const Spec& 
                                    const std::vector<int64_t>& counts, HostRuntime* runtime,
                                    Launch* launch, const Interrupts& interrupts) {
   Alone alone;
-  absl::StatusOr<std::unique_ptr<TrainBench>> bench =
-      TrainBench::Open(runtime, spec, options.request);
-  if (!bench.ok()) return bench.status();
-  alone.batch = (*bench)->batch();
-  alone.seq = (*bench)->seq();
-  alone.units = (*bench)->units();
-  alone.tensors = (*bench)->tensor_elements();
-  alone.exchange.shard = ShardingOf((*bench)->shard());
-  alone.exchange.wire_bf16 = (*bench)->wire() == "BF16";
-  alone.exchange.weights_bf16 = (*bench)->dtype() == "bf16";
-  const absl::Status units = CheckUnits(options, alone, counts);
-  if (!units.ok()) return units;
-  const absl::StatusOr<double> once = TakeFirstSteps(bench->get());
-  if (!once.ok()) return once.status();
-  const absl::StatusOr<int64_t> steps = StepsOfARound(*once, launch);
-  if (!steps.ok()) return steps.status();
-  const absl::StatusOr<Series> seconds =
-      TimeSteps("alone", options, bench->get(), *steps, launch, interrupts);
-  if (!seconds.ok()) return seconds.status();
-  const absl::StatusOr<Profile> profile = ProfileSteps(bench->get(), options.rounds * *steps);
-  if (!profile.ok()) return profile.status();
-  const absl::StatusOr<double> read = MachineSpeed(runtime).MeasureRead();
-  if (!read.ok()) return read.status();
-  const StepShares shares = SharesOf(*profile, seconds->Median());
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainBench> bench,
+                         TrainBench::Open(runtime, spec, options.request));
+  alone.batch = bench->batch();
+  alone.seq = bench->seq();
+  alone.units = bench->units();
+  alone.tensors = bench->tensor_elements();
+  alone.exchange.shard = ShardingOf(bench->shard());
+  alone.exchange.wire_bf16 = bench->wire() == "BF16";
+  alone.exchange.weights_bf16 = bench->dtype() == "bf16";
+  PLUMB_RETURN_IF_ERROR(CheckUnits(options, alone, counts));
+  PLUMB_ASSIGN_OR_RETURN(const double once, TakeFirstSteps(bench.get()));
+  PLUMB_ASSIGN_OR_RETURN(const int64_t steps, StepsOfARound(once, launch));
+  PLUMB_ASSIGN_OR_RETURN(const Series seconds,
+                         TimeSteps("alone", options, bench.get(), steps, launch, interrupts));
+  PLUMB_ASSIGN_OR_RETURN(const Profile profile, ProfileSteps(bench.get(), options.rounds * steps));
+  PLUMB_ASSIGN_OR_RETURN(const double read, MachineSpeed(runtime).MeasureRead());
+  const StepShares shares = SharesOf(profile, seconds.Median());
   const std::vector<double> mine = {shares.passes, shares.update, shares.other,
-                                    *read / kReadsAnAddition};
-  const absl::StatusOr<std::vector<double>> all = AllGather(launch->ranks(), mine);
-  if (!all.ok()) return all.status();
-  for (size_t i = 0; i < all->size(); i += mine.size()) {
-    const StepShares of_rank = {(*all)[i], (*all)[i + 1], (*all)[i + 2]};
+                                    read / kReadsAnAddition};
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<double> all, AllGather(launch->ranks(), mine));
+  for (size_t i = 0; i < all.size(); i += mine.size()) {
+    const StepShares of_rank = {all[i], all[i + 1], all[i + 2]};
     if (of_rank.passes + of_rank.update + of_rank.other < alone.seconds()) continue;
     alone.shares = of_rank;
-    alone.add_bytes_per_second = (*all)[i + 3];
+    alone.add_bytes_per_second = all[i + 3];
   }
   return alone;
 }
@@ -165,32 +154,26 @@ TrainBenchRequest RequestOfAll(const RankBenchOptions& options, const Alone& alo
 absl::StatusOr<Together> MeasureTogether(const RankBenchOptions& options, const Spec& spec,
                                          const Alone& alone, HostRuntime* runtime, Launch* launch,
                                          const Interrupts& interrupts) {
-  absl::StatusOr<std::unique_ptr<TrainBench>> bench =
-      TrainBench::Open(runtime, spec, RequestOfAll(options, alone, launch));
-  if (!bench.ok()) return bench.status();
-  const absl::StatusOr<double> once = TakeFirstSteps(bench->get());
-  if (!once.ok()) return once.status();
-  const absl::StatusOr<int64_t> steps = StepsOfARound(*once, launch);
-  if (!steps.ok()) return steps.status();
-  absl::StatusOr<Series> seconds =
-      TimeSteps("together", options, bench->get(), *steps, launch, interrupts);
-  if (!seconds.ok()) return seconds.status();
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainBench> bench,
+                         TrainBench::Open(runtime, spec, RequestOfAll(options, alone, launch)));
+  PLUMB_ASSIGN_OR_RETURN(const double once, TakeFirstSteps(bench.get()));
+  PLUMB_ASSIGN_OR_RETURN(const int64_t steps, StepsOfARound(once, launch));
+  PLUMB_ASSIGN_OR_RETURN(Series seconds,
+                         TimeSteps("together", options, bench.get(), steps, launch, interrupts));
   Together together;
-  together.seconds = *std::move(seconds);
+  together.seconds = std::move(seconds);
   if (!options.profile) return together;
-  absl::StatusOr<Profile> profile = ProfileSteps(bench->get(), options.rounds * *steps);
-  if (!profile.ok()) return profile.status();
-  together.profile = *std::move(profile);
+  PLUMB_ASSIGN_OR_RETURN(Profile profile, ProfileSteps(bench.get(), options.rounds * steps));
+  together.profile = std::move(profile);
   return together;
 }
 
 // --link, else the slowest of those that are there; ranks of a machine have one, too.
 absl::StatusOr<Link> LinkOf(const RankBenchOptions& options, Launch* launch) {
   if (!options.link.empty()) return ParseLink(options.link);
-  const absl::StatusOr<std::vector<RankLink>> links = launch->MeasureAllLinks();
-  if (!links.ok()) return links.status();
-  Link slowest = {links->at(0).bytes_per_second, 0};
-  for (const RankLink& each : *links) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<RankLink> links, launch->MeasureAllLinks());
+  Link slowest = {links.at(0).bytes_per_second, 0};
+  for (const RankLink& each : links) {
     slowest.bytes_per_second = std::min(slowest.bytes_per_second, each.bytes_per_second);
     slowest.latency = std::max(slowest.latency, each.latency_seconds);
   }
@@ -309,11 +292,10 @@ Json ToJson(const RankBenchOptions& options, const Alone& alone, const Cluster& 
 
 absl::StatusOr<std::vector<int64_t>> CountsOf(const RankBenchOptions& options, int64_t here) {
   if (options.counts.empty()) return std::vector<int64_t>{here};
-  absl::StatusOr<std::vector<int64_t>> counts = ParseRankCounts(options.counts);
-  if (!counts.ok()) return counts.status();
-  if (here > 1 && std::find(counts->begin(), counts->end(), here) == counts->end()) {
-    counts->push_back(here);
-    std::sort(counts->begin(), counts->end());
+  PLUMB_ASSIGN_OR_RETURN(std::vector<int64_t> counts, ParseRankCounts(options.counts));
+  if (here > 1 && std::find(counts.begin(), counts.end(), here) == counts.end()) {
+    counts.push_back(here);
+    std::sort(counts.begin(), counts.end());
   }
   return counts;
 }
@@ -328,36 +310,30 @@ absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec
         "--link is missing: which link do ranks have? For example --link 25Gbit,20us (under mpirun "
         "the links that are there are measured)");
   }
-  const absl::StatusOr<std::vector<int64_t>> counts = CountsOf(options, here);
-  if (!counts.ok()) return counts.status();
-  const absl::StatusOr<Link> link = LinkOf(options, launch);
-  if (!link.ok()) return link.status();
-  const absl::StatusOr<Alone> alone =
-      MeasureAlone(options, spec, *counts, runtime, launch, interrupts);
-  if (!alone.ok()) return alone.status();
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> counts, CountsOf(options, here));
+  PLUMB_ASSIGN_OR_RETURN(const Link link, LinkOf(options, launch));
+  PLUMB_ASSIGN_OR_RETURN(const Alone alone,
+                         MeasureAlone(options, spec, counts, runtime, launch, interrupts));
   Together together;
   if (here > 1) {
-    absl::StatusOr<Together> measured =
-        MeasureTogether(options, spec, *alone, runtime, launch, interrupts);
-    if (!measured.ok()) return measured.status();
-    together = *std::move(measured);
+    PLUMB_ASSIGN_OR_RETURN(together,
+                           MeasureTogether(options, spec, alone, runtime, launch, interrupts));
   }
   if (!launch->is_first()) return kExitOk;
-  Cluster cluster = alone->exchange;
-  cluster.link = *link;
-  std::vector<PredictedStep> rows = Predict(options, *alone, cluster, *counts);
+  Cluster cluster = alone.exchange;
+  cluster.link = link;
+  std::vector<PredictedStep> rows = Predict(options, alone, cluster, counts);
   for (PredictedStep& row : rows) {
     if (here > 1 && row.ranks == here) row.measured = together.seconds.Median();
   }
   options.progress("");
-  std::string text = ToText(options, *alone, cluster, rows, here);
+  std::string text = ToText(options, alone, cluster, rows, here);
   if (together.profile.has_value()) {
     absl::StrAppend(&text, "\nRank 0:\n", ProfileTable(*together.profile));
   }
-  const absl::Status printed =
-      options.json ? PrintJson(ToJson(options, *alone, cluster, rows, together, runtime->threads()))
-                   : PrintResult(text);
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(
+      options.json ? PrintJson(ToJson(options, alone, cluster, rows, together, runtime->threads()))
+                   : PrintResult(text));
   return kExitOk;
 }
 

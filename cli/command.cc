@@ -5,6 +5,7 @@
 #include "cli/command_tree.h"
 #include "cli/installation.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 
@@ -52,17 +53,14 @@ int64_t ContextLength(const ModelDescription& description) {
 absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
                                                  const std::vector<std::string>& assignments,
                                                  HostRuntime* runtime) {
-  absl::StatusOr<Spec> spec = ReadSpec(path, assignments);
-  if (!spec.ok()) return spec.status();
-  if (spec->vocab_size() == 0) {
+  PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadSpec(path, assignments));
+  if (spec.vocab_size() == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path,
                      ": vocab_size is missing, and there is no data to take it from; say it "
                      "with --set model.vocab_size=N"));
   }
-  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
-  PrintWarnings(runtime);
-  return model;
+  return WithWarnings(runtime, Model::Create(runtime, spec));
 }
 
 }  // namespace plumb::cli

@@ -18,6 +18,7 @@
 #include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/study_run.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -121,24 +122,23 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   // What trains nothing, rank 0 does.
   if (!launch->is_first() && (options.dry_run || !options.merge.empty())) return kExitOk;
   const StudyTimer timer;
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  const absl::StatusOr<Study> study =
-      options.merge.empty() ? MakeStudy(options.study) : StudyOfDirectory(options.merge.front());
-  if (!study.ok()) return study.status();
-  const StudyRequest request = {*study,        options.out,   CommandText(options),
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(const Study study, options.merge.empty()
+                                                ? MakeStudy(options.study)
+                                                : StudyOfDirectory(options.merge.front()));
+  const StudyRequest request = {study,         options.out,   CommandText(options),
                                 options.quiet, options.shard, launch};
-  if (!launch->is_first()) return CodeOf(FollowStudy(request, invocation, runtime->get()));
+  if (!launch->is_first()) return CodeOf(FollowStudy(request, invocation, runtime.get()));
   if (options.dry_run) {
-    return CodeOf(PrintStudyDryRun(request, options.json, invocation, runtime->get()));
+    return CodeOf(PrintStudyDryRun(request, options.json, invocation, runtime.get()));
   }
   if (options.shard.count > 1) {
-    const absl::StatusOr<Plan> plan = RunShard(request, invocation, runtime->get());
+    const absl::StatusOr<Plan> plan = RunShard(request, invocation, runtime.get());
     return CodeOf(plan.ok() ? PrintShard(*plan, options.json) : plan.status());
   }
   const absl::StatusOr<StudyOutcome> outcome =
-      options.merge.empty() ? RunStudy(request, timer, invocation, runtime->get())
-                            : MergeStudy(request, options.merge, timer, runtime->get());
+      options.merge.empty() ? RunStudy(request, timer, invocation, runtime.get())
+                            : MergeStudy(request, options.merge, timer, runtime.get());
   return CodeOf(outcome.ok() ? PrintOutcome(*outcome, options.json) : outcome.status());
 }
 

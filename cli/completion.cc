@@ -11,6 +11,7 @@
 #include "cli/help.h"
 #include "cli/nearest.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -118,16 +119,14 @@ absl::StatusOr<int> Answer(CLI::App* program, const std::vector<std::string>& wo
       break;
   }
   for (const auto& [word, about] : found.words) absl::StrAppend(&text, word, "\t", about, "\n");
-  const absl::Status printed = PrintResult(text);
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(PrintResult(text));
   return kExitOk;
 }
 
 absl::StatusOr<int> PrintScript(const std::string& shell) {
   for (const EmbeddedFile& file : CompletionScripts()) {
     if (file.name != "plumb." + shell) continue;
-    const absl::Status printed = PrintResult(file.content);
-    if (!printed.ok()) return printed;
+    PLUMB_RETURN_IF_ERROR(PrintResult(file.content));
     return kExitOk;
   }
   return absl::InternalError(absl::StrCat("no script for ", shell));

@@ -19,6 +19,7 @@
 #include "cli/open_file.h"
 #include "cli/output.h"
 #include "cli/study_run.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 #include "runtime/tools/study.h"
 
@@ -96,7 +97,7 @@ absl::Status WriteDemoFiles(const std::string& out) {
   for (const EmbeddedFile& file : DemoFiles()) {
     const std::string path = absl::StrCat(out, "/", file.name);
     if (fs::exists(path, error)) continue;
-    if (absl::Status written = WriteFile(path, file.content); !written.ok()) return written;
+    PLUMB_RETURN_IF_ERROR(WriteFile(path, file.content));
   }
   return absl::OkStatus();
 }
@@ -152,26 +153,22 @@ absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation)
   std::string out = options.out;
   while (out.size() > 1 && out.back() == '/') out.pop_back();
   if (out.empty()) return absl::InvalidArgumentError("--out: names no directory");
-  if (absl::Status status = CheckDirectory(out); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  if (absl::Status status = CheckNorm(runtime->get()); !status.ok()) return status;
-  const absl::StatusOr<int64_t> seeds = SeedsOf(options, out);
-  if (!seeds.ok()) return seeds.status();
-  if (absl::Status status = WriteDemoFiles(out); !status.ok()) return status;
+  PLUMB_RETURN_IF_ERROR(CheckDirectory(out));
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_RETURN_IF_ERROR(CheckNorm(runtime.get()));
+  PLUMB_ASSIGN_OR_RETURN(const int64_t seeds, SeedsOf(options, out));
+  PLUMB_RETURN_IF_ERROR(WriteDemoFiles(out));
 
   PrintNote(absl::StrCat("pre-norm, post-norm and no norm learn to spell names, ",
-                         Count(*seeds, "seed"), " each; into ", out));
-  const std::string command = absl::StrCat("plumb demo --out ", Quoted(out), " --seeds ", *seeds);
+                         Count(seeds, "seed"), " each; into ", out));
+  const std::string command = absl::StrCat("plumb demo --out ", Quoted(out), " --seeds ", seeds);
   const absl::StatusOr<StudyOutcome> outcome =
-      RunStudy({DemoStudy(out, *seeds), out, command}, timer, invocation, runtime->get());
+      RunStudy({DemoStudy(out, seeds), out, command}, timer, invocation, runtime.get());
   if (!outcome.ok()) {
     return absl::IsCancelled(outcome.status()) ? absl::StatusOr<int>(kExitInterrupted)
                                                : outcome.status();
   }
-  const absl::Status printed =
-      PrintResult(absl::StrCat(OutcomeText(*outcome), kReading, NextText(out)));
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(PrintResult(absl::StrCat(OutcomeText(*outcome), kReading, NextText(out))));
   if (!options.no_open && CanOpenFiles() && OpenFile(absl::StrCat(out, "/report.html"))) {
     PrintNote("opening the report (--no-open: do not)");
   }

@@ -22,6 +22,7 @@
 #include "cli/output.h"
 #include "cli/output_files.h"
 #include "cli/tensor_table.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 #include "runtime/tools/model.h"
 
@@ -217,50 +218,41 @@ std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
 }
 
 absl::Status Draw(const DescribeFlags& options, const Model& model) {
-  const absl::Status files = CheckOutputFiles({{"--svg", options.svg == "-" ? "" : options.svg}},
-                                              {{"MODEL", options.model}});
-  if (!files.ok()) return files;
+  PLUMB_RETURN_IF_ERROR(CheckOutputFiles({{"--svg", options.svg == "-" ? "" : options.svg}},
+                                         {{"MODEL", options.model}}));
   std::optional<int64_t> layer;
   if (options.layer >= 0) layer = options.layer;
-  const absl::StatusOr<std::string> svg = model.Draw(layer);
-  if (!svg.ok()) return svg.status();
-  if (options.svg == "-") return PrintResult(*svg);
-  const absl::Status written = WriteFile(options.svg, *svg);
+  PLUMB_ASSIGN_OR_RETURN(const std::string svg, model.Draw(layer));
+  if (options.svg == "-") return PrintResult(svg);
+  const absl::Status written = WriteFile(options.svg, svg);
   if (written.ok()) PrintNote(absl::StrCat("wrote ", options.svg));
   return written;
 }
 
 absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  absl::StatusOr<Settings> settings = ParseSettings(options.settings);
-  if (!settings.ok()) return settings.status();
-  const absl::StatusOr<std::unique_ptr<Model>> model =
-      OpenModel(options.model, ModelSettings(options.settings), runtime->get());
-  if (!model.ok()) return model.status();
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(options.settings));
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
+                         OpenModel(options.model, ModelSettings(options.settings), runtime.get()));
   if (!options.svg.empty()) {
-    const absl::Status drawn = Draw(options, **model);
-    if (!drawn.ok()) return drawn;
+    PLUMB_RETURN_IF_ERROR(Draw(options, *model));
     return kExitOk;
   }
-  const absl::StatusOr<ModelDescription> description = (*model)->Describe();
-  if (!description.ok()) return description.status();
-  if (options.batch > 0) settings->train.emplace_back("batch_size", absl::StrCat(options.batch));
+  PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, model->Describe());
+  if (options.batch > 0) settings.train.emplace_back("batch_size", absl::StrCat(options.batch));
   if (!options.shard.empty()) {
-    settings->train.emplace_back("shard", absl::AsciiStrToUpper(options.shard));
+    settings.train.emplace_back("shard", absl::AsciiStrToUpper(options.shard));
   }
-  for (auto& setting : options.format.Settings()) settings->train.push_back(std::move(setting));
-  const absl::StatusOr<TrainingMemory> memory =
-      (*model)->PlanTraining(options.train, settings->train, static_cast<int32_t>(options.ranks));
-  if (!memory.ok()) return memory.status();
-  const absl::StatusOr<std::string> updates =
-      (*model)->ExplainUpdates(options.train, settings->train);
-  if (!updates.ok()) return updates.status();
-  const auto* shown = options.train.empty() ? nullptr : &*updates;
-  const absl::Status printed = options.json ? PrintJson(ToJson(*description, *memory, *updates))
-                                            : PrintResult(ToText(*description, *memory, shown));
-  if (!printed.ok()) return printed;
-  const std::string warning = CheckFirstLoss(*description, model->get());
+  for (auto& setting : options.format.Settings()) settings.train.push_back(std::move(setting));
+  PLUMB_ASSIGN_OR_RETURN(
+      const TrainingMemory memory,
+      model->PlanTraining(options.train, settings.train, static_cast<int32_t>(options.ranks)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string updates,
+                         model->ExplainUpdates(options.train, settings.train));
+  const auto* shown = options.train.empty() ? nullptr : &updates;
+  PLUMB_RETURN_IF_ERROR(options.json ? PrintJson(ToJson(description, memory, updates))
+                                     : PrintResult(ToText(description, memory, shown)));
+  const std::string warning = CheckFirstLoss(description, model.get());
   if (!warning.empty()) PrintNote(warning);
   return kExitOk;
 }

@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/launch.h"
 
 namespace plumb::cli {
@@ -266,12 +267,10 @@ void AddRankProblems(const std::vector<RankFacts>& ranks, Json* problems) {
 
 // What there is to say of several ranks, in rank 0's report. All ranks call it.
 absl::Status AddRanksTo(Launch* launch, const HostRuntime& runtime, Json* report) {
-  const absl::StatusOr<std::vector<RankFacts>> ranks = launch->AllFacts(FactsOf(runtime));
-  if (!ranks.ok()) return ranks.status();
-  const absl::StatusOr<std::vector<RankLink>> links = launch->MeasureAllLinks();
-  if (!links.ok()) return links.status();
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<RankFacts> ranks, launch->AllFacts(FactsOf(runtime)));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<RankLink> links, launch->MeasureAllLinks());
   Json& of_ranks = (*report)["ranks"] = Json::array();
-  for (const RankFacts& each : *ranks) {
+  for (const RankFacts& each : ranks) {
     of_ranks.push_back({{"rank", each.rank},
                         {"host", each.host},
                         {"pid", each.pid},
@@ -282,13 +281,13 @@ absl::Status AddRanksTo(Launch* launch, const HostRuntime& runtime, Json* report
                         {"processors", each.processors}});
   }
   Json& of_links = (*report)["links"] = Json::array();
-  for (const RankLink& each : *links) {
+  for (const RankLink& each : links) {
     of_links.push_back({{"ranks", {each.a, each.b}},
                         {"hosts", {launch->hosts()[each.a], launch->hosts()[each.b]}},
                         {"latency", each.latency_seconds},
                         {"bandwidth", std::floor(each.bytes_per_second)}});
   }
-  AddRankProblems(*ranks, &(*report)["problems"]);
+  AddRankProblems(ranks, &(*report)["problems"]);
   return absl::OkStatus();
 }
 
@@ -307,11 +306,10 @@ absl::StatusOr<std::unique_ptr<HostRuntime>> AnyRuntime(const Invocation& invoca
 
 absl::StatusOr<int> Report(bool json, const Invocation& invocation, Launch* launch) {
   std::string refused;
-  const absl::StatusOr<std::unique_ptr<HostRuntime>> runtime =
-      AnyRuntime(ForRank(invocation, *launch), &refused);
-  if (!runtime.ok()) return runtime.status();
-  (*runtime)->matmul();  // loads oneDNN, for the report to say whether that can be done
-  Json report = Json::parse((*runtime)->DescribeJson());
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime,
+                         AnyRuntime(ForRank(invocation, *launch), &refused));
+  runtime->matmul();  // loads oneDNN, for the report to say whether that can be done
+  Json report = Json::parse(runtime->DescribeJson());
   Json& problems = report["problems"];
   if (!refused.empty()) {
     problems.insert(
@@ -319,12 +317,10 @@ absl::StatusOr<int> Report(bool json, const Invocation& invocation, Launch* laun
         Json({{"fatal", true}, {"what", refused}, {"do", "mend it, or leave the option out"}}));
   }
   if (launch->size() > 1) {
-    if (const absl::Status added = AddRanksTo(launch, **runtime, &report); !added.ok())
-      return added;
+    PLUMB_RETURN_IF_ERROR(AddRanksTo(launch, *runtime, &report));
   }
   if (!launch->is_first()) return kExitOk;
-  const absl::Status printed = json ? PrintJson(report) : PrintResult(ToText(report));
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(json ? PrintJson(report) : PrintResult(ToText(report)));
   for (const Json& problem : problems) {
     if (problem["fatal"].get<bool>()) return kExitFailed;
   }
@@ -332,10 +328,9 @@ absl::StatusOr<int> Report(bool json, const Invocation& invocation, Launch* laun
 }
 
 absl::StatusOr<int> Doctor(bool json, const Invocation& invocation, const RankOptions& options) {
-  const absl::StatusOr<std::unique_ptr<Launch>> launch = JoinRanks(options);
-  if (!launch.ok()) return launch.status();
-  const absl::Status same = CheckSameCommand(launch->get(), "doctor");
-  return EndRanks(launch->get(), same.ok() ? Report(json, invocation, launch->get()) : same);
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Launch> launch, JoinRanks(options));
+  const absl::Status same = CheckSameCommand(launch.get(), "doctor");
+  return EndRanks(launch.get(), same.ok() ? Report(json, invocation, launch.get()) : same);
 }
 
 }  // namespace

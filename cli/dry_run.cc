@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -20,11 +21,10 @@ absl::StatusOr<StepTime> TimeStep(TrainRun* run) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   while (!run->done() && time.steps < kMostSteps && (time.steps == 0 || passed() < kMostSeconds)) {
-    const absl::StatusOr<StepReport> report = run->Step();
-    if (!report.ok()) return report.status();
-    if (time.steps == 0 || report->seconds < time.seconds) {
-      time.seconds = report->seconds;
-      time.tokens = report->tokens;
+    PLUMB_ASSIGN_OR_RETURN(const StepReport report, run->Step());
+    if (time.steps == 0 || report.seconds < time.seconds) {
+      time.seconds = report.seconds;
+      time.tokens = report.tokens;
     }
     ++time.steps;
   }

@@ -14,6 +14,7 @@
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
 #include "cli/output_files.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/model.h"
 
@@ -73,81 +74,67 @@ absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
   if (!type.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--weights: ", type.status().message()));
   }
-  absl::StatusOr<std::unique_ptr<TrainedModel>> model =
-      TrainedModel::Open(runtime, options.subject, WeightType::kF32, options.ema);
-  PrintWarnings(runtime);
-  if (!model.ok()) return model.status();
-  const absl::StatusOr<std::vector<SplitLoss>> losses =
-      (*model)->Evaluate(options.data, WeightType::kF32, options.stride);
-  if (!losses.ok()) return losses.status();
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainedModel> model,
+                         WithWarnings(runtime, TrainedModel::Open(runtime, options.subject,
+                                                                  WeightType::kF32, options.ema)));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<SplitLoss> losses,
+                         model->Evaluate(options.data, WeightType::kF32, options.stride));
   std::vector<SplitLoss> coarse;
   if (*type != WeightType::kF32) {
-    absl::StatusOr<std::vector<SplitLoss>> measured =
-        (*model)->Evaluate(options.data, *type, options.stride);
-    PrintWarnings(runtime);
-    if (!measured.ok()) return measured.status();
-    coarse = *std::move(measured);
+    PLUMB_ASSIGN_OR_RETURN(
+        coarse, WithWarnings(runtime, model->Evaluate(options.data, *type, options.stride)));
   }
-  return PrintLosses(options, **model, *losses, coarse);
+  return PrintLosses(options, *model, losses, coarse);
 }
 
 // A description with the weights of a file, or, without one, a run.
 absl::StatusOr<std::unique_ptr<Model>> ModelOf(const EvalFlags& options, HostRuntime* runtime) {
   if (options.weights.empty()) return Model::OpenRun(runtime, options.subject, options.ema);
-  absl::StatusOr<Spec> spec = ReadSpec(options.subject, {});
-  if (!spec.ok()) return spec.status();
-  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
-  if (!model.ok()) return model.status();
-  const absl::Status loaded = (*model)->LoadWeights(options.weights);
-  if (!loaded.ok()) return loaded;
+  PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadSpec(options.subject, {}));
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Create(runtime, spec));
+  PLUMB_RETURN_IF_ERROR(model->LoadWeights(options.weights));
   return model;
 }
 
 absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* runtime) {
-  const absl::StatusOr<std::unique_ptr<Model>> model = ModelOf(options, runtime);
-  PrintWarnings(runtime);
-  if (!model.ok()) return model.status();
-  const absl::StatusOr<TokenBatch> tokens = ReadTokens(options.tokens);
-  if (!tokens.ok()) return tokens.status();
-  return (*model)->Run(*tokens, options.wants_gradients());
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
+                         WithWarnings(runtime, ModelOf(options, runtime)));
+  PLUMB_ASSIGN_OR_RETURN(const TokenBatch tokens, ReadTokens(options.tokens));
+  return model->Run(tokens, options.wants_gradients());
 }
 
 absl::Status WriteOutputs(const EvalFlags& options, const Model::Outputs& outputs) {
   if (!options.logits.empty()) {
-    const absl::Status written = Model::WriteLogits(outputs, options.logits);
-    if (!written.ok()) return written;
+    PLUMB_RETURN_IF_ERROR(Model::WriteLogits(outputs, options.logits));
   }
   if (!options.gradients.empty()) {
-    const absl::Status written = Model::WriteGradients(outputs, options.gradients);
-    if (!written.ok()) return written;
+    PLUMB_RETURN_IF_ERROR(Model::WriteGradients(outputs, options.gradients));
   }
   return options.grads.empty() ? absl::OkStatus() : WriteGradientNorms(outputs, options.grads);
 }
 
 absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
-  const absl::Status distinct = CheckOutputFiles(
-      {{"--logits", options.logits},
-       {"--gradients", options.gradients},
-       {"--grads", options.grads}},
-      {{"SUBJECT", options.subject}, {"--weights", options.weights}, {"--tokens", options.tokens}});
-  if (!distinct.ok()) return distinct;
-  const absl::StatusOr<Model::Outputs> outputs = RunModel(options, runtime);
-  if (!outputs.ok()) return outputs.status();
-  const absl::Status written = WriteOutputs(options, *outputs);
-  if (!written.ok()) return written;
+  PLUMB_RETURN_IF_ERROR(CheckOutputFiles({{"--logits", options.logits},
+                                          {"--gradients", options.gradients},
+                                          {"--grads", options.grads}},
+                                         {{"SUBJECT", options.subject},
+                                          {"--weights", options.weights},
+                                          {"--tokens", options.tokens}}));
+  PLUMB_ASSIGN_OR_RETURN(const Model::Outputs outputs, RunModel(options, runtime));
+  PLUMB_RETURN_IF_ERROR(WriteOutputs(options, outputs));
   if (options.json) {
-    return PrintJson({{"loss", outputs->loss.has_value() ? Json(*outputs->loss) : Json(nullptr)},
-                      {"batch", outputs->batch},
-                      {"seq", outputs->seq},
-                      {"vocab", outputs->vocab}});
+    return PrintJson({{"loss", outputs.loss.has_value() ? Json(*outputs.loss) : Json(nullptr)},
+                      {"batch", outputs.batch},
+                      {"seq", outputs.seq},
+                      {"vocab", outputs.vocab}});
   }
   if (!options.logits.empty() || options.wants_gradients()) return absl::OkStatus();
-  if (!outputs->loss.has_value()) {
+  if (!outputs.loss.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.tokens, ": no token has a target, so that there is no loss; --logits writes ",
         "what is predicted, and \"targets\" in the file says what is to be"));
   }
-  return PrintResult(absl::StrFormat("loss %.4f\n", *outputs->loss));
+  return PrintResult(absl::StrFormat("loss %.4f\n", *outputs.loss));
 }
 
 absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation) {
@@ -168,11 +155,9 @@ absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation)
   if (on_tokens && options.stride != 0) {
     return absl::InvalidArgumentError("--stride goes with --data: tokens are one window a row");
   }
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  const absl::Status status =
-      on_tokens ? EvalTokens(options, runtime->get()) : EvalRun(options, runtime->get());
-  if (!status.ok()) return status;
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_RETURN_IF_ERROR(on_tokens ? EvalTokens(options, runtime.get())
+                                  : EvalRun(options, runtime.get()));
   return kExitOk;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/nearest.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {
@@ -131,10 +132,9 @@ std::string ShortestNumber(double value) {
 }
 
 absl::StatusOr<TokenBatch> Read(const std::string& path, bool takes_one) {
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxResultBytes);
-  if (!text.ok()) return text.status();
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxResultBytes));
   TokenReader reader(takes_one);
-  nlohmann::json::sax_parse(*text, &reader);
+  nlohmann::json::sax_parse(text, &reader);
   if (!reader.mistake.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", reader.mistake));
   }
@@ -148,15 +148,14 @@ absl::StatusOr<TokenBatch> ReadTokens(const std::string& path) {
 }
 
 absl::StatusOr<std::vector<std::vector<int32_t>>> ReadPrompts(const std::string& path) {
-  absl::StatusOr<TokenBatch> read = Read(path, /*takes_one=*/true);
-  if (!read.ok()) return read.status();
-  if (read->sequences.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": no tokens"));
-  for (size_t i = 0; i < read->sequences.size(); ++i) {
-    if (!read->sequences[i].empty()) continue;
+  PLUMB_ASSIGN_OR_RETURN(TokenBatch read, Read(path, /*takes_one=*/true));
+  if (read.sequences.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": no tokens"));
+  for (size_t i = 0; i < read.sequences.size(); ++i) {
+    if (!read.sequences[i].empty()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": tokens[", i, "] is empty; a prompt needs a token"));
   }
-  return std::move(read->sequences);
+  return std::move(read.sequences);
 }
 
 absl::Status WriteGradientNorms(const Model::Outputs& outputs, const std::string& path) {

@@ -12,6 +12,7 @@
 #include "cli/command_tree.h"
 #include "cli/nearest.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/model.h"
 
 namespace plumb::cli {
@@ -30,17 +31,14 @@ std::vector<std::string> Stages() {
 }
 
 absl::StatusOr<int> Explain(const ExplainFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  absl::StatusOr<std::unique_ptr<Model>> model =
-      OpenModel(options.model, options.settings, runtime->get());
-  if (!model.ok()) return model.status();
-  const absl::StatusOr<std::string> text =
-      (*model)->Explain(options.stage, options.batch, options.seq, options.format.Settings());
-  PrintWarnings(runtime->get());
-  if (!text.ok()) return text.status();
-  const absl::Status printed = PrintResult(*text);
-  if (!printed.ok()) return printed;
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+                         OpenModel(options.model, options.settings, runtime.get()));
+  PLUMB_ASSIGN_OR_RETURN(
+      const std::string text,
+      WithWarnings(runtime.get(), model->Explain(options.stage, options.batch, options.seq,
+                                                 options.format.Settings())));
+  PLUMB_RETURN_IF_ERROR(PrintResult(text));
   return kExitOk;
 }
 

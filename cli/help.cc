@@ -13,6 +13,7 @@
 #include "cli/nearest.h"
 #include "cli/output.h"
 #include "cli/usage.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -35,8 +36,7 @@ absl::Status UnknownWord(const std::string& word, const CLI::App& app, bool is_f
 
 absl::StatusOr<int> Help(CLI::App* program, const HelpFlags& options) {
   if (!options.man_pages.empty()) {
-    const absl::Status written = WriteManPages(program, options.man_pages);
-    if (!written.ok()) return written;
+    PLUMB_RETURN_IF_ERROR(WriteManPages(program, options.man_pages));
     return kExitOk;
   }
   const std::vector<std::string>& words = options.words;
@@ -46,8 +46,7 @@ absl::StatusOr<int> Help(CLI::App* program, const HelpFlags& options) {
       return absl::InvalidArgumentError(
           absl::StrCat("plumb help: ", file.name, " is no command and has no manual page"));
     }
-    const absl::Status printed = PrintResult(file.content);
-    if (!printed.ok()) return printed;
+    PLUMB_RETURN_IF_ERROR(PrintResult(file.content));
     return kExitOk;
   }
   CLI::App* app = program;
@@ -59,13 +58,12 @@ absl::StatusOr<int> Help(CLI::App* program, const HelpFlags& options) {
     absl::StrAppend(&path, path.empty() ? "" : " ", app->get_name());
     app = named.front();
   }
-  absl::StatusOr<std::string> text = words.empty() ? FirstHelp() : app->help(path);
+  std::string text = words.empty() ? FirstHelp() : app->help(path);
   if (options.man) {
-    text = ManPage(app, absl::StrCat(path, path.empty() ? "" : " ", app->get_name()));
-    if (!text.ok()) return text.status();
+    PLUMB_ASSIGN_OR_RETURN(
+        text, ManPage(app, absl::StrCat(path, path.empty() ? "" : " ", app->get_name())));
   }
-  const absl::Status printed = PrintResult(*text);
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(PrintResult(text));
   return kExitOk;
 }
 

@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/import.h"
 
 namespace plumb::cli {
@@ -30,33 +31,32 @@ std::string EndTokens(const ImportReport& report) {
 }
 
 absl::StatusOr<int> Import(const ImportFlags& flags, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  const absl::StatusOr<ImportReport> report = ImportCheckpoint(runtime->get(), flags.request);
-  PrintWarnings(runtime->get());
-  if (!report.ok()) return report.status();
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(
+      const ImportReport report,
+      WithWarnings(runtime.get(), ImportCheckpoint(runtime.get(), flags.request)));
   absl::Status printed;
   if (flags.json) {
     printed = PrintJson({{"run", flags.request.out},
-                         {"family", report->family},
-                         {"family_file", report->family_file},
-                         {"parameters", report->parameters},
-                         {"tensors", report->tensors},
-                         {"dtypes", report->dtypes},
-                         {"mapped_bytes", report->mapped_bytes},
-                         {"written_bytes", report->written_bytes},
-                         {"ignored", report->ignored},
-                         {"end_tokens", report->end_tokens},
-                         {"end_tokens_from", report->end_tokens_from}});
+                         {"family", report.family},
+                         {"family_file", report.family_file},
+                         {"parameters", report.parameters},
+                         {"tensors", report.tensors},
+                         {"dtypes", report.dtypes},
+                         {"mapped_bytes", report.mapped_bytes},
+                         {"written_bytes", report.written_bytes},
+                         {"ignored", report.ignored},
+                         {"end_tokens", report.end_tokens},
+                         {"end_tokens_from", report.end_tokens_from}});
   } else {
     printed = PrintResult(
-        absl::StrCat(report->family, ": ", WithCommas(report->parameters), " parameters in ",
-                     Count(report->tensors, "tensor"), ", ", absl::StrJoin(report->dtypes, ", "),
-                     "\n", Bytes(report->mapped_bytes), " stay in ", flags.request.directory, ", ",
-                     Bytes(report->written_bytes), " were laid out again\n", EndTokens(*report),
+        absl::StrCat(report.family, ": ", WithCommas(report.parameters), " parameters in ",
+                     Count(report.tensors, "tensor"), ", ", absl::StrJoin(report.dtypes, ", "),
+                     "\n", Bytes(report.mapped_bytes), " stay in ", flags.request.directory, ", ",
+                     Bytes(report.written_bytes), " were laid out again\n", EndTokens(report),
                      "\nwrote ", flags.request.out, "\n"));
   }
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(printed);
   return kExitOk;
 }
 
@@ -67,26 +67,24 @@ struct ExportFlags {
 };
 
 absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   ExportRequest request = flags.request;
   const bool is_file = absl::EndsWith(flags.family, ".pbtxt");
   (is_file ? request.family_file : request.family) = flags.family;
-  const absl::StatusOr<ExportReport> report = ExportRun(runtime->get(), request);
-  PrintWarnings(runtime->get());
-  if (!report.ok()) return report.status();
+  PLUMB_ASSIGN_OR_RETURN(const ExportReport report,
+                         WithWarnings(runtime.get(), ExportRun(runtime.get(), request)));
   absl::Status printed;
   if (flags.json) {
     printed = PrintJson({{"directory", request.out},
-                         {"family", report->family},
-                         {"tensors", report->tensors},
-                         {"bytes", report->bytes}});
+                         {"family", report.family},
+                         {"tensors", report.tensors},
+                         {"bytes", report.bytes}});
   } else {
-    printed = PrintResult(absl::StrCat("wrote ", request.out, ": ", report->family, ", ",
-                                       Count(report->tensors, "tensor"), ", ", Bytes(report->bytes),
-                                       "\n"));
+    printed =
+        PrintResult(absl::StrCat("wrote ", request.out, ": ", report.family, ", ",
+                                 Count(report.tensors, "tensor"), ", ", Bytes(report.bytes), "\n"));
   }
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(printed);
   return kExitOk;
 }
 

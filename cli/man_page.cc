@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/command_tree.h"
 #include "cli/plugin_check.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -168,16 +169,14 @@ std::string SeeAlso(CLI::App* app, const std::string& path) {
 }
 
 absl::Status WriteAll(CLI::App* app, const std::string& path, const std::string& directory) {
-  const absl::StatusOr<std::string> page = ManPage(app, path);
-  if (!page.ok()) return page.status();
+  PLUMB_ASSIGN_OR_RETURN(const std::string page, ManPage(app, path));
   const std::string file = absl::StrCat(directory, "/", PageName(path), ".1");
   std::ofstream out(file, std::ios::binary);
-  out << *page;
+  out << page;
   if (!out.flush()) return absl::UnavailableError(absl::StrCat(file, ": cannot be written"));
   for (CLI::App* command : Commands(app)) {
-    const absl::Status status =
-        WriteAll(command, absl::StrCat(path, " ", command->get_name()), directory);
-    if (!status.ok()) return status;
+    PLUMB_RETURN_IF_ERROR(
+        WriteAll(command, absl::StrCat(path, " ", command->get_name()), directory));
   }
   return absl::OkStatus();
 }
@@ -187,9 +186,8 @@ absl::Status WriteAll(CLI::App* app, const std::string& path, const std::string&
 absl::StatusOr<std::string> ManPage(CLI::App* app, const std::string& path) {
   std::string help;
   if (app->get_prefix_command()) {  // its options are the other program's
-    absl::StatusOr<std::string> checker = CheckerHelp();
-    if (!checker.ok()) return checker.status();
-    help = *std::move(checker);
+    PLUMB_ASSIGN_OR_RETURN(std::string checker, CheckerHelp());
+    help = std::move(checker);
   }
   std::string about = app->get_description();
   absl::StrAppend(&about, absl::EndsWith(about, ".") ? "" : ".");

@@ -40,6 +40,13 @@ absl::Status PrintSample(absl::string_view text);
 void PrintNote(absl::string_view text);
 void PrintError(absl::string_view message);  // after "error: ", red on a terminal
 void PrintWarnings(HostRuntime* runtime);
+// Prints the warnings of the call that returned `result`, which come before its error, and returns
+// it: WithWarnings(runtime, ListZoo(runtime)).
+template <typename T>
+T WithWarnings(HostRuntime* runtime, T result) {
+  PrintWarnings(runtime);
+  return result;
+}
 
 bool StdoutIsTerminal();
 // Whether stderr is a terminal that understands escape sequences, and its width in columns.

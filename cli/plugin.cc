@@ -13,6 +13,7 @@
 #include "cli/plugin_check.h"
 #include "cli/plugin_new.h"
 #include "cli/plugin_note.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -119,24 +120,17 @@ std::string ToText(const PluginInfo& plugin) {
 }
 
 absl::StatusOr<int> List(const PluginFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  const std::vector<PluginFileInfo> plugins = (*runtime)->ListPlugins();
-  PrintWarnings(runtime->get());
-  const absl::Status printed = PrintList(plugins, options.json);
-  if (!printed.ok()) return printed;
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_RETURN_IF_ERROR(
+      PrintList(WithWarnings(runtime.get(), runtime->ListPlugins()), options.json));
   return kExitOk;
 }
 
 absl::StatusOr<int> DescribeOne(const PluginFlags& options, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  const absl::StatusOr<PluginInfo> plugin = (*runtime)->DescribePlugin(options.id);
-  PrintWarnings(runtime->get());
-  if (!plugin.ok()) return plugin.status();
-  const absl::Status printed =
-      options.json ? PrintJson(ToJson(*plugin)) : PrintResult(ToText(*plugin));
-  if (!printed.ok()) return printed;
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(const PluginInfo plugin,
+                         WithWarnings(runtime.get(), runtime->DescribePlugin(options.id)));
+  PLUMB_RETURN_IF_ERROR(options.json ? PrintJson(ToJson(plugin)) : PrintResult(ToText(plugin)));
   return kExitOk;
 }
 
@@ -149,30 +143,25 @@ std::string LastPart(std::string path) {
 absl::StatusOr<int> New(const PluginFlags& options) {
   const std::string name = options.name.empty() ? LastPart(options.directory) : options.name;
   const std::string id = options.id.empty() ? absl::StrCat("org.example.", name) : options.id;
-  const absl::StatusOr<std::vector<EmbeddedFile>> files = NewProject(name, id);
-  if (!files.ok()) return files.status();
-  const absl::Status written = WriteProject(*files, options.directory);
-  if (!written.ok()) return written;
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<EmbeddedFile> files, NewProject(name, id));
+  PLUMB_RETURN_IF_ERROR(WriteProject(files, options.directory));
   Json names = Json::array();
   std::string text = absl::StrCat(options.directory, ": the norm ", id, "\n");
-  for (const EmbeddedFile& file : *files) {
+  for (const EmbeddedFile& file : files) {
     names.push_back(file.name);
     absl::StrAppend(&text, "  ", file.name, "\n");
   }
   absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n",
                   "docs/first-norm.md goes on from there\n");
-  const absl::Status printed =
+  PLUMB_RETURN_IF_ERROR(
       options.json ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
-                   : PrintResult(text);
-  if (!printed.ok()) return printed;
+                   : PrintResult(text));
   return kExitOk;
 }
 
 absl::StatusOr<int> Note(const PluginFlags& options) {
-  const absl::StatusOr<std::string> text = NoteAssembly(options.id);
-  if (!text.ok()) return text.status();
-  const absl::Status printed = PrintResult(*text);
-  if (!printed.ok()) return printed;
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, NoteAssembly(options.id));
+  PLUMB_RETURN_IF_ERROR(PrintResult(text));
   return kExitOk;
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "cli/installation.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -52,25 +53,23 @@ absl::StatusOr<std::string> FindChecker() {
 }
 
 absl::StatusOr<int> RunChecker(const std::vector<std::string>& arguments) {
-  const absl::StatusOr<std::string> program = FindChecker();
-  if (!program.ok()) return program.status();
-  return Exec(*program, arguments);
+  PLUMB_ASSIGN_OR_RETURN(const std::string program, FindChecker());
+  return Exec(program, arguments);
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> CheckerHelp() {
-  const absl::StatusOr<std::string> program = FindChecker();
-  if (!program.ok()) return program.status();
-  const std::string quoted = absl::StrReplaceAll(*program, {{"'", "'\\''"}});
+  PLUMB_ASSIGN_OR_RETURN(const std::string program, FindChecker());
+  const std::string quoted = absl::StrReplaceAll(program, {{"'", "'\\''"}});
   FILE* pipe = popen(absl::StrCat("'", quoted, "' --help").c_str(), "r");
   if (pipe == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(*program, ": ", std::strerror(errno)));
+    return absl::FailedPreconditionError(absl::StrCat(program, ": ", std::strerror(errno)));
   }
   std::string text;
   for (int c = fgetc(pipe); c != EOF; c = fgetc(pipe)) text.push_back(static_cast<char>(c));
   if (pclose(pipe) != 0 || text.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(*program, " --help failed"));
+    return absl::FailedPreconditionError(absl::StrCat(program, " --help failed"));
   }
   return absl::StrReplaceAll(text,
                              {{absl::StrCat("Usage: ", kProgram), "Usage: plumb plugin check"}});

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {
@@ -86,8 +87,8 @@ absl::Status CheckId(const std::string& id) {
 
 absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
                                                      const std::string& id) {
-  if (absl::Status status = CheckName(name); !status.ok()) return status;
-  if (absl::Status status = CheckId(id); !status.ok()) return status;
+  PLUMB_RETURN_IF_ERROR(CheckName(name));
+  PLUMB_RETURN_IF_ERROR(CheckId(id));
   std::vector<EmbeddedFile> files = TemplateFiles();
   for (EmbeddedFile& file : files) {
     file.name = Renamed(file.name, name, id);

@@ -11,8 +11,8 @@
 
 namespace plumb::cli {
 
-// kInvalidArgument, with how ids are made, for one that plumb would not take or that is kept for the
-// norms that ship with it.
+// kInvalidArgument, with how ids are made, for one that plumb would not take or that is kept for
+// the norms that ship with it.
 absl::Status CheckId(const std::string& id);
 
 // The template as it stands in plugins/template, embedded when plumb is built. There the norm is

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/plugin_new.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -13,8 +14,7 @@ constexpr size_t kIdBytes = 64;
 }  // namespace
 
 absl::StatusOr<std::string> NoteAssembly(const std::string& id) {
-  const absl::Status good = CheckId(id);
-  if (!good.ok()) return good;
+  PLUMB_RETURN_IF_ERROR(CheckId(id));
   return absl::StrCat("# The ELF note by which plumb finds the norm ", id,
                       ": assemble it (cc -c) and link it in.\n",
                       "  .section .note.plumb,\"a\",%note\n", "  .balign 4\n", "  .long 6, ",

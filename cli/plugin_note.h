@@ -8,8 +8,8 @@
 
 namespace plumb::cli {
 
-// Assembler text (GNU as and clang's) of the section that PLUMB_NORM_NOTE(id) makes. kInvalidArgument
-// for an id that plumb would not take.
+// Assembler text (GNU as and clang's) of the section that PLUMB_NORM_NOTE(id) makes.
+// kInvalidArgument for an id that plumb would not take.
 absl::StatusOr<std::string> NoteAssembly(const std::string& id);
 
 }  // namespace plumb::cli

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/bench.h"
 
 namespace plumb::cli {
@@ -19,9 +20,8 @@ class ReadsBetween {
   // Reads, unless less than kBetweenReads has been spent since the last time.
   absl::Status Turn() {
     if (reads_ > 0 && spent_ < kBetweenReads) return absl::OkStatus();
-    const absl::StatusOr<double> speed = machine_->MeasureRead();
-    if (!speed.ok()) return speed.status();
-    seconds_a_byte_ += 1 / *speed;
+    PLUMB_ASSIGN_OR_RETURN(const double speed, machine_->MeasureRead());
+    seconds_a_byte_ += 1 / speed;
     ++reads_;
     spent_ = 0;
     return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "cli/command_tree.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/generate.h"
 
 namespace plumb::cli {
@@ -59,7 +60,7 @@ absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
     return printed.ok();
   };
   const absl::StatusOr<GenerateResult> result = model->Generate(options, show);
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(printed);
   const absl::Status ended = shown ? PrintSample("\n") : absl::OkStatus();
   return result.ok() ? ended : result.status();
 }
@@ -78,10 +79,10 @@ absl::StatusOr<std::vector<GenerateOptions>> PromptsOf(const SampleFlags& option
   if (!options.prompt.empty()) {
     return absl::InvalidArgumentError("give one of --prompt and --prompt-tokens");
   }
-  absl::StatusOr<std::vector<std::vector<int32_t>>> read = ReadPrompts(options.prompt_tokens);
-  if (!read.ok()) return read.status();
+  PLUMB_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> read,
+                         ReadPrompts(options.prompt_tokens));
   std::vector<GenerateOptions> prompts;
-  for (std::vector<int32_t>& tokens : *read) {
+  for (std::vector<int32_t>& tokens : read) {
     prompts.push_back(generate);
     prompts.back().prompt_tokens = std::move(tokens);
   }
@@ -89,23 +90,16 @@ absl::StatusOr<std::vector<GenerateOptions>> PromptsOf(const SampleFlags& option
 }
 
 absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocation) {
-  const absl::StatusOr<WeightType> weights = ParseWeightType(options.weights);
-  if (!weights.ok()) return weights.status();
-  const absl::StatusOr<std::vector<GenerateOptions>> prompts = PromptsOf(options);
-  if (!prompts.ok()) return prompts.status();
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  absl::StatusOr<std::unique_ptr<TrainedModel>> opened =
-      TrainedModel::Open(runtime->get(), options.run, *weights, options.ema);
-  PrintWarnings(runtime->get());
-  if (!opened.ok()) return opened.status();
-  TrainedModel* model = opened->get();
+  PLUMB_ASSIGN_OR_RETURN(const WeightType weights, ParseWeightType(options.weights));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<GenerateOptions> prompts, PromptsOf(options));
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainedModel> model,
+                         WithWarnings(runtime.get(), TrainedModel::Open(runtime.get(), options.run,
+                                                                        weights, options.ema)));
   const int64_t num = SamplesOfAPrompt(options);
 
   if (num == 1 && options.prompt_tokens.empty() && !options.json && StdoutIsTerminal()) {
-    const absl::Status status = Stream(model, prompts->front());
-    PrintWarnings(runtime->get());
-    if (!status.ok()) return status;
+    PLUMB_RETURN_IF_ERROR(WithWarnings(runtime.get(), Stream(model.get(), prompts.front())));
     return kExitOk;
   }
   Json samples = Json::array();
@@ -125,23 +119,22 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
     return printed.ok();
   };
   absl::Status drawn;
-  for (size_t i = 0; i < prompts->size() && printed.ok() && drawn.ok(); ++i) {
-    drawn = model->GenerateMany((*prompts)[i], num, show);
-    if (!drawn.ok() && prompts->size() > 1) {
+  for (size_t i = 0; i < prompts.size() && printed.ok() && drawn.ok(); ++i) {
+    drawn = model->GenerateMany(prompts[i], num, show);
+    if (!drawn.ok() && prompts.size() > 1) {
       drawn = absl::Status(drawn.code(), absl::StrCat("prompt ", i, ": ", drawn.message()));
     }
   }
-  PrintWarnings(runtime->get());
-  if (!printed.ok()) return printed;
-  if (!drawn.ok()) return drawn;
+  PrintWarnings(runtime.get());
+  PLUMB_RETURN_IF_ERROR(printed);
+  PLUMB_RETURN_IF_ERROR(drawn);
   if (!options.json) return kExitOk;
-  printed = PrintJson({{"checkpoint", model->checkpoint()},
-                       {"step", model->step()},
-                       {"seed", prompts->front().seed},
-                       {"temperature", options.temperature},
-                       {"weights", options.weights},
-                       {"samples", std::move(samples)}});
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(PrintJson({{"checkpoint", model->checkpoint()},
+                                   {"step", model->step()},
+                                   {"seed", prompts.front().seed},
+                                   {"temperature", options.temperature},
+                                   {"weights", options.weights},
+                                   {"samples", std::move(samples)}}));
   return kExitOk;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/compare/tables.h"
 #include "cli/dry_run.h"
 #include "cli/study_run.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -28,9 +29,9 @@ absl::StatusOr<std::vector<GroupTime>> TimeGroups(const Plan& plan, bool quiet,
       PrintNote(absl::StrCat("timing ", plan.groups[group].name, " (", group + 1, " of ",
                              plan.groups.size(), ")"));
     }
-    const absl::StatusOr<std::unique_ptr<TrainRun>> run = OpenWithoutFiles(plan, group, runtime);
-    if (!run.ok()) return run.status();
-    const absl::StatusOr<StepTime> step = TimeStep(run->get());
+    PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainRun> run,
+                           OpenWithoutFiles(plan, group, runtime));
+    const absl::StatusOr<StepTime> step = TimeStep(run.get());
     if (!step.ok()) {
       return absl::Status(step.status().code(),
                           absl::StrCat(plan.groups[group].name, ": ", step.status().message()));
@@ -99,29 +100,26 @@ Json ToJson(const Plan& plan, const Requirements& needs, const std::vector<Group
 
 absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invocation& invocation,
                               HostRuntime* runtime) {
-  absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
+  absl::StatusOr<Plan> planned = MakePlan(request.study, request.out, runtime);
   if (!request.quiet) PrintWarnings(runtime);
-  if (!plan.ok()) return plan.status();
-  plan->shard = request.shard;
-  const absl::StatusOr<Requirements> needs = RequirementsOf(*plan, runtime->threads());
-  if (!needs.ok()) return needs.status();
-  if (absl::Status fits = CheckFits(*needs, *plan); !fits.ok()) return fits;
-  const absl::StatusOr<std::unique_ptr<HostRuntime>> worker =
-      WithThreads(invocation, needs->division.threads);
-  if (!worker.ok()) return worker.status();
-  const absl::StatusOr<std::vector<GroupTime>> times =
-      TimeGroups(*plan, request.quiet, worker->get());
-  if (!times.ok()) return times.status();
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, std::move(planned));
+  plan.shard = request.shard;
+  PLUMB_ASSIGN_OR_RETURN(const Requirements needs, RequirementsOf(plan, runtime->threads()));
+  PLUMB_RETURN_IF_ERROR(CheckFits(needs, plan));
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> worker,
+                         WithThreads(invocation, needs.division.threads));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<GroupTime> times,
+                         TimeGroups(plan, request.quiet, worker.get()));
   double seconds = 0;
-  for (size_t i = 0; i < plan->runs.size(); ++i) {
-    if (plan->shard.Has(i)) seconds += (*times)[plan->runs[i].group].run;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (plan.shard.Has(i)) seconds += times[plan.runs[i].group].run;
   }
-  if (needs->runs > 0) {
-    seconds *= static_cast<double>(needs->runs - needs->ended) / static_cast<double>(needs->runs);
+  if (needs.runs > 0) {
+    seconds *= static_cast<double>(needs.runs - needs.ended) / static_cast<double>(needs.runs);
   }
-  seconds /= needs->division.workers;
-  return json ? PrintJson(ToJson(*plan, *needs, *times, seconds))
-              : PrintResult(ToText(*plan, *needs, *times, seconds));
+  seconds /= needs.division.workers;
+  return json ? PrintJson(ToJson(plan, needs, times, seconds))
+              : PrintResult(ToText(plan, needs, times, seconds));
 }
 
 }  // namespace plumb::cli

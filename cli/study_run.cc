@@ -25,6 +25,7 @@
 #include "cli/compare/tables.h"
 #include "cli/interrupt.h"
 #include "cli/report/report.h"
+#include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/tools/file.h"
 
@@ -59,8 +60,7 @@ absl::Status WriteFiles(const Plan& plan, const StudyResults& results, const Jso
       {"table.csv", TableCsv(plan, results)},
       {"table.md", TableMarkdown(plan, results)}};
   for (const auto& [name, content] : files) {
-    const absl::Status written = WriteFile(absl::StrCat(plan.out, "/", name), content);
-    if (!written.ok()) return written;
+    PLUMB_RETURN_IF_ERROR(WriteFile(absl::StrCat(plan.out, "/", name), content));
   }
   return absl::OkStatus();
 }
@@ -73,7 +73,7 @@ absl::Status CheckIsNoRun(const std::string& out) {
 }
 
 absl::StatusOr<Plan> PlanStudy(const StudyRequest& request, HostRuntime* runtime) {
-  if (const absl::Status status = CheckIsNoRun(request.out); !status.ok()) return status;
+  PLUMB_RETURN_IF_ERROR(CheckIsNoRun(request.out));
   absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
   if (!request.quiet) PrintWarnings(runtime);
   if (plan.ok()) plan->shard = request.shard;
@@ -82,9 +82,8 @@ absl::StatusOr<Plan> PlanStudy(const StudyRequest& request, HostRuntime* runtime
 
 // The lock on a study's directory, and no rests there of a process that was ended.
 absl::StatusOr<StudyLock> OpenDirectory(const std::string& out) {
-  absl::StatusOr<StudyLock> lock = StudyLock::Acquire(out);
-  if (!lock.ok()) return lock;
-  if (absl::Status removed = RemoveIncomingRuns(out); !removed.ok()) return removed;
+  PLUMB_ASSIGN_OR_RETURN(StudyLock lock, StudyLock::Acquire(out));
+  PLUMB_RETURN_IF_ERROR(RemoveIncomingRuns(out));
   return lock;
 }
 
@@ -157,22 +156,17 @@ absl::Status RunAllHere(const StudyRequest& request, const Plan& plan, Division 
 absl::Status TrainRuns(const StudyRequest& request, const Plan& plan, const Invocation& invocation,
                        HostRuntime* runtime, std::optional<StudyLock>* lock) {
   if (request.is_shared()) {
-    const absl::Status agree = CheckRanksAgree(request, plan, runtime);
-    if (!agree.ok()) return agree;
+    PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, plan, runtime));
   }
-  const absl::StatusOr<Requirements> requirements = RequirementsOf(plan, runtime->threads());
-  if (!requirements.ok()) return requirements.status();
-  if (absl::Status fits = CheckFits(*requirements, plan); !fits.ok()) return fits;
-  absl::StatusOr<StudyLock> opened = OpenDirectory(request.out);
-  if (!opened.ok()) return opened.status();
-  lock->emplace(*std::move(opened));
-  const absl::Status claimed = ClaimDirectory(request.out, plan.StudyText());
-  if (!claimed.ok()) return claimed;
-  Division division = requirements->division;
+  PLUMB_ASSIGN_OR_RETURN(const Requirements requirements, RequirementsOf(plan, runtime->threads()));
+  PLUMB_RETURN_IF_ERROR(CheckFits(requirements, plan));
+  PLUMB_ASSIGN_OR_RETURN(StudyLock opened, OpenDirectory(request.out));
+  lock->emplace(std::move(opened));
+  PLUMB_RETURN_IF_ERROR(ClaimDirectory(request.out, plan.StudyText()));
+  Division division = requirements.division;
   if (request.is_shared()) {
-    auto left = static_cast<int64_t>(requirements->runs - requirements->ended);
-    const absl::Status told = Broadcast(request.launch->ranks(), 0, &left, sizeof(left));
-    if (!told.ok()) return told;
+    auto left = static_cast<int64_t>(requirements.runs - requirements.ended);
+    PLUMB_RETURN_IF_ERROR(Broadcast(request.launch->ranks(), 0, &left, sizeof(left)));
     division = DivisionOfRank(request, plan, left, runtime->threads());
   }
   return RunAllHere(request, plan, division, invocation);
@@ -204,8 +198,7 @@ class TemporaryDirectory {
 
 absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const StudyTimer& timer,
                                            Plan plan, HostRuntime* runtime) {
-  absl::StatusOr<StudyResults> results = CollectResults(plan);
-  if (!results.ok()) return results.status();
+  PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));
   Provenance provenance;
   provenance.command = request.command;
   provenance.started = timer.started;
@@ -218,15 +211,14 @@ absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const St
   }
   // The time of all runs, in this process or before the study was resumed.
   double trained = 0;
-  for (const RunRecord& record : results->records) trained += record.seconds;
+  for (const RunRecord& record : results.records) trained += record.seconds;
   provenance.seconds = std::max(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - timer.begin).count(),
       trained / provenance.threads);
-  Json report = ReportData(plan, *results, runtime);
-  Json origin = ProvenanceData(plan, *results, provenance);
-  const absl::Status written = WriteFiles(plan, *results, report, origin);
-  if (!written.ok()) return written;
-  return StudyOutcome{std::move(plan), *std::move(results), std::move(report), std::move(origin)};
+  Json report = ReportData(plan, results, runtime);
+  Json origin = ProvenanceData(plan, results, provenance);
+  PLUMB_RETURN_IF_ERROR(WriteFiles(plan, results, report, origin));
+  return StudyOutcome{std::move(plan), std::move(results), std::move(report), std::move(origin)};
 }
 
 }  // namespace
@@ -247,49 +239,39 @@ StudyTimer::StudyTimer() : begin(std::chrono::steady_clock::now()), started(UtcN
 
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
                                       const Invocation& invocation, HostRuntime* runtime) {
-  absl::StatusOr<Plan> plan = PlanStudy(request, runtime);
-  if (!plan.ok()) return plan.status();
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, PlanStudy(request, runtime));
   std::optional<StudyLock> lock;
-  const absl::Status trained = TrainRuns(request, *plan, invocation, runtime, &lock);
-  if (!trained.ok()) return trained;
-  return ConcludeStudy(request, timer, *std::move(plan), runtime);
+  PLUMB_RETURN_IF_ERROR(TrainRuns(request, plan, invocation, runtime, &lock));
+  return ConcludeStudy(request, timer, std::move(plan), runtime);
 }
 
 absl::StatusOr<Plan> RunShard(const StudyRequest& request, const Invocation& invocation,
                               HostRuntime* runtime) {
-  absl::StatusOr<Plan> plan = PlanStudy(request, runtime);
-  if (!plan.ok()) return plan;
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, PlanStudy(request, runtime));
   std::optional<StudyLock> lock;
-  const absl::Status trained = TrainRuns(request, *plan, invocation, runtime, &lock);
-  if (!trained.ok()) return trained;
+  PLUMB_RETURN_IF_ERROR(TrainRuns(request, plan, invocation, runtime, &lock));
   return plan;
 }
 
 absl::Status FollowStudy(const StudyRequest& request, const Invocation& invocation,
                          HostRuntime* runtime) {
-  const absl::StatusOr<std::unique_ptr<TemporaryDirectory>> directory = TemporaryDirectory::Make();
-  if (!directory.ok()) return directory.status();
-  const absl::StatusOr<Plan> plan = MakePlan(request.study, (*directory)->path(), runtime);
-  if (!plan.ok()) return plan.status();
-  const absl::Status agree = CheckRanksAgree(request, *plan, runtime);
-  if (!agree.ok()) return agree;
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory,
+                         TemporaryDirectory::Make());
+  PLUMB_ASSIGN_OR_RETURN(const Plan plan, MakePlan(request.study, directory->path(), runtime));
+  PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, plan, runtime));
   int64_t left = 0;
-  const absl::Status told = Broadcast(request.launch->ranks(), 0, &left, sizeof(left));
-  if (!told.ok()) return told;
-  const Division division = DivisionOfRank(request, *plan, left, runtime->threads());
-  return RunAllHere(request, *plan, division, invocation);
+  PLUMB_RETURN_IF_ERROR(Broadcast(request.launch->ranks(), 0, &left, sizeof(left)));
+  const Division division = DivisionOfRank(request, plan, left, runtime->threads());
+  return RunAllHere(request, plan, division, invocation);
 }
 
 absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
                                         const std::vector<std::string>& directories,
                                         const StudyTimer& timer, HostRuntime* runtime) {
-  absl::StatusOr<Plan> plan = PlanStudy(request, runtime);
-  if (!plan.ok()) return plan.status();
-  const absl::StatusOr<StudyLock> lock = OpenDirectory(request.out);
-  if (!lock.ok()) return lock.status();
-  const absl::Status merged = MergeRuns(*plan, directories);
-  if (!merged.ok()) return merged;
-  return ConcludeStudy(request, timer, *std::move(plan), runtime);
+  PLUMB_ASSIGN_OR_RETURN(Plan plan, PlanStudy(request, runtime));
+  PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, OpenDirectory(request.out));
+  PLUMB_RETURN_IF_ERROR(MergeRuns(plan, directories));
+  return ConcludeStudy(request, timer, std::move(plan), runtime);
 }
 
 std::string OutcomeText(const StudyOutcome& outcome) {

@@ -21,6 +21,7 @@
 #include "cli/theory/measure.h"
 #include "cli/theory/predict.h"
 #include "cli/theory/results.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 #include "runtime/tools/model.h"
 
@@ -93,17 +94,14 @@ absl::StatusOr<TheoryResults> MeasureDepths(const TheoryFlags& options,
   measure.seeds = options.seeds;
   measure.stop = [&interrupts] { return interrupts.requested(); };
   for (const int64_t depth : depths) {
-    const absl::StatusOr<std::unique_ptr<Model>> model = OpenAtDepth(options, depth, runtime);
-    if (!model.ok()) return model.status();
-    const absl::StatusOr<ModelDescription> description = (*model)->Describe();
-    if (!description.ok()) return description.status();
-    measure.seq =
-        options.seq > 0 ? options.seq : std::min(kDefaultSeq, ContextLength(*description));
+    PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
+                           OpenAtDepth(options, depth, runtime));
+    PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, model->Describe());
+    measure.seq = options.seq > 0 ? options.seq : std::min(kDefaultSeq, ContextLength(description));
     results.seq = measure.seq;
-    if (results.depths.empty()) Introduce(options, *description, &results);
-    absl::StatusOr<Measurement> measurement = Measure(model->get(), measure);
-    if (!measurement.ok()) return measurement.status();
-    results.depths.push_back(*std::move(measurement));
+    if (results.depths.empty()) Introduce(options, description, &results);
+    PLUMB_ASSIGN_OR_RETURN(Measurement measurement, Measure(model.get(), measure));
+    results.depths.push_back(std::move(measurement));
   }
   return results;
 }
@@ -125,25 +123,20 @@ absl::Status WriteResults(const std::string& out, const TheoryResults& results) 
 }
 
 absl::StatusOr<int> Theory(const TheoryFlags& options, const Invocation& invocation) {
-  const absl::StatusOr<std::vector<int64_t>> depths = ParseDepths(options.depths);
-  if (!depths.ok()) return depths.status();
-  const absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> depths, ParseDepths(options.depths));
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   const Interrupts interrupts("the forward and backward pass of a seed");
   const absl::StatusOr<TheoryResults> results =
-      MeasureDepths(options, *depths, runtime->get(), interrupts);
+      MeasureDepths(options, depths, runtime.get(), interrupts);
   if (absl::IsCancelled(results.status())) {
     PrintNote("interrupted; nothing was written");
     return kExitInterrupted;
   }
-  if (!results.ok()) return results.status();
+  PLUMB_RETURN_IF_ERROR(results.status());
   if (!options.out.empty()) {
-    const absl::Status written = WriteResults(options.out, *results);
-    if (!written.ok()) return written;
+    PLUMB_RETURN_IF_ERROR(WriteResults(options.out, *results));
   }
-  const absl::Status status =
-      options.json ? PrintJson(ToJson(*results)) : PrintResult(ToText(*results));
-  if (!status.ok()) return status;
+  PLUMB_RETURN_IF_ERROR(options.json ? PrintJson(ToJson(*results)) : PrintResult(ToText(*results)));
   return kExitOk;
 }
 

@@ -16,6 +16,7 @@
 #include "cli/output_files.h"
 #include "cli/tokenize_progress.h"
 #include "cli/tokenize_train.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 #include "runtime/tools/tokenize.h"
 
@@ -56,11 +57,10 @@ absl::Status PrintTokens(const TokenizeFlags& flags, const TextTokenizer& tokeni
     return PrintResult(text);
   };
   if (flags.json) {
-    if (const absl::Status begun = PrintResult("{\"tokens\": ["); !begun.ok()) return begun;
+    PLUMB_RETURN_IF_ERROR(PrintResult("{\"tokens\": ["));
   }
-  const absl::StatusOr<TokenizeProgress> done = tokenizer.EncodeFile(
-      flags.file, ToOptions(flags), sink, [&](const auto& now) { return progress->Show(now); });
-  if (!done.ok()) return done.status();
+  const auto show = [&](const auto& now) { return progress->Show(now); };
+  PLUMB_RETURN_IF_ERROR(tokenizer.EncodeFile(flags.file, ToOptions(flags), sink, show).status());
   progress->End();
   if (flags.json) return PrintResult("]}\n");
   return flags.pieces || first ? absl::OkStatus() : PrintResult("\n");
@@ -73,45 +73,38 @@ absl::StatusOr<int> EncodeText(const TokenizeFlags& flags) {
   if (flags.out.empty() && !flags.layout.empty()) {
     return absl::InvalidArgumentError("--layout is of the file that --out names");
   }
-  const absl::Status distinct = CheckOutputFiles(
-      {{"--out", flags.out}}, {{"TOKENIZER", flags.tokenizer}, {"FILE", flags.file}});
-  if (!distinct.ok()) return distinct;
-  const auto tokenizer = TextTokenizer::Open(flags.tokenizer);
-  if (!tokenizer.ok()) return tokenizer.status();
+  PLUMB_RETURN_IF_ERROR(CheckOutputFiles({{"--out", flags.out}},
+                                         {{"TOKENIZER", flags.tokenizer}, {"FILE", flags.file}}));
+  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
   TokenizeProgressLine progress(flags.quiet || flags.out.empty());
   if (flags.out.empty()) {
-    const absl::Status printed = PrintTokens(flags, **tokenizer, &progress);
-    if (!printed.ok()) return printed;
+    PLUMB_RETURN_IF_ERROR(PrintTokens(flags, *tokenizer, &progress));
     return kExitOk;
   }
-  const absl::StatusOr<TokenizeProgress> done =
-      (*tokenizer)
-          ->WriteTokens(flags.file, ToOptions(flags), flags.layout, flags.out,
-                        [&](const auto& now) { return progress.Show(now); });
-  if (!done.ok()) return done.status();
+  PLUMB_ASSIGN_OR_RETURN(
+      const TokenizeProgress done,
+      (tokenizer)->WriteTokens(flags.file, ToOptions(flags), flags.layout, flags.out,
+                               [&](const auto& now) { return progress.Show(now); }));
   progress.End();
-  const absl::Status printed =
-      flags.json ? PrintJson({{"out", flags.out}, {"tokens", done->tokens}, {"bytes", done->bytes}})
-                 : PrintResult(absl::StrCat(flags.out, ": ", Count(done->tokens, "token"), " of ",
-                                            Count(done->bytes, "byte"), "\n"));
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(
+      flags.json ? PrintJson({{"out", flags.out}, {"tokens", done.tokens}, {"bytes", done.bytes}})
+                 : PrintResult(absl::StrCat(flags.out, ": ", Count(done.tokens, "token"), " of ",
+                                            Count(done.bytes, "byte"), "\n")));
   return kExitOk;
 }
 
 absl::StatusOr<int> DecodeIds(const TokenizeFlags& flags) {
-  const auto tokenizer = TextTokenizer::Open(flags.tokenizer);
-  if (!tokenizer.ok()) return tokenizer.status();
-  const absl::StatusOr<std::vector<int32_t>> ids = (*tokenizer)->ReadIds(flags.file, flags.layout);
-  if (!ids.ok()) return ids.status();
-  const absl::StatusOr<std::string> text = (*tokenizer)->Decode(*ids, !flags.skip_special);
+  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                         tokenizer->ReadIds(flags.file, flags.layout));
+  const absl::StatusOr<std::string> text = tokenizer->Decode(ids, !flags.skip_special);
   if (!text.ok()) {
     return absl::Status(text.status().code(),
                         absl::StrCat(flags.file, ": ", text.status().message()));
   }
-  const absl::Status printed = !flags.out.empty() ? WriteFile(flags.out, *text)
-                               : flags.json       ? PrintJson({{"text", *text}})
-                                                  : PrintSample(*text);
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(!flags.out.empty() ? WriteFile(flags.out, *text)
+                        : flags.json       ? PrintJson({{"text", *text}})
+                                           : PrintSample(*text));
   return kExitOk;
 }
 
@@ -127,70 +120,64 @@ absl::StatusOr<Statistics> Measure(const TokenizeFlags& flags, const TextTokeniz
   found.counts.resize(static_cast<size_t>(tokenizer.vocab_size()));
   TokenizeProgressLine progress(flags.quiet);
   const auto start = std::chrono::steady_clock::now();
-  const absl::StatusOr<TokenizeProgress> done = tokenizer.EncodeFile(
-      flags.file, ToOptions(flags),
-      [&](absl::Span<const int32_t> tokens) {
-        for (const int32_t token : tokens) ++found.counts[static_cast<size_t>(token)];
-        return absl::OkStatus();
-      },
-      [&](const auto& now) { return progress.Show(now); });
-  if (!done.ok()) return done.status();
+  PLUMB_ASSIGN_OR_RETURN(found.done, tokenizer.EncodeFile(
+                                         flags.file, ToOptions(flags),
+                                         [&](absl::Span<const int32_t> tokens) {
+                                           for (const int32_t token : tokens)
+                                             ++found.counts[static_cast<size_t>(token)];
+                                           return absl::OkStatus();
+                                         },
+                                         [&](const auto& now) { return progress.Show(now); }));
   progress.End();
   found.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  found.done = *done;
   return found;
 }
 
 absl::StatusOr<int> CountTokens(const TokenizeFlags& flags) {
-  const auto tokenizer = TextTokenizer::Open(flags.tokenizer);
-  if (!tokenizer.ok()) return tokenizer.status();
-  const absl::StatusOr<Statistics> found = Measure(flags, **tokenizer);
-  if (!found.ok()) return found.status();
-  const TokenizeProgress& done = found->done;
-  const absl::Status printed =
+  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const Statistics found, Measure(flags, *tokenizer));
+  const TokenizeProgress& done = found.done;
+  PLUMB_RETURN_IF_ERROR(
       flags.json
-          ? PrintJson({{"tokens", done.tokens}, {"bytes", done.bytes}, {"seconds", found->seconds}})
+          ? PrintJson({{"tokens", done.tokens}, {"bytes", done.bytes}, {"seconds", found.seconds}})
           : PrintResult(absl::StrFormat("%s, %s, %.3f bytes a token\n", Count(done.tokens, "token"),
-                                        Count(done.bytes, "byte"), Ratio(done.bytes, done.tokens)));
-  if (!printed.ok()) return printed;
+                                        Count(done.bytes, "byte"),
+                                        Ratio(done.bytes, done.tokens))));
   return kExitOk;
 }
 
 absl::StatusOr<int> ShowStatistics(const TokenizeFlags& flags) {
-  const auto tokenizer = TextTokenizer::Open(flags.tokenizer);
-  if (!tokenizer.ok()) return tokenizer.status();
-  const absl::StatusOr<Statistics> found = Measure(flags, **tokenizer);
-  if (!found.ok()) return found.status();
+  PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
+  PLUMB_ASSIGN_OR_RETURN(const Statistics found, Measure(flags, *tokenizer));
   std::vector<int32_t> order;
-  for (size_t token = 0; token < found->counts.size(); ++token) {
-    if (found->counts[token] > 0) order.push_back(static_cast<int32_t>(token));
+  for (size_t token = 0; token < found.counts.size(); ++token) {
+    if (found.counts[token] > 0) order.push_back(static_cast<int32_t>(token));
   }
-  const auto count = [&](int32_t token) { return found->counts[static_cast<size_t>(token)]; };
+  const auto count = [&](int32_t token) { return found.counts[static_cast<size_t>(token)]; };
   std::stable_sort(order.begin(), order.end(),
                    [&](int32_t a, int32_t b) { return count(a) > count(b); });
   const size_t shown = std::min(order.size(), static_cast<size_t>(flags.top));
-  const TokenizeProgress& done = found->done;
+  const TokenizeProgress& done = found.done;
   Json list = Json::array();
   std::string text = absl::StrFormat(
       "tokenizer        %s\ntext             %s\ntokens           %s (%.3f bytes each)\n"
       "vocabulary used  %s of %s\n",
-      (*tokenizer)->description(), Count(done.bytes, "byte"), WithCommas(done.tokens),
+      tokenizer->description(), Count(done.bytes, "byte"), WithCommas(done.tokens),
       Ratio(done.bytes, done.tokens), WithCommas(static_cast<int64_t>(order.size())),
-      WithCommas((*tokenizer)->vocab_size()));
+      WithCommas(tokenizer->vocab_size()));
   for (size_t i = 0; i < shown; ++i) {
-    const std::string name = (*tokenizer)->token_text(order[i]);
+    const std::string name = tokenizer->token_text(order[i]);
     list.push_back({{"token", order[i]}, {"text", name}, {"count", count(order[i])}});
     absl::StrAppendFormat(&text, "%12s  %5.2f %%  %6d  \"%s\"\n", WithCommas(count(order[i])),
                           100 * Ratio(count(order[i]), done.tokens), order[i], name);
   }
-  const absl::Status printed = flags.json ? PrintJson({{"tokenizer", (*tokenizer)->description()},
-                                                       {"vocab_size", (*tokenizer)->vocab_size()},
-                                                       {"bytes", done.bytes},
-                                                       {"tokens", done.tokens},
-                                                       {"vocabulary_used", order.size()},
-                                                       {"most_frequent", list}})
-                                          : PrintResult(text);
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(flags.json ? PrintJson({{"tokenizer", tokenizer->description()},
+                                                {"vocab_size", tokenizer->vocab_size()},
+                                                {"bytes", done.bytes},
+                                                {"tokens", done.tokens},
+                                                {"vocabulary_used", order.size()},
+                                                {"most_frequent", list}})
+                                   : PrintResult(text));
   return kExitOk;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/output_files.h"
 #include "cli/tokenize_progress.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/tokenize.h"
 
 namespace plumb::cli {
@@ -24,8 +25,7 @@ struct TokenizeTrainFlags {
 };
 
 absl::StatusOr<int> TrainTokenizer(const TokenizeTrainFlags& flags) {
-  const absl::Status distinct = CheckOutputFiles({{"--out", flags.out}}, {{"FILE", flags.file}});
-  if (!distinct.ok()) return distinct;
+  PLUMB_RETURN_IF_ERROR(CheckOutputFiles({{"--out", flags.out}}, {{"FILE", flags.file}}));
   TokenizerTraining training;
   training.vocab_size = flags.vocab_size;
   training.min_frequency = flags.min_frequency;
@@ -35,8 +35,8 @@ absl::StatusOr<int> TrainTokenizer(const TokenizeTrainFlags& flags) {
   const absl::StatusOr<TrainedTokenizer> trained = TrainTokenizerFile(
       flags.file, training, flags.out, [&](const auto& now) { return progress.Show(now); });
   progress.End();
-  if (!trained.ok()) return trained.status();
-  const absl::Status printed =
+  PLUMB_RETURN_IF_ERROR(trained.status());
+  PLUMB_RETURN_IF_ERROR(
       flags.json
           ? PrintJson({{"out", flags.out},
                        {"vocab_size", trained->vocab_size},
@@ -44,8 +44,7 @@ absl::StatusOr<int> TrainTokenizer(const TokenizeTrainFlags& flags) {
                        {"distinct_pieces", trained->distinct_pieces}})
           : PrintResult(absl::StrCat(flags.out, ": ", Count(trained->vocab_size, "token"),
                                      ", from ", Count(trained->distinct_pieces, "distinct piece"),
-                                     " of ", Count(trained->bytes, "byte"), "\n"));
-  if (!printed.ok()) return printed;
+                                     " of ", Count(trained->bytes, "byte"), "\n")));
   return kExitOk;
 }
 

@@ -23,6 +23,7 @@
 #include "cli/profile_table.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/probe.h"
 #include "runtime/tools/train.h"
@@ -117,8 +118,7 @@ ProbeOptions ToProbe(const TrainFlags& options) {
 }
 
 absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime* runtime) {
-  absl::StatusOr<Settings> settings = ParseSettings(options.settings);
-  if (!settings.ok()) return settings.status();
+  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(options.settings));
   if (options.model.empty() && !options.resume) {
     return absl::InvalidArgumentError(
         "no MODEL.pbtxt; write plumb train MODEL.pbtxt --data FILE (it can be left out only with "
@@ -128,8 +128,8 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime*
   request.model_path = options.model;
   request.data_path = options.data;
   request.train_path = options.train;
-  request.model_overrides = std::move(settings->model);
-  request.train_overrides = std::move(settings->train);
+  request.model_overrides = std::move(settings.model);
+  request.train_overrides = std::move(settings.train);
   for (auto& setting : options.format.Settings()) {
     request.train_overrides.push_back(std::move(setting));
   }
@@ -181,20 +181,19 @@ absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrup
                       TrainProgress* progress, Outcome* outcome) {
   while (!run->done() && run->step() < stop_at && !interrupts.requested() &&
          !outcome->stop_wanted) {
-    const absl::StatusOr<StepReport> report = run->Step();
-    if (!report.ok()) return report.status();
-    for (const TrainIncident& incident : report->incidents) {
+    PLUMB_ASSIGN_OR_RETURN(const StepReport report, run->Step());
+    for (const TrainIncident& incident : report.incidents) {
       progress->Note(absl::StrCat("warning: ", incident.message));
       if (incident.kind != TrainIncident::Kind::kStepBack) continue;
       outcome->losses = LossSummary();
       outcome->losses.AddMetricsFile(absl::StrCat(run->info().out, "/metrics.jsonl"),
-                                     report->step - 1);
+                                     report.step - 1);
     }
-    outcome->losses.Add(report->step, report->loss, report->val_loss);
-    outcome->tokens += report->tokens;
-    outcome->step_seconds += report->seconds;
-    progress->Step(*report);
-    outcome->stop_wanted = report->stop_wanted;
+    outcome->losses.Add(report.step, report.loss, report.val_loss);
+    outcome->tokens += report.tokens;
+    outcome->step_seconds += report.seconds;
+    progress->Step(report);
+    outcome->stop_wanted = report.stop_wanted;
   }
   return absl::OkStatus();
 }
@@ -288,9 +287,8 @@ std::string ToText(const Outcome& outcome, const TrainRun& run) {
 // The checkpoint and the summary; the exit code.
 absl::StatusOr<int> Conclude(const TrainFlags& options, TrainRun* run, Outcome* outcome) {
   if (outcome->ending != Ending::kDiverged) {
-    absl::StatusOr<std::string> checkpoint = run->SaveCheckpoint();
-    if (!checkpoint.ok()) return checkpoint.status();
-    outcome->checkpoint = *std::move(checkpoint);
+    PLUMB_ASSIGN_OR_RETURN(std::string checkpoint, run->SaveCheckpoint());
+    outcome->checkpoint = std::move(checkpoint);
   }
   const bool diverged = outcome->ending == Ending::kDiverged;
   if (options.json) {
@@ -301,10 +299,9 @@ absl::StatusOr<int> Conclude(const TrainFlags& options, TrainRun* run, Outcome* 
   }
   if (diverged) return outcome->error;
   if (!options.json) {
-    const absl::Status printed = PrintResult(
+    PLUMB_RETURN_IF_ERROR(PrintResult(
         absl::StrCat(ToText(*outcome, *run),
-                     options.profile ? absl::StrCat("\n", ProfileTable(run->profile())) : ""));
-    if (!printed.ok()) return printed;
+                     options.profile ? absl::StrCat("\n", ProfileTable(run->profile())) : "")));
   }
   if (!run->done() && !options.quiet) {
     PrintNote(absl::StrCat(EndingName(outcome->ending), " after step ", run->step(),
@@ -316,12 +313,10 @@ absl::StatusOr<int> Conclude(const TrainFlags& options, TrainRun* run, Outcome* 
 
 absl::StatusOr<int> DryRun(const TrainFlags& options, TrainRun* run) {
   const TrainInfo& info = run->info();
-  const absl::StatusOr<StepTime> time = TimeStep(run);
-  if (!time.ok()) return time.status();
-  const absl::Status printed =
-      options.json ? PrintJson(DryRunJson(info, *time))
-                   : PrintResult(absl::StrCat(Summary(info), "\n\n", DryRunText(info, *time)));
-  if (!printed.ok()) return printed;
+  PLUMB_ASSIGN_OR_RETURN(const StepTime time, TimeStep(run));
+  PLUMB_RETURN_IF_ERROR(
+      options.json ? PrintJson(DryRunJson(info, time))
+                   : PrintResult(absl::StrCat(Summary(info), "\n\n", DryRunText(info, time))));
   return kExitOk;
 }
 
@@ -363,26 +358,24 @@ absl::StatusOr<int> Lead(const TrainFlags& options, std::chrono::steady_clock::t
 
 absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocation, Launch* launch) {
   const auto begin = std::chrono::steady_clock::now();
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  absl::StatusOr<TrainRequest> request = MakeRequest(options, runtime->get());
-  if (!request.ok()) return request.status();
-  request->launch = launch;
-  absl::StatusOr<std::unique_ptr<TrainRun>> run = TrainRun::Open(runtime->get(), *request);
-  if (launch->is_first()) PrintWarnings(runtime->get());
-  if (!run.ok()) return run.status();
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(TrainRequest request, MakeRequest(options, runtime.get()));
+  request.launch = launch;
+  absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime.get(), request);
+  if (launch->is_first()) PrintWarnings(runtime.get());
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainRun> run, std::move(opened));
   if (!launch->is_first()) {
     const Interrupts interrupts("the training step");
-    return (*run)->Follow([&interrupts] { return interrupts.requested(); });
+    return run->Follow([&interrupts] { return interrupts.requested(); });
   }
-  absl::StatusOr<int> code = Lead(options, begin, run->get());
+  absl::StatusOr<int> code = Lead(options, begin, run.get());
   if (launch->size() > 1 && absl::IsAborted(code.status())) {
     // The ranks are well, the run is not: the job ends in order.
     PrintError(code.status().message());
     code = kExitDiverged;
   }
   if (!code.ok()) return code;
-  if (const absl::Status ended = (*run)->EndFollowers(*code); !ended.ok()) return ended;
+  PLUMB_RETURN_IF_ERROR(run->EndFollowers(*code));
   return code;
 }
 

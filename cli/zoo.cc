@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/zoo.h"
 
 namespace plumb::cli {
@@ -83,19 +84,17 @@ Json ToJson(const ZooModel& model) {
 }
 
 absl::StatusOr<int> List(const ZooFlags& flags, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  const absl::StatusOr<std::vector<ZooModel>> models = ListZoo(runtime->get());
-  PrintWarnings(runtime->get());
-  if (!models.ok()) return models.status();
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<ZooModel> models,
+                         WithWarnings(runtime.get(), ListZoo(runtime.get())));
   absl::Status printed;
   if (flags.json) {
     Json list = Json::array();
-    for (const ZooModel& model : *models) list.push_back(ToJson(model));
-    printed = PrintJson({{"models", list}, {"families", ListFamilies(**runtime)}});
+    for (const ZooModel& model : models) list.push_back(ToJson(model));
+    printed = PrintJson({{"models", list}, {"families", ListFamilies(*runtime)}});
   } else {
     std::vector<Row> rows = {{"model", "parameters", "placement", "norm", "equations"}};
-    for (const ZooModel& model : *models) rows.push_back(RowOf(model));
+    for (const ZooModel& model : models) rows.push_back(RowOf(model));
     size_t name = 0, parameters = 0, placement = 0, norm = 0;
     for (const Row& row : rows) {
       name = std::max(name, row.name.size());
@@ -111,30 +110,28 @@ absl::StatusOr<int> List(const ZooFlags& flags, const Invocation& invocation) {
                             row.norm, row.equations);
     }
     absl::StrAppend(&text, "\nfamilies that plumb import reads: ",
-                    absl::StrJoin(ListFamilies(**runtime), ", "), "\n");
+                    absl::StrJoin(ListFamilies(*runtime), ", "), "\n");
     printed = PrintResult(text);
   }
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(printed);
   return kExitOk;
 }
 
 absl::StatusOr<int> Show(const ZooFlags& flags, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  const absl::StatusOr<ZooModel> model = FindZooModel(runtime->get(), flags.name);
-  PrintWarnings(runtime->get());
-  if (!model.ok()) return model.status();
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(const ZooModel model,
+                         WithWarnings(runtime.get(), FindZooModel(runtime.get(), flags.name)));
   absl::Status printed;
   if (flags.json) {
-    Json json = ToJson(*model);
-    json["text"] = model->text;
+    Json json = ToJson(model);
+    json["text"] = model.text;
     printed = PrintJson(json);
   } else {
-    printed = PrintResult(absl::StrCat("# ", model->path, "\n# ",
-                                       WithCommas(model->description.parameters), " parameters\n",
-                                       model->text));
+    printed =
+        PrintResult(absl::StrCat("# ", model.path, "\n# ", WithCommas(model.description.parameters),
+                                 " parameters\n", model.text));
   }
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(printed);
   return kExitOk;
 }
 
@@ -177,15 +174,13 @@ std::string KeysText(const std::vector<ZooKey>& keys, size_t families) {
 }
 
 absl::StatusOr<int> Keys(const ZooFlags& flags, const Invocation& invocation) {
-  absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
-  if (!runtime.ok()) return runtime.status();
-  const absl::StatusOr<std::vector<ZooKey>> keys = ListZooKeys(**runtime);
-  PrintWarnings(runtime->get());
-  if (!keys.ok()) return keys.status();
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<ZooKey> keys,
+                         WithWarnings(runtime.get(), ListZooKeys(*runtime)));
   absl::Status printed;
   if (flags.json) {
     Json list = Json::array();
-    for (const ZooKey& key : *keys) {
+    for (const ZooKey& key : keys) {
       Json uses = Json::object();
       for (const std::string& family : key.read) uses[family] = {{"use", "read"}};
       for (const std::string& family : key.refused) uses[family] = {{"use", "refused"}};
@@ -198,9 +193,9 @@ absl::StatusOr<int> Keys(const ZooFlags& flags, const Invocation& invocation) {
     }
     printed = PrintJson({{"keys", std::move(list)}});
   } else {
-    printed = PrintResult(KeysText(*keys, ListFamilies(**runtime).size()));
+    printed = PrintResult(KeysText(keys, ListFamilies(*runtime).size()));
   }
-  if (!printed.ok()) return printed;
+  PLUMB_RETURN_IF_ERROR(printed);
   return kExitOk;
 }
 

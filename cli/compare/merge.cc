@@ -12,6 +12,7 @@
 #include "cli/compare/run_record.h"
 #include "cli/compare/study_directory.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {
@@ -50,29 +51,27 @@ struct Finding {
 
 // nullopt: the run has not ended there.
 absl::StatusOr<std::optional<Finding>> Find(const std::string& run) {
-  const absl::StatusOr<std::optional<RunResult>> result = ReadRunResult(run);
-  if (!result.ok()) return result.status();
-  if (!result->has_value()) return std::nullopt;
-  absl::StatusOr<RunRecord> record = ReadRunRecord(run, "");
-  if (!record.ok()) return record.status();
-  absl::StatusOr<std::string> text = ReadFile(absl::StrCat(run, "/result.json"), kMaxResultBytes);
-  if (!text.ok()) return text.status();
-  return Finding{run, *std::move(text), std::move(record->metrics)};
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result, ReadRunResult(run));
+  if (!result.has_value()) return std::nullopt;
+  PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run, ""));
+  PLUMB_ASSIGN_OR_RETURN(std::string text,
+                         ReadFile(absl::StrCat(run, "/result.json"), kMaxResultBytes));
+  return Finding{run, std::move(text), std::move(record.metrics)};
 }
 
 absl::StatusOr<std::optional<Finding>> FindInAll(const std::vector<std::string>& directories,
                                                  const std::string& name) {
   std::optional<Finding> first;
   for (const std::string& directory : directories) {
-    absl::StatusOr<std::optional<Finding>> found = Find(absl::StrCat(directory, "/runs/", name));
-    if (!found.ok()) return found.status();
-    if (!found->has_value()) continue;
+    PLUMB_ASSIGN_OR_RETURN(std::optional<Finding> found,
+                           Find(absl::StrCat(directory, "/runs/", name)));
+    if (!found.has_value()) continue;
     if (!first) {
-      first = **std::move(found);
-    } else if ((*found)->result != first->result || (*found)->metrics != first->metrics) {
+      first = *std::move(found);
+    } else if (found->result != first->result || found->metrics != first->metrics) {
       return absl::DataLossError(
           absl::StrCat("the run ", name, " is there twice, and not the same: ", first->directory,
-                       " and ", (*found)->directory, "; delete one of them"));
+                       " and ", found->directory, "; delete one of them"));
     }
   }
   return first;
@@ -102,7 +101,7 @@ absl::StatusOr<Study> StudyOfDirectory(const std::string& directory) {
 absl::Status MergeRuns(const Plan& plan, const std::vector<std::string>& directories) {
   std::vector<std::shared_ptr<void>> locks;
   for (const std::string& directory : directories) {
-    if (const absl::Status status = CheckDirectory(plan, directory); !status.ok()) return status;
+    PLUMB_RETURN_IF_ERROR(CheckDirectory(plan, directory));
     absl::StatusOr<std::shared_ptr<void>> lock = LockDirectory(directory);
     if (absl::IsAlreadyExists(lock.status())) {
       return absl::AlreadyExistsError(absl::StrCat(
@@ -117,19 +116,17 @@ absl::Status MergeRuns(const Plan& plan, const std::vector<std::string>& directo
   std::vector<std::pair<std::string, std::string>> copies;  // from, to
   for (const PlanRun& run : plan.runs) {
     const std::string name = std::filesystem::path(run.directory).filename().string();
-    const absl::StatusOr<std::optional<Finding>> found = FindInAll(places, name);
-    if (!found.ok()) return found.status();
-    if (!found->has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(const std::optional<Finding> found, FindInAll(places, name));
+    if (!found.has_value()) {
       missing.push_back(name);
-    } else if ((*found)->directory != run.directory) {
-      copies.emplace_back((*found)->directory, run.directory);
+    } else if (found->directory != run.directory) {
+      copies.emplace_back(found->directory, run.directory);
     }
   }
   if (!missing.empty()) return MissingError(missing, plan.runs.size());
-  const absl::Status claimed = ClaimDirectory(plan.out, plan.StudyText());
-  if (!claimed.ok()) return claimed;
+  PLUMB_RETURN_IF_ERROR(ClaimDirectory(plan.out, plan.StudyText()));
   for (const auto& [from, to] : copies) {
-    if (absl::Status copied = CopyRun(from, to); !copied.ok()) return copied;
+    PLUMB_RETURN_IF_ERROR(CopyRun(from, to));
   }
   return absl::OkStatus();
 }

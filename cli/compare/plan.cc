@@ -13,6 +13,7 @@
 #include "cli/compare/sha256.h"
 #include "cli/compare/statistics.h"
 #include "cli/nearest.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -96,13 +97,11 @@ class Planner {
     }
     if (study.data.empty()) return absl::InvalidArgumentError("no data; say --data FILE");
     for (const StudySetting& setting : study.settings) {
-      const absl::Status status = CheckField(setting.field, setting.place);
-      if (!status.ok()) return status;
+      PLUMB_RETURN_IF_ERROR(CheckField(setting.field, setting.place));
     }
     size_t runs = study.models.size() * study.seeds.size();
     for (const StudyAxis& axis : study.grid) {
-      const absl::Status status = CheckField(axis.field, axis.place);
-      if (!status.ok()) return status;
+      PLUMB_RETURN_IF_ERROR(CheckField(axis.field, axis.place));
       runs *= axis.values.size();
       if (runs > kMaxRuns) {
         return absl::InvalidArgumentError(
@@ -116,8 +115,7 @@ class Planner {
     const size_t index = plan_.models.size();
     plan_.models.push_back({"", file, {}, "", ""});
     for (const Overrides& combination : Combinations(plan_.study.grid)) {
-      const absl::Status status = AddGroup(index, combination);
-      if (!status.ok()) return status;
+      PLUMB_RETURN_IF_ERROR(AddGroup(index, combination));
     }
     return absl::OkStatus();
   }
@@ -125,45 +123,35 @@ class Planner {
  private:
   absl::Status AddGroup(size_t index, const Overrides& combination) {
     PlanModel& model = plan_.models[index];
-    absl::StatusOr<Spec> spec = Spec::FromFile(model.file);
-    if (!spec.ok()) return spec.status();
+    PLUMB_ASSIGN_OR_RETURN(Spec spec, Spec::FromFile(model.file));
     PlanGroup group;
     group.model = index;
     group.settings = combination;
     for (const StudySetting& setting : plan_.study.settings) {
-      const absl::Status status =
-          Apply(setting.field, setting.value, setting.place, &*spec, &group);
-      if (!status.ok()) return status;
+      PLUMB_RETURN_IF_ERROR(Apply(setting.field, setting.value, setting.place, &spec, &group));
     }
     for (size_t i = 0; i < combination.size(); ++i) {
       const auto& [field, value] = combination[i];
-      const absl::Status status = Apply(field, value, plan_.study.grid[i].place, &*spec, &group);
-      if (!status.ok()) return status;
+      PLUMB_RETURN_IF_ERROR(Apply(field, value, plan_.study.grid[i].place, &spec, &group));
     }
-    const absl::StatusOr<const TrainingPreview*> training = Preview(group.train_overrides);
-    if (!training.ok()) return training.status();
-    group.training = **training;
-    if (spec->vocab_size() == 0) {
-      const absl::Status set = spec->Set("vocab_size", absl::StrCat(group.training.vocab_size));
-      if (!set.ok()) return set;
+    PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group.train_overrides));
+    group.training = *training;
+    if (spec.vocab_size() == 0) {
+      PLUMB_RETURN_IF_ERROR(spec.Set("vocab_size", absl::StrCat(group.training.vocab_size)));
     }
-    const absl::StatusOr<std::unique_ptr<Model>> made = Model::Create(runtime_, *spec);
-    if (!made.ok()) return made.status();
-    absl::StatusOr<ModelDescription> description = (*made)->Describe();
-    if (!description.ok()) return description.status();
-    const absl::StatusOr<std::string> graph = (*made)->Explain("graph", 1, 1);
-    if (!graph.ok()) return graph.status();
-    group.fingerprint = Sha256(absl::StrCat(spec->ToText(), *graph)).substr(0, 16);
-    absl::StatusOr<std::string> norms = (*made)->NormFiles(runtime_);
-    if (!norms.ok()) return norms.status();
-    group.norms = *std::move(norms);
-    group.parameters = description->parameters;
+    PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> made, Model::Create(runtime_, spec));
+    PLUMB_ASSIGN_OR_RETURN(ModelDescription description, made->Describe());
+    PLUMB_ASSIGN_OR_RETURN(const std::string graph, made->Explain("graph", 1, 1));
+    group.fingerprint = Sha256(absl::StrCat(spec.ToText(), graph)).substr(0, 16);
+    PLUMB_ASSIGN_OR_RETURN(std::string norms, made->NormFiles(runtime_));
+    group.norms = std::move(norms);
+    group.parameters = description.parameters;
     if (model.name.empty()) {
-      model.name = Unique(description->name, " (", ")", &model_names_);
-      model.description = *std::move(description);
-      model.text = spec->ToText();
+      model.name = Unique(description.name, " (", ")", &model_names_);
+      model.description = std::move(description);
+      model.text = spec.ToText();
       // What cannot be drawn can be trained.
-      model.picture = (*made)->Draw().value_or("");
+      model.picture = made->Draw().value_or("");
     }
     group.name = model.name;
     for (const auto& [field, value] : combination) {
@@ -176,7 +164,7 @@ class Planner {
 
   absl::Status Apply(const std::string& field, const std::string& value, const std::string& place,
                      Spec* spec, PlanGroup* group) {
-    if (const absl::Status status = CheckField(field, place); !status.ok()) return status;
+    PLUMB_RETURN_IF_ERROR(CheckField(field, place));
     const std::string name = field.substr(field.find('.') + 1);
     if (absl::StartsWith(field, "train.")) {
       group->train_overrides.emplace_back(name, value);
@@ -191,10 +179,9 @@ class Planner {
   absl::StatusOr<const TrainingPreview*> Preview(const Overrides& overrides) {
     const auto found = previews_.find(overrides);
     if (found != previews_.end()) return &found->second;
-    absl::StatusOr<TrainingPreview> preview =
-        PreviewTraining(plan_.study.data, plan_.study.train, overrides);
-    if (!preview.ok()) return preview.status();
-    return &previews_.emplace(overrides, *std::move(preview)).first->second;
+    PLUMB_ASSIGN_OR_RETURN(TrainingPreview preview,
+                           PreviewTraining(plan_.study.data, plan_.study.train, overrides));
+    return &previews_.emplace(overrides, std::move(preview)).first->second;
   }
 
   Plan& plan_;
@@ -239,11 +226,11 @@ absl::Status SetEntropies(const std::vector<int64_t>& contexts, Plan* plan) {
     PlanGroup& group = plan->groups[i];
     std::vector<double>& entropies = known[{group.train_overrides, contexts[i]}];
     if (entropies.empty()) {
-      absl::StatusOr<std::vector<double>> made =
+      PLUMB_ASSIGN_OR_RETURN(
+          std::vector<double> made,
           UnigramEntropies(plan->study.data, plan->study.train, group.train_overrides, contexts[i],
-                           kLastSteps, plan->study.seeds);
-      if (!made.ok()) return made.status();
-      entropies = *std::move(made);
+                           kLastSteps, plan->study.seeds));
+      entropies = std::move(made);
     }
     group.unigram_entropies = entropies;
   }
@@ -253,12 +240,12 @@ absl::Status SetEntropies(const std::vector<int64_t>& contexts, Plan* plan) {
 // Whether a group's model can be trained on the data; what that takes goes into the group. Returns
 // its context.
 absl::StatusOr<int64_t> TryTraining(size_t index, HostRuntime* runtime, Plan* plan) {
-  const absl::StatusOr<std::unique_ptr<TrainRun>> run = OpenWithoutFiles(*plan, index, runtime);
-  if (!run.ok()) return run.status();
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainRun> run,
+                         OpenWithoutFiles(*plan, index, runtime));
   PlanGroup& group = plan->groups[index];
-  group.memory = (*run)->info().memory;
-  group.disk = (*run)->info().disk;
-  return (*run)->info().context_length;
+  group.memory = run->info().memory;
+  group.disk = run->info().disk;
+  return run->info().context_length;
 }
 
 }  // namespace
@@ -268,17 +255,16 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRu
   plan.study = study;
   plan.out = out;
   Planner planner(&plan, runtime);
-  if (const absl::Status status = planner.Check(); !status.ok()) return status;
+  PLUMB_RETURN_IF_ERROR(planner.Check());
   for (const std::string& model : study.models) {
-    if (const absl::Status status = planner.AddModel(model); !status.ok()) return status;
+    PLUMB_RETURN_IF_ERROR(planner.AddModel(model));
   }
   std::vector<int64_t> contexts;
   for (size_t group = 0; group < plan.groups.size(); ++group) {
-    const absl::StatusOr<int64_t> context = TryTraining(group, runtime, &plan);
-    if (!context.ok()) return context.status();
-    contexts.push_back(*context);
+    PLUMB_ASSIGN_OR_RETURN(const int64_t context, TryTraining(group, runtime, &plan));
+    contexts.push_back(context);
   }
-  if (const absl::Status status = SetEntropies(contexts, &plan); !status.ok()) return status;
+  PLUMB_RETURN_IF_ERROR(SetEntropies(contexts, &plan));
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     for (uint64_t seed : study.seeds) {
       plan.runs.push_back(

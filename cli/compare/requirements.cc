@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/compare/run_record.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {
@@ -34,9 +35,8 @@ absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
     if (!plan.shard.Has(i)) continue;
     ++out.runs;
     const PlanRun& run = plan.runs[i];
-    const absl::StatusOr<std::optional<RunResult>> result = ReadRunResult(run.directory);
-    if (!result.ok()) return result.status();
-    if (result->has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result, ReadRunResult(run.directory));
+    if (result.has_value()) {
       ++out.ended;
       continue;
     }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -95,9 +96,8 @@ absl::StatusOr<StudyResults> CollectResults(const Plan& plan) {
         "\"group\":",
         Json(plan.groups[run.group].name).dump(-1, ' ', false, Json::error_handler_t::replace),
         ",\"seed\":", run.seed);
-    absl::StatusOr<RunRecord> record = ReadRunRecord(run.directory, head);
-    if (!record.ok()) return record.status();
-    records.push_back(*std::move(record));
+    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory, head));
+    records.push_back(std::move(record));
   }
   return Evaluate(plan, std::move(records));
 }

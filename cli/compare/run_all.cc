@@ -20,6 +20,7 @@
 #include "cli/compare/study_ranks.h"
 #include "cli/loss_summary.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 #include "runtime/tools/generate.h"
 
@@ -61,34 +62,31 @@ absl::StatusOr<bool> HasCheckpoint(const std::string& run) {
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const Plan& plan, const PlanRun& run,
                                                   HostRuntime* runtime) {
   TrainRequest request = plan.Request(run);
-  const absl::StatusOr<bool> resumes = HasCheckpoint(run.directory);
-  if (!resumes.ok()) return resumes.status();
-  if (*resumes) {
+  PLUMB_ASSIGN_OR_RETURN(const bool resumes, HasCheckpoint(run.directory));
+  if (resumes) {
     TrainRequest resumed = request;
     resumed.init.clear();  // the run's own weights go on
     absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime, resumed);
     if (!absl::IsDataLoss(opened.status())) return opened;
   }
   request.resume = false;
-  if (const absl::Status removed = RemoveTree(run.directory); !removed.ok()) return removed;
+  PLUMB_RETURN_IF_ERROR(RemoveTree(run.directory));
   return TrainRun::Open(runtime, request);
 }
 
 absl::Status DrawSamples(const Plan& plan, const PlanRun& run, int64_t context_length,
                          HostRuntime* runtime, RunResult* result) {
   if (plan.study.samples == 0) return absl::OkStatus();
-  const absl::StatusOr<std::unique_ptr<TrainedModel>> model =
-      TrainedModel::Open(runtime, run.directory);
-  if (!model.ok()) return model.status();
-  if (!(*model)->can_generate()) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainedModel> model,
+                         TrainedModel::Open(runtime, run.directory));
+  if (!model->can_generate()) return absl::OkStatus();
   for (int64_t i = 0; i < plan.study.samples; ++i) {
     GenerateOptions options;
     options.seed = run.seed;
     options.index = i;
     options.max_tokens = context_length > kMaxSampleTokens ? kMaxSampleTokens : 0;
-    const absl::StatusOr<GenerateResult> sample = (*model)->Generate(options);
-    if (!sample.ok()) return sample.status();
-    result->samples.push_back({sample->text, Degenerate(sample->text)});
+    PLUMB_ASSIGN_OR_RETURN(const GenerateResult sample, model->Generate(options));
+    result->samples.push_back({sample.text, Degenerate(sample.text)});
   }
   return absl::OkStatus();
 }
@@ -112,9 +110,8 @@ void NoteIncidents(const Plan& plan, const PlanRun& run, const StepReport& repor
 absl::Status TrainOne(const Plan& plan, size_t index, HostRuntime* runtime, Shared* shared) {
   const PlanRun& run = plan.runs[index];
   RunState& state = shared->states[index];
-  const absl::StatusOr<std::unique_ptr<TrainRun>> opened = OpenRun(plan, run, runtime);
-  if (!opened.ok()) return opened.status();
-  TrainRun* training = opened->get();
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainRun> opened, OpenRun(plan, run, runtime));
+  TrainRun* training = opened.get();
   LossSummary losses;
   if (training->step() > 0) {
     losses.AddMetricsFile(absl::StrCat(run.directory, "/metrics.jsonl"), training->step());
@@ -141,13 +138,11 @@ absl::Status TrainOne(const Plan& plan, size_t index, HostRuntime* runtime, Shar
   result.step_backs = incidents.step_backs;
   if (!result.diverged) {
     if (plan.groups[run.group].training.has_validation) {
-      const absl::StatusOr<double> validation = training->ValidationLoss();
-      if (!validation.ok()) return validation.status();
-      result.validation = *validation;
+      PLUMB_ASSIGN_OR_RETURN(const double validation, training->ValidationLoss());
+      result.validation = validation;
     }
-    const absl::Status drawn =
-        DrawSamples(plan, run, training->info().context_length, runtime, &result);
-    if (!drawn.ok()) return drawn;
+    PLUMB_RETURN_IF_ERROR(
+        DrawSamples(plan, run, training->info().context_length, runtime, &result));
   }
   if (const absl::Status written = WriteRunResult(run.directory, result); !written.ok()) {
     return written;
@@ -253,9 +248,9 @@ absl::Status FindWork(const Plan& plan, Shared* shared) {
       state.phase = RunPhase::kElsewhere;
       continue;
     }
-    const absl::StatusOr<std::optional<RunResult>> read = ReadRunResult(plan.runs[i].directory);
-    if (!read.ok()) return read.status();
-    const std::optional<RunResult>& result = *read;
+    PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> read,
+                           ReadRunResult(plan.runs[i].directory));
+    const std::optional<RunResult>& result = read;
     if (!result) {
       shared->queue.push_back(i);
       continue;
@@ -365,17 +360,16 @@ class Exchange {
       const bool is_told = std::count(report.ended.begin(), report.ended.end(), run) > 0;
       if (!is_told) report.running.push_back(run);
     }
-    const absl::StatusOr<RankAnswer> answer = follower_->Report(report, shared_.states);
-    if (!answer.ok()) return answer.status();
+    PLUMB_ASSIGN_OR_RETURN(const RankAnswer answer, follower_->Report(report, shared_.states));
     for (size_t run : report.ended) {
       if (shared_.states[run].phase == RunPhase::kRunning) {
         shared_.states[run].phase = RunPhase::kWaiting;  // no more here
       }
     }
     const std::lock_guard<std::mutex> lock(shared_.mutex);
-    shared_.queue.insert(shared_.queue.end(), answer->runs.begin(), answer->runs.end());
-    shared_.closed = shared_.closed || answer->closed;
-    shared_.stop = shared_.stop || answer->stop;
+    shared_.queue.insert(shared_.queue.end(), answer.runs.begin(), answer.runs.end());
+    shared_.closed = shared_.closed || answer.closed;
+    shared_.stop = shared_.stop || answer.stop;
     shared_.filled.notify_all();
     return absl::OkStatus();
   }
@@ -421,14 +415,13 @@ absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   Shared shared(plan.runs.size());
   Exchange exchange(plan, options, &shared);
   if (!exchange.follows()) {
-    if (const absl::Status found = FindWork(plan, &shared); !found.ok()) return found;
+    PLUMB_RETURN_IF_ERROR(FindWork(plan, &shared));
   }
   std::vector<std::unique_ptr<HostRuntime>> runtimes;
   for (int i = 0; i < options.division.workers; ++i) {
-    absl::StatusOr<std::unique_ptr<HostRuntime>> runtime =
-        options.create_runtime(options.division.threads);
-    if (!runtime.ok()) return runtime.status();
-    runtimes.push_back(*std::move(runtime));
+    PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime,
+                           options.create_runtime(options.division.threads));
+    runtimes.push_back(std::move(runtime));
   }
 
   StudyProgress progress(&plan, &shared.states, options.quiet || exchange.follows());
@@ -439,7 +432,7 @@ absl::Status RunAll(const Plan& plan, const RunAllOptions& options) {
   Attend(&exchange, &shared, &progress);
   for (std::thread& thread : threads) thread.join();
   progress.Update(true);
-  if (!shared.error.ok()) return shared.error;
+  PLUMB_RETURN_IF_ERROR(shared.error);
   if (exchange.follows()) return absl::OkStatus();  // rank 0 knows whether all have ended
   const bool all_ended =
       std::all_of(shared.states.begin(), shared.states.end(), [](const RunState& state) {

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {
@@ -48,8 +49,8 @@ IncomingRun::IncomingRun(std::string directory)
 
 absl::StatusOr<IncomingRun> IncomingRun::Begin(const std::string& directory) {
   IncomingRun run(directory);
-  if (absl::Status removed = RemoveTree(run.gathering_); !removed.ok()) return removed;
-  if (absl::Status made = MakeDirectories(run.gathering_); !made.ok()) return made;
+  PLUMB_RETURN_IF_ERROR(RemoveTree(run.gathering_));
+  PLUMB_RETURN_IF_ERROR(MakeDirectories(run.gathering_));
   return run;
 }
 
@@ -59,30 +60,27 @@ absl::Status IncomingRun::Add(const std::string& path, absl::string_view content
   }
   const std::string whole = absl::StrCat(gathering_, "/", path);
   if (const size_t slash = whole.rfind('/'); slash > gathering_.size()) {
-    if (absl::Status made = MakeDirectories(whole.substr(0, slash)); !made.ok()) return made;
+    PLUMB_RETURN_IF_ERROR(MakeDirectories(whole.substr(0, slash)));
   }
   return WriteFile(whole, content);
 }
 
 absl::Status IncomingRun::Finish() {
-  if (absl::Status removed = RemoveTree(directory_); !removed.ok()) return removed;
+  PLUMB_RETURN_IF_ERROR(RemoveTree(directory_));
   std::error_code error;
   std::filesystem::rename(gathering_, directory_, error);
   return error ? FileError(directory_, error) : absl::OkStatus();
 }
 
 absl::Status CopyRun(const std::string& from, const std::string& to) {
-  const absl::StatusOr<std::vector<std::string>> files = ListRunFiles(from);
-  if (!files.ok()) return files.status();
-  absl::StatusOr<IncomingRun> run = IncomingRun::Begin(to);
-  if (!run.ok()) return run.status();
-  for (const std::string& file : *files) {
-    const absl::StatusOr<std::string> content =
-        ReadFile(absl::StrCat(from, "/", file), kMaxResultBytes);
-    if (!content.ok()) return content.status();
-    if (absl::Status added = run->Add(file, *content); !added.ok()) return added;
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListRunFiles(from));
+  PLUMB_ASSIGN_OR_RETURN(IncomingRun run, IncomingRun::Begin(to));
+  for (const std::string& file : files) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string content,
+                           ReadFile(absl::StrCat(from, "/", file), kMaxResultBytes));
+    PLUMB_RETURN_IF_ERROR(run.Add(file, content));
   }
-  return run->Finish();
+  return run.Finish();
 }
 
 absl::Status RemoveIncomingRuns(const std::string& out) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/compare/statistics.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {
@@ -128,9 +129,8 @@ std::pair<int64_t, int64_t> CountCharacters(const std::string& text) {
 }  // namespace
 
 absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory) {
-  const absl::StatusOr<std::string> text = ReadIfThere(ResultPath(directory));
-  if (!text.ok()) return text.status();
-  const Json json = Parse(*text);
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(ResultPath(directory)));
+  const Json json = Parse(text);
   if (!json.is_object() || String(json, "format") != kFormat || Number(json, "version") != 1) {
     return std::nullopt;
   }
@@ -177,17 +177,15 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
 }
 
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head) {
-  const absl::StatusOr<std::optional<RunResult>> read = ReadRunResult(directory);
-  if (!read.ok()) return read.status();
-  const std::optional<RunResult>& result = *read;
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> read, ReadRunResult(directory));
+  const std::optional<RunResult>& result = read;
   if (!result) return absl::DataLossError(absl::StrCat(ResultPath(directory), ": is not readable"));
   RunRecord record;
   record.result = *result;
   const int64_t steps = result->step - (result->diverged ? 1 : 0);
   const std::string path = absl::StrCat(directory, "/metrics.jsonl");
-  const absl::StatusOr<std::string> text = ReadIfThere(path);
-  if (!text.ok()) return text.status();
-  for (absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(path));
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const Json object = Parse(line);
     const double loss = Number(object, "loss");
     const int64_t step = static_cast<int64_t>(record.losses.size()) + 1;
@@ -213,9 +211,9 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std:
     }
     record.validation.emplace_back(steps, *result->validation);
   }
-  const absl::StatusOr<std::string> probes = ReadIfThere(absl::StrCat(directory, "/probes.jsonl"));
-  if (!probes.ok()) return probes.status();
-  record.probes = ParseProbes(*probes, result->step);
+  PLUMB_ASSIGN_OR_RETURN(const std::string probes,
+                         ReadIfThere(absl::StrCat(directory, "/probes.jsonl")));
+  record.probes = ParseProbes(probes, result->step);
   return record;
 }
 

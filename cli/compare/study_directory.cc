@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {
@@ -67,9 +68,8 @@ absl::Status ClaimDirectory(const std::string& directory, const std::string& tex
     }
     return WriteFile(path, text);
   }
-  const absl::StatusOr<std::string> begun = ReadFile(path, kMaxResultBytes);
-  if (!begun.ok()) return begun.status();
-  return CheckSameStudy(path, *begun, text,
+  PLUMB_ASSIGN_OR_RETURN(const std::string begun, ReadFile(path, kMaxResultBytes));
+  return CheckSameStudy(path, begun, text,
                         absl::StrCat("choose another --out, or delete ", directory, "."));
 }
 

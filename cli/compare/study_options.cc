@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -50,11 +51,10 @@ absl::StatusOr<std::pair<std::string, std::string>> Split(const char* option,
 }
 
 absl::Status AddGrid(const std::string& word, Study* study) {
-  auto split = Split("--grid", word, "model.n_layer=4,8");
-  if (!split.ok()) return split.status();
+  PLUMB_ASSIGN_OR_RETURN(auto split, Split("--grid", word, "model.n_layer=4,8"));
   StudyAxis axis;
-  axis.field = split->first;
-  axis.values = absl::StrSplit(split->second, ',');
+  axis.field = split.first;
+  axis.values = absl::StrSplit(split.second, ',');
   axis.place = absl::StrCat("--grid ", word);
   for (size_t i = 0; i < axis.values.size(); ++i) {
     if (axis.values[i].empty()) {
@@ -116,31 +116,29 @@ absl::StatusOr<Study> ReadStudy(const StudyOptions& options) {
 }  // namespace
 
 absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
-  absl::StatusOr<Study> study = ReadStudy(options);
-  if (!study.ok()) return study.status();
-  if (!options.data.empty()) study->data = options.data;
-  if (!options.train.empty()) study->train = options.train;
-  if (!options.init.empty()) study->init = options.init;
+  PLUMB_ASSIGN_OR_RETURN(Study study, ReadStudy(options));
+  if (!options.data.empty()) study.data = options.data;
+  if (!options.train.empty()) study.train = options.train;
+  if (!options.init.empty()) study.init = options.init;
   for (const std::string& word : options.settings) {
-    auto split = Split("--set", word, "train.max_steps=200");
-    if (!split.ok()) return split.status();
-    study->settings.push_back({split->first, split->second, absl::StrCat("--set ", word)});
+    PLUMB_ASSIGN_OR_RETURN(auto split, Split("--set", word, "train.max_steps=200"));
+    study.settings.push_back({split.first, split.second, absl::StrCat("--set ", word)});
   }
   if (!options.dtype.empty()) {
-    study->settings.push_back({"train.dtype", absl::AsciiStrToUpper(options.dtype),
-                               absl::StrCat("--dtype ", options.dtype)});
+    study.settings.push_back({"train.dtype", absl::AsciiStrToUpper(options.dtype),
+                              absl::StrCat("--dtype ", options.dtype)});
   }
   for (const std::string& word : options.grid) {
-    if (const absl::Status added = AddGrid(word, &*study); !added.ok()) return added;
+    PLUMB_RETURN_IF_ERROR(AddGrid(word, &study));
   }
-  if (const absl::Status set = SetSeeds(options, &*study); !set.ok()) return set;
-  if (options.samples >= 0) study->samples = options.samples;
+  PLUMB_RETURN_IF_ERROR(SetSeeds(options, &study));
+  if (options.samples >= 0) study.samples = options.samples;
   if (options.probe_every >= 0) {
-    study->probe_every = options.probe_every;
-  } else if (options.probe && study->probe_every == 0) {
-    study->probe_every = kDefaultProbeInterval;
+    study.probe_every = options.probe_every;
+  } else if (options.probe && study.probe_every == 0) {
+    study.probe_every = kDefaultProbeInterval;
   }
-  study->tensorboard = study->tensorboard || options.tensorboard;
+  study.tensorboard = study.tensorboard || options.tensorboard;
   return study;
 }
 

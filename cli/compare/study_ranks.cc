@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/compare/run_files.h"
 #include "cli/output.h"
+#include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/tags.h"
 #include "runtime/tools/file.h"
@@ -21,9 +22,8 @@ absl::Status SendMessage(Communicator* ranks, int to, const Json& json) {
 }
 
 absl::StatusOr<Json> ReceiveMessage(Communicator* ranks, int from) {
-  const absl::StatusOr<std::string> text = ReceiveText(ranks, from, kTagStudy);
-  if (!text.ok()) return text.status();
-  Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReceiveText(ranks, from, kTagStudy));
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return absl::InternalError(absl::StrCat("rank ", from, " speaks of no study"));
   }
@@ -33,24 +33,21 @@ absl::StatusOr<Json> ReceiveMessage(Communicator* ranks, int from) {
 absl::Status SendFiles(Communicator* ranks, int to, const std::string& run,
                        const std::vector<std::string>& files) {
   for (const std::string& file : files) {
-    const absl::StatusOr<std::string> content =
-        ReadFile(absl::StrCat(run, "/", file), kMaxResultBytes);
-    if (!content.ok()) return content.status();
-    if (absl::Status sent = SendText(ranks, to, kTagStudy, *content); !sent.ok()) return sent;
+    PLUMB_ASSIGN_OR_RETURN(const std::string content,
+                           ReadFile(absl::StrCat(run, "/", file), kMaxResultBytes));
+    PLUMB_RETURN_IF_ERROR(SendText(ranks, to, kTagStudy, content));
   }
   return absl::OkStatus();
 }
 
 absl::Status ReceiveFiles(Communicator* ranks, int from, const std::string& run,
                           const std::vector<std::string>& files) {
-  absl::StatusOr<IncomingRun> incoming = IncomingRun::Begin(run);
-  if (!incoming.ok()) return incoming.status();
+  PLUMB_ASSIGN_OR_RETURN(IncomingRun incoming, IncomingRun::Begin(run));
   for (const std::string& file : files) {
-    const absl::StatusOr<std::string> content = ReceiveText(ranks, from, kTagStudy);
-    if (!content.ok()) return content.status();
-    if (absl::Status added = incoming->Add(file, *content); !added.ok()) return added;
+    PLUMB_ASSIGN_OR_RETURN(const std::string content, ReceiveText(ranks, from, kTagStudy));
+    PLUMB_RETURN_IF_ERROR(incoming.Add(file, content));
   }
-  return incoming->Finish();
+  return incoming.Finish();
 }
 
 }  // namespace
@@ -60,27 +57,25 @@ StudyLeader::StudyLeader(const Plan* plan, Communicator* ranks)
 
 absl::Status StudyLeader::Serve(const Desk& desk) {
   while (true) {
-    const absl::StatusOr<std::optional<Communicator::Message>> next = ranks_->Probe(kTagStudy);
-    if (!next.ok()) return next.status();
-    if (!next->has_value()) return absl::OkStatus();
-    if (absl::Status answered = Answer((*next)->from, desk); !answered.ok()) return answered;
+    PLUMB_ASSIGN_OR_RETURN(const std::optional<Communicator::Message> next,
+                           ranks_->Probe(kTagStudy));
+    if (!next.has_value()) return absl::OkStatus();
+    PLUMB_RETURN_IF_ERROR(Answer(next->from, desk));
   }
 }
 
 absl::Status StudyLeader::Answer(int rank, const Desk& desk) {
-  absl::StatusOr<Json> report = ReceiveMessage(ranks_, rank);
-  if (!report.ok()) return report.status();
-  for (const Json& run : (*report)["running"]) {
+  PLUMB_ASSIGN_OR_RETURN(Json report, ReceiveMessage(ranks_, rank));
+  for (const Json& run : report["running"]) {
     RunState& state = (*desk.states)[run[0].get<size_t>()];
     state.phase = RunPhase::kRunning;
     state.step = run[1].get<int64_t>();
     state.loss = run[2].is_number() ? run[2].get<double>() : 0;
   }
-  for (const Json& run : (*report)["ended"]) {
+  for (const Json& run : report["ended"]) {
     const auto index = run["run"].get<size_t>();
-    const absl::Status taken = ReceiveFiles(ranks_, rank, plan_->runs[index].directory,
-                                            run["files"].get<std::vector<std::string>>());
-    if (!taken.ok()) return taken;
+    PLUMB_RETURN_IF_ERROR(ReceiveFiles(ranks_, rank, plan_->runs[index].directory,
+                                       run["files"].get<std::vector<std::string>>()));
     RunState& state = (*desk.states)[index];
     state.step = run["step"].get<int64_t>();
     state.loss = run["loss"].is_number() ? run["loss"].get<double>() : 0;
@@ -89,13 +84,13 @@ absl::Status StudyLeader::Answer(int rank, const Desk& desk) {
                   : how == "diverged" ? RunPhase::kDiverged
                                       : RunPhase::kWaiting;
   }
-  for (const Json& warning : (*report)["warnings"]) desk.warn(warning.get<std::string>());
-  interrupted_ = interrupted_ || (*report)["interrupted"].get<bool>();
-  const bool leaves = (*report)["leaves"].get<bool>();
+  for (const Json& warning : report["warnings"]) desk.warn(warning.get<std::string>());
+  interrupted_ = interrupted_ || report["interrupted"].get<bool>();
+  const bool leaves = report["leaves"].get<bool>();
   if (leaves) --following_;
 
   const bool stop = desk.stop || interrupted_;
-  const auto free = leaves || stop ? 0 : (*report)["free"].get<int64_t>();
+  const auto free = leaves || stop ? 0 : report["free"].get<int64_t>();
   Json runs = Json::array();
   bool closed = stop;
   for (int64_t i = 0; i < free && !closed; ++i) {
@@ -106,19 +101,15 @@ absl::Status StudyLeader::Answer(int rank, const Desk& desk) {
     const std::string& directory = plan_->runs[*run].directory;
     std::vector<std::string> files;
     if (FileExists(directory)) {
-      absl::StatusOr<std::vector<std::string>> listed = ListRunFiles(directory);
-      if (!listed.ok()) return listed.status();
-      files = *std::move(listed);
+      PLUMB_ASSIGN_OR_RETURN(files, ListRunFiles(directory));
     }
     runs.push_back({{"run", *run}, {"files", std::move(files)}});
   }
   const Json answer = {{"runs", runs}, {"closed", closed}, {"stop", stop}};
-  if (absl::Status sent = SendMessage(ranks_, rank, answer); !sent.ok()) return sent;
+  PLUMB_RETURN_IF_ERROR(SendMessage(ranks_, rank, answer));
   for (const Json& run : runs) {
-    const absl::Status sent =
-        SendFiles(ranks_, rank, plan_->runs[run["run"].get<size_t>()].directory,
-                  run["files"].get<std::vector<std::string>>());
-    if (!sent.ok()) return sent;
+    PLUMB_RETURN_IF_ERROR(SendFiles(ranks_, rank, plan_->runs[run["run"].get<size_t>()].directory,
+                                    run["files"].get<std::vector<std::string>>()));
   }
   return absl::OkStatus();
 }
@@ -130,8 +121,8 @@ absl::StatusOr<RankAnswer> StudyFollower::Report(const RankReport& report,
     running.push_back(Json::array({run, states[run].step.load(), states[run].loss.load()}));
   }
   for (size_t run : report.ended) {
-    absl::StatusOr<std::vector<std::string>> files = ListRunFiles(plan_->runs[run].directory);
-    if (!files.ok()) return files.status();
+    PLUMB_ASSIGN_OR_RETURN(std::vector<std::string> files,
+                           ListRunFiles(plan_->runs[run].directory));
     const RunPhase phase = states[run].phase;
     ended.push_back({{"run", run},
                      {"how", phase == RunPhase::kFinished   ? "finished"
@@ -139,7 +130,7 @@ absl::StatusOr<RankAnswer> StudyFollower::Report(const RankReport& report,
                                                             : "interrupted"},
                      {"step", states[run].step.load()},
                      {"loss", states[run].loss.load()},
-                     {"files", *std::move(files)}});
+                     {"files", std::move(files)}});
   }
   const Json message = {{"free", report.free},
                         {"running", running},
@@ -147,24 +138,21 @@ absl::StatusOr<RankAnswer> StudyFollower::Report(const RankReport& report,
                         {"warnings", report.warnings},
                         {"interrupted", report.interrupted},
                         {"leaves", report.leaves}};
-  if (absl::Status sent = SendMessage(ranks_, 0, message); !sent.ok()) return sent;
+  PLUMB_RETURN_IF_ERROR(SendMessage(ranks_, 0, message));
   for (const Json& run : ended) {
     const std::string& directory = plan_->runs[run["run"].get<size_t>()].directory;
-    const absl::Status sent =
-        SendFiles(ranks_, 0, directory, run["files"].get<std::vector<std::string>>());
-    if (!sent.ok()) return sent;
-    if (absl::Status removed = RemoveTree(directory); !removed.ok()) return removed;
+    PLUMB_RETURN_IF_ERROR(
+        SendFiles(ranks_, 0, directory, run["files"].get<std::vector<std::string>>()));
+    PLUMB_RETURN_IF_ERROR(RemoveTree(directory));
   }
-  const absl::StatusOr<Json> answer = ReceiveMessage(ranks_, 0);
-  if (!answer.ok()) return answer.status();
+  PLUMB_ASSIGN_OR_RETURN(const Json answer, ReceiveMessage(ranks_, 0));
   RankAnswer result;
-  result.closed = (*answer)["closed"].get<bool>();
-  result.stop = (*answer)["stop"].get<bool>();
-  for (const Json& run : (*answer)["runs"]) {
+  result.closed = answer["closed"].get<bool>();
+  result.stop = answer["stop"].get<bool>();
+  for (const Json& run : answer["runs"]) {
     const auto index = run["run"].get<size_t>();
-    const absl::Status received = ReceiveFiles(ranks_, 0, plan_->runs[index].directory,
-                                               run["files"].get<std::vector<std::string>>());
-    if (!received.ok()) return received;
+    PLUMB_RETURN_IF_ERROR(ReceiveFiles(ranks_, 0, plan_->runs[index].directory,
+                                       run["files"].get<std::vector<std::string>>()));
     result.runs.push_back(index);
   }
   return result;

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -79,19 +80,18 @@ absl::StatusOr<std::vector<int64_t>> ParseRankCounts(absl::string_view text) {
     const std::pair<absl::string_view, absl::string_view> ends =
         absl::StrSplit(part, absl::MaxSplits("..", 1));
     const bool is_range = part.find("..") != absl::string_view::npos;
-    const absl::StatusOr<int64_t> first = ParseCount(ends.first, text);
-    if (!first.ok()) return first.status();
-    const absl::StatusOr<int64_t> last = is_range ? ParseCount(ends.second, text) : first;
-    if (!last.ok()) return last.status();
-    if (*last < *first) {
+    PLUMB_ASSIGN_OR_RETURN(const int64_t first, ParseCount(ends.first, text));
+    PLUMB_ASSIGN_OR_RETURN(const int64_t last,
+                           ParseCount(is_range ? ends.second : ends.first, text));
+    if (last < first) {
       return absl::InvalidArgumentError(
           absl::StrCat("--ranks: \"", part, "\" ends before it begins"));
     }
-    counts.insert(*first);
-    for (int64_t n = 1; n < *last; n *= 2) {
-      if (n > *first) counts.insert(n);
+    counts.insert(first);
+    for (int64_t n = 1; n < last; n *= 2) {
+      if (n > first) counts.insert(n);
     }
-    counts.insert(*last);
+    counts.insert(last);
   }
   return std::vector<int64_t>(counts.begin(), counts.end());
 }

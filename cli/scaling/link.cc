@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -59,12 +60,10 @@ std::string InItsUnit(double value, const std::array<Unit, 4>& units) {
 absl::StatusOr<Link> ParseLink(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits(',', 1));
-  const absl::StatusOr<double> rate = ParseQuantity(parts.first, kRates, "rate");
-  if (!rate.ok()) return rate.status();
-  if (*rate == 0) return absl::InvalidArgumentError("--link: the rate must be above zero");
-  const absl::StatusOr<double> latency = ParseQuantity(parts.second, kTimes, "latency");
-  if (!latency.ok()) return latency.status();
-  return Link{*rate, *latency};
+  PLUMB_ASSIGN_OR_RETURN(const double rate, ParseQuantity(parts.first, kRates, "rate"));
+  if (rate == 0) return absl::InvalidArgumentError("--link: the rate must be above zero");
+  PLUMB_ASSIGN_OR_RETURN(const double latency, ParseQuantity(parts.second, kTimes, "latency"));
+  return Link{rate, latency};
 }
 
 std::string LinkText(const Link& link) {

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -64,11 +65,10 @@ size_t Parts(const std::string& point) {
 }
 
 absl::StatusOr<Plan> MakePlan(const Model& model) {
-  absl::StatusOr<std::vector<std::string>> points = model.ProbePoints();
-  if (!points.ok()) return points.status();
-  const std::set<std::string> known(points->begin(), points->end());
+  PLUMB_ASSIGN_OR_RETURN(std::vector<std::string> points, model.ProbePoints());
+  const std::set<std::string> known(points.begin(), points.end());
   Plan plan;
-  for (const std::string& point : *points) {
+  for (const std::string& point : points) {
     if (absl::StartsWith(point, "param.layers.") && absl::EndsWith(point, kOutputWeight)) {
       plan.parameters.push_back(point.substr(6));
     }
@@ -129,19 +129,15 @@ TokenBatch NextTokens(const std::vector<int32_t>& tokens) {
 absl::Status ForSeeds(Model* model, const MeasureOptions& options,
                       const std::vector<std::string>& globs,
                       const std::function<void(const ProbeFigures&)>& use) {
-  const absl::StatusOr<ModelDescription> description = model->Describe();
-  if (!description.ok()) return description.status();
-  absl::Status status = CheckTokens(*description, options.seq);
-  if (!status.ok()) return status;
+  PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, model->Describe());
+  PLUMB_RETURN_IF_ERROR(CheckTokens(description, options.seq));
   for (int64_t seed = 1; seed <= options.seeds; ++seed) {
     if (options.stop && options.stop()) return absl::CancelledError("interrupted");
-    status = model->Init(static_cast<uint64_t>(seed));
-    if (!status.ok()) return status;
+    PLUMB_RETURN_IF_ERROR(model->Init(static_cast<uint64_t>(seed)));
     const std::vector<int32_t> tokens =
-        DistinctTokens(options.seq, Dim(*description, "vocab_size"), static_cast<uint64_t>(seed));
-    const absl::StatusOr<ProbeFigures> figures = model->Probe(NextTokens(tokens), globs);
-    if (!figures.ok()) return figures.status();
-    use(*figures);
+        DistinctTokens(options.seq, Dim(description, "vocab_size"), static_cast<uint64_t>(seed));
+    PLUMB_ASSIGN_OR_RETURN(const ProbeFigures figures, model->Probe(NextTokens(tokens), globs));
+    use(figures);
   }
   return absl::OkStatus();
 }
@@ -248,11 +244,10 @@ RatioOverSeeds SummarizeRatios(std::vector<double> ratios) {
 }
 
 absl::StatusOr<Measurement> Measure(Model* model, const MeasureOptions& options) {
-  const absl::StatusOr<Plan> plan = MakePlan(*model);
-  if (!plan.ok()) return plan.status();
+  PLUMB_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*model));
   Series squares, norms;
   const absl::Status status =
-      ForSeeds(model, options, plan->globs, [&](const ProbeFigures& figures) {
+      ForSeeds(model, options, plan.globs, [&](const ProbeFigures& figures) {
         for (const ProbedTensor& tensor : figures.activations) {
           squares[tensor.name].push_back(MeanSquare(tensor.figures));
         }
@@ -263,8 +258,8 @@ absl::StatusOr<Measurement> Measure(Model* model, const MeasureOptions& options)
           norms[parameter.name].push_back(FrobeniusNorm(parameter.gradient));
         }
       });
-  if (!status.ok()) return status;
-  return Assemble(*plan, squares, norms);
+  PLUMB_RETURN_IF_ERROR(status);
+  return Assemble(plan, squares, norms);
 }
 
 absl::StatusOr<double> MeanSquareAt(Model* model, const std::string& point,
@@ -275,7 +270,7 @@ absl::StatusOr<double> MeanSquareAt(Model* model, const std::string& point,
       squares.push_back(MeanSquare(tensor.figures));
     }
   });
-  if (!status.ok()) return status;
+  PLUMB_RETURN_IF_ERROR(status);
   return Summarize(squares).mean;
 }
 
