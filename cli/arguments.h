@@ -23,6 +23,13 @@ CLI::Option* AddDouble(CLI::App* app, const std::string& name, double* value, do
                        double high, const std::string& help);
 CLI::Option* AddSeed(CLI::App* app, std::optional<uint64_t>* seed, const std::string& help);
 
+// A positional argument `name` that must be given.
+CLI::Option* AddRequired(CLI::App* app, const std::string& name, std::string* value,
+                         const std::string& help);
+// An option `name` that takes any text, which the help calls `type`.
+CLI::Option* AddText(CLI::App* app, const std::string& name, const std::string& type,
+                     std::string* value, const std::string& help);
+
 // Repeatable: every occurrence takes one word.
 CLI::Option* AddRepeated(CLI::App* app, const std::string& name, const std::string& type,
                          std::vector<std::string>* values, const std::string& help);
@@ -50,6 +57,26 @@ absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignmen
 absl::Status SetFields(const Overrides& model, Spec* spec);
 // The model of a file with settings applied. Settings of training are a mistake here.
 absl::StatusOr<Spec> ReadSpec(const std::string& path, const std::vector<std::string>& assignments);
+
+// Says that an option takes one of these words, for who reads the tree; checks nothing.
+CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices);
+std::vector<std::string> Choices(CLI::Option* option);  // empty: not said
+
+// The commands of a program or of a command, without hidden ones.
+std::vector<CLI::App*> Commands(CLI::App* app);
+// Its options, without hidden ones, in the order in which they were added; and what it takes in
+// order, without an option.
+std::vector<CLI::Option*> Options(CLI::App* app);
+std::vector<CLI::Option*> Positionals(CLI::App* app);
+
+bool TakesValue(const CLI::Option* option);  // and is no flag
+bool IsRepeatable(const CLI::Option* option);
+// "FILE", "N": what stands for the value in the help; of a positional one, its name.
+std::string Metavariable(CLI::Option* option);
+
+// What a value names. By the metavariable: a new one that names a file is to be added here.
+enum class Takes { kText, kFile, kModelFile, kDirectory, kCommand };
+Takes WhatItTakes(CLI::Option* option);
 
 }  // namespace plumb::cli
 

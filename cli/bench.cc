@@ -14,17 +14,15 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
-#include "cli/bench_figures.h"
 #include "cli/bench_ranks.h"
 #include "cli/command.h"
-#include "cli/command_tree.h"
+#include "cli/figures.h"
 #include "cli/interrupt.h"
-#include "cli/nearest.h"
 #include "cli/output.h"
-#include "cli/profile_table.h"
+#include "cli/progress.h"
 #include "cli/ranks.h"
-#include "cli/reads_between.h"
 #include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
 #include "runtime/tools/bench.h"
 #include "runtime/tools/launch.h"
 #include "runtime/tools/text.h"
@@ -52,27 +50,42 @@ struct BenchFlags {
   RankOptions rank_options;
 };
 
-std::vector<std::string> Passes() { return {"train", "prompt", "decode"}; }
-
-// Shows the current measurement, on a terminal only.
-class Progress {
+// The speed of reads interleaved with the measurement that it is compared with: the bandwidth of
+// shared memory varies twofold from moment to moment, so averages over the same time are compared.
+class ReadsBetween {
  public:
-  explicit Progress(bool quiet) : shown_(!quiet && StderrIsTerminal()) {}
-  void Show(const std::string& what) {
-    if (shown_) absl::FPrintF(stderr, "\r\x1b[K%s", ToPrintable(what));
+  static constexpr double kBetweenReads = 0.05;  // seconds of the measurement
+
+  explicit ReadsBetween(MachineSpeed* machine) : machine_(machine) {}
+
+  // Reads, unless less than kBetweenReads has been spent since the last time.
+  absl::Status Turn() {
+    if (reads_ > 0 && spent_ < kBetweenReads) return absl::OkStatus();
+    PLUMB_ASSIGN_OR_RETURN(const double speed, machine_->MeasureRead());
+    seconds_a_byte_ += 1 / speed;
+    ++reads_;
+    spent_ = 0;
+    return absl::OkStatus();
   }
-  void End() { Show(""); }
+  void Spend(double seconds) { spent_ += seconds; }
+
+  // REQUIRES: a turn.
+  double speed() const { return reads_ / seconds_a_byte_; }
 
  private:
-  const bool shown_;
+  MachineSpeed* const machine_;
+  double spent_ = 0, seconds_a_byte_ = 0;
+  int reads_ = 0;
 };
+
+std::vector<std::string> Passes() { return {"train", "prompt", "decode"}; }
 
 // Everything that measuring takes.
 struct Bench {
   const BenchFlags& options;
   HostRuntime* runtime;
   Spec spec;
-  Progress progress;
+  StatusLine progress;  // the current measurement
   const Interrupts& interrupts;
 
   void Show(const char* pass, int64_t round) {
@@ -316,11 +329,11 @@ absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& ove
   of_ranks.profile = options.profile;
   of_ranks.json = options.json;
   of_ranks.request = ToRequest(options, overrides);
-  Progress progress(options.quiet);
+  StatusLine progress(options.quiet);
   of_ranks.progress = [&progress](const std::string& what) { progress.Show(what); };
   const Interrupts interrupts("the step that is timed");
   absl::StatusOr<int> code = BenchRanks(of_ranks, spec, runtime, launch, interrupts);
-  progress.End();
+  progress.Clear();
   if (launch->is_first()) PrintWarnings(runtime);
   if (absl::IsCancelled(code.status())) return kExitInterrupted;
   return code;
@@ -358,7 +371,7 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
     return MeasureRanks(options, settings.train, spec, runtime.get(), launch);
   }
   const Interrupts interrupts("the pass that is timed");
-  Bench bench{options, runtime.get(), std::move(spec), Progress(options.quiet), interrupts};
+  Bench bench{options, runtime.get(), std::move(spec), StatusLine(options.quiet), interrupts};
   std::vector<PassFigures> passes;
   absl::Status status;
   if (bench.Wants("train")) {
@@ -371,7 +384,7 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
   if (status.ok() && (bench.Wants("prompt") || bench.Wants("decode"))) {
     status = TimeGeneration(&bench, &passes);
   }
-  bench.progress.End();
+  bench.progress.Clear();
   PrintWarnings(runtime.get());
   if (absl::IsCancelled(status)) return kExitInterrupted;
   PLUMB_RETURN_IF_ERROR(status);
@@ -380,10 +393,8 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
                {"rounds", options.rounds},
                {"passes", Json::array()}};
   for (const PassFigures& pass : passes) json["passes"].push_back(ToJson(pass));
-  PLUMB_RETURN_IF_ERROR(options.json
-                            ? PrintJson(json)
-                            : PrintResult(absl::StrCat(ToTable(passes), Profiles(passes))));
-  return kExitOk;
+  return ExitOk(options.json ? PrintJson(json)
+                             : PrintResult(absl::StrCat(ToTable(passes), Profiles(passes))));
 }
 
 CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string* value,
@@ -403,9 +414,7 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<BenchFlags>();
   CLI::App* app = program->add_subcommand(
       "bench", "Measure how fast a model trains, reads prompts and decodes on this machine");
-  app->add_option("MODEL", options->model, "The model's description (.pbtxt)")
-      ->required()
-      ->type_name("");
+  AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
   AddChoice(app, "--only", &options->only, Passes(), "Only this: train, prompt or decode");
   AddInt(app, "--batch", &options->batch, 1, 1 << 20,
          "Training: sequences a step; default 1, or as --train says");
@@ -413,9 +422,8 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
          "Change the model's context_length to this; training fills it");
   AddChoice(app, "--dtype", &options->dtype, {"f32", "bf16"},
             "Training: f32 or bf16; default f32, or as --train says");
-  app->add_option("--data", options->data, "Training: on this file; default: random tokens")
-      ->type_name("FILE");
-  app->add_option("--train", options->train, "Training: how to (.pbtxt)")->type_name("FILE");
+  AddText(app, "--data", "FILE", &options->data, "Training: on this file; default: random tokens");
+  AddText(app, "--train", "FILE", &options->train, "Training: how to (.pbtxt)");
   AddInt(app, "--prompt", &options->prompt, 1, std::numeric_limits<int32_t>::max(),
          "Tokens of a prompt, at most the context; default 512");
   AddInt(app, "--tokens", &options->tokens, 1, std::numeric_limits<int32_t>::max(),
@@ -431,15 +439,11 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
               "Set a field, e.g. model.n_layer=4 or train.grad_clip=0; repeatable");
   AddSeed(app, &options->seed, "Seed of weights and tokens; default 1");
   app->add_flag("--profile", options->profile, "Also a table of each pass's time by op");
-  app->add_option(
-         "--ranks", options->ranks,
-         "Training on so many ranks, predicted: 1,2,4 or 1..1024; under mpirun also measured")
-      ->type_name("COUNTS");
-  app->add_option(
-         "--link", options->link,
-         "What connects ranks: rate and latency, such as 25Gbit,20us; default under mpirun: "
-         "measured")
-      ->type_name("RATE,TIME");
+  AddText(app, "--ranks", "COUNTS", &options->ranks,
+          "Training on so many ranks, predicted: 1,2,4 or 1..1024; under mpirun also measured");
+  AddText(app, "--link", "RATE,TIME", &options->link,
+          "What connects ranks: rate and latency, such as 25Gbit,20us; default under mpirun: "
+          "measured");
   app->add_flag("--fixed-batch", options->fixed_batch,
                 "Ranks share the units of one batch; default: each has a batch");
   AddRankOptions(app, &options->rank_options);

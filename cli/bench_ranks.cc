@@ -8,11 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/bench_figures.h"
+#include "cli/figures.h"
 #include "cli/output.h"
-#include "cli/profile_table.h"
-#include "cli/scaling/costs.h"
-#include "cli/scaling/link.h"
 #include "cli/scaling/predict.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
@@ -331,10 +328,9 @@ absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec
   if (together.profile.has_value()) {
     absl::StrAppend(&text, "\nRank 0:\n", ProfileTable(*together.profile));
   }
-  PLUMB_RETURN_IF_ERROR(
-      options.json ? PrintJson(ToJson(options, alone, cluster, rows, together, runtime->threads()))
-                   : PrintResult(text));
-  return kExitOk;
+  return ExitOk(options.json
+                    ? PrintJson(ToJson(options, alone, cluster, rows, together, runtime->threads()))
+                    : PrintResult(text));
 }
 
 }  // namespace plumb::cli

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
-#include "cli/command_tree.h"
 #include "cli/installation.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"

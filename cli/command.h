@@ -31,6 +31,20 @@ struct Invocation {
 // people write them.
 void AddGlobalOptions(CLI::App* app, Invocation* invocation);
 
+// Lets `app`, when it is chosen, run `run` with the flags that were parsed, and with `invocation`
+// if it takes that.
+template <typename Flags>
+void RunWhenChosen(CLI::App* app, const std::shared_ptr<Flags>& flags,
+                   absl::StatusOr<int> (*run)(const Flags&, const Invocation&),
+                   Invocation* invocation) {
+  app->callback([=] { invocation->run = [=] { return run(*flags, *invocation); }; });
+}
+template <typename Flags>
+void RunWhenChosen(CLI::App* app, const std::shared_ptr<Flags>& flags,
+                   absl::StatusOr<int> (*run)(const Flags&), Invocation* invocation) {
+  app->callback([=] { invocation->run = [=] { return run(*flags); }; });
+}
+
 // The model of `path` with --set assignments applied, for commands that only look at it. Warnings
 // go to stderr. `runtime` must outlive the model.
 absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
@@ -53,8 +67,13 @@ void AddImportCommand(CLI::App* program, Invocation* invocation);
 void AddExportCommand(CLI::App* program, Invocation* invocation);
 void AddZooCommand(CLI::App* program, Invocation* invocation);
 void AddTokenizeCommand(CLI::App* program, Invocation* invocation);
+void AddTokenizeTrainCommand(CLI::App* tokenize, Invocation* invocation);
 void AddBenchCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCommand(CLI::App* program, Invocation* invocation);
+void AddPluginCheckCommand(CLI::App* plugin, Invocation* invocation);  // plugin check
+// Returns what the program of `plumb plugin check` prints for --help. kFailedPrecondition: it is
+// not installed, or cannot be run.
+absl::StatusOr<std::string> CheckerHelp();
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);
 void AddCompletionCommand(CLI::App* program, Invocation* invocation);
 

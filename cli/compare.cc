@@ -11,9 +11,9 @@
 #include "absl/strings/str_split.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/compare/merge.h"
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
+#include "cli/compare/study_directory.h"
 #include "cli/compare/study_options.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
@@ -165,13 +165,12 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
          "MODEL", study->files,
          "Descriptions of models (.pbtxt), or one study (.pbtxt, proto/plumb/v1/study.proto)")
       ->type_name("");
-  app->add_option("--data", study->data, "Text to train on")->type_name("FILE");
-  app->add_option("--train", study->train, "How to train (.pbtxt); default: the schema's defaults")
-      ->type_name("FILE");
-  app->add_option("--init", study->init,
-                  "Every model begins with the weights of this run, trained or imported, or "
-                  "checkpoint: tensors of the same name and shape are taken, the others drawn")
-      ->type_name("RUN");
+  AddText(app, "--data", "FILE", &study->data, "Text to train on");
+  AddText(app, "--train", "FILE", &study->train,
+          "How to train (.pbtxt); default: the schema's defaults");
+  AddText(app, "--init", "RUN", &study->init,
+          "Every model begins with the weights of this run, trained or imported, or "
+          "checkpoint: tensors of the same name and shape are taken, the others drawn");
   AddRepeated(app, "--set", "FIELD=VALUE", &study->settings,
               "Set a field in every run, e.g. train.max_steps=200; repeatable");
   AddDType(app, &study->dtype);

@@ -8,10 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/command.h"
+#include "cli/embedded_files.h"
 #include "cli/help.h"
-#include "cli/nearest.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
 
 namespace plumb::cli {
 namespace {
@@ -119,15 +120,13 @@ absl::StatusOr<int> Answer(CLI::App* program, const std::vector<std::string>& wo
       break;
   }
   for (const auto& [word, about] : found.words) absl::StrAppend(&text, word, "\t", about, "\n");
-  PLUMB_RETURN_IF_ERROR(PrintResult(text));
-  return kExitOk;
+  return ExitOk(PrintResult(text));
 }
 
 absl::StatusOr<int> PrintScript(const std::string& shell) {
   for (const EmbeddedFile& file : CompletionScripts()) {
     if (file.name != "plumb." + shell) continue;
-    PLUMB_RETURN_IF_ERROR(PrintResult(file.content));
-    return kExitOk;
+    return ExitOk(PrintResult(file.content));
   }
   return absl::InternalError(absl::StrCat("no script for ", shell));
 }
@@ -189,7 +188,7 @@ void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
       "  fish   plumb completion fish > ~/.config/fish/completions/plumb.fish\n\n"
       "Example:\n"
       "  source <(plumb completion bash)");
-  app->callback([shell, invocation] { invocation->run = [shell] { return PrintScript(*shell); }; });
+  RunWhenChosen(app, shell, PrintScript, invocation);
 
   // For the scripts.
   const auto words = std::make_shared<std::vector<std::string>>();

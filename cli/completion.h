@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/command_tree.h"
-#include "cli/embedded_file.h"
+#include "cli/arguments.h"
 
 namespace plumb::cli {
 
@@ -21,9 +20,6 @@ struct Completions {
 // What may stand for the last of `words`, which is begun or "", after the others. An option and its
 // value in one word are three: "--dtype", "=", "bf", as bash has them.
 Completions Complete(CLI::App* program, const std::vector<std::string>& words);
-
-// The scripts of cli/completion.
-std::vector<EmbeddedFile> CompletionScripts();
 
 }  // namespace plumb::cli
 

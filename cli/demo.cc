@@ -1,7 +1,5 @@
 // plumb demo: pre-norm, post-norm and no norm, compared from nothing but the program itself.
 
-#include "cli/demo.h"
-
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -16,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/open_file.h"
+#include "cli/embedded_files.h"
 #include "cli/output.h"
 #include "cli/study_run.h"
 #include "runtime/base/status.h"
@@ -181,9 +179,8 @@ void AddDemoCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<DemoFlags>();
   CLI::App* app = program->add_subcommand(
       "demo", "Train pre-norm, post-norm and no norm on names, and open how they compare");
-  app->add_option("--out", options->out,
-                  absl::StrCat("The demo's directory; default: ", kDefaultDirectory))
-      ->type_name("DIR");
+  AddText(app, "--out", "DIR", &options->out,
+          absl::StrCat("The demo's directory; default: ", kDefaultDirectory));
   AddInt(app, "--seeds", &options->seeds, 1, 10000,
          absl::StrCat("Train with the seeds 1 to N; default: ", kDefaultSeeds));
   app->add_flag("--no-open", options->no_open, "Do not open the report");
@@ -196,9 +193,7 @@ void AddDemoCommand(CLI::App* program, Invocation* invocation) {
       "you to go on with. The report is DIR/report.html; it is opened where stdout is a terminal\n"
       "and there is a display. The same command resumes a demo that was stopped, and writes the\n"
       "report of one that is finished again.");
-  app->callback([options, invocation] {
-    invocation->run = [options, invocation] { return Demo(*options, *invocation); };
-  });
+  RunWhenChosen(app, options, Demo, invocation);
 }
 
 }  // namespace plumb::cli

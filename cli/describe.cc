@@ -4,24 +4,25 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/dry_run.h"
+#include "cli/figures.h"
 #include "cli/output.h"
-#include "cli/output_files.h"
-#include "cli/tensor_table.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 #include "runtime/tools/model.h"
@@ -108,6 +109,81 @@ void AppendGroup(const LayerGroupInfo& group, std::string* text) {
   for (const std::string& norm : group.norms) absl::StrAppend(text, "    slot ", norm, "\n");
   absl::StrAppend(text, "    Jacobian", one ? "" : absl::StrCat(" of layer ", group.first), ": ",
                   group.jacobian, "\n");
+}
+
+constexpr char kLayers[] = "layers.";
+
+// A line of the table: one tensor, or the same one of several layers.
+struct Line {
+  const TensorInfo* tensor;     // the first
+  std::vector<int64_t> layers;  // empty: outside the layers
+  std::string rest;             // "attention.q.weight"
+  int64_t elements = 0;         // of all of them
+};
+
+// "layers.3.attention.q.weight" -> 3, "attention.q.weight".
+bool SplitLayer(absl::string_view name, int64_t* layer, std::string* rest) {
+  if (!absl::StartsWith(name, kLayers)) return false;
+  name.remove_prefix(sizeof(kLayers) - 1);
+  const size_t dot = name.find('.');
+  if (dot == absl::string_view::npos || !absl::SimpleAtoi(name.substr(0, dot), layer)) return false;
+  *rest = std::string(name.substr(dot + 1));
+  return true;
+}
+
+// "0..7", "0,2,4", "0..2,5".
+std::string Ranges(const std::vector<int64_t>& layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size();) {
+    size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1) ++end;
+    if (i > 0) absl::StrAppend(&text, ",");
+    absl::StrAppend(&text, layers[i]);
+    if (end - i > 1) absl::StrAppend(&text, "..", layers[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+std::vector<Line> Collapse(const std::vector<TensorInfo>& tensors) {
+  using Key = std::tuple<std::string, std::vector<int64_t>, std::string, std::string, std::string>;
+  std::map<Key, size_t> line_of;
+  std::vector<Line> lines;
+  for (const TensorInfo& tensor : tensors) {
+    Line line{&tensor, {}, "", tensor.elements};
+    int64_t layer = 0;
+    if (!SplitLayer(tensor.name, &layer, &line.rest)) {
+      lines.push_back(std::move(line));
+      continue;
+    }
+    const Key key{line.rest, tensor.shape, tensor.dtype, tensor.init, tensor.role};
+    const auto [it, is_new] = line_of.emplace(key, lines.size());
+    if (is_new) {
+      line.layers = {layer};
+      lines.push_back(std::move(line));
+    } else {
+      lines[it->second].layers.push_back(layer);
+      lines[it->second].elements += tensor.elements;
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> ToCells(const Line& line) {
+  const TensorInfo& tensor = *line.tensor;
+  std::string name = tensor.name;
+  std::string shape = ShapeText(tensor.shape);
+  if (!line.layers.empty()) name = absl::StrCat(kLayers, Ranges(line.layers), ".", line.rest);
+  if (line.layers.size() > 1) absl::StrAppend(&shape, " x ", line.layers.size());
+  return {name, shape, tensor.role, tensor.init, WithCommas(line.elements)};
+}
+
+// Returns lines such as "  layers.0..7.attention.q.weight  [16, 16] x 8  uniform(-0.25, 0.25)
+// 2,048" in the order of each line's first tensor: layers that repeat share a line.
+std::string TensorTable(const std::vector<TensorInfo>& tensors) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Line& line : Collapse(tensors)) rows.push_back(ToCells(line));
+  return AlignColumns(rows, "llllr", "  ");
 }
 
 // `updates`: shown when a recipe was given.
@@ -235,8 +311,7 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
                          OpenModel(options.model, ModelSettings(options.settings), runtime.get()));
   if (!options.svg.empty()) {
-    PLUMB_RETURN_IF_ERROR(Draw(options, *model));
-    return kExitOk;
+    return ExitOk(Draw(options, *model));
   }
   PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, model->Describe());
   if (options.batch > 0) settings.train.emplace_back("batch_size", absl::StrCat(options.batch));
@@ -263,16 +338,12 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<DescribeFlags>();
   CLI::App* app =
       program->add_subcommand("describe", "Show a model's equations, parameters, memory, routes");
-  app->add_option("MODEL", options->model, "The model's description (.pbtxt)")
-      ->required()
-      ->type_name("");
+  AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
               "Set a field, e.g. model.n_layer=4 or train.batch_size=8; repeatable");
-  app->add_option(
-         "--train", options->train,
-         "How it is to be trained (.pbtxt): shows what its rules do to each tensor; default: the "
-         "schema's defaults, for the memory")
-      ->type_name("FILE");
+  AddText(app, "--train", "FILE", &options->train,
+          "How it is to be trained (.pbtxt): shows what its rules do to each tensor; default: the "
+          "schema's defaults, for the memory");
   AddInt(app, "--batch", &options->batch, 1, 1 << 20,
          "Sequences a step; default: train.batch_size");
   AddInt(app, "--ranks", &options->ranks, 1, 1 << 20,
@@ -289,9 +360,8 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
   CLI::Option* json =
       app->add_flag("--json", options->json, "Print everything as JSON, every tensor by itself");
   CLI::Option* svg =
-      app->add_option("--svg", options->svg,
-                      "Draw the data flow of the blocks into this SVG file instead; -: to stdout")
-          ->type_name("FILE")
+      AddText(app, "--svg", "FILE", &options->svg,
+              "Draw the data flow of the blocks into this SVG file instead; -: to stdout")
           ->excludes(json);
   AddInt(app, "--layer", &options->layer, 0, std::numeric_limits<int32_t>::max(),
          "Draw this layer, from 0; default: one of each kind")
@@ -303,9 +373,7 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
       "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16 --recompute block\n"
       "  plumb describe pre.pbtxt --svg pre.svg\n\n"
       "docs/placements.md has the language of formulas, and explains the messages about them.");
-  app->callback([options, invocation] {
-    invocation->run = [options, invocation] { return Describe(*options, *invocation); };
-  });
+  RunWhenChosen(app, options, Describe, invocation);
 }
 
 }  // namespace plumb::cli

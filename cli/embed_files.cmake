@@ -1,7 +1,6 @@
 # Writes a C++ file with a function that returns files, each with its name and content:
-#   cmake "-DFILES=a/one.txt;b/two.txt" -DFUNCTION=TemplateFiles -DHEADER=cli/plugin_new.h
-#         -DOUTPUT=... -P embed_files.cmake
-# HEADER declares `std::vector<EmbeddedFile> FUNCTION()` in plumb::cli.
+#   cmake "-DFILES=a/one.txt;b/two.txt" -DFUNCTION=TemplateFiles -DOUTPUT=... -P embed_files.cmake
+# cli/embedded_files.h declares the function.
 
 include("${CMAKE_CURRENT_LIST_DIR}/../cmake/AsLiterals.cmake")
 
@@ -13,7 +12,7 @@ foreach(path IN LISTS FILES)
   string(APPEND entries "      {\"${name}\",${literals}},\n")
 endforeach()
 file(WRITE "${OUTPUT}" "// Made by cli/embed_files.cmake.
-#include \"${HEADER}\"
+#include \"cli/embedded_files.h\"
 
 namespace plumb::cli {
 

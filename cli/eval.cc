@@ -10,10 +10,8 @@
 #include "absl/strings/str_format.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/command_tree.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
-#include "cli/output_files.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/model.h"
@@ -156,9 +154,7 @@ absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation)
     return absl::InvalidArgumentError("--stride goes with --data: tokens are one window a row");
   }
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_RETURN_IF_ERROR(on_tokens ? EvalTokens(options, runtime.get())
-                                  : EvalRun(options, runtime.get()));
-  return kExitOk;
+  return ExitOk(on_tokens ? EvalTokens(options, runtime.get()) : EvalRun(options, runtime.get()));
 }
 
 }  // namespace
@@ -166,11 +162,9 @@ absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation)
 void AddEvalCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<EvalFlags>();
   CLI::App* app = program->add_subcommand("eval", "Measure a trained model's loss on data");
-  app->add_option("SUBJECT", options->subject,
-                  "RUN, a run's directory or checkpoint; with --tokens and --weights: MODEL.pbtxt")
-      ->required()
-      ->type_name("");
-  app->add_option("--data", options->data, "Text to measure the loss on")->type_name("FILE");
+  AddRequired(app, "SUBJECT", &options->subject,
+              "RUN, a run's directory or checkpoint; with --tokens and --weights: MODEL.pbtxt");
+  AddText(app, "--data", "FILE", &options->data, "Text to measure the loss on");
   SetChoices(app->add_option(
                  "--weights", options->weights,
                  "Of RUN: bf16 or int8, to measure the loss with the weights held so too, and the "
@@ -183,24 +177,19 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
          "side by side and the first tokens of each have little");
   app->add_flag("--ema", options->ema,
                 "Of RUN: with the average of the weights that the recipe's ema_decay kept");
-  app->add_option("--tokens", options->tokens,
-                  "Token ids to run it on: JSON, [[..], ..], or an object {\"sequences\": [[..], "
-                  "..], \"targets\": ..., \"token_types\": ...}; a target of null or -100 is none; "
-                  "without targets they are the next tokens, but none of a bidirectional model, "
-                  "whose sequences may differ in length")
-      ->type_name("FILE");
-  app->add_option("--logits", options->logits,
-                  "Write the logits [batch, seq, vocab] to this file (safetensors)")
-      ->type_name("OUT");
-  app->add_option("--gradients", options->gradients,
-                  "Write the gradient of the loss by each parameter, by its name, to this file "
-                  "(safetensors)")
-      ->type_name("OUT");
-  app->add_option(
-         "--grads", options->grads,
-         "Write the loss and the L2 norm of its gradient by parameter to this file (JSON); "
-         "norms over tokens then take the statistics of these tokens, as in training")
-      ->type_name("OUT");
+  AddText(app, "--tokens", "FILE", &options->tokens,
+          "Token ids to run it on: JSON, [[..], ..], or an object {\"sequences\": [[..], "
+          "..], \"targets\": ..., \"token_types\": ...}; a target of null or -100 is none; "
+          "without targets they are the next tokens, but none of a bidirectional model, "
+          "whose sequences may differ in length");
+  AddText(app, "--logits", "OUT", &options->logits,
+          "Write the logits [batch, seq, vocab] to this file (safetensors)");
+  AddText(app, "--gradients", "OUT", &options->gradients,
+          "Write the gradient of the loss by each parameter, by its name, to this file "
+          "(safetensors)");
+  AddText(app, "--grads", "OUT", &options->grads,
+          "Write the loss and the L2 norm of its gradient by parameter to this file (JSON); "
+          "norms over tokens then take the statistics of these tokens, as in training");
   app->add_flag("--json", options->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);
   app->footer(
@@ -210,9 +199,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
       "  plumb eval runs/shakespeare --data shakespeare.txt --stride 16\n"
       "  plumb eval runs/pre --tokens t.json --gradients grads.safetensors\n"
       "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads grads.json");
-  app->callback([options, invocation] {
-    invocation->run = [options, invocation] { return Eval(*options, *invocation); };
-  });
+  RunWhenChosen(app, options, Eval, invocation);
 }
 
 }  // namespace plumb::cli

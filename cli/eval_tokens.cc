@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/nearest.h"
 #include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {

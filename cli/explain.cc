@@ -9,10 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/command_tree.h"
-#include "cli/nearest.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
+#include "runtime/base/suggest.h"
 #include "runtime/tools/model.h"
 
 namespace plumb::cli {
@@ -38,8 +37,7 @@ absl::StatusOr<int> Explain(const ExplainFlags& options, const Invocation& invoc
       const std::string text,
       WithWarnings(runtime.get(), model->Explain(options.stage, options.batch, options.seq,
                                                  options.format.Settings())));
-  PLUMB_RETURN_IF_ERROR(PrintResult(text));
-  return kExitOk;
+  return ExitOk(PrintResult(text));
 }
 
 }  // namespace
@@ -48,9 +46,7 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<ExplainFlags>();
   CLI::App* app =
       program->add_subcommand("explain", "Show what the compiler makes of a model, stage by stage");
-  app->add_option("MODEL", options->model, "The model's description (.pbtxt)")
-      ->required()
-      ->type_name("");
+  AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
   SetChoices(app->add_option("--stage", options->stage,
                              absl::StrCat("One of ", absl::StrJoin(Stages(), ", "))),
              Stages())
@@ -75,9 +71,7 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb explain pre.pbtxt --stage plan --set model.n_layer=1\n"
       "  plumb explain pre.pbtxt --stage optimized --dtype bf16");
-  app->callback([options, invocation] {
-    invocation->run = [options, invocation] { return Explain(*options, *invocation); };
-  });
+  RunWhenChosen(app, options, Explain, invocation);
 }
 
 }  // namespace plumb::cli

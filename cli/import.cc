@@ -35,29 +35,25 @@ absl::StatusOr<int> Import(const ImportFlags& flags, const Invocation& invocatio
   PLUMB_ASSIGN_OR_RETURN(
       const ImportReport report,
       WithWarnings(runtime.get(), ImportCheckpoint(runtime.get(), flags.request)));
-  absl::Status printed;
   if (flags.json) {
-    printed = PrintJson({{"run", flags.request.out},
-                         {"family", report.family},
-                         {"family_file", report.family_file},
-                         {"parameters", report.parameters},
-                         {"tensors", report.tensors},
-                         {"dtypes", report.dtypes},
-                         {"mapped_bytes", report.mapped_bytes},
-                         {"written_bytes", report.written_bytes},
-                         {"ignored", report.ignored},
-                         {"end_tokens", report.end_tokens},
-                         {"end_tokens_from", report.end_tokens_from}});
-  } else {
-    printed = PrintResult(
-        absl::StrCat(report.family, ": ", WithCommas(report.parameters), " parameters in ",
-                     Count(report.tensors, "tensor"), ", ", absl::StrJoin(report.dtypes, ", "),
-                     "\n", Bytes(report.mapped_bytes), " stay in ", flags.request.directory, ", ",
-                     Bytes(report.written_bytes), " were laid out again\n", EndTokens(report),
-                     "\nwrote ", flags.request.out, "\n"));
+    return ExitOk(PrintJson({{"run", flags.request.out},
+                             {"family", report.family},
+                             {"family_file", report.family_file},
+                             {"parameters", report.parameters},
+                             {"tensors", report.tensors},
+                             {"dtypes", report.dtypes},
+                             {"mapped_bytes", report.mapped_bytes},
+                             {"written_bytes", report.written_bytes},
+                             {"ignored", report.ignored},
+                             {"end_tokens", report.end_tokens},
+                             {"end_tokens_from", report.end_tokens_from}}));
   }
-  PLUMB_RETURN_IF_ERROR(printed);
-  return kExitOk;
+  return ExitOk(PrintResult(
+      absl::StrCat(report.family, ": ", WithCommas(report.parameters), " parameters in ",
+                   Count(report.tensors, "tensor"), ", ", absl::StrJoin(report.dtypes, ", "), "\n",
+                   Bytes(report.mapped_bytes), " stay in ", flags.request.directory, ", ",
+                   Bytes(report.written_bytes), " were laid out again\n", EndTokens(report),
+                   "\nwrote ", flags.request.out, "\n")));
 }
 
 struct ExportFlags {
@@ -73,19 +69,15 @@ absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocatio
   (is_file ? request.family_file : request.family) = flags.family;
   PLUMB_ASSIGN_OR_RETURN(const ExportReport report,
                          WithWarnings(runtime.get(), ExportRun(runtime.get(), request)));
-  absl::Status printed;
   if (flags.json) {
-    printed = PrintJson({{"directory", request.out},
-                         {"family", report.family},
-                         {"tensors", report.tensors},
-                         {"bytes", report.bytes}});
-  } else {
-    printed =
-        PrintResult(absl::StrCat("wrote ", request.out, ": ", report.family, ", ",
-                                 Count(report.tensors, "tensor"), ", ", Bytes(report.bytes), "\n"));
+    return ExitOk(PrintJson({{"directory", request.out},
+                             {"family", report.family},
+                             {"tensors", report.tensors},
+                             {"bytes", report.bytes}}));
   }
-  PLUMB_RETURN_IF_ERROR(printed);
-  return kExitOk;
+  return ExitOk(
+      PrintResult(absl::StrCat("wrote ", request.out, ": ", report.family, ", ",
+                               Count(report.tensors, "tensor"), ", ", Bytes(report.bytes), "\n")));
 }
 
 }  // namespace
@@ -93,16 +85,13 @@ absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocatio
 void AddImportCommand(CLI::App* program, Invocation* invocation) {
   const auto flags = std::make_shared<ImportFlags>();
   CLI::App* app = program->add_subcommand("import", "Make a run of another program's checkpoint");
-  app->add_option("DIR", flags->request.directory,
-                  "A directory with config.json and model.safetensors, or shards with their index")
-      ->required()
-      ->type_name("");
+  AddRequired(app, "DIR", &flags->request.directory,
+              "A directory with config.json and model.safetensors, or shards with their index");
   app->add_option("--out", flags->request.out, "Directory of the run; new or empty")
       ->required()
       ->type_name("RUN");
-  app->add_option("--family", flags->request.family_file,
-                  "How such checkpoints are laid out, over what plumb ships (docs/zoo.md)")
-      ->type_name("FILE");
+  AddText(app, "--family", "FILE", &flags->request.family_file,
+          "How such checkpoints are laid out, over what plumb ships (docs/zoo.md)");
   app->add_flag(
       "--copy", flags->request.copy,
       "Copy all weights into the run; without, those that lie as plumb reads them stay in "
@@ -118,26 +107,20 @@ void AddImportCommand(CLI::App* program, Invocation* invocation) {
       "sample, eval and train --init take the run as one that plumb trained. import.json in it "
       "says\n"
       "what every tensor of DIR became.");
-  app->callback([flags, invocation] {
-    invocation->run = [flags, invocation] { return Import(*flags, *invocation); };
-  });
+  RunWhenChosen(app, flags, Import, invocation);
 }
 
 void AddExportCommand(CLI::App* program, Invocation* invocation) {
   const auto flags = std::make_shared<ExportFlags>();
   CLI::App* app =
       program->add_subcommand("export", "Write a run as a checkpoint that other programs read");
-  app->add_option("RUN", flags->request.run, "A run's directory, or one of its checkpoints")
-      ->required()
-      ->type_name("");
+  AddRequired(app, "RUN", &flags->request.run, "A run's directory, or one of its checkpoints");
   app->add_option("--out", flags->request.out, "Directory of the checkpoint; new or empty")
       ->required()
       ->type_name("DIR");
-  app->add_option(
-         "--family", flags->family,
-         "In whose layout: the name of a family, or a file of one; default: that which the "
-         "run was imported from")
-      ->type_name("NAME|FILE");
+  AddText(app, "--family", "NAME|FILE", &flags->family,
+          "In whose layout: the name of a family, or a file of one; default: that which the "
+          "run was imported from");
   app->add_flag("--ema", flags->request.average,
                 "The average of the weights that the recipe's ema_decay kept");
   app->add_flag("--json", flags->json, "Print what was done as JSON");
@@ -148,9 +131,7 @@ void AddExportCommand(CLI::App* program, Invocation* invocation) {
       "  plumb export runs/mine --family llama --out mine-llama\n\n"
       "A model that the family's config.json cannot describe is refused, with the first op that\n"
       "differs.");
-  app->callback([flags, invocation] {
-    invocation->run = [flags, invocation] { return Export(*flags, *invocation); };
-  });
+  RunWhenChosen(app, flags, Export, invocation);
 }
 
 }  // namespace plumb::cli

@@ -17,11 +17,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "cli/ranks.h"
-#include "cli/usage.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/launch.h"
 

@@ -1,17 +1,23 @@
 #include "cli/output.h"
 
+#include <fcntl.h>
+#include <spawn.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "runtime/tools/file.h"
 #include "runtime/tools/text.h"
 
 namespace plumb::cli {
@@ -36,6 +42,10 @@ absl::Status WriteToStdout(absl::string_view text) {
 
 void WriteToStderr(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
+bool Collide(const NamedFile& a, const NamedFile& b) {
+  return !a.path.empty() && !b.path.empty() && IsSameOutput(a.path, b.path);
+}
+
 }  // namespace
 
 bool IsReaderGone(const absl::Status& status) { return status.GetPayload(kReaderGone).has_value(); }
@@ -58,6 +68,11 @@ int ExitCodeOf(const absl::Status& status) {
     default:
       return kExitFailed;
   }
+}
+
+absl::StatusOr<int> ExitOk(const absl::Status& status) {
+  if (!status.ok()) return status;
+  return kExitOk;
 }
 
 absl::Status PrintResult(absl::string_view text) { return WriteToStdout(ToPrintable(text)); }
@@ -137,8 +152,84 @@ std::string Rate(double per_second) {
   return absl::StrFormat("%.1fM", per_second / 1e6);
 }
 
+std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
+                         absl::string_view alignment, absl::string_view indent) {
+  const auto columns_of = [](const std::string& text) {  // characters, not bytes
+    return std::count_if(text.begin(), text.end(),
+                         [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+  };
+  std::vector<std::ptrdiff_t> widths(alignment.size());
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    absl::StrAppend(&text, indent);
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool is_left = alignment[i] == 'l', is_last = i + 1 == alignment.size();
+      const std::string space(static_cast<size_t>(widths[i] - columns_of(row[i])), ' ');
+      absl::StrAppend(&text, i == 0 ? "" : "  ", is_left ? row[i] : space,
+                      !is_left  ? row[i]
+                      : is_last ? ""
+                                : space);
+    }
+    text.push_back('\n');
+  }
+  return text;
+}
+
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+absl::Status CheckOutputFiles(const std::vector<NamedFile>& outputs,
+                              const std::vector<NamedFile>& inputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const NamedFile& output = outputs[i];
+    for (const NamedFile& input : inputs) {
+      if (!Collide(output, input)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(output.option, " ", output.path,
+                                                     ": is the file of ", input.option,
+                                                     ", which would be lost; write to another"));
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (!Collide(output, outputs[j])) continue;
+      return absl::InvalidArgumentError(absl::StrCat(output.option, " ", output.path,
+                                                     ": is the file of ", outputs[j].option,
+                                                     " too; write to two files"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool CanOpenFiles() { return StdoutIsTerminal() && (Set("DISPLAY") || Set("WAYLAND_DISPLAY")); }
+
+bool OpenFile(const std::string& path) {
+  std::error_code error;
+  // From the root, so that it is taken neither for an option nor for an address.
+  std::string whole = std::filesystem::absolute(path, error).string();
+  if (error) return false;
+  char program[] = "xdg-open";
+  char* arguments[] = {program, whole.data(), nullptr};
+
+  // What a browser says about itself is not for this terminal, nor is Ctrl-C here for the browser.
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  if (posix_spawn_file_actions_init(&files) != 0) return false;
+  if (posix_spawnattr_init(&attributes) != 0) {
+    posix_spawn_file_actions_destroy(&files);
+    return false;
+  }
+  bool ready = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID) == 0;
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    ready = ready && posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0) == 0;
+  }
+  pid_t child = 0;
+  const bool started =
+      ready && posix_spawnp(&child, program, &files, &attributes, arguments, environ) == 0;
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  return started;
 }
 
 }  // namespace plumb::cli

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/tools/host_runtime.h"
 
@@ -24,6 +26,8 @@ inline constexpr int kExitReaderGone = 141;  // as a shell says of a program tha
 
 // Which of them says what went wrong.
 int ExitCodeOf(const absl::Status& status);
+// Returns kExitOk, or the error.
+absl::StatusOr<int> ExitOk(const absl::Status& status);
 
 // Writes to stdout, at once, what a terminal may get of `text` (runtime/tools/text.h): it quotes
 // names from files. kUnavailable when nobody can read it: a closed pipe, a full disk. The first of
@@ -53,12 +57,33 @@ bool StdoutIsTerminal();
 bool StderrIsTerminal();
 int TerminalColumns();
 
-std::string WithCommas(int64_t n);                         // "25,968"
-std::string Count(int64_t n, absl::string_view noun);      // "1 norm", "2,000 norms"
-std::string Bytes(int64_t bytes);                          // "101.4 KiB"
-std::string Duration(double seconds);                      // "0.84 s", "2:05", "1:02:05"
-std::string Rate(double per_second);                       // "850", "45.2k"
+std::string WithCommas(int64_t n);                     // "25,968"
+std::string Count(int64_t n, absl::string_view noun);  // "1 norm", "2,000 norms"
+std::string Bytes(int64_t bytes);                      // "101.4 KiB"
+std::string Duration(double seconds);                  // "0.84 s", "2:05", "1:02:05"
+std::string Rate(double per_second);                   // "850", "45.2k"
+// Returns the rows as lines of columns, two spaces apart, each line after `indent`. `alignment` has
+// "l" or "r" for each column; the last one, if "l", is not padded.
+std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
+                         absl::string_view alignment, absl::string_view indent);
 std::string ShapeText(const std::vector<int64_t>& shape);  // "[16, 16]"
+
+struct NamedFile {
+  std::string option;  // "--logits"
+  std::string path;    // empty: not said
+};
+
+// Refuses an output that is an input too, and two outputs in one file. To be asked before anything
+// is computed.
+absl::Status CheckOutputFiles(const std::vector<NamedFile>& outputs,
+                              const std::vector<NamedFile>& inputs);
+
+// Whether someone would see it: there is a display, and stdout is a terminal. Not so in scripts,
+// in tests, or over ssh.
+bool CanOpenFiles();
+
+// Starts xdg-open on it and does not wait. False if it cannot be started.
+bool OpenFile(const std::string& path);
 
 }  // namespace plumb::cli
 

@@ -10,9 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/plugin_check.h"
 #include "cli/plugin_new.h"
-#include "cli/plugin_note.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -32,17 +30,15 @@ absl::Status PrintList(const std::vector<PluginFileInfo>& plugins, bool json) {
     }
     return PrintJson({{"plugins", list}});
   }
-  size_t width = 1;
-  for (const PluginFileInfo& plugin : plugins) width = std::max(width, plugin.id.size());
-  std::string text;
+  std::vector<std::vector<std::string>> rows;
   for (const PluginFileInfo& plugin : plugins) {
-    const std::string id = plugin.id.empty() ? "?" : plugin.id;
-    absl::StrAppend(&text, id, std::string(width + 2 - id.size(), ' '),
-                    plugin.path.empty() ? "(linked in)" : plugin.path);
-    if (!plugin.problem.empty()) absl::StrAppend(&text, "  not usable: ", plugin.problem);
-    absl::StrAppend(&text, "\n");
+    rows.push_back(
+        {plugin.id.empty() ? "?" : plugin.id, plugin.path.empty() ? "(linked in)" : plugin.path});
+    if (!plugin.problem.empty()) {
+      absl::StrAppend(&rows.back().back(), "  not usable: ", plugin.problem);
+    }
   }
-  return PrintResult(text);
+  return PrintResult(AlignColumns(rows, "ll", ""));
 }
 
 Json ToJson(const std::vector<PluginParameter>& parameters) {
@@ -121,17 +117,14 @@ std::string ToText(const PluginInfo& plugin) {
 
 absl::StatusOr<int> List(const PluginFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_RETURN_IF_ERROR(
-      PrintList(WithWarnings(runtime.get(), runtime->ListPlugins()), options.json));
-  return kExitOk;
+  return ExitOk(PrintList(WithWarnings(runtime.get(), runtime->ListPlugins()), options.json));
 }
 
 absl::StatusOr<int> DescribeOne(const PluginFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const PluginInfo plugin,
                          WithWarnings(runtime.get(), runtime->DescribePlugin(options.id)));
-  PLUMB_RETURN_IF_ERROR(options.json ? PrintJson(ToJson(plugin)) : PrintResult(ToText(plugin)));
-  return kExitOk;
+  return ExitOk(options.json ? PrintJson(ToJson(plugin)) : PrintResult(ToText(plugin)));
 }
 
 // The last part of a path, whatever slashes follow it.
@@ -153,16 +146,14 @@ absl::StatusOr<int> New(const PluginFlags& options) {
   }
   absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n",
                   "docs/first-norm.md goes on from there\n");
-  PLUMB_RETURN_IF_ERROR(
-      options.json ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
-                   : PrintResult(text));
-  return kExitOk;
+  return ExitOk(options.json
+                    ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
+                    : PrintResult(text));
 }
 
 absl::StatusOr<int> Note(const PluginFlags& options) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, NoteAssembly(options.id));
-  PLUMB_RETURN_IF_ERROR(PrintResult(text));
-  return kExitOk;
+  return ExitOk(PrintResult(text));
 }
 
 }  // namespace
@@ -182,36 +173,30 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   list->add_flag("--json", options->json, "Print the list as JSON");
   AddGlobalOptions(list, invocation);
   list->footer("Example:\n  plumb plugin list --plugin ./my_norm.so");
-  list->callback([options, invocation] {
-    invocation->run = [options, invocation] { return List(*options, *invocation); };
-  });
+  RunWhenChosen(list, options, List, invocation);
 
   CLI::App* describe = app->add_subcommand("describe", "Show a plugin's attributes and parameters");
-  describe->add_option("ID", options->id, "The plugin's id")->required()->type_name("");
+  AddRequired(describe, "ID", &options->id, "The plugin's id");
   describe->add_flag("--json", options->json, "Print it as JSON");
   AddGlobalOptions(describe, invocation);
   describe->footer("Example:\n  plumb plugin describe rms_norm");
-  describe->callback([options, invocation] {
-    invocation->run = [options, invocation] { return DescribeOne(*options, *invocation); };
-  });
+  RunWhenChosen(describe, options, DescribeOne, invocation);
 
   AddPluginCheckCommand(app, invocation);
 
   CLI::App* note =
       app->add_subcommand("note", "Print a norm's ELF note, for languages other than C");
-  note->add_option("ID", options->id, "The norm's id")->required()->type_name("");
+  AddRequired(note, "ID", &options->id, "The norm's id");
   note->footer(
       "Writes to standard output the assembler text of what PLUMB_NORM_NOTE(ID) is in C and "
       "C++.\n\n"
       "Example:\n"
       "  plumb plugin note org.example.my_norm > note.s\n"
       "  cc -c note.s && ... link note.o into the norm's library");
-  note->callback([options, invocation] { invocation->run = [options] { return Note(*options); }; });
+  RunWhenChosen(note, options, Note, invocation);
 
   CLI::App* fresh = app->add_subcommand("new", "Begin a norm: write the project of a plugin");
-  fresh->add_option("DIR", options->directory, "The project's directory, new or empty")
-      ->required()
-      ->type_name("");
+  AddRequired(fresh, "DIR", &options->directory, "The project's directory, new or empty");
   fresh->add_option("--id", options->id, "The norm's id; default: org.example.NAME");
   fresh->add_option("--name", options->name, "The norm's name; default: the last part of DIR");
   fresh->add_flag("--json", options->json, "Print what was written as JSON");
@@ -221,7 +206,7 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb plugin new l1_norm --id org.example.l1_norm\n"
       "  cd l1_norm && make check");
-  fresh->callback([options, invocation] { invocation->run = [options] { return New(*options); }; });
+  RunWhenChosen(fresh, options, New, invocation);
 }
 
 }  // namespace plumb::cli

@@ -1,4 +1,4 @@
-#include "cli/plugin_check.h"
+#include "cli/command.h"
 
 #include <unistd.h>
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cli/embedded_file.h"
+#include "cli/embedded_files.h"
 
 namespace plumb::cli {
 
@@ -15,18 +15,19 @@ namespace plumb::cli {
 // the norms that ship with it.
 absl::Status CheckId(const std::string& id);
 
-// The template as it stands in plugins/template, embedded when plumb is built. There the norm is
-// called my_norm, and its id is org.example.my_norm.
-std::vector<EmbeddedFile> TemplateFiles();
-
-// The same with the name and id put in, in contents and file names. kInvalidArgument, with a
-// suggestion, for a name that is no C identifier in lower case or an id that plumb would not take.
+// The files of TemplateFiles with the name and id put in, in contents and file names.
+// kInvalidArgument, with a suggestion, for a name that is no C identifier in lower case or an id
+// that plumb would not take.
 absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
                                                      const std::string& id);
 
 // Writes the files to `directory`, which must not exist yet or be empty. All or nothing: they
 // are put together beside it and renamed. kAlreadyExists when something is there.
 absl::Status WriteProject(const std::vector<EmbeddedFile>& files, const std::string& directory);
+
+// Assembler text (GNU as and clang's) of the section that PLUMB_NORM_NOTE(id) makes.
+// kInvalidArgument for an id that plumb would not take.
+absl::StatusOr<std::string> NoteAssembly(const std::string& id);
 
 }  // namespace plumb::cli
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -19,6 +20,26 @@ double Seconds(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
+StatusLine::StatusLine(bool quiet) : shows_(!quiet && StderrIsTerminal()) {}
+
+void StatusLine::Show(std::string line) {
+  if (!shows_) return;
+  // A line that wraps could not be rewritten.
+  line.resize(std::min(line.size(), static_cast<size_t>(std::max(1, TerminalColumns() - 1))));
+  std::fputs(absl::StrCat("\r", line, "\x1b[K").c_str(), stderr);
+  open_ = true;
+}
+
+void StatusLine::Clear() {
+  if (open_) std::fputs("\r\x1b[K", stderr);
+  open_ = false;
+}
+
+void StatusLine::End() {
+  if (open_) std::fputc('\n', stderr);
+  open_ = false;
+}
+
 void SmoothMean::Add(double value) {
   sum_ = decay_ * sum_ + (1 - decay_) * value;
   weight_ = decay_ * weight_ + (1 - decay_);
@@ -30,7 +51,7 @@ TrainProgress::TrainProgress(int64_t last_step, int64_t max_steps, bool quiet)
     : last_step_(last_step),
       max_steps_(max_steps),
       quiet_(quiet),
-      terminal_(StderrIsTerminal()),
+      status_(quiet),
       last_step_end_(Clock::now()) {}
 
 void TrainProgress::Step(const StepReport& report) {
@@ -50,32 +71,26 @@ void TrainProgress::Step(const StepReport& report) {
 
 void TrainProgress::Note(absl::string_view text) {
   if (quiet_) return;
-  if (line_open_) std::fputs("\r\x1b[K", stderr);
-  line_open_ = false;
+  status_.Clear();
   PrintNote(text);
 }
 
 void TrainProgress::End() {
   if (quiet_) return;
   if (last_.step > 0 && shown_step_ != last_.step) Show(Clock::now());
-  if (line_open_) std::fputc('\n', stderr);
-  line_open_ = false;
+  status_.End();
 }
 
 bool TrainProgress::IsDue(Clock::time_point now) const {
   if (shown_step_ < 0) return true;
-  return now - shown_at_ >= (terminal_ ? Clock::duration(kTerminalInterval) : kLogInterval);
+  return now - shown_at_ >= (status_.shows() ? Clock::duration(kTerminalInterval) : kLogInterval);
 }
 
 void TrainProgress::Show(Clock::time_point now) {
   shown_at_ = now;
   shown_step_ = last_.step;
-  std::string line = Line();
-  if (!terminal_) return PrintNote(line);
-  // A line that wraps could not be rewritten.
-  line.resize(std::min(line.size(), static_cast<size_t>(std::max(1, TerminalColumns() - 1))));
-  std::fputs(absl::StrCat("\r", line, "\x1b[K").c_str(), stderr);
-  line_open_ = true;
+  if (!status_.shows()) return PrintNote(Line());
+  status_.Show(Line());
 }
 
 std::string TrainProgress::Line() const {
@@ -87,6 +102,21 @@ std::string TrainProgress::Line() const {
     absl::StrAppend(&line, "  ETA ", Duration(wall_.value() * static_cast<double>(left)));
   }
   return line;
+}
+
+TokenizeProgressLine::TokenizeProgressLine(bool quiet)
+    : status_(quiet), start_(std::chrono::steady_clock::now()) {}
+
+absl::Status TokenizeProgressLine::Show(const TokenizeProgress& now) {
+  if (!status_.shows()) return absl::OkStatus();
+  const auto time = std::chrono::steady_clock::now();
+  if (time - shown_ < kTerminalInterval) return absl::OkStatus();
+  shown_ = time;
+  const double seconds = std::chrono::duration<double>(time - start_).count();
+  status_.Show(absl::StrCat(
+      Bytes(now.bytes), " of ", Bytes(now.total_bytes), "  ", Count(now.tokens, "token"), "  ",
+      Bytes(static_cast<int64_t>(static_cast<double>(now.bytes) / seconds)), "/s"));
+  return absl::OkStatus();
 }
 
 }  // namespace plumb::cli

@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/command_tree.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
@@ -99,8 +98,7 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
   const int64_t num = SamplesOfAPrompt(options);
 
   if (num == 1 && options.prompt_tokens.empty() && !options.json && StdoutIsTerminal()) {
-    PLUMB_RETURN_IF_ERROR(WithWarnings(runtime.get(), Stream(model.get(), prompts.front())));
-    return kExitOk;
+    return ExitOk(WithWarnings(runtime.get(), Stream(model.get(), prompts.front())));
   }
   Json samples = Json::array();
   absl::Status printed;
@@ -129,13 +127,12 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
   PLUMB_RETURN_IF_ERROR(printed);
   PLUMB_RETURN_IF_ERROR(drawn);
   if (!options.json) return kExitOk;
-  PLUMB_RETURN_IF_ERROR(PrintJson({{"checkpoint", model->checkpoint()},
-                                   {"step", model->step()},
-                                   {"seed", prompts.front().seed},
-                                   {"temperature", options.temperature},
-                                   {"weights", options.weights},
-                                   {"samples", std::move(samples)}}));
-  return kExitOk;
+  return ExitOk(PrintJson({{"checkpoint", model->checkpoint()},
+                           {"step", model->step()},
+                           {"seed", prompts.front().seed},
+                           {"temperature", options.temperature},
+                           {"weights", options.weights},
+                           {"samples", std::move(samples)}}));
 }
 
 }  // namespace
@@ -143,15 +140,12 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
 void AddSampleCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<SampleFlags>();
   CLI::App* app = program->add_subcommand("sample", "Draw text from a trained model");
-  app->add_option("RUN", options->run, "A run's directory, or one of its checkpoints")
-      ->required()
-      ->type_name("");
-  app->add_option("--prompt", options->prompt, "What every sample begins with; default: nothing")
-      ->type_name("TEXT");
-  app->add_option("--prompt-tokens", options->prompt_tokens,
-                  "Token ids that every sample begins with, as they are: JSON, [..], or [[..], ..] "
-                  "for several prompts, one after the other")
-      ->type_name("FILE");
+  AddRequired(app, "RUN", &options->run, "A run's directory, or one of its checkpoints");
+  AddText(app, "--prompt", "TEXT", &options->prompt,
+          "What every sample begins with; default: nothing");
+  AddText(app, "--prompt-tokens", "FILE", &options->prompt_tokens,
+          "Token ids that every sample begins with, as they are: JSON, [..], or [[..], ..] "
+          "for several prompts, one after the other");
   AddInt(app, "--num", &options->num, 1, 1000000,
          "How many samples; default 20, of each prompt of --prompt-tokens 1");
   AddDouble(app, "--temperature", &options->temperature, 0, 1000,
@@ -195,9 +189,7 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
       "Each sample ends with a line break; --json keeps those apart that have some inside.\n"
       "A terminal gets controls and bytes that are no UTF-8 escaped (\\u{1b}, \\xff); a file or a "
       "pipe\ngets every byte as it is.");
-  app->callback([options, invocation] {
-    invocation->run = [options, invocation] { return Sample(*options, *invocation); };
-  });
+  RunWhenChosen(app, options, Sample, invocation);
 }
 
 }  // namespace plumb::cli

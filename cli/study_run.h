@@ -71,7 +71,7 @@ absl::StatusOr<Plan> RunShard(const StudyRequest& request, const Invocation& inv
 absl::Status FollowStudy(const StudyRequest& request, const Invocation& invocation,
                          HostRuntime* runtime);
 
-// Gathers the runs of shards (cli/compare/merge.h) and writes tables and report. The request's
+// Gathers the runs of shards (MergeRuns) and writes tables and report. The request's
 // study is StudyOfDirectory of the first.
 absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
                                         const std::vector<std::string>& directories,

@@ -136,8 +136,7 @@ absl::StatusOr<int> Theory(const TheoryFlags& options, const Invocation& invocat
   if (!options.out.empty()) {
     PLUMB_RETURN_IF_ERROR(WriteResults(options.out, *results));
   }
-  PLUMB_RETURN_IF_ERROR(options.json ? PrintJson(ToJson(*results)) : PrintResult(ToText(*results)));
-  return kExitOk;
+  return ExitOk(options.json ? PrintJson(ToJson(*results)) : PrintResult(ToText(*results)));
 }
 
 }  // namespace
@@ -146,21 +145,18 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<TheoryFlags>();
   CLI::App* app = program->add_subcommand(
       "theory", "Measure stream and gradients at initialization, beside what theory predicts");
-  app->add_option("MODEL", options->model, "The model's description (.pbtxt)")
-      ->required()
-      ->type_name("");
-  app->add_option("--depths", options->depths,
-                  "Measure with these n_layer, e.g. 8,16,32,64, for the slope of the last gradient "
-                  "over depth; default: the model's own")
-      ->type_name("N,N,...");
+  AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
+  AddText(app, "--depths", "N,N,...", &options->depths,
+          "Measure with these n_layer, e.g. 8,16,32,64, for the slope of the last gradient "
+          "over depth; default: the model's own");
   AddInt(app, "--seeds", &options->seeds, 1, 100000,
          "Draws of weights and tokens, seeds 1..N; default 10");
   AddInt(app, "--seq", &options->seq, 2, std::numeric_limits<int32_t>::max(),
          "Tokens, no two alike; default 16, or the model's context_length if that is less");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
               "Set a field, e.g. model.vocab_size=64; repeatable");
-  app->add_option("--out", options->out, "Write theory.html and theory.csv into this directory")
-      ->type_name("DIR");
+  AddText(app, "--out", "DIR", &options->out,
+          "Write theory.html and theory.csv into this directory");
   app->add_flag("--json", options->json, "Print everything as JSON, every layer and sublayer");
   AddGlobalOptions(app, invocation);
   app->footer(
@@ -173,9 +169,7 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
       "gains of successive sublayers multiply). docs/theory.md has the equations.\n\n"
       "Example:\n"
       "  plumb theory pre.pbtxt --depths 8,16,32,64 --set model.vocab_size=64 --out theory");
-  app->callback([options, invocation] {
-    invocation->run = [options, invocation] { return Theory(*options, *invocation); };
-  });
+  RunWhenChosen(app, options, Theory, invocation);
 }
 
 }  // namespace plumb::cli

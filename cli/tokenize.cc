@@ -11,11 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/command_tree.h"
 #include "cli/output.h"
-#include "cli/output_files.h"
-#include "cli/tokenize_progress.h"
-#include "cli/tokenize_train.h"
+#include "cli/progress.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 #include "runtime/tools/tokenize.h"
@@ -78,19 +75,17 @@ absl::StatusOr<int> EncodeText(const TokenizeFlags& flags) {
   PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
   TokenizeProgressLine progress(flags.quiet || flags.out.empty());
   if (flags.out.empty()) {
-    PLUMB_RETURN_IF_ERROR(PrintTokens(flags, *tokenizer, &progress));
-    return kExitOk;
+    return ExitOk(PrintTokens(flags, *tokenizer, &progress));
   }
   PLUMB_ASSIGN_OR_RETURN(
       const TokenizeProgress done,
       (tokenizer)->WriteTokens(flags.file, ToOptions(flags), flags.layout, flags.out,
                                [&](const auto& now) { return progress.Show(now); }));
   progress.End();
-  PLUMB_RETURN_IF_ERROR(
+  return ExitOk(
       flags.json ? PrintJson({{"out", flags.out}, {"tokens", done.tokens}, {"bytes", done.bytes}})
                  : PrintResult(absl::StrCat(flags.out, ": ", Count(done.tokens, "token"), " of ",
                                             Count(done.bytes, "byte"), "\n")));
-  return kExitOk;
 }
 
 absl::StatusOr<int> DecodeIds(const TokenizeFlags& flags) {
@@ -102,10 +97,9 @@ absl::StatusOr<int> DecodeIds(const TokenizeFlags& flags) {
     return absl::Status(text.status().code(),
                         absl::StrCat(flags.file, ": ", text.status().message()));
   }
-  PLUMB_RETURN_IF_ERROR(!flags.out.empty() ? WriteFile(flags.out, *text)
-                        : flags.json       ? PrintJson({{"text", *text}})
-                                           : PrintSample(*text));
-  return kExitOk;
+  return ExitOk(!flags.out.empty() ? WriteFile(flags.out, *text)
+                : flags.json       ? PrintJson({{"text", *text}})
+                                   : PrintSample(*text));
 }
 
 // How often each token is in a file.
@@ -137,13 +131,12 @@ absl::StatusOr<int> CountTokens(const TokenizeFlags& flags) {
   PLUMB_ASSIGN_OR_RETURN(const auto tokenizer, TextTokenizer::Open(flags.tokenizer));
   PLUMB_ASSIGN_OR_RETURN(const Statistics found, Measure(flags, *tokenizer));
   const TokenizeProgress& done = found.done;
-  PLUMB_RETURN_IF_ERROR(
+  return ExitOk(
       flags.json
           ? PrintJson({{"tokens", done.tokens}, {"bytes", done.bytes}, {"seconds", found.seconds}})
           : PrintResult(absl::StrFormat("%s, %s, %.3f bytes a token\n", Count(done.tokens, "token"),
                                         Count(done.bytes, "byte"),
                                         Ratio(done.bytes, done.tokens))));
-  return kExitOk;
 }
 
 absl::StatusOr<int> ShowStatistics(const TokenizeFlags& flags) {
@@ -171,14 +164,13 @@ absl::StatusOr<int> ShowStatistics(const TokenizeFlags& flags) {
     absl::StrAppendFormat(&text, "%12s  %5.2f %%  %6d  \"%s\"\n", WithCommas(count(order[i])),
                           100 * Ratio(count(order[i]), done.tokens), order[i], name);
   }
-  PLUMB_RETURN_IF_ERROR(flags.json ? PrintJson({{"tokenizer", tokenizer->description()},
-                                                {"vocab_size", tokenizer->vocab_size()},
-                                                {"bytes", done.bytes},
-                                                {"tokens", done.tokens},
-                                                {"vocabulary_used", order.size()},
-                                                {"most_frequent", list}})
-                                   : PrintResult(text));
-  return kExitOk;
+  return ExitOk(flags.json ? PrintJson({{"tokenizer", tokenizer->description()},
+                                        {"vocab_size", tokenizer->vocab_size()},
+                                        {"bytes", done.bytes},
+                                        {"tokens", done.tokens},
+                                        {"vocabulary_used", order.size()},
+                                        {"most_frequent", list}})
+                           : PrintResult(text));
 }
 
 using Flags = std::shared_ptr<TokenizeFlags>;
@@ -187,12 +179,9 @@ CLI::App* AddCommand(CLI::App* app, const Flags& flags, const char* name, const 
                      const char* file, absl::StatusOr<int> (*run)(const TokenizeFlags&),
                      Invocation* invocation) {
   CLI::App* command = app->add_subcommand(name, what);
-  command
-      ->add_option("TOKENIZER", flags->tokenizer,
-                   "tokenizer.json, or a directory or run that has one, or a vocab.json and a "
-                   "merges.txt")
-      ->required()
-      ->type_name("");
+  AddRequired(command, "TOKENIZER", &flags->tokenizer,
+              "tokenizer.json, or a directory or run that has one, or a vocab.json and a "
+              "merges.txt");
   command->add_option("FILE", flags->file, file)->type_name("");
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->callback(
@@ -225,8 +214,8 @@ void AddTokenizeCommand(CLI::App* program, Invocation* invocation) {
                  EncodeText, invocation);
   AddTextOptions(encode, flags);
   encode->add_flag("--pieces", flags->pieces, "A line for each token, with its text");
-  encode->add_option("--out", flags->out, "Write a token file, which plumb train takes as data")
-      ->type_name("OUT");
+  AddText(encode, "--out", "OUT", &flags->out,
+          "Write a token file, which plumb train takes as data");
   SetChoices(encode->add_option("--layout", flags->layout,
                                 "Of the token file: uint16 (nanoGPT's), uint32, or llm.c; default: "
                                 "uint16 if the vocabulary fits"),
@@ -241,7 +230,7 @@ void AddTokenizeCommand(CLI::App* program, Invocation* invocation) {
   SetChoices(decode->add_option("--layout", flags->layout, "FILE is a token file, in this layout"),
              {"uint16", "uint32", "llm.c"});
   decode->add_flag("--skip-special", flags->skip_special, "Leave special tokens out");
-  decode->add_option("--out", flags->out, "Write the text to this file")->type_name("OUT");
+  AddText(decode, "--out", "OUT", &flags->out, "Write the text to this file");
   decode->footer("Example:\n  echo 15496 995 | plumb tokenize decode gpt2/");
 
   CLI::App* count =

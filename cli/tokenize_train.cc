@@ -1,4 +1,4 @@
-#include "cli/tokenize_train.h"
+#include "cli/command.h"
 
 #include <memory>
 #include <string>
@@ -6,10 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
-#include "cli/command_tree.h"
 #include "cli/output.h"
-#include "cli/output_files.h"
-#include "cli/tokenize_progress.h"
+#include "cli/progress.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/tokenize.h"
 
@@ -36,16 +34,14 @@ absl::StatusOr<int> TrainTokenizer(const TokenizeTrainFlags& flags) {
       flags.file, training, flags.out, [&](const auto& now) { return progress.Show(now); });
   progress.End();
   PLUMB_RETURN_IF_ERROR(trained.status());
-  PLUMB_RETURN_IF_ERROR(
-      flags.json
-          ? PrintJson({{"out", flags.out},
-                       {"vocab_size", trained->vocab_size},
-                       {"bytes", trained->bytes},
-                       {"distinct_pieces", trained->distinct_pieces}})
-          : PrintResult(absl::StrCat(flags.out, ": ", Count(trained->vocab_size, "token"),
-                                     ", from ", Count(trained->distinct_pieces, "distinct piece"),
-                                     " of ", Count(trained->bytes, "byte"), "\n")));
-  return kExitOk;
+  return ExitOk(flags.json ? PrintJson({{"out", flags.out},
+                                        {"vocab_size", trained->vocab_size},
+                                        {"bytes", trained->bytes},
+                                        {"distinct_pieces", trained->distinct_pieces}})
+                           : PrintResult(absl::StrCat(
+                                 flags.out, ": ", Count(trained->vocab_size, "token"), ", from ",
+                                 Count(trained->distinct_pieces, "distinct piece"), " of ",
+                                 Count(trained->bytes, "byte"), "\n")));
 }
 
 }  // namespace
@@ -53,9 +49,7 @@ absl::StatusOr<int> TrainTokenizer(const TokenizeTrainFlags& flags) {
 void AddTokenizeTrainCommand(CLI::App* tokenize, Invocation* invocation) {
   const auto flags = std::make_shared<TokenizeTrainFlags>();
   CLI::App* app = tokenize->add_subcommand("train", "Train a byte-level BPE vocabulary on a text");
-  app->add_option("FILE", flags->file, "The text; \"-\": standard input")
-      ->required()
-      ->type_name("");
+  AddRequired(app, "FILE", &flags->file, "The text; \"-\": standard input");
   AddInt(app, "--vocab-size", &flags->vocab_size, 257, 1 << 22,
          "Tokens, the 256 bytes and the special ones included")
       ->required();

@@ -16,11 +16,10 @@
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/dry_run.h"
+#include "cli/figures.h"
 #include "cli/interrupt.h"
 #include "cli/loss_summary.h"
 #include "cli/output.h"
-#include "cli/profile_table.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "runtime/base/status.h"
@@ -314,10 +313,9 @@ absl::StatusOr<int> Conclude(const TrainFlags& options, TrainRun* run, Outcome* 
 absl::StatusOr<int> DryRun(const TrainFlags& options, TrainRun* run) {
   const TrainInfo& info = run->info();
   PLUMB_ASSIGN_OR_RETURN(const StepTime time, TimeStep(run));
-  PLUMB_RETURN_IF_ERROR(
-      options.json ? PrintJson(DryRunJson(info, time))
-                   : PrintResult(absl::StrCat(Summary(info), "\n\n", DryRunText(info, time))));
-  return kExitOk;
+  return ExitOk(options.json
+                    ? PrintJson(DryRunJson(info, time))
+                    : PrintResult(absl::StrCat(Summary(info), "\n\n", DryRunText(info, time))));
 }
 
 // Of rank 0, or of the only one.
@@ -388,20 +386,17 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
                   "The model's description (.pbtxt); may be left out with --resume")
       ->type_name("");
   app->add_option("--data", options->data, "Text to train on")->required()->type_name("FILE");
-  app->add_option("--train", options->train,
-                  "How to train (.pbtxt); default: the schema's defaults")
-      ->type_name("FILE");
+  AddText(app, "--train", "FILE", &options->train,
+          "How to train (.pbtxt); default: the schema's defaults");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
               "Set a field, e.g. train.max_steps=200 or model.n_layer=4; repeatable");
   AddDType(app, &options->format.dtype);
   AddRecompute(app, &options->format.recompute);
   AddSeed(app, &options->seed, "Seed of everything random; default: train.seed");
-  app->add_option("--out", options->out, "The run's directory; default: runs/<model name>")
-      ->type_name("RUN");
-  app->add_option("--init", options->init,
-                  "Begin with the weights of this run, trained or imported, or checkpoint: tensors "
-                  "of the same name and shape are taken, the others drawn and listed")
-      ->type_name("RUN");
+  AddText(app, "--out", "RUN", &options->out, "The run's directory; default: runs/<model name>");
+  AddText(app, "--init", "RUN", &options->init,
+          "Begin with the weights of this run, trained or imported, or checkpoint: tensors "
+          "of the same name and shape are taken, the others drawn and listed");
   app->add_flag("--resume", options->resume,
                 "Resume from the run's last checkpoint; a run that has none yet starts from its "
                 "beginning");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
@@ -87,52 +88,35 @@ absl::StatusOr<int> List(const ZooFlags& flags, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const std::vector<ZooModel> models,
                          WithWarnings(runtime.get(), ListZoo(runtime.get())));
-  absl::Status printed;
   if (flags.json) {
     Json list = Json::array();
     for (const ZooModel& model : models) list.push_back(ToJson(model));
-    printed = PrintJson({{"models", list}, {"families", ListFamilies(*runtime)}});
-  } else {
-    std::vector<Row> rows = {{"model", "parameters", "placement", "norm", "equations"}};
-    for (const ZooModel& model : models) rows.push_back(RowOf(model));
-    size_t name = 0, parameters = 0, placement = 0, norm = 0;
-    for (const Row& row : rows) {
-      name = std::max(name, row.name.size());
-      parameters = std::max(parameters, row.parameters.size());
-      placement = std::max(placement, row.placement.size());
-      norm = std::max(norm, row.norm.size());
-    }
-    std::string text;
-    for (const Row& row : rows) {
-      absl::StrAppendFormat(&text, "%-*s  %*s  %-*s  %-*s  %s\n", static_cast<int>(name), row.name,
-                            static_cast<int>(parameters), row.parameters,
-                            static_cast<int>(placement), row.placement, static_cast<int>(norm),
-                            row.norm, row.equations);
-    }
-    absl::StrAppend(&text, "\nfamilies that plumb import reads: ",
-                    absl::StrJoin(ListFamilies(*runtime), ", "), "\n");
-    printed = PrintResult(text);
+    return ExitOk(PrintJson({{"models", list}, {"families", ListFamilies(*runtime)}}));
   }
-  PLUMB_RETURN_IF_ERROR(printed);
-  return kExitOk;
+  std::vector<std::vector<std::string>> rows = {
+      {"model", "parameters", "placement", "norm", "equations"}};
+  for (const ZooModel& model : models) {
+    const Row row = RowOf(model);
+    rows.push_back({row.name, row.parameters, row.placement, row.norm, row.equations});
+  }
+  std::string text = AlignColumns(rows, "lrlll", "");
+  absl::StrAppend(&text, "\nfamilies that plumb import reads: ",
+                  absl::StrJoin(ListFamilies(*runtime), ", "), "\n");
+  return ExitOk(PrintResult(text));
 }
 
 absl::StatusOr<int> Show(const ZooFlags& flags, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const ZooModel model,
                          WithWarnings(runtime.get(), FindZooModel(runtime.get(), flags.name)));
-  absl::Status printed;
   if (flags.json) {
     Json json = ToJson(model);
     json["text"] = model.text;
-    printed = PrintJson(json);
-  } else {
-    printed =
-        PrintResult(absl::StrCat("# ", model.path, "\n# ", WithCommas(model.description.parameters),
-                                 " parameters\n", model.text));
+    return ExitOk(PrintJson(json));
   }
-  PLUMB_RETURN_IF_ERROR(printed);
-  return kExitOk;
+  return ExitOk(
+      PrintResult(absl::StrCat("# ", model.path, "\n# ", WithCommas(model.description.parameters),
+                               " parameters\n", model.text)));
 }
 
 constexpr char kKeysTitle[] =
@@ -177,7 +161,6 @@ absl::StatusOr<int> Keys(const ZooFlags& flags, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const std::vector<ZooKey> keys,
                          WithWarnings(runtime.get(), ListZooKeys(*runtime)));
-  absl::Status printed;
   if (flags.json) {
     Json list = Json::array();
     for (const ZooKey& key : keys) {
@@ -191,12 +174,9 @@ absl::StatusOr<int> Keys(const ZooFlags& flags, const Invocation& invocation) {
       }
       list.push_back({{"key", key.key}, {"families", std::move(uses)}});
     }
-    printed = PrintJson({{"keys", std::move(list)}});
-  } else {
-    printed = PrintResult(KeysText(keys, ListFamilies(*runtime).size()));
+    return ExitOk(PrintJson({{"keys", std::move(list)}}));
   }
-  PLUMB_RETURN_IF_ERROR(printed);
-  return kExitOk;
+  return ExitOk(PrintResult(KeysText(keys, ListFamilies(*runtime).size())));
 }
 
 }  // namespace
@@ -213,9 +193,7 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
       "checkpoints");
   list->add_flag("--json", listed->json, "Print them as JSON");
   AddGlobalOptions(list, invocation);
-  list->callback([listed, invocation] {
-    invocation->run = [listed, invocation] { return List(*listed, *invocation); };
-  });
+  RunWhenChosen(list, listed, List, invocation);
 
   const auto keyed = std::make_shared<ZooFlags>();
   CLI::App* keys = app->add_subcommand(
@@ -223,19 +201,15 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
       "Keys of config.json, and which families read, pass over or refuse them, as Markdown");
   keys->add_flag("--json", keyed->json, "Print them as JSON");
   AddGlobalOptions(keys, invocation);
-  keys->callback([keyed, invocation] {
-    invocation->run = [keyed, invocation] { return Keys(*keyed, *invocation); };
-  });
+  RunWhenChosen(keys, keyed, Keys, invocation);
 
   const auto shown = std::make_shared<ZooFlags>();
   CLI::App* show = app->add_subcommand("show", "The description of one model, to copy and change");
-  show->add_option("NAME", shown->name, "As plumb zoo list has it")->required()->type_name("");
+  AddRequired(show, "NAME", &shown->name, "As plumb zoo list has it");
   show->add_flag("--json", shown->json, "Print it as JSON");
   AddGlobalOptions(show, invocation);
   show->footer("Example:\n  plumb zoo show gpt2 > mine.pbtxt");
-  show->callback([shown, invocation] {
-    invocation->run = [shown, invocation] { return Show(*shown, *invocation); };
-  });
+  RunWhenChosen(show, shown, Show, invocation);
 }
 
 }  // namespace plumb::cli

@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/compare/plan.h"
-#include "cli/compare/requirements.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/tools/host_runtime.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/compare/statistics.h"
+#include "cli/compare/results.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/file.h"

@@ -1,11 +1,18 @@
 #include "cli/compare/study_directory.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/compare/run_record.h"
+#include "cli/output.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/file.h"
 
@@ -38,6 +45,94 @@ void AppendLines(const char* head, const std::vector<std::string>& lines, std::s
     absl::StrAppend(message, "\n", head, lines[i]);
   }
   if (lines.size() > kShown) absl::StrAppend(message, "\n", head, "…");
+}
+
+// No run has such a name: they end in a seed.
+constexpr char kGathering[] = ".incoming";
+
+absl::Status FileError(const std::string& path, const std::error_code& error) {
+  return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+}
+
+bool LeadsInside(const std::string& path) {
+  if (path.empty() || path.front() == '/') return false;
+  const std::vector<std::string> parts = absl::StrSplit(path, '/');
+  return std::none_of(parts.begin(), parts.end(), [](const std::string& part) {
+    return part.empty() || part == "." || part == "..";
+  });
+}
+
+std::string StudyFile(const std::string& directory) {
+  return absl::StrCat(directory, "/study.pbtxt");
+}
+
+absl::Status NoStudy(const std::string& directory) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      directory,
+      ": is no directory of a study: it has no study.pbtxt; --merge takes what --out of "
+      "plumb compare --shard was"));
+}
+
+absl::Status CheckDirectory(const Plan& plan, const std::string& directory) {
+  std::error_code error;
+  if (std::filesystem::equivalent(directory, plan.out, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory, ": is --out too; runs that are there need not be merged"));
+  }
+  const absl::StatusOr<std::string> text = ReadFile(StudyFile(directory), kMaxResultBytes);
+  if (absl::IsNotFound(text.status())) return NoStudy(directory);
+  if (!text.ok()) return text.status();
+  return CheckSameStudy(StudyFile(directory), *text, plan.StudyText(),
+                        "leave it out, or put its files back as they were.");
+}
+
+// What has to be equal of a run that is there twice: all but times.
+struct Finding {
+  std::string directory;  // of the run
+  std::string result;     // the text of result.json
+  std::string metrics;
+};
+
+// nullopt: the run has not ended there.
+absl::StatusOr<std::optional<Finding>> Find(const std::string& run) {
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result, ReadRunResult(run));
+  if (!result.has_value()) return std::nullopt;
+  PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run, ""));
+  PLUMB_ASSIGN_OR_RETURN(std::string text,
+                         ReadFile(absl::StrCat(run, "/result.json"), kMaxResultBytes));
+  return Finding{run, std::move(text), std::move(record.metrics)};
+}
+
+absl::StatusOr<std::optional<Finding>> FindInAll(const std::vector<std::string>& directories,
+                                                 const std::string& name) {
+  std::optional<Finding> first;
+  for (const std::string& directory : directories) {
+    PLUMB_ASSIGN_OR_RETURN(std::optional<Finding> found,
+                           Find(absl::StrCat(directory, "/runs/", name)));
+    if (!found.has_value()) continue;
+    if (!first) {
+      first = *std::move(found);
+    } else if (found->result != first->result || found->metrics != first->metrics) {
+      return absl::DataLossError(
+          absl::StrCat("the run ", name, " is there twice, and not the same: ", first->directory,
+                       " and ", found->directory, "; delete one of them"));
+    }
+  }
+  return first;
+}
+
+absl::Status MissingError(const std::vector<std::string>& missing, size_t runs) {
+  constexpr size_t kShown = 12;
+  std::string text = absl::StrCat(missing.size(), " of ", Count(static_cast<int64_t>(runs), "run"),
+                                  missing.size() == 1 ? " is" : " are", " missing:");
+  for (size_t i = 0; i < std::min(kShown, missing.size()); ++i) {
+    absl::StrAppend(&text, "\n  ", missing[i]);
+  }
+  if (missing.size() > kShown) absl::StrAppend(&text, "\n  …");
+  absl::StrAppend(&text,
+                  "\nName the directories that have them, or give the commands of their shards "
+                  "again, which go on.");
+  return absl::NotFoundError(text);
 }
 
 }  // namespace
@@ -88,6 +183,110 @@ absl::Status CheckSameStudy(const std::string& path, const std::string& begun,
   if (!added.empty()) absl::StrAppend(&message, "\nThis one alone has");
   AppendLines("  + ", added, &message);
   return absl::InvalidArgumentError(message);
+}
+
+absl::StatusOr<std::vector<std::string>> ListRunFiles(const std::string& directory) {
+  std::vector<std::string> files;
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator entry(directory, error), end;
+  for (; !error && entry != end; entry.increment(error)) {
+    if (!entry->is_regular_file(error)) continue;
+    files.push_back(entry->path().lexically_relative(directory).string());
+  }
+  if (error) return FileError(directory, error);
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+IncomingRun::IncomingRun(std::string directory)
+    : directory_(std::move(directory)), gathering_(absl::StrCat(directory_, kGathering)) {}
+
+absl::StatusOr<IncomingRun> IncomingRun::Begin(const std::string& directory) {
+  IncomingRun run(directory);
+  PLUMB_RETURN_IF_ERROR(RemoveTree(run.gathering_));
+  PLUMB_RETURN_IF_ERROR(MakeDirectories(run.gathering_));
+  return run;
+}
+
+absl::Status IncomingRun::Add(const std::string& path, absl::string_view content) {
+  if (!LeadsInside(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(directory_, ": no file of a run: ", path));
+  }
+  const std::string whole = absl::StrCat(gathering_, "/", path);
+  if (const size_t slash = whole.rfind('/'); slash > gathering_.size()) {
+    PLUMB_RETURN_IF_ERROR(MakeDirectories(whole.substr(0, slash)));
+  }
+  return WriteFile(whole, content);
+}
+
+absl::Status IncomingRun::Finish() {
+  PLUMB_RETURN_IF_ERROR(RemoveTree(directory_));
+  std::error_code error;
+  std::filesystem::rename(gathering_, directory_, error);
+  return error ? FileError(directory_, error) : absl::OkStatus();
+}
+
+absl::Status CopyRun(const std::string& from, const std::string& to) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListRunFiles(from));
+  PLUMB_ASSIGN_OR_RETURN(IncomingRun run, IncomingRun::Begin(to));
+  for (const std::string& file : files) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string content,
+                           ReadFile(absl::StrCat(from, "/", file), kMaxResultBytes));
+    PLUMB_RETURN_IF_ERROR(run.Add(file, content));
+  }
+  return run.Finish();
+}
+
+absl::Status RemoveIncomingRuns(const std::string& out) {
+  const std::string runs = absl::StrCat(out, "/runs");
+  const absl::StatusOr<std::vector<std::string>> names = ListDirectory(runs);
+  if (absl::IsNotFound(names.status())) return absl::OkStatus();
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (!absl::EndsWith(name, kGathering)) continue;
+    if (absl::Status removed = RemoveTree(absl::StrCat(runs, "/", name)); !removed.ok()) {
+      return removed;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Study> StudyOfDirectory(const std::string& directory) {
+  if (!FileExists(StudyFile(directory))) return NoStudy(directory);
+  return Study::FromFile(StudyFile(directory));
+}
+
+absl::Status MergeRuns(const Plan& plan, const std::vector<std::string>& directories) {
+  std::vector<std::shared_ptr<void>> locks;
+  for (const std::string& directory : directories) {
+    PLUMB_RETURN_IF_ERROR(CheckDirectory(plan, directory));
+    absl::StatusOr<std::shared_ptr<void>> lock = LockDirectory(directory);
+    if (absl::IsAlreadyExists(lock.status())) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          directory, ": a plumb compare is at work here, or it is named twice; wait for it"));
+    }
+    if (!lock.ok()) return lock.status();
+    locks.push_back(*std::move(lock));
+  }
+  std::vector<std::string> places = {plan.out};
+  places.insert(places.end(), directories.begin(), directories.end());
+  std::vector<std::string> missing;
+  std::vector<std::pair<std::string, std::string>> copies;  // from, to
+  for (const PlanRun& run : plan.runs) {
+    const std::string name = std::filesystem::path(run.directory).filename().string();
+    PLUMB_ASSIGN_OR_RETURN(const std::optional<Finding> found, FindInAll(places, name));
+    if (!found.has_value()) {
+      missing.push_back(name);
+    } else if (found->directory != run.directory) {
+      copies.emplace_back(found->directory, run.directory);
+    }
+  }
+  if (!missing.empty()) return MissingError(missing, plan.runs.size());
+  PLUMB_RETURN_IF_ERROR(ClaimDirectory(plan.out, plan.StudyText()));
+  for (const auto& [from, to] : copies) {
+    PLUMB_RETURN_IF_ERROR(CopyRun(from, to));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plumb::cli

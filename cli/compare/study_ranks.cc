@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cli/compare/run_files.h"
+#include "cli/compare/study_directory.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"

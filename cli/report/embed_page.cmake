@@ -49,7 +49,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/AsLiterals.cmake")
 as_literals("${before}" before)
 as_literals("${after}" after)
 file(WRITE "${OUTPUT}" "// Made from cli/report.
-#include \"cli/report/page.h\"
+#include \"cli/report/report.h\"
 
 namespace plumb::cli {
 

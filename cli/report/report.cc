@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "cli/report/page.h"
 #include "runtime/tools/text.h"
 
 namespace plumb::cli {

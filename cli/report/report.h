@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 
 namespace plumb::cli {
@@ -20,6 +21,13 @@ std::string RenderReport(const nlohmann::ordered_json& report);
 // `json` on one line, for a <script type="application/json">: the same value to a JSON parser,
 // without the characters that end the element or, in older JavaScript, a line.
 std::string JsonForScript(const nlohmann::ordered_json& json);
+
+// Returns the page before its data, up to and including <script type="application/json" ...>, as it
+// was put together from cli/report when plumb was built.
+absl::string_view PageBeforeData();
+
+// Returns the page from the </script> of its data on.
+absl::string_view PageAfterData();
 
 }  // namespace plumb::cli
 

@@ -8,11 +8,26 @@
 #define PLUMB_CLI_SCALING_PREDICT_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "cli/scaling/link.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/tools/profile.h"
 
 namespace plumb::cli {
+
+struct Link {
+  double bytes_per_second = 0;  // each way at once, of one rank
+  double latency = 0;  // seconds from the start of a send to the arrival of an empty message
+};
+
+// "RATE,LATENCY": a rate in kbit, Mbit, Gbit or Tbit a second, a latency in ns, us, ms or s.
+// kInvalidArgument says what of it is wrong, with an example.
+absl::StatusOr<Link> ParseLink(absl::string_view text);
+
+// "25 Gbit/s, 20 us"
+std::string LinkText(const Link& link);
 
 enum class Sharding { kNone, kOptimizer, kGradients };  // train.shard
 
@@ -55,6 +70,26 @@ struct RankStepTime {
 
 // REQUIRES: 1 <= ranks <= units; rates are above zero.
 RankStepTime PredictStep(const StepCosts& costs, const Cluster& cluster);
+
+// Seconds of one step of a rank that is alone.
+struct StepShares {
+  double passes = 0;  // forward and backward, of all units
+  double update = 0;  // by the optimizer
+  double other = 0;
+};
+
+// A profile's proportions, of steps that take `seconds` when nobody times their ops.
+StepShares SharesOf(const Profile& profile, double seconds);
+
+// The costs for `ranks` ranks. `tensors`: elements of each, in the model's order. A pass finishes
+// gradients from the last tensor to the first, evenly over its last two thirds; buckets are those
+// of BucketPlan.
+StepCosts CostsOf(const StepShares& shares, int64_t units, const std::vector<int64_t>& tensors,
+                  double add_bytes_per_second, int64_t ranks);
+
+// "1,2,4", "1..1024" (its powers of two and the last), or both; in order, each once.
+// kInvalidArgument says what of it is wrong.
+absl::StatusOr<std::vector<int64_t>> ParseRankCounts(absl::string_view text);
 
 }  // namespace plumb::cli
 

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/scaling/costs.h"
-#include "cli/scaling/link.h"
 #include "cli/scaling/predict.h"
 
 namespace plumb::cli {

@@ -1,4 +1,4 @@
-#include "cli/compare/requirements.h"
+#include "cli/compare/plan.h"
 
 #include <gtest/gtest.h>
 

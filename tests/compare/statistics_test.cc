@@ -1,4 +1,4 @@
-#include "cli/compare/statistics.h"
+#include "cli/compare/results.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

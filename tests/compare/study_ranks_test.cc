@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/compare/report_data.h"
 #include "cli/compare/results.h"
 #include "cli/compare/run_all.h"
-#include "cli/compare/run_files.h"
-#include "cli/compare/tables.h"
+#include "cli/compare/study_directory.h"
 #include "runtime/ranks/local_ranks.h"
 #include "runtime/tools/file.h"
 #include "tests/api/test_run.h"

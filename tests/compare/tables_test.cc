@@ -1,4 +1,4 @@
-#include "cli/compare/tables.h"
+#include "cli/compare/report_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

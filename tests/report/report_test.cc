@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/report/page.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -125,6 +125,25 @@ const dom = (() => {
     );
   }
 
+  // A range from 0 to `max`. `textOf(value)` has what is shown beside it and what is spoken.
+  function slider(id, label, { max, step, value }, textOf, onInput) {
+    const output = el("output", { class: id, for: id });
+    const input = el("input", { type: "range", id, min: "0", max, step, value });
+    const say = (text) => {
+      output.textContent = text.shown;
+      input.setAttribute("aria-valuetext", text.spoken);
+    };
+    say(textOf(value));
+    input.addEventListener("input", () => {
+      say(textOf(Number(input.value)));
+      onInput(Number(input.value));
+    });
+    return el("div", { class: "slider" }, el("label", { for: id }, label), input, output);
+  }
+
+  // Columns of numbers, for table().
+  const numeric = (names) => names.map((text) => ({ text, number: true }));
+
   const section = (id, title, ...children) =>
     el(
       "section",
@@ -141,5 +160,5 @@ const dom = (() => {
       ...children,
     );
 
-  return { el, svg, table, scroller, numbers, copyButton, choice, section, figure };
+  return { el, svg, table, scroller, numbers, copyButton, choice, slider, numeric, section, figure };
 })();

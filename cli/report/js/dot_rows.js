@@ -109,9 +109,7 @@ function dotRows({ label, low, high, rows, zero }) {
 
 // About `most` round numbers between low and high.
 function evenTicks(low, high, most) {
-  const rough = (high - low) / most;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => power * factor >= rough);
+  const step = roundStep((high - low) / most);
   const digits = Math.max(0, -Math.floor(Math.log10(step)));
   const ticks = [];
   for (let i = Math.ceil(low / step); i * step <= high; ++i)

@@ -1,14 +1,19 @@
 // Gradient flow: how large gradients and the residual stream are, layer by layer, where runs were
 // probed.
 
+// The steps that any of some probes has, and the layers of the deepest.
+const axesOf = (probed) => ({
+  steps: stats.distinct(probed.flatMap((probes) => probes.steps)),
+  layers: probed
+    .map((probes) => probes.layers)
+    .reduce((a, b) => (b.length > a.length ? b : a)),
+});
+
 // What the probes of a group's runs say together: geometric means over seeds, [step][layer].
 function probesOf(report, group) {
   const probed = group.runs.map((run) => report.runs[run]?.probes).filter(Boolean);
   if (probed.length === 0) return null;
-  const steps = [...new Set(probed.flatMap((probes) => probes.steps))].sort((a, b) => a - b);
-  const layers = probed
-    .map((probes) => probes.layers)
-    .reduce((a, b) => (b.length > a.length ? b : a));
+  const { steps, layers } = axesOf(probed);
   const mean = (field) =>
     steps.map((step) => {
       const rows = probed
@@ -50,10 +55,8 @@ function heatFigure(report, view, probed, shown) {
     .flatMap((index) => probed[index].gradient.flat())
     .filter((value) => value > 0);
   if (positive.length === 0) return null;
-  const scale = new LogScale(
-    positive.reduce((a, b) => Math.min(a, b)),
-    positive.reduce((a, b) => Math.max(a, b)),
-  );
+  const { low, high } = stats.range(positive);
+  const scale = new LogScale(low, high);
   const readout = dom.el("p", { class: "readout", role: "status" });
   const hint = "Point at a cell, or move with the arrow keys, to read it in every model.";
   readout.textContent = hint;
@@ -107,13 +110,13 @@ function heatFigure(report, view, probed, shown) {
     }
   });
   const numbers = dom.numbers("Gradient norm by model, layer and step", () => {
-    const steps = [...new Set(shown.flatMap((index) => probed[index].steps))].sort((a, b) => a - b);
+    const { steps } = axesOf(shown.map((index) => probed[index]));
     const kept = steps.filter((_, i) => i % Math.ceil(steps.length / 20) === 0);
     return [
       [
         "layer",
         "model",
-        ...kept.map((step) => ({ text: `step ${format.count(step)}`, number: true })),
+        ...dom.numeric(kept.map((step) => `step ${format.count(step)}`)),
       ],
       shown.flatMap((index) =>
         probed[index].layers.map((layer, i) => [
@@ -144,10 +147,7 @@ function heatFigure(report, view, probed, shown) {
 // Gradient norm and residual stream against depth, at a step that the reader chooses; dotted at
 // the first.
 function layerFigures(report, view, probed, shown) {
-  const steps = [...new Set(shown.flatMap((index) => probed[index].steps))].sort((a, b) => a - b);
-  const layers = shown
-    .map((index) => probed[index].layers)
-    .reduce((a, b) => (b.length > a.length ? b : a));
+  const { steps, layers } = axesOf(shown.map((index) => probed[index]));
   let at = steps.length - 1;
   const rowAt = (index, field, step) =>
     probed[index][field][probed[index].steps.indexOf(step)] ?? [];
@@ -176,10 +176,9 @@ function layerFigures(report, view, probed, shown) {
     const numbers = dom.numbers(`${title} by layer`, () => [
       [
         "layer",
-        ...shown.map((index) => ({
-          text: `${report.groups[index].name}, step ${format.count(steps[at])}`,
-          number: true,
-        })),
+        ...dom.numeric(
+          shown.map((index) => `${report.groups[index].name}, step ${format.count(steps[at])}`),
+        ),
       ],
       layers.map((layer, i) => [
         layer,
@@ -236,39 +235,23 @@ function layerFigures(report, view, probed, shown) {
         "Root mean square of what each layer hands on, logarithmic.",
       ),
   ].filter(Boolean);
-  const output = dom.el("output", { for: "probe-step" });
-  const say = () => {
-    const dotted = at > 0 ? ` (dotted: ${format.count(steps[0])})` : "";
-    output.textContent = format.count(steps[at]) + dotted;
-    slider.setAttribute("aria-valuetext", `step ${format.count(steps[at])}`);
-  };
-  const slider = dom.el("input", {
-    type: "range",
-    id: "probe-step",
-    min: "0",
-    max: String(steps.length - 1),
-    step: "1",
-    value: String(at),
-    oninput: (event) => {
-      at = Number(event.target.value);
-      say();
+  const slider = dom.slider(
+    "probe-step",
+    "At step",
+    { max: steps.length - 1, step: 1, value: at },
+    (place) => {
+      const step = format.count(steps[place]);
+      const dotted = place > 0 ? ` (dotted: ${format.count(steps[0])})` : "";
+      return { shown: step + dotted, spoken: `step ${step}` };
+    },
+    (place) => {
+      at = place;
       for (const { draw } of panes) draw();
     },
-  });
-  say();
+  );
   return [
     steps.length > 1 &&
-      dom.el(
-        "div",
-        { class: "controls" },
-        dom.el(
-          "div",
-          { class: "slider" },
-          dom.el("label", { for: "probe-step" }, "At step"),
-          slider,
-          output,
-        ),
-      ),
+      dom.el("div", { class: "controls" }, slider),
     dom.el(
       "div",
       { class: "pair" },

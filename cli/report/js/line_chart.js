@@ -1,3 +1,9 @@
+// The first of 1, 2, 5, 10, 20 ... that is not below `rough`; likewise below 1.
+function roundStep(rough) {
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * [1, 2, 5, 10].find((factor) => power * factor >= rough);
+}
+
 // Lines over steps or layers, drawn by uPlot, with a cursor that the keyboard moves too.
 //
 // draw({x, lines: [{values, color, dash, width, points, background}], bands: [{upper, lower,
@@ -222,9 +228,7 @@ class LineChart {
     const decades = Math.log10(max / min);
     const ticks = [];
     if (decades < 0.7) {
-      const rough = (max - min) / 5;
-      const power = 10 ** Math.floor(Math.log10(rough));
-      const step = power * [1, 2, 5, 10].find((factor) => power * factor >= rough);
+      const step = roundStep((max - min) / 5);
       for (let i = Math.ceil(min / step); i * step <= max; ++i) ticks.push(i * step);
       return ticks;
     }

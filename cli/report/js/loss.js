@@ -155,22 +155,12 @@ function lossSection(report, view, legend, curves) {
     "Smoothed training loss at chosen steps: mean ± standard deviation over seeds (runs)",
     () => {
       const groups = curves.at(view.alpha).groups;
-      const steps = [
-        ...new Set([
-          1,
-          2,
-          5,
-          10,
-          20,
-          50,
-          100,
-          ...Array.from({ length: 10 }, (_, i) => Math.round((length * (i + 1)) / 10)),
-        ]),
-      ]
-        .filter((step) => step >= 1 && step <= length)
-        .sort((a, b) => a - b);
+      const tenths = Array.from({ length: 10 }, (_, i) => Math.round((length * (i + 1)) / 10));
+      const steps = stats
+        .distinct([1, 2, 5, 10, 20, 50, 100, ...tenths])
+        .filter((step) => step >= 1 && step <= length);
       return [
-        ["step", ...report.groups.map((group) => ({ text: group.name, number: true }))],
+        ["step", ...dom.numeric(report.groups.map((group) => group.name))],
         steps.map((step) => [
           format.count(step),
           ...groups.map((group) => {
@@ -246,34 +236,24 @@ function lossControls(view, several) {
   const toAlpha = (place) => (place <= 0 ? 0 : Math.round((1 - 10 ** -place) * 1e4) / 1e4);
   const alphaText = (alpha) =>
     alpha === 0 ? "off" : String(Number(alpha.toFixed(alpha < 0.99 ? 2 : alpha < 0.999 ? 4 : 3)));
-  const output = dom.el("output", { class: "alpha", for: "alpha" }, alphaText(view.alpha));
-  const slider = dom.el("input", {
-    type: "range",
-    id: "alpha",
-    min: "0",
-    max: "3",
-    step: "0.01",
-    value: String(toPlace(view.alpha)),
-    "aria-valuetext": alphaText(view.alpha),
-  });
   let waiting = 0;
-  slider.addEventListener("input", () => {
-    const alpha = toAlpha(Number(slider.value));
-    output.textContent = alphaText(alpha);
-    slider.setAttribute("aria-valuetext", alphaText(alpha));
-    cancelAnimationFrame(waiting);
-    waiting = requestAnimationFrame(() => view.set({ alpha }, "alpha"));
-  });
+  const slider = dom.slider(
+    "alpha",
+    "Smoothing α",
+    { max: 3, step: 0.01, value: toPlace(view.alpha) },
+    (place) => {
+      const text = alphaText(toAlpha(place));
+      return { shown: text, spoken: text };
+    },
+    (place) => {
+      cancelAnimationFrame(waiting);
+      waiting = requestAnimationFrame(() => view.set({ alpha: toAlpha(place) }, "alpha"));
+    },
+  );
   return dom.el(
     "div",
     { class: "controls" },
-    dom.el(
-      "div",
-      { class: "slider" },
-      dom.el("label", { for: "alpha" }, "Smoothing α"),
-      slider,
-      output,
-    ),
+    slider,
     several &&
       dom.choice(
         "Over seeds",

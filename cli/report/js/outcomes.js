@@ -30,13 +30,11 @@ function cumulativeFigure(report, view, legend, curves) {
     showAt,
   );
   const numbers = dom.numbers("Cumulative average of the training loss, mean over seeds", () => {
-    const steps = [
-      ...new Set(
-        Array.from({ length: 11 }, (_, i) => Math.max(1, Math.round((curves.length * i) / 10))),
-      ),
-    ];
+    const steps = stats.distinct(
+      Array.from({ length: 11 }, (_, i) => Math.max(1, Math.round((curves.length * i) / 10))),
+    );
     return [
-      ["to step", ...report.groups.map((group) => ({ text: group.name, number: true }))],
+      ["to step", ...dom.numeric(report.groups.map((group) => group.name))],
       steps.map((step) => [
         format.count(step),
         ...groups.map((group) => format.loss(group.mean[step - 1])),
@@ -120,14 +118,13 @@ function stripPlot(report, view, label, entriesOf, noteOf) {
     holder.replaceChildren(
       dotRows({
         label: `${label}: ${rows.map((row) => `${row.name} ${row.text}`).join("; ")}`,
-        low: values.reduce((a, b) => Math.min(a, b)),
-        high: values.reduce((a, b) => Math.max(a, b)),
+        ...stats.range(values),
         rows,
       }),
     );
   });
   const numbers = dom.numbers(label, () => [
-    ["model", { text: "seed", number: true }, { text: "loss", number: true }, ""],
+    ["model", ...dom.numeric(["seed", "loss"]), ""],
     report.groups.flatMap((group, i) =>
       rowsOf[i].map((entry) => [
         group.name,
@@ -177,7 +174,7 @@ function validationFigure(report, view, legend) {
   const runs = report.runs.map((run) =>
     (run.validation ?? []).filter(([, loss]) => format.isNumber(loss)),
   );
-  const steps = [...new Set(runs.flat().map(([step]) => step))].sort((a, b) => a - b);
+  const steps = stats.distinct(runs.flat().map(([step]) => step));
   if (steps.length === 0) return null;
   if (steps.length === 1) {
     const entriesOf = (group) =>
@@ -243,7 +240,7 @@ function validationFigure(report, view, legend) {
     chart.draw({ x: steps, lines, bands, log: view.log });
   });
   const numbers = dom.numbers("Validation loss, mean ± standard deviation over seeds", () => [
-    ["step", ...report.groups.map((group) => ({ text: group.name, number: true }))],
+    ["step", ...dom.numeric(report.groups.map((group) => group.name))],
     steps.map((step, i) => [
       format.count(step),
       ...byGroup.map((group) => (group[i].n > 0 ? plusMinus(group[i]) : "–")),

@@ -262,10 +262,7 @@ function pairedFigures(report, view) {
     if (drawn.length > 0) draw();
     view.listen((kind) => kind !== "alpha" && drawn.length > 0 && draw());
     const numbers = dom.numbers(`Paired differences of “${metric}” from ${against}`, () => [
-      [
-        "model",
-        ...["difference", "95 % from", "to", "pairs"].map((text) => ({ text, number: true })),
-      ],
+      ["model", ...dom.numeric(["difference", "95 % from", "to", "pairs"])],
       own.map((entry) => [
         report.groups[entry.group]?.name ?? "?",
         format.difference(entry.mean),

@@ -2,6 +2,14 @@
 // none.
 const stats = (() => {
   const present = (values) => values.filter((value) => format.isNumber(value));
+  // Each number once, from the lowest to the highest.
+  const distinct = (values) => [...new Set(values)].sort((a, b) => a - b);
+
+  // The lowest and highest of any number of values, more than a call may have arguments.
+  const range = (values) => ({
+    low: values.reduce((a, b) => Math.min(a, b)),
+    high: values.reduce((a, b) => Math.max(a, b)),
+  });
 
   // The exponential moving average over every step, divided by the weight that it has gathered so
   // far (as Adam does), so that it does not start at 0 and leans on nothing before the first step.
@@ -129,5 +137,5 @@ const stats = (() => {
     return Math.exp(positive.reduce((sum, value) => sum + Math.log(value), 0) / positive.length);
   }
 
-  return { smooth, cumulative, across, forDrawing, summary, endOf, geometricMean };
+  return { distinct, range, smooth, cumulative, across, forDrawing, summary, endOf, geometricMean };
 })();

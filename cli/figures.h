@@ -1,14 +1,18 @@
-// The measurements of one pass by `plumb bench`, and their text. Values.
-#ifndef PLUMB_CLI_BENCH_FIGURES_H_
-#define PLUMB_CLI_BENCH_FIGURES_H_
+// Figures that commands measure or predict, and their text: the passes of `plumb bench`, profiles,
+// and the memory and time of a run. Values.
+#ifndef PLUMB_CLI_FIGURES_H_
+#define PLUMB_CLI_FIGURES_H_
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "cli/output.h"
+#include "runtime/tools/model.h"
 #include "runtime/tools/profile.h"
+#include "runtime/tools/train.h"
 
 namespace plumb::cli {
 
@@ -48,6 +52,26 @@ struct PassFigures {
 Json ToJson(const PassFigures& figures);
 std::string ToTable(const std::vector<PassFigures>& passes);
 
+// Figures of a mean step; a dash where there is nothing to count.
+std::string ProfileTable(const Profile& profile);
+Json ProfileJson(const Profile& profile);
+
+// The fastest of some steps; the first of a run compiles, and touches its memory.
+struct StepTime {
+  double seconds = 0;
+  int64_t tokens = 0;  // targets of that step
+  int64_t steps = 0;   // that were taken
+};
+
+// Takes up to five steps of a run, or as many as begin within two seconds, at least one.
+absl::StatusOr<StepTime> TimeStep(TrainRun* run);
+
+Json MemoryJson(const TrainingMemory& memory);
+std::string MemoryTable(const TrainingMemory& memory);
+
+std::string DryRunText(const TrainInfo& info, const StepTime& time);
+Json DryRunJson(const TrainInfo& info, const StepTime& time);
+
 }  // namespace plumb::cli
 
-#endif  // PLUMB_CLI_BENCH_FIGURES_H_
+#endif  // PLUMB_CLI_FIGURES_H_
