@@ -11,8 +11,8 @@
 #include "cli/embedded_files.h"
 #include "cli/help.h"
 #include "cli/output.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 
 namespace plumb::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/tools/model.h"
 
 namespace plumb::cli {

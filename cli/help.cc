@@ -19,8 +19,8 @@
 #include "cli/command.h"
 #include "cli/embedded_files.h"
 #include "cli/output.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 
 namespace plumb::cli {
 namespace {

@@ -15,8 +15,8 @@
 #include "cli/compare/run_record.h"
 #include "cli/compare/sha256.h"
 #include "cli/output.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {

@@ -7,7 +7,7 @@
 #include "cli/output.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
-#include "runtime/ranks/tags.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/tools/file.h"
 
 namespace plumb::cli {

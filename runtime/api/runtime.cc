@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/api/build_tree.h"
 #include "runtime/api/runtime_impl.h"
-#include "runtime/base/processors.h"
+#include "runtime/base/process.h"
 #include "runtime/base/status.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/onednn/library.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/file.h"
-#include "runtime/base/suggest.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/onednn/library.h"
 
 namespace plumb {

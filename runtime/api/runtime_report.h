@@ -10,7 +10,6 @@
 #include "runtime/api/runtime_impl.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/process.h"
-#include "runtime/base/processors.h"
 #include "runtime/kernels/simd/cpu_features.h"
 
 namespace plumb {

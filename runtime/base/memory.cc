@@ -11,8 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "runtime/base/cgroup.h"
 #include "runtime/base/file.h"
+#include "runtime/base/process.h"
 
 namespace plumb {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "runtime/base/processors.h"
+#include "runtime/base/process.h"
 #include "runtime/base/thread_pool.h"
 
 namespace plumb {

@@ -1,14 +1,16 @@
 // Early-return helpers over absl::Status. A user's mistake travels as a Status that carries its
-// place
-// ("pre.pbtxt:12:9: ..."); a programmer's mistake is a PLUMB_CHECK (base/check.h).
+// place ("pre.pbtxt:12:9: ..."); a programmer's mistake is a PLUMB_CHECK (base/check.h).
 #ifndef PLUMB_RUNTIME_BASE_STATUS_H_
 #define PLUMB_RUNTIME_BASE_STATUS_H_
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 #define PLUMB_RETURN_IF_ERROR(expr)                                                     \
@@ -32,6 +34,11 @@ absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
 
 // What errno says, and which limit of the process it was: "Too many open files (ulimit -n)".
 std::string ErrnoText(int error);
+
+// Returns the error of a system call on a file: kUnavailable, "PATH: WHAT: " and what errno says.
+inline absl::Status FileError(const std::string& path, absl::string_view what) {
+  return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", ErrnoText(errno)));
+}
 
 }  // namespace plumb
 

@@ -15,7 +15,7 @@
 
 #include "runtime/base/float_mode.h"
 #include "runtime/base/host.h"
-#include "runtime/base/processors.h"
+#include "runtime/base/process.h"
 
 namespace plumb {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/compile/rewrite.h"
 
 namespace plumb {
@@ -15,7 +15,8 @@ const std::vector<Pass>& AllPasses() {
       {"last-token",
        "nodes that only the last token's results need are computed for that token alone",
        NarrowToLastToken},
-      {"merge-combines", "sums of sums become one sum; sums of one term are that term, and so is stop",
+      {"merge-combines",
+       "sums of sums become one sum; sums of one term are that term, and so is stop",
        MergeCombines},
       {"fuse-weighted-sums", "sums of products with weights of layers or streams become one node",
        FuseWeightedSums},

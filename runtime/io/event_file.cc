@@ -19,7 +19,6 @@
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/io/crc32c.h"
-#include "runtime/io/file_error.h"
 
 namespace plumb {
 namespace {

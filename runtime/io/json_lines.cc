@@ -7,7 +7,6 @@
 #include "runtime/base/file.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
-#include "runtime/io/file_error.h"
 
 namespace plumb {
 namespace {

@@ -109,6 +109,16 @@ absl::Status ProduceTensor(const TensorToWrite& tensor, PieceSink sink);
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorToWrite> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
+struct WantedTensor {
+  std::string name;
+  Shape shape;  // of f32
+};
+
+// Checks that a file has the tensors of a model. Errors: kInvalidArgument with all that is missing,
+// misshapen, or surplus among the names in the file that begin with `prefix`.
+absl::Status CheckTensorsFit(const SafetensorsFile& file, absl::Span<const WantedTensor> wanted,
+                             absl::string_view prefix);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_IO_SAFETENSORS_H_

@@ -8,7 +8,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
-#include "runtime/io/file_error.h"
 
 namespace plumb {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/model/formula_ops.h"
+#include "runtime/model/sublayers.h"
 
 #include <algorithm>
 #include <utility>

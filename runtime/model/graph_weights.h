@@ -3,6 +3,7 @@
 #ifndef PLUMB_RUNTIME_MODEL_GRAPH_WEIGHTS_H_
 #define PLUMB_RUNTIME_MODEL_GRAPH_WEIGHTS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,25 @@
 #include "runtime/graph/builder.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
-#include "runtime/model/shared_layers.h"
+#include "runtime/spec/resolved_model.h"
 
 namespace plumb {
+
+// Names under which layers that share parameters find them: a set of parameters bears the name of
+// the first layer that uses it; values of the graph, caches and the statistics of norms are each
+// layer's own. Stateless but for the model, which must outlive it.
+class SharedLayers {
+ public:
+  explicit SharedLayers(const ResolvedModel& model) : model_(model) {}
+
+  // What a parameter is called that were `name` if its layer shared none:
+  // "layers.0.attention.q.weight" of "layers.3.attention.q.weight". A layer may share all but
+  // parameters of norms and learned values, which are no weights.
+  std::string NameOf(const std::string& name, bool is_weight) const;
+
+ private:
+  const ResolvedModel& model_;
+};
 
 class GraphWeights {
  public:

@@ -13,10 +13,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/place.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
+#include "runtime/model/graph_weights.h"
 #include "runtime/model/init_rules.h"
-#include "runtime/model/shared_layers.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/sublayer_numbers.h"
 

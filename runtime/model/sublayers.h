@@ -1,11 +1,13 @@
-// EmitSublayer: attention, MLPs, experts and convolutions as ops. Part of BuildForward (build.h).
-// Pure but for the builder, to which it appends.
+// Emits sublayers (attention, MLPs, experts, convolutions) and the sums and functions of formulas
+// as ops. Part of BuildForward (build.h). Pure but for the builder, to which the functions append.
 #ifndef PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 #define PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runtime/graph/builder.h"
 #include "runtime/model/build.h"
 #include "runtime/model/graph_weights.h"
@@ -27,6 +29,14 @@ struct SublayerContext {
 // `inputs`: one, or, of an attention, those of its queries, keys and values.
 absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
                                      absl::Span<const ValueId> inputs, AtPoint at_point);
+
+// Emits the sum of coefficient * tensor, plus a constant; broadcast.
+ValueId EmitSum(GraphBuilder* b, absl::Span<const Term> terms, double constant,
+                const std::string& name);
+
+// Emits any function of interpret.h except part. `scope` is the prefix of names: "layers.3.".
+ValueId EmitFunction(GraphBuilder* b, const Function& function,
+                     absl::Span<const TensorHandle> operands, const std::string& scope);
 
 }  // namespace plumb
 

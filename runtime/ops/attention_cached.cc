@@ -19,8 +19,8 @@
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/ops/attention_shape.h"
 #include "runtime/ops/flops.h"
+#include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/token_positions.h"
 
 namespace plumb {
 namespace {

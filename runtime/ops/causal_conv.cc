@@ -15,7 +15,6 @@
 #include "runtime/ops/causal_conv_rows.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/token_positions.h"
 
 namespace plumb {
 namespace {

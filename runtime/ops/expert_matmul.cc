@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/gemm/grouped_gemm.h"
-#include "runtime/ops/expert_matmul_shape.h"
+#include "runtime/ops/matmul_shape.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/route.h"

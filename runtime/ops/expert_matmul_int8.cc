@@ -13,7 +13,7 @@
 #include "runtime/kernels/gemv/gemv.h"
 #include "runtime/kernels/gemv/gemv_int8.h"
 #include "runtime/kernels/gemv/quantize.h"
-#include "runtime/ops/expert_matmul_shape.h"
+#include "runtime/ops/matmul_shape.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/route.h"

@@ -5,7 +5,6 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/flops.h"
-#include "runtime/ops/matmul_kernel.h"
 #include "runtime/ops/matmul_shape.h"
 #include "runtime/ops/ops.h"
 

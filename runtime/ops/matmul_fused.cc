@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/flops.h"
-#include "runtime/ops/matmul_kernel.h"
 #include "runtime/ops/matmul_shape.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"

@@ -1,4 +1,4 @@
-#include "runtime/ops/matmul_kernel.h"
+#include "runtime/ops/matmul_shape.h"
 
 #include <utility>
 #include <vector>

@@ -5,6 +5,7 @@
 #include "runtime/kernels/gemv/quantize.h"
 
 namespace plumb {
+
 namespace {
 
 absl::Status CheckTensor(const OpTypes& types, size_t i, absl::string_view name, bool dtype_fits,
@@ -74,6 +75,25 @@ absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows) {
     if (ids[t] < 0 || ids[t] >= rows) {
       return absl::InvalidArgumentError(absl::StrCat("token ", ids[t], " at position ", t,
                                                      " is outside the vocabulary [0, ", rows, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPositions(const int32_t* positions, int64_t batch, int64_t tokens,
+                            int64_t capacity) {
+  for (int64_t row = 0; row < batch; ++row) {
+    const int32_t* at = positions + row * tokens;
+    for (int64_t t = 0; t < tokens; ++t) {
+      if (at[t] < 0 || at[t] >= capacity) {
+        return absl::OutOfRangeError(absl::StrCat("position ", at[t], " of row ", row,
+                                                  " is outside the cache, which holds ", capacity,
+                                                  " tokens"));
+      }
+      if (at[t] != at[0] + t) {
+        return absl::InvalidArgumentError(absl::StrCat("position ", at[t], " of row ", row,
+                                                       " does not follow position ", at[t - 1]));
+      }
     }
   }
   return absl::OkStatus();

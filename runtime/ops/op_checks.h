@@ -35,6 +35,11 @@ absl::Status CheckRowOffset(const Attrs& attrs, int64_t rows);
 // Every one of the n ids is a row of a table of `rows`; the message names the first that is not.
 absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows);
 
+// Checks that positions[batch, tokens] are inside a cache of `capacity` tokens, and consecutive
+// within a row. Every run of an op with a cache calls it before it writes anything.
+absl::Status CheckPositions(const int32_t* positions, int64_t batch, int64_t tokens,
+                            int64_t capacity);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_OPS_OP_CHECKS_H_

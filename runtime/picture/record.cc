@@ -1,4 +1,4 @@
-#include "runtime/picture/record.h"
+#include "runtime/picture/picture.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/picture/bundle.h"
-#include "runtime/picture/index_text.h"
 #include "runtime/picture/labels.h"
 #include "runtime/picture/recorder.h"
 #include "runtime/spec/scalar.h"

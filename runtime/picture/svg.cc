@@ -1,4 +1,3 @@
-#include "runtime/picture/svg.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,10 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/picture/geometry.h"
+#include "runtime/picture/picture.h"
 
 namespace plumb {
+
 namespace {
 
 constexpr char kStyle[] = R"(
@@ -237,6 +239,11 @@ std::string ToSvg(const FlowPicture& picture) {
   }
   absl::StrAppend(&svg, "</svg>\n");
   return svg;
+}
+
+absl::StatusOr<std::string> DrawModel(const ResolvedModel& model, const PictureOptions& options) {
+  PLUMB_ASSIGN_OR_RETURN(const FlowPicture picture, RecordFlow(model, options));
+  return ToSvg(picture);
 }
 
 }  // namespace plumb

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/mistakes.h"
-#include "runtime/base/suggest.h"
 #include "runtime/plugin/descriptor.h"
 #include "runtime/plugin/norm_plugin.h"
 

@@ -10,8 +10,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/file.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/plugin/guarded_call.h"
 #include "runtime/plugin/library.h"
 

@@ -10,7 +10,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/status.h"
-#include "runtime/ranks/tags.h"
+#include "runtime/ranks/communicator.h"
 
 namespace plumb {
 namespace {

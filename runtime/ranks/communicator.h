@@ -1,10 +1,11 @@
 // The messages between the processes (ranks) of one job, on one machine or on several. Everything
 // that is beyond one process is written against this interface; who carries the messages is behind
-// it: MPI (host_communicator.h), threads of one process (local_ranks.h), nobody (single.h).
+// it: MPI (host_communicator.h), threads of one process (local_ranks.h), nobody (SingleRank).
 #ifndef PLUMB_RUNTIME_RANKS_COMMUNICATOR_H_
 #define PLUMB_RUNTIME_RANKS_COMMUNICATOR_H_
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -58,6 +59,27 @@ class Communicator {
   // Ends the job: all ranks exit with `code` as soon as possible. May return: where threads are
   // ranks, their pending and later calls fail with kAborted.
   virtual void Abort(int code) = 0;
+};
+
+// Returns rank 0 of 1, so that code for many ranks runs on one. It may send to itself. Abort()
+// returns, and later calls fail with kAborted.
+std::unique_ptr<Communicator> SingleRank();
+
+// Returns the name of this machine, as its kernel has it.
+std::string OwnHostName();
+
+// Tags of all of plumb's messages: messages of different tags do not overtake each other's
+// receives.
+enum RankTag : int {
+  kTagControl = 1,  // errors, and waits of ranks (stall_watch.h)
+  kTagFacts,        // what ranks say of themselves
+  kTagGradients,
+  kTagWeights,
+  kTagStates,
+  kTagCheckpoint,  // the hash of a file, from one of its writers to the next
+  kTagStudy,       // runs that are handed out, and what came of them
+  kTagLinks,       // measurements of latency and bandwidth
+  kTagCollective,  // collectives.h
 };
 
 }  // namespace plumb

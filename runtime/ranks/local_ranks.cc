@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
-#include "runtime/ranks/single.h"
+#include "runtime/ranks/communicator.h"
 
 namespace plumb {
 namespace {

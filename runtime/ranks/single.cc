@@ -1,4 +1,4 @@
-#include "runtime/ranks/single.h"
+#include "runtime/ranks/communicator.h"
 
 #include <unistd.h>
 

@@ -8,7 +8,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
-#include "runtime/ranks/tags.h"
+#include "runtime/ranks/communicator.h"
 
 namespace plumb {
 namespace {

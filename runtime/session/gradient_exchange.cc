@@ -6,7 +6,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/kernels/simd/optimizer.h"
-#include "runtime/ranks/tags.h"
+#include "runtime/ranks/communicator.h"
 
 namespace plumb {
 namespace {

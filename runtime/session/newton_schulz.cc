@@ -6,7 +6,6 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/kernels/simd/muon.h"
 #include "runtime/kernels/simd/optimizer.h"
 
 namespace plumb {

@@ -8,9 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
-#include "runtime/io/wanted_tensors.h"
-#include "runtime/kernels/simd/muon.h"
-#include "runtime/kernels/simd/unit_rows.h"
+#include "runtime/io/safetensors.h"
+#include "runtime/kernels/simd/optimizer.h"
 
 namespace plumb {
 namespace {

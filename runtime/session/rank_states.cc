@@ -7,7 +7,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
-#include "runtime/ranks/tags.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/session/gradient_exchange.h"
 
 namespace plumb {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/kernels/simd/average.h"
+#include "runtime/kernels/simd/optimizer.h"
 
 namespace plumb {
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/base/place.h"
+#include "runtime/base/mistakes.h"
 
 namespace plumb {
 
@@ -37,7 +37,7 @@ struct Expr {
     kUnary,   // name is "-" or "not", one argument
     kBinary,  // name is the operator, two arguments
     kReduce   // name is "sum", "concat" or "softmax"; args are the range's ends and what is reduced
-             // over it: the term, or the score and the value
+              // over it: the term, or the score and the value
   };
   Kind kind = Kind::kNumber;
   double number = 0;

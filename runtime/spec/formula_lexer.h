@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/base/place.h"
+#include "runtime/base/mistakes.h"
 
 namespace plumb {
 

@@ -12,8 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/file.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/textproto/reader.h"
 
 namespace plumb {

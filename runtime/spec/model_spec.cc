@@ -5,9 +5,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/convert.h"
-#include "runtime/textproto/printer.h"
 #include "runtime/textproto/reader.h"
-#include "runtime/textproto/set_field.h"
 
 namespace plumb {
 

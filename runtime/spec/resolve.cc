@@ -11,7 +11,6 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 #include "runtime/spec/cross_token.h"
 #include "runtime/spec/interpret.h"
@@ -19,8 +18,7 @@
 #include "runtime/spec/scalar.h"
 #include "runtime/spec/sublayer_numbers.h"
 #include "runtime/spec/token_tables.h"
-#include "runtime/spec/unused_names.h"
-#include "runtime/textproto/printer.h"
+#include "runtime/textproto/reader.h"
 
 namespace plumb {
 namespace {

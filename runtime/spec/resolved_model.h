@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/place.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/plugin/norm_plugin.h"
 #include "runtime/spec/formula.h"
 

@@ -1,5 +1,5 @@
-// Tables over tokens that a model has beside its embedding (value embeddings, per-layer
-// embeddings). Pure.
+// Names that a placement declares: tables over tokens beside the embedding (value embeddings,
+// per-layer embeddings), and the check that each name is used. Internal to runtime/spec. Pure.
 #ifndef PLUMB_RUNTIME_SPEC_TOKEN_TABLES_H_
 #define PLUMB_RUNTIME_SPEC_TOKEN_TABLES_H_
 
@@ -21,6 +21,11 @@ TokenEmbeddingSite SiteOf(const TokenTable& table, int64_t layer);
 
 // Every table has a name of its own, and some formula reads it. REQUIRES: the formulas are right.
 absl::Status CheckTokenTables(const ResolvedModel& model);
+
+// Returns an error at the first `let` or `learned` of a placement of the model that no formula,
+// init rule or other expression names, whether or not a condition lets it run. What a placement
+// inherits is not its mistake.
+absl::Status CheckNamesAreUsed(const ResolvedModel& model);
 
 }  // namespace plumb
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "runtime/base/place.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/spec/formula.h"
 
 namespace plumb {

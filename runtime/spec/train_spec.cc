@@ -9,9 +9,7 @@
 #include "runtime/base/status.h"
 #include "runtime/spec/train_message.h"
 #include "runtime/textproto/located.h"
-#include "runtime/textproto/printer.h"
 #include "runtime/textproto/reader.h"
-#include "runtime/textproto/set_field.h"
 
 namespace plumb {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/spec/unused_names.h"
+#include "runtime/spec/token_tables.h"
 
 #include <map>
 #include <optional>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "runtime/textproto/locations.h"
+#include "runtime/textproto/reader.h"
 
 namespace plumb::textproto {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "runtime/base/place.h"
-#include "runtime/textproto/locations.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/textproto/message.h"
+#include "runtime/textproto/reader.h"
 
 namespace plumb {
 

@@ -1,4 +1,4 @@
-#include "runtime/textproto/printer.h"
+#include "runtime/textproto/reader.h"
 
 #include <algorithm>
 #include <charconv>

@@ -12,11 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/mistakes.h"
-#include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 #include "runtime/textproto/lexer.h"
 
 namespace plumb::textproto {
+
 namespace {
 
 constexpr int kMaxDepth = 50;  // of messages in messages
@@ -357,5 +357,23 @@ absl::Status ReadText(absl::string_view text, const std::string& file, Message* 
                       Locations* locations) {
   return Reader(text, file).Read(message, locations);
 }
+
+Location Locations::At(const Field& field, int index) const {
+  const auto found = own_.find(field.index);
+  const size_t at = static_cast<size_t>(index);
+  return found == own_.end() || at >= found->second.size() ? Location() : found->second[at];
+}
+
+const Locations* Locations::Nested(const Field& field, int index) const {
+  const auto found = nested_.find(field.index);
+  const size_t at = static_cast<size_t>(index);
+  return found == nested_.end() || at >= found->second.size() ? nullptr : &found->second[at];
+}
+
+void Locations::Add(const Field& field, Location location) {
+  own_[field.index].push_back(location);
+}
+
+Locations* Locations::AddNested(const Field& field) { return &nested_[field.index].emplace_back(); }
 
 }  // namespace plumb::textproto

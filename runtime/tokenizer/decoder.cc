@@ -12,7 +12,6 @@
 #include "runtime/base/status.h"
 #include "runtime/tokenizer/byte_alphabet.h"
 #include "runtime/tokenizer/json_fields.h"
-#include "runtime/tokenizer/json_pattern.h"
 #include "runtime/tokenizer/normalizer.h"
 
 namespace plumb {

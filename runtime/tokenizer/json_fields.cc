@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 #include "runtime/io/strict_json.h"
 
@@ -94,6 +94,24 @@ absl::Status UnsupportedType(const JsonFields& fields, absl::string_view type,
   return fields.Error(absl::StrCat("type ", QuoteName(type), " is not supported",
                                    DidYouMean(std::string(type), supported), "; plumb reads ",
                                    absl::StrJoin(supported, ", ")));
+}
+
+absl::StatusOr<JsonPattern> TakePattern(JsonFields* fields) {
+  const nlohmann::json* json = fields->Take("pattern");
+  if (json == nullptr) return fields->Error("pattern is missing");
+  PLUMB_ASSIGN_OR_RETURN(JsonFields inner, JsonFields::Of(*json, fields->PlaceOf("pattern")));
+  JsonPattern made;
+  PLUMB_ASSIGN_OR_RETURN(made.literal, inner.String("String", ""));
+  PLUMB_ASSIGN_OR_RETURN(const std::string regex, inner.String("Regex", ""));
+  PLUMB_RETURN_IF_ERROR(inner.Finish());
+  if (made.literal.empty() == regex.empty()) {
+    return inner.Error("needs either String or Regex, and not an empty one");
+  }
+  absl::StatusOr<std::shared_ptr<const SplitPattern>> pattern =
+      regex.empty() ? SplitPattern::Literal(made.literal) : SplitPattern::Compile(regex);
+  if (!pattern.ok()) return Annotate(pattern.status(), absl::StrCat(inner.place(), ": "));
+  made.pattern = *std::move(pattern);
+  return made;
 }
 
 }  // namespace plumb

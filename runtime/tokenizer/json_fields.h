@@ -5,6 +5,7 @@
 #define PLUMB_RUNTIME_TOKENIZER_JSON_FIELDS_H_
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+
+#include "runtime/tokenizer/split_pattern.h"
 
 namespace plumb {
 
@@ -57,6 +60,14 @@ bool IsOneCharacter(absl::string_view text);
 // `place: type "Foo" is not supported; plumb reads A, B and C`.
 absl::Status UnsupportedType(const JsonFields& fields, absl::string_view type,
                              const std::vector<std::string>& supported);
+
+// Field `pattern` of a tokenizer.json, {"String": text} or {"Regex": expression}.
+struct JsonPattern {
+  std::string literal;  // text of a String; empty for a Regex
+  std::shared_ptr<const SplitPattern> pattern;
+};
+
+absl::StatusOr<JsonPattern> TakePattern(JsonFields* fields);
 
 }  // namespace plumb
 

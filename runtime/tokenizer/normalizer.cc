@@ -8,7 +8,6 @@
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tokenizer/json_fields.h"
-#include "runtime/tokenizer/json_pattern.h"
 #include "runtime/tokenizer/precompiled_map.h"
 #include "runtime/tokenizer/unicode.h"
 

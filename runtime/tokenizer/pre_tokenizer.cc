@@ -7,7 +7,6 @@
 #include "runtime/base/status.h"
 #include "runtime/tokenizer/cut_steps.h"
 #include "runtime/tokenizer/json_fields.h"
-#include "runtime/tokenizer/json_pattern.h"
 
 namespace plumb {
 namespace {

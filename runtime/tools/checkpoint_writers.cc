@@ -10,7 +10,7 @@
 #include "runtime/base/status.h"
 #include "runtime/io/shared_file.h"
 #include "runtime/ranks/collectives.h"
-#include "runtime/ranks/tags.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/tools/checkpoint_layout.h"
 #include "runtime/tools/handles.h"
 #include "runtime/tools/trainer_tensors.h"

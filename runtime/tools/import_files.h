@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/io/wanted_tensors.h"
+#include "runtime/io/safetensors.h"
 #include "runtime/tokenizer/special_tokens.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/model.h"

@@ -11,7 +11,6 @@
 #include "runtime/base/file.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tools/families.h"
 #include "runtime/tools/handles.h"

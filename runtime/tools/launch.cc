@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/processors.h"
+#include "runtime/base/process.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/ranks/host_communicator.h"
 #include "runtime/ranks/links.h"
 #include "runtime/ranks/mpi_library.h"
-#include "runtime/ranks/single.h"
 #include "runtime/ranks/stall_watch.h"
 
 namespace plumb {

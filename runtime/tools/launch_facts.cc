@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
-#include "runtime/ranks/single.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/tools/launch.h"
 
 namespace plumb {

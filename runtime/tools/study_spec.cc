@@ -7,7 +7,6 @@
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/textproto/located.h"
-#include "runtime/textproto/printer.h"
 #include "runtime/textproto/reader.h"
 
 namespace plumb {

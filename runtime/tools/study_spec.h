@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/place.h"
+#include "runtime/base/mistakes.h"
 
 namespace plumb {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtime/base/status.h"
-#include "runtime/io/wanted_tensors.h"
+#include "runtime/io/safetensors.h"
 #include "runtime/tools/handles.h"
 
 namespace plumb {

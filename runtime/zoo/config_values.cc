@@ -13,7 +13,6 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 #include "runtime/io/strict_json.h"
 #include "runtime/spec/scalar.h"

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/place.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/spec/formula.h"
 
 namespace plumb {

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/base/suggest.h"
 #include "runtime/base/utf8.h"
 #include "runtime/zoo/tensor_names.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/base/processors.h"
+#include "runtime/base/process.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "runtime/base/suggest.h"
+#include "runtime/base/mistakes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/kernels/simd/muon.h"
+#include "runtime/kernels/simd/optimizer.h"
 
 #include <cmath>
 #include <vector>

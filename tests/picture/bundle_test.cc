@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/picture/index_text.h"
 #include "runtime/picture/labels.h"
 #include "tests/picture/picture_models.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/picture/record.h"
+#include "runtime/picture/picture.h"
 #include "tests/api/test_models.h"
 
 namespace plumb {

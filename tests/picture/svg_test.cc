@@ -1,4 +1,4 @@
-#include "runtime/picture/svg.h"
+#include "runtime/picture/picture.h"
 
 #include <gmock/gmock.h>
 

@@ -13,8 +13,8 @@
 #include "gtest/gtest.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/ranks/local_ranks.h"
-#include "runtime/ranks/tags.h"
 
 namespace plumb {
 namespace {

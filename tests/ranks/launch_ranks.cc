@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
-#include "runtime/ranks/tags.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/tools/launch.h"
 
 namespace plumb {

@@ -16,8 +16,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/ranks/collectives.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/ranks/local_ranks.h"
-#include "runtime/ranks/tags.h"
 
 namespace plumb {
 namespace {

@@ -15,8 +15,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
-#include "runtime/ranks/single.h"
-#include "runtime/ranks/tags.h"
+#include "runtime/ranks/communicator.h"
 
 namespace plumb {
 namespace {

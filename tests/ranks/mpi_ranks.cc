@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/ranks/mpi_library.h"
-#include "runtime/ranks/tags.h"
 
 namespace plumb {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "runtime/ranks/collectives.h"
+#include "runtime/ranks/communicator.h"
 #include "runtime/ranks/local_ranks.h"
-#include "runtime/ranks/tags.h"
 
 namespace plumb {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
-#include "runtime/textproto/printer.h"
+#include "runtime/textproto/reader.h"
 #include "tests/textproto/oracle.h"
 
 namespace plumb {

@@ -15,7 +15,6 @@
 #include "plumb/v1/train.schema.h"
 #include "runtime/base/check.h"
 #include "runtime/base/utf8.h"
-#include "runtime/textproto/printer.h"
 #include "runtime/textproto/reader.h"
 
 namespace plumb {
@@ -292,8 +291,8 @@ void Copy(const pb::Message& from, textproto::Message* to) {
     for (int i = 0; i < count; ++i) {
       switch (field->cpp_type()) {
         case FieldDescriptor::CPPTYPE_INT32:
-          to->Put<int32_t>(
-              own, repeated ? r.GetRepeatedInt32(from, field, i) : r.GetInt32(from, field));
+          to->Put<int32_t>(own,
+                           repeated ? r.GetRepeatedInt32(from, field, i) : r.GetInt32(from, field));
           break;
         case FieldDescriptor::CPPTYPE_UINT64:
           to->Put<uint64_t>(

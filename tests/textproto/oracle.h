@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/textproto/locations.h"
 #include "runtime/textproto/message.h"
+#include "runtime/textproto/reader.h"
 
 namespace plumb {
 

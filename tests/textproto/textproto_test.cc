@@ -8,9 +8,7 @@
 #include "plumb/v1/model.schema.h"
 #include "plumb/v1/study.schema.h"
 #include "plumb/v1/train.schema.h"
-#include "runtime/textproto/printer.h"
 #include "runtime/textproto/reader.h"
-#include "runtime/textproto/set_field.h"
 
 namespace plumb {
 namespace {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/suggest.h"
+#include "runtime/base/mistakes.h"
 #include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/onednn/library.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/suggest.h"
+#include "runtime/base/mistakes.h"
 
 namespace plumb {
 namespace {

@@ -1,4 +1,5 @@
-// AdamW and the global gradient norm over flat buffers: one pass over memory for all tensors.
+// Elementwise work on weights and gradients after a backward pass: AdamW, the global gradient norm,
+// Muon's momentum and steps, averages of weights, rows and columns of length 1.
 // Stateless; results do not depend on the number of threads.
 #ifndef PLUMB_RUNTIME_KERNELS_SIMD_OPTIMIZER_H_
 #define PLUMB_RUNTIME_KERNELS_SIMD_OPTIMIZER_H_
@@ -65,6 +66,43 @@ double Accumulate(const float* x, float* acc, int64_t n, int threads);
 
 // to = x, elementwise.
 void Copy(const float* x, float* to, int64_t n, int threads);
+
+// average += weight * (x - average), of n elements; x as floats or split, to the same bits.
+void MoveTowards(const float* x, float weight, int64_t n, int threads, float* average);
+void MoveTowards(const SplitF32& x, float weight, int64_t n, int threads, float* average);
+
+// Momentum of Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) before its
+// orthogonalization; StepAlong updates the matrix after it.
+struct MuonMomentum {
+  float grad_scale;  // multiplies every gradient first (clipping, accumulation)
+  float beta;
+  bool nesterov;
+};
+
+// With g = grad * grad_scale, of n elements:
+//   m += (1 - beta) (g - m);  direction = nesterov ? g + beta (m - g) : m
+void UpdateMomentum(const MuonMomentum& momentum, const float* grad, int64_t n, int threads,
+                    float* m, float* direction);
+
+// x *= factor.
+void Scale(float factor, int64_t n, int threads, float* x);
+
+// p = decay * p - step_size * direction, of n elements, floats or split (to the same bits).
+void StepAlong(const float* direction, float decay, float step_size, int64_t n, int threads,
+               float* p);
+void StepAlong(const float* direction, float decay, float step_size, int64_t n, int threads,
+               const SplitF32& p);
+
+// A matrix [rows, columns] as floats, or split where `floats` is null.
+struct MatrixInPlace {
+  float* floats;
+  SplitF32 split;
+  int64_t rows, columns;
+};
+
+// Divides every row (column) by its length, a sum in double; one of zeros stays.
+void NormalizeRows(const MatrixInPlace& matrix, int threads);
+void NormalizeColumns(const MatrixInPlace& matrix, int threads);
 
 }  // namespace plumb
 

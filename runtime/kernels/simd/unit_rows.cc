@@ -1,4 +1,4 @@
-#include "runtime/kernels/simd/unit_rows.h"
+#include "runtime/kernels/simd/optimizer.h"
 
 #include <algorithm>
 #include <array>
