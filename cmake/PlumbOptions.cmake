@@ -10,6 +10,7 @@ else()
   set(PLUMB_MPI OFF CACHE STRING "Build libplumb-mpi.so, for several machines: AUTO (if there is an MPI), ON or OFF")
 endif()
 set_property(CACHE PLUMB_MPI PROPERTY STRINGS AUTO ON OFF)
+option(PLUMB_QUICK "Optimize only what a step spends its time in: two thirds of the time of a build" OFF)
 option(PLUMB_UNITY "Compile the sources of a module together: a third of the time, from scratch" OFF)
 option(PLUMB_BUILD_TREE_PATHS "Debug information names the paths of the build" ON)
 if(PLUMB_BUILD_TESTS AND NOT PLUMB_BUILD_CLI)
@@ -45,12 +46,15 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 endif()
 
-# -Og compiles in two thirds of -O2's time; plumb_optimize() is for what a step spends its time in.
+# The optimization is the compiler's Release and the user's flags; PLUMB_QUICK lowers it outside of the
+# modules that call plumb_optimize().
+if(PLUMB_QUICK)
+  set(CMAKE_CXX_FLAGS_RELEASE "-Og -DNDEBUG")
+  set(CMAKE_C_FLAGS_RELEASE "-Og -DNDEBUG")
+endif()
 # No fast-math: the order of floating-point additions is part of plumb's contract.
 # -ffp-contract=off: a compiler that fuses a*b+c in one build and not in another changes results;
 # kernels that want a fused multiply-add call one.
-set(CMAKE_CXX_FLAGS_RELEASE "-Og -DNDEBUG")
-set(CMAKE_C_FLAGS_RELEASE "-Og -DNDEBUG")
 # Warnings are errors where CMAKE_COMPILE_WARNING_AS_ERROR is set, in the presets of developers and in .ci/run.
 # A compiler that we have not seen warns of new things, and must not stop a user's build.
 if(PROJECT_IS_TOP_LEVEL)

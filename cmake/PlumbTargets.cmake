@@ -27,11 +27,13 @@ function(plumb_unity)
 endfunction()
 
 # plumb_optimize(<target>...)
-#   What a step or a tokenizer spends its time in.
+#   Optimizes targets that a step or a tokenizer spends its time in, in quick builds too.
 function(plumb_optimize)
-  foreach(target IN LISTS ARGN)
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
-  endforeach()
+  if(PLUMB_QUICK)
+    foreach(target IN LISTS ARGN)
+      target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O2>)
+    endforeach()
+  endif()
 endfunction()
 
 # plumb_module(<name> SOURCES <files> [PUBLIC <targets>] [PRIVATE <targets>])
@@ -57,7 +59,9 @@ function(plumb_norm_plugin id)
     SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
   set_target_properties(plumb_norm_${id} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}")
-  target_compile_options(plumb_norm_${id} PRIVATE $<$<CONFIG:Release>:-O3>)
+  if(PLUMB_QUICK)
+    target_compile_options(plumb_norm_${id} PRIVATE $<$<CONFIG:Release>:-O3>)
+  endif()
   # The loader refuses a library that others may write to, whatever the umask here is.
   add_custom_command(TARGET plumb_norm_${id} POST_BUILD
     COMMAND chmod go-w "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}" "$<TARGET_FILE:plumb_norm_${id}>")

@@ -62,7 +62,7 @@ if [ -z "${PLUMB:-}" ]; then
     "$root/tools/install_dependencies.sh" run
     "$root/tools/build.sh" run
   } >&2
-  PLUMB=$root/build/release/bin/plumb
+  PLUMB=$root/build/quick/bin/plumb
 fi
 PLUMB=$(command -v -- "$PLUMB") || fail "PLUMB names no program"
 PLUMB=$(realpath -- "$PLUMB")

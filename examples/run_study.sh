@@ -32,4 +32,4 @@ done
   "$root/tools/install_dependencies.sh" run
   "$root/tools/build.sh" run
 } >&2
-exec "$root/build/release/bin/plumb" compare "$file" "${out[@]}" "$@"
+exec "$root/build/quick/bin/plumb" compare "$file" "${out[@]}" "$@"

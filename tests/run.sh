@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every test of a fresh clone: installs what is missing, builds release, runs ctest. Arguments go to
+# Every test of a fresh clone: installs what is missing, builds the preset quick, runs ctest. Arguments go to
 # ctest:
 #
 #   tests/run.sh
@@ -8,5 +8,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 tools/install_dependencies.sh test
-tools/build.sh release
-exec ctest --preset release --parallel "${CTEST_PARALLEL_LEVEL:-$(nproc)}" "$@"
+tools/build.sh quick
+exec ctest --preset quick --parallel "${CTEST_PARALLEL_LEVEL:-$(nproc)}" "$@"

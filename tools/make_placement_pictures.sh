@@ -2,7 +2,7 @@
 # Draws every placement of plugins/placements into docs/images/placements/NAME.svg, but those that
 # `plumb describe --svg` calls too large for a picture.
 #
-#   tools/make_placement_pictures.sh [PLUMB]          draws; PLUMB: build/release/bin/plumb
+#   tools/make_placement_pictures.sh [PLUMB]          draws; PLUMB: build/quick/bin/plumb
 #   tools/make_placement_pictures.sh --check [PLUMB]  fails, and names them, if pictures are not those
 #                                                     that it would draw
 set -euo pipefail
@@ -13,7 +13,7 @@ if [ "${1:-}" = --check ]; then
   check=yes
   shift
 fi
-plumb=${1:-build/release/bin/plumb}
+plumb=${1:-build/quick/bin/plumb}
 pictures=docs/images/placements
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

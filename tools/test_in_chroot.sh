@@ -253,7 +253,7 @@ check_build() {
   local user=$1 log=$2
   grep -h 'warning:' "$log/build.log" || true
   # shellcheck disable=SC2016 # expanded by that shell
-  enter "$chroot_directory" "$user" sh -c '"$HOME/plumb/build/release/bin/plumb" doctor' > "$log/doctor.log" 2>&1 || true
+  enter "$chroot_directory" "$user" sh -c '"$HOME/plumb/build/quick/bin/plumb" doctor' > "$log/doctor.log" 2>&1 || true
   if ! grep -q '^oneDNN  *[0-9]' "$log/doctor.log"; then
     cat "$log/doctor.log"
     echo "plumb does not load oneDNN: see above"

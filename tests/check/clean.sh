@@ -8,7 +8,7 @@
 # of sabotage/, and all that ship.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-build=build/release seeds=50 seconds=20
+build=build/quick seeds=50 seconds=20
 while [ $# -gt 0 ]; do
   case $1 in
     --build) build=$2; shift 2 ;;

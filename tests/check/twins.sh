@@ -7,7 +7,7 @@
 #   tests/check/twins.sh [--build DIR] [--seeds N] [--seconds S] [TWIN...]
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-build=build/release seeds=5 seconds=20
+build=build/quick seeds=5 seconds=20
 while [ $# -gt 0 ]; do
   case $1 in
     --build) build=$2; shift 2 ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs what the pages of the tree show: commands, transcripts, models, Python. Each page has a scratch directory, in
-which the top of the source tree, read-only to it, and build/release seem to be, and one shell, so that a
+which the top of the source tree, read-only to it, and build/quick seem to be, and one shell, so that a
 command finds what those above it made.
 
     run_snippets.py --build BUILD [--source DIR] [--not-run FILE] [--update] [--show] [--jobs N] [PAGE.md..]
@@ -234,9 +234,9 @@ class Runner:
             if name not in ("build", "runs", "studies") and not name.startswith("."):
                 os.symlink(os.path.join(self.args.source, name), os.path.join(directory, name))
         # What a user of a build reads. Without the cache, so that no command can configure it anew.
-        os.makedirs(os.path.join(directory, "build", "release"))
+        os.makedirs(os.path.join(directory, "build", "quick"))
         for name in ("bin", "lib", "cmake_install.cmake"):
-            os.symlink(os.path.join(self.args.build, name), os.path.join(directory, "build", "release", name))
+            os.symlink(os.path.join(self.args.build, name), os.path.join(directory, "build", "quick", name))
 
     def check_test(self, name):
         if name not in self.registered:

@@ -7,4 +7,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 tools/build.sh release
-PLUMB_FAULT_STRIDE=1 exec ctest --preset release --parallel "$(nproc)" --verbose -R '_faults_test$' "$@"
+PLUMB_FAULT_STRIDE=1 exec ctest --preset quick --parallel "$(nproc)" --verbose -R '_faults_test$' "$@"

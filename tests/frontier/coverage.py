@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What of the published topologies plumb can say: describes, trains and checks the rows of rows.txt.
 
-    tests/frontier/coverage.py --build build/release [--steps 200] [WORD ...]
+    tests/frontier/coverage.py --build build/quick [--steps 200] [WORD ...]
 
 Each case is described and trained on examples/data/names.txt (width 32, 4 layers), and compared with
 its golden file (tests/api/golden_test). Prints the table; fails if a row that should pass does not.

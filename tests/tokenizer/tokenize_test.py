@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """plumb tokenize against the plain implementations of reference.py, on texts that are meant to break it.
 
-  tests/tokenizer/tokenize_test.py --plumb build/release/bin/plumb
+  tests/tokenizer/tokenize_test.py --plumb build/quick/bin/plumb
 """
 import argparse
 import json
