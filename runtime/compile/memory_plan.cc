@@ -18,8 +18,6 @@
 namespace plumb {
 namespace {
 
-using Place = MemoryPlan::Place;
-
 // A stretch of the arena: one value, or several that take it from one another.
 struct Buffer {
   int64_t bytes = 0;  // a multiple of kAlignment
@@ -107,12 +105,12 @@ class Planner {
   }
 
   bool IsExternal(ValueId id) const {
-    return plan_.places[Index(id)].kind == Place::Kind::kExternal;
+    return plan_.places[Index(id)].kind == MemoryPlan::Place::Kind::kExternal;
   }
 
   void MakeExternal(ValueId id) {
-    Place& place = plan_.places[Index(id)];
-    place.kind = Place::Kind::kExternal;
+    MemoryPlan::Place& place = plan_.places[Index(id)];
+    place.kind = MemoryPlan::Place::Kind::kExternal;
     place.external = static_cast<int32_t>(plan_.externals.size());
     plan_.externals.push_back(id);
   }
@@ -123,7 +121,7 @@ class Planner {
     }
     for (size_t id = 0; id < graph_.values.size(); ++id) {
       if (graph_.values[id].kind == ValueKind::kComputed && state_[id] != kNoValue) {
-        plan_.places[id].kind = Place::Kind::kExternal;
+        plan_.places[id].kind = MemoryPlan::Place::Kind::kExternal;
         plan_.places[id].external = plan_.places[Index(state_[id])].external;
       }
     }
@@ -187,7 +185,7 @@ class Planner {
     for (size_t id = 0; id < buffer_of_.size(); ++id) {
       if (buffer_of_[id] != buffer) continue;
       buffer_of_[id] = -1;
-      plan_.places[id].kind = Place::Kind::kExternal;
+      plan_.places[id].kind = MemoryPlan::Place::Kind::kExternal;
       plan_.places[id].external = external;
     }
     buffers_[Index(buffer)].bytes = 0;
@@ -310,7 +308,7 @@ class Planner {
   const std::vector<ValueId> state_;
 };
 
-std::string NodeRange(const Place& place) {
+std::string NodeRange(const MemoryPlan::Place& place) {
   const std::string first = place.first < 0 ? "" : absl::StrCat(place.first);
   return absl::StrCat(first, "..", place.last < 0 ? "" : absl::StrCat(place.last));
 }
@@ -320,8 +318,8 @@ std::string NodeRange(const Place& place) {
 absl::StatusOr<MemoryPlan> PlanMemory(const Graph& graph) { return Planner(graph).Run(); }
 
 std::string PlaceName(const MemoryPlan& plan, const Graph& graph, ValueId id) {
-  const Place& place = plan.places[Index(id)];
-  if (place.kind == Place::Kind::kArena) return absl::StrCat("arena+", place.offset);
+  const MemoryPlan::Place& place = plan.places[Index(id)];
+  if (place.kind == MemoryPlan::Place::Kind::kArena) return absl::StrCat("arena+", place.offset);
   const ValueId owner = plan.externals[Index(place.external)];
   const Value& value = graph.value(owner);
   switch (value.kind) {
@@ -359,7 +357,7 @@ std::string ToString(const MemoryPlan& plan, const Graph& graph) {
     const int64_t bytes = graph.values[id].type.bytes();
     absl::StrAppend(&text, row(graph.values[id].name, absl::StrCat(bytes), places[id],
                                NodeRange(plan.places[id])));
-    if (plan.places[id].kind == Place::Kind::kArena) without_reuse += AlignUp(bytes);
+    if (plan.places[id].kind == MemoryPlan::Place::Kind::kArena) without_reuse += AlignUp(bytes);
   }
   for (const ValueId id : plan.externals) external_bytes += graph.value(id).type.bytes();
   for (const int32_t k : plan.copied_outputs) {
