@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/tags.h"
-#include "runtime/tools/file.h"
+#include "runtime/base/file.h"
 
 namespace plumb::cli {
 namespace {
