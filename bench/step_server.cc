@@ -65,7 +65,7 @@ void Step(plumb::TrainBench* train, long n) {
 
 void Profile(plumb::TrainBench* train, long n) {
   for (long i = 0; i < n; ++i) Check(train->ProfiledStep().status());
-  const plumb::Profile profile = train->TakeProfile();
+  const plumb::Profile profile = Check(train->TakeProfile());
   for (const plumb::ProfileRow& row : profile.rows) {
     std::printf("%s %d %lld %.9f %.6e %.6e\n", row.name.c_str(), row.in_graph ? 1 : 0,
                 static_cast<long long>(row.runs), row.seconds, row.flops, row.bytes);
@@ -84,11 +84,12 @@ void Serve(plumb::TrainBench* train, plumb::MachineSpeed* machine) {
     } else if (command == "profile") {
       Profile(train, n);
     } else if (command == "matmul") {
-      const absl::StatusOr<double> speed = machine->MeasureMatmul(argument);
+      const absl::StatusOr<double> speed = machine->Measure(
+          argument == "bf16" ? plumb::api::Speed::kGemmBf16 : plumb::api::Speed::kGemmF32);
       if (!absl::IsUnimplemented(speed.status())) Check(speed.status());
       std::printf("%.6e\n", speed.ok() ? *speed : 0.0);
     } else if (command == "read") {
-      std::printf("%.6e\n", Check(machine->MeasureRead()));
+      std::printf("%.6e\n", Check(machine->Measure(plumb::api::Speed::kRead)));
     } else if (command == "memory") {
       std::printf("%lld\n", static_cast<long long>(plumb::PeakMemoryBytes()));
     } else {
@@ -102,9 +103,10 @@ void Serve(plumb::TrainBench* train, plumb::MachineSpeed* machine) {
 
 int main(int argc, char** argv) {
   if (argc < 2 || argc % 2 != 0) Fail("usage: step_server MODEL.pbtxt [--option VALUE] ...");
-  plumb::HostRuntimeOptions options;
+  plumb::api::RuntimeOptions options;
+  std::vector<std::string> plugin_files;
   plumb::TrainBenchRequest request;
-  plumb::Spec spec = Check(plumb::Spec::FromFile(argv[1]));
+  plumb::ModelSource model = Check(plumb::ReadModelSource(argv[1]));
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
     const long number = std::strtol(value.c_str(), nullptr, 10);
@@ -123,22 +125,22 @@ int main(int argc, char** argv) {
     } else if (name == "--threads") {
       options.threads = static_cast<int>(number);
     } else if (name == "--plugin") {
-      options.plugin_files.push_back(value);
+      plugin_files.push_back(value);
     } else if (name == "--vocab") {
-      Check(spec.Set("vocab_size", value));
+      model.settings.emplace_back("vocab_size", value);
     } else if (name == "--set-model") {
-      const auto [field, to] = Assignment(value);
-      Check(spec.Set(field, to));
+      model.settings.push_back(Assignment(value));
     } else if (name == "--set-train") {
       request.train_overrides.push_back(Assignment(value));
     } else {
       Fail("unknown option " + name);
     }
   }
-  const std::unique_ptr<plumb::HostRuntime> runtime = Check(plumb::HostRuntime::Create(options));
+  const std::unique_ptr<plumb::HostRuntime> runtime = 
+      Check(plumb::HostRuntime::Create(options, plugin_files));
   const std::unique_ptr<plumb::TrainBench> train =
-      Check(plumb::TrainBench::Open(runtime.get(), spec, request));
-  plumb::MachineSpeed machine(runtime.get());
+      Check(plumb::TrainBench::Open(runtime.get(), model, request));
+  plumb::MachineSpeed machine(*runtime);
   std::printf("ready %lld\n", static_cast<long long>(train->parameters()));
   std::fflush(stdout);
   Serve(train.get(), &machine);

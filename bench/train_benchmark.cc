@@ -43,7 +43,7 @@ const TemporaryText& Text() {
 }
 
 void TrainSteps(benchmark::State& state, const plumb::TrainRequest& request, int warm_up_steps) {
-  plumb::HostRuntimeOptions options;
+  plumb::api::RuntimeOptions options;
   options.threads = static_cast<int>(state.range(0));
   auto runtime = plumb::HostRuntime::Create(options);
   if (!runtime.ok()) return state.SkipWithError(runtime.status().ToString().c_str());

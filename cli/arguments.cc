@@ -152,29 +152,6 @@ absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignmen
   return settings;
 }
 
-absl::StatusOr<Spec> ReadSpec(const std::string& path,
-                              const std::vector<std::string>& assignments) {
-  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(assignments));
-  if (!settings.train.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--set train.", settings.train.front().first,
-                     ": this command does not train; only model.* can be set"));
-  }
-  PLUMB_ASSIGN_OR_RETURN(Spec spec, Spec::FromFile(path));
-  PLUMB_RETURN_IF_ERROR(SetFields(settings.model, &spec));
-  return spec;
-}
-
-absl::Status SetFields(const Overrides& model, Spec* spec) {
-  for (const auto& [field, value] : model) {
-    const absl::Status status = spec->Set(field, value);
-    if (!status.ok()) {  // the message begins with the field
-      return absl::Status(status.code(), absl::StrCat("model.", status.message()));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // CLI11 keeps nothing with an option but what checks it: the words are the description of a check
 // that is switched off, so that it is neither made nor printed in the help.
 CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices) {

@@ -53,11 +53,6 @@ struct Settings {
 };
 absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments);
 
-// Applies settings of a model, in order; an error begins with "model." and the field.
-absl::Status SetFields(const Overrides& model, Spec* spec);
-// The model of a file with settings applied. Settings of training are a mistake here.
-absl::StatusOr<Spec> ReadSpec(const std::string& path, const std::vector<std::string>& assignments);
-
 // Says that an option takes one of these words, for who reads the tree; checks nothing.
 CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices);
 std::vector<std::string> Choices(CLI::Option* option);  // empty: not said

@@ -25,7 +25,7 @@
 #include "runtime/base/status.h"
 #include "runtime/tools/bench.h"
 #include "runtime/tools/launch.h"
-#include "runtime/tools/text.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb::cli {
 namespace {
@@ -61,7 +61,7 @@ class ReadsBetween {
   // Reads, unless less than kBetweenReads has been spent since the last time.
   absl::Status Turn() {
     if (reads_ > 0 && spent_ < kBetweenReads) return absl::OkStatus();
-    PLUMB_ASSIGN_OR_RETURN(const double speed, machine_->MeasureRead());
+    PLUMB_ASSIGN_OR_RETURN(const double speed, machine_->Measure(api::Speed::kRead));
     seconds_a_byte_ += 1 / speed;
     ++reads_;
     spent_ = 0;
@@ -84,7 +84,7 @@ std::vector<std::string> Passes() { return {"train", "prompt", "decode"}; }
 struct Bench {
   const BenchFlags& options;
   HostRuntime* runtime;
-  Spec spec;
+  ModelSource model;
   StatusLine progress;  // the current measurement
   const Interrupts& interrupts;
 
@@ -93,6 +93,11 @@ struct Bench {
   }
   bool Wants(const char* pass) const { return options.only.empty() || options.only == pass; }
 };
+
+// The product that is the yardstick of activations of this type.
+api::Speed SpeedOf(const std::string& dtype) {
+  return dtype == "bf16" ? api::Speed::kGemmBf16 : api::Speed::kGemmF32;
+}
 
 // The best of some runs, to exclude other load of the machine.
 template <class Measure>
@@ -145,18 +150,18 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
   bench->progress.Show("training: preparing");
   PLUMB_ASSIGN_OR_RETURN(
       std::unique_ptr<TrainBench> opened,
-      TrainBench::Open(bench->runtime, bench->spec, ToRequest(bench->options, overrides)));
+      TrainBench::Open(bench->runtime, bench->model, ToRequest(bench->options, overrides)));
   TrainBench& train = *opened;
   figures->shape = absl::StrCat(train.batch(), " x ", train.seq());
   figures->dtype = train.dtype();
   PLUMB_ASSIGN_OR_RETURN(const double once, WarmUp(&train, bench->interrupts));
   figures->peak_memory = PeakMemoryBytes();
-  MachineSpeed machine(bench->runtime);  // has memory of its own
+  MachineSpeed machine(*bench->runtime);  // has memory of its own
   const int64_t steps = std::clamp<int64_t>(static_cast<int64_t>(kRoundSeconds / once), 1, 10000);
   for (int64_t round = 0; round < bench->options.rounds; ++round) {
     if (bench->interrupts.requested()) return Interrupted();
     bench->Show("training", round);
-    const absl::StatusOr<double> speed = Best([&] { return machine.MeasureMatmul(train.dtype()); });
+    const absl::StatusOr<double> speed = Best([&] { return machine.Measure(SpeedOf(train.dtype())); });
     BenchStep sum;
     for (int64_t i = 0; i < steps; ++i) {
       if (bench->interrupts.requested()) return Interrupted();
@@ -176,7 +181,7 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
     if (bench->interrupts.requested()) return Interrupted();
     PLUMB_RETURN_IF_ERROR(train.ProfiledStep().status());
   }
-  figures->profile = train.TakeProfile();
+  PLUMB_ASSIGN_OR_RETURN(figures->profile, train.TakeProfile());
   return absl::OkStatus();
 }
 
@@ -197,9 +202,6 @@ absl::Status ProfileFeeds(int64_t n, int64_t times, DecodeBench* decode, Bench* 
   return absl::OkStatus();
 }
 
-// Which product is the yardstick of a prompt: that of the activations.
-std::string ProductDType(const std::string& weights) { return weights == "bf16" ? "bf16" : "f32"; }
-
 absl::Status TimePrompt(DecodeBench* decode, MachineSpeed* machine, Bench* bench,
                         PassFigures* figures) {
   const int64_t n = std::min(bench->options.prompt, decode->context_length());
@@ -208,7 +210,7 @@ absl::Status TimePrompt(DecodeBench* decode, MachineSpeed* machine, Bench* bench
     if (bench->interrupts.requested()) return Interrupted();
     if (round >= 0) bench->Show("prompt", round);
     const absl::StatusOr<double> speed =
-        Best([&] { return machine->MeasureMatmul(ProductDType(bench->options.weights)); });
+        Best([&] { return machine->Measure(SpeedOf(bench->options.weights)); });
     PLUMB_RETURN_IF_ERROR(decode->Reset());
     PLUMB_ASSIGN_OR_RETURN(const BenchStep step, decode->Feed(n));
     if (round < 0) continue;  // compiles
@@ -258,18 +260,18 @@ absl::Status TimeGeneration(Bench* bench, std::vector<PassFigures>* passes) {
   request.batch = bench->options.sequences;
   request.weights = bench->options.weights;
   request.seed = bench->options.seed.value_or(1);
-  Spec spec = bench->spec;
+  ModelSource model = bench->model;
   if (bench->options.seq > 0) {
-    PLUMB_RETURN_IF_ERROR(spec.Set("context_length", absl::StrCat(bench->options.seq)));
+    model.settings.emplace_back("context_length", absl::StrCat(bench->options.seq));
   }
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<DecodeBench> opened,
-                         DecodeBench::Open(bench->runtime, spec, request));
+                         DecodeBench::Open(bench->runtime, model, request));
   DecodeBench& decode = *opened;
   const int64_t n =
       bench->Wants("prompt") ? std::min(bench->options.prompt, decode.context_length()) : 1;
   const absl::StatusOr<BenchStep> first = decode.Feed(n);
   const int64_t peak_memory = PeakMemoryBytes();
-  MachineSpeed machine(bench->runtime);  // has memory of its own
+  MachineSpeed machine(*bench->runtime);  // has memory of its own
   for (const char* pass : {"prompt", "decode"}) {
     if (!bench->Wants(pass)) continue;
     PassFigures figures;
@@ -315,7 +317,8 @@ std::string TrainingOption(const BenchFlags& options, const Settings& settings) 
 
 // Training on many ranks, where any are asked for or there.
 absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& overrides,
-                                 const Spec& spec, HostRuntime* runtime, Launch* launch) {
+                                 const ModelSource& model, HostRuntime* runtime,
+                                 Launch* launch) {
   if (!options.only.empty() && options.only != "train") {
     return absl::InvalidArgumentError(
         absl::StrCat("--only ", options.only, ": ranks share training and nothing else"));
@@ -332,7 +335,7 @@ absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& ove
   StatusLine progress(options.quiet);
   of_ranks.progress = [&progress](const std::string& what) { progress.Show(what); };
   const Interrupts interrupts("the step that is timed");
-  absl::StatusOr<int> code = BenchRanks(of_ranks, spec, runtime, launch, interrupts);
+  absl::StatusOr<int> code = BenchRanks(of_ranks, model, runtime, launch, interrupts);
   progress.Clear();
   if (launch->is_first()) PrintWarnings(runtime);
   if (absl::IsCancelled(code.status())) return kExitInterrupted;
@@ -348,11 +351,10 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
     return absl::InvalidArgumentError(
         absl::StrCat(unused, " is about training, which --only ", options.only, " leaves out"));
   }
-  PLUMB_ASSIGN_OR_RETURN(Spec spec, Spec::FromFile(options.model));
-  PLUMB_RETURN_IF_ERROR(SetFields(settings.model, &spec));
-  if (options.vocab > 0) {
-    PLUMB_RETURN_IF_ERROR(spec.Set("vocab_size", absl::StrCat(options.vocab)));
-  }
+  if (options.vocab > 0) settings.model.emplace_back("vocab_size", absl::StrCat(options.vocab));
+  PLUMB_ASSIGN_OR_RETURN(ModelSource model,
+                         ReadModelSource(options.model, std::move(settings.model)));
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, model.Parse());
   const bool on_ranks = !options.ranks.empty() || launch->size() > 1;
   if (!on_ranks && (!options.link.empty() || options.fixed_batch)) {
     return absl::InvalidArgumentError(
@@ -360,7 +362,7 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
                      " is about ranks: say how many, for example --ranks 1..64"));
   }
   const bool only_trains = on_ranks || options.only == "train";
-  if (spec.vocab_size() == 0 && (options.data.empty() || !only_trains)) {
+  if (VocabSizeOf(spec) == 0 && (options.data.empty() || !only_trains)) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.model, ": vocab_size is missing, and ",
         options.data.empty() ? "there is no data to take it from; say it with --vocab N"
@@ -368,10 +370,10 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
                                "measure training alone with --only train"));
   }
   if (on_ranks) {
-    return MeasureRanks(options, settings.train, spec, runtime.get(), launch);
+    return MeasureRanks(options, settings.train, model, runtime.get(), launch);
   }
   const Interrupts interrupts("the pass that is timed");
-  Bench bench{options, runtime.get(), std::move(spec), StatusLine(options.quiet), interrupts};
+  Bench bench{options, runtime.get(), std::move(model), StatusLine(options.quiet), interrupts};
   std::vector<PassFigures> passes;
   absl::Status status;
   if (bench.Wants("train")) {

@@ -104,12 +104,12 @@ absl::Status CheckUnits(const RankBenchOptions& options, const Alone& alone,
 
 // All ranks at once, each for itself: those of one machine slow each other down as they will in
 // training. The slowest rank's.
-absl::StatusOr<Alone> MeasureAlone(const RankBenchOptions& options, const Spec& spec,
+absl::StatusOr<Alone> MeasureAlone(const RankBenchOptions& options, const ModelSource& model,
                                    const std::vector<int64_t>& counts, HostRuntime* runtime,
                                    Launch* launch, const Interrupts& interrupts) {
   Alone alone;
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainBench> bench,
-                         TrainBench::Open(runtime, spec, options.request));
+                         TrainBench::Open(runtime, model, options.request));
   alone.batch = bench->batch();
   alone.seq = bench->seq();
   alone.units = bench->units();
@@ -123,7 +123,7 @@ absl::StatusOr<Alone> MeasureAlone(const RankBenchOptions& options, const Spec& 
   PLUMB_ASSIGN_OR_RETURN(const Series seconds,
                          TimeSteps("alone", options, bench.get(), steps, launch, interrupts));
   PLUMB_ASSIGN_OR_RETURN(const Profile profile, ProfileSteps(bench.get(), options.rounds * steps));
-  PLUMB_ASSIGN_OR_RETURN(const double read, MachineSpeed(runtime).MeasureRead());
+  PLUMB_ASSIGN_OR_RETURN(const double read, MachineSpeed(*runtime).Measure(api::Speed::kRead));
   const StepShares shares = SharesOf(profile, seconds.Median());
   const std::vector<double> mine = {shares.passes, shares.update, shares.other,
                                     read / kReadsAnAddition};
@@ -148,11 +148,11 @@ TrainBenchRequest RequestOfAll(const RankBenchOptions& options, const Alone& alo
   return request;
 }
 
-absl::StatusOr<Together> MeasureTogether(const RankBenchOptions& options, const Spec& spec,
+absl::StatusOr<Together> MeasureTogether(const RankBenchOptions& options, const ModelSource& model,
                                          const Alone& alone, HostRuntime* runtime, Launch* launch,
                                          const Interrupts& interrupts) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<TrainBench> bench,
-                         TrainBench::Open(runtime, spec, RequestOfAll(options, alone, launch)));
+                         TrainBench::Open(runtime, model, RequestOfAll(options, alone, launch)));
   PLUMB_ASSIGN_OR_RETURN(const double once, TakeFirstSteps(bench.get()));
   PLUMB_ASSIGN_OR_RETURN(const int64_t steps, StepsOfARound(once, launch));
   PLUMB_ASSIGN_OR_RETURN(Series seconds,
@@ -299,7 +299,7 @@ absl::StatusOr<std::vector<int64_t>> CountsOf(const RankBenchOptions& options, i
 
 }  // namespace
 
-absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec,
+absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const ModelSource& model,
                                HostRuntime* runtime, Launch* launch, const Interrupts& interrupts) {
   const int64_t here = launch->size();
   if (options.link.empty() && here == 1) {
@@ -310,11 +310,11 @@ absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> counts, CountsOf(options, here));
   PLUMB_ASSIGN_OR_RETURN(const Link link, LinkOf(options, launch));
   PLUMB_ASSIGN_OR_RETURN(const Alone alone,
-                         MeasureAlone(options, spec, counts, runtime, launch, interrupts));
+                         MeasureAlone(options, model, counts, runtime, launch, interrupts));
   Together together;
   if (here > 1) {
     PLUMB_ASSIGN_OR_RETURN(together,
-                           MeasureTogether(options, spec, alone, runtime, launch, interrupts));
+                           MeasureTogether(options, model, alone, runtime, launch, interrupts));
   }
   if (!launch->is_first()) return kExitOk;
   Cluster cluster = alone.exchange;

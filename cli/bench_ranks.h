@@ -28,7 +28,7 @@ struct RankBenchOptions {
 
 // All ranks of the job call it; the first prints. kInvalidArgument: counts or link that are none,
 // or more ranks than units of a fixed batch.
-absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const Spec& spec,
+absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const ModelSource& model,
                                HostRuntime* runtime, Launch* launch, const Interrupts& interrupts);
 
 }  // namespace plumb::cli

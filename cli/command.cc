@@ -1,5 +1,7 @@
 #include "cli/command.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "cli/arguments.h"
 #include "cli/installation.h"
@@ -9,14 +11,13 @@
 namespace plumb::cli {
 
 absl::StatusOr<std::unique_ptr<HostRuntime>> Invocation::CreateRuntime() const {
-  HostRuntimeOptions options;
-  options.plugin_files = plugin_files;
-  options.threads = static_cast<int>(threads);
+  api::RuntimeOptions options;
+  options.threads = static_cast<int32_t>(threads);
   options.gemm = gemm;
   options.guard_plugins = guard_plugins;
   options.signal_stacks = true;  // of WatchPlugins
   options.install_prefix = InstallPrefix();
-  return HostRuntime::Create(options);
+  return HostRuntime::Create(std::move(options), plugin_files);
 }
 
 void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
@@ -42,24 +43,23 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
       {"auto", "onednn", "small", "pairs", "widen"});
 }
 
-int64_t ContextLength(const ModelDescription& description) {
-  for (const auto& [name, value] : description.dims) {
-    if (name == "context_length") return value;
+absl::StatusOr<api::Model> OpenModel(const std::string& path,
+                                     const std::vector<std::string>& assignments,
+                                     HostRuntime* runtime) {
+  PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(assignments));
+  if (!settings.train.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set train.", settings.train.front().first,
+                     ": this command does not train; only model.* can be set"));
   }
-  return 1;
-}
-
-absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
-                                                 const std::vector<std::string>& assignments,
-                                                 HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadSpec(path, assignments));
-  if (spec.vocab_size() == 0) {
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(path, std::move(settings.model)));
+  if (VocabSizeOf(spec) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path,
                      ": vocab_size is missing, and there is no data to take it from; say it "
                      "with --set model.vocab_size=N"));
   }
-  return WithWarnings(runtime, Model::Create(runtime, spec));
+  return WithWarnings(runtime, CreateModel(runtime, spec));
 }
 
 }  // namespace plumb::cli

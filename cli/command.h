@@ -47,12 +47,9 @@ void RunWhenChosen(CLI::App* app, const std::shared_ptr<Flags>& flags,
 
 // The model of `path` with --set assignments applied, for commands that only look at it. Warnings
 // go to stderr. `runtime` must outlive the model.
-absl::StatusOr<std::unique_ptr<Model>> OpenModel(const std::string& path,
-                                                 const std::vector<std::string>& assignments,
-                                                 HostRuntime* runtime);
-
-// The tokens that a model can read at once.
-int64_t ContextLength(const ModelDescription& description);
+absl::StatusOr<api::Model> OpenModel(const std::string& path,
+                                     const std::vector<std::string>& assignments,
+                                     HostRuntime* runtime);
 
 void AddHelpCommand(CLI::App* program, Invocation* invocation);
 void AddDemoCommand(CLI::App* program, Invocation* invocation);

@@ -18,7 +18,6 @@
 #include "cli/output.h"
 #include "cli/study_run.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
 #include "runtime/tools/study.h"
 
 namespace plumb::cli {
@@ -102,7 +101,7 @@ absl::Status WriteDemoFiles(const std::string& out) {
 
 // That the norm of the models can be had, before anything is written.
 absl::Status CheckNorm(HostRuntime* runtime) {
-  const absl::Status found = runtime->DescribePlugin(kNorm).status();
+  const absl::Status found = ToStatus(runtime->api().DescribePlugin(kNorm)).status();
   if (found.ok()) return found;
   return absl::FailedPreconditionError(absl::StrCat(
       found.message(), "\nThe demo's models use ", kNorm,

@@ -24,7 +24,6 @@
 #include "cli/figures.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
 #include "runtime/tools/model.h"
 
 namespace plumb::cli {
@@ -43,79 +42,30 @@ struct DescribeFlags {
   int64_t layer = -1;  // -1: not said
 };
 
-Json ToJson(const LayerGroupInfo& group) {
-  return {{"first", group.first}, {"last", group.last},           {"placement", group.placement},
-          {"doc", group.doc},     {"equations", group.equations}, {"scalars", group.scalars},
-          {"norms", group.norms}, {"jacobian", group.jacobian}};
+void AppendLines(const char* indent, const Json& lines, std::string* text) {
+  for (const std::string line : lines) absl::StrAppend(text, indent, line, "\n");
 }
 
-Json ToJson(const std::vector<TensorInfo>& tensors) {
-  Json json = Json::array();
-  for (const TensorInfo& tensor : tensors) {
-    json.push_back({{"name", tensor.name},
-                    {"shape", tensor.shape},
-                    {"dtype", tensor.dtype},
-                    {"init", tensor.init},
-                    {"role", tensor.role},
-                    {"elements", tensor.elements}});
-  }
-  return json;
-}
-
-Json ToJson(const ModelDescription& model, const TrainingMemory& memory,
-            const std::string& updates) {
-  Json dims = Json::object();
-  for (const auto& [name, value] : model.dims) dims[name] = value;
-  Json layers = Json::array();
-  for (const LayerGroupInfo& group : model.layers) layers.push_back(ToJson(group));
-  return {{"name", model.name},
-          {"dims", dims},
-          {"positions", model.positions},
-          {"tied", model.tied},
-          {"bidirectional", model.bidirectional},
-          {"token_types", model.token_types},
-          {"init_rules", model.init_rules},
-          {"begin", model.begin},
-          {"layers", layers},
-          {"end", model.end},
-          {"norm_sites", model.norm_sites},
-          {"identity_route", model.identity_route},
-          {"norms_before_head", model.norms_before_head},
-          {"tensors", ToJson(model.tensors)},
-          {"buffers", ToJson(model.buffers)},
-          {"totals",
-           {{"parameters", model.parameters},
-            {"active_parameters", model.active_parameters},
-            {"tensors", model.tensors.size()},
-            {"buffer_elements", model.buffer_elements},
-            {"weight_bytes", model.weight_bytes},
-            {"cache_bytes", model.cache_bytes}}},
-          {"memory", MemoryJson(memory)},
-          {"updates", updates}};
-}
-
-void AppendLines(const char* indent, const std::vector<std::string>& lines, std::string* text) {
-  for (const std::string& line : lines) absl::StrAppend(text, indent, line, "\n");
-}
-
-void AppendGroup(const LayerGroupInfo& group, std::string* text) {
-  const bool one = group.first == group.last;
-  absl::StrAppend(text, one ? "  layer " : "  layers ", group.first,
-                  one ? "" : absl::StrCat("..", group.last), ": ", group.placement);
-  if (!group.doc.empty()) absl::StrAppend(text, " (", group.doc, ")");
+void AppendGroup(const Json& group, std::string* text) {
+  const int64_t first = group["first"], last = group["last"];
+  const std::string doc = group["doc"];
+  const bool one = first == last;
+  absl::StrAppend(text, one ? "  layer " : "  layers ", first,
+                  one ? "" : absl::StrCat("..", last), ": ", group["placement"].get<std::string>());
+  if (!doc.empty()) absl::StrAppend(text, " (", doc, ")");
   absl::StrAppend(text, "\n");
-  AppendLines("    ", group.equations, text);
-  AppendLines("    ", group.scalars, text);
-  for (const std::string& norm : group.norms) absl::StrAppend(text, "    slot ", norm, "\n");
-  absl::StrAppend(text, "    Jacobian", one ? "" : absl::StrCat(" of layer ", group.first), ": ",
-                  group.jacobian, "\n");
+  AppendLines("    ", group["equations"], text);
+  AppendLines("    ", group["scalars"], text);
+  AppendLines("    slot ", group["norms"], text);
+  absl::StrAppend(text, "    Jacobian", one ? "" : absl::StrCat(" of layer ", first), ": ",
+                  group["jacobian"].get<std::string>(), "\n");
 }
 
 constexpr char kLayers[] = "layers.";
 
 // A line of the table: one tensor, or the same one of several layers.
 struct Line {
-  const TensorInfo* tensor;     // the first
+  const Json* tensor;           // the first
   std::vector<int64_t> layers;  // empty: outside the layers
   std::string rest;             // "attention.q.weight"
   int64_t elements = 0;         // of all of them
@@ -145,87 +95,95 @@ std::string Ranges(const std::vector<int64_t>& layers) {
   return text;
 }
 
-std::vector<Line> Collapse(const std::vector<TensorInfo>& tensors) {
-  using Key = std::tuple<std::string, std::vector<int64_t>, std::string, std::string, std::string>;
+std::vector<Line> Collapse(const Json& tensors) {
+  using Key = std::tuple<std::string, Json, Json, Json, Json>;
   std::map<Key, size_t> line_of;
   std::vector<Line> lines;
-  for (const TensorInfo& tensor : tensors) {
-    Line line{&tensor, {}, "", tensor.elements};
+  for (const Json& tensor : tensors) {
+    Line line{&tensor, {}, "", tensor["elements"]};
     int64_t layer = 0;
-    if (!SplitLayer(tensor.name, &layer, &line.rest)) {
+    if (!SplitLayer(tensor["name"].get<std::string>(), &layer, &line.rest)) {
       lines.push_back(std::move(line));
       continue;
     }
-    const Key key{line.rest, tensor.shape, tensor.dtype, tensor.init, tensor.role};
+    const Key key{line.rest, tensor["shape"], tensor["dtype"], tensor["init"], tensor["role"]};
     const auto [it, is_new] = line_of.emplace(key, lines.size());
     if (is_new) {
       line.layers = {layer};
       lines.push_back(std::move(line));
     } else {
       lines[it->second].layers.push_back(layer);
-      lines[it->second].elements += tensor.elements;
+      lines[it->second].elements += tensor["elements"].get<int64_t>();
     }
   }
   return lines;
 }
 
 std::vector<std::string> ToCells(const Line& line) {
-  const TensorInfo& tensor = *line.tensor;
-  std::string name = tensor.name;
-  std::string shape = ShapeText(tensor.shape);
+  const Json& tensor = *line.tensor;
+  std::string name = tensor["name"];
+  std::string shape = ShapeText(tensor["shape"]);
   if (!line.layers.empty()) name = absl::StrCat(kLayers, Ranges(line.layers), ".", line.rest);
   if (line.layers.size() > 1) absl::StrAppend(&shape, " x ", line.layers.size());
-  return {name, shape, tensor.role, tensor.init, WithCommas(line.elements)};
+  return {name, shape, tensor["role"], tensor["init"], WithCommas(line.elements)};
 }
 
 // Returns lines such as "  layers.0..7.attention.q.weight  [16, 16] x 8  uniform(-0.25, 0.25)
 // 2,048" in the order of each line's first tensor: layers that repeat share a line.
-std::string TensorTable(const std::vector<TensorInfo>& tensors) {
+std::string TensorTable(const Json& tensors) {
   std::vector<std::vector<std::string>> rows;
   for (const Line& line : Collapse(tensors)) rows.push_back(ToCells(line));
   return AlignColumns(rows, "llllr", "  ");
 }
 
 // `updates`: shown when a recipe was given.
-std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
-                   const std::string* updates) {
+std::string ToText(const Json& model, const TrainingMemory& memory, const std::string* updates) {
+  const auto list = [](const Json& dims) {
+    std::vector<std::string> words;
+    for (const auto& [name, value] : dims.items()) {
+      words.push_back(absl::StrCat(name, " ", value.get<int64_t>()));
+    }
+    return absl::StrJoin(words, ", ");
+  };
+  const Json& totals = model["totals"];
+  const int64_t token_types = model["token_types"], norms = model["norms_before_head"];
+  const int64_t parameters = totals["parameters"], active = totals["active_parameters"];
+  const std::string route = model["identity_route"];
+  const Json& buffers = model["buffers"];
   std::string text =
-      absl::StrCat(model.name, "\n  ", absl::StrJoin(model.dims, ", ", absl::PairFormatter(" ")));
-  absl::StrAppend(&text, "\n  positions ", model.positions, ", ",
-                  model.tied ? "head tied to the embedding" : "head of its own");
-  if (model.token_types > 0) absl::StrAppend(&text, ", ", model.token_types, " token types");
-  if (model.bidirectional) absl::StrAppend(&text, ", bidirectional");
+      absl::StrCat(model["name"].get<std::string>(), "\n  ", list(model["dims"]), "\n  positions ",
+                   model["positions"].get<std::string>(), ", ",
+                   model["tied"] ? "head tied to the embedding" : "head of its own");
+  if (token_types > 0) absl::StrAppend(&text, ", ", token_types, " token types");
+  if (model["bidirectional"]) absl::StrAppend(&text, ", bidirectional");
   absl::StrAppend(&text, "\n\n");
 
   absl::StrAppend(&text, "equations\n");
-  AppendLines("  ", model.begin, &text);
-  for (const LayerGroupInfo& group : model.layers) AppendGroup(group, &text);
-  AppendLines("  ", model.end, &text);
-  absl::StrAppend(&text,
-                  "\nroutes\n  identity route from embedding to head: ", model.identity_route);
-  if (model.identity_route != "none") {
-    absl::StrAppend(
-        &text, " to the last layer, then ",
-        model.norms_before_head == 0 ? "no norm" : Count(model.norms_before_head, "norm"));
+  AppendLines("  ", model["begin"], &text);
+  for (const Json& group : model["layers"]) AppendGroup(group, &text);
+  AppendLines("  ", model["end"], &text);
+  absl::StrAppend(&text, "\nroutes\n  identity route from embedding to head: ", route);
+  if (route != "none") {
+    absl::StrAppend(&text, " to the last layer, then ",
+                    norms == 0 ? "no norm" : Count(norms, "norm"));
   }
-  absl::StrAppend(&text, "\n  ", Count(model.norm_sites, "norm"), " applied in a forward pass\n\n");
+  absl::StrAppend(&text, "\n  ", Count(model["norm_sites"], "norm"),
+                  " applied in a forward pass\n\n");
 
-  absl::StrAppend(&text, "tensors\n", TensorTable(model.tensors), "\n");
-  if (!model.buffers.empty()) {
-    absl::StrAppend(&text, "buffers\n", TensorTable(model.buffers), "\n");
-  }
-  absl::StrAppend(&text, Count(model.parameters, "parameter"), " in ",
-                  Count(static_cast<int64_t>(model.tensors.size()), "tensor"), "\n");
-  if (model.active_parameters < model.parameters) {
-    absl::StrAppend(&text, Count(model.active_parameters, "parameter"),
+  absl::StrAppend(&text, "tensors\n", TensorTable(model["tensors"]), "\n");
+  if (!buffers.empty()) absl::StrAppend(&text, "buffers\n", TensorTable(buffers), "\n");
+  absl::StrAppend(&text, Count(parameters, "parameter"), " in ", Count(totals["tensors"], "tensor"),
+                  "\n");
+  if (active < parameters) {
+    absl::StrAppend(&text, Count(active, "parameter"),
                     " active: those of the experts that a token takes, and all others\n");
   }
-  if (!model.buffers.empty()) {
-    absl::StrAppend(&text, Count(model.buffer_elements, "number"), " in ",
-                    Count(static_cast<int64_t>(model.buffers.size()), "buffer"),
+  if (!buffers.empty()) {
+    absl::StrAppend(&text, Count(totals["buffer_elements"], "number"), " in ",
+                    Count(static_cast<int64_t>(buffers.size()), "buffer"),
                     ", statistics that norms keep from training (not parameters)\n");
   }
-  absl::StrAppend(&text, "KV cache of a sequence: ", Bytes(model.cache_bytes), "\n");
+  absl::StrAppend(&text, "KV cache of a sequence: ", Bytes(totals["cache_bytes"]), "\n");
   if (updates != nullptr) absl::StrAppend(&text, "\n", *updates);
   absl::StrAppend(&text, "\n", MemoryTable(memory));
   return text;
@@ -233,7 +191,7 @@ std::string ToText(const ModelDescription& model, const TrainingMemory& memory,
 
 // Returns the mean over positions of the loss that each of the vocabulary's tokens would have as
 // the target: log(sum(exp(logits))) - mean(logits). Targets that are drawn would add noise to it.
-double LossOfAnyTarget(const Model::Outputs& outputs) {
+double LossOfAnyTarget(const ModelOutputs& outputs) {
   const auto vocab = static_cast<size_t>(outputs.vocab);
   double total = 0;
   for (size_t row = 0; row < outputs.logits.size(); row += vocab) {
@@ -252,15 +210,12 @@ double LossOfAnyTarget(const Model::Outputs& outputs) {
 // Returns a warning if the model's own initial values make its first loss other than that of an
 // even guess; "" without rules for them, and for a model too large to compute it in about a second.
 // Draws the model's weights.
-std::string CheckFirstLoss(const ModelDescription& description, Model* model) {
+std::string CheckFirstLoss(const Json& description, api::Model* model) {
   constexpr int64_t kMaxParameters = int64_t{1} << 26, kMaxTokens = 32;
   constexpr double kTolerance = 0.05;
-  if (description.init_rules == 0 || description.parameters > kMaxParameters) return "";
-  int64_t vocab = 0, length = 0;
-  for (const auto& [name, value] : description.dims) {
-    if (name == "vocab_size") vocab = value;
-    if (name == "context_length") length = std::min(value, kMaxTokens);
-  }
+  const api::ModelInfo info = model->Info();
+  if (description["init_rules"] == 0 || info.parameters > kMaxParameters) return "";
+  const int64_t vocab = info.vocab_size, length = std::min(info.context_length, kMaxTokens);
   if (vocab < 2 || !model->Init(1).ok()) return "";
   std::mt19937_64 random(1);
   TokenBatch batch;
@@ -270,7 +225,7 @@ std::string CheckFirstLoss(const ModelDescription& description, Model* model) {
   }
   batch.targets = batch.sequences;
   // Norms over tokens have their statistics from a training step.
-  const auto outputs = model->Run(batch, /*with_gradients=*/!description.buffers.empty());
+  const auto outputs = RunTokens(model, batch, /*with_gradients=*/!description["buffers"].empty());
   if (!outputs.ok() || outputs->logits.empty()) return "";
   const double loss = LossOfAnyTarget(*outputs);
   const double even = std::log(static_cast<double>(vocab));
@@ -279,7 +234,7 @@ std::string CheckFirstLoss(const ModelDescription& description, Model* model) {
       "warning: with the init rules of the model the first loss is %.3g, where an even guess has "
       "log(%d) = %.3g, so training begins by unlearning. %s",
       loss, vocab, even,
-      description.tied
+      description["tied"]
           ? "The head is tied to the embedding: leave the rules for embedding.* out, or write last "
             "init { match: \"embedding.*\" normal { std: \"log(vocab_size) / (2 * d_model)\" } }"
           : "Leave the rules for head.* out, or write last init { match: \"head.weight\" normal { "
@@ -293,12 +248,12 @@ std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
   return settings;
 }
 
-absl::Status Draw(const DescribeFlags& options, const Model& model) {
+absl::Status Draw(const DescribeFlags& options, const api::Model& model) {
   PLUMB_RETURN_IF_ERROR(CheckOutputFiles({{"--svg", options.svg == "-" ? "" : options.svg}},
                                          {{"MODEL", options.model}}));
   std::optional<int64_t> layer;
   if (options.layer >= 0) layer = options.layer;
-  PLUMB_ASSIGN_OR_RETURN(const std::string svg, model.Draw(layer));
+  PLUMB_ASSIGN_OR_RETURN(const std::string svg, DrawModel(model, layer));
   if (options.svg == "-") return PrintResult(svg);
   const absl::Status written = WriteFile(options.svg, svg);
   if (written.ok()) PrintNote(absl::StrCat("wrote ", options.svg));
@@ -308,12 +263,12 @@ absl::Status Draw(const DescribeFlags& options, const Model& model) {
 absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(options.settings));
-  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
+  PLUMB_ASSIGN_OR_RETURN(api::Model model,
                          OpenModel(options.model, ModelSettings(options.settings), runtime.get()));
   if (!options.svg.empty()) {
-    return ExitOk(Draw(options, *model));
+    return ExitOk(Draw(options, model));
   }
-  PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, model->Describe());
+  PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(model));
   if (options.batch > 0) settings.train.emplace_back("batch_size", absl::StrCat(options.batch));
   if (!options.shard.empty()) {
     settings.train.emplace_back("shard", absl::AsciiStrToUpper(options.shard));
@@ -321,13 +276,18 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   for (auto& setting : options.format.Settings()) settings.train.push_back(std::move(setting));
   PLUMB_ASSIGN_OR_RETURN(
       const TrainingMemory memory,
-      model->PlanTraining(options.train, settings.train, static_cast<int32_t>(options.ranks)));
+      PlanTraining(model, options.train, settings.train, static_cast<int32_t>(options.ranks)));
   PLUMB_ASSIGN_OR_RETURN(const std::string updates,
-                         model->ExplainUpdates(options.train, settings.train));
+                         ExplainUpdates(model, options.train, settings.train));
   const auto* shown = options.train.empty() ? nullptr : &updates;
-  PLUMB_RETURN_IF_ERROR(options.json ? PrintJson(ToJson(description, memory, updates))
-                                     : PrintResult(ToText(description, memory, shown)));
-  const std::string warning = CheckFirstLoss(description, model.get());
+  if (options.json) {
+    description["memory"] = MemoryJson(memory);
+    description["updates"] = updates;
+    PLUMB_RETURN_IF_ERROR(PrintJson(description));
+  } else {
+    PLUMB_RETURN_IF_ERROR(PrintResult(ToText(description, memory, shown)));
+  }
+  const std::string warning = CheckFirstLoss(description, &model);
   if (!warning.empty()) PrintNote(warning);
   return kExitOk;
 }

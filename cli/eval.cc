@@ -15,6 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/tools/generate.h"
 #include "runtime/tools/model.h"
+#include "runtime/tools/run_model.h"
 
 namespace plumb::cli {
 namespace {
@@ -67,18 +68,18 @@ absl::Status PrintLosses(const EvalFlags& options, const TrainedModel& model,
 }
 
 absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
-  const absl::StatusOr<WeightType> type =
-      ParseWeightType(options.weights.empty() ? "f32" : options.weights);
+  const absl::StatusOr<api::Weights> type =
+      ParseWeights(options.weights.empty() ? "f32" : options.weights);
   if (!type.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--weights: ", type.status().message()));
   }
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainedModel> model,
                          WithWarnings(runtime, TrainedModel::Open(runtime, options.subject,
-                                                                  WeightType::kF32, options.ema)));
+                                                                  api::Weights::kF32, options.ema)));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<SplitLoss> losses,
-                         model->Evaluate(options.data, WeightType::kF32, options.stride));
+                         model->Evaluate(options.data, api::Weights::kF32, options.stride));
   std::vector<SplitLoss> coarse;
-  if (*type != WeightType::kF32) {
+  if (*type != api::Weights::kF32) {
     PLUMB_ASSIGN_OR_RETURN(
         coarse, WithWarnings(runtime, model->Evaluate(options.data, *type, options.stride)));
   }
@@ -86,28 +87,26 @@ absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
 }
 
 // A description with the weights of a file, or, without one, a run.
-absl::StatusOr<std::unique_ptr<Model>> ModelOf(const EvalFlags& options, HostRuntime* runtime) {
-  if (options.weights.empty()) return Model::OpenRun(runtime, options.subject, options.ema);
-  PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadSpec(options.subject, {}));
-  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Model> model, Model::Create(runtime, spec));
-  PLUMB_RETURN_IF_ERROR(model->LoadWeights(options.weights));
+absl::StatusOr<api::Model> ModelOf(const EvalFlags& options, HostRuntime* runtime) {
+  if (options.weights.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(RunModel run, OpenRunModel(runtime, options.subject, options.ema));
+    return std::move(run.model);
+  }
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(options.subject));
+  PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
+  PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] { return model.Load(options.weights); }));
   return model;
 }
 
-absl::StatusOr<Model::Outputs> RunModel(const EvalFlags& options, HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
-                         WithWarnings(runtime, ModelOf(options, runtime)));
+absl::StatusOr<ModelOutputs> RunOnTokens(const EvalFlags& options, HostRuntime* runtime) {
+  PLUMB_ASSIGN_OR_RETURN(api::Model model, WithWarnings(runtime, ModelOf(options, runtime)));
   PLUMB_ASSIGN_OR_RETURN(const TokenBatch tokens, ReadTokens(options.tokens));
-  return model->Run(tokens, options.wants_gradients());
+  return RunTokens(&model, tokens, options.wants_gradients());
 }
 
-absl::Status WriteOutputs(const EvalFlags& options, const Model::Outputs& outputs) {
-  if (!options.logits.empty()) {
-    PLUMB_RETURN_IF_ERROR(Model::WriteLogits(outputs, options.logits));
-  }
-  if (!options.gradients.empty()) {
-    PLUMB_RETURN_IF_ERROR(Model::WriteGradients(outputs, options.gradients));
-  }
+absl::Status WriteOutputs(const EvalFlags& options, const ModelOutputs& outputs) {
+  if (!options.logits.empty()) PLUMB_RETURN_IF_ERROR(outputs.WriteLogits(options.logits));
+  if (!options.gradients.empty()) PLUMB_RETURN_IF_ERROR(outputs.WriteGradients(options.gradients));
   return options.grads.empty() ? absl::OkStatus() : WriteGradientNorms(outputs, options.grads);
 }
 
@@ -118,7 +117,7 @@ absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
                                          {{"SUBJECT", options.subject},
                                           {"--weights", options.weights},
                                           {"--tokens", options.tokens}}));
-  PLUMB_ASSIGN_OR_RETURN(const Model::Outputs outputs, RunModel(options, runtime));
+  PLUMB_ASSIGN_OR_RETURN(const ModelOutputs outputs, RunOnTokens(options, runtime));
   PLUMB_RETURN_IF_ERROR(WriteOutputs(options, outputs));
   if (options.json) {
     return PrintJson({{"loss", outputs.loss.has_value() ? Json(*outputs.loss) : Json(nullptr)},

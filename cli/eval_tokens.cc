@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
 
 namespace plumb::cli {
 namespace {
@@ -158,11 +158,11 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> ReadPrompts(const std::string&
   return std::move(read.sequences);
 }
 
-absl::Status WriteGradientNorms(const Model::Outputs& outputs, const std::string& path) {
+absl::Status WriteGradientNorms(const ModelOutputs& outputs, const std::string& path) {
   std::string text =
       absl::StrCat("{\"loss\": ", ShortestNumber(outputs.loss.value_or(NAN)), ", \"grad_l2\": {");
   const char* separator = "";
-  for (const Model::Gradient& gradient : outputs.gradients) {
+  for (const ModelOutputs::Gradient& gradient : outputs.gradients) {
     absl::StrAppend(&text, separator,
                     nlohmann::json(gradient.name)
                         .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),

@@ -22,7 +22,7 @@ absl::StatusOr<std::vector<std::vector<int32_t>>> ReadPrompts(const std::string&
 
 // Writes {"loss": .., "grad_l2": {name: ..}}; numbers are the shortest that read back as the same
 // double.
-absl::Status WriteGradientNorms(const Model::Outputs& outputs, const std::string& path);
+absl::Status WriteGradientNorms(const ModelOutputs& outputs, const std::string& path);
 
 }  // namespace plumb::cli
 

@@ -31,11 +31,11 @@ std::vector<std::string> Stages() {
 
 absl::StatusOr<int> Explain(const ExplainFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Model> model,
+  PLUMB_ASSIGN_OR_RETURN(const api::Model model,
                          OpenModel(options.model, options.settings, runtime.get()));
   PLUMB_ASSIGN_OR_RETURN(
       const std::string text,
-      WithWarnings(runtime.get(), model->Explain(options.stage, options.batch, options.seq,
+      WithWarnings(runtime.get(), ExplainModel(model, options.stage, options.batch, options.seq,
                                                  options.format.Settings())));
   return ExitOk(PrintResult(text));
 }

@@ -181,7 +181,7 @@ std::string MemoryTable(const TrainingMemory& memory) {
 std::string DryRunText(const TrainInfo& info, const StepTime& time) {
   std::string text = MemoryTable(info.memory);
   absl::StrAppendFormat(&text, "  %-28s %10s  (%s)\n\n", "available", Bytes(info.room.available),
-                        info.room.limited_by);
+                        info.room.by);
   absl::StrAppendFormat(&text, "step    %.3g s, ", time.seconds);
   absl::StrAppend(&text, Count(time.tokens, "token"), ", ",
                   Rate(static_cast<double>(time.tokens) / time.seconds),
@@ -208,7 +208,7 @@ Json DryRunJson(const TrainInfo& info, const StepTime& time) {
           {"max_steps", info.max_steps},
           {"memory", MemoryJson(info.memory)},
           {"memory_available", info.room.available},
-          {"memory_limited_by", info.room.limited_by},
+          {"memory_limited_by", info.room.by},
           {"step", {{"seconds", time.seconds}, {"tokens", time.tokens}, {"taken", time.steps}}},
           {"seconds", time.seconds * static_cast<double>(info.max_steps)},
           {"disk",

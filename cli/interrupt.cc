@@ -5,37 +5,38 @@
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 
 #include "cli/signal_text.h"
-#include "runtime/tools/file.h"
-#include "runtime/tools/plugin_call.h"
+#include "runtime/base/unfinished_paths.h"
+#include "runtime/tools/plumb_api.h"
 
 namespace plumb::cli {
 namespace {
 
-constexpr int kMostCalls = 64;
+constexpr int kMaxCalls = 64;
 
 // A handler sees nothing but globals.
 volatile std::sig_atomic_t stop_requested = 0;  // the signal that did
 std::atomic<const char*> waited_for{""};
 // The plugin calls that were in progress when it was last looked.
-PluginCallInfo calls_before[kMostCalls];
+api::PluginCall calls_before[kMaxCalls];
 volatile std::sig_atomic_t n_calls_before = 0;
 
-// One that is in progress since then; any() is false if there is none.
-PluginCallInfo CallThatLasts() {
-  PluginCallInfo now[kMostCalls];
-  const int n = PluginCallsInProgress(now, kMostCalls);
-  for (int i = 0; i < n; ++i) {
+// Returns a call that is in progress since then.
+std::optional<api::PluginCall> CallThatLasts() {
+  api::PluginCall now[kMaxCalls];
+  const size_t n = api::PluginCalls(now);
+  for (size_t i = 0; i < n; ++i) {
     for (int k = 0; k < n_calls_before; ++k) {
-      const PluginCallInfo& before = calls_before[k];
+      const api::PluginCall& before = calls_before[k];
       if (before.thread == now[i].thread && before.number == now[i].number) return now[i];
     }
   }
-  return {};
+  return std::nullopt;
 }
 
-void LookAtCalls() { n_calls_before = PluginCallsInProgress(calls_before, kMostCalls); }
+void LookAtCalls() { n_calls_before = static_cast<int>(api::PluginCalls(calls_before)); }
 
 // Ends the process by the signal, as if nobody had listened, but for unfinished files.
 void EndBySignal(int signal) {
@@ -48,10 +49,10 @@ void EndBySignal(int signal) {
   std::raise(signal);
 }
 
-void Kill(int signal, const PluginCallInfo& call) {
+void Kill(int signal, const std::optional<api::PluginCall>& call) {
   SignalText text;
   text.Add("ended while waiting for ").Add(waited_for.load());
-  if (call.any()) text.Add(", in ").AddCall(call);
+  if (call) text.Add(", in ").AddCall(*call);
   text.Write();
   EndBySignal(signal);
 }
@@ -66,7 +67,7 @@ extern "C" void RequestStop(int signal) {
 }
 
 extern "C" void EndGrace(int) {
-  if (const PluginCallInfo call = CallThatLasts(); call.any()) Kill(stop_requested, call);
+  if (const auto call = CallThatLasts()) Kill(stop_requested, call);
   LookAtCalls();
   alarm(kGraceSeconds);
 }

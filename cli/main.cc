@@ -22,6 +22,7 @@
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "cli/ranks.h"
+#include "runtime/base/memory.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/launch.h"
 
@@ -68,11 +69,9 @@ absl::Status PrepareForLimits() {
     pthread_setattr_default_np(&attributes);
     pthread_attr_destroy(&attributes);
   }
-  const MemoryRoom memory = Memory();
-  if (memory.available < static_cast<int64_t>(2 * kLeastStack)) {
-    return absl::ResourceExhaustedError(absl::StrCat("out of memory; this process may use ",
-                                                     Bytes(memory.limit), " (", memory.limited_by,
-                                                     "), and needs more to begin"));
+  if (ProcessMemoryLimit().available < static_cast<int64_t>(2 * kLeastStack)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("out of memory; ", MemoryLimitText(), ", and needs more to begin"));
   }
   // Under ulimit -v a stack that cannot grow is a crash, and unwinding loads a library at its first
   // use: both are done now.
@@ -143,9 +142,7 @@ int Finish(const absl::Status& status) {
 // With the limit, if there is memory left to say it.
 void TellOutOfMemory() {
   try {
-    const MemoryRoom memory = Memory();
-    PrintError(absl::StrCat("out of memory; this process may use ", Bytes(memory.limit), " (",
-                            memory.limited_by, ")"));
+    PrintError(absl::StrCat("out of memory; ", MemoryLimitText()));
   } catch (const std::bad_alloc&) {
     constexpr absl::string_view kText = "error: out of memory\n";
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());

@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "runtime/tools/file.h"
-#include "runtime/tools/text.h"
+#include "runtime/base/file.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb::cli {
 namespace {
@@ -43,7 +43,7 @@ absl::Status WriteToStdout(absl::string_view text) {
 void WriteToStderr(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 bool Collide(const NamedFile& a, const NamedFile& b) {
-  return !a.path.empty() && !b.path.empty() && IsSameOutput(a.path, b.path);
+  return !a.path.empty() && !b.path.empty() && IsSameFile(a.path, b.path);
 }
 
 }  // namespace
@@ -75,18 +75,18 @@ absl::StatusOr<int> ExitOk(const absl::Status& status) {
   return kExitOk;
 }
 
-absl::Status PrintResult(absl::string_view text) { return WriteToStdout(ToPrintable(text)); }
+absl::Status PrintResult(absl::string_view text) { return WriteToStdout(PrintableText(text)); }
 
 absl::Status PrintJson(const Json& json) {
   return WriteToStdout(
-      ToPrintableJson(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
+      PrintableJson(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"));
 }
 
 absl::Status PrintSample(absl::string_view text) {
   return StdoutIsTerminal() ? PrintResult(text) : WriteToStdout(text);
 }
 
-void PrintNote(absl::string_view text) { WriteToStderr(absl::StrCat(ToPrintable(text), "\n")); }
+void PrintNote(absl::string_view text) { WriteToStderr(absl::StrCat(PrintableText(text), "\n")); }
 
 void PrintError(absl::string_view message) {
   const bool color = StderrIsTerminal() && !Set("NO_COLOR");
@@ -98,6 +98,15 @@ void PrintWarnings(HostRuntime* runtime) {
   for (const std::string& warning : runtime->TakeWarnings()) {
     PrintNote(absl::StrCat("warning: ", warning));
   }
+}
+
+absl::Status WriteFile(const std::string& path, absl::string_view content) {
+  const absl::Status status = WriteFileAtomically(path, content);
+  // Of an output both are mistakes in its name.
+  if (absl::IsNotFound(status) || absl::IsPermissionDenied(status)) {
+    return absl::InvalidArgumentError(status.message());
+  }
+  return status;
 }
 
 bool StdoutIsTerminal() { return isatty(STDOUT_FILENO) == 1; }

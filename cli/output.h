@@ -52,6 +52,12 @@ T WithWarnings(HostRuntime* runtime, T result) {
   return result;
 }
 
+// Writes `content` to a temporary next to `path`, syncs it, and renames it over `path`, which so
+// holds the old content or the new, whole. What is no regular file (a device, a pipe, /dev/stdout)
+// is written through. Errors: a directory, or a place that does not exist or is not the caller's
+// (kInvalidArgument), a full disk (kResourceExhausted), another failure of the system.
+absl::Status WriteFile(const std::string& path, absl::string_view content);
+
 bool StdoutIsTerminal();
 // Whether stderr is a terminal that understands escape sequences, and its width in columns.
 bool StderrIsTerminal();

@@ -22,109 +22,95 @@ struct PluginFlags {
   bool json = false;
 };
 
-absl::Status PrintList(const std::vector<PluginFileInfo>& plugins, bool json) {
-  if (json) {
-    Json list = Json::array();
-    for (const PluginFileInfo& plugin : plugins) {
-      list.push_back({{"id", plugin.id}, {"path", plugin.path}, {"problem", plugin.problem}});
+// Returns the norms of a report of plumb_runtime_describe: those that are loaded, by id, then the
+// files on the plugin path in the order of the search.
+std::vector<Json> ListPlugins(const Json& report) {
+  std::vector<Json> loaded, files;
+  const auto add = [&](const Json& norms) {
+    for (const Json& norm : norms) {
+      (norm["version"].is_null() ? files : loaded)
+          .push_back({{"id", norm["id"].is_null() ? "" : norm["id"]},
+                      {"path", norm["file"].is_null() ? "" : norm["file"]},
+                      {"problem", norm["problem"].is_null() ? "" : norm["problem"]}});
     }
-    return PrintJson({{"plugins", list}});
-  }
+  };
+  add(report["plugins"]["others"]);
+  for (const Json& directory : report["plugins"]["directories"]) add(directory["norms"]);
+  std::sort(loaded.begin(), loaded.end(),
+            [](const Json& a, const Json& b) { return a["id"] < b["id"]; });
+  loaded.insert(loaded.end(), files.begin(), files.end());
+  return loaded;
+}
+
+absl::Status PrintList(const std::vector<Json>& plugins, bool json) {
+  if (json) return PrintJson({{"plugins", plugins}});
   std::vector<std::vector<std::string>> rows;
-  for (const PluginFileInfo& plugin : plugins) {
-    rows.push_back(
-        {plugin.id.empty() ? "?" : plugin.id, plugin.path.empty() ? "(linked in)" : plugin.path});
-    if (!plugin.problem.empty()) {
-      absl::StrAppend(&rows.back().back(), "  not usable: ", plugin.problem);
-    }
+  for (const Json& plugin : plugins) {
+    const std::string id = plugin["id"], path = plugin["path"], problem = plugin["problem"];
+    rows.push_back({id.empty() ? "?" : id, path.empty() ? "(linked in)" : path});
+    if (!problem.empty()) absl::StrAppend(&rows.back().back(), "  not usable: ", problem);
   }
   return PrintResult(AlignColumns(rows, "ll", ""));
 }
 
-Json ToJson(const std::vector<PluginParameter>& parameters) {
-  Json json = Json::array();
-  for (const PluginParameter& parameter : parameters) {
-    json.push_back({{"name", parameter.name},
-                    {"shape", parameter.shape},
-                    {"init", parameter.init},
-                    {"offset", parameter.offset},
-                    {"doc", parameter.doc}});
-  }
-  return json;
-}
-
-Json ToJson(const PluginInfo& plugin) {
-  Json attributes = Json::array();
-  for (const PluginAttribute& attribute : plugin.attributes) {
-    attributes.push_back({{"name", attribute.name},
-                          {"type", attribute.type},
-                          {"range", attribute.range},
-                          {"default", attribute.default_value},
-                          {"required", attribute.required},
-                          {"doc", attribute.doc}});
-  }
-  return {{"id", plugin.id},
-          {"version", plugin.version},
-          {"vendor", plugin.vendor},
-          {"license", plugin.license},
-          {"doc", plugin.doc},
-          {"path", plugin.path},
-          {"attributes", attributes},
-          {"parameters", ToJson(plugin.parameters)},
-          {"buffers", ToJson(plugin.buffers)},
-          {"traits", plugin.traits},
-          {"dtypes", plugin.dtypes}};
-}
-
-void AppendParameters(const char* title, const std::vector<PluginParameter>& parameters,
-                      std::string* text) {
+void AppendParameters(const char* title, const Json& parameters, std::string* text) {
   if (!parameters.empty()) absl::StrAppend(text, title, "\n");
-  for (const PluginParameter& parameter : parameters) {
-    absl::StrAppend(text, "  ", parameter.name, " ", parameter.shape, ", initially ",
-                    parameter.init);
-    if (parameter.offset != 0) {
-      absl::StrAppend(text, ", used as ", parameter.offset, " + ", parameter.name);
-    }
-    absl::StrAppend(text, parameter.doc.empty() ? "" : "\n    ", parameter.doc, "\n");
+  for (const Json& parameter : parameters) {
+    const std::string name = parameter["name"], doc = parameter["doc"];
+    const double offset = parameter["offset"];
+    absl::StrAppend(text, "  ", name, " ", parameter["shape"].get<std::string>(), ", initially ",
+                    parameter["init"].get<std::string>());
+    if (offset != 0) absl::StrAppend(text, ", used as ", offset, " + ", name);
+    absl::StrAppend(text, doc.empty() ? "" : "\n    ", doc, "\n");
   }
 }
 
-std::string ToText(const PluginInfo& plugin) {
-  std::string text = absl::StrCat(plugin.id, " ", plugin.version, "\n");
-  if (!plugin.doc.empty()) absl::StrAppend(&text, "  ", plugin.doc, "\n");
+std::string PluginText(const Json& plugin) {
+  std::string text = absl::StrCat(plugin["id"].get<std::string>(), " ",
+                                  plugin["version"].get<std::string>(), "\n");
+  const std::string about = plugin["doc"], path = plugin["path"];
+  if (!about.empty()) absl::StrAppend(&text, "  ", about, "\n");
   const auto field = [&text](const char* name, const std::string& value) {
     if (!value.empty()) absl::StrAppend(&text, "  ", name, ": ", value, "\n");
   };
-  field("vendor", plugin.vendor);
-  field("license", plugin.license);
-  field("file", plugin.path.empty() ? "(linked in)" : plugin.path);
-  field("traits", absl::StrJoin(plugin.traits, ", "));
-  field("element types", absl::StrJoin(plugin.dtypes, ", "));
-  if (!plugin.attributes.empty()) absl::StrAppend(&text, "attributes\n");
-  for (const PluginAttribute& attribute : plugin.attributes) {
-    absl::StrAppend(&text, "  ", attribute.name, ": ", attribute.type);
-    if (!attribute.range.empty()) absl::StrAppend(&text, " ", attribute.range);
-    absl::StrAppend(&text, attribute.required
+  const auto list = [](const Json& words) {
+    return absl::StrJoin(words.get<std::vector<std::string>>(), ", ");
+  };
+  field("vendor", plugin["vendor"]);
+  field("license", plugin["license"]);
+  field("file", path.empty() ? "(linked in)" : path);
+  field("traits", list(plugin["traits"]));
+  field("element types", list(plugin["dtypes"]));
+  if (!plugin["attributes"].empty()) absl::StrAppend(&text, "attributes\n");
+  for (const Json& attribute : plugin["attributes"]) {
+    const std::string range = attribute["range"], doc = attribute["doc"];
+    absl::StrAppend(&text, "  ", attribute["name"].get<std::string>(), ": ",
+                    attribute["type"].get<std::string>());
+    if (!range.empty()) absl::StrAppend(&text, " ", range);
+    absl::StrAppend(&text, attribute["required"]
                                ? ", required"
-                               : absl::StrCat(", default ", attribute.default_value));
-    absl::StrAppend(&text, attribute.doc.empty() ? "" : "\n    ", attribute.doc, "\n");
+                               : absl::StrCat(", default ", attribute["default"].get<std::string>()));
+    absl::StrAppend(&text, doc.empty() ? "" : "\n    ", doc, "\n");
   }
-  AppendParameters("parameters", plugin.parameters, &text);
-  AppendParameters("buffers (kept from training for evaluation, not trained)", plugin.buffers,
+  AppendParameters("parameters", plugin["parameters"], &text);
+  AppendParameters("buffers (kept from training for evaluation, not trained)", plugin["buffers"],
                    &text);
   return text;
 }
 
 absl::StatusOr<int> List(const PluginFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  return ExitOk(PrintList(WithWarnings(runtime.get(), runtime->ListPlugins()), options.json));
+  const Json report = WithWarnings(runtime.get(), Json::parse(runtime->DescribeJson()));
+  return ExitOk(PrintList(ListPlugins(report), options.json));
 }
 
 absl::StatusOr<int> DescribeOne(const PluginFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_ASSIGN_OR_RETURN(const PluginInfo plugin,
-                         WithWarnings(runtime.get(), runtime->DescribePlugin(options.id)));
-  return ExitOk(options.json ? PrintJson(ToJson(plugin)) : PrintResult(ToText(plugin)));
+  PLUMB_ASSIGN_OR_RETURN(
+      const std::string text,
+      WithWarnings(runtime.get(), ToStatus(runtime->api().DescribePlugin(options.id))));
+  const Json plugin = Json::parse(text);
+  return ExitOk(options.json ? PrintJson(plugin) : PrintResult(PluginText(plugin)));
 }
 
 // The last part of a path, whatever slashes follow it.

@@ -6,11 +6,12 @@
 #include <climits>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 
 #include "cli/mapped_file.h"
 #include "cli/output.h"
 #include "cli/signal_text.h"
-#include "runtime/tools/plugin_call.h"
+#include "runtime/tools/plumb_api.h"
 
 namespace plumb::cli {
 namespace {
@@ -40,11 +41,10 @@ void BeOnlyOneEnding() {
   while (is_ending.test_and_set()) pause();
 }
 
-void AddWhere(const void* address, SignalText* text) {
-  const GuardedAddress at = FindGuardedAddress(address);
+void AddWhere(const api::PluginCall& at, SignalText* text) {
   if (*at.operand == '\0') return;
   text->Add("\nat ");
-  if (at.read_only) {
+  if (at.read_only != 0) {
     text->Add("byte ").Add(at.bytes).Add(" of ").Add(at.operand).Add(", which it may only read");
   } else if (at.bytes < 0) {
     text->Add(-at.bytes).Add(" bytes before ").Add(at.operand);
@@ -70,9 +70,9 @@ extern "C" void OnFault(int signal, siginfo_t* info, void*) {
   if (signal == SIGBUS && info->si_code == BUS_ADRERR && watched_process.load() == getpid()) {
     EndIfFileWasCut(info->si_addr);
   }
-  const PluginCallInfo call = PluginCallInProgress();
+  const std::optional<api::PluginCall> call = api::PluginCallHere(info->si_addr);
   const bool is_sent = info->si_code <= 0 && info->si_pid != getpid();
-  if (!call.any() || is_sent || watched_process.load() != getpid()) {
+  if (!call || is_sent || watched_process.load() != getpid()) {
     // Not a plugin's: as if nobody had listened.
     std::signal(signal, SIG_DFL);
     std::raise(signal);
@@ -84,8 +84,8 @@ extern "C" void OnFault(int signal, siginfo_t* info, void*) {
     if (fault.signal == signal) name = fault.text;
   }
   SignalText text;
-  text.Add("error: a plugin was ended by ").Add(name).Add(" in ").AddCall(call);
-  if (signal == SIGSEGV || signal == SIGBUS) AddWhere(info->si_addr, &text);
+  text.Add("error: a plugin was ended by ").Add(name).Add(" in ").AddCall(*call);
+  if (signal == SIGSEGV || signal == SIGBUS) AddWhere(*call, &text);
   text.Write();
   EndProcess(kExitPlugin);
 }
@@ -98,13 +98,13 @@ void OnExit(const char* function, int status) {
     if (status != code) EndProcess(code);
     return;
   }
-  const PluginCallInfo call = PluginCallInProgress();
+  const std::optional<api::PluginCall> call = api::PluginCallHere();
   // MPI ends an aborted job from within any of its own functions, but never with 0.
-  if (!call.any() && status != 0) return;
+  if (!call && status != 0) return;
   BeOnlyOneEnding();
   SignalText text;
-  if (call.any()) {
-    text.Add("error: a plugin ended the process by ").Add(function).Add(" in ").AddCall(call);
+  if (call) {
+    text.Add("error: a plugin ended the process by ").Add(function).Add(" in ").AddCall(*call);
   } else {
     text.Add("error: a plugin or a library ended the process by ")
         .Add(function)

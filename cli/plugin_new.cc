@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
+#include "runtime/base/unfinished_paths.h"
 
 namespace plumb::cli {
 namespace {
@@ -111,7 +111,7 @@ absl::Status WriteProject(const std::vector<EmbeddedFile>& files, const std::str
   std::string path = directory;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   const std::string temporary = absl::StrCat(path, ".tmp-", getpid());
-  const std::shared_ptr<void> unfinished = MarkUnfinished(temporary);
+  const UnfinishedPath unfinished(temporary);
   if (!fs::create_directory(temporary, error)) return Failure(path, error);
   absl::Status status;
   for (const EmbeddedFile& file : files) {

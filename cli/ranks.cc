@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/installation.h"
 #include "cli/output.h"
+#include "runtime/base/memory.h"
 #include "runtime/ranks/collectives.h"
 
 namespace plumb::cli {
@@ -74,10 +75,7 @@ absl::StatusOr<int> RunRanks(
       return work(launch->get(), ForRank(invocation, **launch));
     } catch (const std::bad_alloc&) {
       if ((*launch)->size() == 1) throw;
-      const MemoryRoom memory = Memory();
-      return absl::ResourceExhaustedError(absl::StrCat("out of memory; this process may use ",
-                                                       Bytes(memory.limit), " (", memory.limited_by,
-                                                       ")"));
+      return absl::ResourceExhaustedError(absl::StrCat("out of memory; ", MemoryLimitText()));
     }
   };
   const absl::StatusOr<int> code = call();

@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<GenerateOptions>> PromptsOf(const SampleFlags& option
 }
 
 absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocation) {
-  PLUMB_ASSIGN_OR_RETURN(const WeightType weights, ParseWeightType(options.weights));
+  PLUMB_ASSIGN_OR_RETURN(const api::Weights weights, ParseWeights(options.weights));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<GenerateOptions> prompts, PromptsOf(options));
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainedModel> model,
@@ -170,7 +170,7 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
                  "and plumb eval RUN --weights int8 tells what they cost"),
              {"f32", "bf16", "int8"})
       ->check([](const std::string& word) {
-        const absl::StatusOr<WeightType> type = ParseWeightType(word);
+        const absl::StatusOr<api::Weights> type = ParseWeights(word);
         return type.ok() ? std::string() : std::string(type.status().message());
       })
       ->type_name("TYPE");

@@ -3,8 +3,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "runtime/tools/file.h"
-#include "runtime/tools/plugin_call.h"
+#include "runtime/base/unfinished_paths.h"
 
 namespace plumb::cli {
 
@@ -24,7 +23,7 @@ SignalText& SignalText::Add(int64_t number) {
   return Add(at);
 }
 
-SignalText& SignalText::AddCall(const PluginCallInfo& call) {
+SignalText& SignalText::AddCall(const api::PluginCall& call) {
   Add(call.function).Add("() of the norm \"").Add(call.norm).Add("\"");
   if (*call.file == '\0') return Add(", which is linked into this program");
   return Add("\nin ").Add(call.file).Add("\nsee: plumb plugin check ").Add(call.file);

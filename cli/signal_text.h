@@ -6,9 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace plumb {
-struct PluginCallInfo;
-}
+#include "runtime/tools/plumb_api.h"
 
 namespace plumb::cli {
 
@@ -17,7 +15,7 @@ class SignalText {
   SignalText& Add(const char* text);  // what does not fit is left out
   SignalText& Add(int64_t number);
   // "forward() of the norm \"org.example.a\"", and its file on a line of its own.
-  SignalText& AddCall(const PluginCallInfo& call);
+  SignalText& AddCall(const api::PluginCall& call);
   // Writes it and a line break to stderr; on a terminal, on a line of its own.
   void Write();
 

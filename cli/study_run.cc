@@ -28,7 +28,8 @@
 #include "cli/report/report.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
-#include "runtime/tools/file.h"
+#include "runtime/base/file.h"
+#include "runtime/base/unfinished_paths.h"
 
 namespace plumb::cli {
 namespace {
@@ -123,7 +124,7 @@ Division DivisionOfRank(const StudyRequest& request, const Plan& plan, int64_t l
   for (const PlanGroup& group : plan.groups) memory = std::max(memory, group.memory.total);
   const int64_t size = request.launch->size();
   const auto mine = static_cast<size_t>((left + size - 1) / size);
-  return Divide(threads, mine, memory, Memory().available / here);
+  return Divide(threads, mine, memory, ProcessMemoryLimit().available / here);
 }
 
 void TellInterrupted(const StudyRequest& request) {
@@ -194,7 +195,7 @@ class TemporaryDirectory {
  private:
   explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
   const std::string path_;
-  const std::shared_ptr<void> unfinished_ = MarkUnfinished(path_);
+  const UnfinishedPath unfinished_{path_};
 };
 
 absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const StudyTimer& timer,
@@ -268,7 +269,7 @@ std::string ToText(const Plan& plan, const Requirements& needs, const std::vecto
                   Count(needs.division.threads, "thread"), "\ntime    about ", Duration(seconds),
                   "  (steps timed alone; without validation, checkpoints and samples)\nmemory  ",
                   Bytes(needs.memory), " of ", Bytes(needs.room.available), " available (",
-                  needs.room.limited_by, ")\ndisk    ", Bytes(needs.disk));
+                  needs.room.by, ")\ndisk    ", Bytes(needs.disk));
   if (needs.free_disk >= 0) absl::StrAppend(&text, " of ", Bytes(needs.free_disk), " available");
   return absl::StrCat(text, "\n\nNothing was written to ", plan.out, ".\n");
 }
@@ -299,7 +300,7 @@ Json ToJson(const Plan& plan, const Requirements& needs, const std::vector<Group
           {"seconds", seconds},
           {"memory", needs.memory},
           {"memory_available", needs.room.available},
-          {"memory_limited_by", needs.room.limited_by},
+          {"memory_limited_by", needs.room.by},
           {"disk", {{"total", needs.disk}, {"available", needs.free_disk}}}};
 }
 

@@ -22,7 +22,6 @@
 #include "cli/theory/predict.h"
 #include "cli/theory/results.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
 #include "runtime/tools/model.h"
 
 namespace plumb::cli {
@@ -58,16 +57,15 @@ absl::StatusOr<std::vector<int64_t>> ParseDepths(const std::string& text) {
   return depths;
 }
 
-absl::StatusOr<std::unique_ptr<Model>> OpenAtDepth(const TheoryFlags& options, int64_t depth,
-                                                   HostRuntime* runtime) {
+absl::StatusOr<api::Model> OpenAtDepth(const TheoryFlags& options, int64_t depth,
+                                       HostRuntime* runtime) {
   std::vector<std::string> settings = options.settings;
   if (depth > 0) settings.push_back(absl::StrCat("model.n_layer=", depth));
   return OpenModel(options.model, settings, runtime);
 }
 
-void Introduce(const TheoryFlags& options, const ModelDescription& description,
-               TheoryResults* results) {
-  results->model = description.name;
+void Introduce(const TheoryFlags& options, const Json& description, TheoryResults* results) {
+  results->model = description["name"];
   results->file = options.model;
   results->command = absl::StrCat("plumb theory ", options.model);
   for (const std::string& setting : options.settings) {
@@ -75,13 +73,12 @@ void Introduce(const TheoryFlags& options, const ModelDescription& description,
   }
   if (!options.depths.empty()) absl::StrAppend(&results->command, " --depths ", options.depths);
   absl::StrAppend(&results->command, " --seeds ", options.seeds, " --seq ", results->seq);
-  results->equations = description.begin;
-  for (const LayerGroupInfo& group : description.layers) {
-    results->equations.insert(results->equations.end(), group.equations.begin(),
-                              group.equations.end());
-  }
-  results->equations.insert(results->equations.end(), description.end.begin(),
-                            description.end.end());
+  const auto add = [results](const Json& lines) {
+    for (const Json& line : lines) results->equations.push_back(line);
+  };
+  add(description["begin"]);
+  for (const Json& group : description["layers"]) add(group["equations"]);
+  add(description["end"]);
   results->reading = ReadModel(description);
 }
 
@@ -94,13 +91,15 @@ absl::StatusOr<TheoryResults> MeasureDepths(const TheoryFlags& options,
   measure.seeds = options.seeds;
   measure.stop = [&interrupts] { return interrupts.requested(); };
   for (const int64_t depth : depths) {
-    PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model,
-                           OpenAtDepth(options, depth, runtime));
-    PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, model->Describe());
-    measure.seq = options.seq > 0 ? options.seq : std::min(kDefaultSeq, ContextLength(description));
+    PLUMB_ASSIGN_OR_RETURN(api::Model model, OpenAtDepth(options, depth, runtime));
+    measure.seq =
+        options.seq > 0 ? options.seq : std::min(kDefaultSeq, model.Info().context_length);
     results.seq = measure.seq;
-    if (results.depths.empty()) Introduce(options, description, &results);
-    PLUMB_ASSIGN_OR_RETURN(Measurement measurement, Measure(model.get(), measure));
+    if (results.depths.empty()) {
+      PLUMB_ASSIGN_OR_RETURN(const Json description, DescribeModel(model));
+      Introduce(options, description, &results);
+    }
+    PLUMB_ASSIGN_OR_RETURN(Measurement measurement, Measure(&model, measure));
     results.depths.push_back(std::move(measurement));
   }
   return results;

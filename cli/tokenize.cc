@@ -14,7 +14,6 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
 #include "runtime/tools/tokenize.h"
 
 namespace plumb::cli {

@@ -82,15 +82,16 @@ struct Outcome {
 std::string ModelName(const std::string& path, const Overrides& overrides, HostRuntime* runtime) {
   std::string stem = path.substr(path.rfind('/') + 1);
   if (absl::EndsWith(stem, ".pbtxt")) stem.resize(stem.size() - 6);
-  absl::StatusOr<Spec> spec = Spec::FromFile(path);
+  absl::StatusOr<api::Spec> spec = ReadSpec(path);
   if (!spec.ok()) return stem;
   // Mistakes are passed over here: opening the run reports them.
-  for (const auto& [field, value] : overrides) spec->Set(field, value).IgnoreError();
-  if (spec->vocab_size() == 0) spec->Set("vocab_size", "1").IgnoreError();
-  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(runtime, *spec);
+  for (const auto& [field, value] : overrides) SetField(field, value, &*spec).IgnoreError();
+  if (VocabSizeOf(*spec) == 0) SetField("vocab_size", "1", &*spec).IgnoreError();
+  const absl::StatusOr<api::Model> model = CreateModel(runtime, *spec);
   if (!model.ok()) return stem;
-  absl::StatusOr<ModelDescription> description = (*model)->Describe();
-  return description.ok() && !description->name.empty() ? description->name : stem;
+  const absl::StatusOr<Json> description = DescribeModel(*model);
+  const std::string name = description.ok() ? (*description)["name"].get<std::string>() : "";
+  return name.empty() ? stem : name;
 }
 
 // A model's name as one component of a path.
@@ -337,7 +338,7 @@ absl::StatusOr<int> Lead(const TrainFlags& options, std::chrono::steady_clock::t
   }
   TrainProgress progress(std::min(options.stop_at, info.max_steps), info.max_steps, options.quiet);
   PrintOpening(info, &progress);
-  if (options.profile) run->StartProfile();
+  if (options.profile) PLUMB_RETURN_IF_ERROR(run->StartProfile());
   const absl::Status status = RunSteps(run, options.stop_at, interrupts, &progress, &outcome);
   progress.End();
   interrupts.WaitingFor("the checkpoint");

@@ -28,10 +28,9 @@ struct Row {
 };
 
 template <class Part>
-std::string JoinParts(const std::vector<LayerGroupInfo>& groups, const Part& part,
-                      const char* separator) {
+std::string JoinParts(const Json& groups, const Part& part, const char* separator) {
   std::vector<std::string> parts;
-  for (const LayerGroupInfo& group : groups) {
+  for (const Json& group : groups) {
     std::string text = part(group);
     if (std::find(parts.begin(), parts.end(), text) == parts.end())
       parts.push_back(std::move(text));
@@ -47,17 +46,17 @@ std::string NormName(const std::string& slot) {
 }
 
 Row RowOf(const ZooModel& model) {
-  const ModelDescription& description = model.description;
+  const Json& layers = model.description["layers"];
   Row row;
   row.name = model.name;
-  row.parameters = WithCommas(description.parameters);
+  row.parameters = WithCommas(model.description["totals"]["parameters"]);
   row.placement = JoinParts(
-      description.layers, [](const LayerGroupInfo& group) { return group.placement; }, ", ");
+      layers, [](const Json& group) { return group["placement"].get<std::string>(); }, ", ");
   row.norm = JoinParts(
-      description.layers,
-      [](const LayerGroupInfo& group) {
+      layers,
+      [](const Json& group) {
         std::vector<std::string> names;
-        for (const std::string& norm : group.norms) {
+        for (const std::string norm : group["norms"]) {
           std::string name = NormName(norm);
           if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
         }
@@ -65,23 +64,24 @@ Row RowOf(const ZooModel& model) {
       },
       ", ");
   row.equations = JoinParts(
-      description.layers,
-      [](const LayerGroupInfo& group) { return absl::StrJoin(group.equations, "; "); }, " | ");
+      layers,
+      [](const Json& group) {
+        return absl::StrJoin(group["equations"].get<std::vector<std::string>>(), "; ");
+      },
+      " | ");
   return row;
 }
 
 Json ToJson(const ZooModel& model) {
   const Row row = RowOf(model);
-  Json dims = Json::object();
-  for (const auto& [name, value] : model.description.dims) dims[name] = value;
   return {{"name", model.name},
           {"file", model.path},
-          {"parameters", model.description.parameters},
-          {"dims", dims},
+          {"parameters", model.description["totals"]["parameters"]},
+          {"dims", model.description["dims"]},
           {"placement", row.placement},
           {"norm", row.norm},
           {"equations", row.equations},
-          {"positions", model.description.positions}};
+          {"positions", model.description["positions"]}};
 }
 
 absl::StatusOr<int> List(const ZooFlags& flags, const Invocation& invocation) {
@@ -114,9 +114,10 @@ absl::StatusOr<int> Show(const ZooFlags& flags, const Invocation& invocation) {
     json["text"] = model.text;
     return ExitOk(PrintJson(json));
   }
-  return ExitOk(
-      PrintResult(absl::StrCat("# ", model.path, "\n# ", WithCommas(model.description.parameters),
-                               " parameters\n", model.text)));
+  return ExitOk(PrintResult(
+      absl::StrCat("# ", model.path, "\n# ",
+                   WithCommas(model.description["totals"]["parameters"]), " parameters\n",
+                   model.text)));
 }
 
 constexpr char kKeysTitle[] =

@@ -43,8 +43,8 @@ wrong_includes() {
       # The tools are a host of plumb.h, with files, data, the schema and checkpoints of others beside it.
       only("tools", "base ranks io tokenizer data textproto zoo")
       # Of the tools, what the command line may include.
-      count_of_tools = split("bench file generate host_runtime import launch model plugin_call probe profile study " \
-                             "text tokenize train zoo",
+      count_of_tools = split("bench generate host_runtime import launch model plumb_api probe profile run_model study " \
+                             "tokenize train zoo",
                              tool_headers, " ")
       for (i = 1; i <= count_of_tools; ++i) for_cli["runtime/tools/" tool_headers[i] ".h"] = 1
       # The messages of the job that launch.h finds.
@@ -126,7 +126,7 @@ wrong_includes() {
           if (!((module, target) in may)) wrong("runtime/" module " may not include runtime/" target)
         } else if (header == "plumb/norm_plugin.h") {
           if (!((module, "plugin") in may)) wrong("runtime/" module " does not know plugins")
-        } else if (header == "plumb.h") {
+        } else if (header == "plumb.h" || header == "plumb.hpp") {
           if (module != "ranks" && module != "capi" && module != "tools") wrong("plumb.h is above runtime/" module)
         } else if (starts(file, "runtime/ranks/mpi/") && header == "plumb_mpi.h") {
           next  # for any MPI, by whoever has it: compiled beside its header

@@ -15,9 +15,9 @@
 #include "cli/compare/run_record.h"
 #include "cli/compare/sha256.h"
 #include "cli/output.h"
+#include "runtime/base/file.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
 
 namespace plumb::cli {
 namespace {
@@ -127,7 +127,7 @@ class Planner {
  private:
   absl::Status AddGroup(size_t index, const Overrides& combination) {
     PlanModel& model = plan_.models[index];
-    PLUMB_ASSIGN_OR_RETURN(Spec spec, Spec::FromFile(model.file));
+    PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(model.file));
     PlanGroup group;
     group.model = index;
     group.settings = combination;
@@ -140,22 +140,22 @@ class Planner {
     }
     PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group.train_overrides));
     group.training = *training;
-    if (spec.vocab_size() == 0) {
-      PLUMB_RETURN_IF_ERROR(spec.Set("vocab_size", absl::StrCat(group.training.vocab_size)));
+    if (VocabSizeOf(spec) == 0) {
+      PLUMB_RETURN_IF_ERROR(ToStatus(spec.Set("vocab_size", group.training.vocab_size)));
     }
-    PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> made, Model::Create(runtime_, spec));
-    PLUMB_ASSIGN_OR_RETURN(ModelDescription description, made->Describe());
-    PLUMB_ASSIGN_OR_RETURN(const std::string graph, made->Explain("graph", 1, 1));
-    group.fingerprint = Sha256(absl::StrCat(spec.ToText(), graph)).substr(0, 16);
-    PLUMB_ASSIGN_OR_RETURN(std::string norms, made->NormFiles(runtime_));
-    group.norms = std::move(norms);
-    group.parameters = description.parameters;
+    PLUMB_ASSIGN_OR_RETURN(const api::Model made, CreateModel(runtime_, spec));
+    PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(made));
+    PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(made, "graph", 1, 1));
+    PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
+    group.fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
+    PLUMB_ASSIGN_OR_RETURN(group.norms, NormFiles(runtime_, made));
+    group.parameters = description["totals"]["parameters"];
     if (model.name.empty()) {
-      model.name = Unique(description.name, " (", ")", &model_names_);
+      model.name = Unique(description["name"], " (", ")", &model_names_);
       model.description = std::move(description);
-      model.text = spec.ToText();
+      model.text = std::move(text);
       // What cannot be drawn can be trained.
-      model.picture = made->Draw().value_or("");
+      model.picture = DrawModel(made).value_or("");
     }
     group.name = model.name;
     for (const auto& [field, value] : combination) {
@@ -167,7 +167,7 @@ class Planner {
   }
 
   absl::Status Apply(const std::string& field, const std::string& value, const std::string& place,
-                     Spec* spec, PlanGroup* group) {
+                     api::Spec* spec, PlanGroup* group) {
     PLUMB_RETURN_IF_ERROR(CheckField(field, place));
     const std::string name = field.substr(field.find('.') + 1);
     if (absl::StartsWith(field, "train.")) {
@@ -175,8 +175,8 @@ class Planner {
       return absl::OkStatus();
     }
     group->model_overrides.emplace_back(name, value);
-    const absl::Status status = spec->Set(name, value);
-    return status.ok() ? status : Prefixed(status, absl::StrCat(place, ": model."));
+    const absl::Status status = SetField(name, value, spec);
+    return status.ok() ? status : Prefixed(status, absl::StrCat(place, ": "));
   }
 
   // Reads the data once for each recipe that the grid makes.
@@ -364,7 +364,7 @@ Division Divide(int threads, size_t runs, int64_t memory, int64_t available) {
 
 absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
   Requirements out;
-  out.room = Memory();
+  out.room = ProcessMemoryLimit();
   int64_t memory = 0;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (!plan.shard.Has(i)) continue;

@@ -13,6 +13,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/output.h"
+#include "runtime/base/memory.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/model.h"
 #include "runtime/tools/study.h"
@@ -22,7 +24,7 @@ namespace plumb::cli {
 
 struct PlanModel {
   std::string name, file;
-  ModelDescription description;  // of its first group
+  Json description;     // of its first group: DescribeModel
   std::string text;              // the same, as protobuf text
   std::string picture;           // SVG; "" where there is none
 };
@@ -39,7 +41,7 @@ struct PlanGroup {
   TrainingMemory memory;                  // of one run
   TrainingDisk disk;                      // of one run
   std::string fingerprint;                // of the model as resolved
-  std::string norms;                      // Model::NormFiles
+  std::string norms;                      // NormFiles
 };
 
 struct PlanRun {
@@ -97,7 +99,7 @@ struct Requirements {
   int64_t memory = 0;      // bytes, of the runs at a time
   int64_t disk = 0;        // bytes, of the runs that have not ended
   int64_t free_disk = -1;  // -1: not known
-  MemoryRoom room;
+  MemoryLimit room;
 };
 
 // Errors: of the system.

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/output.h"
-#include "runtime/tools/text.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb::cli {
 namespace {
@@ -62,7 +62,7 @@ void StudyProgress::Redraw() {
   const size_t shown = std::min(plan_->groups.size(), kMaxGroupLines);
   size_t width = 0;
   for (size_t i = 0; i < shown; ++i) {
-    width = std::max(width, ToPrintable(plan_->groups[i].name).size());
+    width = std::max(width, PrintableText(plan_->groups[i].name).size());
   }
   std::string table = absl::StrCat(Cut(Summary(), columns), "\n");
   for (size_t i = 0; i < shown; ++i) {
@@ -116,7 +116,7 @@ std::string StudyProgress::GroupLine(size_t group, size_t width) const {
                             state.step.load(), state.loss.load());
     }
   }
-  const std::string name = ToPrintable(plan_->groups[group].name);
+  const std::string name = PrintableText(plan_->groups[group].name);
   std::string line =
       absl::StrCat("  ", name, std::string(width - name.size(), ' '),
                    absl::StrFormat("  %*d/%d", absl::StrCat(all).size(), ended, all));

@@ -67,12 +67,13 @@ std::set<std::string> PluginIds(const Plan& plan) {
 Json Plugins(const Plan& plan, HostRuntime* runtime) {
   Json plugins = Json::array();
   for (const std::string& id : PluginIds(plan)) {
-    const absl::StatusOr<PluginInfo> info = runtime->DescribePlugin(id);
-    if (!info.ok()) continue;
+    const absl::StatusOr<std::string> text = ToStatus(runtime->api().DescribePlugin(id));
+    if (!text.ok()) continue;
+    const Json info = Json::parse(*text);
     plugins.push_back({{"id", id},
-                       {"version", info->version},
-                       {"path", info->path},
-                       {"sha256", Sha256OfFile(info->path)}});
+                       {"version", info["version"]},
+                       {"path", info["path"]},
+                       {"sha256", Sha256OfFile(info["path"])}});
   }
   return plugins;
 }
@@ -97,31 +98,34 @@ Json OriginData(const Plan& plan, HostRuntime* runtime) {
           {"plugins", Plugins(plan, runtime)}};
 }
 
-std::string Route(const ModelDescription& model) {
-  if (model.identity_route == "none") return "no identity route from embedding to head";
-  return absl::StrCat(
-      "identity route from embedding to head: ", model.identity_route, " to the last layer, then ",
-      model.norms_before_head == 0 ? "no norm" : Count(model.norms_before_head, "norm"));
+std::string Route(const Json& model) {
+  const std::string route = model["identity_route"];
+  if (route == "none") return "no identity route from embedding to head";
+  const int64_t norms = model["norms_before_head"];
+  return absl::StrCat("identity route from embedding to head: ", route, " to the last layer, then ",
+                      norms == 0 ? "no norm" : Count(norms, "norm"));
 }
 
 Json ModelData(const PlanModel& model) {
-  Json equations = Json::array();
-  const ModelDescription& description = model.description;
-  for (const std::string& line : description.begin) equations.push_back(line);
-  for (const LayerGroupInfo& group : description.layers) {
-    const std::string layers = description.layers.size() == 1
-                                   ? ""
-                                   : absl::StrCat("layers ", group.first, "..", group.last, ", ");
-    for (const std::string& line : group.equations) equations.push_back(layers + line);
+  const Json& description = model.description;
+  Json equations = description["begin"];
+  const Json& layers = description["layers"];
+  for (const Json& group : layers) {
+    const std::string which = layers.size() == 1
+                                  ? ""
+                                  : absl::StrCat("layers ", group["first"].get<int64_t>(), "..",
+                                                 group["last"].get<int64_t>(), ", ");
+    for (const std::string line : group["equations"]) equations.push_back(which + line);
   }
-  for (const std::string& line : description.end) equations.push_back(line);
+  for (const Json& line : description["end"]) equations.push_back(line);
   std::string route = Route(description);
-  if (!description.layers.empty()) {
-    absl::StrAppend(&route, "; Jacobian of a layer: ", description.layers.front().jacobian);
+  if (!layers.empty()) {
+    absl::StrAppend(&route, "; Jacobian of a layer: ",
+                    layers.front()["jacobian"].get<std::string>());
   }
   Json data = {{"name", model.name},
                {"file", AbsolutePath(model.file)},
-               {"parameters", description.parameters},
+               {"parameters", description["totals"]["parameters"]},
                {"equations", equations},
                {"route", route}};
   if (!model.picture.empty()) data["picture"] = model.picture;

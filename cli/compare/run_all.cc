@@ -20,8 +20,9 @@
 #include "cli/compare/study_ranks.h"
 #include "cli/loss_summary.h"
 #include "cli/output.h"
+#include "runtime/base/memory.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
+#include "runtime/base/file.h"
 #include "runtime/tools/generate.h"
 
 namespace plumb::cli {
@@ -169,10 +170,7 @@ void WorkInQueue(const Plan& plan, HostRuntime* runtime, Shared* shared) {
     try {
       status = TrainOne(plan, index, runtime, shared);
     } catch (const std::bad_alloc&) {
-      const MemoryRoom memory = Memory();
-      status = absl::ResourceExhaustedError(absl::StrCat("out of memory; this process may use ",
-                                                         Bytes(memory.limit), " (",
-                                                         memory.limited_by, ")"));
+      status = absl::ResourceExhaustedError(absl::StrCat("out of memory; ", MemoryLimitText()));
     } catch (const std::exception& error) {
       status = absl::InternalError(error.what());
     }

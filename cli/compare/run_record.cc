@@ -12,7 +12,7 @@
 #include "cli/compare/results.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
+#include "runtime/base/file.h"
 
 namespace plumb::cli {
 namespace {

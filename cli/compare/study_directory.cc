@@ -14,7 +14,7 @@
 #include "cli/compare/run_record.h"
 #include "cli/output.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/file.h"
+#include "runtime/base/file.h"
 
 namespace plumb::cli {
 namespace {
@@ -141,7 +141,7 @@ absl::StatusOr<StudyLock> StudyLock::Acquire(const std::string& directory) {
   if (const absl::Status made = MakeDirectories(directory); !made.ok()) {
     return absl::InvalidArgumentError(made.message());
   }
-  absl::StatusOr<std::shared_ptr<void>> lock = LockDirectory(directory);
+  absl::StatusOr<DirectoryLock> lock = DirectoryLock::Acquire(directory);
   if (lock.ok()) return StudyLock(*std::move(lock));
   if (!absl::IsAlreadyExists(lock.status())) return lock.status();
   return absl::AlreadyExistsError(absl::StrCat(
@@ -257,10 +257,10 @@ absl::StatusOr<Study> StudyOfDirectory(const std::string& directory) {
 }
 
 absl::Status MergeRuns(const Plan& plan, const std::vector<std::string>& directories) {
-  std::vector<std::shared_ptr<void>> locks;
+  std::vector<DirectoryLock> locks;
   for (const std::string& directory : directories) {
     PLUMB_RETURN_IF_ERROR(CheckDirectory(plan, directory));
-    absl::StatusOr<std::shared_ptr<void>> lock = LockDirectory(directory);
+    absl::StatusOr<DirectoryLock> lock = DirectoryLock::Acquire(directory);
     if (absl::IsAlreadyExists(lock.status())) {
       return absl::AlreadyExistsError(absl::StrCat(
           directory, ": a plumb compare is at work here, or it is named twice; wait for it"));

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "cli/compare/plan.h"
+#include "runtime/base/file.h"
 #include "runtime/tools/study.h"
 
 namespace plumb::cli {
@@ -24,8 +25,8 @@ class StudyLock {
   StudyLock& operator=(StudyLock&&) = delete;
 
  private:
-  explicit StudyLock(std::shared_ptr<void> lock) : lock_(std::move(lock)) {}
-  std::shared_ptr<void> lock_;
+  explicit StudyLock(DirectoryLock lock) : lock_(std::move(lock)) {}
+  DirectoryLock lock_;
 };
 
 // Writes `text` to `directory`/study.pbtxt, or finds it there. kInvalidArgument when the directory

@@ -5,10 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "cli/compare/study_directory.h"
 #include "cli/output.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/communicator.h"
-#include "runtime/tools/file.h"
 
 namespace plumb::cli {
 namespace {

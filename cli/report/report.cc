@@ -2,14 +2,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "runtime/tools/text.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb::cli {
 
 std::string JsonForScript(const nlohmann::ordered_json& json) {
   // Outside its strings, JSON has none of these characters; within, an escape stands for each.
   return absl::StrReplaceAll(
-      ToPrintableJson(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)),
+      PrintableJson(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)),
       {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});
 }
 

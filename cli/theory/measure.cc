@@ -64,8 +64,8 @@ size_t Parts(const std::string& point) {
   return static_cast<size_t>(std::count(point.begin(), point.end(), '.')) + 1;
 }
 
-absl::StatusOr<Plan> MakePlan(const Model& model) {
-  PLUMB_ASSIGN_OR_RETURN(std::vector<std::string> points, model.ProbePoints());
+absl::StatusOr<Plan> MakePlan(const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<std::string> points, ProbePoints(model));
   const std::set<std::string> known(points.begin(), points.end());
   Plan plan;
   for (const std::string& point : points) {
@@ -99,22 +99,16 @@ absl::StatusOr<Plan> MakePlan(const Model& model) {
   return plan;
 }
 
-absl::Status CheckTokens(const ModelDescription& description, int64_t seq) {
-  for (const auto& [name, value] : description.dims) {
-    if (name != "context_length" && name != "vocab_size") continue;
+absl::Status CheckTokens(const api::ModelInfo& model, int64_t seq) {
+  const std::pair<const char*, int64_t> dims[] = {{"vocab_size", model.vocab_size},
+                                                  {"context_length", model.context_length}};
+  for (const auto& [name, value] : dims) {
     if (value >= seq) continue;
     return absl::InvalidArgumentError(absl::StrCat(seq, " different tokens need a ", name, " of ",
                                                    seq, ", but it is ", value, "; say --seq ",
                                                    value, " or --set model.", name, "=", seq));
   }
   return absl::OkStatus();
-}
-
-int64_t Dim(const ModelDescription& description, const std::string& wanted) {
-  for (const auto& [name, value] : description.dims) {
-    if (name == wanted) return value;
-  }
-  return 0;
 }
 
 // The targets are the next tokens, of bidirectional models too: at initialization they predict none
@@ -126,17 +120,19 @@ TokenBatch NextTokens(const std::vector<int32_t>& tokens) {
 }
 
 // Probes one pass for every seed and hands its figures to `use`.
-absl::Status ForSeeds(Model* model, const MeasureOptions& options,
+absl::Status ForSeeds(api::Model* model, const MeasureOptions& options,
                       const std::vector<std::string>& globs,
                       const std::function<void(const ProbeFigures&)>& use) {
-  PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, model->Describe());
-  PLUMB_RETURN_IF_ERROR(CheckTokens(description, options.seq));
+  const api::ModelInfo info = model->Info();
+  PLUMB_RETURN_IF_ERROR(CheckTokens(info, options.seq));
   for (int64_t seed = 1; seed <= options.seeds; ++seed) {
     if (options.stop && options.stop()) return absl::CancelledError("interrupted");
-    PLUMB_RETURN_IF_ERROR(model->Init(static_cast<uint64_t>(seed)));
+    PLUMB_RETURN_IF_ERROR(OrOutOfMemory(
+        "the parameters", [&] { return model->Init(static_cast<uint64_t>(seed)); }));
     const std::vector<int32_t> tokens =
-        DistinctTokens(options.seq, Dim(description, "vocab_size"), static_cast<uint64_t>(seed));
-    PLUMB_ASSIGN_OR_RETURN(const ProbeFigures figures, model->Probe(NextTokens(tokens), globs));
+        DistinctTokens(options.seq, info.vocab_size, static_cast<uint64_t>(seed));
+    PLUMB_ASSIGN_OR_RETURN(const ProbeFigures figures,
+                           ProbeTokens(model, NextTokens(tokens), globs));
     use(figures);
   }
   return absl::OkStatus();
@@ -243,7 +239,7 @@ RatioOverSeeds SummarizeRatios(std::vector<double> ratios) {
   return {GeometricMean(ratios), quantile(0.1), quantile(0.5), quantile(0.9)};
 }
 
-absl::StatusOr<Measurement> Measure(Model* model, const MeasureOptions& options) {
+absl::StatusOr<Measurement> Measure(api::Model* model, const MeasureOptions& options) {
   PLUMB_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*model));
   Series squares, norms;
   const absl::Status status =
@@ -262,7 +258,7 @@ absl::StatusOr<Measurement> Measure(Model* model, const MeasureOptions& options)
   return Assemble(plan, squares, norms);
 }
 
-absl::StatusOr<double> MeanSquareAt(Model* model, const std::string& point,
+absl::StatusOr<double> MeanSquareAt(api::Model* model, const std::string& point,
                                     const MeasureOptions& options) {
   std::vector<double> squares;
   const absl::Status status = ForSeeds(model, options, {point}, [&](const ProbeFigures& figures) {

@@ -69,11 +69,11 @@ struct Measurement {
 
 // Draws the model's weights anew: it is left with those of the last seed. Errors: kInvalidArgument
 // when it has too short a context or too few tokens for `options.seq`.
-absl::StatusOr<Measurement> Measure(Model* model, const MeasureOptions& options);
+absl::StatusOr<Measurement> Measure(api::Model* model, const MeasureOptions& options);
 
 // The stream's mean of squares, ||x||^2 / d averaged over tokens, at any point that can be probed;
 // mean over the seeds.
-absl::StatusOr<double> MeanSquareAt(Model* model, const std::string& point,
+absl::StatusOr<double> MeanSquareAt(api::Model* model, const std::string& point,
                                     const MeasureOptions& options);
 
 // Least squares through (log x, log y); NaN for fewer than two different x, or a value that has no

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "runtime/tools/text.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb::cli {
 namespace {
@@ -68,7 +68,7 @@ struct Chart {
 // Returns `text` so that HTML shows it as it is, in an element or a quoted attribute.
 std::string EscapeHtml(const std::string& text) {
   return absl::StrReplaceAll(
-      ToPrintable(text),
+      PrintableText(text),
       {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 

@@ -18,9 +18,9 @@ namespace {
 constexpr char kFactor[] = "J_";
 
 // The slots that a group's norms fill: "norm_in: rms_norm(..)[64]" is of "norm_in".
-std::set<std::string> Slots(const LayerGroupInfo& group) {
+std::set<std::string> Slots(const Json& group) {
   std::set<std::string> slots;
-  for (const std::string& norm : group.norms) slots.insert(norm.substr(0, norm.find(':')));
+  for (const std::string norm : group["norms"]) slots.insert(norm.substr(0, norm.find(':')));
   return slots;
 }
 
@@ -110,18 +110,18 @@ std::optional<double> Variance(absl::string_view init) {
 }
 
 // By how much the layers' matrices are drawn wider than Glorot & Bengio's 2 / (fan_in + fan_out).
-void AddInitCaveat(const ModelDescription& description, std::vector<std::string>* caveats) {
+void AddInitCaveat(const Json& description, std::vector<std::string>* caveats) {
   double low = INFINITY, high = 0;
-  for (const TensorInfo& tensor : description.tensors) {
-    if (tensor.role != "weight" || tensor.shape.size() != 2) continue;
-    if (!absl::StartsWith(tensor.name, "layers.")) continue;
+  for (const Json& tensor : description["tensors"]) {
+    const std::string name = tensor["name"], init = tensor["init"];
+    const std::vector<int64_t> shape = tensor["shape"];
+    if (tensor["role"] != "weight" || shape.size() != 2) continue;
+    if (!absl::StartsWith(name, "layers.")) continue;
     // Attention scores only decide how attention mixes.
-    if (absl::EndsWith(tensor.name, ".q.weight") || absl::EndsWith(tensor.name, ".k.weight")) {
-      continue;
-    }
-    const std::optional<double> variance = Variance(tensor.init);
+    if (absl::EndsWith(name, ".q.weight") || absl::EndsWith(name, ".k.weight")) continue;
+    const std::optional<double> variance = Variance(init);
     if (!variance.has_value()) continue;
-    const double xavier = 2.0 / static_cast<double>(tensor.shape[0] + tensor.shape[1]);
+    const double xavier = 2.0 / static_cast<double>(shape[0] + shape[1]);
     low = std::min(low, *variance / xavier);
     high = std::max(high, *variance / xavier);
   }
@@ -131,17 +131,14 @@ void AddInitCaveat(const ModelDescription& description, std::vector<std::string>
       "the layers' weights are drawn with %.3g to %.3g times the variance of Xavier", low, high));
 }
 
-void AddCaveats(const ModelDescription& description, Reading* reading) {
-  double d_model = 0, d_ff = 0;
-  for (const auto& [name, value] : description.dims) {
-    if (name == "d_model") d_model = static_cast<double>(value);
-    if (name == "d_ff") d_ff = static_cast<double>(value);
-  }
+void AddCaveats(const Json& description, Reading* reading) {
+  const double d_model = description["dims"]["d_model"], d_ff = description["dims"]["d_ff"];
   if (d_ff != d_model) {
     reading->caveats.push_back(
         absl::StrFormat("d_ff is %.3g d_model, not d_model", d_ff / d_model));
   }
-  if (description.active_parameters < description.parameters) {
+  const Json& totals = description["totals"];
+  if (totals["active_parameters"] < totals["parameters"]) {
     reading->caveats.push_back("the theory is of MLPs, and layers are mixtures of experts");
   }
   AddInitCaveat(description, &reading->caveats);
@@ -149,21 +146,23 @@ void AddCaveats(const ModelDescription& description, Reading* reading) {
 
 }  // namespace
 
-Reading ReadModel(const ModelDescription& description) {
+Reading ReadModel(const Json& description) {
   Reading reading;
-  reading.norm_before_head = description.norms_before_head > 0;
+  reading.norm_before_head = description["norms_before_head"] > 0;
   std::optional<Route> route;
   bool plain = true;
-  for (const std::string& statement : description.begin) {
+  for (const std::string statement : description["begin"]) {
     // "begin: d = x" opens a further stream.
     plain = plain && absl::StartsWith(statement, "begin: x = ") && !HasScaleOrCondition(statement);
   }
-  for (const LayerGroupInfo& group : description.layers) {
-    for (const std::string& equation : group.equations) {
+  const Json& layers = description["layers"];
+  for (const Json& group : layers) {
+    for (const std::string equation : group["equations"]) {
       plain = plain && !HasScaleOrCondition(equation);
     }
     double branches = 0;
-    const std::optional<Route> of_group = RouteOfJacobian(group.jacobian, Slots(group), &branches);
+    const std::optional<Route> of_group = RouteOfJacobian(
+        group["jacobian"].get<std::string>(), Slots(group), &branches);
     plain = plain && of_group.has_value() && (!route.has_value() || *route == *of_group) &&
             (reading.additions == 0 || reading.additions == branches);
     route = of_group;
@@ -171,8 +170,8 @@ Reading ReadModel(const ModelDescription& description) {
   }
   if (plain && route.has_value()) reading.route = *route;
   reading.text = RouteText(reading.route);
-  if (!description.layers.empty()) {
-    absl::StrAppend(&reading.text, ": ", description.layers.front().jacobian);
+  if (!layers.empty()) {
+    absl::StrAppend(&reading.text, ": ", layers.front()["jacobian"].get<std::string>());
   }
   if (reading.route != Route::kOther) AddCaveats(description, &reading);
   return reading;

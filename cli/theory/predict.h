@@ -1,5 +1,5 @@
 // What theory says about a model at initialization, and whether it speaks about this model: that is
-// read off the model's equations, Jacobians and norms (Model::Describe), never off the name of a
+// read off the model's equations, Jacobians and norms (DescribeModel), never off the name of a
 // placement. docs/theory.md derives the predictions. Pure.
 #ifndef PLUMB_CLI_THEORY_PREDICT_H_
 #define PLUMB_CLI_THEORY_PREDICT_H_
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/output.h"
 #include "cli/theory/measure.h"
 #include "runtime/tools/model.h"
 
@@ -31,7 +32,8 @@ struct Reading {
   std::vector<std::string> caveats;  // how the model differs from the predictions' assumptions
 };
 
-Reading ReadModel(const ModelDescription& description);
+// `description`: DescribeModel.
+Reading ReadModel(const Json& description);
 
 struct Bracket {
   double low = 0, high = 0;  // equal where a single value is predicted

@@ -29,7 +29,7 @@ struct RuntimeOptions {
   bool use_environment = true;
   // Whether plugins get their operands between canaries and unreadable pages: one that writes
   // outside of them is then an error, kFailedPrecondition, with its call, its file and the operand;
-  // or, far outside, a fault, which runtime/tools/plugin_call.h tells about. Slow; never changes
+  // or, far outside, a fault, which plumb_plugin_call_here tells about. Slow; never changes
   // results.
   bool guard_plugins = false;
   // Threads that a session may use; 0: OMP_NUM_THREADS, or one for each processor that this process

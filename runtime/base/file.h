@@ -20,6 +20,7 @@ namespace plumb {
 // this process may use (memory.h).
 inline constexpr int64_t kMaxTextBytes = int64_t{16} << 20;
 inline constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
+inline constexpr int64_t kMaxResultBytes = int64_t{1} << 40;
 int64_t MaxDataBytes();
 
 // A file longer than `max_bytes` is an error (kInvalidArgument), found before more of it is read:

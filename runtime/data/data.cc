@@ -247,6 +247,16 @@ absl::Span<const int32_t> Dataset::document(Split split, int64_t i) const {
   return absl::MakeConstSpan(tokens_).subspan(begin, end - begin);
 }
 
+std::string Dataset::Description() const {
+  const std::string vocabulary = tokenizer_.Description();
+  if (format_ == DatasetOptions::Format::kDocuments) {
+    return absl::StrCat(name_, ": ", num_documents(Split::kTrain), " documents to train on, ",
+                        num_documents(Split::kValidation), " held out; ", vocabulary);
+  }
+  return absl::StrCat(name_, ": ", num_tokens(Split::kTrain), " tokens to train on, ",
+                      num_tokens(Split::kValidation), " held out; ", vocabulary);
+}
+
 int64_t Dataset::longest_document(Split split) const {
   int64_t longest = 0;
   for (int64_t i = 0; i < num_documents(split); ++i) {

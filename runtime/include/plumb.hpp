@@ -14,7 +14,9 @@
 // - Views (Span, TensorView) own nothing, and live as long as plumb.h says.
 //
 // The inline namespace keeps these classes apart from those of the same names inside of plumb, for
-// a program that is linked with both, and apart from themselves as compiled without exceptions.
+// a program that is linked with both, and apart from themselves as compiled without exceptions. A
+// program with names of its own in namespace plumb can define PLUMB_HPP_INLINE as nothing before it
+// includes this file: then the classes are plumb::hpp1::Model and so on, and only that.
 #ifndef PLUMB_HPP_
 #define PLUMB_HPP_
 
@@ -36,7 +38,7 @@
 #include "plumb/training.hpp"
 
 namespace plumb {
-inline namespace PLUMB_HPP_NAMESPACE {
+PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
 // --- Sampling -----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,20 +24,14 @@ namespace plumb {
 // The machine's own speed, on the runtime's threads.
 class MachineSpeed {
  public:
-  explicit MachineSpeed(const HostRuntime* runtime);
-  ~MachineSpeed();
-  MachineSpeed(const MachineSpeed&) = delete;
-  MachineSpeed& operator=(const MachineSpeed&) = delete;
+  explicit MachineSpeed(const HostRuntime& runtime) : threads_(runtime.threads()) {}
 
-  // As plumb_machine_speed. `dtype`: "f32" or "bf16". kUnimplemented where there is no such
-  // product.
-  absl::StatusOr<double> MeasureMatmul(const std::string& dtype);
-
-  absl::StatusOr<double> MeasureRead();
+  // As plumb_machine_speed. kUnimplemented where there is no such product.
+  absl::StatusOr<double> Measure(api::Speed speed);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  const int threads_;
+  std::optional<api::Runtime> runtime_;  // of its own, which keeps the memory; none at first
 };
 
 struct TrainBenchRequest {
@@ -66,7 +61,7 @@ struct BenchStep {
 
 class TrainBench {
  public:
-  static absl::StatusOr<std::unique_ptr<TrainBench>> Open(HostRuntime* runtime, const Spec& spec,
+  static absl::StatusOr<std::unique_ptr<TrainBench>> Open(HostRuntime* runtime, const ModelSource& model,
                                                           const TrainBenchRequest& request);
   ~TrainBench();
   TrainBench(const TrainBench&) = delete;
@@ -85,7 +80,7 @@ class TrainBench {
   // The same, timed op by op.
   absl::StatusOr<BenchStep> ProfiledStep();
   // The sum of all such steps since the last call.
-  Profile TakeProfile();
+  absl::StatusOr<Profile> TakeProfile();
 
  private:
   TrainBench();
@@ -102,7 +97,7 @@ struct DecodeBenchRequest {
 class DecodeBench {
  public:
   // The model must say its vocab_size.
-  static absl::StatusOr<std::unique_ptr<DecodeBench>> Open(HostRuntime* runtime, const Spec& spec,
+  static absl::StatusOr<std::unique_ptr<DecodeBench>> Open(HostRuntime* runtime, const ModelSource& model,
                                                            const DecodeBenchRequest& request);
   ~DecodeBench();
   DecodeBench(const DecodeBench&) = delete;

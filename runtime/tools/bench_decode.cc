@@ -1,24 +1,20 @@
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
-#include "plumb.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/bench.h"
-#include "runtime/tools/handles.h"
-#include "runtime/tools/out_of_memory.h"
-#include "runtime/tools/run_profile.h"
-#include "runtime/tools/sequences.h"
+#include "runtime/tools/generate.h"
 
 namespace plumb {
 
 struct DecodeBench::Impl {
-  std::unique_ptr<Model> model;
-  SessionHandle session;
+  std::optional<api::Model> model;
+  std::optional<api::Session> session;
   int64_t batch = 1, context_length = 0, weight_bytes = 0;
   // To feed to a sequence: as many as the context holds. Another each, as equal ones would share
   // their prompts.
@@ -28,24 +24,16 @@ struct DecodeBench::Impl {
   int64_t profiled_steps = 0;       // of which each may be several passes
   std::map<int64_t, double> flops;  // of a forward pass over one sequence, by tokens
 
-  absl::StatusOr<plumb_work> WorkOf(int64_t n, int32_t weights) const;
   absl::StatusOr<double> FlopsOf(int64_t n);
   absl::Status Profiles(bool on);
   absl::Status Feed(int64_t n);
   absl::StatusOr<BenchStep> Step(int64_t n);
 };
 
-absl::StatusOr<plumb_work> DecodeBench::Impl::WorkOf(int64_t n, int32_t weights) const {
-  auto work = Sized<plumb_work>();
-  PLUMB_RETURN_IF_ERROR(
-      CallPlumb(plumb_model_work, model->handle(), int32_t{PLUMB_PASS_FEED}, n, weights, &work));
-  return work;
-}
-
 absl::StatusOr<double> DecodeBench::Impl::FlopsOf(int64_t n) {
   const auto [it, is_new] = flops.try_emplace(n, 0.0);
   if (is_new) {
-    PLUMB_ASSIGN_OR_RETURN(const plumb_work work, WorkOf(n, PLUMB_WEIGHTS_F32));
+    PLUMB_ASSIGN_OR_RETURN(const api::Work work, ToStatus(model->Work(api::Pass::kFeed, n)));
     it->second = work.flops;
   }
   return it->second;
@@ -53,7 +41,7 @@ absl::StatusOr<double> DecodeBench::Impl::FlopsOf(int64_t n) {
 
 absl::Status DecodeBench::Impl::Profiles(bool on) {
   if (on == profiles) return absl::OkStatus();
-  PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_session_profile, session.get(), on ? 1 : 0));
+  PLUMB_RETURN_IF_ERROR(ToStatus(session->Profile(on)));
   profiles = on;
   profiled_steps = 0;
   return absl::OkStatus();
@@ -61,23 +49,23 @@ absl::Status DecodeBench::Impl::Profiles(bool on) {
 
 // A token goes to all sequences in one pass; several are a pass for each.
 absl::Status DecodeBench::Impl::Feed(int64_t n) {
-  const auto begin = static_cast<size_t>(plumb_session_length(session.get(), 0));
+  const auto begin = static_cast<size_t>(session->Length(0));
   if (n > 1) {
     for (int64_t b = 0; b < batch; ++b) {
       const std::vector<int32_t>& all = tokens[static_cast<size_t>(b)];
-      PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_session_feed, session.get(), static_cast<int32_t>(b),
-                                      all.data() + begin, static_cast<size_t>(n)));
+      PLUMB_RETURN_IF_ERROR(ToStatus(session->Feed(
+          static_cast<int32_t>(b), {all.data() + begin, static_cast<size_t>(n)})));
     }
     return absl::OkStatus();
   }
   next.clear();
   for (const std::vector<int32_t>& each : tokens) next.push_back(each[begin]);
-  return CallPlumb(plumb_session_feed_each, session.get(), next.data(), next.size());
+  return ToStatus(session->FeedEach(next));
 }
 
 absl::StatusOr<BenchStep> DecodeBench::Impl::Step(int64_t n) {
   using Clock = std::chrono::steady_clock;
-  const int64_t begin = plumb_session_length(session.get(), 0);
+  const int64_t begin = session->Length(0);
   if (n < 1 || begin + n > context_length) {
     return absl::OutOfRangeError(
         absl::StrCat(n, " tokens after ", begin, " do not fit the context of ", context_length));
@@ -97,34 +85,33 @@ DecodeBench::DecodeBench() : impl_(std::make_unique<Impl>()) {}
 DecodeBench::~DecodeBench() = default;
 
 absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(HostRuntime* runtime,
-                                                               const Spec& spec,
+                                                               const ModelSource& model,
                                                                const DecodeBenchRequest& request) {
-  if (spec.vocab_size() == 0) {
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, model.Parse());
+  if (VocabSizeOf(spec) == 0) {
     return absl::InvalidArgumentError(
         "vocab_size is missing, and there is no data to take it from");
   }
   auto bench = std::unique_ptr<DecodeBench>(new DecodeBench);
   Impl& impl = *bench->impl_;
-  PLUMB_ASSIGN_OR_RETURN(impl.model, Model::Create(runtime, spec));
-  auto info = Sized<plumb_model_info>();
-  plumb_model_get_info(impl.model->handle(), &info);
+  PLUMB_ASSIGN_OR_RETURN(impl.model, CreateModel(runtime, spec));
+  const api::ModelInfo info = impl.model->Info();
   impl.context_length = info.context_length;
-  PLUMB_ASSIGN_OR_RETURN(const WeightType type, ParseWeightType(request.weights));
-  constexpr int64_t kMostSequences = 16;  // of a plumb_session
-  if (request.batch < 1 || request.batch > kMostSequences) {
+  PLUMB_ASSIGN_OR_RETURN(const api::Weights weights, ParseWeights(request.weights));
+  constexpr int64_t kMaxSequences = 16;  // of a plumb_session
+  if (request.batch < 1 || request.batch > kMaxSequences) {
     return absl::InvalidArgumentError(absl::StrCat("sequences side by side must be 1 to ",
-                                                   kMostSequences, ", not ", request.batch));
+                                                   kMaxSequences, ", not ", request.batch));
   }
   impl.batch = request.batch;
-  auto options = Sized<plumb_session_options>();
-  options.sequences = static_cast<int32_t>(request.batch);
-  options.weights = ToPlumb(type);
-  PLUMB_ASSIGN_OR_RETURN(const plumb_work work, impl.WorkOf(1, options.weights));
+  const api::SessionOptions options = {static_cast<int32_t>(request.batch), weights};
+  PLUMB_ASSIGN_OR_RETURN(const api::Work work,
+                         ToStatus(impl.model->Work(api::Pass::kFeed, 1, weights)));
   impl.weight_bytes = work.weight_bytes;
-  PLUMB_RETURN_IF_ERROR(impl.model->Init(request.seed));
+  PLUMB_RETURN_IF_ERROR(
+      OrOutOfMemory("the parameters", [&] { return impl.model->Init(request.seed); }));
   PLUMB_ASSIGN_OR_RETURN(impl.session, OrOutOfMemory("the weights and the KV cache", [&] {
-                           return MakeHandle<SessionHandle>(plumb_session_create,
-                                                            impl.model->handle(), &options);
+                           return api::Session::Create(*impl.model, options);
                          }));
   const auto vocab_size = static_cast<uint64_t>(info.vocab_size);
   for (int64_t b = 0; b < request.batch; ++b) {
@@ -144,7 +131,7 @@ int64_t DecodeBench::weight_bytes() const { return impl_->weight_bytes; }
 
 absl::Status DecodeBench::Reset() {
   for (int32_t b = 0; b < static_cast<int32_t>(impl_->batch); ++b) {
-    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_session_truncate, impl_->session.get(), b, int64_t{0}));
+    PLUMB_RETURN_IF_ERROR(ToStatus(impl_->session->Truncate(b, 0)));
   }
   return absl::OkStatus();
 }
@@ -158,7 +145,7 @@ absl::StatusOr<BenchStep> DecodeBench::ProfiledFeed(int64_t n) {
   return impl_->Step(n);
 }
 absl::StatusOr<Profile> DecodeBench::TakeProfile() {
-  Profile profile = ReadProfile(plumb_session_profile_row, impl_->session.get());
+  Profile profile = ToProfile(impl_->session->ProfileRows());
   profile.steps = impl_->profiled_steps;
   PLUMB_RETURN_IF_ERROR(impl_->Profiles(false));
   return profile;

@@ -3,48 +3,19 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "plumb.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/bench.h"
-#include "runtime/tools/handles.h"
-#include "runtime/tools/out_of_memory.h"
 
 namespace plumb {
 
-struct MachineSpeed::Impl {
-  int threads = 1;
-  std::unique_ptr<HostRuntime> runtime;  // of its own, whose handle keeps the memory; null at first
-
-  absl::StatusOr<double> Measure(int32_t what) {
-    if (runtime == nullptr) {
-      HostRuntimeOptions options;
-      options.threads = threads;
-      PLUMB_ASSIGN_OR_RETURN(runtime, HostRuntime::Create(options));
-    }
-    double speed = 0;
-    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_machine_speed, runtime->handle(), what, &speed));
-    return speed;
+absl::StatusOr<double> MachineSpeed::Measure(api::Speed speed) {
+  if (!runtime_.has_value()) {
+    api::RuntimeOptions options;
+    options.threads = threads_;
+    PLUMB_ASSIGN_OR_RETURN(runtime_, ToStatus(api::Runtime::Create(options)));
   }
-};
-
-MachineSpeed::MachineSpeed(const HostRuntime* runtime) : impl_(std::make_unique<Impl>()) {
-  impl_->threads = runtime->threads();
-}
-MachineSpeed::~MachineSpeed() = default;
-
-absl::StatusOr<double> MachineSpeed::MeasureMatmul(const std::string& dtype) {
-  if (dtype != "f32" && dtype != "bf16") {
-    return absl::InvalidArgumentError(absl::StrCat("no matrix product of ", dtype, " to measure"));
-  }
-  return OrOutOfMemory("the matrices of the GEMM measurement", [&] {
-    return impl_->Measure(dtype == "f32" ? PLUMB_SPEED_GEMM_F32 : PLUMB_SPEED_GEMM_BF16);
-  });
-}
-
-absl::StatusOr<double> MachineSpeed::MeasureRead() {
-  return OrOutOfMemory("the buffer of the memory measurement",
-                       [&] { return impl_->Measure(PLUMB_SPEED_READ); });
+  return OrOutOfMemory("the operands of the measurement",
+                       [&] { return runtime_->MeasureSpeed(speed); });
 }
 
 int64_t PeakMemoryBytes() {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,10 +10,8 @@
 #include "runtime/base/status.h"
 #include "runtime/tools/bench.h"
 #include "runtime/tools/bench_text.h"
-#include "runtime/tools/handles.h"
-#include "runtime/tools/model_for_data.h"
-#include "runtime/tools/out_of_memory.h"
-#include "runtime/tools/run_trainer.h"
+#include "runtime/tools/data_passes.h"
+#include "runtime/tools/recipe.h"
 
 namespace plumb {
 namespace {
@@ -57,17 +56,26 @@ absl::StatusOr<Dataset> MakeData(const TrainBenchRequest& request, const Recipe&
 }  // namespace
 
 struct TrainBench::Impl {
-  std::unique_ptr<Model> model;
-  plumb_model_info info = Sized<plumb_model_info>();
+  std::optional<api::Model> model;
+  api::ModelInfo info = {};
   std::unique_ptr<Dataset> data;
   Recipe recipe;
-  std::unique_ptr<RunTrainer> trainer;
+  std::optional<TrainBatches> batches;
+  Batch batch;
+  std::optional<api::Trainer> trainer;
   bool profiles = false;
   std::map<int64_t, double> flops;  // of a step, by the tokens of a row
 
   absl::StatusOr<double> FlopsOf(int64_t tokens);
+  absl::Status Profiles(bool on);
   absl::StatusOr<BenchStep> Step();
 };
+
+absl::Status TrainBench::Impl::Profiles(bool on) {
+  if (on == profiles) return absl::OkStatus();
+  profiles = on;
+  return ToStatus(trainer->Profile(on));
+}
 
 absl::StatusOr<double> TrainBench::Impl::FlopsOf(int64_t tokens) {
   const int64_t rows =
@@ -75,9 +83,8 @@ absl::StatusOr<double> TrainBench::Impl::FlopsOf(int64_t tokens) {
   const int64_t seq = std::max<int64_t>(1, CeilDiv(tokens, rows));
   const auto [it, is_new] = flops.try_emplace(seq, 0.0);
   if (is_new) {
-    auto work = Sized<plumb_work>();
-    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_model_work, model->handle(), int32_t{PLUMB_PASS_TRAINING},
-                                    seq, int32_t{PLUMB_WEIGHTS_F32}, &work));
+    PLUMB_ASSIGN_OR_RETURN(const api::Work work,
+                           ToStatus(model->Work(api::Pass::kTraining, seq)));
     it->second = work.flops * static_cast<double>(rows);
   }
   return it->second;
@@ -86,8 +93,9 @@ absl::StatusOr<double> TrainBench::Impl::FlopsOf(int64_t tokens) {
 absl::StatusOr<BenchStep> TrainBench::Impl::Step() {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  PLUMB_ASSIGN_OR_RETURN(const plumb_step_info result, OrOutOfMemory("a training step", [this] {
-                           return trainer->Step(trainer->steps() + 1);
+  const int64_t first = trainer->Steps() * recipe.fields.gradient_accumulation_steps();
+  PLUMB_ASSIGN_OR_RETURN(const api::StepInfo result, OrOutOfMemory("a training step", [&] {
+                           return StepOnBatches(first, &*batches, &batch, &*trainer);
                          }));
   BenchStep step;
   step.seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -100,7 +108,7 @@ absl::StatusOr<BenchStep> TrainBench::Impl::Step() {
 TrainBench::TrainBench() : impl_(std::make_unique<Impl>()) {}
 TrainBench::~TrainBench() = default;
 
-absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtime, const Spec& spec,
+absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtime, const ModelSource& model,
                                                              const TrainBenchRequest& request) {
   if (!request.dtype.empty() && request.dtype != "f32" && request.dtype != "bf16") {
     return absl::InvalidArgumentError(
@@ -109,28 +117,35 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtim
   auto bench = std::unique_ptr<TrainBench>(new TrainBench);
   Impl& impl = *bench->impl_;
   PLUMB_ASSIGN_OR_RETURN(impl.recipe, ToRecipe(request));
-  Spec model = spec;
+  ModelSource source = model;
   if (request.seq > 0) {
-    PLUMB_RETURN_IF_ERROR(model.Set("context_length", absl::StrCat(request.seq)));
+    source.settings.emplace_back("context_length", absl::StrCat(request.seq));
   }
+  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, source.Parse());
+  const int64_t vocab_size = VocabSizeOf(spec);
   // Resolved once without the data, to know how much of it is needed.
-  Spec sized = model;
-  if (sized.vocab_size() == 0) PLUMB_RETURN_IF_ERROR(sized.Set("vocab_size", "2"));
-  PLUMB_ASSIGN_OR_RETURN(impl.model, Model::Create(runtime, sized));
-  plumb_model_get_info(impl.model->handle(), &impl.info);
-  PLUMB_ASSIGN_OR_RETURN(
-      Dataset data, MakeData(request, impl.recipe, model.vocab_size(), impl.info.context_length));
+  if (vocab_size == 0) PLUMB_RETURN_IF_ERROR(SetField("vocab_size", "2", &spec));
+  PLUMB_ASSIGN_OR_RETURN(impl.model, CreateModel(runtime, spec));
+  PLUMB_ASSIGN_OR_RETURN(Dataset data, MakeData(request, impl.recipe, vocab_size,
+                                                impl.model->Info().context_length));
   impl.data = std::make_unique<Dataset>(std::move(data));
-  PLUMB_RETURN_IF_ERROR(
-      FitVocabulary(impl.data->tokenizer(), impl.recipe, request.data_path, &model));
-  PLUMB_ASSIGN_OR_RETURN(impl.model, Model::Create(runtime, model));
-  plumb_model_get_info(impl.model->handle(), &impl.info);
-  PLUMB_ASSIGN_OR_RETURN(
-      impl.trainer,
-      OrOutOfMemory("the parameters, the optimizer state and the training program", [&] {
-        return RunTrainer::Create(impl.model->handle(), impl.data.get(), impl.recipe,
-                                  /*validates=*/false, request.ranks);
-      }));
+  PLUMB_ASSIGN_OR_RETURN(spec, source.Parse());
+  PLUMB_RETURN_IF_ERROR(FitVocabulary(impl.data->tokenizer(), impl.recipe, request.data_path,
+                                      source.name, &spec));
+  PLUMB_ASSIGN_OR_RETURN(impl.model, CreateModel(runtime, spec));
+  impl.info = impl.model->Info();
+  PLUMB_ASSIGN_OR_RETURN(impl.batches, MakeTrainBatches(impl.data.get(), impl.recipe, impl.info));
+  impl.batch = impl.batches->MakeBatch();
+  api::TrainerOptions options;
+  options.recipe = impl.recipe.text;
+  options.seq = impl.batches->max_seq();
+  options.draw_weights = true;
+  options.communicator = request.ranks;
+  absl::StatusOr<api::Trainer> trainer =
+      OrOutOfMemory("the parameters, the optimizer state and the training program",
+                    [&] { return api::Trainer::Create(*impl.model, options); });
+  if (!trainer.ok()) return impl.recipe.InFile(trainer.status());
+  impl.trainer = *std::move(trainer);
   return bench;
 }
 
@@ -151,32 +166,27 @@ std::string TrainBench::wire() const {
 }
 std::vector<int64_t> TrainBench::tensor_elements() const {
   std::vector<int64_t> elements;
-  for (size_t i = 0; i < plumb_model_tensor_count(impl_->model->handle()); ++i) {
-    auto tensor = Sized<plumb_tensor>();
-    if (!CallPlumb(plumb_trainer_state, impl_->trainer->get(), int32_t{PLUMB_STATE_MODEL}, i,
-                   &tensor)
-             .ok()) {
-      break;
-    }
+  for (size_t i = 0; i < impl_->model->TensorCount(); ++i) {
+    const auto tensor = impl_->trainer->StateTensor(api::State::kModel, i);
+    if (!tensor.ok()) break;
     int64_t n = 1;
-    for (const int64_t size : tensor.shape) n *= size;
+    for (const int64_t size : tensor->shape) n *= size;
     elements.push_back(n);
   }
   return elements;
 }
 absl::StatusOr<BenchStep> TrainBench::Step() {
-  impl_->trainer->StopProfile();
-  impl_->profiles = false;
+  PLUMB_RETURN_IF_ERROR(impl_->Profiles(false));
   return impl_->Step();
 }
 absl::StatusOr<BenchStep> TrainBench::ProfiledStep() {
-  if (!impl_->profiles) impl_->trainer->StartProfile();
-  impl_->profiles = true;
+  PLUMB_RETURN_IF_ERROR(impl_->Profiles(true));
   return impl_->Step();
 }
-Profile TrainBench::TakeProfile() {
-  impl_->profiles = false;
-  return impl_->trainer->profile();
+absl::StatusOr<Profile> TrainBench::TakeProfile() {
+  const Profile profile = ToProfile(impl_->trainer->ProfileRows());
+  PLUMB_RETURN_IF_ERROR(impl_->Profiles(false));
+  return profile;
 }
 
 }  // namespace plumb

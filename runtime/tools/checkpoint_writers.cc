@@ -12,7 +12,6 @@
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/tools/checkpoint_layout.h"
-#include "runtime/tools/handles.h"
 #include "runtime/tools/trainer_tensors.h"
 
 namespace plumb {
@@ -38,13 +37,13 @@ int64_t SizeOfAll(const std::vector<TensorToWrite>& tensors) {
 
 // From rank 0; equal programs on all ranks, so it is sent as it lies.
 struct CheckpointWriters::Order {
-  int64_t kind = kEnd;
+  int64_t state = kEnd;
   int64_t bytes = 0;  // of the file
 
   static constexpr int64_t kEnd = -1;
 };
 
-CheckpointWriters::CheckpointWriters(Communicator* ranks, const plumb_trainer* trainer,
+CheckpointWriters::CheckpointWriters(Communicator* ranks, api::Trainer* trainer,
                                      std::string run_dir, size_t weights)
     : ranks_(ranks), trainer_(trainer), run_dir_(std::move(run_dir)), weights_(weights) {}
 
@@ -80,15 +79,13 @@ absl::StatusOr<int> CheckpointWriters::Begin(const std::string& staged) {
 
 // Of each tensor the rank that writes it: of those that have it who has least to write.
 absl::StatusOr<std::vector<int>> CheckpointWriters::ShareOut(
-    int32_t kind, const std::vector<TensorToWrite>& tensors) {
+    api::State state, const std::vector<TensorToWrite>& tensors) {
   std::string has;
   float nothing;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const bool is_first_only = kind == PLUMB_STATE_MODEL && i >= weights_ && ranks_->rank() > 0;
-    has += !is_first_only &&
-                   plumb_trainer_read_state(trainer_, kind, i, 0, 0, &nothing, nullptr) == PLUMB_OK
-               ? '1'
-               : '0';
+    const bool is_first_only =
+        state == api::State::kModel && i >= weights_ && ranks_->rank() > 0;
+    has += !is_first_only && trainer_->ReadState(state, i, 0, {&nothing, 0}).ok() ? '1' : '0';
   }
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> all, AllGather(ranks_, has));
   std::vector<int> writers;
@@ -135,9 +132,9 @@ absl::Status CheckpointWriters::HashInOrder(const std::vector<TensorToWrite>& te
 absl::StatusOr<uint64_t> CheckpointWriters::WriteParts(const Order& order, const std::string& name,
                                                        absl::string_view header) {
   const std::string path = JoinPath(staged_, name);
-  const auto kind = static_cast<int32_t>(order.kind);
-  const std::vector<TensorToWrite> tensors = StateTensors(trainer_, kind);
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<int> writers, ShareOut(kind, tensors));
+  const auto state = static_cast<api::State>(order.state);
+  const std::vector<TensorToWrite> tensors = StateTensors(trainer_, state);
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<int> writers, ShareOut(state, tensors));
   const int me = ranks_->rank();
   PLUMB_RETURN_IF_ERROR(
       AllOk(ranks_, me == 0 ? MakeSizedFile(path, header, order.bytes) : absl::OkStatus()));
@@ -162,9 +159,9 @@ absl::StatusOr<uint64_t> CheckpointWriters::WriteParts(const Order& order, const
   return hasher.Finish();
 }
 
-absl::StatusOr<uint64_t> CheckpointWriters::Write(absl::string_view name, int32_t kind,
+absl::StatusOr<uint64_t> CheckpointWriters::Write(absl::string_view name, api::State state,
                                                   const SafetensorsImage& image) {
-  Order order = {kind, image.bytes()};
+  Order order = {static_cast<int64_t>(state), image.bytes()};
   std::string file(name);
   PLUMB_RETURN_IF_ERROR(Broadcast(ranks_, 0, &order, sizeof(order)));
   PLUMB_RETURN_IF_ERROR(Broadcast(ranks_, 0, &file));
@@ -182,7 +179,7 @@ absl::Status CheckpointWriters::Follow() {
   for (;;) {
     Order order;
     PLUMB_RETURN_IF_ERROR(Broadcast(ranks_, 0, &order, sizeof(order)));
-    if (order.kind == Order::kEnd) return absl::OkStatus();
+    if (order.state == Order::kEnd) return absl::OkStatus();
     std::string name;
     PLUMB_RETURN_IF_ERROR(Broadcast(ranks_, 0, &name));
     // Rank 0 has its error too, and ends this; where messages fail the next one does.

@@ -13,10 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "plumb.h"
 #include "runtime/io/hash.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/ranks/communicator.h"
+#include "runtime/tools/plumb_api.h"
 
 namespace plumb {
 
@@ -24,15 +24,15 @@ class CheckpointWriters {
  public:
   // `run_dir`: the run directory as this rank calls it. `weights`: of the trainer's model; the
   // norms' buffers behind them are rank 0's. What several ranks have must be equal.
-  CheckpointWriters(Communicator* ranks, const plumb_trainer* trainer, std::string run_dir,
+  CheckpointWriters(Communicator* ranks, api::Trainer* trainer, std::string run_dir,
                     size_t weights);
 
   // The first rank that does not see the directory `staged` in checkpoints/ as rank 0 does, or -1:
   // then the others Follow until End.
   absl::StatusOr<int> Begin(const std::string& staged);
-  // Writes a file of StateTensors(trainer, kind) into it, and syncs it on all ranks. Gives the hash
+  // Writes a file of StateTensors(trainer, state) into it, and syncs it on all ranks. Gives the hash
   // of its content. An error of any rank, with rank and host.
-  absl::StatusOr<uint64_t> Write(absl::string_view name, int32_t kind,
+  absl::StatusOr<uint64_t> Write(absl::string_view name, api::State state,
                                  const SafetensorsImage& image);
   absl::Status End();
 
@@ -41,7 +41,7 @@ class CheckpointWriters {
 
  private:
   struct Order;
-  absl::StatusOr<std::vector<int>> ShareOut(int32_t kind,
+  absl::StatusOr<std::vector<int>> ShareOut(api::State state,
                                             const std::vector<TensorToWrite>& tensors);
   absl::StatusOr<uint64_t> WriteParts(const Order& order, const std::string& name,
                                       absl::string_view header);
@@ -49,7 +49,7 @@ class CheckpointWriters {
                            const std::vector<int>& writers, ContentHasher* hasher);
 
   Communicator* const ranks_;
-  const plumb_trainer* const trainer_;
+  api::Trainer* const trainer_;
   const std::string run_dir_;
   const size_t weights_;
   std::string staged_;

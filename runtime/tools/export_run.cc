@@ -18,12 +18,10 @@
 #include "runtime/tokenizer/library_json.h"
 #include "runtime/tokenizer/special_tokens.h"
 #include "runtime/tools/families.h"
-#include "runtime/tools/handles.h"
 #include "runtime/tools/import.h"
 #include "runtime/tools/import_files.h"
 #include "runtime/tools/import_json.h"
 #include "runtime/tools/model.h"
-#include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_directory.h"
 #include "runtime/tools/run_model.h"
 #include "runtime/tools/staged_directory.h"
@@ -39,13 +37,9 @@ using Json = nlohmann::json;
 // Tokens of the graphs that are compared: enough for any op to show.
 constexpr int64_t kComparedTokens = 8;
 
-absl::StatusOr<std::vector<std::string>> GraphOf(const Model& model) {
-  PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, model.Describe());
-  int64_t seq = kComparedTokens;
-  for (const auto& [name, value] : description.dims) {
-    if (name == "context_length") seq = std::min(seq, value);
-  }
-  PLUMB_ASSIGN_OR_RETURN(const std::string graph, model.Explain("graph", 1, seq));
+absl::StatusOr<std::vector<std::string>> GraphOf(const api::Model& model) {
+  const int64_t seq = std::min(kComparedTokens, model.Info().context_length);
+  PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(model, "graph", 1, seq));
   return absl::StrSplit(graph, '\n');
 }
 
@@ -61,7 +55,7 @@ std::string WithoutNumbers(absl::string_view line) {
 }
 
 // That the family's model computes what `model` does: the same graph, and so the same weights.
-absl::Status CheckSameModel(const Family& family, const Model& model, const Model& of_family) {
+absl::Status CheckSameModel(const Family& family, const api::Model& model, const api::Model& of_family) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, GraphOf(model));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, GraphOf(of_family));
   if (own == other) return absl::OkStatus();
@@ -79,12 +73,12 @@ absl::Status CheckSameModel(const Family& family, const Model& model, const Mode
 }
 
 // Dimensions, and the attributes that all norms in the layers have alike.
-std::map<std::string, double> FactsOf(const ModelDescription& description) {
+std::map<std::string, double> FactsOf(const nlohmann::ordered_json& description) {
   std::map<std::string, double> facts;
   std::set<std::string> differ;
-  for (const LayerGroupInfo& group : description.layers) {
-    for (const std::string& slot :
-         group.norms) {  // "slot norm: rms_norm(affine=true, eps=1e-05)[32]"
+  for (const auto& group : description["layers"]) {
+    // "slot norm: rms_norm(affine=true, eps=1e-05)[32]"
+    for (const std::string slot : group["norms"]) {
       const size_t open = slot.find('('), close = slot.rfind(')');
       if (open == std::string::npos || close == std::string::npos || close < open) continue;
       const std::string attributes = slot.substr(open + 1, close - open - 1);
@@ -99,14 +93,14 @@ std::map<std::string, double> FactsOf(const ModelDescription& description) {
     }
   }
   for (const std::string& name : differ) facts.erase(name);
-  for (const auto& [name, value] : description.dims) facts[name] = static_cast<double>(value);
+  for (const auto& [name, value] : description["dims"].items()) facts[name] = value;
   return facts;
 }
 
 // Tensors of the checkpoint, put together from the model's.
 class Assembly {
  public:
-  Assembly(const Model& model, std::vector<TensorPiece> pieces)
+  Assembly(const api::Model& model, std::vector<TensorPiece> pieces)
       : model_(model), pieces_(std::move(pieces)) {}
 
   absl::StatusOr<std::vector<TensorToWrite>> Tensors() {
@@ -137,9 +131,8 @@ class Assembly {
   };
 
   const float* DataOf(size_t piece) const {
-    auto tensor = Sized<plumb_tensor>();
-    const plumb_status status = plumb_model_tensor(model_.handle(), piece, &tensor, nullptr);
-    return status == PLUMB_OK ? tensor.data : nullptr;
+    const auto tensor = model_.Tensor(piece);
+    return tensor.ok() ? tensor->data.data() : nullptr;
   }
 
   bool IsFilled(size_t piece) const {
@@ -199,7 +192,7 @@ class Assembly {
     return write;
   }
 
-  const Model& model_;
+  const api::Model& model_;
   const std::vector<TensorPiece> pieces_;
   std::map<std::string, std::vector<Part>> sources_;
 };
@@ -262,18 +255,20 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
 // the description, such as the factor of a scaling, is then kept. nullopt if it does not.
 absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runtime,
                                                               const Family& family,
-                                                              const Model& model,
+                                                              const api::Model& model,
                                                               const Json& config) {
   absl::StatusOr<ConfigValues> values = ReadConfigValues(family, config, "config.json");
   if (!values.ok()) return std::nullopt;
-  const absl::StatusOr<std::unique_ptr<Model>> of_family = MakeModel(runtime, family, *values);
+  const absl::StatusOr<api::Model> of_family = MakeModel(runtime, family, *values);
   if (!of_family.ok()) return std::nullopt;
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, GraphOf(model));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, GraphOf(**of_family));
-  PLUMB_ASSIGN_OR_RETURN(const ModelDescription described, model.Describe());
-  PLUMB_ASSIGN_OR_RETURN(const ModelDescription expected, (*of_family)->Describe());
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, GraphOf(*of_family));
+  PLUMB_ASSIGN_OR_RETURN(const auto described, DescribeModel(model));
+  PLUMB_ASSIGN_OR_RETURN(const auto expected, DescribeModel(*of_family));
   // The length of the context is in no graph of a rotary embedding.
-  if (own != other || described.dims != expected.dims) return std::nullopt;
+  if (own != other || described["dims"] != expected["dims"]) {
+    return std::nullopt;
+  }
   return std::optional<ConfigValues>(*std::move(values));
 }
 
@@ -283,22 +278,22 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
                          OpenRunModel(runtime, request.run, request.average));
   PLUMB_ASSIGN_OR_RETURN(const Target target, FindTarget(*runtime, request, opened.run));
   const Family& family = target.family;
-  PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, opened.model->Describe());
+  PLUMB_ASSIGN_OR_RETURN(const auto description, DescribeModel(opened.model));
   const std::map<std::string, double> facts = FactsOf(description);
   Json config = target.config;
   PLUMB_ASSIGN_OR_RETURN(std::optional<ConfigValues> same,
-                         ValuesOfSameModel(runtime, family, *opened.model, config));
+                         ValuesOfSameModel(runtime, family, opened.model, config));
   if (!same.has_value()) {
     PLUMB_ASSIGN_OR_RETURN(config, ConfigForModel(family, opened.text, facts, target.config));
     PLUMB_ASSIGN_OR_RETURN(same, ReadConfigValues(family, config, "the config.json of this model"));
-    PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> of_family,
+    PLUMB_ASSIGN_OR_RETURN(const api::Model of_family,
                            MakeModel(runtime, family, *same));
-    PLUMB_RETURN_IF_ERROR(CheckSameModel(family, *opened.model, *of_family));
+    PLUMB_RETURN_IF_ERROR(CheckSameModel(family, opened.model, of_family));
   }
   const ConfigValues& values = *same;
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(*opened.model));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(opened.model));
   PLUMB_ASSIGN_OR_RETURN(std::vector<TensorPiece> pieces, ResolvePieces(family, values, wanted));
-  Assembly assembly(*opened.model, std::move(pieces));
+  Assembly assembly(opened.model, std::move(pieces));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<TensorToWrite> tensors, assembly.Tensors());
 
   config["torch_dtype"] = "float32";

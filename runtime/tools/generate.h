@@ -12,19 +12,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/tools/host_runtime.h"
+#include "runtime/tools/plumb_api.h"
 
 namespace plumb {
 
-// How a model's weight matrices are held while it samples and is measured; checkpoints are f32.
-// Fewer bits are read sooner: decoding waits for weights and for nothing else.
-enum class WeightType {
-  kF32,
-  kBF16,  // and activations too; slow where the processor does not multiply bf16 (a warning)
-  kInt8,  // with a scale for every 64 weights of a row; activations are f32, rounded to 16 bits
-          // where a few tokens are multiplied by them
-};
 // "f32", "bf16", "int8"; kInvalidArgument with a suggestion for anything else.
-absl::StatusOr<WeightType> ParseWeightType(absl::string_view text);
+absl::StatusOr<api::Weights> ParseWeights(absl::string_view text);
 
 struct GenerateOptions {
   std::string prompt;
@@ -65,7 +58,7 @@ class TrainedModel {
   // where none was kept.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(HostRuntime* runtime,
                                                             const std::string& run,
-                                                            WeightType weights = WeightType::kF32,
+                                                            api::Weights weights = api::Weights::kF32,
                                                             bool average = false);
   ~TrainedModel();
   TrainedModel(const TrainedModel&) = delete;
@@ -99,7 +92,7 @@ class TrainedModel {
   // stride before them. Every token is predicted once either way. kInvalidArgument for another
   // stride, or one of documents.
   absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path,
-                                                  WeightType weights = WeightType::kF32,
+                                                  api::Weights weights = api::Weights::kF32,
                                                   int64_t stride = 0);
 
   struct Impl;

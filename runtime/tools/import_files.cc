@@ -28,24 +28,24 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> MakeModel(HostRuntime* runtime, const Family& family,
-                                                 const ConfigValues& values) {
+absl::StatusOr<api::Model> MakeModel(HostRuntime* runtime, const Family& family,
+                                     const ConfigValues& values) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ModelText(family, values));
   const std::string what = absl::StrCat("the model that ", family.file, " makes of config.json");
-  PLUMB_ASSIGN_OR_RETURN(const Spec spec, Spec::FromText(text, what));
-  return Model::Create(runtime, spec);
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ToStatus(api::Spec::FromText(text, what)));
+  return CreateModel(runtime, spec);
 }
 
-absl::StatusOr<std::vector<WantedTensor>> TensorsOfModel(const Model& model) {
-  PLUMB_ASSIGN_OR_RETURN(const ModelDescription description, model.Describe());
-  if (!description.buffers.empty()) {
+absl::StatusOr<std::vector<WantedTensor>> TensorsOfModel(const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const auto description, DescribeModel(model));
+  if (!description["buffers"].empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(description.buffers[0].name,
+        absl::StrCat(description["buffers"][0]["name"].get<std::string>(),
                      ": the model keeps statistics of norms, which no checkpoint of others has"));
   }
   std::vector<WantedTensor> tensors;
-  for (const TensorInfo& tensor : description.tensors) {
-    tensors.push_back({tensor.name, Shape(tensor.shape)});
+  for (const auto& tensor : description["tensors"]) {
+    tensors.push_back({tensor["name"], Shape(tensor["shape"].get<std::vector<int64_t>>())});
   }
   return tensors;
 }

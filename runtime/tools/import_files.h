@@ -22,12 +22,12 @@ namespace plumb {
 
 // The model that the family's template describes. Its errors are the family's author's, or of sizes
 // in config.json that no model has.
-absl::StatusOr<std::unique_ptr<Model>> MakeModel(HostRuntime* runtime, const Family& family,
-                                                 const ConfigValues& values);
+absl::StatusOr<api::Model> MakeModel(HostRuntime* runtime, const Family& family,
+                                     const ConfigValues& values);
 
 // The weights of a model, in its order. kInvalidArgument for one that keeps statistics of norms,
 // which no family has.
-absl::StatusOr<std::vector<WantedTensor>> TensorsOfModel(const Model& model);
+absl::StatusOr<std::vector<WantedTensor>> TensorsOfModel(const api::Model& model);
 
 // Copies the files of a tokenizer that `from` has to `to`, and generation_config.json.
 absl::Status CopyTokenizerFiles(const std::string& from, const std::string& to);

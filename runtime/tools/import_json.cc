@@ -14,7 +14,6 @@
 #include "runtime/io/hash.h"
 #include "runtime/io/safetensors.h"
 #include "runtime/io/strict_json.h"
-#include "runtime/tools/handles.h"
 
 namespace plumb {
 namespace {
@@ -104,24 +103,19 @@ class InFiles {
     return ReadOwn();
   }
 
-  absl::Status Map(plumb_model* model) const {
+  absl::Status Map(api::Model* model) const {
     std::vector<plumb_tensor_in_file> given;
     for (const Tensor& tensor : tensors_) {
-      auto each = Sized<plumb_tensor_in_file>();
-      each.name = tensor.name.c_str();
-      each.path = tensor.path.c_str();
-      each.offset = tensor.offset;
-      each.dtype = static_cast<int32_t>(tensor.dtype);
-      given.push_back(each);
+      given.push_back({0, tensor.name.c_str(), tensor.path.c_str(), tensor.offset, tensor.dtype});
     }
-    return CallPlumb(plumb_model_map_tensors, model, given.data(), given.size());
+    return ToStatus(model->MapTensors(std::move(given)));
   }
 
  private:
   struct Tensor {
     std::string name, path;
     int64_t offset;
-    uint32_t dtype;
+    int32_t dtype;
   };
 
   absl::Status ReadTensor(const Json& tensor) {
@@ -142,7 +136,7 @@ class InFiles {
 
   absl::Status Add(std::string name, const SafetensorsFile& file, const TensorEntry& entry,
                    int64_t first) {
-    uint32_t dtype = PLUMB_F16;
+    int32_t dtype = PLUMB_F16;
     if (entry.dtype == "F32") dtype = PLUMB_F32;
     if (entry.dtype == "BF16") dtype = PLUMB_BF16;
     const int64_t size = dtype == PLUMB_F32 ? 4 : 2;
@@ -253,7 +247,7 @@ absl::StatusOr<ImportedFamily> ReadImportedFamily(const std::string& run) {
   return ImportedFamily{TextMember(json, "family"), *config};
 }
 
-absl::Status MapImportedWeights(const std::string& run, plumb_model* model) {
+absl::Status MapImportedWeights(const std::string& run, api::Model* model) {
   PLUMB_ASSIGN_OR_RETURN(const Json json, ReadImportJson(run));
   InFiles in_files(run);
   PLUMB_RETURN_IF_ERROR(in_files.Read(json));

@@ -25,7 +25,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plumb.h"
 #include "runtime/zoo/checkpoint_directory.h"
 #include "runtime/zoo/config_keys.h"
 #include "runtime/zoo/family.h"
@@ -60,7 +59,7 @@ absl::StatusOr<ImportedFamily> ReadImportedFamily(const std::string& run);
 
 // Gives the model of an imported run its weights, where they lie. kDataLoss where a file of the
 // checkpoint is gone or is another one now.
-absl::Status MapImportedWeights(const std::string& run, plumb_model* model);
+absl::Status MapImportedWeights(const std::string& run, api::Model* model);
 
 }  // namespace plumb
 

@@ -13,12 +13,10 @@
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tools/families.h"
-#include "runtime/tools/handles.h"
 #include "runtime/tools/import.h"
 #include "runtime/tools/import_files.h"
 #include "runtime/tools/import_json.h"
 #include "runtime/tools/model.h"
-#include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_directory.h"
 #include "runtime/tools/staged_directory.h"
 #include "runtime/zoo/config_keys.h"
@@ -85,18 +83,19 @@ absl::StatusOr<SpecialTokens> WriteRun(const ImportRequest& request, const Famil
                                        const ImportedConfig& config, const std::string& model,
                                        const CheckpointDirectory& checkpoint,
                                        const TensorPlan& plan) {
-  PLUMB_ASSIGN_OR_RETURN(const Spec spec, Spec::FromText(model, "the model"));
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec,
+                         ToStatus(api::Spec::FromText(model, "the model")));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<StagedDirectory> staged,
                          StagedDirectory::Create(request.out));
   const std::string& run = staged->path();
   const std::vector<TensorToWrite> tensors = TensorsToWrite(plan, request.copy);
   if (!tensors.empty()) {
     PLUMB_RETURN_IF_ERROR(WriteSafetensors(JoinPath(run, kImportedWeights), tensors,
-                                           {{"plumb", plumb_version()}, {"family", family.name}}));
+                                           {{"plumb", api::Version()}, {"family", family.name}}));
   }
   PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(request.directory, run));
   PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
-                         KeepSpecialTokens(run, checkpoint.config(), spec.vocab_size()));
+                         KeepSpecialTokens(run, checkpoint.config(), VocabSizeOf(spec)));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(
       JoinPath(run, kImportFile), ImportJson(family, config, checkpoint, plan, request.copy)));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunModelPath(run), model));
@@ -202,8 +201,8 @@ absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& r
                                             "; only the weights are missing"));
   }
   PLUMB_RETURN_IF_ERROR(opened);
-  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, MakeModel(runtime, *family, values));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(*model));
+  PLUMB_ASSIGN_OR_RETURN(const api::Model model, MakeModel(runtime, *family, values));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(model));
   PLUMB_ASSIGN_OR_RETURN(const TensorPlan plan, PlanTensors(*family, values, wanted, checkpoint));
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ModelText(*family, values));
   WarnOfNonFinite(plan, request.directory, runtime);

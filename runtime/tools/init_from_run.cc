@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/handles.h"
 #include "runtime/tools/run_model.h"
 
 namespace plumb {
@@ -17,19 +16,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-int64_t ElementsOf(const plumb_tensor& tensor) {
-  int64_t n = 1;
-  for (const int64_t size : tensor.shape) n *= size;
-  return n;
-}
-
-bool SameShape(const plumb_tensor& a, const plumb_tensor& b) {
-  return a.rank == b.rank && std::equal(a.shape, a.shape + 4, b.shape);
-}
-
-std::string NameWithShape(const plumb_tensor& tensor) {
-  return absl::StrCat(tensor.name, "[",
-                      absl::StrJoin(tensor.shape, tensor.shape + tensor.rank, ", "), "]");
+template <class T>
+std::string NameWithShape(const api::TensorView<T>& tensor) {
+  return absl::StrCat(std::string(tensor.name), "[",
+                      absl::StrJoin(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, ", "),
+                      "]");
 }
 
 std::string AbsolutePath(const std::string& path) {
@@ -41,28 +32,26 @@ std::string AbsolutePath(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::string& run,
-                                           plumb_trainer* trainer) {
+                                           api::Trainer* trainer) {
   PLUMB_ASSIGN_OR_RETURN(const RunModel opened, OpenRunModel(runtime, run, /*average=*/false));
-  std::map<std::string, plumb_tensor> theirs;
-  const size_t count = plumb_model_tensor_count(opened.model->handle());
-  for (size_t i = 0; i < count; ++i) {
-    auto tensor = Sized<plumb_tensor>();
-    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_model_tensor, opened.model->handle(), i, &tensor));
+  std::map<std::string, api::TensorView<const float>> theirs;
+  for (size_t i = 0; i < opened.model.TensorCount(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(const auto tensor, ToStatus(opened.model.Tensor(i)));
     theirs.emplace(tensor.name, tensor);
   }
   InitialWeights initial;
   initial.run = run;
   initial.weights = AbsolutePath(opened.checkpoint.empty() ? opened.run : opened.checkpoint);
-  auto own = Sized<plumb_tensor>();
-  for (size_t i = 0; plumb_trainer_state(trainer, PLUMB_STATE_MODEL, i, &own, nullptr) == PLUMB_OK;
-       ++i) {
-    const auto at = theirs.find(own.name);
-    if (at == theirs.end() || !SameShape(at->second, own)) {
-      initial.drawn.push_back(NameWithShape(own));
+  for (size_t i = 0;; ++i) {
+    const auto own = trainer->StateTensor(api::State::kModel, i);
+    if (!own.ok()) break;
+    const auto at = theirs.find(std::string(own->name));
+    if (at == theirs.end() || at->second.rank != own->rank || at->second.shape != own->shape) {
+      initial.drawn.push_back(NameWithShape(*own));
       continue;
     }
-    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_trainer_write_state, trainer, PLUMB_STATE_MODEL, i,
-                                    int64_t{0}, ElementsOf(own), at->second.data));
+    PLUMB_RETURN_IF_ERROR(
+        ToStatus(trainer->WriteState(api::State::kModel, i, 0, at->second.data)));
     theirs.erase(at);
     ++initial.taken;
   }

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "plumb.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/train.h"
 
@@ -16,7 +15,7 @@ namespace plumb {
 // checkpoints) has under the same name with the same shape. Errors: as OpenRunModel;
 // kInvalidArgument when there are none.
 absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::string& run,
-                                           plumb_trainer* trainer);
+                                           api::Trainer* trainer);
 
 // Source of the weights that a run began with.
 struct InitSource {

@@ -77,7 +77,7 @@ class Launch {
   int size() const;
   bool is_first() const { return rank() == 0; }   // who prints and writes
   const std::vector<std::string>& hosts() const;  // by rank
-  // HostRuntimeOptions::threads where the user said none: 0 (plumb's default) for one rank a
+  // RuntimeOptions::threads where the user said none: 0 (plumb's default) for one rank a
   // machine, or where the launcher has bound the ranks of a machine to processors of their own;
   // else an equal part of this machine's processors.
   int default_threads() const;

@@ -1,175 +1,128 @@
 #include "runtime/tools/model.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "plumb.h"
 #include "plumb/v1/model.schema.h"
 #include "plumb/v1/train.schema.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/io/hash.h"
 #include "runtime/textproto/reader.h"
-#include "runtime/tools/handles.h"
-#include "runtime/tools/model_description.h"
-#include "runtime/tools/norm_files.h"
-#include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/recipe.h"
-#include "runtime/tools/run_room.h"
-#include "runtime/tools/run_trainer.h"
 
 namespace plumb {
 
-absl::StatusOr<Spec> Spec::FromFile(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
-  return FromText(text, path);
-}
-
-absl::StatusOr<Spec> Spec::FromText(const std::string& text, const std::string& name) {
-  Spec spec(text, name);
-  PLUMB_RETURN_IF_ERROR(spec.Make());
+absl::StatusOr<api::Spec> ModelSource::Parse() const {
+  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ToStatus(api::Spec::FromText(text, name)));
+  for (const auto& [field, value] : settings) {
+    PLUMB_RETURN_IF_ERROR(SetField(field, value, &spec));
+  }
   return spec;
 }
 
-absl::Status Spec::Make() {
-  PLUMB_ASSIGN_OR_RETURN(SpecHandle made, MakeHandle<SpecHandle>(plumb_spec_from_text, text_.data(),
-                                                                 text_.size(), name_.c_str()));
-  for (const auto& [field, value] : settings_) {
-    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_spec_set, made.get(), field.c_str(), value.c_str()));
-  }
-  handle_ = std::move(made);
-  return absl::OkStatus();
+absl::StatusOr<ModelSource> ReadModelSource(const std::string& path, Overrides settings) {
+  PLUMB_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxTextBytes));
+  return ModelSource{std::move(text), path, std::move(settings)};
 }
 
-absl::Status Spec::Set(const std::string& field, const std::string& value) {
-  Spec changed = *this;
-  changed.settings_.emplace_back(field, value);
-  PLUMB_RETURN_IF_ERROR(changed.Make());
-  *this = std::move(changed);
-  return absl::OkStatus();
+absl::StatusOr<api::Spec> ReadSpec(const std::string& path, Overrides settings) {
+  PLUMB_ASSIGN_OR_RETURN(const ModelSource source, ReadModelSource(path, std::move(settings)));
+  return source.Parse();
 }
 
-// It cannot fail but for want of memory.
-std::string Spec::ToText() const { return *TextOf(plumb_spec_text, handle()); }
+absl::Status SetField(const std::string& field, const std::string& value, api::Spec* spec) {
+  return Annotate(ToStatus(spec->Set(field, value)), "model.");
+}
 
-int64_t Spec::vocab_size() const {
+int64_t VocabSizeOf(const api::Spec& spec) {
   v1::Model message;
   textproto::Locations locations;
-  const absl::Status read = textproto::ReadText(ToText(), name_, &message, &locations);
+  const absl::Status read = textproto::ReadText(spec.Text().value(), "model", &message, &locations);
   return read.ok() ? message.vocab_size() : 0;
 }
 
-struct Model::Impl {
-  ModelHandle handle;
-};
-
-Model::Model() : impl_(std::make_unique<Impl>()) {}
-Model::~Model() = default;
-
-plumb_model* Model::handle() const { return impl_->handle.get(); }
-
-absl::StatusOr<std::unique_ptr<Model>> Model::Create(HostRuntime* runtime, const Spec& spec) {
-  auto model = std::unique_ptr<Model>(new Model);
-  PLUMB_ASSIGN_OR_RETURN(model->impl_->handle, OrOutOfMemory("the model's description", [&] {
-                           return MakeHandle<ModelHandle>(plumb_model_create, runtime->handle(),
-                                                          spec.handle());
-                         }));
-  return model;
+absl::StatusOr<api::Model> CreateModel(HostRuntime* runtime, const api::Spec& spec) {
+  return OrOutOfMemory("the model's description",
+                       [&] { return api::Model::Create(runtime->api(), spec); });
 }
 
-absl::StatusOr<ModelDescription> Model::Describe() const {
-  return OrOutOfMemory("the model's description", [this]() -> absl::StatusOr<ModelDescription> {
-    PLUMB_ASSIGN_OR_RETURN(const std::string text, TextOf(plumb_model_describe, handle()));
-    return ReadDescription(text);
-  });
+absl::StatusOr<nlohmann::ordered_json> DescribeModel(const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, OrOutOfMemory("the model's description",
+                                                               [&] { return model.Describe(); }));
+  return nlohmann::ordered_json::parse(text);
 }
 
-absl::StatusOr<std::string> Model::NormFiles(HostRuntime* runtime) const {
-  return NormFilesText(runtime, handle());
+absl::StatusOr<std::string> NormFiles(HostRuntime* runtime, const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model.Norms()));
+  const nlohmann::json versions = nlohmann::json::parse(norms);
+  std::string text;
+  for (const auto& [id, version] : versions.items()) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string plugin, ToStatus(runtime->api().DescribePlugin(id)));
+    absl::StrAppend(&text, id, " ", version.dump());
+    const std::string path = nlohmann::json::parse(plugin)["path"];
+    if (!path.empty()) {
+      PLUMB_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, int64_t{1} << 30));
+      absl::StrAppend(&text, ", a file of hash ", HexDigits(ContentHash(bytes)));
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
 }
 
-absl::StatusOr<TrainingMemory> Model::PlanTraining(
-    const std::string& train_path,
-    const std::vector<std::pair<std::string, std::string>>& train_overrides, int32_t ranks) const {
+absl::StatusOr<std::string> DrawModel(const api::Model& model, std::optional<int64_t> layer) {
+  return ExplainModel(model, layer.has_value() ? absl::StrCat("svg:", *layer) : "svg", 0, 0);
+}
+
+absl::StatusOr<TrainingMemory> PlanTraining(const api::Model& model, const std::string& train_path,
+                                            const Overrides& train_overrides, int32_t ranks) {
   return OrOutOfMemory("the training program", [&]() -> absl::StatusOr<TrainingMemory> {
     PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides, ranks));
-    plumb_trainer_options options = ToTrainerOptions(recipe);
+    api::TrainerOptions options;
+    options.recipe = recipe.text;
     options.ranks = ranks;
-    auto planned = Sized<plumb_trainer_memory>();
-    PLUMB_RETURN_IF_ERROR(
-        recipe.InFile(CallPlumb(plumb_trainer_plan, handle(), &options, &planned)));
-    auto info = Sized<plumb_model_info>();
-    plumb_model_get_info(handle(), &info);
-    return ToPublic(planned, recipe, info.context_length);
+    const auto planned = ToStatus(api::Trainer::Plan(model, options));
+    if (!planned.ok()) return recipe.InFile(planned.status());
+    return ToTrainingMemory(*planned, recipe, model.Info().context_length);
   });
 }
 
-absl::StatusOr<std::string> Model::ExplainUpdates(
-    const std::string& train_path,
-    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
+absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::string& train_path,
+                                           const Overrides& train_overrides) {
   PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
-  auto options = Sized<plumb_explain_options>();
+  api::ExplainOptions options;
   options.stage = "updates";
-  options.recipe = recipe.text.data();
-  options.recipe_size = recipe.text.size();
-  return OrOutOfMemory("the recipe", [&]() -> absl::StatusOr<std::string> {
-    absl::StatusOr<std::string> text = TextOf(plumb_model_explain, handle(), &options);
-    if (!text.ok()) return recipe.InFile(text.status());
-    return text;
-  });
+  options.recipe = recipe.text;
+  absl::StatusOr<std::string> text =
+      OrOutOfMemory("the recipe", [&] { return model.Explain(options); });
+  if (!text.ok()) return recipe.InFile(text.status());
+  return text;
 }
 
-absl::StatusOr<std::string> Model::Explain(
-    const std::string& stage, int64_t batch, int64_t seq,
-    const std::vector<std::pair<std::string, std::string>>& train_overrides) const {
-  auto info = Sized<plumb_model_info>();
-  plumb_model_get_info(handle(), &info);
+absl::StatusOr<std::string> ExplainModel(const api::Model& model, const std::string& stage,
+                                         int64_t batch, int64_t seq,
+                                         const Overrides& train_overrides) {
+  const int64_t context_length = model.Info().context_length;
   if (batch < 0) return absl::InvalidArgumentError("batch must be at least 1");
-  if (seq < 0 || seq > info.context_length) {
+  if (seq < 0 || seq > context_length) {
     return absl::InvalidArgumentError(
-        absl::StrCat("seq must be in 1..context_length, which is ", info.context_length));
+        absl::StrCat("seq must be in 1..context_length, which is ", context_length));
   }
   v1::Train recipe;
   for (const auto& [field, value] : train_overrides) {
     PLUMB_RETURN_IF_ERROR(Annotate(textproto::SetField(&recipe, field, value), "train."));
   }
-  const std::string recipe_text = textproto::PrintText(recipe);
-  auto options = Sized<plumb_explain_options>();
-  options.stage = stage.c_str();
-  options.batch = batch;
-  options.seq = seq;
-  options.recipe = recipe_text.data();
-  options.recipe_size = recipe_text.size();
-  return OrOutOfMemory("the model's graph",
-                       [&] { return TextOf(plumb_model_explain, handle(), &options); });
+  const api::ExplainOptions options = {stage, batch, seq, textproto::PrintText(recipe)};
+  return OrOutOfMemory("the model's graph", [&] { return model.Explain(options); });
 }
 
-absl::StatusOr<std::string> Model::Draw(std::optional<int64_t> layer) const {
-  return Explain(layer.has_value() ? absl::StrCat("svg:", *layer) : "svg", 0, 0);
-}
-
-absl::Status Model::Init(uint64_t seed) {
-  return OrOutOfMemory("the parameters",
-                       [&] { return CallPlumb(plumb_model_init, handle(), seed); });
-}
-
-absl::Status Model::LoadWeights(const std::string& path) {
-  return OrOutOfMemory("the weights",
-                       [&] { return CallPlumb(plumb_model_load, handle(), path.c_str()); });
-}
-
-absl::Status Model::SaveWeights(const std::string& path) const {
-  return CallPlumb(plumb_model_save, handle(), path.c_str());
-}
-
-absl::StatusOr<std::vector<std::string>> Model::ProbePoints() const {
-  PLUMB_ASSIGN_OR_RETURN(const std::string names, TextOf(plumb_model_probe_points, handle()));
+absl::StatusOr<std::vector<std::string>> ProbePoints(const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string names, ToStatus(model.ProbePoints()));
   return absl::StrSplit(names, '\n', absl::SkipEmpty());
 }
 
-absl::StatusOr<std::vector<std::string>> Model::DefaultProbePoints() const {
-  PLUMB_ASSIGN_OR_RETURN(const std::string points, Explain("probes", 0, 0));
+absl::StatusOr<std::vector<std::string>> DefaultProbePoints(const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string points, ExplainModel(model, "probes", 0, 0));
   std::vector<std::string> names;
   for (absl::string_view line : absl::StrSplit(points, '\n')) {
     if (absl::ConsumePrefix(&line, "* ")) names.emplace_back(line);

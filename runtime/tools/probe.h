@@ -5,7 +5,7 @@
 // "layers.3.mlp.norm.out", "logits"); the residual stream is "layers.3.attention.residual" after
 // that sublayer, "layers.3.residual" after that layer, and "embedding.residual" before the first.
 // "grad.NAME" is the gradient of the loss by an activation, "param.NAME" a parameter with its
-// gradient. Model::ProbePoints lists the points of a model. Values.
+// gradient. ProbePoints (model.h) lists the points of a model. Values.
 #ifndef PLUMB_RUNTIME_TOOLS_PROBE_H_
 #define PLUMB_RUNTIME_TOOLS_PROBE_H_
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/tools/plumb_api.h"
+
 namespace plumb {
 
 // An op of the step's graph, or a stage outside of it; sums over all profiled steps.
@@ -27,6 +29,22 @@ struct Profile {
   // Ops, the longest first; then stages; then "other": the rest of the time.
   std::vector<ProfileRow> rows;
 };
+
+// Copies the rows of a trainer or a session, whose names do not live as long. Of no steps where no
+// profile was turned on.
+inline Profile ToProfile(const std::vector<api::ProfileRow>& rows) {
+  Profile profile;
+  for (const api::ProfileRow& row : rows) {
+    if (&row == &rows.front()) {
+      profile.steps = row.runs;
+      profile.seconds = row.seconds;
+    } else {
+      profile.rows.push_back(
+          {row.name, row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes});
+    }
+  }
+  return profile;
+}
 
 }  // namespace plumb
 

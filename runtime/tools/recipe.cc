@@ -8,7 +8,6 @@
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/textproto/reader.h"
-#include "runtime/tools/handles.h"
 
 namespace plumb {
 namespace {
@@ -89,17 +88,10 @@ absl::Status Recipe::InFile(const absl::Status& status) const {
   return absl::Status(status.code(), out);
 }
 
-absl::StatusOr<Recipe> ParseRecipe(
-    absl::string_view text, const std::string& name,
-    const std::vector<std::pair<std::string, std::string>>& settings) {
-  std::vector<const char*> pairs;
-  for (const auto& [field, value] : settings) {
-    pairs.push_back(field.c_str());
-    pairs.push_back(value.c_str());
-  }
+absl::StatusOr<Recipe> ParseRecipe(absl::string_view text, const std::string& name,
+                                   const Overrides& settings) {
   Recipe recipe;
-  PLUMB_ASSIGN_OR_RETURN(recipe.text, TextOf(plumb_recipe_text, text.data(), text.size(),
-                                             name.c_str(), pairs.data(), settings.size()));
+  PLUMB_ASSIGN_OR_RETURN(recipe.text, ToStatus(api::RecipeText({text.data(), text.size()}, settings, name)));
   Locations completed, own;
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(recipe.text, name, &recipe.fields, &completed));
   v1::Train said;
@@ -108,9 +100,7 @@ absl::StatusOr<Recipe> ParseRecipe(
   return recipe;
 }
 
-absl::StatusOr<Recipe> ReadRecipe(const std::string& path,
-                                  const std::vector<std::pair<std::string, std::string>>& settings,
-                                  int ranks) {
+absl::StatusOr<Recipe> ReadRecipe(const std::string& path, const Overrides& settings, int ranks) {
   std::string text;
   if (!path.empty()) {
     PLUMB_ASSIGN_OR_RETURN(text, ReadFile(path, kMaxTextBytes));
@@ -119,7 +109,7 @@ absl::StatusOr<Recipe> ReadRecipe(const std::string& path,
   const int64_t micro_batches = recipe.fields.gradient_accumulation_steps();
   const int64_t units = ChooseUnits(recipe.fields.batch_size(), micro_batches, ranks);
   if (recipe.fields.units() > 0 || units <= micro_batches) return recipe;
-  std::vector<std::pair<std::string, std::string>> more = settings;
+  Overrides more = settings;
   more.emplace_back("units", absl::StrCat(units));
   PLUMB_ASSIGN_OR_RETURN(recipe, ParseRecipe(text, path, more));
   recipe.chosen_units = units;
@@ -144,11 +134,64 @@ DatasetOptions ToDatasetOptions(const Recipe& recipe) {
   return options;
 }
 
-plumb_trainer_options ToTrainerOptions(const Recipe& recipe) {
-  auto options = Sized<plumb_trainer_options>();
-  options.recipe = recipe.text.data();
-  options.recipe_size = recipe.text.size();
-  return options;
+absl::StatusOr<TrainBatches> MakeTrainBatches(const Dataset* data, const Recipe& recipe,
+                                              const api::ModelInfo& model) {
+  const bool is_bidirectional = model.bidirectional != 0;
+  if (is_bidirectional && !recipe.fields.has_masked_tokens()) {
+    return absl::InvalidArgumentError(
+        "the model is bidirectional: a token sees the next one, so that nothing is learned from "
+        "predicting it; write masked_tokens {} into the recipe to train it to fill gaps");
+  }
+  TrainBatches::Options options;
+  options.batch_size = recipe.fields.batch_size();
+  options.micro_batches = recipe.fields.gradient_accumulation_steps();
+  options.context_length = model.context_length;
+  options.seed = recipe.fields.seed();
+  options.keep_order = recipe.fields.data().keep_order();
+  options.padding = is_bidirectional ? -1 : 0;
+  return TrainBatches::Create(data, options);
+}
+
+absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
+                           const std::string& data_path, const std::string& model_path,
+                           api::Spec* model) {
+  const bool adds_mask =
+      recipe.fields.has_masked_tokens() && !recipe.fields.masked_tokens().has_mask_token();
+  const int64_t needed = tokenizer.vocab_size() + (adds_mask ? 1 : 0), said = VocabSizeOf(*model);
+  if (said == 0) return ToStatus(model->Set("vocab_size", needed));
+  if (said >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(data_path, ": has ", needed, " tokens (", tokenizer.Description(),
+                   adds_mask ? ", and the mask token" : "", "), but ", model_path,
+                   " says vocab_size: ", said, "; leave vocab_size out to take it from the data"));
+}
+
+std::optional<TokenMasking> MaskingOf(const Recipe& recipe, const api::ModelInfo& model) {
+  if (!recipe.fields.has_masked_tokens()) return std::nullopt;
+  const v1::MaskedTokens& said = recipe.fields.masked_tokens();  // every default is
+  TokenMasking masking;
+  masking.seed = recipe.fields.seed();
+  masking.special_tokens.assign(said.special_token().begin(), said.special_token().end());
+  masking.share = said.share();
+  masking.masked = said.masked();
+  masking.random = said.random();
+  masking.mask_token =
+      said.has_mask_token() ? said.mask_token() : static_cast<int32_t>(model.vocab_size - 1);
+  masking.vocab_size = model.vocab_size;
+  return masking;
+}
+
+TrainingMemory ToTrainingMemory(const api::TrainerMemory& memory, const Recipe& recipe,
+                                int64_t seq) {
+  TrainingMemory out;
+  static_cast<api::TrainerMemory&>(out) = memory;
+  const int64_t micro_batches = recipe.fields.gradient_accumulation_steps();
+  const int64_t units = recipe.fields.units() == 0 ? micro_batches : recipe.fields.units();
+  out.batch = recipe.fields.batch_size() * micro_batches / units;
+  out.seq = seq;
+  out.dtype = DTypeOf(recipe);
+  out.recompute_blocks = recipe.fields.recompute() == v1::Train::BLOCK;
+  return out;
 }
 
 }  // namespace plumb

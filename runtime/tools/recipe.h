@@ -5,16 +5,18 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "plumb.h"
 #include "plumb/v1/train.schema.h"
+#include "runtime/data/batches.h"
 #include "runtime/data/data.h"
+#include "runtime/data/masked_tokens.h"
+#include "runtime/tools/model.h"
+#include "runtime/tools/plumb_api.h"
 
 namespace plumb {
 
@@ -32,15 +34,13 @@ struct Recipe {
 
 // `text` in protobuf text format, then `settings` ("max_steps", "200") in order. `name` stands for
 // the file in errors. Errors: as plumb_recipe_text.
-absl::StatusOr<Recipe> ParseRecipe(
-    absl::string_view text, const std::string& name,
-    const std::vector<std::pair<std::string, std::string>>& settings);
+absl::StatusOr<Recipe> ParseRecipe(absl::string_view text, const std::string& name,
+                                   const Overrides& settings);
 
 // The same of a file; "": the defaults. If the recipe leaves units open and has fewer micro-batches
 // than there are ranks, units are chosen and become part of it, so that a run that keeps it can be
 // resumed on any number of ranks.
-absl::StatusOr<Recipe> ReadRecipe(const std::string& path,
-                                  const std::vector<std::pair<std::string, std::string>>& settings,
+absl::StatusOr<Recipe> ReadRecipe(const std::string& path, const Overrides& settings,
                                   int ranks = 1);
 
 // Which of the two.
@@ -50,8 +50,24 @@ inline const char* DTypeOf(const Recipe& recipe) {
 
 DatasetOptions ToDatasetOptions(const Recipe& recipe);
 
-// A trainer with this recipe, whose text must outlive them; the other options are 0.
-plumb_trainer_options ToTrainerOptions(const Recipe& recipe);
+// The batches that a model is trained on. Errors: kInvalidArgument for a bidirectional model whose
+// recipe hides no tokens.
+absl::StatusOr<TrainBatches> MakeTrainBatches(const Dataset* data, const Recipe& recipe,
+                                              const api::ModelInfo& model);
+
+// Sets vocab_size to the tokenizer's where the model leaves it out, and one more if the recipe
+// hides tokens behind one of their own (masked_tokens without mask_token); one that is too small is
+// an error, which names `data_path` and `model_path`.
+absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
+                           const std::string& data_path, const std::string& model_path,
+                           api::Spec* model);
+
+// The masked tokens of a recipe, of a model's vocabulary; none where it has none.
+std::optional<TokenMasking> MaskingOf(const Recipe& recipe, const api::ModelInfo& model);
+
+// The plan of a trainer with this recipe, whose sequences have at most `seq` tokens.
+TrainingMemory ToTrainingMemory(const api::TrainerMemory& memory, const Recipe& recipe,
+                                int64_t seq);
 
 }  // namespace plumb
 

@@ -33,7 +33,7 @@ absl::Status ReadSpecial(const std::string& run, RunFiles* files) {
   const Tokenizer* const tokenizer = files->tokenizer.ok() ? &*files->tokenizer : nullptr;
   PLUMB_ASSIGN_OR_RETURN(files->special,
                          ReadSpecialTokens(run, imported ? &imported->config : nullptr, tokenizer,
-                                           files->model.vocab_size()));
+                                           VocabSizeOf(files->model)));
   // Runs from before plumb wrote the file began documents with the token that ends them.
   if (!imported && !FileExists(JoinPath(run, kGenerationConfigFile)) &&
       !files->special.end.empty()) {
@@ -122,14 +122,12 @@ absl::Status WriteRunFiles(const std::string& run, const std::string& model_text
   return WriteFileAtomically(RunModelPath(run), model_text);
 }
 
-absl::StatusOr<RunFiles> ReadRunFiles(
-    const std::string& run,
-    const std::vector<std::pair<std::string, std::string>>& train_overrides) {
+absl::StatusOr<RunFiles> ReadRunFiles(const std::string& run, const Overrides& train_overrides) {
   if (!IsRunDirectory(run)) {
     return NoRun(run, absl::StrCat(run, ": holds no run (there is no ", RunModelPath(run),
                                    "); plumb train makes one"));
   }
-  PLUMB_ASSIGN_OR_RETURN(Spec model, Spec::FromFile(RunModelPath(run)));
+  PLUMB_ASSIGN_OR_RETURN(api::Spec model, ReadSpec(RunModelPath(run)));
   if (IsImportedRun(run)) {
     PLUMB_ASSIGN_OR_RETURN(Recipe defaults, ReadRecipe("", train_overrides));
     RunFiles files{std::move(model), std::move(defaults), ReadTokenizer(run), "{}", {}};

@@ -17,7 +17,7 @@
 namespace plumb {
 
 struct RunFiles {
-  Spec model;
+  api::Spec model;
   Recipe recipe;
   absl::StatusOr<Tokenizer>
       tokenizer;              // an imported run's, which may have none, is read or an error
@@ -56,9 +56,7 @@ absl::Status WriteRunFiles(const std::string& run, const std::string& model_text
 absl::Status WriteSpecialTokens(const std::string& run, const Tokenizer& tokenizer);
 // `train_overrides` are applied to the run's train.pbtxt, of an imported one to the defaults.
 // kNotFound if there is no run.
-absl::StatusOr<RunFiles> ReadRunFiles(
-    const std::string& run,
-    const std::vector<std::pair<std::string, std::string>>& train_overrides);
+absl::StatusOr<RunFiles> ReadRunFiles(const std::string& run, const Overrides& train_overrides);
 
 }  // namespace plumb
 

@@ -13,12 +13,9 @@
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/handles.h"
 
 namespace plumb {
 namespace {
-
-using Json = nlohmann::json;
 
 std::string HostName() {
   char name[HOST_NAME_MAX + 1] = {};
@@ -31,13 +28,13 @@ std::string Indented(absl::string_view text) {
 }
 
 // `model`: as plumb_model_describe gives it.
-std::string EquationsText(const Json& model) {
+std::string EquationsText(const nlohmann::ordered_json& model) {
   std::string text;
-  const auto add = [&text](const Json& lines) {
-    for (const Json& line : lines) absl::StrAppend(&text, line.get<std::string>(), "\n");
+  const auto add = [&text](const nlohmann::ordered_json& lines) {
+    for (const nlohmann::ordered_json& line : lines) absl::StrAppend(&text, line.get<std::string>(), "\n");
   };
   add(model["begin"]);
-  for (const Json& group : model["layers"]) {
+  for (const nlohmann::ordered_json& group : model["layers"]) {
     absl::StrAppend(&text, "layers ", group["first"].get<int64_t>(), " to ",
                     group["last"].get<int64_t>(), ": ", group["placement"].get<std::string>(),
                     "\n");
@@ -55,18 +52,18 @@ double SystemSeconds() {
 }
 
 absl::StatusOr<std::unique_ptr<RunEvents>> RunEvents::Open(const std::string& run,
-                                                           const plumb_model* model,
+                                                           const api::Model& model,
                                                            const Recipe& recipe, int64_t first_step,
                                                            const std::function<double()>& clock) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string description, TextOf(plumb_model_describe, model));
-  PLUMB_ASSIGN_OR_RETURN(const std::string model_text, TextOf(plumb_model_text, model));
+  PLUMB_ASSIGN_OR_RETURN(const auto description, DescribeModel(model));
+  PLUMB_ASSIGN_OR_RETURN(const std::string model_text, ToStatus(model.Text()));
   EventFileOptions options;
   options.host = HostName();
   options.clock = clock;
   options.first_step = first_step;
   PLUMB_ASSIGN_OR_RETURN(EventFile file, EventFile::Create(run, options));
   const std::pair<const char*, std::string> texts[] = {
-      {"equations", EquationsText(Json::parse(description))},
+      {"equations", EquationsText(description)},
       {"model.pbtxt", model_text},
       {"train.pbtxt", recipe.text}};
   for (const auto& [tag, text] : texts) {

@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plumb.h"
 #include "runtime/io/event_file.h"
 #include "runtime/tools/recipe.h"
 #include "runtime/tools/train.h"
@@ -23,7 +22,7 @@ class RunEvents {
   // Begins a file in the directory `run` with the texts "equations", "model.pbtxt" and
   // "train.pbtxt", for steps from `first_step` on.
   static absl::StatusOr<std::unique_ptr<RunEvents>> Open(const std::string& run,
-                                                         const plumb_model* model,
+                                                         const api::Model& model,
                                                          const Recipe& recipe, int64_t first_step,
                                                          const std::function<double()>& clock);
 

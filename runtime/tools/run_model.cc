@@ -7,9 +7,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/tools/checkpoint.h"
-#include "runtime/tools/handles.h"
 #include "runtime/tools/import_json.h"
-#include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_directory.h"
 
 namespace plumb {
@@ -47,7 +45,7 @@ absl::StatusOr<RunAndCheckpoint> LocateRun(const std::string& path) {
 }
 
 absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool average,
-                                      plumb_model* model) {
+                                      api::Model* model) {
   if (where.checkpoint.empty()) {
     if (average) {
       return absl::NotFoundError(
@@ -62,28 +60,19 @@ absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool averag
   PLUMB_ASSIGN_OR_RETURN(const std::string path,
                          average ? CheckedAveragePath(checkpoint) : CheckedModelPath(checkpoint));
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory(
-      "the weights", [&] { return CallPlumb(plumb_model_map, model, path.c_str()); }));
+      "the weights", [&] { return model->Map(path); }));
   return checkpoint.step;
 }
 
 absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& path, bool average) {
   PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, LocateRun(path));
   const std::string model_path = RunModelPath(where.run);
-  PLUMB_ASSIGN_OR_RETURN(const Spec spec, Spec::FromFile(model_path));
-  RunModel opened;
-  opened.run = where.run;
-  opened.checkpoint = where.checkpoint;
-  opened.text = spec.ToText();
-  PLUMB_ASSIGN_OR_RETURN(opened.model, Model::Create(runtime, spec));
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(model_path));
+  PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
+  PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
   runtime->ForgetWarningsAbout(model_path);  // they were told when it was made
-  PLUMB_RETURN_IF_ERROR(MapRunWeights(where, average, opened.model->handle()).status());
-  return opened;
-}
-
-absl::StatusOr<std::unique_ptr<Model>> Model::OpenRun(HostRuntime* runtime, const std::string& run,
-                                                      bool average) {
-  PLUMB_ASSIGN_OR_RETURN(RunModel opened, OpenRunModel(runtime, run, average));
-  return std::move(opened.model);
+  PLUMB_RETURN_IF_ERROR(MapRunWeights(where, average, &model).status());
+  return RunModel{where.run, where.checkpoint, std::move(text), std::move(model)};
 }
 
 }  // namespace plumb

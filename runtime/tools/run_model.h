@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plumb.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/model.h"
 
@@ -27,13 +26,13 @@ absl::StatusOr<RunAndCheckpoint> LocateRun(const std::string& path);
 // Gives `model`, which is the run's, the weights, where they lie. Returns the checkpoint's step, 0
 // of an import. `average`: the average of the weights. Errors: as TrainedModel::Open.
 absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool average,
-                                      plumb_model* model);
+                                      api::Model* model);
 
 struct RunModel {
   std::string run;
   std::string checkpoint;  // "": the run was imported
   std::string text;        // of model.pbtxt
-  std::unique_ptr<Model> model;
+  api::Model model;
 };
 absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& path, bool average);
 

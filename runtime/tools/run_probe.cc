@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/handles.h"
 
 namespace plumb {
 namespace {
@@ -20,10 +19,9 @@ Named& At(size_t i, std::vector<Named>* list) {
 }
 
 // Of the trainer's last step; false if it was not probed.
-bool TakeFigures(const plumb_trainer* trainer, ProbeFigures* figures) {
+bool TakeFigures(const api::Trainer& trainer, ProbeFigures* figures) {
   size_t activations = 0, gradients = 0, parameters = 0;
-  auto probe = Sized<plumb_probe>();
-  for (size_t i = 0; plumb_trainer_probed(trainer, i, &probe, nullptr) == PLUMB_OK; ++i) {
+  for (const api::ProbeInfo& probe : trainer.Probed()) {
     figures->step = probe.step;
     if (probe.kind == PLUMB_PROBE_PARAMETER_GRADIENT) {  // follows its parameter
       figures->parameters[parameters - 1].gradient = FiguresOf(probe);
@@ -47,7 +45,7 @@ bool TakeFigures(const plumb_trainer* trainer, ProbeFigures* figures) {
 
 }  // namespace
 
-TensorFigures FiguresOf(const plumb_probe& probe) {
+TensorFigures FiguresOf(const api::ProbeInfo& probe) {
   TensorFigures figures;
   figures.rms = probe.rms;
   figures.max = probe.max;
@@ -84,18 +82,7 @@ absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json) {
   return options;
 }
 
-absl::Status SetProbe(const ProbeOptions& options, plumb_trainer* trainer) {
-  std::vector<const char*> points;
-  for (const std::string& point : options.points) points.push_back(point.c_str());
-  const absl::Status status =
-      CallPlumb(plumb_trainer_probe, trainer, options.every, points.data(), points.size(),
-                static_cast<plumb_probe_fn>(nullptr), static_cast<void*>(nullptr));
-  if (!absl::IsInvalidArgument(status)) return status;
-  return absl::InvalidArgumentError(
-      absl::StrCat(status.message(), "; plumb explain MODEL --stage probes lists them"));
-}
-
-absl::StatusOr<const ProbeFigures*> RunProbe::Take(const plumb_trainer* trainer, bool diverged) {
+absl::StatusOr<const ProbeFigures*> RunProbe::Take(const api::Trainer& trainer, bool diverged) {
   const int64_t last = figures_.diverged ? figures_.step : 0;
   if (!TakeFigures(trainer, &figures_)) return nullptr;
   figures_.diverged = diverged;

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plumb.h"
+#include "runtime/tools/plumb_api.h"
 #include "runtime/tools/probe.h"
 #include "runtime/tools/probe_log.h"
 
@@ -18,10 +18,7 @@ namespace plumb {
 std::string WithProbe(const std::string& json, const ProbeOptions& options);
 absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json);
 
-TensorFigures FiguresOf(const plumb_probe& probe);
-
-// Sets the probe of a trainer. An error says where the points are listed.
-absl::Status SetProbe(const ProbeOptions& options, plumb_trainer* trainer);
+TensorFigures FiguresOf(const api::ProbeInfo& probe);
 
 // Thread-compatible.
 class RunProbe {
@@ -32,7 +29,7 @@ class RunProbe {
   // Writes the figures of the trainer's last step, and gives them as they are public, until the
   // next call; null if it was not probed. Those with the same points as the last time allocate
   // nothing.
-  absl::StatusOr<const ProbeFigures*> Take(const plumb_trainer* trainer, bool diverged);
+  absl::StatusOr<const ProbeFigures*> Take(const api::Trainer& trainer, bool diverged);
   absl::Status Sync();
 
  private:

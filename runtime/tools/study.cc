@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/describe_data.h"
 #include "runtime/tools/recipe.h"
 #include "runtime/tools/study_spec.h"
 
@@ -78,7 +77,7 @@ absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
   TrainingPreview preview;
   preview.train_text = recipe.text;
   preview.max_steps = recipe.fields.max_steps();
-  preview.data = DescribeData(data);
+  preview.data = data.Description();
   preview.data_hash = data.data_hash();
   preview.vocab_size = data.tokenizer().vocab_size();
   preview.has_validation = data.has_targets(Split::kValidation);

@@ -12,7 +12,7 @@
 #include "runtime/data/token_file.h"
 #include "runtime/tokenizer/bpe_trainer.h"
 #include "runtime/tokenizer/tokenizer_file.h"
-#include "runtime/tools/out_of_memory.h"
+#include "runtime/tools/plumb_api.h"
 
 namespace plumb {
 namespace {

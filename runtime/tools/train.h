@@ -21,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/memory.h"
 #include "runtime/tools/host_runtime.h"
 #include "runtime/tools/launch.h"
 #include "runtime/tools/model.h"
@@ -28,9 +29,6 @@
 #include "runtime/tools/profile.h"
 
 namespace plumb {
-
-// ("n_layer", "8") pairs, applied in order.
-using Overrides = std::vector<std::pair<std::string, std::string>>;
 
 struct TrainRequest {
   std::string model_path;  // may be empty when resuming
@@ -94,7 +92,7 @@ struct TrainInfo {
   int64_t probe_every = 0;   // steps from probe to probe; 0: none
   int64_t chosen_units = 0;  // of a step, where the recipe does not say and ranks need more; else 0
   TrainingMemory memory;     // of the longest step
-  MemoryRoom room;           // before any of it was taken
+  MemoryLimit room;          // before any of it was taken
   TrainingDisk disk;         // of the whole run from its beginning
   InitialWeights initial;    // of a new run
 };
@@ -152,7 +150,7 @@ class TrainRun {
   IncidentCounts incidents() const;
 
   // From now on steps are timed op by op, to the same bits, and summed up in profile().
-  void StartProfile();
+  absl::Status StartProfile();
   Profile profile() const;  // of no steps unless it was started
 
   // A checkpoint now, unless this step has one. Returns its path. kAborted when a weight is not
@@ -162,16 +160,18 @@ class TrainRun {
   // Loss of the validation split, over all of it.
   absl::StatusOr<double> ValidationLoss();
 
-  // Of ranks but 0, instead of all the above but info(): does what rank 0's run does, until that
-  // is at its end; returns its exit code. `wants_stop` is asked after each step.
+  // Runs a rank other than 0: repeats every step of rank 0 until that rank finishes, and returns
+  // its exit code. `wants_stop` is asked after each step. Such a rank may call only info() and
+  // Follow().
   absl::StatusOr<int> Follow(const std::function<bool()>& wants_stop);
-  // Of rank 0, the last call: what Follow is to return. Nothing where there is one rank.
+  // Tells the other ranks what Follow is to return: the last call on rank 0. Does nothing where
+  // there is one rank.
   absl::Status EndFollowers(int exit_code);
 
   struct Impl;
 
  private:
-  TrainRun();
+  explicit TrainRun(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

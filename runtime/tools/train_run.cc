@@ -5,13 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/memory.h"
+#include "absl/strings/str_format.h"
+#include "plumb/v1/model.schema.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/describe_data.h"
-#include "runtime/tools/init_from_run.h"
-#include "runtime/tools/model_for_data.h"
-#include "runtime/tools/out_of_memory.h"
-#include "runtime/tools/run_room.h"
+#include "runtime/textproto/reader.h"
+#include "runtime/tools/data_passes.h"
 #include "runtime/tools/train_run_impl.h"
 #include "runtime/tools/trainer_tensors.h"
 
@@ -27,26 +25,71 @@ std::string WithTraining(const std::string& state, const Recipe& recipe) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// Returns the name in a model's whole text.
+absl::StatusOr<std::string> NameOf(const std::string& model_text) {
+  v1::Model fields;
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(model_text, "model", &fields, &locations));
+  return fields.name();
+}
+
 // How often a run looks whether its directory is still there, in seconds.
 constexpr double kLookInterval = 1;
+
+// Returns what a run from step 0 into `out`, which may be new, takes of the disk; "" writes
+// nothing.
+TrainingDisk PlanDisk(const TrainingMemory& memory, const Recipe& recipe, const std::string& out) {
+  const v1::Train& fields = recipe.fields;
+  const int64_t interval = fields.checkpoint_interval(), steps = fields.max_steps();
+  TrainingDisk disk;
+  disk.checkpoint = memory.weights + memory.moments + memory.norm_states / 3;  // one of its copies
+  // Those that checkpoint_interval makes, the last included; the clock may add some. An old one is
+  // deleted when the new one is complete.
+  const int64_t made = interval > 0 ? (steps + interval - 1) / interval : 1;
+  const int64_t kept = fields.keep_checkpoints();
+  disk.checkpoints = kept > 0 && made > kept ? kept + 1 : made;
+  constexpr int64_t kMetricsLine = 160;
+  disk.total = disk.checkpoints * disk.checkpoint + kMetricsLine * steps;
+  if (!out.empty()) disk.available = FreeSpace(out);
+  return disk;
+}
+
+// Fails with kResourceExhausted when the disk has no room for what the run keeps.
+absl::Status CheckFits(const TrainingDisk& disk, const std::string& out) {
+  if (disk.available < 0 || disk.total <= disk.available) return absl::OkStatus();
+  const auto size = [](int64_t bytes) {
+    return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  };
+  return absl::ResourceExhaustedError(
+      absl::StrCat(out, ": the disk has ", size(disk.available), " left, and the run writes ",
+                   size(disk.total), ", of them ", disk.checkpoints, " x ", size(disk.checkpoint),
+                   " for checkpoints; free some, choose another directory, or lower "
+                   "train.keep_checkpoints"));
+}
 
 }  // namespace
 
 // The initial state of a run, as recorded in run.json and its checkpoints.
 absl::StatusOr<std::string> TrainRun::Impl::State() const {
-  PLUMB_ASSIGN_OR_RETURN(const std::string norms, TextOf(plumb_model_norms, model.get()));
+  PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model->Norms()));
   const Json state = {{"data", data->name()},          {"data_hash", data->data_hash()},
                       {"seed", fields().seed()},       {"dtype", DTypeOf(recipe)},
-                      {"plugins", Json::parse(norms)}, {"plumb", plumb_version()},
-                      {"threads", info.threads},       {"matmul", matmul}};
+                      {"plugins", Json::parse(norms)}, {"plumb", api::Version()},
+                      {"threads", info.threads},       {"matmul", runtime->matmul()}};
   // The name of a file need not be UTF-8.
   return state.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-absl::Status TrainRun::Impl::CreateModel(const Spec& spec) {
-  PLUMB_ASSIGN_OR_RETURN(model,
-                         MakeHandle<ModelHandle>(plumb_model_create, runtime, spec.handle()));
-  PLUMB_ASSIGN_OR_RETURN(model_text, TextOf(plumb_model_text, model.get()));
+absl::Status TrainRun::Impl::CreateModel(const api::Spec& spec) {
+  PLUMB_ASSIGN_OR_RETURN(model, ToStatus(api::Model::Create(runtime->api(), spec)));
+  PLUMB_ASSIGN_OR_RETURN(model_text, ToStatus(model->Text()));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::LoadData(const std::string& path, const Tokenizer* tokenizer) {
+  PLUMB_ASSIGN_OR_RETURN(Dataset dataset,
+                         Dataset::Load(path, ToDatasetOptions(recipe), tokenizer));
+  data = std::make_unique<Dataset>(std::move(dataset));
   return absl::OkStatus();
 }
 
@@ -57,24 +100,21 @@ absl::Status TrainRun::Impl::ReadNew(const TrainRequest& request) {
   Overrides settings = request.train_overrides;
   if (request.seed.has_value()) settings.emplace_back("seed", absl::StrCat(*request.seed));
   PLUMB_ASSIGN_OR_RETURN(
-      recipe, ReadRecipe(request.train_path, settings, launch == nullptr ? 1 : launch->size()));
+      recipe, ReadRecipe(request.train_path, settings, ranks == nullptr ? 1 : ranks->size()));
   info.chosen_units = recipe.chosen_units;
-  PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadModel(request.model_path, request.model_overrides));
-  PLUMB_ASSIGN_OR_RETURN(Dataset dataset,
-                         Dataset::Load(request.data_path, ToDatasetOptions(recipe)));
-  data = std::make_unique<Dataset>(std::move(dataset));
-  PLUMB_RETURN_IF_ERROR(FitVocabulary(data->tokenizer(), recipe, request.data_path, &spec));
+  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(request.model_path, request.model_overrides));
+  PLUMB_RETURN_IF_ERROR(LoadData(request.data_path));
+  PLUMB_RETURN_IF_ERROR(
+      FitVocabulary(data->tokenizer(), recipe, request.data_path, request.model_path, &spec));
   return CreateModel(spec);
 }
 
-absl::Status TrainRun::Impl::OpenNew(HostRuntime* warned, const TrainRequest& request) {
+absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
   if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
-  PLUMB_RETURN_IF_ERROR(WhereAllAreWell(ReadNew(request)));
-  PLUMB_RETURN_IF_ERROR(CheckRanksAgree(warned, request));
-  PLUMB_RETURN_IF_ERROR(CreateTrainer());
-  if (!request.init.empty()) {
-    PLUMB_RETURN_IF_ERROR(ReadInitialWeights(warned, request.init));
-  }
+  const absl::Status read = ReadNew(request);
+  PLUMB_RETURN_IF_ERROR(ranks == nullptr ? read : ranks->AllOk(read));
+  PLUMB_RETURN_IF_ERROR(CreateTrainer(request));
+  if (!request.init.empty()) PLUMB_RETURN_IF_ERROR(ReadInitialWeights(request.init));
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
   info.disk = PlanDisk(info.memory, recipe, request.out);
   if (request.out.empty()) return absl::OkStatus();
@@ -93,9 +133,13 @@ absl::Status TrainRun::Impl::OpenNew(HostRuntime* warned, const TrainRequest& re
                        WithInit(WithProbe(state, probe_options), info.initial));
 }
 
-absl::Status TrainRun::Impl::ReadInitialWeights(HostRuntime* warned, const std::string& run) {
+absl::Status TrainRun::Impl::WithStates(absl::FunctionRef<absl::Status()> use) {
+  return ranks == nullptr ? use() : ranks->WithStates(use);
+}
+
+absl::Status TrainRun::Impl::ReadInitialWeights(const std::string& run) {
   return WithStates([&]() -> absl::Status {
-    PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(warned, run, trainer->get()));
+    PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(runtime, run, &*trainer));
     return absl::OkStatus();
   });
 }
@@ -114,25 +158,66 @@ absl::Status TrainRun::Impl::OpenEvents(const TrainRequest& request) {
   }
   if (!wanted) return absl::OkStatus();
   PLUMB_ASSIGN_OR_RETURN(
-      events, RunEvents::Open(request.out, model.get(), recipe, step() + 1, SystemSeconds));
+      events, RunEvents::Open(request.out, *model, recipe, step() + 1, SystemSeconds));
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::CreateTrainer() {
-  const MemoryLimit limit = ProcessMemoryLimit();
-  info.room = {limit.bytes, limit.available, limit.by};
-  const plumb_communicator* const ranks = launch == nullptr ? nullptr : launch->communicator();
-  const bool validates = launch == nullptr || launch->is_first();
-  PLUMB_ASSIGN_OR_RETURN(trainer,
-                         RunTrainer::Create(model.get(), data.get(), recipe, validates, ranks));
-  info.memory = trainer->memory();
+absl::Status TrainRun::Impl::PlanValidation() {
+  const api::ModelInfo of_model = model->Info();
+  EvalBatches::Options options;
+  options.batch_size = fields().batch_size();
+  options.context_length = of_model.context_length;
+  options.padding = of_model.bidirectional != 0 ? -1 : 0;
+  PLUMB_ASSIGN_OR_RETURN(EvalBatches held_out,
+                         EvalBatches::Create(data.get(), Split::kValidation, options));
+  // In the format that is trained, so that the weights are read where they are.
+  api::EvaluatorOptions evaluator = ToEvaluatorOptions(held_out);
+  const bool is_bf16 = fields().dtype() == v1::Train::BF16;
+  evaluator.weights = is_bf16 ? api::Weights::kBf16 : api::Weights::kF32;
+  PLUMB_ASSIGN_OR_RETURN(const int64_t bytes, ToStatus(api::Evaluator::Plan(*model, evaluator)));
+  Batch first = held_out.MakeBatch();
+  validation.emplace(Validation{std::move(held_out), std::move(first), evaluator,
+                                MaskingOf(recipe, of_model), bytes, std::nullopt});
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::CreateTrainer(const TrainRequest& request) {
+  if (ranks != nullptr) {
+    PLUMB_RETURN_IF_ERROR(ranks->CheckAgree(runtime, recipe, model_text, *model, *data,
+                                            request.require_same_bits));
+  }
+  info.room = ProcessMemoryLimit();
+  PLUMB_ASSIGN_OR_RETURN(batches, MakeTrainBatches(data.get(), recipe, model->Info()));
+  micro_batch = batches->MakeBatch();
+  const bool validates = ranks == nullptr || ranks->is_first();
+  if (validates && data->has_targets(Split::kValidation)) PLUMB_RETURN_IF_ERROR(PlanValidation());
+  api::TrainerOptions options;
+  options.recipe = recipe.text;
+  options.seq = batches->max_seq();
+  options.draw_weights = true;
+  options.reserve = validation.has_value() ? validation->bytes : 0;
+  if (ranks != nullptr) options.communicator = ranks->communicator();
+  absl::StatusOr<api::Trainer> created = ToStatus(api::Trainer::Create(*model, options));
+  if (!created.ok()) return recipe.InFile(created.status());
+  trainer = *std::move(created);
+  if (ranks != nullptr) ranks->SetTrainer(&*trainer, model->TensorCount());
+  info.memory = ToTrainingMemory(trainer->Memory(), recipe, batches->max_seq());
+  if (!validation.has_value()) return absl::OkStatus();
+  info.memory.validation = validation->bytes;
+  info.memory.total += validation->bytes;
+  PLUMB_ASSIGN_OR_RETURN(validation->evaluator,
+                         ToStatus(api::Evaluator::Create(*model, validation->options)));
   return absl::OkStatus();
 }
 
 absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
   probe_options = options;
   if (options.every <= 0) probe_options = ProbeOptions();
-  return plumb::SetProbe(probe_options, trainer->get());
+  const absl::Status set =
+      ToStatus(trainer->SetProbe(probe_options.every, probe_options.points));
+  if (!absl::IsInvalidArgument(set)) return set;
+  return absl::InvalidArgumentError(
+      absl::StrCat(set.message(), "; plumb explain MODEL --stage probes lists them"));
 }
 
 // The figures of the last step, if it was probed: to the file, and into the report.
@@ -140,21 +225,15 @@ absl::Status TrainRun::Impl::TakeProbe(bool diverged, StepReport* report) {
   const int64_t every = probe_options.every;
   if (every == 0) return absl::OkStatus();
   if (!diverged && step() != 1 && step() % every != 0) return absl::OkStatus();
-  PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(trainer->get(), diverged));
+  PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(*trainer, diverged));
   return absl::OkStatus();
 }
 
-TrainRun::TrainRun() : impl_(std::make_unique<Impl>()) {}
+TrainRun::TrainRun(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TrainRun::~TrainRun() = default;
 
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
                                                          const TrainRequest& request) {
-  return OrOutOfMemory("the parameters, the optimizer state and the training program",
-                       [&] { return Impl::Open(runtime, request); });
-}
-
-absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runtime,
-                                                               const TrainRequest& request) {
   if (request.resume && request.out.empty()) {
     return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
   }
@@ -165,60 +244,58 @@ absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Impl::Open(HostRuntime* runt
     return absl::InvalidArgumentError(
         "event files need a directory: out, which names the run, is empty");
   }
-  auto run = std::unique_ptr<TrainRun>(new TrainRun);
-  Impl& impl = *run->impl_;
-  impl.runtime = runtime->handle();
-  impl.info.threads = runtime->threads();
-  impl.matmul = runtime->matmul();
-  if (request.launch != nullptr && request.launch->size() > 1) impl.launch = request.launch;
-  PLUMB_ASSIGN_OR_RETURN(const bool resumes, impl.ResumesFiles(request));
-  if (impl.launch != nullptr && !impl.launch->is_first()) {
-    impl.info.out = request.out;
-    PLUMB_RETURN_IF_ERROR(impl.OpenFollower(runtime, request, resumes));
-    return run;
+  auto impl = std::make_unique<Impl>(runtime);
+  PLUMB_RETURN_IF_ERROR(
+      OrOutOfMemory("the parameters, the optimizer state and the training program",
+                    [&] { return impl->Open(request); }));
+  return std::unique_ptr<TrainRun>(new TrainRun(std::move(impl)));
+}
+
+absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
+  info.threads = runtime->threads();
+  info.out = request.out;
+  if (request.launch != nullptr && request.launch->size() > 1) {
+    ranks = std::make_unique<TrainRanks>(request.launch, request.out);
   }
-  PLUMB_RETURN_IF_ERROR(resumes ? impl.OpenExisting(runtime, request)
-                                : impl.OpenNew(runtime, request));
+  PLUMB_ASSIGN_OR_RETURN(const bool resumes, ResumesFiles(request));
+  if (ranks != nullptr && !ranks->is_first()) return OpenFollower(request, resumes);
+  PLUMB_RETURN_IF_ERROR(resumes ? OpenExisting(request) : OpenNew(request));
   if (request.resume && !resumes) {
-    impl.warnings.push_back(
+    runtime->Warn(
         absl::StrCat(request.out, ": holds no run yet, so the run starts from its beginning"));
   }
-  for (const std::string& warning : impl.warnings) runtime->Warn(warning);
-  auto of_model = Sized<plumb_model_info>();
-  plumb_model_get_info(impl.model.get(), &of_model);
-  TrainInfo& info = impl.info;
-  PLUMB_ASSIGN_OR_RETURN(info.model_name, NameOf(impl.model_text));
-  info.out = request.out;
-  info.data = DescribeData(*impl.data);
+  const api::ModelInfo of_model = model->Info();
+  PLUMB_ASSIGN_OR_RETURN(info.model_name, NameOf(model_text));
+  info.data = data->Description();
   info.parameters = of_model.parameters;
-  info.first_step = impl.step();
-  info.max_steps = impl.fields().max_steps();
-  info.seed = impl.fields().seed();
-  info.dtype = DTypeOf(impl.recipe);
+  info.first_step = step();
+  info.max_steps = fields().max_steps();
+  info.seed = fields().seed();
+  info.dtype = DTypeOf(recipe);
   info.context_length = of_model.context_length;
-  if (impl.data->format() == DatasetOptions::Format::kDocuments) {
-    info.cropped_documents = impl.data->num_cropped(Split::kTrain, info.context_length);
+  if (data->format() == DatasetOptions::Format::kDocuments) {
+    info.cropped_documents = data->num_cropped(Split::kTrain, info.context_length);
   }
-  info.probe_every = impl.probe_options.every;
+  info.probe_every = probe_options.every;
   const bool writes = !request.out.empty() && !request.dry_run;
-  impl.probe = std::make_unique<RunProbe>(writes ? RunProbesPath(request.out) : "");
+  probe = std::make_unique<RunProbe>(writes ? RunProbesPath(request.out) : "");
   if (writes) {
-    PLUMB_ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(RunMetricsPath(request.out)));
-    impl.metrics = std::make_unique<MetricsWriter>(std::move(metrics));
-    impl.incident_log = std::make_unique<IncidentLog>(RunIncidentsPath(request.out));
-    PLUMB_RETURN_IF_ERROR(impl.OpenEvents(request));
+    PLUMB_ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(RunMetricsPath(request.out)));
+    metrics = std::make_unique<MetricsWriter>(std::move(writer));
+    incident_log = std::make_unique<IncidentLog>(RunIncidentsPath(request.out));
+    PLUMB_RETURN_IF_ERROR(OpenEvents(request));
   }
-  if (impl.checkpoint_step >= 0 && !request.train_overrides.empty()) {
+  if (checkpoint_step >= 0 && !request.train_overrides.empty()) {
     // The checkpoint says what train.pbtxt says now: what was set is not an edit.
-    impl.checkpoint_step = -1;
-    PLUMB_RETURN_IF_ERROR(run->SaveCheckpoint().status());
+    checkpoint_step = -1;
+    PLUMB_RETURN_IF_ERROR(SaveCheckpoint().status());
   }
-  if (impl.fields().on_divergence() == v1::Train::STEP_BACK && impl.metrics != nullptr &&
-      impl.incidents.last_good < 0) {
+  if (fields().on_divergence() == v1::Train::STEP_BACK && metrics != nullptr &&
+      incidents.last_good < 0) {
     // Whatever happens, there is something to return to.
-    PLUMB_RETURN_IF_ERROR(run->SaveCheckpoint().status());
+    PLUMB_RETURN_IF_ERROR(SaveCheckpoint().status());
   }
-  return run;
+  return absl::OkStatus();
 }
 
 const TrainInfo& TrainRun::info() const { return impl_->info; }
@@ -226,14 +303,26 @@ int64_t TrainRun::step() const { return impl_->step(); }
 IncidentCounts TrainRun::incidents() const { return impl_->incidents.counts; }
 bool TrainRun::done() const { return step() >= impl_->fields().max_steps(); }
 
-void TrainRun::StartProfile() { impl_->trainer->StartProfile(); }
-Profile TrainRun::profile() const { return impl_->trainer->profile(); }
+absl::Status TrainRun::StartProfile() { return ToStatus(impl_->trainer->Profile(true)); }
+Profile TrainRun::profile() const { return ToProfile(impl_->trainer->ProfileRows()); }
 
-absl::StatusOr<plumb_step_info> TrainRun::Impl::StepUntilFinite(StepReport* report) {
+absl::StatusOr<api::StepInfo> TrainRun::Impl::StepOn(int64_t number) {
+  const int64_t first = (number - 1) * fields().gradient_accumulation_steps();
+  return StepOnBatches(first, &*batches, &micro_batch, &*trainer);
+}
+
+absl::Status TrainRun::Impl::CheckFinite() const {
+  return ranks == nullptr ? ToStatus(trainer->Check()) : ranks->CheckFinite();
+}
+
+absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report) {
   for (;;) {
     const Clock::time_point start = Clock::now();
-    absl::StatusOr<plumb_step_info> stepped =
-        StepTogether(step() + 1 + incidents.batches_skipped, report);
+    const int64_t next = step() + 1 + incidents.batches_skipped;
+    absl::StatusOr<api::StepInfo> stepped =
+        ranks == nullptr
+            ? StepOn(next)
+            : ranks->Step(next, [&] { return StepOn(next); }, &report->stop_wanted);
     report->seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (absl::IsAborted(stepped.status())) {
       // Its probe is logged too; the error returned is the divergence.
@@ -245,7 +334,7 @@ absl::StatusOr<plumb_step_info> TrainRun::Impl::StepUntilFinite(StepReport* repo
     // An update can overflow though its gradient was finite; no checkpoint holds that.
     const absl::Status finite = CheckFinite();
     if (finite.ok()) return stepped;
-    PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_trainer_set_steps, trainer->get(), step() - 1));
+    PLUMB_RETURN_IF_ERROR(ToStatus(trainer->SetSteps(step() - 1)));
     PLUMB_RETURN_IF_ERROR(Survive(finite, /*weights_are_lost=*/true, report));
   }
 }
@@ -257,7 +346,7 @@ absl::StatusOr<StepReport> TrainRun::Step() {
 
 absl::StatusOr<StepReport> TrainRun::Impl::Step() {
   StepReport report;
-  PLUMB_ASSIGN_OR_RETURN(const plumb_step_info result, StepUntilFinite(&report));
+  PLUMB_ASSIGN_OR_RETURN(const api::StepInfo result, StepUntilFinite(&report));
   report.step = result.step;
   report.loss = result.loss;
   report.learning_rate = result.learning_rate;
@@ -265,8 +354,8 @@ absl::StatusOr<StepReport> TrainRun::Impl::Step() {
   report.tokens = result.tokens;
   PLUMB_RETURN_IF_ERROR(TakeProbe(/*diverged=*/false, &report));
   PLUMB_RETURN_IF_ERROR(NoteSpike(&report));
-  if (fields().eval_interval() > 0 && trainer->validates() && Due(fields().eval_interval())) {
-    PLUMB_ASSIGN_OR_RETURN(report.val_loss, trainer->ValidationLoss(fields().eval_batches()));
+  if (fields().eval_interval() > 0 && validation.has_value() && Due(fields().eval_interval())) {
+    PLUMB_ASSIGN_OR_RETURN(report.val_loss, ValidationLoss(fields().eval_batches()));
   }
   if (metrics == nullptr) return report;
   StepMetrics line;
@@ -312,19 +401,21 @@ absl::Status TrainRun::Impl::WriteCheckpointNow() {
   PLUMB_RETURN_IF_ERROR(probe->Sync());
   PLUMB_RETURN_IF_ERROR(incident_log->Sync());
   if (events != nullptr) PLUMB_RETURN_IF_ERROR(events->Sync());
-  const std::vector<TensorToWrite> model_tensors = StateTensors(trainer->get(), PLUMB_STATE_MODEL);
-  const std::vector<TensorToWrite> optimizer = StateTensors(trainer->get(), PLUMB_STATE_OPTIMIZER);
+  const std::vector<TensorToWrite> model_tensors = StateTensors(&*trainer, api::State::kModel);
+  const std::vector<TensorToWrite> optimizer = StateTensors(&*trainer, api::State::kOptimizer);
   PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
   CheckpointContents contents;
   contents.step = step();
   contents.last_good = incidents.last_good;
   contents.model = model_tensors;
   contents.optimizer = optimizer;
-  contents.around = [this](const std::string& directory, CheckpointContents::Write write) {
-    return WriteStates(directory, write);
-  };
+  if (ranks != nullptr) {
+    contents.around = [this](const std::string& directory, CheckpointContents::Write write) {
+      return ranks->WriteStates(directory, write);
+    };
+  }
   contents.state = WithIncidents(WithTraining(state, recipe), incidents);
-  contents.metadata = {{"plumb", plumb_version()},
+  contents.metadata = {{"plumb", api::Version()},
                        {"model", model_text},
                        {"data_hash", data->data_hash()},
                        {"seed", absl::StrCat(fields().seed())}};
@@ -336,12 +427,19 @@ absl::Status TrainRun::Impl::WriteCheckpointNow() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<double> TrainRun::Impl::ValidationLoss(int64_t max_batches) {
+  PLUMB_ASSIGN_OR_RETURN(const SplitLoss loss,
+                         MeasureLoss(validation->batches, max_batches, validation->masking,
+                                     &*validation->evaluator, &validation->batch));
+  return loss.loss;
+}
+
 absl::StatusOr<double> TrainRun::ValidationLoss() {
-  if (!impl_->trainer->validates()) {
+  if (!impl_->validation.has_value()) {
     return absl::InvalidArgumentError("nothing is held out; data.val_fraction says how much");
   }
   return OrOutOfMemory("the validation program",
-                       [&] { return impl_->trainer->ValidationLoss(/*max_batches=*/0); });
+                       [&] { return impl_->ValidationLoss(/*max_batches=*/0); });
 }
 
 }  // namespace plumb

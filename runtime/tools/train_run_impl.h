@@ -1,6 +1,6 @@
-// What a TrainRun holds. train_run.cc begins runs and takes their steps, train_run_resume.cc
-// resumes them, train_run_incidents.cc outlives divergences, train_run_ranks.cc is where several
-// ranks train.
+// The state of a TrainRun. train_run.cc begins runs and takes their steps, train_run_resume.cc
+// resumes them, train_run_incidents.cc continues after divergences. What only a run of several
+// ranks does is in train_ranks.h. Private to runtime/tools.
 #ifndef PLUMB_RUNTIME_TOOLS_TRAIN_RUN_IMPL_H_
 #define PLUMB_RUNTIME_TOOLS_TRAIN_RUN_IMPL_H_
 
@@ -11,23 +11,20 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "runtime/base/file.h"
+#include "runtime/data/batches.h"
 #include "runtime/tools/checkpoint.h"
-#include "runtime/tools/checkpoint_writers.h"
-#include "runtime/tools/handles.h"
 #include "runtime/tools/init_from_run.h"
-#include "runtime/tools/launch.h"
 #include "runtime/tools/metrics.h"
 #include "runtime/tools/recipe.h"
 #include "runtime/tools/run_directory.h"
 #include "runtime/tools/run_events.h"
 #include "runtime/tools/run_incidents.h"
 #include "runtime/tools/run_probe.h"
-#include "runtime/tools/run_trainer.h"
 #include "runtime/tools/train.h"
+#include "runtime/tools/train_ranks.h"
 
 namespace plumb {
 
@@ -36,21 +33,35 @@ struct TrainRun::Impl {
   // Writing checkpoints takes at most a twentieth of the time.
   static constexpr double kWritesApart = 20;
 
+  // Batches of what is held out, and the evaluator of their loss.
+  struct Validation {
+    EvalBatches batches;
+    Batch batch;
+    api::EvaluatorOptions options;
+    std::optional<TokenMasking> masking;
+    int64_t bytes = 0;                        // that the evaluator takes
+    std::optional<api::Evaluator> evaluator;  // none until the trainer is there
+  };
+
+  explicit Impl(HostRuntime* host) : runtime(host) {}
   // As TrainRun's, but that they throw std::bad_alloc.
-  static absl::StatusOr<std::unique_ptr<TrainRun>> Open(HostRuntime* runtime,
-                                                        const TrainRequest& request);
+  absl::Status Open(const TrainRequest& request);
   absl::StatusOr<StepReport> Step();
   absl::StatusOr<std::string> SaveCheckpoint();
+  absl::StatusOr<double> ValidationLoss(int64_t max_batches);
 
+  HostRuntime* const runtime;
+  std::unique_ptr<TrainRanks> ranks;  // null: this process alone
   std::optional<DirectoryLock> lock;
   TrainInfo info;
   Recipe recipe;
-  plumb_runtime* runtime = nullptr;  // of the HostRuntime, which outlives this
-  Launch* launch = nullptr;          // null: this process alone
-  ModelHandle model;
   std::string model_text;  // with all that it refers to inside
   std::unique_ptr<Dataset> data;
-  std::unique_ptr<RunTrainer> trainer;
+  std::optional<api::Model> model;
+  std::optional<TrainBatches> batches;
+  Batch micro_batch;
+  std::optional<api::Trainer> trainer;
+  std::optional<Validation> validation;    // none where nothing is held out, and on ranks but 0
   std::unique_ptr<MetricsWriter> metrics;  // null when no files are written
   std::unique_ptr<RunEvents> events;       // null unless requested
   ProbeOptions probe_options;              // every 0: none
@@ -58,34 +69,41 @@ struct TrainRun::Impl {
   IncidentState incidents;
   std::unique_ptr<IncidentLog> incident_log;  // null when no files are written
   int64_t stopped_batch = -1;                 // at which the run ended with an error
-  std::string matmul;                         // the engines of matrix products
-  std::vector<std::string> warnings;
-  int64_t checkpoint_step = -1;  // of the newest checkpoint
+  int64_t checkpoint_step = -1;               // of the newest checkpoint
   std::string checkpoint_path;
   Clock::time_point saved_at = Clock::now();   // or begun
   Clock::time_point looked_at = Clock::now();  // whether the directory is there
   double save_seconds = 0;                     // of the newest checkpoint
 
   const v1::Train& fields() const { return recipe.fields; }
-  int64_t step() const { return trainer->steps(); }
+  int64_t step() const { return trainer->Steps(); }
 
-  // True if the files of a run are read and continued; false if a run begins. All ranks call it,
-  // and rank 0 decides.
+  // True if the files of a run are read and continued; false if a run begins.
   absl::StatusOr<bool> ResumesFiles(const TrainRequest& request) const;
-  absl::Status OpenNew(HostRuntime* warned, const TrainRequest& request);
-  absl::Status OpenExisting(HostRuntime* warned, const TrainRequest& request);
-  // Of a new run: its recipe, data and model.
+  absl::Status OpenNew(const TrainRequest& request);
+  absl::Status OpenExisting(const TrainRequest& request);
+  // --- Where there are several ranks; in train_run_follow.cc ---
+  // Rank 0: sends what the others need of a run that is resumed. The others: receive it.
+  absl::Status SendRunFiles(const Tokenizer& tokenizer);
+  absl::Status ReadRunFilesOfRankZero(const TrainRequest& request);
+  // Opens the run on a rank other than 0.
+  absl::Status OpenFollower(const TrainRequest& request, bool resumes);
+  // ---
+  // Reads a new run's recipe, data and model.
   absl::Status ReadNew(const TrainRequest& request);
-  absl::Status CheckSameTraining(HostRuntime* warned, const TrainRequest& request) const;
+  absl::Status LoadData(const std::string& path, const Tokenizer* tokenizer = nullptr);
+  absl::Status CheckSameTraining(const TrainRequest& request) const;
   absl::Status CheckSameModel(const TrainRequest& request, const Tokenizer& tokenizer) const;
-  absl::Status CreateModel(const Spec& spec);
-  absl::Status ReadInitialWeights(HostRuntime* warned, const std::string& run);
+  absl::Status CreateModel(const api::Spec& spec);
+  absl::Status ReadInitialWeights(const std::string& run);
   // Fails unless a resumed run began with the weights that the request names.
   absl::Status CheckSameInit(const TrainRequest& request, const InitSource& source) const;
   // Prepares a run that has files and no checkpoint as it was when it began.
-  absl::Status BeginAgain(HostRuntime* warned, const InitSource& source);
-  absl::StatusOr<std::string> WholeTextOf(const Spec& spec) const;
-  absl::Status CreateTrainer();
+  absl::Status BeginAgain(const InitSource& source);
+  absl::StatusOr<std::string> WholeTextOf(const api::Spec& spec) const;
+  // Creates the trainer and all else that a step takes, if all ranks agree.
+  absl::Status CreateTrainer(const TrainRequest& request);
+  absl::Status PlanValidation();
   absl::StatusOr<std::string> State() const;
   absl::Status SetProbe(const ProbeOptions& options);
   absl::Status TakeProbe(bool diverged, StepReport* report);
@@ -96,39 +114,24 @@ struct TrainRun::Impl {
   absl::Status ReadTensors(const Checkpoint& checkpoint);
   // Writes a checkpoint of this step, over one that is there.
   absl::Status WriteCheckpointNow();
-  // kAborted when a weight, a moment or a norm's buffer is not finite, on any rank.
+  // kAborted when a weight, a moment or a norm's buffer is not finite.
   absl::Status CheckFinite() const;
-
-  // --- Of several ranks; of one the same without messages ---
-
-  // This rank's status, or, if that is OK, the first one of all ranks that is not. All call it.
-  absl::Status WhereAllAreWell(const absl::Status& mine) const;
-  // Whether all ranks train the same in the same way; the first difference. All call it.
-  absl::Status CheckRanksAgree(HostRuntime* warned, const TrainRequest& request);
-  // Of rank 0: what the others need of a run that is resumed.
-  absl::Status SendRunFiles(const Tokenizer& tokenizer);
-  // Of the other ranks.
-  absl::Status OpenFollower(HostRuntime* warned, const TrainRequest& request, bool resumes);
-  bool ranks_are_alike = true;  // what several of them have is equal to the bit
-  absl::StatusOr<int> Follow(const std::function<bool()>& wants_stop);
-  // Of rank 0, while the others follow. `use` may read and write all of the trainer's states.
-  absl::StatusOr<plumb_step_info> StepTogether(int64_t batch, StepReport* report);
+  // Takes the step of this process on batch `number`, from 1.
+  absl::StatusOr<api::StepInfo> StepOn(int64_t number);
+  // Calls `use`, which may read and write all of the trainer's states.
   absl::Status WithStates(absl::FunctionRef<absl::Status()> use);
-  // Of rank 0: the files of a checkpoint, by all ranks where all see the directory, else alone.
-  absl::Status WriteStates(const std::string& directory, CheckpointContents::Write write);
-  CheckpointWriters Writers();
 
-  // Whether the checkpoint that is being written is the last good one.
+  // Decides whether the checkpoint that is being written is the last good one.
   void JudgeCheckpoint();
-  // What the recipe says of a step that diverged; OK if the run goes on. `weights_are_lost`: they
-  // are not finite.
+  // Does what the recipe says of a step that diverged; OK if the run continues. `weights_are_lost`:
+  // they are not finite.
   absl::Status Survive(const absl::Status& divergence, bool weights_are_lost, StepReport* report);
   // Steps until one is finite, or the run ends with an error.
-  absl::StatusOr<plumb_step_info> StepUntilFinite(StepReport* report);
+  absl::StatusOr<api::StepInfo> StepUntilFinite(StepReport* report);
   absl::Status Stop(const absl::Status& divergence, int64_t step, int64_t batch);
-  // Returns to the last good checkpoint; what there is to say.
+  // Returns to the last good checkpoint. Returns the message.
   absl::StatusOr<std::string> StepBack(const absl::Status& divergence, int64_t step, int64_t batch);
-  // The trainer's step and learning rate.
+  // Sets the trainer's step and learning rate.
   absl::Status ApplyIncidents(int64_t step);
   absl::Status NoteSpike(StepReport* report);
   absl::Status LogIncident(IncidentLine line);

@@ -1,13 +1,61 @@
 // How a TrainRun outlives a step that diverged, and what it says of spikes.
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/train_run_impl.h"
 
 namespace plumb {
+namespace {
+
+// "layer 3" of "layers.3.mlp.up.weight", else the first of its names.
+std::string LayerOf(absl::string_view tensor) {
+  const std::vector<absl::string_view> names = absl::StrSplit(tensor, '.');
+  return names.size() > 1 && names[0] == "layers" ? absl::StrCat("layer ", names[1])
+                                                  : std::string(names[0]);
+}
+
+double SumOfSquares(api::Span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return sum;
+}
+
+struct GradientShare {
+  std::string place;  // "layer 3", "head"
+  double share = 0;
+};
+
+// Returns the layer, or the embedding or the head, with the largest norm of the last step's
+// gradients, and its share of the square of the whole. No place where each rank has the gradients
+// of some parameters only.
+GradientShare LargestGradient(const api::Trainer& trainer) {
+  // In the order of the parameters; share holds squares until their sum is known.
+  std::vector<GradientShare> places;
+  double sum = 0;
+  for (size_t i = 0;; ++i) {
+    const api::Result<api::TensorView<const float>> gradient = trainer.Gradient(i);
+    if (!gradient.ok()) break;
+    std::string place = LayerOf(std::string(gradient->name));
+    if (places.empty() || places.back().place != place) places.push_back({std::move(place), 0});
+    const double square = SumOfSquares(gradient->data);
+    places.back().share += square;
+    sum += square;
+  }
+  if (places.empty()) return {};
+  GradientShare largest = *std::max_element(
+      places.begin(), places.end(),
+      [](const GradientShare& a, const GradientShare& b) { return a.share < b.share; });
+  if (sum > 0) largest.share /= sum;
+  return largest;
+}
+
+}  // namespace
+
 
 absl::Status TrainRun::Impl::LogIncident(IncidentLine line) {
   if (incident_log == nullptr) return absl::OkStatus();
@@ -97,21 +145,20 @@ absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& diverge
   if (events != nullptr) {
     PLUMB_RETURN_IF_ERROR(events->Sync());
     PLUMB_ASSIGN_OR_RETURN(events,
-                           RunEvents::Open(info.out, model.get(), recipe, good + 1, SystemSeconds));
+                           RunEvents::Open(info.out, *model, recipe, good + 1, SystemSeconds));
   }
   return message;
 }
 
 absl::Status TrainRun::Impl::ApplyIncidents(int64_t step) {
-  PLUMB_RETURN_IF_ERROR(CallPlumb(plumb_trainer_set_steps, trainer->get(), step));
-  return CallPlumb(plumb_trainer_scale_learning_rate, trainer->get(),
-                   incidents.learning_rate_scale);
+  PLUMB_RETURN_IF_ERROR(ToStatus(trainer->SetSteps(step)));
+  return ToStatus(trainer->ScaleLearningRate(incidents.learning_rate_scale));
 }
 
 absl::Status TrainRun::Impl::NoteSpike(StepReport* report) {
   if (!incidents.losses.Add(report->loss)) return absl::OkStatus();
   ++incidents.counts.spikes;
-  const RunTrainer::GradientShare largest = trainer->LargestGradient();
+  const GradientShare largest = LargestGradient(*trainer);
   std::string message = absl::StrFormat("the loss jumps at step %d to %.4g, from a median of %.4g",
                                         report->step, report->loss, incidents.losses.level());
   if (!largest.place.empty()) {

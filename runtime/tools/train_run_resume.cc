@@ -4,9 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/ranks/collectives.h"
 #include "runtime/tools/import_json.h"
-#include "runtime/tools/model_for_data.h"
 #include "runtime/tools/text_difference.h"
 #include "runtime/tools/train_run_impl.h"
 #include "runtime/tools/trainer_tensors.h"
@@ -18,10 +16,10 @@ using Json = nlohmann::json;
 
 }  // namespace
 
-absl::StatusOr<std::string> TrainRun::Impl::WholeTextOf(const Spec& spec) const {
-  PLUMB_ASSIGN_OR_RETURN(const ModelHandle other,
-                         MakeHandle<ModelHandle>(plumb_model_create, runtime, spec.handle()));
-  return TextOf(plumb_model_text, other.get());
+absl::StatusOr<std::string> TrainRun::Impl::WholeTextOf(const api::Spec& spec) const {
+  PLUMB_ASSIGN_OR_RETURN(const api::Model other,
+                         ToStatus(api::Model::Create(runtime->api(), spec)));
+  return ToStatus(other.Text());
 }
 
 absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
@@ -31,8 +29,9 @@ absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
     return absl::InvalidArgumentError(
         "--set model.* cannot change the model of a run that is resumed");
   }
-  PLUMB_ASSIGN_OR_RETURN(Spec spec, ReadModel(request.model_path, request.model_overrides));
-  PLUMB_RETURN_IF_ERROR(FitVocabulary(tokenizer, recipe, request.data_path, &spec));
+  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(request.model_path, request.model_overrides));
+  PLUMB_RETURN_IF_ERROR(
+      FitVocabulary(tokenizer, recipe, request.data_path, request.model_path, &spec));
   PLUMB_ASSIGN_OR_RETURN(const std::string other, WholeTextOf(spec));
   if (other == model_text) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -41,8 +40,7 @@ absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
 }
 
 // A resumed run keeps its train.pbtxt: a file that differs is ignored, with a warning.
-absl::Status TrainRun::Impl::CheckSameTraining(HostRuntime* warned,
-                                               const TrainRequest& request) const {
+absl::Status TrainRun::Impl::CheckSameTraining(const TrainRequest& request) const {
   if (request.train_path.empty()) return absl::OkStatus();
   Overrides settings = request.train_overrides;
   settings.emplace_back("seed", absl::StrCat(fields().seed()));
@@ -53,7 +51,7 @@ absl::Status TrainRun::Impl::CheckSameTraining(HostRuntime* warned,
     PLUMB_ASSIGN_OR_RETURN(given, ReadRecipe(request.train_path, settings));
   }
   if (given.text != recipe.text) {
-    warned->Warn(
+    runtime->Warn(
         absl::StrCat(request.train_path, ": differs from ", RunTrainPath(request.out),
                      ", which the run keeps using; --set train.FIELD=VALUE changes single fields"));
   }
@@ -63,12 +61,8 @@ absl::Status TrainRun::Impl::CheckSameTraining(HostRuntime* warned,
 absl::StatusOr<bool> TrainRun::Impl::ResumesFiles(const TrainRequest& request) const {
   if (!request.resume) return false;
   // Without a model there is nothing to begin: OpenExisting says what is missing.
-  const bool is_first = launch == nullptr || launch->is_first();
-  int64_t resumes = is_first && (IsRunDirectory(request.out) || request.model_path.empty()) ? 1 : 0;
-  if (launch != nullptr) {
-    PLUMB_RETURN_IF_ERROR(Broadcast(launch->ranks(), 0, &resumes, sizeof(resumes)));
-  }
-  return resumes != 0;
+  const bool resumes = IsRunDirectory(request.out) || request.model_path.empty();
+  return ranks == nullptr ? resumes : ranks->FirstSays(resumes);
 }
 
 absl::Status TrainRun::Impl::CheckSameInit(const TrainRequest& request,
@@ -80,9 +74,9 @@ absl::Status TrainRun::Impl::CheckSameInit(const TrainRequest& request,
       "; resume it without --init, or choose another --out"));
 }
 
-absl::Status TrainRun::Impl::BeginAgain(HostRuntime* warned, const InitSource& source) {
+absl::Status TrainRun::Impl::BeginAgain(const InitSource& source) {
   if (!source.run.empty()) {
-    const absl::Status read = ReadInitialWeights(warned, source.weights);
+    const absl::Status read = ReadInitialWeights(source.weights);
     if (absl::IsNotFound(read)) {
       return absl::NotFoundError(
           absl::StrCat(info.out, ": has no checkpoint yet, and the weights that it began with, ",
@@ -91,12 +85,12 @@ absl::Status TrainRun::Impl::BeginAgain(HostRuntime* warned, const InitSource& s
     PLUMB_RETURN_IF_ERROR(read);
     info.initial.run = source.run;
   }
-  warnings.push_back(absl::StrCat(
+  runtime->Warn(absl::StrCat(
       info.out, ": has no checkpoint yet, so the run starts again from its beginning"));
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainRequest& request) {
+absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
   if (IsRunDirectory(request.out)) {
     PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
     PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
@@ -112,7 +106,7 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
     return absl::InvalidArgumentError(absl::StrCat(request.out, ": was started with seed ",
                                                    fields().seed(), ", not ", *request.seed));
   }
-  PLUMB_RETURN_IF_ERROR(CheckSameTraining(warned, request));
+  PLUMB_RETURN_IF_ERROR(CheckSameTraining(request));
   const absl::StatusOr<InitSource> source = InitOf(files.initial_state);
   if (!source.ok()) {
     return Annotate(source.status(), absl::StrCat(RunJsonPath(request.out), ": "));
@@ -120,19 +114,15 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
   PLUMB_RETURN_IF_ERROR(CheckSameInit(request, *source));
   PLUMB_RETURN_IF_ERROR(CreateModel(files.model));
   PLUMB_RETURN_IF_ERROR(CheckSameModel(request, *files.tokenizer));
-  PLUMB_RETURN_IF_ERROR(SendRunFiles(*files.tokenizer));
-  PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(request.data_path, ToDatasetOptions(recipe),
-                                                        &*files.tokenizer));
-  data = std::make_unique<Dataset>(std::move(dataset));
-  PLUMB_RETURN_IF_ERROR(WhereAllAreWell(absl::OkStatus()));
-  PLUMB_RETURN_IF_ERROR(CheckRanksAgree(warned, request));
-  PLUMB_RETURN_IF_ERROR(CreateTrainer());
-  info.out = request.out;
+  if (ranks != nullptr) PLUMB_RETURN_IF_ERROR(SendRunFiles(*files.tokenizer));
+  PLUMB_RETURN_IF_ERROR(LoadData(request.data_path, &*files.tokenizer));
+  if (ranks != nullptr) PLUMB_RETURN_IF_ERROR(ranks->AllOk(absl::OkStatus()));
+  PLUMB_RETURN_IF_ERROR(CreateTrainer(request));
   PLUMB_RETURN_IF_ERROR(CheckState(files.initial_state, RunJsonPath(request.out)));
   const absl::StatusOr<std::string> checkpoint = FindLatestCheckpoint(request.out);
   if (!checkpoint.ok() && !absl::IsNotFound(checkpoint.status())) return checkpoint.status();
   PLUMB_RETURN_IF_ERROR(checkpoint.ok() ? LoadCheckpoint(request, *checkpoint)
-                                        : BeginAgain(warned, *source));
+                                        : BeginAgain(*source));
   if (step() > fields().max_steps()) {
     return absl::InvalidArgumentError(absl::StrCat(
         request.out, ": ", step(), " steps are done, more than max_steps ", fields().max_steps()));
@@ -156,7 +146,7 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
       TruncateIncidents(RunIncidentsPath(request.out), step() + incidents.batches_skipped)));
   const std::string metrics_path = RunMetricsPath(request.out);
   if (step() > 0 && !FileExists(metrics_path)) {
-    warnings.push_back(absl::StrCat(metrics_path, ": is missing; losses up to step ", step(),
+    runtime->Warn(absl::StrCat(metrics_path, ": is missing; losses up to step ", step(),
                                     " are lost, the run is not"));
   }
   return KeepLines(TruncateMetrics(metrics_path, step()));
@@ -165,17 +155,17 @@ absl::Status TrainRun::Impl::OpenExisting(HostRuntime* warned, const TrainReques
 // Losses that cannot be read do not keep a sound checkpoint from being resumed.
 absl::Status TrainRun::Impl::KeepLines(absl::StatusOr<std::string> truncated) {
   PLUMB_RETURN_IF_ERROR(truncated.status());
-  if (!truncated->empty()) warnings.push_back(*std::move(truncated));
+  if (!truncated->empty()) runtime->Warn(*truncated);
   return absl::OkStatus();
 }
 
 void TrainRun::Impl::WarnOfTheEnd() {
   const int64_t done = step();
   if (done == fields().max_steps()) {
-    warnings.push_back(absl::StrCat(info.out, ": all of its ", done,
+    runtime->Warn(absl::StrCat(info.out, ": all of its ", done,
                                     " steps are done; --set train.max_steps=N trains on"));
-  } else if (plumb_trainer_learning_rate(trainer->get()) == 0 && done >= fields().warmup_steps()) {
-    warnings.push_back(absl::StrCat(
+  } else if (trainer->LearningRate() == 0 && done >= fields().warmup_steps()) {
+    runtime->Warn(absl::StrCat(
         info.out, ": the schedule ended at step ", fields().decay_steps(),
         " with a learning rate of 0, so further steps change nothing; --set train.decay_steps=N or "
         "train.min_learning_rate=X goes on"));
@@ -198,7 +188,8 @@ absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Check
   PLUMB_ASSIGN_OR_RETURN(const std::string model_now,
                          ReadFile(RunModelPath(info.out), kMaxTextBytes));
   if (!model_then.empty() && model_then != model_now) {
-    PLUMB_ASSIGN_OR_RETURN(const Spec then, Spec::FromText(model_then, checkpoint.directory));
+    PLUMB_ASSIGN_OR_RETURN(const api::Spec then,
+                           ToStatus(api::Spec::FromText(model_then, checkpoint.directory)));
     PLUMB_ASSIGN_OR_RETURN(const std::string whole, WholeTextOf(then));
     const std::string difference = TextDifference(whole, model_text);
     if (!difference.empty()) absl::StrAppend(&edits, "\n", RunModelPath(info.out), difference);
@@ -207,14 +198,14 @@ absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Check
   edits =
       absl::StrCat(info.out, ": was edited since its checkpoint of step ", checkpoint.step, edits);
   if (request.accept_edits) {
-    warnings.push_back(std::move(edits));
+    runtime->Warn(edits);
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat(edits, "\nPut it back, or resume with --accept-edits."));
 }
 
-// Whether `text`, a StateOf that was read from `file`, speaks of the data, the seed and the dtype
+// Fails unless `text`, a State() that was read from `file`, names the data, the seed and the dtype
 // of this run.
 absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) {
   const Json state = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -240,9 +231,10 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
                                                    DTypeOf(recipe), "\""));
   }
   // Runs from before this was recorded say nothing.
-  if (state.contains("matmul") && state["matmul"] != Json(matmul)) {
-    warnings.push_back(absl::StrCat(
-        file, ": products were computed by ", state["matmul"].dump(), ", and are now by \"", matmul,
+  if (state.contains("matmul") && state["matmul"] != Json(runtime->matmul())) {
+    runtime->Warn(absl::StrCat(
+        file, ": products were computed by ", state["matmul"].dump(), ", and are now by \"",
+        runtime->matmul(),
         "\": losses will not be equal to the bit to those of an uninterrupted run"));
   }
   return absl::OkStatus();
@@ -277,10 +269,10 @@ absl::Status TrainRun::Impl::ReadTensors(const Checkpoint& checkpoint) {
   {
     // Unmapped before the next one: pages that were read count as memory of this process.
     PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile weights, OpenCheckpointModel(checkpoint));
-    PLUMB_RETURN_IF_ERROR(ReadState(weights, trainer->get(), PLUMB_STATE_MODEL));
+    PLUMB_RETURN_IF_ERROR(ReadState(weights, &*trainer, api::State::kModel));
   }
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
-  return ReadState(optimizer, trainer->get(), PLUMB_STATE_OPTIMIZER);
+  return ReadState(optimizer, &*trainer, api::State::kOptimizer);
 }
 
 }  // namespace plumb

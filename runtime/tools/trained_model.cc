@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
-#include "plumb.h"
 #include "runtime/base/file.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
@@ -15,13 +15,10 @@
 #include "runtime/data/batches.h"
 #include "runtime/tokenizer/stop_texts.h"
 #include "runtime/tokenizer/token_decoder.h"
+#include "runtime/tools/data_passes.h"
 #include "runtime/tools/generate.h"
-#include "runtime/tools/handles.h"
-#include "runtime/tools/out_of_memory.h"
 #include "runtime/tools/run_directory.h"
 #include "runtime/tools/run_model.h"
-#include "runtime/tools/sequences.h"
-#include "runtime/tools/split_loss.h"
 
 namespace plumb {
 namespace {
@@ -37,21 +34,9 @@ constexpr int64_t kMaxCacheBytes = int64_t{1} << 30;
 
 }  // namespace
 
-int32_t ToPlumb(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-      return PLUMB_WEIGHTS_F32;
-    case WeightType::kBF16:
-      return PLUMB_WEIGHTS_BF16;
-    case WeightType::kInt8:
-      break;
-  }
-  return PLUMB_WEIGHTS_INT8;
-}
-
-absl::StatusOr<WeightType> ParseWeightType(absl::string_view text) {
-  const std::pair<absl::string_view, WeightType> types[] = {
-      {"f32", WeightType::kF32}, {"bf16", WeightType::kBF16}, {"int8", WeightType::kInt8}};
+absl::StatusOr<api::Weights> ParseWeights(absl::string_view text) {
+  const std::pair<absl::string_view, api::Weights> types[] = {
+      {"f32", api::Weights::kF32}, {"bf16", api::Weights::kBf16}, {"int8", api::Weights::kInt8}};
   std::vector<std::string> names;
   for (const auto& [name, type] : types) {
     if (text == name) return type;
@@ -64,23 +49,10 @@ absl::StatusOr<WeightType> ParseWeightType(absl::string_view text) {
 
 namespace {
 
-// What plumb.h draws with, of the first sample, from `vocabulary` tokens.
-absl::StatusOr<plumb_sample_options> ToPlumb(const GenerateOptions& options, int32_t vocabulary) {
-  if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens is negative");
-  // There, 0 is the default.
-  if (options.top_p == 0) {
-    return absl::InvalidArgumentError(
-        "top_p must be above 0 and at most 1 (1 keeps all tokens), is 0");
-  }
-  auto drawing = Sized<plumb_sample_options>();
-  drawing.max_tokens = 1;
-  drawing.temperature = options.temperature;
-  drawing.top_k = options.top_k;
-  drawing.top_p = options.top_p;
-  drawing.seed = options.seed;
-  drawing.index = static_cast<uint64_t>(options.index);
-  drawing.vocabulary = vocabulary;
-  return drawing;
+// Forgets a sequence and feeds it these tokens.
+absl::Status Begin(int32_t sequence, absl::Span<const int32_t> tokens, api::Session* session) {
+  PLUMB_RETURN_IF_ERROR(ToStatus(session->Truncate(sequence, 0)));
+  return ToStatus(session->Feed(sequence, tokens));
 }
 
 // What a sample begins with.
@@ -92,7 +64,7 @@ struct Prompt {
 
 // One sample on its way.
 struct Sample {
-  plumb_sample_options drawing;
+  api::SampleOptions drawing;
   std::vector<int32_t> tokens;  // so far, the prompt's included
   absl::optional<TokenDecoder> decoder;
   StopTexts stops;
@@ -100,7 +72,7 @@ struct Sample {
   Clock::time_point start = Clock::now();
 
   // The sample `number` of those that begin with the prompt's index.
-  Sample(const plumb_sample_options& first, int64_t number, const Prompt& prompt,
+  Sample(const api::SampleOptions& first, int64_t number, const Prompt& prompt,
          const StopTexts& stop_texts)
       : drawing(first), tokens(prompt.tokens), decoder(prompt.decoder), stops(stop_texts) {
     drawing.index += static_cast<uint64_t>(number);
@@ -113,9 +85,12 @@ struct Sample {
 
   // Draws the next token of `sequence`, notes it, and appends the text that is complete with it.
   // Returns false at an end token, and when the text has come to a stop text.
-  absl::StatusOr<bool> Draw(const SpecialTokens& special, int64_t sequence, Sequences* sequences) {
+  absl::StatusOr<bool> Draw(const SpecialTokens& special, int32_t sequence,
+                            api::Session* session) {
     drawing.drawn = result.tokens;
-    PLUMB_ASSIGN_OR_RETURN(const int32_t token, sequences->Draw(sequence, drawing));
+    int32_t token = 0;
+    const auto keep = [&token](int32_t drawn) { token = drawn; };
+    PLUMB_RETURN_IF_ERROR(ToStatus(session->Generate(sequence, drawing, keep)).status());
     if (result.tokens++ == 0) result.first_seconds = Seconds();
     result.ids.push_back(token);
     result.has_text = decoder.has_value();
@@ -161,13 +136,19 @@ struct TrainedModel::Impl {
   RunFiles files;
   std::string checkpoint;
   int64_t step = 0;
-  ModelHandle model;
-  plumb_model_info info = Sized<plumb_model_info>();
-  WeightType weights = WeightType::kF32;  // to decode with
-  absl::optional<Sequences> one;
-  absl::optional<Sequences> many;  // none until they are wanted
+  api::Model model;
+  const api::ModelInfo info = model.Info();
+  api::Weights weights = api::Weights::kF32;  // to decode with
+  std::optional<api::Session> one;
+  std::optional<api::Session> many;  // none until they are wanted
+  int64_t many_count = 0;            // sequences of it
 
-  explicit Impl(RunFiles run_files) : files(std::move(run_files)) {}
+  Impl(RunFiles run_files, api::Model of_run)
+      : files(std::move(run_files)), model(std::move(of_run)) {}
+
+  bool IsFull(const api::Session& session, int32_t sequence) const {
+    return session.Length(sequence) == info.context_length;
+  }
 
   // The tokens that a sample begins with: there must be at least one.
   absl::StatusOr<Prompt> PromptOfText(const std::string& text) const {
@@ -237,41 +218,46 @@ struct TrainedModel::Impl {
   }
 
   // Draws come from the tokens that exist; a model's vocabulary may be larger.
-  absl::StatusOr<plumb_sample_options> Drawing(const GenerateOptions& options) const {
-    const bool has_tokenizer = files.tokenizer.ok();
-    return ToPlumb(options, has_tokenizer ? static_cast<int32_t>(std::min<int64_t>(
-                                                files.tokenizer->vocab_size(), info.vocab_size))
-                                          : 0);
-  }
-
-  absl::StatusOr<Sequences> MakeSequences(int64_t count) const {
-    return Sequences::Create(model.get(), ToPlumb(weights), count, info.context_length);
+  absl::StatusOr<api::SampleOptions> Drawing(const GenerateOptions& options) const {
+    if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens is negative");
+    api::SampleOptions drawing;
+    drawing.max_tokens = 1;
+    drawing.temperature = options.temperature;
+    drawing.top_k = options.top_k;
+    drawing.top_p = options.top_p;
+    drawing.seed = options.seed;
+    drawing.index = static_cast<uint64_t>(options.index);
+    if (files.tokenizer.ok()) {
+      drawing.vocabulary = static_cast<int32_t>(
+          std::min<int64_t>(files.tokenizer->vocab_size(), info.vocab_size));
+    }
+    return drawing;
   }
 
   // Packs the weights.
   absl::Status MakeOne() {
     if (one.has_value()) return absl::OkStatus();
-    PLUMB_ASSIGN_OR_RETURN(one,
-                           OrOutOfMemory("the packed weights", [&] { return MakeSequences(1); }));
+    PLUMB_ASSIGN_OR_RETURN(one, OrOutOfMemory("the packed weights", [&] {
+                             return api::Session::Create(model, {1, weights});
+                           }));
     return absl::OkStatus();
   }
 
   int64_t SamplesAtOnce(int64_t count) const {
-    const int64_t bytes = weights == WeightType::kBF16 ? info.cache_bytes / 2 : info.cache_bytes;
+    const int64_t bytes = weights == api::Weights::kBf16 ? info.cache_bytes / 2 : info.cache_bytes;
     return std::clamp<int64_t>(kMaxCacheBytes / std::max<int64_t>(1, bytes), 1,
                                std::min(count, kSamplesAtOnce));
   }
 
   // The mean over all targets of the batches, with those weights.
-  absl::StatusOr<SplitLoss> Measure(const EvalBatches& batches, WeightType with) const {
-    plumb_evaluator_options options = ToEvaluatorOptions(batches);
-    options.weights = ToPlumb(with);
-    PLUMB_ASSIGN_OR_RETURN(const auto evaluator, OrOutOfMemory("the packed weights", [&] {
-                             return MakeHandle<EvaluatorHandle>(plumb_evaluator_create, model.get(),
-                                                                &options);
+  absl::StatusOr<SplitLoss> Measure(const EvalBatches& batches, api::Weights with) {
+    api::EvaluatorOptions options = ToEvaluatorOptions(batches);
+    options.weights = with;
+    PLUMB_ASSIGN_OR_RETURN(auto evaluator, OrOutOfMemory("the packed weights", [&] {
+                             return api::Evaluator::Create(model, options);
                            }));
     Batch batch = batches.MakeBatch();
-    return MeasureLoss(batches, /*max_batches=*/0, MaskingOf(files.recipe, info), evaluator.get(),
+    return MeasureLoss(batches, /*max_batches=*/0, MaskingOf(files.recipe, info), &evaluator,
                        &batch);
   }
 };
@@ -281,24 +267,23 @@ TrainedModel::~TrainedModel() = default;
 
 absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* runtime,
                                                                  const std::string& run,
-                                                                 WeightType weights, bool average) {
+                                                                 api::Weights weights,
+                                                                 bool average) {
   PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, LocateRun(run));
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(where.run, {}));
+  PLUMB_ASSIGN_OR_RETURN(api::Model of_run, CreateModel(runtime, files.model));
+  runtime->ForgetWarningsAbout(RunModelPath(where.run));  // they were told when it was trained
   auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
-  model->impl_ = std::make_unique<Impl>(std::move(files));
+  model->impl_ = std::make_unique<Impl>(std::move(files), std::move(of_run));
   Impl& impl = *model->impl_;
   impl.weights = weights;
-  PLUMB_ASSIGN_OR_RETURN(impl.model, MakeHandle<ModelHandle>(plumb_model_create, runtime->handle(),
-                                                             impl.files.model.handle()));
-  runtime->ForgetWarningsAbout(RunModelPath(where.run));  // they were told when it was trained
-  plumb_model_get_info(impl.model.get(), &impl.info);
   const absl::StatusOr<Tokenizer>& tokenizer = impl.files.tokenizer;
   if (tokenizer.ok() && tokenizer->vocab_size() > impl.info.vocab_size) {
     runtime->Warn(absl::StrCat(where.run, ": tokenizer.json has ", tokenizer->vocab_size(),
                                " tokens, more than the model's vocab_size ", impl.info.vocab_size,
                                "; text that needs the others is refused"));
   }
-  PLUMB_ASSIGN_OR_RETURN(impl.step, MapRunWeights(where, average, impl.model.get()));
+  PLUMB_ASSIGN_OR_RETURN(impl.step, MapRunWeights(where, average, &impl.model));
   impl.checkpoint = where.checkpoint.empty() ? where.run : where.checkpoint;
   if (impl.info.bidirectional == 0) PLUMB_RETURN_IF_ERROR(impl.MakeOne());
   return model;
@@ -311,13 +296,13 @@ bool TrainedModel::can_generate() const { return impl_->info.bidirectional == 0;
 absl::StatusOr<GenerateResult> TrainedModel::Generate(
     const GenerateOptions& options, const std::function<bool(absl::string_view piece)>& on_text) {
   Impl& impl = *impl_;
-  PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
+  PLUMB_ASSIGN_OR_RETURN(const api::SampleOptions drawing, impl.Drawing(options));
   PLUMB_ASSIGN_OR_RETURN(const StopTexts stops, impl.MakeStopTexts(options));
   PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
   PLUMB_RETURN_IF_ERROR(impl.MakeOne());
   Sample sample(drawing, 0, prompt, stops);
-  Sequences& decode = *impl.one;
-  PLUMB_RETURN_IF_ERROR(decode.Begin(0, sample.tokens));
+  api::Session& decode = *impl.one;
+  PLUMB_RETURN_IF_ERROR(Begin(0, sample.tokens, &decode));
   size_t told = 0;  // bytes of the text
   const auto tell = [&] {
     const absl::string_view piece = absl::string_view(sample.result.text).substr(told);
@@ -328,8 +313,8 @@ absl::StatusOr<GenerateResult> TrainedModel::Generate(
   while (sample.WantsMore(options)) {
     PLUMB_ASSIGN_OR_RETURN(const bool continues, sample.Draw(impl.files.special, 0, &decode));
     stopped = continues && !tell();
-    if (!continues || stopped || (decode.is_full(0) && options.max_tokens == 0)) break;
-    PLUMB_RETURN_IF_ERROR(decode.Append(0, sample.tokens.back()));
+    if (!continues || stopped || (impl.IsFull(decode, 0) && options.max_tokens == 0)) break;
+    PLUMB_RETURN_IF_ERROR(ToStatus(decode.Append(0, sample.tokens.back())));
   }
   PLUMB_RETURN_IF_ERROR(sample.Finish());
   if (!stopped) tell();
@@ -342,7 +327,7 @@ absl::Status TrainedModel::GenerateMany(
   Impl& impl = *impl_;
   if (count < 0) return absl::InvalidArgumentError("the number of samples is negative");
   if (count == 0) return absl::OkStatus();
-  const int64_t batch = impl.SamplesAtOnce(count);
+  const auto batch = static_cast<int32_t>(impl.SamplesAtOnce(count));
   if (batch <= 1) {
     GenerateOptions one = options;
     for (; one.index < options.index + count; ++one.index) {
@@ -351,14 +336,15 @@ absl::Status TrainedModel::GenerateMany(
     }
     return absl::OkStatus();
   }
-  PLUMB_ASSIGN_OR_RETURN(const plumb_sample_options drawing, impl.Drawing(options));
+  PLUMB_ASSIGN_OR_RETURN(const api::SampleOptions drawing, impl.Drawing(options));
   PLUMB_ASSIGN_OR_RETURN(const StopTexts stops, impl.MakeStopTexts(options));
   PLUMB_ASSIGN_OR_RETURN(const Prompt prompt, impl.MakePrompt(options));
-  if (!impl.many.has_value() || impl.many->count() != batch) {
+  if (!impl.many.has_value() || impl.many_count != batch) {
     impl.many.reset();
-    PLUMB_ASSIGN_OR_RETURN(impl.many, impl.MakeSequences(batch));
+    PLUMB_ASSIGN_OR_RETURN(impl.many, ToStatus(api::Session::Create(impl.model, {batch, impl.weights})));
+    impl.many_count = batch;
   }
-  Sequences& decode = *impl.many;
+  api::Session& decode = *impl.many;
 
   struct Slot {
     int64_t number = 0;              // of its sample
@@ -370,7 +356,7 @@ absl::Status TrainedModel::GenerateMany(
   std::map<int64_t, GenerateResult> complete;  // by number; waiting for those before them
   int64_t started = 0, delivered = 0, running = 0;
   while (delivered < count) {
-    for (int64_t b = 0; b < batch; ++b) {
+    for (int32_t b = 0; b < batch; ++b) {
       Slot& slot = slots[static_cast<size_t>(b)];
       // Samples that end with their first token leave their place at once.
       while (slot.sample != nullptr || started < count) {
@@ -378,9 +364,9 @@ absl::Status TrainedModel::GenerateMany(
           slot.number = started++;
           slot.sample = std::make_unique<Sample>(drawing, slot.number, prompt, stops);
           ++running;
-          PLUMB_RETURN_IF_ERROR(decode.Begin(b, prompt.tokens));
+          PLUMB_RETURN_IF_ERROR(Begin(b, prompt.tokens, &decode));
         }
-        slot.full = decode.is_full(b);
+        slot.full = impl.IsFull(decode, b);
         bool continues = slot.sample->WantsMore(options);
         if (continues) {
           PLUMB_ASSIGN_OR_RETURN(continues, slot.sample->Draw(impl.files.special, b, &decode));
@@ -401,24 +387,26 @@ absl::Status TrainedModel::GenerateMany(
     }
     if (running == 0) continue;
     // Places that are free, or have to begin anew, take part with a token that is forgotten.
-    for (int64_t b = 0; b < batch; ++b) {
+    for (int32_t b = 0; b < batch; ++b) {
       const Slot& slot = slots[static_cast<size_t>(b)];
       const bool real = slot.sample != nullptr && !slot.full;
-      if (!real) PLUMB_RETURN_IF_ERROR(decode.Reset(b));
+      if (!real) PLUMB_RETURN_IF_ERROR(ToStatus(decode.Truncate(b, 0)));
       inputs[static_cast<size_t>(b)] = real ? slot.sample->tokens.back() : prompt.tokens.back();
     }
-    PLUMB_RETURN_IF_ERROR(decode.FeedEach(inputs));
-    for (int64_t b = 0; b < batch; ++b) {
+    PLUMB_RETURN_IF_ERROR(ToStatus(decode.FeedEach(inputs)));
+    for (int32_t b = 0; b < batch; ++b) {
       const Slot& slot = slots[static_cast<size_t>(b)];
       if (slot.sample == nullptr || !slot.full) continue;
-      PLUMB_RETURN_IF_ERROR(decode.Begin(b, slot.sample->NewerHalf(impl.info.context_length)));
+      PLUMB_RETURN_IF_ERROR(
+          Begin(b, slot.sample->NewerHalf(impl.info.context_length), &decode));
     }
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string& data_path,
-                                                              WeightType weights, int64_t stride) {
+                                                              api::Weights weights,
+                                                              int64_t stride) {
   Impl& impl = *impl_;
   if (!impl.files.tokenizer.ok()) {
     return absl::InvalidArgumentError(

@@ -6,22 +6,18 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "plumb.h"
 #include "runtime/io/safetensors.h"
+#include "runtime/tools/plumb_api.h"
 
 namespace plumb {
 
-// `kind`: PLUMB_STATE_MODEL or PLUMB_STATE_OPTIMIZER. Nothing is copied: they are those of
-// `trainer`, which must outlive them.
-std::vector<TensorToWrite> StateTensors(const plumb_trainer* trainer, int32_t kind);
-
-// Whether those of the optimizer that lie on other ranks could be read, up to now; else they are
-// zeros, and this is why.
-absl::Status CheckStatesWereHere(const plumb_trainer* trainer);
+// Returns the tensors of a state. Nothing is copied: they are those of `trainer`, which must
+// outlive them.
+std::vector<TensorToWrite> StateTensors(api::Trainer* trainer, api::State state);
 
 // Copies all of them from a file that has no others. What is missing, surplus or misshapen is
 // listed whole in one error, and nothing is copied then.
-absl::Status ReadState(const SafetensorsFile& file, plumb_trainer* trainer, int32_t kind);
+absl::Status ReadState(const SafetensorsFile& file, api::Trainer* trainer, api::State state);
 
 }  // namespace plumb
 

@@ -37,9 +37,9 @@ absl::StatusOr<ZooModel> Describe(HostRuntime* runtime, const std::string& name,
   model.name = name;
   model.path = path;
   PLUMB_ASSIGN_OR_RETURN(model.text, ReadFile(path, kMaxTextBytes));
-  PLUMB_ASSIGN_OR_RETURN(const Spec spec, Spec::FromFile(path));
-  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Model> made, Model::Create(runtime, spec));
-  PLUMB_ASSIGN_OR_RETURN(model.description, made->Describe());
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(path));
+  PLUMB_ASSIGN_OR_RETURN(const api::Model made, CreateModel(runtime, spec));
+  PLUMB_ASSIGN_OR_RETURN(model.description, DescribeModel(made));
   return model;
 }
 

@@ -15,7 +15,7 @@ namespace plumb {
 struct ZooModel {
   std::string name, path;  // name: of the file, without ".pbtxt"
   std::string text;
-  ModelDescription description;
+  nlohmann::ordered_json description;  // DescribeModel
 };
 
 // All of them, by name. Errors: those of a file, with its place.

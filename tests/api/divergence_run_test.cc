@@ -33,7 +33,7 @@ constexpr int64_t kSteps = 14;
 class DivergenceRunTest : public TrainRunTest {
  protected:
   DivergenceRunTest() {
-    EXPECT_TRUE(test_.runtime()->RegisterPlugin(PoisonNorm()).ok());
+    EXPECT_TRUE(test_.runtime()->api().RegisterPlugin(PoisonNorm()).ok());
     test_.dir().Write("model.pbtxt", kModel);
     std::string data;
     for (int i = 0; i < 29; ++i) {

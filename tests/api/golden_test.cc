@@ -82,7 +82,7 @@ TokenBatch ReadBatch(const std::string& path) {
 }
 
 // Logits beyond the end of a sequence, which mean nothing, become 0.
-void ClearPadding(const TokenBatch& batch, Model::Outputs* outputs) {
+void ClearPadding(const TokenBatch& batch, ModelOutputs* outputs) {
   for (size_t row = 0; row < batch.sequences.size(); ++row) {
     const auto of_row =
         outputs->logits.begin() + static_cast<int64_t>(row) * outputs->seq * outputs->vocab;
@@ -140,13 +140,11 @@ class GoldenTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(GoldenTest, LogitsLossAndGradientsAreThoseOfThePaper) {
-  const auto spec = Spec::FromText(GoldenModels().at(GetParam()), "model.pbtxt");
-  ASSERT_TRUE(spec.ok()) << spec.status();
-  const auto model = Model::Create(runtime_.get(), *spec);
+  auto model = TryModel(runtime_.get(), GoldenModels().at(GetParam()));
   ASSERT_TRUE(model.ok()) << model.status();
-  const absl::Status loaded = (*model)->LoadWeights(weights_);
+  const absl::Status loaded = ToStatus(model->Load(weights_));
   ASSERT_TRUE(loaded.ok()) << loaded;
-  auto outputs = (*model)->Run(batch_);
+  auto outputs = RunTokens(&*model, batch_);
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   ClearPadding(batch_, &*outputs);
 

@@ -33,20 +33,21 @@ std::string ModelText(const std::string& plugin) {
 class NormBuffersTest : public ::testing::Test {
  protected:
   NormBuffersTest() {
-    EXPECT_TRUE(test_.runtime()->RegisterPlugin(CenteringNorm()).ok());
-    EXPECT_TRUE(test_.runtime()->RegisterPlugin(CenteringEvalNorm()).ok());
+    EXPECT_TRUE(test_.runtime()->api().RegisterPlugin(CenteringNorm()).ok());
+    EXPECT_TRUE(test_.runtime()->api().RegisterPlugin(CenteringEvalNorm()).ok());
     WriteModel("batch_norm");
   }
 
   void WriteModel(const std::string& plugin) const {
     test_.dir().Write("model.pbtxt", ModelText(plugin));
   }
-  std::unique_ptr<Model> CreateModel(const std::string& plugin) const {
-    absl::StatusOr<Spec> spec = Spec::FromText(ModelText(plugin), "m.pbtxt");
-    EXPECT_TRUE(spec->Set("vocab_size", "6").ok());
-    auto model = Model::Create(test_.runtime(), *spec);
-    EXPECT_TRUE(model.ok()) << model.status();
-    return *std::move(model);
+  api::Model Make(const std::string& plugin) const {
+    return TryModel(test_.runtime(), absl::StrCat(ModelText(plugin), "\nvocab_size: 6")).value();
+  }
+  nlohmann::json Describe(const std::string& plugin) const {
+    const auto text = ToStatus(test_.runtime()->api().DescribePlugin(plugin));
+    EXPECT_TRUE(text.ok()) << text.status();
+    return nlohmann::json::parse(text.value_or("{}"));
   }
   std::string Content(const std::string& name) const {
     const auto content = ReadFile(test_.dir().File(name));
@@ -58,39 +59,37 @@ class NormBuffersTest : public ::testing::Test {
 };
 
 TEST_F(NormBuffersTest, AModelsDescriptionCountsThemByThemselves) {
-  const auto with = CreateModel("batch_norm")->Describe();
-  ASSERT_TRUE(with.ok()) << with.status();
-  const auto without = CreateModel("layer_norm")->Describe();  // weight and bias, as batch_norm
-  ASSERT_TRUE(without.ok()) << without.status();
-  EXPECT_EQ(with->parameters, without->parameters);
-  EXPECT_EQ(with->tensors.size(), without->tensors.size());
-  EXPECT_THAT(without->buffers, IsEmpty());
-  EXPECT_EQ(without->buffer_elements, 0);
+  const nlohmann::ordered_json with = DescribeModel(Make("batch_norm")).value();
+  // Weight and bias, as batch_norm.
+  const nlohmann::ordered_json without = DescribeModel(Make("layer_norm")).value();
+  EXPECT_EQ(with["totals"]["parameters"], without["totals"]["parameters"]);
+  EXPECT_EQ(with["tensors"].size(), without["tensors"].size());
+  EXPECT_EQ(without["buffers"].size(), 0u);
+  EXPECT_EQ(without["totals"]["buffer_elements"], 0);
   int64_t elements = 0;
   std::vector<std::string> names;
-  for (const TensorInfo& buffer : with->buffers) {
-    EXPECT_EQ(buffer.role, "buffer");
-    elements += buffer.elements;
-    names.push_back(buffer.name);
+  for (const auto& buffer : with["buffers"]) {
+    EXPECT_EQ(buffer["role"], "buffer");
+    elements += buffer["elements"].get<int64_t>();
+    names.push_back(buffer["name"]);
   }
-  EXPECT_EQ(with->buffer_elements, elements);
+  EXPECT_EQ(with["totals"]["buffer_elements"], elements);
   EXPECT_THAT(names,
               AllOf(Contains("layers.0.attention.norm.running_mean"),
                     Contains("layers.1.mlp.norm.running_var"), Contains("end.norm.running_mean")));
 }
 
 TEST_F(NormBuffersTest, APluginsDescriptionShowsThem) {
-  const auto info = test_.runtime()->DescribePlugin("test.centering_eval");
-  ASSERT_TRUE(info.ok()) << info.status();
-  EXPECT_THAT(info->parameters, IsEmpty());
-  ASSERT_EQ(info->buffers.size(), 2u);
-  EXPECT_EQ(info->buffers[0].name, "running_mean");
-  EXPECT_EQ(info->buffers[0].shape, "[dim]");
-  EXPECT_EQ(info->buffers[0].init, "zeros");
-  EXPECT_THAT(info->traits, ElementsAre("cross-row", "cross-row in evaluation"));
-  EXPECT_THAT(info->dtypes, ElementsAre("f32"));
-  EXPECT_THAT(test_.runtime()->DescribePlugin("test.centering")->traits,
-              ElementsAre("cross-row", "shift-invariant"));
+  const nlohmann::json info = Describe("test.centering_eval");
+  EXPECT_EQ(info["parameters"].size(), 0u);
+  ASSERT_EQ(info["buffers"].size(), 2u);
+  EXPECT_EQ(info["buffers"][0]["name"], "running_mean");
+  EXPECT_EQ(info["buffers"][0]["shape"], "[dim]");
+  EXPECT_EQ(info["buffers"][0]["init"], "zeros");
+  using List = std::vector<std::string>;
+  EXPECT_EQ(info["traits"], List({"cross-row", "cross-row in evaluation"}));
+  EXPECT_EQ(info["dtypes"], List({"f32"}));
+  EXPECT_EQ(Describe("test.centering")["traits"], List({"cross-row", "shift-invariant"}));
 }
 
 TEST_F(NormBuffersTest, APluginsDescriptionSaysWhatIsAddedToAParameter) {
@@ -105,11 +104,10 @@ TEST_F(NormBuffersTest, APluginsDescriptionSaysWhatIsAddedToAParameter) {
   test_norm::layout_answer.n_params = 1;
   test_norm::layout_answer.params = &weight;
   static const plumb_norm_plugin table = test_norm::Table();
-  ASSERT_TRUE(test_.runtime()->RegisterPlugin(&table).ok());
-  const auto info = test_.runtime()->DescribePlugin("org.example.test");
-  ASSERT_TRUE(info.ok()) << info.status();
-  ASSERT_EQ(info->parameters.size(), 1u);
-  EXPECT_EQ(info->parameters[0].offset, 1);
+  ASSERT_TRUE(test_.runtime()->api().RegisterPlugin(&table).ok());
+  const nlohmann::json info = Describe("org.example.test");
+  ASSERT_EQ(info["parameters"].size(), 1u);
+  EXPECT_EQ(info["parameters"][0]["offset"], 1);
 }
 
 TEST_F(NormBuffersTest, ThePermissionIsAWarningOnceForARun) {
@@ -191,17 +189,16 @@ TEST_F(NormBuffersTest, WhatTakesStatisticsInEvaluationTooIsEvaluatedButNotSampl
 
 TEST_F(NormBuffersTest, WeightFilesAreReadAsStrictlyAsWithoutThem) {
   const std::string path = test_.dir().File("w.safetensors");
-  const auto model = CreateModel("batch_norm");
-  ASSERT_TRUE(model->Init(1).ok());
-  ASSERT_TRUE(model->SaveWeights(path).ok());
-  EXPECT_TRUE(model->LoadWeights(path).ok());
-  const absl::Status surplus = CreateModel("layer_norm")->LoadWeights(path);
+  api::Model model = Make("batch_norm"), other = Make("layer_norm");
+  ASSERT_TRUE(model.Init(1).ok());
+  ASSERT_TRUE(model.Save(path).ok());
+  EXPECT_TRUE(model.Load(path).ok());
+  const absl::Status surplus = ToStatus(other.Load(path));
   EXPECT_THAT(std::string(surplus.message()),
               HasSubstr("surplus: layers.0.attention.norm.running_mean"));
-  const auto other = CreateModel("layer_norm");
-  ASSERT_TRUE(other->Init(1).ok());
-  ASSERT_TRUE(other->SaveWeights(path).ok());
-  const absl::Status missing = model->LoadWeights(path);
+  ASSERT_TRUE(other.Init(1).ok());
+  ASSERT_TRUE(other.Save(path).ok());
+  const absl::Status missing = ToStatus(model.Load(path));
   EXPECT_EQ(missing.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(missing.message()),
               HasSubstr("missing: layers.0.attention.norm.running_mean f32[8]"));
@@ -209,18 +206,18 @@ TEST_F(NormBuffersTest, WeightFilesAreReadAsStrictlyAsWithoutThem) {
 
 // With gradients a batch is a training step's, without an evaluation's; neither changes the model.
 TEST_F(NormBuffersTest, ABatchIsRunAsInTrainingOrAsInEvaluation) {
-  const auto model = CreateModel("test.centering");
-  ASSERT_TRUE(model->Init(1).ok());
+  api::Model model = Make("test.centering");
+  ASSERT_TRUE(model.Init(1).ok());
   const Tokens tokens = RandomTokens(2, 6, 6);
-  const auto evaluation = model->Run({tokens}, /*with_gradients=*/false);
+  const auto evaluation = RunTokens(&model, {tokens}, /*with_gradients=*/false);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   EXPECT_THAT(evaluation->gradients, IsEmpty());
-  const auto training = model->Run({tokens});
+  const auto training = RunTokens(&model, {tokens});
   ASSERT_TRUE(training.ok()) << training.status();
   EXPECT_GT(training->gradients.size(), 0u);
   EXPECT_NE(training->loss, evaluation->loss);
-  EXPECT_EQ(model->Run({tokens}, false)->loss, evaluation->loss);
-  EXPECT_EQ(model->Run({tokens})->loss, training->loss);
+  EXPECT_EQ(RunTokens(&model, {tokens}, false)->loss, evaluation->loss);
+  EXPECT_EQ(RunTokens(&model, {tokens})->loss, training->loss);
 }
 
 }  // namespace

@@ -192,28 +192,28 @@ TEST_F(ProbeRunTest, AStepThatDivergesLeavesALineOnce) {
 
 TEST_F(ProbeRunTest, AModelListsItsPointsAndIsProbedWithoutTraining) {
   TinyModel text;
-  const auto model = *Model::Create(test_.runtime(), *Spec::FromText(text.Text(), "tiny"));
-  const auto points = *model->ProbePoints();
-  const auto defaults = *model->DefaultProbePoints();
+  api::Model model = *TryModel(test_.runtime(), text.Text());
+  const auto points = *ProbePoints(model);
+  const auto defaults = *DefaultProbePoints(model);
   EXPECT_THAT(points, AllOf(Contains("layers.0.attention.q"), Contains("grad.logits")));
   EXPECT_LT(defaults.size(), points.size());
   for (const std::string& name : defaults) EXPECT_THAT(points, Contains(name));
-  EXPECT_TRUE(absl::IsFailedPrecondition(model->Probe({{{1, 2, 3}}}).status())) << "no weights yet";
-  ASSERT_TRUE(model->Init(1).ok());
-  const auto figures = model->Probe({{{1, 2, 3}, {4, 3, 2}}});
+  EXPECT_TRUE(absl::IsFailedPrecondition(ProbeTokens(&model, {{{1, 2, 3}}}).status())) << "no weights yet";
+  ASSERT_TRUE(model.Init(1).ok());
+  const auto figures = ProbeTokens(&model, {{{1, 2, 3}, {4, 3, 2}}});
   ASSERT_TRUE(figures.ok()) << figures.status();
   EXPECT_EQ(figures->activations.size() + figures->gradients.size() + figures->parameters.size(),
             defaults.size());
   EXPECT_EQ(figures->activations[0].name, "embedding.residual");
   EXPECT_EQ(figures->activations[0].figures.elements, 2 * 3 * 8);
-  const Model::Outputs outputs = *model->Run({{{1, 2, 3}, {4, 3, 2}}});
+  const ModelOutputs outputs = *RunTokens(&model, {{{1, 2, 3}, {4, 3, 2}}});
   for (size_t i = 0; i < outputs.gradients.size(); ++i) {
     const ProbedParameter& parameter = figures->parameters[i];
     EXPECT_EQ(parameter.name, outputs.gradients[i].name);
     const double elements = static_cast<double>(parameter.gradient.elements);
     EXPECT_NEAR(parameter.gradient.rms * std::sqrt(elements), outputs.gradients[i].l2, 1e-9);
   }
-  EXPECT_TRUE(absl::IsInvalidArgument(model->Probe({{{1, 2, 3}}}, {"nothing"}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ProbeTokens(&model, {{{1, 2, 3}}}, {"nothing"}).status()));
 }
 
 }  // namespace

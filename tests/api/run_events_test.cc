@@ -7,7 +7,6 @@
 #include <filesystem>
 
 #include "absl/strings/match.h"
-#include "runtime/tools/handles.h"
 #include "runtime/tools/metrics.h"
 #include "tests/api/test_run.h"
 #include "tests/session/event_records.h"
@@ -152,16 +151,12 @@ TEST_F(RunEventsTest, ARunWithoutADirectoryHasNoPlaceForThem) {
 TEST_F(RunEventsTest, TimeIsThatOfTheClock) {
   const auto recipe = ParseRecipe("", "", {});
   ASSERT_TRUE(recipe.ok()) << recipe.status();
-  const std::string text = TinyModel().Text();
-  const auto spec = MakeHandle<SpecHandle>(plumb_spec_from_text, text.data(), text.size(), "model");
-  ASSERT_TRUE(spec.ok()) << spec.status();
-  const auto model =
-      MakeHandle<ModelHandle>(plumb_model_create, test_.runtime()->handle(), spec->get());
+  const auto model = TryModel(test_.runtime(), TinyModel().Text());
   ASSERT_TRUE(model.ok()) << model.status();
   ScratchDir dir;
   double now = 1000;
   {
-    auto events = RunEvents::Open(dir.path(), model->get(), *recipe, 1, [&now] { return now; });
+    auto events = RunEvents::Open(dir.path(), *model, *recipe, 1, [&now] { return now; });
     ASSERT_TRUE(events.ok()) << events.status();
     now = 1001;
     StepReport report;

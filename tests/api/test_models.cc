@@ -13,6 +13,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/model_spec.h"
+#include "runtime/tools/model.h"
 
 namespace plumb {
 namespace {
@@ -49,14 +50,20 @@ std::unique_ptr<Runtime> MakeRuntime(int threads) {
 }
 
 std::unique_ptr<HostRuntime> MakeHostRuntime(int threads) {
-  HostRuntimeOptions options;
-  options.plugin_directories = {PLUMB_TEST_PLUGIN_DIR};
-  options.placement_directories = {absl::StrCat(PLUMB_SOURCE_DIR, "/plugins/placements")};
+  api::RuntimeOptions options;
+  options.plugin_path = PLUMB_TEST_PLUGIN_DIR;
+  options.placement_path = absl::StrCat(PLUMB_SOURCE_DIR, "/plugins/placements");
   options.use_environment = false;
   options.threads = threads;
   absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = HostRuntime::Create(options);
   if (!runtime.ok()) Die(runtime.status());
   return *std::move(runtime);
+}
+
+absl::StatusOr<api::Model> TryModel(HostRuntime* runtime, const std::string& text,
+                                    const std::string& name) {
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ToStatus(api::Spec::FromText(text, name)));
+  return CreateModel(runtime, spec);
 }
 
 absl::StatusOr<std::unique_ptr<ModelContext>> TryContext(Runtime* runtime,

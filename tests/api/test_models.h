@@ -17,6 +17,7 @@
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
 #include "runtime/tools/host_runtime.h"
+#include "runtime/tools/plumb_api.h"
 
 namespace plumb {
 
@@ -26,6 +27,10 @@ using Tokens = std::vector<std::vector<int32_t>>;  // [batch][seq]
 // else.
 std::unique_ptr<Runtime> MakeRuntime(int threads = 1);
 std::unique_ptr<HostRuntime> MakeHostRuntime(int threads = 1);
+
+// The model of a text, as programs open it. The runtime must outlive it.
+absl::StatusOr<api::Model> TryModel(HostRuntime* runtime, const std::string& text,
+                                    const std::string& name = "test.pbtxt");
 
 // A model without its weights; the runtime must outlive it.
 absl::StatusOr<std::unique_ptr<ModelContext>> TryContext(Runtime* runtime, const std::string& text);

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file_system.h"
 #include "runtime/session/train_memory.h"
-#include "runtime/tools/file.h"
+#include "runtime/base/file.h"
 #include "tests/api/test_run.h"
 
 namespace plumb {

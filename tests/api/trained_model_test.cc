@@ -68,7 +68,7 @@ TEST_F(TrainedModelTest, SamplesAreAFunctionOfSeedAndIndex) {
 
 TEST_F(TrainedModelTest, SamplesThatAreDrawnTogetherAreThoseThatAreDrawnAlone) {
   Train();
-  for (const WeightType weights : {WeightType::kF32, WeightType::kBF16, WeightType::kInt8}) {
+  for (const api::Weights weights : {api::Weights::kF32, api::Weights::kBf16, api::Weights::kInt8}) {
     auto opened = TrainedModel::Open(test_.runtime(), test_.out(), weights);
     ASSERT_TRUE(opened.ok()) << opened.status();
     // 0: until the end token or a full context; 30: beyond the context too.
@@ -105,7 +105,7 @@ TEST_F(TrainedModelTest, TheLossCanBeMeasuredWithCoarserWeights) {
   const auto model = Open(test_.out());
   const auto f32 = model->Evaluate(test_.dir().File("data.txt"));
   ASSERT_TRUE(f32.ok()) << f32.status();
-  for (const WeightType weights : {WeightType::kBF16, WeightType::kInt8}) {
+  for (const api::Weights weights : {api::Weights::kBf16, api::Weights::kInt8}) {
     const auto coarse = model->Evaluate(test_.dir().File("data.txt"), weights);
     ASSERT_TRUE(coarse.ok()) << coarse.status();
     ASSERT_EQ(coarse->size(), f32->size());
@@ -118,10 +118,10 @@ TEST_F(TrainedModelTest, TheLossCanBeMeasuredWithCoarserWeights) {
 }
 
 TEST_F(TrainedModelTest, WeightTypesHaveNames) {
-  EXPECT_EQ(*ParseWeightType("int8"), WeightType::kInt8);
-  EXPECT_EQ(*ParseWeightType("bf16"), WeightType::kBF16);
-  EXPECT_EQ(*ParseWeightType("f32"), WeightType::kF32);
-  const absl::Status unknown = ParseWeightType("int9").status();
+  EXPECT_EQ(*ParseWeights("int8"), api::Weights::kInt8);
+  EXPECT_EQ(*ParseWeights("bf16"), api::Weights::kBf16);
+  EXPECT_EQ(*ParseWeights("f32"), api::Weights::kF32);
+  const absl::Status unknown = ParseWeights("int9").status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("did you mean \"int8\"?"));
 }

@@ -17,7 +17,7 @@
 #include "cli/compare/run_all.h"
 #include "cli/compare/study_directory.h"
 #include "runtime/ranks/local_ranks.h"
-#include "runtime/tools/file.h"
+#include "runtime/base/file.h"
 #include "tests/api/test_run.h"
 
 namespace plumb::cli {

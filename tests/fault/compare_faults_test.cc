@@ -14,7 +14,7 @@
 #include "cli/compare/results.h"
 #include "cli/compare/run_all.h"
 #include "cli/compare/study_directory.h"
-#include "runtime/tools/file.h"
+#include "runtime/base/file.h"
 #include "tests/api/test_run.h"
 #include "tests/fault/fault_file_system.h"
 

@@ -188,13 +188,13 @@ TEST_F(TrainFaultsTest, ResumingLosesNothing) {
 
 // An export over a file that is there: afterwards the old content or the new, whole.
 TEST_F(TrainFaultsTest, ExportingLeavesTheOldFileOrTheNew) {
-  const auto spec = Spec::FromFile(JoinPath(File("whole"), "model.pbtxt"));
+  const auto spec = ReadSpec(JoinPath(File("whole"), "model.pbtxt"));
   ASSERT_TRUE(spec.ok()) << spec.status();
-  const auto model = Model::Create(test_.runtime(), *spec);
+  auto model = CreateModel(test_.runtime(), *spec);
   ASSERT_TRUE(model.ok()) << model.status();
-  ASSERT_TRUE((*model)->Init(1).ok());
+  ASSERT_TRUE(model->Init(1).ok());
   const std::string path = File("weights.safetensors");
-  ASSERT_TRUE((*model)->SaveWeights(path).ok());
+  ASSERT_TRUE(model->Save(path).ok());
   const std::string exported = ReadFile(path).value();
   int64_t calls = 1;
   for (const Fault::Kind kind : {Fault::Kind::kFail, Fault::Kind::kShort, Fault::Kind::kLast}) {
@@ -204,7 +204,7 @@ TEST_F(TrainFaultsTest, ExportingLeavesTheOldFileOrTheNew) {
       absl::Status status;
       {
         const ScopedFileSystem scoped(&files);
-        status = (*model)->SaveWeights(path);
+        status = ToStatus(model->Save(path));
       }
       calls = std::max(calls, files.calls());
       if (kind == Fault::Kind::kLast) files.CutPower();

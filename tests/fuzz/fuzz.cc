@@ -28,9 +28,9 @@ MemoryFile::~MemoryFile() { close(fd_); }
 
 HostRuntime* FuzzRuntime() {
   static HostRuntime* const runtime = [] {
-    HostRuntimeOptions options;
-    options.plugin_directories = {PLUMB_TEST_PLUGIN_DIR};
-    options.placement_directories = {PLUMB_SOURCE_DIR "/plugins/placements"};
+    api::RuntimeOptions options;
+    options.plugin_path = PLUMB_TEST_PLUGIN_DIR;
+    options.placement_path = PLUMB_SOURCE_DIR "/plugins/placements";
     options.use_environment = false;
     options.threads = 1;
     absl::StatusOr<std::unique_ptr<HostRuntime>> created = HostRuntime::Create(options);

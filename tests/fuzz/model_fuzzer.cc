@@ -15,16 +15,12 @@ namespace {
 constexpr int64_t kMostParameters = 20000;
 constexpr int64_t kMostLayers = 64;
 
-bool IsSmall(const ModelDescription& model) {
-  int64_t work = model.parameters;
-  for (const auto& [name, value] : model.dims) {
-    if (name == "n_layer" && value > kMostLayers) return false;
-    if (name == "context_length") work += value;
-  }
-  return work <= kMostParameters;
+bool IsSmall(const api::ModelInfo& model, const nlohmann::ordered_json& description) {
+  return description["dims"]["n_layer"] <= kMostLayers &&
+         model.parameters + model.context_length <= kMostParameters;
 }
 
-void RunOneStep(Model* model, int64_t vocab_size, int64_t context_length) {
+void RunOneStep(api::Model* model, int64_t vocab_size, int64_t context_length) {
   const int64_t seq = std::min<int64_t>(context_length, 3);
   std::vector<std::vector<int32_t>> tokens(2, std::vector<int32_t>(static_cast<size_t>(seq)));
   for (size_t row = 0; row < tokens.size(); ++row) {
@@ -33,35 +29,31 @@ void RunOneStep(Model* model, int64_t vocab_size, int64_t context_length) {
     }
   }
   if (!model->Init(1).ok()) return;
-  const absl::StatusOr<Model::Outputs> outputs = model->Run({tokens, tokens, {}});
+  const absl::StatusOr<ModelOutputs> outputs = RunTokens(model, {tokens, tokens, {}});
   if (!outputs.ok()) return;
   PLUMB_CHECK(outputs->logits.size() == static_cast<size_t>(2 * seq * vocab_size),
               "logits of another shape");
 }
 
 PLUMB_FUZZER(model) {
-  const absl::StatusOr<Spec> spec = Spec::FromText(std::string(AsText(data, size)), "fuzz.pbtxt");
+  const auto spec = api::Spec::FromText(std::string(AsText(data, size)), "fuzz.pbtxt");
   if (!spec.ok()) return;
-  const std::string text = spec->ToText();
-  const absl::StatusOr<Spec> again = Spec::FromText(text, "again.pbtxt");
-  PLUMB_CHECK(again.ok() && again->ToText() == text, "a description does not read itself");
-  const absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(FuzzRuntime(), *spec);
+  const std::string text = spec->Text().value();
+  const auto again = api::Spec::FromText(text, "again.pbtxt");
+  PLUMB_CHECK(again.ok() && again->Text().value() == text, "a description does not read itself");
+  absl::StatusOr<api::Model> model = CreateModel(FuzzRuntime(), *spec);
   FuzzRuntime()->TakeWarnings();
   if (!model.ok()) {
     PLUMB_CHECK(!model.status().message().empty(), "an error without words");
     return;
   }
-  const absl::StatusOr<ModelDescription> description = (*model)->Describe();
-  if (!description.ok() || !IsSmall(*description)) return;
-  const absl::StatusOr<std::string> picture = (*model)->Draw();
+  const api::ModelInfo info = model->Info();
+  const auto description = DescribeModel(*model);
+  if (!description.ok() || !IsSmall(info, *description)) return;
+  const absl::StatusOr<std::string> picture = DrawModel(*model);
   PLUMB_CHECK(!picture.ok() || picture->find("</svg>") != std::string::npos, "half a picture");
-  int64_t vocab_size = 0, context_length = 0;
-  for (const auto& [name, value] : description->dims) {
-    if (name == "vocab_size") vocab_size = value;
-    if (name == "context_length") context_length = value;
-  }
-  if (vocab_size > 0 && context_length > 0) {
-    RunOneStep(model->get(), vocab_size, context_length);
+  if (info.vocab_size > 0 && info.context_length > 0) {
+    RunOneStep(&*model, info.vocab_size, info.context_length);
   }
 }
 

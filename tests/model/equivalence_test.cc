@@ -25,28 +25,33 @@ struct Weights {
   std::vector<std::pair<std::string, std::string>> renamed;  // part of a name -> what it counts as
 };
 
+struct TensorInfo {
+  std::string name, role;
+  std::vector<int64_t> shape;
+  int64_t elements = 0;
+};
+
 class EquivalenceTest : public ::testing::Test {
  protected:
   // Logits [2, 6, vocab] of the model on fixed tokens.
   std::vector<float> Logits(const std::string& text, const Weights& weights = {}) {
-    const auto spec = Spec::FromText(text, "test.pbtxt");
-    if (!spec.ok()) return Failed(spec.status());
-    const auto model = Model::Create(runtime_.get(), *spec);
+    auto model = TryModel(runtime_.get(), text);
     if (!model.ok()) return Failed(model.status());
-    const auto description = (*model)->Describe();
+    const auto description = DescribeModel(*model);
     if (!description.ok()) return Failed(description.status());
     values_.clear();
     std::vector<TensorToWrite> tensors;
-    std::vector<TensorInfo> infos = description->tensors;
-    infos.insert(infos.end(), description->buffers.begin(), description->buffers.end());
-    for (const TensorInfo& info : infos) {
-      values_[info.name] = Values(info, weights);
-      tensors.push_back({info.name, F32(Shape(info.shape)), values_[info.name].data()});
+    for (const char* list : {"tensors", "buffers"}) {
+      for (const auto& json : (*description)[list]) {
+        const TensorInfo info = {json["name"], json["role"], json["shape"], json["elements"]};
+        values_[info.name] = Values(info, weights);
+        tensors.push_back({info.name, F32(Shape(info.shape)), values_[info.name].data()});
+      }
     }
     const std::string path = dir_.File("weights.safetensors");
     if (const auto status = WriteSafetensors(path, tensors); !status.ok()) return Failed(status);
-    if (const auto status = (*model)->LoadWeights(path); !status.ok()) return Failed(status);
-    const auto outputs = (*model)->Run({RandomTokens(2, 6, 5)});
+    if (const auto status = ToStatus(model->Load(path)); !status.ok()) return Failed(status);
+    const auto outputs = RunTokens(&*model, {RandomTokens(2, 6, 5)});
     if (!outputs.ok()) return Failed(outputs.status());
     return outputs->logits;
   }
@@ -56,12 +61,10 @@ class EquivalenceTest : public ::testing::Test {
 
   // Logits with the weights that a seed draws, which depend on the names of tensors only.
   std::vector<float> LogitsAtInit(const TinyModel& tiny) {
-    const auto spec = Spec::FromText(tiny.Text(), "test.pbtxt");
-    if (!spec.ok()) return Failed(spec.status());
-    const auto model = Model::Create(runtime_.get(), *spec);
+    auto model = TryModel(runtime_.get(), tiny.Text());
     if (!model.ok()) return Failed(model.status());
-    if (const auto status = (*model)->Init(1); !status.ok()) return Failed(status);
-    const auto outputs = (*model)->Run({RandomTokens(2, 6, 5)});
+    if (const auto status = ToStatus(model->Init(1)); !status.ok()) return Failed(status);
+    const auto outputs = RunTokens(&*model, {RandomTokens(2, 6, 5)});
     if (!outputs.ok()) return Failed(outputs.status());
     return outputs->logits;
   }

@@ -32,11 +32,9 @@ class FirstLossTest : public ::testing::Test {
  protected:
   // The first loss less log(vocab_size), as a part of it.
   double ExcessOf(const FirstLossModel& model) {
-    const absl::StatusOr<Spec> spec = Spec::FromText(model.Text(), "model.pbtxt");
-    if (!spec.ok()) return NotComputed(spec.status());
-    const auto made = Model::Create(runtime_.get(), *spec);
+    auto made = TryModel(runtime_.get(), model.Text());
     if (!made.ok()) return NotComputed(made.status());
-    const absl::Status drawn = (*made)->Init(7);
+    const absl::Status drawn = ToStatus(made->Init(7));
     if (!drawn.ok()) return NotComputed(drawn);
     std::mt19937_64 random(3);
     TokenBatch batch;
@@ -48,7 +46,7 @@ class FirstLossTest : public ::testing::Test {
         }
       }
     }
-    const auto outputs = (*made)->Run(batch, /*with_gradients=*/false);
+    const auto outputs = RunTokens(&*made, batch, /*with_gradients=*/false);
     if (!outputs.ok()) return NotComputed(outputs.status());
     return outputs->loss.value_or(HUGE_VAL) / std::log(model.vocabulary) - 1;
   }

@@ -56,9 +56,8 @@ class RandomFormulasTest : public ::testing::Test {
     }
     context_ = *std::move(context);
     if (describe) {
-      const auto spec = Spec::FromText(text, "test.pbtxt");
-      const auto model = Model::Create(host_.get(), *spec);
-      EXPECT_TRUE(model.ok() && (*model)->Describe().ok());
+      const auto model = TryModel(host_.get(), text);
+      EXPECT_TRUE(model.ok() && model->Describe().ok());
     }
     const absl::StatusOr<Graph> graph = Program();
     EXPECT_TRUE(graph.ok()) << graph.status();

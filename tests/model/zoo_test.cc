@@ -173,20 +173,18 @@ TEST(ZooTest, DescribesAModelThatIsLargerThanMemory) {
   const std::string text = absl::StrCat(
       "n_layer: 32 n_head: 32 d_model: 4096 d_ff: 11008 vocab_size: 32000 context_length: 2048 ",
       kLlama);
-  const auto spec = Spec::FromText(text, "llama.pbtxt");
-  ASSERT_TRUE(spec.ok()) << spec.status();
-  const auto model = Model::Create(runtime.get(), *spec);
+  const auto model = TryModel(runtime.get(), text);
   ASSERT_TRUE(model.ok()) << model.status();
-  const auto description = (*model)->Describe();
+  const auto description = DescribeModel(*model);
   ASSERT_TRUE(description.ok()) << description.status();
-  EXPECT_EQ(description->parameters, 6738415616);
-  EXPECT_EQ(description->weight_bytes, 4 * 6738415616);
-  const auto memory = (*model)->PlanTraining("", {});
+  EXPECT_EQ((*description)["totals"]["parameters"], 6738415616);
+  EXPECT_EQ((*description)["totals"]["weight_bytes"], 4 * 6738415616);
+  const auto memory = PlanTraining(*model, "", {});
   ASSERT_TRUE(memory.ok()) << memory.status();
   EXPECT_EQ(memory->weights + memory->moments, 12 * 6738415616);
   // More than the logits and their gradient, and the saved scores or hidden values of every layer.
   EXPECT_GT(memory->workspace, int64_t{4} * 2048 * 32000 + int64_t{4} * 32 * 2048 * 11008);
-  EXPECT_EQ(description->identity_route, "clean (I)");
+  EXPECT_EQ((*description)["identity_route"], "clean (I)");
 }
 
 }  // namespace

@@ -16,7 +16,8 @@
 #include "runtime/onednn/library.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/train_session.h"
-#include "runtime/tools/run_trainer.h"
+#include "runtime/tools/data_passes.h"
+#include "runtime/tools/recipe.h"
 #include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
 #include "tests/session/count_mallocs.h"
@@ -134,17 +135,22 @@ std::string ExpertsModel() {
 TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
   const auto runtime = MakeHostRuntime(threads_);
   const Dataset data = Documents(30, 2, 12);
-  Spec spec = *Spec::FromText(StudyModel(), "study");
-  ASSERT_TRUE(spec.Set("vocab_size", absl::StrCat(data.tokenizer().vocab_size())).ok());
-  const auto model = *Model::Create(runtime.get(), spec);
+  api::Model model = *TryModel(
+      runtime.get(), absl::StrCat(StudyModel(), "vocab_size: ", data.tokenizer().vocab_size()));
   const Recipe recipe = *ParseRecipe("batch_size: 1", "recipe", {});
-  const auto trainer = *RunTrainer::Create(model->handle(), &data, recipe, /*validates=*/false);
+  TrainBatches batches = *MakeTrainBatches(&data, recipe, model.Info());
+  Batch buffer = batches.MakeBatch();
+  api::TrainerOptions options;
+  options.recipe = recipe.text;
+  options.seq = batches.max_seq();
+  options.draw_weights = true;
+  api::Trainer trainer = api::Trainer::Create(model, options).value();
   std::set<int64_t> lengths;
   int64_t seen_again = 0;
-  for (int64_t batch = 1; batch <= 120; ++batch) {
+  for (int64_t batch = 0; batch < 120; ++batch) {
     int64_t tokens = 0;
     const int64_t allocations = CountAllocations([&] {
-      const auto step = trainer->Step(batch);
+      const auto step = StepOnBatches(batch, &batches, &buffer, &trainer);
       if (step.ok()) tokens = step->tokens;
     });
     ASSERT_GT(tokens, 0);

@@ -21,13 +21,9 @@ class PredictTest : public ::testing::Test {
     TinyModel tiny;
     tiny.placement = placement;
     tiny.more = more;
-    const auto spec = Spec::FromText(tiny.Text(), "tiny.pbtxt");
-    EXPECT_TRUE(spec.ok()) << spec.status();
-    const auto model = Model::Create(runtime_.get(), *spec);
+    const auto model = TryModel(runtime_.get(), tiny.Text());
     EXPECT_TRUE(model.ok()) << model.status();
-    const auto description = (*model)->Describe();
-    EXPECT_TRUE(description.ok()) << description.status();
-    return ReadModel(*description);
+    return ReadModel(DescribeModel(*model).value());
   }
   const std::unique_ptr<HostRuntime> runtime_ = MakeHostRuntime();
 };

@@ -44,20 +44,14 @@ class ReproductionTest : public ::testing::Test {
   static void SetUpTestSuite() { measured_ = new std::map<Setting, Measurement>; }
   static void TearDownTestSuite() { delete measured_; }
 
-  std::unique_ptr<Model> Make(const Setting& setting) {
-    absl::StatusOr<Spec> spec =
-        Spec::FromFile(absl::StrCat(PLUMB_SOURCE_DIR, "/tests/theory/", setting.file));
-    EXPECT_TRUE(spec.ok()) << spec.status();
+  api::Model Make(const Setting& setting) {
     auto fields = setting.fields;
     fields.emplace_back("block.placement", setting.placement);
     fields.emplace_back("n_layer", absl::StrCat(setting.n_layer));
-    for (const auto& [field, value] : fields) {
-      const absl::Status status = spec->Set(field, value);
-      EXPECT_TRUE(status.ok()) << status;
-    }
-    auto model = Model::Create(runtime_.get(), *spec);
-    EXPECT_TRUE(model.ok()) << model.status();
-    return *std::move(model);
+    const auto spec =
+        ReadSpec(absl::StrCat(PLUMB_SOURCE_DIR, "/tests/theory/", setting.file), fields);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return CreateModel(runtime_.get(), *spec).value();
   }
   // Means over 10 seeds, as in the sources; over 20 of xiong.pbtxt, whose tolerances are narrower.
   static MeasureOptions Seeds(const Setting& setting) {
@@ -68,7 +62,8 @@ class ReproductionTest : public ::testing::Test {
   const Measurement& Of(const Setting& setting) {
     const auto known = measured_->find(setting);
     if (known != measured_->end()) return known->second;
-    auto measurement = Measure(Make(setting).get(), Seeds(setting));
+    api::Model model = Make(setting);
+    auto measurement = Measure(&model, Seeds(setting));
     EXPECT_TRUE(measurement.ok()) << measurement.status();
     return (*measured_)[setting] = *std::move(measurement);
   }
@@ -127,9 +122,9 @@ TEST_F(ReproductionTest, CausalUniformAttentionAddsTheHarmonicMeanToTheFirstLaye
 // the norm before it, 1/2 from the FFN. In every layer, whatever attention does.
 TEST_F(ReproductionTest, PostNormGivesTheNormAfterAnFfnThreeHalves) {
   const Setting setting{"xiong.pbtxt", "post", 8, {}};
-  const std::unique_ptr<Model> model = Make(setting);
+  api::Model model = Make(setting);
   for (const char* point : {"layers.0.sum_2", "layers.3.sum_2", "layers.7.sum_2"}) {
-    const absl::StatusOr<double> v = MeanSquareAt(model.get(), point, Seeds(setting));
+    const absl::StatusOr<double> v = MeanSquareAt(&model, point, Seeds(setting));
     ASSERT_TRUE(v.ok()) << v.status();
     EXPECT_NEAR(*v, 1.5, 0.05 * 1.5) << point;
     RecordProperty(point, absl::StrCat(*v));
@@ -208,10 +203,10 @@ TEST_F(ReproductionTest, ScaleNormWithTheRootOfTheWidthIsRmsNorm) {
   std::map<std::string, std::vector<float>> logits;
   for (const char* norm : {"scale_norm", "rms_norm"}) {
     // A row's length, about 8, and its mean square, about 1, are far from both eps.
-    const std::unique_ptr<Model> model = Make(
+    api::Model model = Make(
         {"real.pbtxt", "pre", 4, {{"norm[0].plugin", norm}, {"norm[0].attr[0].number", "1e-12"}}});
-    ASSERT_TRUE(model->Init(1).ok());
-    const auto outputs = model->Run(tokens, /*with_gradients=*/false);
+    ASSERT_TRUE(model.Init(1).ok());
+    const auto outputs = RunTokens(&model, tokens, /*with_gradients=*/false);
     ASSERT_TRUE(outputs.ok()) << outputs.status();
     logits[norm] = outputs->logits;
   }

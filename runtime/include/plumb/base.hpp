@@ -33,8 +33,13 @@
 #define PLUMB_HPP_CATCH else
 #endif
 
+// Nothing: the classes are only plumb::hpp1::Model and so on (plumb.hpp).
+#ifndef PLUMB_HPP_INLINE
+#define PLUMB_HPP_INLINE inline
+#endif
+
 namespace plumb {
-inline namespace PLUMB_HPP_NAMESPACE {
+PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
 // --- Errors -------------------------------------------------------------------------------------
 
@@ -309,10 +314,14 @@ Result<H> Make(const Function& function, std::shared_ptr<Host> host = nullptr) {
   return handle;
 }
 
-// A text that `function` puts into a buffer, at the second try if it is long.
+// Length of most texts that take some work to make: descriptions, graphs.
+constexpr std::size_t kLongText = 65535;
+
+// Returns the text that `function` puts into a buffer, at the second call if it is longer than
+// `expected`.
 template <class Function>
-Result<std::string> Text(const Function& function) {
-  std::string text(63, '\0');
+Result<std::string> Text(const Function& function, std::size_t expected = 63) {
+  std::string text(expected, '\0');
   std::size_t needed = 0;
   for (;;) {
     const Result<void> put = Call([&](plumb_error** error) {

@@ -14,7 +14,7 @@
 #include "plumb/texts.hpp"
 
 namespace plumb {
-inline namespace PLUMB_HPP_NAMESPACE {
+PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
 // --- Models -------------------------------------------------------------------------------------
 
@@ -54,7 +54,8 @@ class Model {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
           return plumb_model_describe(handle_.get(), buffer, capacity, needed, error);
-        });
+        },
+        internal::kLongText);
   }
   // What the compiler makes of it, for people.
   Result<std::string> Explain(const ExplainOptions& options) const {
@@ -67,10 +68,11 @@ class Model {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
           return plumb_model_explain(handle_.get(), &given, buffer, capacity, needed, error);
-        });
+        },
+        internal::kLongText);
   }
   // The least work of a pass over one sequence of `tokens` tokens.
-  Result<plumb::Work> Work(Pass pass, std::int64_t tokens, Weights weights = Weights::kF32) const {
+  Result<PLUMB_HPP_NAMESPACE::Work> Work(Pass pass, std::int64_t tokens, Weights weights = Weights::kF32) const {
     auto work = internal::Sized<plumb_work>();
     const Result<void> counted = internal::Call([&](plumb_error** error) {
       return plumb_model_work(handle_.get(), static_cast<std::int32_t>(pass), tokens,
@@ -85,7 +87,8 @@ class Model {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
           return plumb_model_probe_points(handle_.get(), buffer, capacity, needed, error);
-        });
+        },
+        internal::kLongText);
   }
 
   // One of the four gives a model its weights.
@@ -132,7 +135,8 @@ class Model {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
           return plumb_model_text(handle_.get(), buffer, capacity, needed, error);
-        });
+        },
+        internal::kLongText);
   }
   // The norms that its layers have: JSON, {ID: version}.
   Result<std::string> Norms() const {

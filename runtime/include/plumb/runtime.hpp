@@ -16,7 +16,7 @@
 #include "plumb/base.hpp"
 
 namespace plumb {
-inline namespace PLUMB_HPP_NAMESPACE {
+PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
 // Versions of the library, which may be newer than this header's.
 inline std::uint32_t AbiVersion() noexcept { return plumb_abi_version(); }
@@ -128,7 +128,8 @@ class Runtime {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
           return plumb_runtime_describe(handle_.get(), buffer, capacity, needed, error);
-        });
+        },
+        internal::kLongText);
   }
 
   plumb_runtime* get() const noexcept { return handle_.get(); }

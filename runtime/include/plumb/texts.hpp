@@ -15,7 +15,7 @@
 #include "plumb/base.hpp"
 
 namespace plumb {
-inline namespace PLUMB_HPP_NAMESPACE {
+PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
 // --- Descriptions of models ---------------------------------------------------------------------
 

@@ -17,7 +17,7 @@
 #include "plumb/models.hpp"
 
 namespace plumb {
-inline namespace PLUMB_HPP_NAMESPACE {
+PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
 // --- Probes -------------------------------------------------------------------------------------
 
