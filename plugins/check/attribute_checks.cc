@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "plugins/check/calls.h"
 #include "plugins/check/guarded.h"
-#include "plugins/check/metadata_checks.h"
+#include "plugins/check/checks.h"
 
 namespace plumb::check {
 namespace {
@@ -191,6 +191,7 @@ void CheckTaken(const plumb_norm_plugin& norm, const AttrValues& values, const s
                                             created.text.empty() ? "" : ": ", created.text);
     if (created.status != PLUMB_INVALID_ARGUMENT) report->Fail(answer);
     if (created.touched) report->Fail(answer + ", and *out is touched");
+    if (created.text.empty()) report->Fail(answer + ", without words");
     if (refusal.empty()) refusal = answer;
   }
   if (!taken) {

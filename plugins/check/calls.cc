@@ -64,17 +64,6 @@ std::vector<plumb_attr_value> DefaultValues(const plumb_norm_plugin& norm) {
   return values;
 }
 
-bool AcceptsDim(const plumb_norm_plugin& norm, uint32_t dim) {
-  const std::vector<plumb_attr_value> values = DefaultValues(norm);
-  plumb_norm_instance* handle = nullptr;
-  char err[512] = "";
-  const plumb_status status = Guarded(Function::kCreate, dim, [&] {
-    return norm.create(&TestHost(), dim, values.data(), &handle, err, sizeof(err));
-  });
-  if (status == PLUMB_OK) Guarded(Function::kDestroy, dim, [&] { norm.destroy(handle); });
-  return status != PLUMB_INVALID_ARGUMENT;
-}
-
 namespace {
 plumb_host HostOf(uint32_t heads) {
   plumb_host host = TestHost();

@@ -23,10 +23,6 @@ std::vector<plumb_attr_value> DefaultValues(const plumb_norm_plugin& norm);
 // Attribute `i` of the schema, by the plugin's stride.
 const plumb_attr_def& AttrOf(const plumb_norm_plugin& norm, uint32_t i);
 
-// Does the norm, with its defaults, take rows of `dim`? Not when create() answers INVALID_ARGUMENT,
-// as a norm of groups does for a dim that the groups do not divide. Checks leave such a dim out.
-bool AcceptsDim(const plumb_norm_plugin& norm, uint32_t dim);
-
 // "INVALID_ARGUMENT"; "status 77" for a number that is none of PLUMB_*.
 std::string StatusText(plumb_status status);
 

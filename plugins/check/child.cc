@@ -70,28 +70,6 @@ absl::StatusOr<plumb_norm_plugin_v1_fn> Load(const std::string& path) {
   return EntryOf(*library);
 }
 
-// As the mode of this process has it, and where the check says so with denormals flushed to zero.
-// Of the second run counts what the first did not find.
-void RunCheck(const Check& check, const Subject& subject, Report* report) {
-  check.run(subject, report);
-  if (!check.in_any_mode || report->failed()) return;
-  Report flushed;
-  {
-    const ScopedFlushing flushing(true);
-    try {
-      check.run(subject, &flushed);
-    } catch (const CheckEnded& ended) {
-      flushed.Fail(ended.text);
-    }
-  }
-  const std::vector<Finding> found = report->findings();
-  for (const Finding& finding : flushed.findings()) {
-    const auto is_known = [&](const Finding& other) { return other.text == finding.text; };
-    if (std::any_of(found.begin(), found.end(), is_known)) continue;
-    report->Add(finding.verdict, absl::StrCat("with denormals flushed: ", finding.text));
-  }
-}
-
 // Gives the process the environment of a user whose locale is not "C", so that a plugin that takes
 // it over is seen to. Where the system has none that is always there, it stays as it is.
 void SetUsersLocale() {
@@ -126,7 +104,7 @@ void PerformOrThrow(const Task& task, Report* report, std::vector<ListedNorm>* n
       throw CheckEnded{"the norm is not there when it is asked for again"};
     Unavailable(*subject.norm);
   }
-  RunCheck(*task.check, subject, report);
+  task.check->run(subject, report);
 }
 
 Json ToJson(const Finding& finding) {

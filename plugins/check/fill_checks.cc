@@ -20,12 +20,11 @@
 #include "plugins/check/calls.h"
 #include "plugins/check/float_state.h"
 #include "plugins/check/malloc_hooks.h"
-#include "plugins/check/metadata_checks.h"
-#include "plugins/check/numeric_cases.h"
+#include "plugins/check/checks.h"
+#include "plugins/check/cases.h"
 #include "plugins/check/process_state.h"
 #include "plugins/check/rows.h"
 #include "plugins/check/silence.h"
-#include "plugins/check/try_instance.h"
 
 namespace plumb::check {
 namespace {
@@ -232,8 +231,7 @@ void CheckFill(const Subject& subject, Report* report) {
   for (const AttributeCase& c : AttributeCases(norm)) {
     for (const uint32_t dim : kFilledDims) {
       for (const uint32_t heads : kFilledHeads) {
-        std::string refusal;
-        if (TryInstance(norm, dim, c.values, &refusal, heads) == nullptr) continue;
+        if (TryInstance(norm, dim, c.values, heads) == nullptr) continue;
         const Instance instance(norm, dim, c.values, heads), other(norm, dim, c.values, heads);
         const plumb_norm_layout& layout = instance.layout();
         for (uint32_t t = 0; t < layout.n_params + layout.n_buffers; ++t) {

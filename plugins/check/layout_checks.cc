@@ -10,9 +10,8 @@
 #include "absl/strings/str_format.h"
 #include "plugins/check/calls.h"
 #include "plugins/check/guarded.h"
-#include "plugins/check/metadata_checks.h"
-#include "plugins/check/numeric_cases.h"
-#include "plugins/check/try_instance.h"
+#include "plugins/check/checks.h"
+#include "plugins/check/cases.h"
 
 namespace plumb::check {
 namespace {
@@ -134,6 +133,14 @@ bool CheckTensors(const Instance& instance, const std::string& where, Report* re
 
 void CheckSizes(const Instance& instance, const std::string& where, Report* report) {
   const plumb_norm_layout& layout = instance.layout();
+  const bool cross_row = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
+  constexpr uint32_t kKnownWishes = PLUMB_CONTEXT_POSITIONS | PLUMB_CONTEXT_STEP;
+  if ((layout.context_wants & ~kKnownWishes) != 0) {
+    report->Fail(absl::StrCat(where, ": context_wants has unknown bits: ", layout.context_wants));
+  }
+  if (cross_row && layout.context_wants != 0) {
+    report->Fail(absl::StrCat(where, ": a cross-row norm wants a context, and gets none"));
+  }
   const uint64_t dim = instance.dim();
   if (layout.struct_size != sizeof(layout)) {
     report->Fail(where + ": layout() changed struct_size, which is the host's");
@@ -154,7 +161,6 @@ void CheckSizes(const Instance& instance, const std::string& where, Report* repo
     report->Fail(
         absl::StrFormat("%s: backward_needs has unknown bits: %#x", where, layout.backward_needs));
   }
-  const bool cross_row = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
   if (cross_row && layout.partial_elems == 0) {
     report->Fail(where + ": a cross-row norm whose partial statistic has no numbers");
   }
@@ -173,7 +179,7 @@ void CheckSizes(const Instance& instance, const std::string& where, Report* repo
 void CheckLayout(const Subject& subject, Report* report) {
   const plumb_norm_plugin& norm = *subject.norm;
   for (const uint32_t dim : kLayoutDims) {
-    if (!AcceptsDim(norm, dim)) continue;
+    if (TryInstance(norm, dim) == nullptr) continue;
     const std::string where = absl::StrFormat("dim=%d", dim);
     const Instance first(norm, dim);
     const Instance second(norm, dim);
@@ -190,8 +196,7 @@ void CheckLayout(const Subject& subject, Report* report) {
   // What other attributes change of it.
   for (const AttributeCase& each : ExploredCases(norm)) {
     for (const uint32_t dim : {64u, 768u}) {
-      std::string refusal;
-      const std::unique_ptr<Instance> instance = TryInstance(norm, dim, each.values, &refusal);
+      const std::unique_ptr<Instance> instance = TryInstance(norm, dim, each.values);
       if (instance == nullptr) continue;
       const std::string where = absl::StrCat("dim=", dim, " ", each.name);
       CheckSizes(*instance, where, report);

@@ -1,5 +1,5 @@
 // M1: the tables of a file's norms, before anything is called.
-#include "plugins/check/metadata_checks.h"
+#include "plugins/check/checks.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,7 +16,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "plugins/check/library.h"
-#include "plugins/check/lists.h"
 #include "runtime/base/utf8.h"
 #include "runtime/plugin/elf_note.h"
 
@@ -144,19 +143,6 @@ void CheckMetadata(const Subject& subject, Report* report) {
   if (tables.empty()) report->Fail("the file holds no norm: its entry gives NULL for index 0");
   CheckEntry(*entry, tables, report);
   CompareWithNotes(ids, IdsOfNotes(subject.path), report);
-}
-
-std::vector<Check> MetadataChecks() {
-  return {
-      {"M1", 1, Scope::kLibrary, "metadata is complete, unique and constant", CheckMetadata},
-      {"M2", 1, Scope::kNorm, "attribute schema is sound, and what it allows is taken",
-       CheckSchema},
-      {"M3", 1, Scope::kNorm, "refuses bad attributes, with words", CheckBadAttributes},
-      {"M4", 1, Scope::kNorm, "layout is sound, and a function of attributes and dim", CheckLayout},
-      {"M5", 1, Scope::kNorm, "works with older and newer hosts", CheckTimeMachine},
-      {"M6", 1, Scope::kNorm, "initial values that it writes are a function of the seed",
-       CheckFill},
-  };
 }
 
 }  // namespace plumb::check

@@ -80,6 +80,12 @@ double Epsilon(uint32_t dtype) {
   return std::ldexp(1.0, dtype == PLUMB_F64 ? -52 : dtype == PLUMB_BF16 ? -7 : -23);
 }
 
+double HalfUlp(uint32_t dtype, double value) {
+  const double size = std::abs(value);
+  if (!(size > 0) || !std::isfinite(size)) return 0;
+  return std::ldexp(Epsilon(dtype) / 2, std::ilogb(size));
+}
+
 Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
     : dtype_(dtype), rows_(rows), width_(width) {
   const int64_t page = sysconf(_SC_PAGESIZE);

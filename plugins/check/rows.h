@@ -21,6 +21,10 @@ uint32_t AccumulateType(uint32_t dtype);       // of parameters, saved values, s
 double RoundTo(uint32_t dtype, double value);  // the nearest number that the type has
 // The spacing of the type's numbers at 1: 2^-23, 2^-7, 2^-52.
 double Epsilon(uint32_t dtype);
+// The largest relative error of one rounding in the type that sums are made in.
+inline double UnitRoundoff(uint32_t dtype) { return Epsilon(AccumulateType(dtype)) / 2; }
+// Half the distance of the numbers of the type at `value`.
+double HalfUlp(uint32_t dtype, double value);
 
 // The placement of rows in the memory.
 struct Place {

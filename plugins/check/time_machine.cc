@@ -13,7 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "plugins/check/calls.h"
 #include "plugins/check/guarded.h"
-#include "plugins/check/metadata_checks.h"
+#include "plugins/check/cases.h"
+#include "plugins/check/checks.h"
 #include "plugins/check/norm_run.h"
 
 namespace plumb::check {
@@ -278,7 +279,7 @@ void CheckTimeMachine(const Subject& subject, Report* report) {
   CheckUnknownExtensions(norm, report);
   const plumb_norm_residual* residual = ResidualOf(norm, report);
   for (const uint32_t dim : kTimeDims) {
-    if (!AcceptsDim(norm, dim)) continue;
+    if (TryInstance(norm, dim) == nullptr) continue;
     const Instance model(norm, dim);
     for (const Age& age : kAges) {
       if (age.minor < norm.min_host_minor) continue;

@@ -1,0 +1,74 @@
+// Rules of the contract that are tried at points of the space of calls (points.h). A rule returns ""
+// where it holds, what is wrong where it does not, and nothing where it does not apply: where
+// create() refuses the dim, or the norm does not offer the element type. Stateless.
+#ifndef PLUMB_PLUGINS_CHECK_RULES_H_
+#define PLUMB_PLUGINS_CHECK_RULES_H_
+
+#include <optional>
+#include <string>
+
+#include "plugins/check/points.h"
+#include "plumb/norm_plugin.h"
+
+namespace plumb::check {
+
+using Rule = std::optional<std::string> (*)(const plumb_norm_plugin& norm, const Point& point);
+
+// -- value_rules.cc -------------------------------------------------------------------------------
+// y is that of the equation that plumb knows for the norm's id.
+std::optional<std::string> FollowsEquation(const plumb_norm_plugin& norm, const Point& point);
+// Values, gradients and buffers agree with f64, in one plain range.
+std::optional<std::string> AgreesWithF64(const plumb_norm_plugin& norm, const Point& point);
+// bf16 is the f32 result rounded to nearest. A bias alone is rounded to even, to infinity beyond the
+// largest number, and stays NaN.
+std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, const Point& point);
+// Denormal operands give what zeros give.
+std::optional<std::string> DenormalsAreZeros(const plumb_norm_plugin& norm, const Point& point);
+
+// -- slope_rules.cc -------------------------------------------------------------------------------
+// Gradients are slopes of forward.
+std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, const Point& point);
+
+// -- bit_rules.cc ---------------------------------------------------------------------------------
+// A row has the same bits, however it is called.
+std::optional<std::string> SameBits(const plumb_norm_plugin& norm, const Point& point);
+// Two calls at once give what each gives alone.
+std::optional<std::string> RunsAtOnce(const plumb_norm_plugin& norm, const Point& point);
+
+// -- statistic_rules.cc ---------------------------------------------------------------------------
+// Statistics over rows do not depend on how rows are cut.
+std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, const Point& point);
+// Buffers are changed by training, read by evaluation, and follow the batches.
+std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Point& point);
+
+// -- claim_rules.cc -------------------------------------------------------------------------------
+// IDENTITY, SHIFT_INVARIANT and SCALE_INVARIANT are so.
+std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Point& point);
+
+// -- hot_call_rules.cc ----------------------------------------------------------------------------
+// Hot functions allocate nothing, and log nothing.
+std::optional<std::string> AllocatesNothing(const plumb_norm_plugin& norm, const Point& point);
+// Hot functions leave the library's variables and the instance as they are.
+std::optional<std::string> KeepsNoState(const plumb_norm_plugin& norm, const Point& point);
+// Hot functions leave rounding and flushing as they are.
+std::optional<std::string> KeepsModes(const plumb_norm_plugin& norm, const Point& point);
+// Calls end by themselves, without an exception, whatever the numbers.
+std::optional<std::string> Returns(const plumb_norm_plugin& norm, const Point& point);
+// Element types that are not offered are refused; a call without rows does nothing.
+std::optional<std::string> AnswersOddCalls(const plumb_norm_plugin& norm, const Point& point);
+
+// -- life_rules.cc --------------------------------------------------------------------------------
+// create() survives every failing allocation.
+std::optional<std::string> SurvivesShortMemory(const plumb_norm_plugin& norm, const Point& point);
+// A thousand instances leave nothing behind.
+std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point);
+
+// X2, X6 and X7 look at more than one point: at the worst slope of all, and at the process before
+// the first one.
+void ExploreSlopes(const Subject& subject, Report* report);
+void ExploreLife(const Subject& subject, Report* report);
+void ExploreHotCalls(const Subject& subject, Report* report);
+
+}  // namespace plumb::check
+
+#endif  // PLUMB_PLUGINS_CHECK_RULES_H_
