@@ -30,7 +30,7 @@ const std::vector<uint32_t> kUsualDims = {17, 64, 101};
 const std::vector<uint32_t> kVectorDims = {1, 3, 7, 8, 15, 16, 17, 33, 64, 100};
 
 std::vector<Point> PointsOf(const plumb_norm_plugin& norm, const Corners& corners, uint64_t seed) {
-  const size_t cases = corners.each_attribute ? AttributeCases(norm).size() : 1;
+  const size_t cases = corners.each_attribute ? CountOfSingleCases(norm) : 1;
   std::vector<Point> points;
   for (size_t c = 0; c < cases; ++c) {
     std::vector<uint32_t> dims;
@@ -38,7 +38,7 @@ std::vector<Point> PointsOf(const plumb_norm_plugin& norm, const Corners& corner
       if (!dims.empty()) break;
       for (const uint32_t dim : list) {
         if (corners.only_first_dim && !dims.empty()) break;
-        if (TryInstance(norm, dim, ExploredCases(norm)[c].values) != nullptr) dims.push_back(dim);
+        if (TryInstance(norm, dim, CasesOf(norm)[c].values) != nullptr) dims.push_back(dim);
       }
     }
     for (const uint32_t dim : dims) {
@@ -107,7 +107,9 @@ std::vector<Check> ChecksOfTheFile() {
        CheckSchema},
       {"M3", 1, Scope::kNorm, "refuses bad attributes, with words", CheckBadAttributes},
       {"M4", 1, Scope::kNorm, "layout is sound, and a function of attributes and dim", CheckLayout},
-      {"M5", 1, Scope::kNorm, "works with older and newer hosts", CheckTimeMachine},
+      AtCorners("M5", 1, "works with older and newer hosts", {SameForEveryHost},
+                {{16, 64, 8, 768, 1}, {"rows=5,to=5", "rows=5,to=5,residual=1"}, false, true},
+                CheckExtensions),
       {"M6", 1, Scope::kNorm, "initial values that it writes are a function of the seed",
        CheckFill},
   };
@@ -122,8 +124,8 @@ std::vector<Check> ChecksOfNumbers() {
   };
   const std::vector<uint32_t> few = {1, 7, 64, 1000}, heads = {17, 16, 8, 64, 4, 128, 2, 1};
   return {
-      check("N1", "forward computes the norm of its name", {FollowsEquation},
-            {{8, 15, 64, 100}, {"rows=21", "rows=21,eval=1"}, true}),
+      check("N1", "forward computes what it computes in f64", {AgreesWithF64},
+            {{8, 15, 64, 100}, {"rows=21,to=21", "rows=21,to=21,eval=1"}, true}),
       check("N2", "backward is the derivative of forward", {HasSlopes},
             {{1, 2, 3, 4, 7, 8, 17, 101}, {"rows=5", "rows=5,seed=1"}, true}),
       check("N3", "gradients are added or overwritten as asked", {SameBits, AgreesWithF64},

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "plugins/check/checks.h"
 #include "plugins/check/float_state.h"
-#include "plugins/check/guarded.h"
 #include "plugins/check/rules.h"
 #include "plugins/check/cases.h"
 #include "plugins/check/point_run.h"
@@ -67,28 +66,14 @@ std::string CompareSmallCall(const Instance& instance, const Point& point, const
   const Outcome got =
       OfRows(RunAt(instance, small, TypeOf(point), Slice(operands, point[kDim], from, to)).outcome);
   Outcome must;
+  must.rows = count;
   must.y = RowsOf(whole.y, rows, from, to);
   must.dx = RowsOf(whole.dx, rows, from, to);
   must.dx2 = RowsOf(whole.dx2, rows, from, to);
   must.saved = RowsOf(whole.saved, rows, from, to);
-  const std::string text = FirstDifference(got, must, point[kDim]);
+  const std::string text = FirstDifference(got, must);
   return text.empty() ? text
                       : absl::StrCat("rows ", from, "..", to, " in a call of their own: ", text);
-}
-
-// The host's chunks on several threads.
-std::string CompareThreads(const Instance& instance, const Point& point, const Operands& operands) {
-  if (point[kRows] * point[kDim] > 60000 || point[kRows] < 2) return "";
-  NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
-  Outcome outcomes[2];
-  for (const int threads : {1, 3}) {
-    run.Reset();
-    AssignTo(operands, &run);
-    run.Step(threads, threads == 1 ? 0 : static_cast<uint64_t>(point[kSeed]) + 1);
-    outcomes[threads == 1 ? 0 : 1] = run.Results();
-  }
-  const std::string text = FirstDifference(outcomes[1], outcomes[0], point[kDim]);
-  return text.empty() ? text : absl::StrCat("on 3 threads: ", text, ", as on one");
 }
 
 // Rows one by one, as in decoding, twice each.
@@ -116,6 +101,44 @@ std::string CompareSingleRows(const Instance& instance, const Point& point,
     }
   }
   return text;
+}
+
+// Calls of one instance, and of another one, at the same time give what each gives alone.
+std::string CompareAtOnce(const Instance& instance, const Instance& other, const Point& point,
+                          int64_t milliseconds) {
+  constexpr size_t kCallers = 3;
+  std::vector<std::unique_ptr<NormRun>> runs;  // with operands and parameters of their own
+  std::vector<Outcome> alone;
+  for (size_t i = 0; i < kCallers; ++i) {
+    runs.push_back(std::make_unique<NormRun>(i < 2 ? instance : other, TypeOf(point), point[kRows],
+                                             i + 1));
+    runs.back()->Forward(true);
+    runs.back()->Backward();
+    alone.push_back(runs.back()->Results());
+  }
+  std::string texts[kCallers];
+  std::vector<std::thread> threads;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  for (size_t i = 0; i < kCallers; ++i) {
+    threads.emplace_back([&, i] {
+      const ScopedFlushing flushing(point[kFlushed] != 0);
+      try {
+        while (texts[i].empty() && std::chrono::steady_clock::now() < end) {
+          runs[i]->Reset();
+          runs[i]->Forward(true);
+          runs[i]->Backward();
+          texts[i] = FirstDifference(runs[i]->Results(), alone[i]);
+        }
+      } catch (const CheckEnded& ended) {
+        texts[i] = ended.text;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& text : texts) {
+    if (!text.empty()) return absl::StrCat("while other calls run: ", text);
+  }
+  return "";
 }
 
 // Rows with a NaN in x leave the others as they are without it.
@@ -179,7 +202,7 @@ std::string CompareReusedMemory(const Instance& instance, const Point& point,
     both.call_saved.Assign(kept[k].call_saved);
     for (size_t i = 0; i < both.buffers.size(); ++i) both.buffers[i].Assign(kept[k].buffers[i]);
     both.Backward();
-    const std::string text = FirstDifference(both.Results(), must[k], point[kDim]);
+    const std::string text = FirstDifference(both.Results(), must[k]);
     if (text.empty()) continue;
     return absl::StrCat("call ", k + 1, " of two in the same memory, both forward first: ", text,
                         ", as in memory of its own");
@@ -217,7 +240,7 @@ std::string CompareContexts(const Instance& instance, const Point& point, Operan
     operands.context = other.context;
     const Outcome got = OfRows(RunAt(instance, Plain(point), TypeOf(point), operands).outcome);
     if ((wants & other.changed) != 0) continue;  // it worked, and that is all
-    const std::string text = FirstDifference(got, whole, point[kDim]);
+    const std::string text = FirstDifference(got, whole);
     if (!text.empty()) return absl::StrCat(other.what, ", which its layout does not want: ", text);
   }
   return "";
@@ -239,7 +262,7 @@ std::string CompareCombine(const Instance& instance, const Point& point, const O
     }
     outcomes[by_extension] = run.Results();
   }
-  const std::string text = FirstDifference(outcomes[1], outcomes[0], point[kDim]);
+  const std::string text = FirstDifference(outcomes[1], outcomes[0]);
   return text.empty() ? text : absl::StrCat("by ", PLUMB_EXT_COMBINE, ": ", text);
 }
 
@@ -265,7 +288,7 @@ std::optional<std::string> SameBits(const plumb_norm_plugin& norm, const Point& 
   const Outcome must = OfRows(RunAt(*instance, Plain(point), type, operands).outcome);
   Outcome added = must;
   if (point[kAdd] != 0 && point[kEvaluation] == 0) AddTo(type, &added.dx);
-  std::string text = FirstDifference(OfRows(got.outcome), added, point[kDim]);
+  std::string text = FirstDifference(OfRows(got.outcome), added);
   if (!text.empty()) text += ", as in one aligned range";
   if (text.empty() && row_wise) text = CompareSmallCall(*instance, point, operands, must);
   if (text.empty() && row_wise) {
@@ -288,7 +311,9 @@ std::optional<std::string> SameBits(const plumb_norm_plugin& norm, const Point& 
                             OfRows(RunAt(*instance, Plain(odd), type, of_odd).outcome));
   }
   if (text.empty() && !row_wise) text = CompareCombine(*instance, point, operands);
-  if (text.empty() && point[kSeed] % 3 == 0) text = CompareThreads(*instance, point, operands);
+  if (text.empty() && point[kSeed] % 3 == 0 && point[kRows] * point[kDim] <= 60000) {
+    text = CompareAtOnce(*instance, *instance, point, 10);
+  }
   if (text.empty() && point[kSeed] % 3 == 2) text = CompareReusedMemory(*instance, point, operands);
   if (text.empty()) return text;
   return absl::StrCat(TypeName(type), " dim=", point[kDim], " rows=", point[kRows], ": ", text);
@@ -297,40 +322,31 @@ std::optional<std::string> SameBits(const plumb_norm_plugin& norm, const Point& 
 std::optional<std::string> RunsAtOnce(const plumb_norm_plugin& norm, const Point& point) {
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
-  constexpr int kCallers = 3;
-  constexpr auto kTime = std::chrono::milliseconds(40);
-  std::vector<std::unique_ptr<Instance>> instances;
-  std::vector<std::unique_ptr<NormRun>> runs;  // with operands and parameters of their own
-  std::vector<Outcome> alone;
-  for (int i = 0; i < kCallers; ++i) {
-    if (i == 0) instances.push_back(InstanceAt(norm, point));
-    runs.push_back(std::make_unique<NormRun>(i < 2 ? *instance : *instances[0], TypeOf(point),
-                                             point[kRows], static_cast<uint64_t>(i) + 1));
-    runs.back()->Forward(true);
-    runs.back()->Backward();
-    alone.push_back(runs.back()->Results());
-  }
-  std::string texts[kCallers];
-  std::vector<std::thread> threads;
-  const auto end = std::chrono::steady_clock::now() + kTime;
-  for (size_t i = 0; i < kCallers; ++i) {
-    threads.emplace_back([&, i] {
-      const ScopedFlushing flushing(point[kFlushed] != 0);
-      try {
-        while (texts[i].empty() && std::chrono::steady_clock::now() < end) {
-          runs[i]->Reset();
-          runs[i]->Forward(true);
-          runs[i]->Backward();
-          texts[i] = FirstDifference(runs[i]->Results(), alone[i], point[kDim]);
-        }
-      } catch (const CheckEnded& ended) {
-        texts[i] = ended.text;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const std::string& text : texts) {
-    if (!text.empty()) return absl::StrCat(runs[0]->Name(), ", while other calls run: ", text);
+  return CompareAtOnce(*instance, *InstanceAt(norm, point), point, 40);
+}
+
+std::optional<std::string> SameForEveryHost(const plumb_norm_plugin& norm, const Point& point) {
+  const std::unique_ptr<Instance> model = InstanceAt(norm, point);
+  if (model == nullptr) return std::nullopt;
+  const Operands operands = OperandsAt(*model, point);
+  const Outcome must = RunAt(*model, point, TypeOf(point), operands).outcome;
+  for (const HostVersion host : {HostVersion::kFirst, HostVersion::kNewer}) {
+    Point other = point;
+    other[kHost] = static_cast<int64_t>(host);
+    const std::unique_ptr<Instance> instance = InstanceAt(norm, other);
+    if (instance == nullptr) continue;  // that host refuses the norm
+    std::string text;
+    if (TextOfLayout(*instance) != TextOfLayout(*model)) {
+      text = absl::StrCat("the layout is ", TextOfLayout(*instance), ", must be ",
+                          TextOfLayout(*model));
+    }
+    if (text.empty()) {
+      text = FirstDifference(RunAt(*instance, other, TypeOf(point), operands).outcome, must);
+    }
+    if (text.empty()) continue;
+    return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], ", called by ",
+                        host == HostVersion::kFirst ? "a host of v1.0" : "a newer host", ": ",
+                        text);
   }
   return "";
 }
@@ -390,7 +406,7 @@ void CheckFarRows(const Subject& subject, Report* report) {
       if (!refused.empty()) {
         return report->Note("rows gigabytes apart were not tried: no " + refused);
       }
-      std::string text = FirstDifference(OfRows(CallFarRows(&far, &y_far)), must, far.dim());
+      std::string text = FirstDifference(OfRows(CallFarRows(&far, &y_far)), must);
       if (text.empty()) text = FirstDifference("y", y_far, y, far.dim());
       if (text.empty()) continue;
       return report->Fail(
@@ -404,12 +420,7 @@ void CheckFarRows(const Subject& subject, Report* report) {
 void CheckSecondInput(const Subject& subject, Report* report) {
   const plumb_norm_plugin& norm = *subject.norm;
   if ((norm.flags & PLUMB_NORM_TWO_INPUTS) == 0) return report->Skip("it has one input");
-  if (norm.flags & (PLUMB_NORM_CROSS_ROW | PLUMB_NORM_CROSS_ROW_EVAL | PLUMB_NORM_IDENTITY)) {
-    return report->Fail("TWO_INPUTS together with CROSS_ROW or IDENTITY");
-  }
-  if (norm.get_extension != nullptr && Guarded(Function::kGetExtension, 0, [&] {
-        return norm.get_extension(PLUMB_EXT_RESIDUAL);
-      }) != nullptr) {
+  if (ExtensionOf(norm, PLUMB_EXT_RESIDUAL) != nullptr) {
     report->Fail(PLUMB_EXT_RESIDUAL " is offered, which is for norms of one input");
   }
   Point point = *ParsePoint("dim=1,rows=6,to=6");

@@ -17,16 +17,13 @@ void CheckMetadata(const Subject& subject, Report* report);        // M1
 void CheckSchema(const Subject& subject, Report* report);          // M2
 void CheckBadAttributes(const Subject& subject, Report* report);   // M3
 void CheckLayout(const Subject& subject, Report* report);          // M4
-void CheckTimeMachine(const Subject& subject, Report* report);     // M5
+void CheckExtensions(const Subject& subject, Report* report);      // M5, what no rule sees
 void CheckFill(const Subject& subject, Report* report);            // M6
 void CheckFarRows(const Subject& subject, Report* report);         // N8, what no rule sees
 void CheckDenormals(const Subject& subject, Report* report);       // N15
 void CheckSecondInput(const Subject& subject, Report* report);     // N18, what no rule sees
 void CheckBandwidth(const Subject& subject, Report* report);       // P1
 void CheckOneRow(const Subject& subject, Report* report);          // P2
-
-// True if `name` has the form of an attribute's or a tensor's name: [a-z][a-z0-9_]*, at most 63.
-bool IsName(const char* name);
 
 }  // namespace plumb::check
 

@@ -69,9 +69,6 @@ std::vector<double> Sixteenths(size_t n, int64_t seed) {
 
 std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Point& given) {
   Point point = given;
-  if (norm.flags & PLUMB_NORM_STOCHASTIC) {
-    return "STOCHASTIC is reserved: no host gives random numbers yet, and all refuse the norm";
-  }
   const std::unique_ptr<Instance> as_drawn = InstanceAt(norm, point);
   if (as_drawn == nullptr) return std::nullopt;
   std::string text;

@@ -22,9 +22,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "plugins/check/checks.h"
-#include "plugins/check/library.h"
+#include "plugins/check/calls.h"
 #include "plugins/check/process_state.h"
-#include "plugins/check/silence.h"
 #include "plumb/norm_plugin.h"
 #include "runtime/plugin/elf_note.h"
 
@@ -346,15 +345,11 @@ void CheckLoads(const Subject& subject, Report* report) {
 }
 
 void CheckLoadEffects(const Subject& subject, Report* report) {
-  const ProcessState before = ProcessState::Take();
-  Silence silence;
+  ProcessWatch watch;
   const absl::StatusOr<void*> library = Open(subject.path);
-  const int64_t printed = silence.End();
+  const std::string changes = watch.End();
   if (!library.ok()) return report->Skip("it does not load (E4)");
-  for (const std::string& change : before.ChangesSince()) {
-    report->Fail(absl::StrCat("loading it changes the process: ", change));
-  }
-  if (printed > 0) report->Fail(absl::StrFormat("loading it prints %d bytes", printed));
+  if (!changes.empty()) report->Fail("loading it changes the process: " + changes);
 }
 
 void CheckLoadTime(const Subject& subject, Report* report) {

@@ -20,7 +20,6 @@
 #include "absl/strings/str_join.h"
 #include "plugins/check/cases.h"
 #include "plugins/check/float_state.h"
-#include "plugins/check/guarded.h"
 #include "plugins/check/malloc_hooks.h"
 #include "plugins/check/point_run.h"
 #include "plugins/check/process_state.h"
@@ -46,7 +45,7 @@ bool CreateMayCall(const SystemCall& call) {
 }
 
 std::string TraceCreate(const plumb_norm_plugin& norm, const Point& point, bool* traced) {
-  const std::vector<AttributeCase>& cases = ExploredCases(norm);
+  const std::vector<AttributeCase>& cases = CasesOf(norm);
   const AttributeCase& c = cases[static_cast<size_t>(point[kAttributes])];
   const std::optional<SystemCall> found = FirstSystemCall(
       [&] {

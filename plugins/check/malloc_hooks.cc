@@ -40,8 +40,6 @@ AllocationWatch::AllocationWatch() {
 }
 AllocationWatch::~AllocationWatch() { state.counting = false; }
 void AllocationWatch::FailAt(int64_t k) { state.fail_in = k; }
-void AllocationWatch::Stop() { state.counting = false; }
-void AllocationWatch::Go() { state.counting = true; }
 int64_t AllocationWatch::allocations() const { return state.allocations; }
 int64_t AllocationWatch::frees() const { return state.frees; }
 int64_t AllocationWatch::outstanding() const { return state.outstanding; }

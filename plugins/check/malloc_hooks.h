@@ -31,10 +31,6 @@ class AllocationWatch {
   // From now on allocation number `k` (1 is the next one) returns null, once.
   void FailAt(int64_t k);
 
-  // A pause, for allocations of the checker itself.
-  void Stop();
-  void Go();
-
   int64_t allocations() const;  // calls that allocate, the failed one included
   int64_t frees() const;        // calls that gave some back
   int64_t outstanding() const;  // blocks allocated less blocks freed

@@ -138,7 +138,7 @@ void CheckOneRow(const Subject& subject, Report* report) {
   constexpr double kWarnCall = 20e-6, kWarnElement = 20e-9, kWarnEmpty = 5e-6;
   std::string line = "one row in evaluation:";
   for (const uint32_t dim : {64, 768, 4096}) {
-    const std::unique_ptr<Instance> instance = TryInstance(*subject.norm, dim);
+    const std::unique_ptr<Instance> instance = TryInstance(*subject.norm, dim, DefaultValues(*subject.norm));
     if (instance == nullptr) continue;
     NormRun run(*instance, PLUMB_F32, /*rows=*/1, subject.seed);
     run.Forward(/*train=*/false);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "plugins/check/guarded.h"
 #include "plugins/check/cases.h"
 
 namespace plumb::check {
@@ -92,35 +91,17 @@ double Changed(int64_t kind, std::mt19937_64* random, size_t i, double value) {
 
 bool EqualBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
-// The first row outside of [r0, r1) that is not as it was; -1: none.
-int64_t TouchedOutside(const Rows& rows, int64_t r0, int64_t r1, double before) {
-  for (int64_t r = 0; r < rows.rows(); ++r) {
-    if (r == r0) r = r1;
-    if (r >= rows.rows()) break;
-    for (int64_t i = 0; i < rows.width(); ++i) {
-      if (!EqualBits(rows.Get(r, i), before)) return r;
-    }
-  }
-  return -1;
-}
-
+// Returns "" if rows outside of [r0, r1) are what they were.
 std::string Outside(const NormRun& run, const char* name, const Rows& rows, int64_t r0, int64_t r1,
                     double before) {
-  const int64_t row = TouchedOutside(rows, r0, r1, before);
-  if (row < 0) return "";
-  return absl::StrCat(run.Name(), " rows ", r0, "..", r1, ": ", name, " of row ", row,
-                      ", outside of the range, was written");
-}
-
-// "" unless the poison that an output held before the call is still there.
-std::string NotWritten(const NormRun& run, const char* name, const std::vector<double>& values,
-                       int64_t width) {
-  const auto it = std::find_if(values.begin(), values.end(), IsPoison);
-  if (it == values.end()) return "";
-  return absl::StrCat(
-      run.Name(), ": ",
-      PlaceInTensor(name, static_cast<size_t>(it - values.begin()), values.size(), width),
-      " was not written, or is of what was not");
+  for (int64_t r = 0; r < rows.rows(); ++r) {
+    for (int64_t i = 0; i < rows.width() && (r < r0 || r >= r1); ++i) {
+      if (EqualBits(rows.Get(r, i), before)) continue;
+      return absl::StrCat(run.Name(), " rows ", r0, "..", r1, ": ", name, " of row ", r,
+                          ", outside of the range, was written");
+    }
+  }
+  return "";
 }
 
 struct Range {
@@ -153,20 +134,23 @@ std::vector<Range> RangesOf(const NormRun& run, const Point& point) {
 const plumb_norm_residual* ResidualOf(const Instance& instance) {
   const plumb_norm_plugin& norm = instance.norm();
   constexpr uint32_t kWithoutSums = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS;
-  if (norm.get_extension == nullptr || (norm.flags & kWithoutSums) != 0) return nullptr;
-  return Guarded(Function::kGetExtension, 0, [&]() -> const plumb_norm_residual* {
-    // What has an answer to everything may answer anything: M5 tells.
-    if (norm.get_extension("org.example.no_such_extension/1") != nullptr) return nullptr;
-    const auto* of_instance =
-        static_cast<const plumb_norm_instance_extensions*>(norm.get_extension(PLUMB_EXT_INSTANCE));
-    const void* found = of_instance != nullptr && of_instance->get != nullptr
-                            ? of_instance->get(instance.handle(), PLUMB_EXT_RESIDUAL)
-                            : norm.get_extension(PLUMB_EXT_RESIDUAL);
-    const auto* residual = static_cast<const plumb_norm_residual*>(found);
-    const bool whole =
-        residual != nullptr && residual->forward != nullptr && residual->backward != nullptr;
-    return whole ? residual : nullptr;
-  });
+  // A norm that has an answer to everything may answer anything: M5 fails it.
+  if ((norm.flags & kWithoutSums) != 0 ||
+      ExtensionOf(norm, "org.example.no_such_extension/1") != nullptr) {
+    return nullptr;
+  }
+  const auto* of_instance =
+      static_cast<const plumb_norm_instance_extensions*>(ExtensionOf(norm, PLUMB_EXT_INSTANCE));
+  const void* found = ExtensionOf(norm, PLUMB_EXT_RESIDUAL);
+  if (of_instance != nullptr && of_instance->get != nullptr) {
+    found = Guarded(Function::kGetExtension, instance.dim(), [&] {
+      return of_instance->get(instance.handle(), PLUMB_EXT_RESIDUAL);
+    });
+  }
+  const auto* residual = static_cast<const plumb_norm_residual*>(found);
+  return residual != nullptr && residual->forward != nullptr && residual->backward != nullptr
+             ? residual
+             : nullptr;
 }
 
 // The sum x + res that a norm makes itself, where it offers PLUMB_EXT_RESIDUAL.
@@ -219,8 +203,12 @@ std::vector<std::vector<double>> ValuesOf(const std::vector<Rows>& tensors) {
 // Buffers may change in stats_finalize and nowhere else.
 std::string BuffersChanged(const NormRun& run, const char* function,
                            const std::vector<std::vector<double>>& before) {
-  if (ValuesOf(run.buffers) == before) return "";
-  return absl::StrCat(run.Name(), ": ", function, " changed a buffer");
+  for (size_t i = 0; i < before.size(); ++i) {
+    const std::string text = FirstDifference(absl::StrCat("buffers[", i, "]"),
+                                             run.buffers[i].Values(), before[i], 0);
+    if (!text.empty()) return absl::StrCat(run.Name(), ": after ", function, " ", text);
+  }
+  return "";
 }
 
 // Statistics in chunks of the range's length, at most a few hundred.
@@ -253,14 +241,10 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->ForwardCall(train);
     if (in_place) call.x = call.y, call.x_pitch = call.y_pitch;
-    const auto forward = [&] {
-      if (!fused) return check::Forward(run->instance(), call, range.from, range.to);
-      return Guarded(Function::kResidualForward, call, range.from, range.to, [&] {
-        return residual->extension()->forward(run->instance().handle(), &call, &sums, range.from,
-                                              range.to);
-      });
-    };
-    run->Expect(forward(), "forward", range.from, range.to);
+    run->Expect(fused ? ResidualForward(run->instance(), *residual->extension(), call, sums,
+                                        range.from, range.to)
+                      : Forward(run->instance(), call, range.from, range.to),
+                "forward", range.from, range.to);
     if (first && !in_place) {
       *problem = Outside(*run, "y", run->y, range.from, range.to, Poison());
       if (problem->empty()) {
@@ -325,14 +309,10 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->BackwardCall(add && !fused);
     if (alias) call.dy = call.dx, call.dy_pitch = call.dx_pitch;
-    const auto backward = [&] {
-      if (!fused) return check::Backward(run->instance(), call, range.from, range.to);
-      return Guarded(Function::kResidualBackward, call, range.from, range.to, [&] {
-        return residual->extension()->backward(run->instance().handle(), &call, &sums, range.from,
-                                               range.to);
-      });
-    };
-    run->Expect(backward(), "backward", range.from, range.to);
+    run->Expect(fused ? ResidualBackward(run->instance(), *residual->extension(), call, sums,
+                                         range.from, range.to)
+                      : Backward(run->instance(), call, range.from, range.to),
+                "backward", range.from, range.to);
     if (first && !alias && problem->empty()) {
       *problem = Outside(*run, "dx", run->dx, range.from, range.to, outside);
     }
@@ -350,9 +330,11 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
   for (size_t k = 0; k < totals.size(); ++k) run->dparams[k].Assign(totals[k]);
 }
 
-// What may only be read, and is another number after the calls.
+// Returns which of the operands that may only be read is another number after the calls.
 std::string Overwritten(const NormRun& run, const Point& point, const Operands& operands) {
-  const auto compare = [](const char* name, const Rows& rows, std::vector<double> must) {
+  // Denormals of a residual sum may have counted as zero.
+  if (point[kResidual] != 0 && point[kX] == kDenormalX) return "";
+  const auto compare = [](const std::string& name, const Rows& rows, std::vector<double> must) {
     for (double& value : must) value = RoundTo(rows.dtype(), value);
     return FirstDifference(name, rows.Values(), must, rows.width());
   };
@@ -360,11 +342,9 @@ std::string Overwritten(const NormRun& run, const Point& point, const Operands& 
   if (text.empty()) text = compare("dy", run.dy, operands.dy);
   if (text.empty()) text = compare("x2", run.x2, operands.x2);
   for (size_t i = 0; i < operands.params.size() && text.empty(); ++i) {
-    text = compare(absl::StrCat("params[", i, "]").c_str(), run.params[i], operands.params[i]);
+    text = compare(absl::StrCat("params[", i, "]"), run.params[i], operands.params[i]);
   }
-  // Of a residual sum denormals may have counted as zero.
-  if (text.empty() || (point[kResidual] != 0 && point[kX] == kDenormalX)) return "";
-  return absl::StrCat(run.Name(), ": ", text, ", as it was before the calls");
+  return text;
 }
 
 }  // namespace
@@ -381,11 +361,13 @@ uint32_t TypeOf(const Point& point) {
 
 std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point& point) {
   if ((norm.dtypes & TypeOf(point)) == 0) return nullptr;
-  const std::vector<AttributeCase>& cases = ExploredCases(norm);
+  const auto version = static_cast<HostVersion>(point[kHost]);
+  if (version == HostVersion::kFirst && norm.min_host_minor > 0) return nullptr;
+  const std::vector<AttributeCase>& cases = CasesOf(norm);
   if (point[kAttributes] >= static_cast<int64_t>(cases.size())) return nullptr;
   return TryInstance(norm, static_cast<uint32_t>(point[kDim]),
                      cases[static_cast<size_t>(point[kAttributes])].values,
-                     static_cast<uint32_t>(point[kHeads]));
+                     static_cast<uint32_t>(point[kHeads]), nullptr, version);
 }
 
 Place PlaceOf(const Point& point, int64_t gap) {
@@ -493,41 +475,28 @@ PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
   const bool train = point[kEvaluation] == 0;
   ResidualSum residual(run, point, operands);
   CallForward(&run, point, operands, &residual, &result.problem);
-  const std::vector<double> forward = run.y.Values(), saved = run.saved.Values();
+  const std::vector<double> y = run.y.Values(), saved = run.saved.Values();
   if (train) CallBackward(&run, point, operands, &residual, &result.problem);
-  if (result.problem.empty()) {
-    const std::string damage = run.PaddingDamage();
-    if (!damage.empty()) result.problem = absl::StrCat(run.Name(), ": written: ", damage);
-  }
   result.outcome = run.Results();
-  if (result.problem.empty() && train) {
-    std::string text = FirstDifference("y", result.outcome.y, forward, run.dim());
-    if (text.empty()) {
-      text = FirstDifference("saved", result.outcome.saved, saved,
-                             std::max<int64_t>(1, run.saved.width()));
-    }
-    if (!text.empty()) {
-      result.problem = absl::StrCat(run.Name(), ": ", text, ", as it was before backward");
-    }
+  std::string text = run.PaddingDamage();
+  if (!text.empty()) text = absl::StrCat("written: ", text);
+  if (text.empty()) text = FirstDifference("y", result.outcome.y, y, run.dim());
+  if (text.empty()) {
+    text = FirstDifference("saved", result.outcome.saved, saved, run.saved.width());
   }
-  if (result.problem.empty()) result.problem = Overwritten(run, point, operands);
-  result.outcome.y = forward;
-  if (result.problem.empty()) result.problem = NotWritten(run, "y", forward, run.dim());
-  if (result.problem.empty() && train) {
-    result.problem = NotWritten(run, "dx", result.outcome.dx, run.dim());
+  if (text.empty()) text = Overwritten(run, point, operands);
+  for (const Tensor& tensor : result.outcome.Tensors()) {
+    const bool may_be_left = tensor.name.find("saved") != std::string::npos ||
+                             (!train && (tensor.name == "dx" || tensor.name == "dx2"));
+    const auto it = std::find_if(tensor.values->begin(), tensor.values->end(), IsPoison);
+    if (may_be_left || it == tensor.values->end() || !text.empty()) continue;
+    text = absl::StrCat(
+        PlaceInTensor(tensor.name, static_cast<size_t>(it - tensor.values->begin()),
+                      tensor.values->size(), tensor.width),
+        " was not written, or is computed from memory that was not");
   }
-  if (result.problem.empty() && train) {
-    result.problem = NotWritten(run, "dx2", result.outcome.dx2, run.dim());
-  }
-  for (size_t i = 0; i < run.dparams.size() && result.problem.empty(); ++i) {
-    const std::string name = absl::StrCat("dparams[", i, "]");
-    result.problem =
-        NotWritten(run, name.c_str(), result.outcome.dparams[i], run.dparams[i].width());
-  }
-  for (size_t i = 0; i < run.buffers.size() && result.problem.empty(); ++i) {
-    const std::string name = absl::StrCat("buffers[", i, "]");
-    result.problem =
-        NotWritten(run, name.c_str(), result.outcome.buffers[i], run.buffers[i].width());
+  if (result.problem.empty() && !text.empty()) {
+    result.problem = absl::StrCat(run.Name(), ": ", text);
   }
   return result;
 }
@@ -538,14 +507,13 @@ Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
   AssignTo(operands, &run);
   const bool train = point[kEvaluation] == 0;
   run.Forward(train);
-  Outcome outcome;
-  outcome.y = run.y.Values();
+  const std::vector<double> own = run.y.Values();
   if (y != nullptr) run.y.Assign(*y);
   if (train) run.Backward();
-  outcome.dx = run.dx.Values();
-  outcome.dx2 = run.dx2.Values();
-  for (const Rows& rows : run.dparams) outcome.dparams.push_back(rows.Values());
-  for (const Rows& rows : run.buffers) outcome.buffers.push_back(rows.Values());
+  Outcome outcome = run.Results();
+  outcome.y = own;
+  outcome.saved.clear();
+  outcome.call_saved.clear();
   return outcome;
 }
 

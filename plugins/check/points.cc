@@ -27,10 +27,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kNames[kAxes] = {
     "dim",   "rows",  "from",  "to",    "type", "attributes", "heads",  "context", "eval",   "flush",
-    "place", "pitch", "alias", "add",   "residual", "pieces", "x",      "dy",      "params", "seed"};
+    "place", "pitch", "alias", "add",   "residual", "host", "pieces", "x",      "dy",      "params", "seed"};
 // Of axes that are a choice, how many there are.
 constexpr int64_t kChoices[kAxes] = {
-    0, 0, 0, 0, 3, 0, 0, 2, 2, 2, 5, 2, 2, 2, 2, 3, kKindsOfX, kKindsOfDy, kKindsOfParams, 0};
+    0, 0, 0, 0, 3, 0, 0, 2, 2, 2, 5, 2, 2, 2, 2, 3, 3, kKindsOfX, kKindsOfDy, kKindsOfParams, 0};
 constexpr int64_t kMostDim = 16384;
 constexpr int64_t kMostRows = 66000;
 constexpr int kMostShrinks = 300;
@@ -138,7 +138,7 @@ Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
 std::vector<int64_t> WholeNumbers(const plumb_norm_plugin& norm) {
   const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
   std::vector<int64_t> numbers;
-  for (const AttributeCase& each : ExploredCases(norm)) {
+  for (const AttributeCase& each : CasesOf(norm)) {
     numbers.push_back(0);
     for (uint32_t i = 0; i < norm.n_attrs; ++i) {
       const bool is_set =
@@ -187,6 +187,7 @@ Point Draw(std::mt19937_64* random, const std::vector<int64_t>& numbers) {
   // Each choice is left at its simplest half of the time, so that conditions meet by themselves.
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if (kChoices[axis] > 0 && Below(random, 2) == 0) point[axis] = Below(random, kChoices[axis]);
+    if (axis == kHost) point[axis] = 0;  // M5
   }
   if (Below(random, 3) != 0) point[kType] = Below(random, 3);
   if (Below(random, 6) == 0) {
@@ -233,7 +234,7 @@ Point Shrink(const Property& property, Point point, std::string* text) {
     smaller = false;
     for (const size_t axis :
          {size_t{kRows}, size_t{kDim}, size_t{kX}, size_t{kDy}, size_t{kParams}, size_t{kPitches},
-          size_t{kPlace}, size_t{kHeads}, size_t{kContext}, size_t{kAlias}, size_t{kAdd}, size_t{kResidual}, size_t{kPieces},
+          size_t{kPlace}, size_t{kHeads}, size_t{kContext}, size_t{kAlias}, size_t{kAdd}, size_t{kResidual}, size_t{kHost}, size_t{kPieces},
           size_t{kFlushed}, size_t{kAttributes}, size_t{kEvaluation}, size_t{kFrom}, size_t{kTo},
           size_t{kType}}) {
       for (const int64_t value : Smaller(point, axis)) {
@@ -280,13 +281,7 @@ std::optional<std::string> TryApart(const Property& property, const Point& point
   close(ends[0]);
   int status = 0;
   if (pid < 0 || waitpid(pid, &status, 0) != pid) return std::nullopt;
-  if (WIFSIGNALED(status)) return DescribeCrash(*ThisTracePage(), WTERMSIG(status));
-  if (line.empty()) {
-    const int exit_status = WEXITSTATUS(status);
-    return absl::StrCat("ended the process ",
-                        exit_status == 0 ? "" : absl::StrCat("with exit status ", exit_status, " "),
-                        "during ", DescribeRunning(*ThisTracePage()));
-  }
+  if (line.empty()) return DescribeEnd(*ThisTracePage(), status);
   return line[0] == '+' ? std::optional<std::string>(line.substr(1)) : std::nullopt;
 }
 

@@ -24,7 +24,7 @@ enum Axis {
   kFrom,  // the range that is called first: rows [kFrom, kTo), then those before and after
   kTo,
   kType,        // 0: f32, 1: bf16, 2: f64
-  kAttributes,  // index into ExploredCases()
+  kAttributes,  // index into CasesOf()
   kHeads,       // rows of a token, of which the host tells the norm; 0: it tells of none
   kContext,     // 1: calls tell the positions of tokens, sequences and the step
   kEvaluation,  // 0: training
@@ -35,6 +35,7 @@ enum Axis {
   kAlias,    // y is x, dx is dy, where the norm offers it
   kAdd,      // PLUMB_CALL_DX_ACCUMULATE
   kResidual,  // x is a sum that the norm takes itself, where it offers plumb.norm.residual
+  kHost,      // 1: a host of v1.0 calls, 2: a newer one, whose structs are longer
   kPieces,    // 1: ranges have dparams of their own, statistics are of ranges; 2: as the host cuts
   kX,         // what x is drawn from, see DrawX
   kDy,        // what dy is drawn from, see DrawDy

@@ -67,10 +67,7 @@ class Rows {
   void Fill(double value);
   void FillNormal(std::mt19937_64* random, double mean = 0, double deviation = 1);
 
-  // What lies around the elements, up to the unreadable pages.
-  enum class Padding { kCanary, kSignallingNan };
-  void FillPadding(Padding pattern);
-  // Empty when the padding is as it was filled, else where it was written: "3 bytes behind row 4".
+  // Empty when nothing was written around the elements, else where: "3 bytes behind row 4".
   // Not of rows that were moved apart.
   std::string PaddingDamage() const;
 
@@ -85,7 +82,6 @@ class Rows {
   char* inner_ = nullptr;  // what may be touched
   size_t inner_size_ = 0;
   char* data_ = nullptr;
-  Padding padding_ = Padding::kCanary;
 };
 
 }  // namespace plumb::check

@@ -15,8 +15,6 @@ namespace plumb::check {
 using Rule = std::optional<std::string> (*)(const plumb_norm_plugin& norm, const Point& point);
 
 // -- value_rules.cc -------------------------------------------------------------------------------
-// y is that of the equation that plumb knows for the norm's id.
-std::optional<std::string> FollowsEquation(const plumb_norm_plugin& norm, const Point& point);
 // Values, gradients and buffers agree with f64, in one plain range.
 std::optional<std::string> AgreesWithF64(const plumb_norm_plugin& norm, const Point& point);
 // bf16 is the f32 result rounded to nearest. A bias alone is rounded to even, to infinity beyond the
@@ -34,6 +32,8 @@ std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, const Point&
 std::optional<std::string> SameBits(const plumb_norm_plugin& norm, const Point& point);
 // Two calls at once give what each gives alone.
 std::optional<std::string> RunsAtOnce(const plumb_norm_plugin& norm, const Point& point);
+// Hosts of other versions, whose structs are shorter or longer, get the same.
+std::optional<std::string> SameForEveryHost(const plumb_norm_plugin& norm, const Point& point);
 
 // -- statistic_rules.cc ---------------------------------------------------------------------------
 // Statistics over rows do not depend on how rows are cut.

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plugins/check/cases.h"
-#include "plugins/check/guarded.h"
 #include "plugins/check/norm_run.h"
 #include "plugins/check/point_run.h"
 #include "plugins/check/rules.h"
@@ -28,22 +27,18 @@ Outcome StepInPieces(NormRun* run, int64_t chunk) {
   return run->Results();
 }
 
-// The first number that is further than `tolerance` of the tensor's scale (at least 1) away.
+// Returns the first number that is further than `tolerance` of the tensor's scale (at least 1) away.
 std::string FirstFarther(const Outcome& got, const Outcome& must, double tolerance) {
-  const auto compare = [&](const char* name, const std::vector<double>& a,
-                           const std::vector<double>& b) {
-    if (std::isnan(LargestMagnitude(b)) || b.empty()) return std::string();
-    return FirstDeviation(name, a, b, static_cast<int64_t>(b.size()), tolerance, tolerance);
-  };
-  std::string text = compare("y", got.y, must.y);
-  if (text.empty()) text = compare("dx", got.dx, must.dx);
-  for (size_t i = 0; i < must.dparams.size() && text.empty(); ++i) {
-    text = compare("dparams", got.dparams[i], must.dparams[i]);
+  const std::vector<Tensor> results = got.Tensors(), wanted = must.Tensors();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const std::vector<double>& values = *wanted[i].values;
+    const bool is_result = wanted[i].name.find("saved") == std::string::npos;
+    if (!is_result || values.empty() || std::isnan(LargestMagnitude(values))) continue;
+    std::string text = FirstDeviation(wanted[i].name, *results[i].values, values,
+                                      static_cast<int64_t>(values.size()), tolerance, tolerance);
+    if (!text.empty()) return text;
   }
-  for (size_t i = 0; i < must.buffers.size() && text.empty(); ++i) {
-    text = compare("buffers", got.buffers[i], must.buffers[i]);
-  }
-  return text;
+  return "";
 }
 
 // The statistic of no rows is all zeros, and neutral in stats_combine.
@@ -57,13 +52,9 @@ std::string NoRowsAreNeutral(NormRun* run, bool by_extension) {
   for (const uint32_t phase : {uint32_t{PLUMB_FWD}, uint32_t{PLUMB_BWD}}) {
     const plumb_norm_call call =
         phase == PLUMB_FWD ? run->ForwardCall(/*train=*/true) : run->BackwardCall(false);
-    const auto combine = [&](void* acc, const void* partial) {
-      if (extension == nullptr) return StatsCombine(instance, phase, call, acc, partial);
-      run->Expect(
-          Guarded(
-              Function::kStatsCombine, call, 0, run->rows(),
-              [&] { return extension->combine(instance.handle(), phase, &call, acc, partial); }),
-          PLUMB_EXT_COMBINE, 0, run->rows());
+    const auto combine = [&](Rows* acc, const Rows& partial) {
+      run->Expect(StatsCombine(instance, phase, call, acc->data(), partial.data(), extension),
+                  "stats_combine", 0, run->rows());
     };
     Rows some(type, 1, width), none(type, 1, width);
     some.Fill(0);
@@ -81,15 +72,15 @@ std::string NoRowsAreNeutral(NormRun* run, bool by_extension) {
     };
     const char* wrong = same(none.Values(), zeros) ? "" : "stats_partial of no rows writes";
     none.Fill(0);
-    combine(some.data(), none.data());
+    combine(&some, none);
     if (!same(some.Values(), before)) wrong = "combined with no rows, a partial changes";
     some.Assign(before);
-    combine(none.data(), some.data());
+    combine(&none, some);
     if (!same(none.Values(), before)) wrong = "no rows, combined with a partial, are not it";
     if (!same(some.Values(), before)) wrong = "stats_combine changes its second operand";
     none.Fill(0);
     some.Fill(0);
-    combine(none.data(), some.data());
+    combine(&none, some);
     if (!same(none.Values(), zeros)) wrong = "no rows, combined with none, are some";
     if (wrong[0] == '\0') continue;
     return absl::StrCat(phase == PLUMB_FWD ? "PLUMB_FWD: " : "PLUMB_BWD: ", wrong);

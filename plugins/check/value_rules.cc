@@ -1,4 +1,4 @@
-// Rules of values: against f64, against the equation of the norm's name, and how bf16 is rounded.
+// Rules of values: against f64, how bf16 is rounded, and denormals.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plugins/check/cases.h"
-#include "plugins/check/equations.h"
 #include "plugins/check/float_state.h"
 #include "plugins/check/point_run.h"
 #include "plugins/check/rules.h"
@@ -34,7 +33,7 @@ std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const O
   const bool is_ordinary =
       std::find(std::begin(kOrdinary), std::end(kOrdinary), point[kX]) != std::end(kOrdinary);
   if (!is_ordinary || point[kParams] != 0 || IsExtremeDy(point)) return "";
-  const std::vector<AttributeCase>& cases = ExploredCases(norm);
+  const std::vector<AttributeCase>& cases = CasesOf(norm);
   const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
   const AttributeCase& used = cases[static_cast<size_t>(point[kAttributes])];
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
@@ -187,60 +186,6 @@ std::optional<std::string> AgreesWithF64(const plumb_norm_plugin& norm, const Po
   }
   if (text.empty()) return text;
   return absl::StrCat(TypeName(type), " dim=", point[kDim], " rows=", point[kRows], ": ", text);
-}
-
-// -- The equation of the norm's name --------------------------------------------------------------
-
-std::optional<std::string> FollowsEquation(const plumb_norm_plugin& norm, const Point& point) {
-  const Reference equation = ReferenceOf(norm.id);
-  if (equation == nullptr || TypeOf(point) == PLUMB_BF16) return std::nullopt;
-  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr) return std::nullopt;
-  const ReferenceNames names = NamesOf(norm.id);
-  const AttributeCase c = ExploredCases(norm)[static_cast<size_t>(point[kAttributes])];
-  ReferenceCall call;
-  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
-    const plumb_attr_def& def = AttrOf(norm, i);
-    if (names.attributes.count(def.name) == 0) {
-      return absl::StrCat("attribute ", def.name, " is none of ", norm.id, "'s");
-    }
-    call.attributes[def.name] =
-        def.type == PLUMB_ATTR_F64 ? c.values[i].f : static_cast<double>(c.values[i].i);
-  }
-  NormRun run(*instance, TypeOf(point), point[kRows], static_cast<uint64_t>(point[kSeed]) + 1);
-  call.rows = run.rows();
-  call.dim = run.dim();
-  call.x = run.x.Values();
-  for (uint32_t i = 0; i < run.params.size(); ++i) {
-    const char* name = instance->param(i).name;
-    if (names.parameters.count(name) == 0) {
-      return absl::StrCat("parameter ", name, " is none of ", norm.id, "'s");
-    }
-    call.parameters[name] = run.params[i].Values();
-  }
-  const double tolerance = TypeOf(point) == PLUMB_F64 ? 1e-9 : 5e-5;
-  // Evaluation last: with the statistics that two calls of training left, where there are such.
-  for (const bool train : {true, true, false}) {
-    call.train = train;
-    for (uint32_t i = 0; i < run.buffers.size(); ++i) {
-      call.buffers[instance->buffer(i).name] = run.buffers[i].Values();
-    }
-    const ReferenceResult must = equation(call);
-    run.Forward(train);
-    std::string text =
-        FirstDeviation("y", run.y.Values(), must.y, run.dim(), tolerance, 1e-12);
-    for (uint32_t i = 0; i < run.buffers.size() && text.empty(); ++i) {
-      const char* name = instance->buffer(i).name;
-      const auto it = must.buffers.find(name);
-      if (it == must.buffers.end()) continue;
-      text = FirstDeviation(name, run.buffers[i].Values(), it->second, run.buffers[i].width(),
-                            tolerance, tolerance);
-    }
-    if (text.empty()) continue;
-    return absl::StrCat(run.Name(), c.is_default() ? "" : " ", c.name,
-                        train ? ": " : ", in evaluation: ", text);
-  }
-  return "";
 }
 
 // -- Denormals ------------------------------------------------------------------------------------
