@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "plugins/check/cases.h"
 #include "plugins/check/check.h"
-#include "plugins/check/checks.h"
 #include "plugins/check/points.h"
 #include "plugins/check/rules.h"
 

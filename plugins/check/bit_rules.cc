@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "plugins/check/checks.h"
 #include "plugins/check/float_state.h"
 #include "plugins/check/rules.h"
 #include "plugins/check/cases.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "plugins/check/calls.h"
 #include "plugins/check/cases.h"
-#include "plugins/check/checks.h"
+#include "plugins/check/rules.h"
 #include "runtime/base/utf8.h"
 #include "runtime/plugin/descriptor.h"
 #include "runtime/plugin/elf_note.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plugins/check/cases.h"
-#include "plugins/check/checks.h"
+#include "plugins/check/rules.h"
 #include "plugins/check/float_state.h"
 #include "plugins/check/malloc_hooks.h"
 #include "plugins/check/process_state.h"

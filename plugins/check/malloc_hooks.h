@@ -1,5 +1,5 @@
 // Interposes the allocator. Linked into a program, this module's malloc, calloc, realloc, memalign,
-// aligned_alloc, posix_memalign, valloc, pvalloc and free stand in front of the C library's for the
+// aligned_alloc, posix_memalign and free stand in front of the C library's for the
 // program and for every library that it loads; operator new reaches them through malloc. What a
 // thread allocates is counted while that thread watches, and may be made to fail.
 //
@@ -15,10 +15,6 @@ namespace plumb::check {
 
 // Whether an allocation of this program, made as a library makes it, reaches the hooks.
 bool AllocationsAreSeen();
-
-// Why not, for the report of a check that needs them.
-inline constexpr char kAllocationsUnseen[] =
-    "allocations cannot be watched in this build of the checker (sanitizer, or not glibc)";
 
 // Counts what the calling thread allocates, from its construction on. One at a time a thread.
 class AllocationWatch {

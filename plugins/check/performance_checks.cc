@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_format.h"
 #include "plugins/check/cases.h"
-#include "plugins/check/checks.h"
+#include "plugins/check/rules.h"
 #include "plugins/check/float_state.h"
 #include "plugins/check/norm_run.h"
 
@@ -37,26 +37,18 @@ double TimeOf(int64_t n, const Work& work) {
   return ThreadSeconds() - start;
 }
 
-// How often `work` has to be called for a measurement of at least `seconds`; at most `most`.
-template <class Work>
-int64_t CallsFor(double seconds, int64_t most, const Work& work) {
-  int64_t n = 1;
-  while (n < most && TimeOf(n, work) < seconds) n *= 2;
-  return n;
-}
-
-// The best of several times of each, in seconds a call, interleaved so that other load of the
+// Returns the best of several times of each, in seconds a call, interleaved so that other load of the
 // machine affects both alike.
 template <class First, class Second>
 std::pair<double, double> BestTimes(const First& first, const Second& second) {
   constexpr int kSamples = 21;
   constexpr double kSampleSeconds = 2e-4;
-  const int64_t n = CallsFor(kSampleSeconds, 1 << 16, first);
+  int64_t n = 1;
+  while (n < 1 << 16 && TimeOf(n, first) < kSampleSeconds) n *= 2;
   std::pair<double, double> best(HUGE_VAL, HUGE_VAL);
-  for (int i = 0; i < kSamples; ++i) {
+  for (int i = 0; i < kSamples && best.second <= 100 * best.first; ++i) {
     best.first = std::min(best.first, TimeOf(n, first) / static_cast<double>(n));
     best.second = std::min(best.second, TimeOf(n, second) / static_cast<double>(n));
-    if (best.second > 100 * best.first) break;  // no need for more
   }
   return best;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "plugins/check/check.h"
 #include "plugins/check/points.h"
 #include "plumb/norm_plugin.h"
 
@@ -62,6 +63,25 @@ std::optional<std::string> AnswersOddCalls(const plumb_norm_plugin& norm, const 
 std::optional<std::string> SurvivesShortMemory(const plumb_norm_plugin& norm, const Point& point);
 // A thousand instances leave nothing behind.
 std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point);
+
+// -- Checks that are not rules at points ----------------------------------------------------------
+void CheckNote(const Subject& subject, Report* report);            // E1
+void CheckExports(const Subject& subject, Report* report);         // E2
+void CheckDynamicSection(const Subject& subject, Report* report);  // E3
+void CheckLoads(const Subject& subject, Report* report);           // E4
+void CheckLoadEffects(const Subject& subject, Report* report);     // E5
+void CheckLoadTime(const Subject& subject, Report* report);        // E6
+void CheckMetadata(const Subject& subject, Report* report);        // M1
+void CheckSchema(const Subject& subject, Report* report);          // M2
+void CheckBadAttributes(const Subject& subject, Report* report);   // M3
+void CheckLayout(const Subject& subject, Report* report);          // M4
+void CheckExtensions(const Subject& subject, Report* report);      // M5, what no rule sees
+void CheckFill(const Subject& subject, Report* report);            // M6
+void CheckFarRows(const Subject& subject, Report* report);         // N8, what no rule sees
+void CheckDenormals(const Subject& subject, Report* report);       // N15
+void CheckSecondInput(const Subject& subject, Report* report);     // N18, what no rule sees
+void CheckBandwidth(const Subject& subject, Report* report);       // P1
+void CheckOneRow(const Subject& subject, Report* report);          // P2
 
 // X2, X6 and X7 look at more than one point: at the worst slope of all, and at the process before
 // the first one.

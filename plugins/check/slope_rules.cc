@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -50,14 +51,6 @@ double Miss(const Slope& s) {
   return miss <= 30 * trust + s.part * size + s.noise + 1e-290 ? 0 : miss / size;
 }
 
-double Largest(const double* values, int64_t n) {
-  double largest = 0;
-  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(values[i]));
-  return largest;
-}
-
-double Sign(std::mt19937_64* random) { return ((*random)() & 1) != 0 ? 1 : -1; }
-
 // dy . (up - down) / (2 step) over elements [from, to).
 void AddSlope(const Values& dy, const Values& up, const Values& down, size_t from, size_t to,
               double step, int which, Slope* slope) {
@@ -68,74 +61,83 @@ void AddSlope(const Values& dy, const Values& up, const Values& down, size_t fro
   }
 }
 
-// An input, as a member of the operands, and its gradient.
+// An input of forward, and its gradient.
 struct Input {
-  const char* name;
-  Values Operands::*values;
+  std::string name;  // "dx"
+  std::function<Values&(Operands*)> values;
   const Values& gradient;
-  bool is_added;  // to what was there, and that subtracted again
+  bool together;  // one slope for all rows, as they depend on each other or share the input
+  bool is_added = false;  // the gradient was added to numbers, and those subtracted again
 };
 
-// Slopes along a direction of an input: one a row, or one for all where rows depend on each other.
-std::vector<Slope> SlopesInInput(const Instance& instance, const Point& point,
-                                 const Operands& operands, const Input& input,
-                                 const Values& direction, bool together, const double (&steps)[2]) {
-  const Values& dx = input.gradient;
+// Returns slopes along a direction of an input: one a row, or one for all.
+std::vector<Slope> SlopesAlong(const Instance& instance, const Point& point,
+                               const Operands& operands, const Input& input,
+                               const Values& direction, const double (&steps)[2]) {
   const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(point[kDim]);
-  std::vector<Slope> slopes(together ? 1 : rows, SlopeIn(TypeOf(point)));
+  std::vector<Slope> slopes(input.together ? 1 : rows, SlopeIn(TypeOf(point)));
   for (int which = 0; which < 2; ++which) {
     Operands up = operands, down = operands;
     for (size_t i = 0; i < direction.size(); ++i) {
-      (up.*input.values)[i] += steps[which] * direction[i];
-      (down.*input.values)[i] -= steps[which] * direction[i];
+      input.values(&up)[i] += steps[which] * direction[i];
+      input.values(&down)[i] -= steps[which] * direction[i];
     }
     const Values above = PlainY(instance, point, TypeOf(point), up),
                  below = PlainY(instance, point, TypeOf(point), down);
     for (size_t r = 0; r < rows; ++r) {
       AddSlope(operands.dy, above, below, r * width, (r + 1) * width, steps[which], which,
-               &slopes[together ? 0 : r]);
+               &slopes[input.together ? 0 : r]);
     }
   }
   for (size_t i = 0; i < direction.size(); ++i) {
-    Slope& slope = slopes[together ? 0 : i / width];
-    slope.gradient += dx[i] * direction[i];
-    slope.size += std::abs(dx[i] * direction[i]);
+    Slope& slope = slopes[input.together ? 0 : i / width];
+    slope.gradient += input.gradient[i] * direction[i];
+    slope.size += std::abs(input.gradient[i] * direction[i]);
     if (input.is_added) slope.noise += 2 * UnitRoundoff(TypeOf(point)) * std::abs(direction[i]);
   }
   return slopes;
 }
 
-// By how much the gradient of an input misses the slope along a random direction, in the worst row.
-std::string MissInInput(const Instance& instance, const Point& point, const Operands& operands,
-                        const Input& input, double* worst) {
-  const Values& x = operands.*input.values;
-  const int64_t dim = point[kDim];
-  const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(dim);
-  const bool together = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
-  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + 17);
+// Returns a random direction of an input of rows; of different sizes in a parameter, since with equal
+// ones two gradients that are swapped are the same slope.
+Values DirectionOf(const Values& x, const Point& point, bool is_param, bool together) {
+  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + (is_param ? 31 : 17));
+  std::uniform_real_distribution<double> part(0.4, 1);
   Values direction(x.size());
-  for (size_t r = 0; r < rows; ++r) {
-    const double largest = together ? 1 : Largest(&x[r * width], dim);
-    double size = largest > 0 ? largest : 1e-3;
+  const size_t width = is_param ? x.size() : static_cast<size_t>(point[kDim]);
+  for (size_t start = 0; start < x.size(); start += width) {
+    const auto begin = x.begin() + static_cast<std::ptrdiff_t>(start);
+    const auto end = begin + static_cast<std::ptrdiff_t>(width);
+    const double largest = together && !is_param ? 1 : LargestMagnitude({begin, end});
+    double size = largest > 0 ? largest : is_param ? 1 : 1e-3;
     // An eps may be so small that a row of zeros, or without spread, is a kink.
-    const double first_x = x[r * width];
-    const bool is_constant = std::all_of(x.begin() + static_cast<std::ptrdiff_t>(r * width),
-                                         x.begin() + static_cast<std::ptrdiff_t>((r + 1) * width),
-                                         [first_x](double value) { return value == first_x; });
-    if (point[kAttributes] != 0 && is_constant && (width > 1 || first_x == 0)) size = 0;
-    for (size_t i = r * width; i < (r + 1) * width; ++i) direction[i] = Sign(&random) * size;
+    const bool is_constant = std::all_of(begin, end, [&](double value) { return value == *begin; });
+    if (!is_param && point[kAttributes] != 0 && is_constant && (width > 1 || *begin == 0)) size = 0;
+    for (size_t i = start; i < start + width; ++i) {
+      direction[i] = ((random() & 1) != 0 ? size : -size) * (is_param ? part(random) : 1);
+    }
   }
+  return direction;
+}
+
+// Returns by how much the gradient of an input misses the slope along a random direction, in the worst
+// row; "" if it does not.
+std::string MissAlong(const Instance& instance, const Point& point, Operands operands,
+                      const Input& input, bool is_param, double* worst) {
+  const Values direction =
+      DirectionOf(input.values(&operands), point, is_param, input.together);
+  const size_t rows = input.together ? 1 : static_cast<size_t>(point[kRows]);
   // Where y is NaN at x itself, as of zeros with an eps of 0, dx may be too.
   const Values y = PlainY(instance, point, TypeOf(point), operands);
-  std::vector<bool> fine(together ? 1 : rows, true);
+  std::vector<bool> fine(rows, true);
   for (size_t i = 0; i < y.size(); ++i) {
-    if (!std::isfinite(y[i])) fine[together ? 0 : i / width] = false;
+    if (!std::isfinite(y[i])) fine[i * rows / y.size()] = false;
   }
-  std::vector<Slope> first;                                  // by the first pair
-  std::vector<double> least(together ? 1 : rows, HUGE_VAL);  // miss, by any pair
+  std::vector<Slope> first;                   // by the first pair
+  std::vector<double> least(rows, HUGE_VAL);  // miss, by any pair
   for (const auto& steps : TypeOf(point) == PLUMB_F64 ? kSteps : kStepsOfF32) {
     const std::vector<Slope> slopes =
-        SlopesInInput(instance, point, operands, input, direction, together, steps);
+        SlopesAlong(instance, point, operands, input, direction, steps);
     if (first.empty()) first = slopes;
     for (size_t r = 0; r < slopes.size(); ++r) {
       const Slope& s = slopes[r];
@@ -149,43 +151,9 @@ std::string MissInInput(const Instance& instance, const Point& point, const Oper
   const size_t r =
       static_cast<size_t>(std::max_element(least.begin(), least.end()) - least.begin());
   *worst = std::max(*worst, least[r]);
-  return absl::StrFormat("%s of row %d: the slope along a direction is %.9g, it gives %.9g",
-                         input.name, r, first[r].by_step[1], first[r].gradient);
-}
-
-std::string MissInParam(const Instance& instance, const Point& point, const Operands& operands,
-                        size_t param, const Values& dparam, double* worst) {
-  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + 31);
-  const Values& values = operands.params[param];
-  const double largest = Largest(values.data(), static_cast<int64_t>(values.size()));
-  Values direction(values.size());
-  // Of different sizes: with equal ones two gradients that are swapped are the same slope.
-  std::uniform_real_distribution<double> size(0.4, 1);
-  for (double& v : direction) v = Sign(&random) * size(random) * (largest > 0 ? largest : 1);
-  double least = HUGE_VAL;
-  Slope slope;
-  for (const auto& steps : TypeOf(point) == PLUMB_F64 ? kSteps : kStepsOfF32) {
-    slope = SlopeIn(TypeOf(point));
-    for (int which = 0; which < 2; ++which) {
-      Operands up = operands, down = operands;
-      for (size_t i = 0; i < direction.size(); ++i) {
-        up.params[param][i] += steps[which] * direction[i];
-        down.params[param][i] -= steps[which] * direction[i];
-      }
-      AddSlope(operands.dy, PlainY(instance, point, TypeOf(point), up),
-               PlainY(instance, point, TypeOf(point), down), 0, operands.dy.size(), steps[which], which,
-               &slope);
-    }
-    for (size_t i = 0; i < direction.size(); ++i) {
-      slope.gradient += dparam[i] * direction[i];
-      slope.size += std::abs(dparam[i] * direction[i]);
-    }
-    least = std::min(least, Miss(slope));
-    if (least == 0) return "";
-  }
-  *worst = std::max(*worst, least);
-  return absl::StrFormat("dparams[%d] in ranges: the slope along a direction is %.9g, not %.9g",
-                         param, slope.by_step[1], slope.gradient);
+  return absl::StrFormat("%s%s: the slope along a direction is %.9g, it gives %.9g", input.name,
+                         input.together ? "" : absl::StrCat(" of row ", r), first[r].by_step[1],
+                         first[r].gradient);
 }
 
 // "" where dx, dx2 and dparams of the point's ranges are the slopes of forward along a random
@@ -197,20 +165,28 @@ std::string SlopeProblem(const Instance& instance, const Point& point, const Ope
   *is_problem = !got.problem.empty();
   if (*is_problem) return got.problem;
   Outcome outcome = got.outcome;
-  if (point[kAdd] != 0) {
-    for (double& value : outcome.dx) value -= kAddedTo;
+  const bool is_added = point[kAdd] != 0;
+  for (double& value : outcome.dx) value -= is_added ? kAddedTo : 0;
+  const bool together = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
+  std::vector<Input> inputs = {
+      {"dx", [](Operands* all) -> Values& { return all->x; }, outcome.dx, together, is_added}};
+  if (!operands.x2.empty()) {
+    inputs.push_back(
+        {"dx2", [](Operands* all) -> Values& { return all->x2; }, outcome.dx2, together});
   }
-  std::string text = MissInInput(instance, point, operands,
-                                 {"dx", &Operands::x, outcome.dx, point[kAdd] != 0}, worst);
-  if (text.empty() && !operands.x2.empty()) {
-    text =
-        MissInInput(instance, point, operands, {"dx2", &Operands::x2, outcome.dx2, false}, worst);
+  const size_t of_rows = inputs.size();
+  for (size_t i = 0; i < operands.params.size(); ++i) {
+    inputs.push_back({absl::StrCat("dparams[", i, "]"),
+                      [i](Operands* all) -> Values& { return all->params[i]; }, outcome.dparams[i],
+                      true});
   }
-  for (size_t i = 0; i < operands.params.size() && text.empty(); ++i) {
-    text = MissInParam(instance, point, operands, i, outcome.dparams[i], worst);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string text = MissAlong(instance, point, operands, inputs[i], i >= of_rows, worst);
+    if (text.empty()) continue;
+    return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows], ": ",
+                        text);
   }
-  if (text.empty()) return text;
-  return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows], ": ", text);
+  return "";
 }
 
 std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, double* worst,

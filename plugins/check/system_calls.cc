@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -50,38 +51,13 @@ std::optional<SystemCall> Entering(pid_t pid) {
 }  // namespace
 
 std::string NameOfSystemCall(const SystemCall& call) {
-  struct Name {
-    long number;
-    const char* name;
-  };
-  constexpr Name kNames[] = {
-      {SYS_openat, "openat"},
-      {SYS_write, "write"},
-      {SYS_read, "read"},
-      {SYS_close, "close"},
-      {SYS_mmap, "mmap"},
-      {SYS_munmap, "munmap"},
-      {SYS_brk, "brk"},
-      {SYS_futex, "futex"},
-      {SYS_clone, "clone"},
-      {SYS_execve, "execve"},
-      {SYS_socket, "socket"},
-      {SYS_kill, "kill"},
-      {SYS_madvise, "madvise"},
-      {SYS_chdir, "chdir"},
-      {SYS_unlinkat, "unlinkat"},
-      {SYS_mkdirat, "mkdirat"},
-      {SYS_umask, "umask"},
-      {SYS_rt_sigaction, "rt_sigaction"},
-      {SYS_getpid, "getpid"},
-      {SYS_nanosleep, "nanosleep"},
-      {SYS_clone3, "clone3"},
-      {SYS_clock_nanosleep, "clock_nanosleep"},
-      {SYS_newfstatat, "newfstatat"},
-      {SYS_sched_yield, "sched_yield"},
-  };
-  for (const Name& name : kNames) {
-    if (name.number == call.number) return absl::StrCat("calls the system's ", name.name);
+  constexpr std::pair<long, const char*> kNames[] = {
+      {SYS_openat, "openat"}, {SYS_write, "write"},   {SYS_read, "read"},
+      {SYS_mmap, "mmap"},     {SYS_futex, "futex"},   {SYS_clock_nanosleep, "clock_nanosleep"},
+      {SYS_clone3, "clone3"}, {SYS_socket, "socket"}, {SYS_rt_sigaction, "rt_sigaction"},
+      {SYS_execve, "execve"}, {SYS_getpid, "getpid"}, {SYS_sched_yield, "sched_yield"}};
+  for (const auto& [number, name] : kNames) {
+    if (number == call.number) return absl::StrCat("calls the system's ", name);
   }
   return absl::StrCat("makes system call ", call.number);
 }
