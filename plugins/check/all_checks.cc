@@ -79,9 +79,9 @@ Check AtCorners(const char* id, int level, const char* title, std::vector<Rule> 
 }
 
 // The rule at corners, and at random points until the time is over.
-Check Exploring(const char* id, const char* title, Rule rule) {
+Check Exploring(const char* id, const char* title, Rule rule, int level = 2) {
   return {id,
-          2,
+          level,
           Scope::kNorm,
           title,
           [id, rule](const Subject& subject, Report* report) {
@@ -225,8 +225,8 @@ std::vector<Check> ExploringChecks() {
       Exploring("X4", "bf16 is the rounded f32 result, without bias", IsRounded),
       Exploring("X5", "what the flags claim is so", KeepsClaims),
       {"X6", 3, Scope::kNorm, "create and destroy leave the process as it was", ExploreLife},
-      {"X7", 3, Scope::kNorm, "no allocation and no system call where there must be none",
-       ExploreHotCalls},
+      Exploring("X7", "hot calls allocate nothing and leave the process as it was", ChangesNothing,
+                /*level=*/3),
   };
   for (Check& check : checks) check.explores = true;
   return checks;

@@ -216,31 +216,18 @@ std::string CompareContexts(const Instance& instance, const Point& point, Operan
   if (operands.context == nullptr) return "";
   const uint32_t wants = instance.layout().context_wants;
   const int64_t rows = operands.context->rows_per_token();
-  const std::vector<int32_t> positions = operands.context->positions();
-  std::vector<int32_t> others = positions;
-  for (int32_t& position : others) position += 9;
-  struct Other {
-    const char* what;
-    std::shared_ptr<const Context> context;
-    uint32_t changed;
-  };
-  constexpr uint32_t kBoth = PLUMB_CONTEXT_POSITIONS | PLUMB_CONTEXT_STEP;
-  const auto with = [&](const std::vector<int32_t>& tokens, int64_t step, bool one_sequence) {
-    return std::make_shared<Context>(rows, tokens, step, one_sequence);
-  };
-  for (const Other& other :
-       {Other{"without a context", nullptr, kBoth},
-        Other{"without positions", with({}, kStepOfContexts, false), PLUMB_CONTEXT_POSITIONS},
-        Other{"with other positions", with(others, kStepOfContexts, false),
-              PLUMB_CONTEXT_POSITIONS},
-        Other{"with an unknown step", with(positions, -1, false), PLUMB_CONTEXT_STEP},
-        Other{"with another step", with(positions, int64_t{1} << 40, false), PLUMB_CONTEXT_STEP},
-        Other{"in other sequences", with(positions, kStepOfContexts, true), 0}}) {
-    operands.context = other.context;
+  const bool by_position = (wants & PLUMB_CONTEXT_POSITIONS) != 0;
+  std::vector<int32_t> positions = operands.context->positions();
+  for (int32_t& position : positions) position += by_position ? 0 : 9;
+  const int64_t step = (wants & PLUMB_CONTEXT_STEP) != 0 ? kStepOfContexts : int64_t{1} << 40;
+  for (const bool is_known : {true, false}) {
+    operands.context = is_known ? std::make_shared<Context>(rows, positions, step, true) : nullptr;
     const Outcome got = OfRows(RunAt(instance, Plain(point), TypeOf(point), operands).outcome);
-    if ((wants & other.changed) != 0) continue;  // it worked, and that is all
+    if (!is_known && wants != 0) return "";  // it worked, and that is all
     const std::string text = FirstDifference(got, whole);
-    if (!text.empty()) return absl::StrCat(other.what, ", which its layout does not want: ", text);
+    if (text.empty()) continue;
+    return absl::StrCat(is_known ? "with other positions, step or sequences" : "without a context",
+                        ", which its layout does not want: ", text);
   }
   return "";
 }

@@ -181,6 +181,9 @@ bool CheckAnswer(const Instance& instance, const std::string& where, Report* rep
     if ((def.flags & ~uint32_t{PLUMB_PARAM_WEIGHT_DECAY}) != 0) {
       report->Fail(absl::StrFormat("%s sets unknown flags: %#x", who, def.flags));
     }
+    if (def.init == PLUMB_INIT_UNIFORM && def.init_a == def.init_b) {
+      report->Fail(who + " starts from a uniform distribution over an empty interval");
+    }
     if (def.init != PLUMB_INIT_FILL && FillOf(instance, i) != nullptr) {
       report->Fail(who + " has a fill function, and `init` is another kind");
     }

@@ -1,9 +1,6 @@
-// Rules of hot functions: they allocate nothing, keep nothing, leave the floating-point modes alone
-// and return, at any size; they call nothing of the system, and create and destroy read files and
-// allocate, no more.
-#include <fcntl.h>
+// Rules of hot functions: they allocate nothing, keep nothing, leave the floating-point modes and the
+// process alone and return, at any size.
 #include <link.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cmath>
@@ -24,41 +21,9 @@
 #include "plugins/check/point_run.h"
 #include "plugins/check/process_state.h"
 #include "plugins/check/rules.h"
-#include "plugins/check/system_calls.h"
 
 namespace plumb::check {
 namespace {
-
-// What an author may need to make an instance: memory, locks, files to read.
-bool CreateMayCall(const SystemCall& call) {
-  constexpr long kFree[] = {
-      SYS_brk, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_mremap, SYS_futex,
-      SYS_getrandom, SYS_read, SYS_pread64, SYS_close, SYS_fstat, SYS_newfstatat, SYS_lseek,
-      SYS_clock_gettime, SYS_sched_getaffinity, SYS_gettid, SYS_getpid, SYS_uname, SYS_sysinfo,
-      SYS_rseq, SYS_sched_yield,
-      // a thread that is joined before create returns
-      SYS_clone, SYS_clone3, SYS_set_robust_list, SYS_rt_sigprocmask, SYS_exit};
-  if (call.number == SYS_openat) {
-    return (call.arguments[2] & (O_ACCMODE | O_CREAT | O_TRUNC)) == O_RDONLY;
-  }
-  return std::find(std::begin(kFree), std::end(kFree), call.number) != std::end(kFree);
-}
-
-std::string TraceCreate(const plumb_norm_plugin& norm, const Point& point, bool* traced) {
-  const std::vector<AttributeCase>& cases = CasesOf(norm);
-  const AttributeCase& c = cases[static_cast<size_t>(point[kAttributes])];
-  const std::optional<SystemCall> found = FirstSystemCall(
-      [&] {
-        BeginTraced();
-        const Instance instance(norm, static_cast<uint32_t>(point[kDim]), c.values);
-        EndTraced();
-        BeginTraced();
-      },
-      CreateMayCall, traced);
-  if (!found.has_value()) return "";
-  return absl::StrCat("create, layout or destroy with dim=", point[kDim], " ",
-                      NameOfSystemCall(*found));
-}
 
 // -- Watching calls -------------------------------------------------------------------------------
 
@@ -118,8 +83,12 @@ class CallWatcher {
 
   // The instance's memory is known from its creation.
   std::unique_ptr<Instance> Create(const Point& point) {
+    if (InstanceAt(norm_, point) == nullptr) return nullptr;
     const AllocationWatch watch;
-    std::unique_ptr<Instance> instance = InstanceAt(norm_, point);
+    auto instance = std::make_unique<Instance>(
+        norm_, static_cast<uint32_t>(point[kDim]),
+        CasesOf(norm_)[static_cast<size_t>(point[kAttributes])].values,
+        static_cast<uint32_t>(point[kHeads]));
     n_blocks_ = LiveBlocks(blocks_, std::size(blocks_));
     return instance;
   }
@@ -138,13 +107,11 @@ class CallWatcher {
     const FloatState modes = FloatState::Current();
     const int64_t logs = HostLogs();
     int64_t allocations = 0;
-    if (traces_) BeginTraced();
     {
       const AllocationWatch watch;
       call();
       allocations = watch.allocations() + watch.frees();
     }
-    if (traces_) EndTraced();
     const bool same_modes = FloatState::Current() == modes;
     modes.Apply();
     const auto expect = [&](bool holds, const char* what) {
@@ -157,14 +124,12 @@ class CallWatcher {
     expect(!variables_.Changed(), " changes a static or global variable of the library");
     expect(!instance_.Changed(), " changes the instance, which is read-only after create()");
   }
-  // Marks each call for the tracer of system calls.
-  void Trace() { traces_ = true; }
   const std::string& problem() const { return problem_; }
 
  private:
   const plumb_norm_plugin& norm_;
   const Watched what_;
-  bool traces_ = false, looks_at_state_ = false;
+  bool looks_at_state_ = false;
   Block blocks_[64];
   size_t n_blocks_ = 0;
   Snapshot variables_, instance_;
@@ -292,40 +257,6 @@ std::optional<std::string> Watching(const plumb_norm_plugin& norm, Point point, 
                       watcher.problem());
 }
 
-std::string TraceHotCalls(const Instance& instance, const Point& point, bool* traced) {
-  const std::optional<SystemCall> found = FirstSystemCall(
-      [&] {
-        CallWatcher watcher(instance.norm(), kNothing);
-        watcher.Trace();
-        MakeCalls(instance, point, &watcher);
-      },
-      [](const SystemCall&) { return false; }, traced);
-  if (!found.has_value()) return "";
-  return absl::StrCat("forward, backward or statistics ", NameOfSystemCall(*found));
-}
-
-// All of it, and system calls.
-std::optional<std::string> CallsNothing(const plumb_norm_plugin& norm, const Point& point,
-                                        bool* traced) {
-  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
-  if (instance == nullptr) return std::nullopt;
-  const ProcessState before = ProcessState::Take();
-  for (const Watched what : {kAllocations, kState, kModes}) {
-    const std::optional<std::string> text = Watching(norm, point, what);
-    if (!text.has_value() || !text->empty()) return text;
-  }
-  const std::vector<std::string> changes = before.ChangesSince();
-  std::string text;
-  if (!changes.empty()) {
-    text = absl::StrCat("hot calls change the process: ", absl::StrJoin(changes, "; "));
-  }
-  if (*traced && text.empty()) text = TraceHotCalls(*instance, point, traced);
-  if (*traced && text.empty()) text = TraceCreate(norm, point, traced);
-  if (text.empty()) return text;
-  return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows], ": ",
-                      text);
-}
-
 }  // namespace
 
 std::optional<std::string> AllocatesNothing(const plumb_norm_plugin& norm, const Point& point) {
@@ -386,14 +317,16 @@ std::optional<std::string> AnswersOddCalls(const plumb_norm_plugin& norm, const 
   return MakeRefusedCalls(*instance, &watcher);
 }
 
-void ExploreHotCalls(const Subject& subject, Report* report) {
-  bool traced = true;
-  Explore(
-      subject, "X7",
-      [&](const Point& point) { return CallsNothing(*subject.norm, point, &traced); }, report);
-  if (!traced) {
-    report->Note("this system does not let a process be traced: system calls were not watched");
+std::optional<std::string> ChangesNothing(const plumb_norm_plugin& norm, const Point& point) {
+  const ProcessState before = ProcessState::Take();
+  for (const Rule rule : {AllocatesNothing, KeepsNoState, KeepsModes}) {
+    const std::optional<std::string> text = rule(norm, point);
+    if (!text.has_value() || !text->empty()) return text;
   }
+  const std::vector<std::string> changes = before.ChangesSince();
+  if (changes.empty()) return "";
+  return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows],
+                      ": hot calls change the process: ", absl::StrJoin(changes, "; "));
 }
 
 }  // namespace plumb::check

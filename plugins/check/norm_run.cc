@@ -111,7 +111,7 @@ std::string FirstDeviation(const std::string& name, const std::vector<double>& g
       const auto row = must.begin() + static_cast<std::ptrdiff_t>(i);
       allowed = relative * LargestMagnitude({row, row + static_cast<std::ptrdiff_t>(w)}) + absolute;
     }
-    if (std::abs(got[i] - must[i]) <= allowed) continue;
+    if (!std::isfinite(must[i]) || std::abs(got[i] - must[i]) <= allowed) continue;
     return absl::StrFormat("%s is %.9g, must be %.9g (+- %.2g)",
                            PlaceInTensor(name, i, must.size(), width), got[i], must[i], allowed);
   }

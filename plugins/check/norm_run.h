@@ -38,7 +38,8 @@ std::string FirstDifference(const Outcome& got, const Outcome& must);
 std::string FirstDifference(const std::string& name, const std::vector<double>& got,
                             const std::vector<double>& must, int64_t width);
 // Returns where two tensors differ by more than `relative` of the largest number of a row of `must`
-// plus `absolute`: "y[4][2] is 0.5, must be 0.25 (+- 1e-6)"; "" when nowhere.
+// plus `absolute`: "y[4][2] is 0.5, must be 0.25 (+- 1e-6)"; "" when nowhere. Numbers of `must`
+// that are not finite are not compared.
 std::string FirstDeviation(const std::string& name, const std::vector<double>& got,
                            const std::vector<double>& must, int64_t width, double relative,
                            double absolute);

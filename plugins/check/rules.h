@@ -53,6 +53,8 @@ std::optional<std::string> AllocatesNothing(const plumb_norm_plugin& norm, const
 std::optional<std::string> KeepsNoState(const plumb_norm_plugin& norm, const Point& point);
 // Hot functions leave rounding and flushing as they are.
 std::optional<std::string> KeepsModes(const plumb_norm_plugin& norm, const Point& point);
+// All of these three, and the process is what it was.
+std::optional<std::string> ChangesNothing(const plumb_norm_plugin& norm, const Point& point);
 // Calls end by themselves, without an exception, whatever the numbers.
 std::optional<std::string> Returns(const plumb_norm_plugin& norm, const Point& point);
 // Element types that are not offered are refused; a call without rows does nothing.
@@ -83,11 +85,10 @@ void CheckSecondInput(const Subject& subject, Report* report);     // N18, what 
 void CheckBandwidth(const Subject& subject, Report* report);       // P1
 void CheckOneRow(const Subject& subject, Report* report);          // P2
 
-// X2, X6 and X7 look at more than one point: at the worst slope of all, and at the process before
-// the first one.
+// X2 and X6 look at more than one point: at the worst slope of all, and at the process before the
+// first one.
 void ExploreSlopes(const Subject& subject, Report* report);
 void ExploreLife(const Subject& subject, Report* report);
-void ExploreHotCalls(const Subject& subject, Report* report);
 
 }  // namespace plumb::check
 
