@@ -130,7 +130,7 @@ std::vector<Check> ChecksOfNumbers() {
       check("N3", "gradients are added or overwritten as asked", {SameBits, AgreesWithF64},
             {kUsualDims,
              {"rows=5,to=2,add=1", "rows=5,to=5,residual=1", "rows=5,to=3,residual=1,add=1",
-              "rows=5,to=5,residual=1,alias=1", "rows=5,to=5,residual=1,add=1,alias=1",
+              "rows=5,to=5,residual=1,alias=1", "rows=5,to=5,residual=1,add=1,alias=1,seed=1",
               "rows=5,to=3,residual=1,eval=1", "rows=5,to=5,residual=1,eval=1,alias=1"}}),
       check("N4", "a row's result does not depend on other rows", {SameBits},
             {kUsualDims,

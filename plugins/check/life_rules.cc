@@ -97,8 +97,8 @@ std::vector<Creation> CreationsAt(const plumb_norm_plugin& norm, const Point& po
   const std::vector<AttributeCase>& cases = CasesOf(norm);
   for (int64_t k = 0; k < 8; ++k) {
     Point at = Plain(point);
-    at[kDim] = point[kDim] * (k / 2 + 1);
-    at[kAttributes] = (point[kAttributes] + k) % static_cast<int64_t>(cases.size());
+    at[kDim] = point[kDim] * std::max<int64_t>(k - 3, 1);
+    at[kAttributes] = (point[kAttributes] + k * k) % static_cast<int64_t>(cases.size());
     at[kRows] = at[kTo] = 2;
     at[kType] = at[kHeads] = at[kContext] = 0;
     at[kX] = at[kParams] = 0;  // finite

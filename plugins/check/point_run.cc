@@ -230,7 +230,9 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   if (in_place) run->y.Assign(operands.x);
   if (fused) run->x.Assign(residual->first());
   // The sum may take the place of one of its terms.
-  Rows* sum = point[kAlias] != 0 ? &run->x : residual->sum();
+  Rows* sum = point[kAlias] == 0      ? residual->sum()
+              : point[kSeed] % 2 == 0 ? &run->x
+                                      : residual->terms();
   plumb_residual_call sums{};
   sums.struct_size = sizeof(sums);
   if (fused) {

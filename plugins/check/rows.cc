@@ -15,7 +15,8 @@ namespace plumb::check {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr unsigned char kCanary = 0x7b;
+// A NaN in every element type, so that a norm that reads padding shows it.
+constexpr unsigned char kCanary = 0xff;
 // Bytes around all rows that are padding, on the sides where no unreadable page is meant to be.
 constexpr int64_t kLead = 4 * kAlignment;
 
