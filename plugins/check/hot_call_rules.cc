@@ -136,71 +136,47 @@ class CallWatcher {
   std::string problem_;
 };
 
-// Every hot function of a norm, on all rows of a run and then on ranges of them, in training and in
-// evaluation. Memory is made beforehand, so that nothing of the checker's own happens in the thread
-// during a call. Statuses are not looked at.
-class HotCalls {
- public:
-  HotCalls(NormRun* run, CallWatcher* watcher)
-      : run_(*run),
-        watcher_(*watcher),
-        partial_(AccumulateType(run->dtype()), 1, instance_.layout().partial_elems),
-        total_(AccumulateType(run->dtype()), 1, instance_.layout().partial_elems) {}
-
-  void MakeAll() {
-    for (const bool train : {true, false}) {
-      const plumb_norm_call forward = run_.ForwardCall(train);
-      if (run_.TakesStatistics(train)) Statistics(PLUMB_FWD, forward);
-      for (const auto& [r0, r1] : Ranges()) {
-        watcher_.Watch("forward", [&, from = r0, to = r1] {
-          Forward(instance_, forward, from, to);
-        });
-      }
-      for (const bool accumulate : {false, true}) {
-        if (!train) continue;
-        const plumb_norm_call backward = run_.BackwardCall(accumulate);
-        if (run_.TakesStatistics(train)) Statistics(PLUMB_BWD, backward);
-        for (const auto& [r0, r1] : Ranges()) {
-          watcher_.Watch("backward", [&, from = r0, to = r1] {
-            Backward(instance_, backward, from, to);
-          });
-        }
-      }
-    }
-  }
-
- private:
-  void Statistics(uint32_t phase, const plumb_norm_call& call) {
-    const int64_t half = run_.rows() / 2;
-    total_.Fill(0);
-    for (const int64_t from : {int64_t{0}, half}) {
-      partial_.Fill(0);
-      watcher_.Watch("stats_partial", [&] {
-        StatsPartial(instance_, phase, call, from, from == 0 ? half : run_.rows(), partial_.data());
-      });
-      watcher_.Watch("stats_combine", [&] {
-        StatsCombine(instance_, phase, call, total_.data(), partial_.data());
-      });
-    }
-    watcher_.Watch("stats_finalize",
-                   [&] { StatsFinalize(instance_, phase, call, total_.data()); });
-  }
-  std::vector<std::pair<int64_t, int64_t>> Ranges() const {
-    const int64_t rows = run_.rows();
-    return {{0, rows}, {0, rows / 2}, {rows / 2, rows}, {rows - 1, rows}, {0, 0}};
-  }
-
-  NormRun& run_;
-  CallWatcher& watcher_;
-  const Instance& instance_ = run_.instance();
-  Rows partial_, total_;
-};
-
-// The calls of a point, with its operands, whatever they are.
+// Makes the calls of a point, with its operands, whatever they are: every hot function of a norm, on
+// all rows and then on ranges of them, in training and in evaluation. Memory is made beforehand, so
+// that nothing of the checker's own happens in the thread during a call. Statuses are not looked at.
 void MakeCalls(const Instance& instance, const Point& point, CallWatcher* watcher) {
-  NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
+  const int64_t rows = point[kRows], half = rows / 2;
+  NormRun run(instance, TypeOf(point), rows, 1, {}, false, false);
   AssignTo(OperandsAt(instance, point), &run);
-  HotCalls(&run, watcher).MakeAll();
+  Rows partial(AccumulateType(run.dtype()), 1, instance.layout().partial_elems);
+  Rows total(AccumulateType(run.dtype()), 1, instance.layout().partial_elems);
+  const auto statistics = [&](uint32_t phase, const plumb_norm_call& call) {
+    total.Fill(0);
+    for (const int64_t from : {int64_t{0}, half}) {
+      partial.Fill(0);
+      watcher->Watch("stats_partial", [&] {
+        StatsPartial(instance, phase, call, from, from == 0 ? half : rows, partial.data());
+      });
+      watcher->Watch("stats_combine", [&] {
+        StatsCombine(instance, phase, call, total.data(), partial.data());
+      });
+    }
+    watcher->Watch("stats_finalize", [&] { StatsFinalize(instance, phase, call, total.data()); });
+  };
+  const std::pair<int64_t, int64_t> ranges[] = {
+      {0, rows}, {0, half}, {half, rows}, {rows - 1, rows}, {0, 0}};
+  for (const bool train : {true, false}) {
+    const plumb_norm_call forward = run.ForwardCall(train);
+    if (run.TakesStatistics(train)) statistics(PLUMB_FWD, forward);
+    for (const auto& range : ranges) {
+      watcher->Watch("forward",
+                     [&] { Forward(instance, forward, range.first, range.second); });
+    }
+    for (const bool accumulate : {false, true}) {
+      if (!train) continue;
+      const plumb_norm_call backward = run.BackwardCall(accumulate);
+      if (run.TakesStatistics(train)) statistics(PLUMB_BWD, backward);
+      for (const auto& range : ranges) {
+        watcher->Watch("backward",
+                       [&] { Backward(instance, backward, range.first, range.second); });
+      }
+    }
+  }
 }
 
 // Calls in element types that the norm does not offer, one of which no header has yet, with room

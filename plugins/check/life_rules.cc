@@ -19,6 +19,7 @@
 #include "plugins/check/point_run.h"
 #include "plugins/check/process_state.h"
 #include "plugins/check/rules.h"
+#include "runtime/plugin/descriptor.h"
 
 namespace plumb::check {
 namespace {
@@ -38,10 +39,14 @@ std::vector<AttributeValues> RefusedValues(const plumb_norm_plugin& norm) {
     } else if (def.type == PLUMB_ATTR_ENUM) {
       values[i].s = "no such choice";
     } else if (def.type == PLUMB_ATTR_STRING) {
-      // A number, which is read by the rules of a locale, and no number.
+      // A number, which is read by the rules of a locale, and long texts, which fit no fixed buffer.
+      static const std::string long_texts[] = {std::string(kMaxNormTextLength, 'a'),
+                                               std::string(kMaxNormTextLength, '1')};
       values[i].s = "0.75";
       all.push_back(values);
-      values[i].s = "no such word";
+      values[i].s = long_texts[0].c_str();
+      all.push_back(values);
+      values[i].s = long_texts[1].c_str();
     } else {
       continue;
     }

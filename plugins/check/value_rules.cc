@@ -24,9 +24,9 @@ namespace {
 
 using Values = std::vector<double>;
 
-// y of x without anything special about it, or of zeros and constants, and dx, are finite where the
-// attributes' numbers are the defaults: create() refuses a dim, or a combination, for which a norm
-// is none.
+// Finds a y, gradient or buffer that is not finite though x has nothing special about it, or is zero
+// or constant, and the attributes' numbers are the defaults: create() refuses a dim, or a combination,
+// for which a norm is none.
 std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const Outcome& outcome) {
   constexpr int64_t kOrdinary[] = {0, 4, kConstantX, kEqualRowsX, kOneNumberX};
   const bool is_ordinary =
@@ -38,15 +38,16 @@ std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const O
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
     if (AttrOf(norm, i).type == PLUMB_ATTR_F64 && used.values[i].f != defaults[i].f) return "";
   }
-  const auto first = [&](const char* name, const Values& values) -> std::string {
+  for (const Tensor& tensor : outcome.Tensors()) {
+    const bool is_result = tensor.name == "y" || (point[kEvaluation] == 0 &&
+                                                  tensor.name.find("saved") == std::string::npos);
     size_t at = 0;
-    if (AllFinite(values, &at)) return "";
+    if (!is_result || AllFinite(*tensor.values, &at)) continue;
     return absl::StrFormat("%s is %g, of ordinary x%s%s",
-                           PlaceInTensor(name, at, values.size(), point[kDim]), values[at],
-                           used.name.empty() ? "" : ", with ", used.name);
-  };
-  const std::string text = first("y", outcome.y);
-  return text.empty() && point[kEvaluation] == 0 ? first("dx", outcome.dx) : text;
+                           PlaceInTensor(tensor.name, at, tensor.values->size(), tensor.width),
+                           (*tensor.values)[at], used.name.empty() ? "" : ", with ", used.name);
+  }
+  return "";
 }
 
 // `of_row`: how far f32 may be off in a row; another order of additions may end on the other side
