@@ -1,23 +1,28 @@
 #include "plugins/check/calls.h"
 
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plugins/check/guarded.h"
-#include "plugins/check/trace.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "plugins/check/malloc_hooks.h"
+#include "runtime/plugin/descriptor.h"
 
 namespace plumb::check {
 namespace {
 
-// Smallest tensor definition that a plugin of any minor has.
-constexpr size_t kTensorDefSizeV1 = 80;
+constexpr char kUntouched = 0x5a;
 
 std::atomic<int64_t> host_logs{0};
 
@@ -25,38 +30,85 @@ void HostLog(void*, int32_t, const char*) { ++host_logs; }
 
 const void* HostGetExtension(void*, const char*) { return nullptr; }
 
+plumb_host HostOf(uint32_t heads, HostVersion version = HostVersion::kThis) {
+  const uint32_t minor = version == HostVersion::kFirst   ? 0
+                         : version == HostVersion::kNewer ? kNewerMinor
+                                                          : PLUMB_NORM_ABI_MINOR;
+  return {sizeof(plumb_host), minor, nullptr, HostLog, HostGetExtension, heads, 0};
+}
+
 // A legal value where the schema has no default.
 plumb_attr_value LegalValue(const plumb_attr_def& def) {
-  plumb_attr_value value{};
   const double number = std::isfinite(def.min) ? def.min : std::isfinite(def.max) ? def.max : 1.0;
-  switch (def.type) {
-    case PLUMB_ATTR_F64:
-      value.f = number;
-      break;
-    case PLUMB_ATTR_I64:
-      value.i = static_cast<int64_t>(std::ceil(number));
-      break;
-    case PLUMB_ATTR_ENUM:
-      value.s = def.choices == nullptr || def.choices[0] == nullptr ? "" : def.choices[0];
-      break;
-    case PLUMB_ATTR_STRING:
-      value.s = "";
-      break;
-    default:
-      break;
-  }
+  plumb_attr_value value{};
+  if (def.type == PLUMB_ATTR_F64) value.f = number;
+  if (def.type == PLUMB_ATTR_I64) value.i = static_cast<int64_t>(std::ceil(number));
+  if (def.type == PLUMB_ATTR_STRING) value.s = "";
+  if (def.type == PLUMB_ATTR_ENUM) value.s = def.choices[0];
   return value;
 }
 
+const plumb_tensor_def& TensorAt(const plumb_tensor_def* array, uint32_t stride, uint32_t i) {
+  const char* at = reinterpret_cast<const char*>(array) + size_t{stride} * i;
+  return *reinterpret_cast<const plumb_tensor_def*>(at);
+}
+
 }  // namespace
+
+absl::StatusOr<void*> Open(const std::string& path) {
+  // A name without a slash would be looked for in the system's directories.
+  const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+  const Trace trace(Function::kLoad);
+  void* library = GuardedBy(Function::kLoad, [&file] {
+    return dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  });
+  if (library != nullptr) return library;
+  const char* given = dlerror();
+  absl::string_view why = given == nullptr ? "the loader gives no reason" : given;
+  if (absl::ConsumePrefix(&why, file)) absl::ConsumePrefix(&why, ": ");
+  return absl::FailedPreconditionError(why);
+}
+
+absl::StatusOr<plumb_norm_plugin_v1_fn> EntryOf(void* library) {
+  void* entry = dlsym(library, PLUMB_NORM_ENTRY_SYMBOL);
+  if (entry == nullptr) {
+    return absl::FailedPreconditionError("does not export " PLUMB_NORM_ENTRY_SYMBOL);
+  }
+  return reinterpret_cast<plumb_norm_plugin_v1_fn>(entry);
+}
+
+const plumb_norm_plugin* NormAt(plumb_norm_plugin_v1_fn entry, uint32_t index) {
+  return Guarded(Function::kEntry, 0, [entry, index] { return entry(index); });
+}
+
+std::string TableProblem(const plumb_norm_plugin& table) {
+  const absl::StatusOr<plumb_norm_plugin> known = ReadTable(&table);
+  if (!known.ok()) return absl::StrCat("it ", known.status().message());
+  // Attributes that cannot be read at all; M2 looks at them.
+  if (table.n_attrs > 0 && (table.attrs == nullptr || table.n_attrs > kMaxNormAttrs ||
+                            table.attr_stride < sizeof(plumb_attr_def))) {
+    return absl::StrCat("it ", ReadAttrSchema(table).status().message());
+  }
+  return "";
+}
+
+const void* ExtensionOf(const plumb_norm_plugin& norm, const char* id) {
+  if (norm.get_extension == nullptr) return nullptr;
+  return Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension(id); });
+}
+
+const plumb_norm_combine* CombineOf(const plumb_norm_plugin& norm) {
+  const auto* extension = static_cast<const plumb_norm_combine*>(ExtensionOf(norm, PLUMB_EXT_COMBINE));
+  return extension != nullptr && extension->combine != nullptr ? extension : nullptr;
+}
 
 const plumb_attr_def& AttrOf(const plumb_norm_plugin& norm, uint32_t i) {
   const char* at = reinterpret_cast<const char*>(norm.attrs) + size_t{norm.attr_stride} * i;
   return *reinterpret_cast<const plumb_attr_def*>(at);
 }
 
-std::vector<plumb_attr_value> DefaultValues(const plumb_norm_plugin& norm) {
-  std::vector<plumb_attr_value> values;
+AttributeValues DefaultValues(const plumb_norm_plugin& norm) {
+  AttributeValues values;
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
     const plumb_attr_def& def = AttrOf(norm, i);
     values.push_back((def.flags & PLUMB_ATTR_REQUIRED) != 0 ? LegalValue(def) : def.def);
@@ -64,35 +116,83 @@ std::vector<plumb_attr_value> DefaultValues(const plumb_norm_plugin& norm) {
   return values;
 }
 
-bool AcceptsDim(const plumb_norm_plugin& norm, uint32_t dim) {
-  const std::vector<plumb_attr_value> values = DefaultValues(norm);
-  plumb_norm_instance* handle = nullptr;
-  char err[512] = "";
-  const plumb_status status = Guarded(Function::kCreate, dim, [&] {
-    return norm.create(&TestHost(), dim, values.data(), &handle, err, sizeof(err));
-  });
-  if (status == PLUMB_OK) Guarded(Function::kDestroy, dim, [&] { norm.destroy(handle); });
-  return status != PLUMB_INVALID_ARGUMENT;
+std::string StatusText(plumb_status status) {
+  const std::string name = absl::StatusCodeToString(static_cast<absl::StatusCode>(status));
+  return name.empty() ? absl::StrCat("status ", status) : name;
 }
 
-namespace {
-plumb_host HostOf(uint32_t heads) {
-  plumb_host host = TestHost();
-  host.heads = heads;
-  return host;
-}
-}  // namespace
+int64_t HostLogs() { return host_logs; }
 
-Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim)
-    : Instance(norm, dim, DefaultValues(norm)) {}
+VersionedMemory::VersionedMemory(const void* value, size_t known, size_t tail) : tail_(tail) {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* map = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) throw CheckEnded{"the checker itself ran out of memory"};
+  map_ = static_cast<char*>(map);
+  mprotect(map_ + page, page, PROT_NONE);
+  at_ = map_ + page - known - tail;
+  std::memcpy(at_, value, known);
+  std::memset(at_ + known, kUntouched, tail);
+  const auto size = static_cast<uint32_t>(known + tail);
+  std::memcpy(at_, &size, sizeof(size));  // struct_size is the first field of every struct
+}
+
+VersionedMemory::~VersionedMemory() {
+  munmap(map_, 2 * static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+}
+
+bool VersionedMemory::TailTouched() const {
+  const char* end = map_ + sysconf(_SC_PAGESIZE);
+  return std::any_of(end - tail_, end, [](char byte) { return byte != kUntouched; });
+}
+
+Created TryCreate(const plumb_norm_plugin& norm, uint32_t dim, const plumb_attr_value* values,
+                  const CreateOptions& options) {
+  // One for all calls of the thread: who keeps the address of an earlier one is seen, too.
+  thread_local char err[576];
+  std::memset(err, kUntouched, sizeof(err));
+  const plumb_host host = HostOf(options.heads);
+  auto* const untouched = reinterpret_cast<plumb_norm_instance*>(&err);
+  plumb_norm_instance* out = untouched;
+  const size_t room = static_cast<size_t>(std::max<int64_t>(options.room, 0));
+  Created created;
+  {
+    AllocationWatch watch;
+    if (options.failing > 0) watch.FailAt(options.failing);
+    created.status = Guarded(Function::kCreate, dim, [&] {
+      return norm.create(&host, dim, values, &out, options.room < 0 ? nullptr : err, room);
+    });
+    created.allocations = watch.allocations();
+    watch.FailAt(0);
+    if (created.status == PLUMB_OK && out != untouched && out != nullptr) {
+      plumb_norm_layout layout{};
+      layout.struct_size = sizeof(layout);
+      Guarded(Function::kLayout, dim, [&] { return norm.layout(out, &layout); });
+      Guarded(Function::kDestroy, dim, [&] { norm.destroy(out); });
+    }
+    created.outstanding = watch.outstanding();
+  }
+  const auto is_touched = [](char byte) { return byte != kUntouched; };
+  const bool written = std::any_of(err, err + room, is_touched);
+  if (std::any_of(err + room, std::end(err), is_touched)) {
+    created.problem = absl::StrCat("writes beyond the ", room, " bytes of room for a message");
+  } else if (written && std::memchr(err, '\0', room) == nullptr) {
+    created.problem = absl::StrCat("writes a message without a NUL into ", room, " bytes of room");
+  } else if (created.status != PLUMB_OK && out != untouched) {
+    created.problem = "fails and changes *out";
+  } else if (created.status == PLUMB_OK && (out == untouched || out == nullptr)) {
+    created.problem = "answers OK without an instance";
+  }
+  if (written) created.text.assign(err, strnlen(err, room));
+  return created;
+}
 
 Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim,
-                   std::vector<plumb_attr_value> values, uint32_t heads)
-    : norm_(norm), host_(HostOf(heads)), dim_(dim) {
+                   AttributeValues values, uint32_t heads, HostVersion version)
+    : norm_(norm), version_(version), host_(HostOf(heads, version), version), dim_(dim) {
   char err[512] = "";
   plumb_norm_instance* handle = nullptr;
   const plumb_status created = Guarded(Function::kCreate, dim, [&] {
-    return norm.create(&host_, dim, values.data(), &handle, err, sizeof(err));
+    return norm.create(host_.get(), dim, values.data(), &handle, err, sizeof(err));
   });
   err[sizeof(err) - 1] = '\0';
   // They lived until create returned.
@@ -104,18 +204,21 @@ Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim,
   }
   handle_ = handle;
   layout_.struct_size = sizeof(layout_);
+  Versioned<plumb_norm_layout> layout(layout_, version);
   // The destructor of an object whose constructor throws does not run.
   try {
     const plumb_status laid_out =
-        Guarded(Function::kLayout, dim, [&] { return norm.layout(handle_, &layout_); });
-    if (laid_out != PLUMB_OK) {
-      throw CheckEnded{absl::StrFormat("layout(dim=%d) answers %s", dim, StatusText(laid_out))};
-    }
-    if ((layout_.n_params > 0 || layout_.n_buffers > 0) &&
-        layout_.tensor_stride < kTensorDefSizeV1) {
-      throw CheckEnded{absl::StrFormat("layout(dim=%d) gives tensor_stride %d; v1.0 has %d", dim,
-                                       layout_.tensor_stride, kTensorDefSizeV1)};
-    }
+        Guarded(Function::kLayout, dim, [&] { return norm.layout(handle_, layout.get()); });
+    std::memcpy(&layout_, layout.get(),
+                version == HostVersion::kFirst ? kSizeV1<plumb_norm_layout> : sizeof(layout_));
+    const bool has_tensors = layout_.n_params + layout_.n_buffers > 0;
+    const std::string problem =
+        laid_out != PLUMB_OK   ? " answers " + StatusText(laid_out)
+        : layout.TailTouched() ? " writes into fields of a newer host that it cannot know"
+        : has_tensors && layout_.tensor_stride < offsetof(plumb_tensor_def, fill)
+            ? absl::StrCat(" gives tensor_stride ", layout_.tensor_stride)
+            : "";
+    if (!problem.empty()) throw CheckEnded{absl::StrCat("layout(dim=", dim, ")", problem)};
   } catch (const CheckEnded&) {
     norm.destroy(handle_);
     throw;
@@ -128,23 +231,32 @@ Instance::~Instance() {
   norm_.destroy(handle_);
 }
 
-namespace {
-const plumb_tensor_def& TensorOf(const plumb_tensor_def* array, uint32_t stride, uint32_t i) {
-  const char* at = reinterpret_cast<const char*>(array) + size_t{stride} * i;
-  return *reinterpret_cast<const plumb_tensor_def*>(at);
-}
-}  // namespace
-
 const plumb_tensor_def& Instance::param(uint32_t i) const {
-  return TensorOf(layout_.params, layout_.tensor_stride, i);
+  return TensorAt(layout_.params, layout_.tensor_stride, i);
 }
 
 const plumb_tensor_def& Instance::buffer(uint32_t i) const {
-  return TensorOf(layout_.buffers, layout_.tensor_stride, i);
+  return TensorAt(layout_.buffers, layout_.tensor_stride, i);
 }
 
 const plumb_tensor_def& Instance::tensor(uint32_t i) const {
   return i < layout_.n_params ? param(i) : buffer(i - layout_.n_params);
+}
+
+std::string TextOfLayout(const Instance& instance) {
+  const plumb_norm_layout& l = instance.layout();
+  std::string text = absl::StrFormat(
+      "saved %d a row, %d a call, partial %d, needs %d, scratch %d + %d a row", l.saved_per_row,
+      l.saved_per_call, l.partial_elems, l.backward_needs, l.scratch_bytes,
+      l.scratch_bytes_per_row);
+  for (uint32_t i = 0; i < l.n_params + l.n_buffers; ++i) {
+    const plumb_tensor_def& def = instance.tensor(i);
+    absl::StrAppendFormat(&text, ", %s %s [", i < l.n_params ? "parameter" : "buffer", def.name);
+    for (uint32_t d = 0; d < def.ndim; ++d) absl::StrAppend(&text, d == 0 ? "" : " ", def.dims[d]);
+    absl::StrAppendFormat(&text, "] init %d %.17g %.17g lr %.17g flags %d offset %.17g", def.init,
+                          def.init_a, def.init_b, def.lr_scale, def.flags, def.offset);
+  }
+  return text;
 }
 
 int64_t ElementsOf(const plumb_tensor_def& def) {
@@ -169,67 +281,64 @@ plumb_status Fill(const Instance& instance, const plumb_fill_call& call) {
 
 plumb_status Forward(const Instance& instance, const plumb_norm_call& call, int64_t r0,
                      int64_t r1) {
+  Versioned<plumb_norm_call> own(call, instance.version());
   return Guarded(Function::kForward, call, r0, r1,
-                 [&] { return instance.norm().forward(instance.handle(), &call, r0, r1); });
+                 [&] { return instance.norm().forward(instance.handle(), own.get(), r0, r1); });
 }
 
 plumb_status Backward(const Instance& instance, const plumb_norm_call& call, int64_t r0,
                       int64_t r1) {
+  Versioned<plumb_norm_call> own(call, instance.version());
   return Guarded(Function::kBackward, call, r0, r1,
-                 [&] { return instance.norm().backward(instance.handle(), &call, r0, r1); });
+                 [&] { return instance.norm().backward(instance.handle(), own.get(), r0, r1); });
 }
 
 plumb_status StatsPartial(const Instance& instance, uint32_t phase, const plumb_norm_call& call,
                           int64_t r0, int64_t r1, void* partial) {
+  Versioned<plumb_norm_call> own(call, instance.version());
   return Guarded(Function::kStatsPartial, call, r0, r1, [&] {
-    return instance.norm().stats_partial(instance.handle(), phase, &call, r0, r1, partial);
+    return instance.norm().stats_partial(instance.handle(), phase, own.get(), r0, r1, partial);
   });
 }
 
-void StatsCombine(const Instance& instance, uint32_t phase, const plumb_norm_call& call, void* acc,
-                  const void* partial) {
-  Guarded(Function::kStatsCombine, instance.dim(),
-          [&] { instance.norm().stats_combine(instance.handle(), phase, &call, acc, partial); });
+plumb_status StatsCombine(const Instance& instance, uint32_t phase, const plumb_norm_call& call,
+                          void* acc, const void* partial, const plumb_norm_combine* extension) {
+  Versioned<plumb_norm_call> own(call, instance.version());
+  return Guarded(Function::kStatsCombine, call, 0, call.rows, [&]() -> plumb_status {
+    if (extension != nullptr) {
+      return extension->combine(instance.handle(), phase, own.get(), acc, partial);
+    }
+    instance.norm().stats_combine(instance.handle(), phase, own.get(), acc, partial);
+    return PLUMB_OK;
+  });
 }
 
 plumb_status StatsFinalize(const Instance& instance, uint32_t phase, const plumb_norm_call& call,
                            void* acc) {
+  Versioned<plumb_norm_call> own(call, instance.version());
   return Guarded(Function::kStatsFinalize, call, 0, call.rows, [&] {
-    return instance.norm().stats_finalize(instance.handle(), phase, &call, acc);
+    return instance.norm().stats_finalize(instance.handle(), phase, own.get(), acc);
   });
 }
 
-int64_t HostLogs() { return host_logs; }
-
-const plumb_host& TestHost() {
-  static const plumb_host host = {
-      sizeof(plumb_host), PLUMB_NORM_ABI_MINOR, nullptr, HostLog, HostGetExtension, 0, 0};
-  return host;
+plumb_status ResidualForward(const Instance& instance, const plumb_norm_residual& extension,
+                             const plumb_norm_call& call, const plumb_residual_call& residual,
+                             int64_t r0, int64_t r1) {
+  Versioned<plumb_norm_call> own(call, instance.version());
+  Versioned<plumb_residual_call> sums(residual, instance.version());
+  return Guarded(Function::kResidualForward, call, r0, r1, [&] {
+    return extension.forward(instance.handle(), own.get(), sums.get(), r0, r1);
+  });
 }
 
-std::string StatusText(plumb_status status) {
-  switch (status) {
-    case PLUMB_OK:
-      return "OK";
-    case PLUMB_CANCELLED:
-      return "CANCELLED";
-    case PLUMB_INVALID_ARGUMENT:
-      return "INVALID_ARGUMENT";
-    case PLUMB_NOT_FOUND:
-      return "NOT_FOUND";
-    case PLUMB_RESOURCE_EXHAUSTED:
-      return "RESOURCE_EXHAUSTED";
-    case PLUMB_FAILED_PRECONDITION:
-      return "FAILED_PRECONDITION";
-    case PLUMB_OUT_OF_RANGE:
-      return "OUT_OF_RANGE";
-    case PLUMB_UNIMPLEMENTED:
-      return "UNIMPLEMENTED";
-    case PLUMB_INTERNAL:
-      return "INTERNAL";
-    default:
-      return absl::StrCat("status ", status);
-  }
+plumb_status ResidualBackward(const Instance& instance, const plumb_norm_residual& extension,
+                              const plumb_norm_call& call, const plumb_residual_call& residual,
+                              int64_t r0, int64_t r1) {
+  Versioned<plumb_norm_call> own(call, instance.version());
+  Versioned<plumb_residual_call> sums(residual, instance.version());
+  return Guarded(Function::kResidualBackward, call, r0, r1, [&] {
+    return extension.backward(instance.handle(), own.get(), sums.get(), r0, r1);
+  });
 }
 
 }  // namespace plumb::check

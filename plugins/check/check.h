@@ -6,6 +6,7 @@
 #define PLUMB_PLUGINS_CHECK_CHECK_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -57,14 +58,12 @@ struct Check {
   int level;       // 1: load, 2: numeric, 3: strict, 4: performance
   Scope scope;
   const char* title;  // "touches nothing outside its rows"
-  void (*run)(const Subject& subject, Report* report);
-  bool timed = false;        // measures time: runs while no other check does
-  bool in_any_mode = false;  // runs once more with denormals flushed, as a host's steps do
-  bool explores = false;     // takes Subject::seconds
+  std::function<void(const Subject& subject, Report* report)> run;
+  bool timed = false;     // measures time: runs while no other check does
+  bool explores = false;  // takes Subject::seconds
 };
 
-// All checks, in the order in which they are reported: E, M, N, R, X, P. Put together from the
-// lists of the files that implement them.
+// All checks, in the order in which they are reported: E, M, N, R, X, P.
 const std::vector<Check>& AllChecks();
 
 }  // namespace plumb::check

@@ -1,22 +1,27 @@
-// E1 to E3: what can be said of the file without loading it.
-#include "plugins/check/elf_checks.h"
-
+// E1 to E6: the file, its symbols and dynamic section, and what happens when it is loaded. Each runs in
+// a process that has not loaded it yet.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "plugins/check/elf_file.h"
-#include "plugins/check/lists.h"
+#include "absl/strings/str_split.h"
+#include "plugins/check/rules.h"
+#include "plugins/check/calls.h"
+#include "plugins/check/process_state.h"
 #include "plumb/norm_plugin.h"
 #include "runtime/plugin/elf_note.h"
 
@@ -49,73 +54,128 @@ bool IsLinkers(const std::string& name) {
   return false;
 }
 
-// Of the C++ standard library or the language's run time. E3 speaks of them.
-bool IsStandardLibrarys(const std::string& name) {
-  for (const char* prefix : {"_ZSt",
-                             "_ZNSt",
-                             "_ZNKSt",
-                             "_ZTVSt",
-                             "_ZTISt",
-                             "_ZTSSt",
-                             "_ZTTSt",
-                             "_ZGVNSt",
-                             "_ZN9__gnu_cxx",
-                             "_ZNK9__gnu_cxx",
-                             "_ZN10__cxxabiv",
-                             "_ZTVN10__cxxabiv",
-                             "_ZTIN10__cxxabiv",
-                             "_ZTSN10__cxxabiv",
-                             "_ZTVN9__gnu_cxx",
-                             "_ZTIN9__gnu_cxx",
-                             "_ZTSN9__gnu_cxx",
-                             "__cxa_",
-                             "__gxx_",
-                             "_Znw",
-                             "_Zna",
-                             "_Zdl",
-                             "_Zda"}) {
-    if (absl::StartsWith(name, prefix)) return true;
+// A name in the dynamic symbol table.
+struct Symbol {
+  std::string name;
+  unsigned char bind = 0;  // STB_*
+};
+
+// The file as the loader has it in memory.
+struct LoadedFile {
+  std::vector<ElfW(Dyn)> dynamic;
+  std::vector<Symbol> exported;
+  std::vector<std::string> needed, run_path;
+  bool says_stack = false, has_executable_stack = false;
+
+  bool HasEntry(ElfW(Sxword) tag) const {
+    return std::any_of(dynamic.begin(), dynamic.end(),
+                       [tag](const ElfW(Dyn) & entry) { return entry.d_tag == tag; });
   }
-  // Type information of types that are built in: _ZTIi, _ZTSPKc.
-  const bool is_type = absl::StartsWith(name, "_ZTI") || absl::StartsWith(name, "_ZTS");
-  return is_type && name.size() > 4 && name[4] != 'N' && std::isdigit(name[4]) == 0;
+  bool HasFlag(ElfW(Sxword) tag, ElfW(Xword) bit) const {
+    return std::any_of(dynamic.begin(), dynamic.end(), [tag, bit](const ElfW(Dyn) & entry) {
+      return entry.d_tag == tag && (entry.d_un.d_val & bit) != 0;
+    });
+  }
+};
+
+// Number of symbols: the symbol table does not say it, its hash tables do.
+size_t CountSymbols(const uint32_t* hash, const uint32_t* gnu_hash) {
+  if (hash != nullptr) return hash[1];
+  if (gnu_hash == nullptr) return 0;
+  // Buckets, first hashed symbol, words of the bloom filter, shift.
+  const uint32_t n_buckets = gnu_hash[0], first = gnu_hash[1], bloom_words = gnu_hash[2];
+  const uint32_t* buckets = gnu_hash + 4 + bloom_words * sizeof(size_t) / sizeof(uint32_t);
+  const uint32_t* chains = buckets + n_buckets;
+  const uint32_t last = n_buckets == 0 ? 0 : *std::max_element(buckets, chains);
+  if (last < first) return first;  // nothing is exported
+  size_t i = last;
+  while ((chains[i - first] & 1) == 0) ++i;  // the end of a chain has its lowest bit set
+  return i + 1;
 }
 
-// A name that the host has too, so that the plugin's own calls of it may end up in the host.
-bool IsHosts(const ElfSymbol& symbol) {
+void ReadSymbols(const ElfW(Sym) * symbols, size_t count, const char* strings, LoadedFile* file) {
+  for (size_t i = 1; i < count; ++i) {
+    const ElfW(Sym)& symbol = symbols[i];
+    const unsigned char type = symbol.st_info & 0xf, bind = symbol.st_info >> 4;
+    const unsigned char visibility = symbol.st_other & 3;
+    const char* name = strings + symbol.st_name;
+    const bool is_exported = symbol.st_shndx != SHN_UNDEF && name[0] != '\0' &&
+                             bind != STB_LOCAL && type != STT_SECTION && type != STT_FILE &&
+                             (visibility == STV_DEFAULT || visibility == STV_PROTECTED);
+    if (is_exported) file->exported.push_back({name, bind});
+  }
+}
+
+// Loads the subject; a skipped check where that fails, which E4 tells.
+bool LoadSubject(const Subject& subject, LoadedFile* file, Report* report) {
+  const absl::StatusOr<void*> library = Open(subject.path);
+  link_map* map = nullptr;
+  if (!library.ok() || dlinfo(*library, RTLD_DI_LINKMAP, &map) != 0) {
+    report->Skip("it does not load (E4)");
+    return false;
+  }
+  for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    file->dynamic.push_back(*entry);
+  }
+  // Some loaders write addresses into the dynamic section, some leave offsets there.
+  const auto find = [&](ElfW(Sxword) tag) -> const char* {
+    for (const ElfW(Dyn) & entry : file->dynamic) {
+      if (entry.d_tag != tag) continue;
+      const ElfW(Addr) at = entry.d_un.d_ptr;
+      return reinterpret_cast<const char*>(at < map->l_addr ? at + map->l_addr : at);
+    }
+    return nullptr;
+  };
+  const char* strings = find(DT_STRTAB);
+  for (const ElfW(Dyn) & entry : file->dynamic) {
+    const ElfW(Sxword) tag = entry.d_tag;
+    if (tag == DT_NEEDED) file->needed.emplace_back(strings + entry.d_un.d_val);
+    if (tag != DT_RPATH && tag != DT_RUNPATH) continue;
+    for (const absl::string_view part : absl::StrSplit(strings + entry.d_un.d_val, ':')) {
+      file->run_path.emplace_back(part);
+    }
+  }
+  const size_t count = CountSymbols(reinterpret_cast<const uint32_t*>(find(DT_HASH)),
+                                    reinterpret_cast<const uint32_t*>(find(DT_GNU_HASH)));
+  ReadSymbols(reinterpret_cast<const ElfW(Sym)*>(find(DT_SYMTAB)), count, strings, file);
+  std::pair<const link_map*, LoadedFile*> wanted(map, file);
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        const auto& [own, to] = *static_cast<std::pair<const link_map*, LoadedFile*>*>(data);
+        if (info->dlpi_addr != own->l_addr) return 0;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          if (info->dlpi_phdr[i].p_type != PT_GNU_STACK) continue;
+          to->says_stack = true;
+          to->has_executable_stack = (info->dlpi_phdr[i].p_flags & PF_X) != 0;
+        }
+        return 1;
+      },
+      &wanted);
+  return true;
+}
+
+// Returns true for a name that the host has too, so that the plugin's own calls of it may end up in
+// the host. Names of a C++ standard library are the same text wherever they were compiled.
+bool IsHosts(const Symbol& symbol) {
   if (absl::StartsWith(symbol.name, "plumb_") || absl::StartsWith(symbol.name, "_ZN5plumb") ||
       absl::StartsWith(symbol.name, "_ZNK5plumb")) {
     return true;
   }
-  // Templates are the same text wherever they were compiled.
-  return symbol.bind == STB_GLOBAL && dlsym(RTLD_DEFAULT, symbol.name.c_str()) != nullptr;
+  return symbol.bind == STB_GLOBAL && symbol.name[0] != '_' &&
+         dlsym(RTLD_DEFAULT, symbol.name.c_str()) != nullptr;
 }
 
-// The file, or a skipped check: E1 says what is wrong with it.
-bool ReadSubject(const Subject& subject, ElfFile* file, Report* report) {
-  absl::StatusOr<ElfFile> read = ReadElf(subject.path);
-  if (!read.ok()) {
-    report->Skip(absl::StrCat("the file ", read.status().message()));
-    return false;
-  }
-  *file = *std::move(read);
-  return true;
-}
-
-void CheckStack(const ElfFile& file, Report* report) {
-  const auto stack =
-      std::find_if(file.segments.begin(), file.segments.end(),
-                   [](const Elf64_Phdr& segment) { return segment.p_type == PT_GNU_STACK; });
-  if (stack == file.segments.end()) {
+void CheckStack(const LoadedFile& file, Report* report) {
+  if (!file.says_stack) {
     report->Fail(
         "does not say what stack it needs (no PT_GNU_STACK), which means an executable "
         "one; link with -z noexecstack");
-  } else if ((stack->p_flags & PF_X) != 0) {
+  } else if (file.has_executable_stack) {
     report->Fail("makes every thread's stack executable; link with -z noexecstack");
   }
 }
 
-void CheckDependencies(const ElfFile& file, Report* report) {
+void CheckDependencies(const LoadedFile& file, Report* report) {
   for (const std::string& library : file.needed) {
     for (const char* shared :
          {"libprotobuf", "libabsl_", "libgomp", "libomp", "libiomp", "libdnnl", "libtbb"}) {
@@ -134,22 +194,14 @@ void CheckDependencies(const ElfFile& file, Report* report) {
   }
 }
 
-void CheckSymbols(const ElfFile& file, Report* report) {
-  std::vector<std::string> unique, standard;
-  for (const ElfSymbol& symbol : file.symbols) {
-    if (!symbol.Exported()) continue;
+void CheckSymbols(const LoadedFile& file, Report* report) {
+  std::vector<std::string> unique;
+  for (const Symbol& symbol : file.exported) {
     if (symbol.bind == STB_GNU_UNIQUE) unique.push_back(symbol.name);
-    if (symbol.bind == STB_GLOBAL && IsStandardLibrarys(symbol.name)) {
-      standard.push_back(symbol.name);
-    }
   }
   if (!unique.empty()) {
     report->Warn(absl::StrCat("has symbols that are one for the whole process (STB_GNU_UNIQUE): ",
                               Some(unique), "; compile with -fno-gnu-unique"));
-  }
-  if (!standard.empty()) {
-    report->Warn(absl::StrCat("exports a C++ standard library of its own: ", Some(standard),
-                              "; link with -Wl,--exclude-libs,ALL"));
   }
 }
 
@@ -179,22 +231,20 @@ void CheckNote(const Subject& subject, Report* report) {
     report->Fail(absl::StrFormat("the file is for norm ABI %d, and this is %d",
                                  notes->front().abi_major, PLUMB_NORM_ABI_MAJOR));
   }
-  // The dynamic loader believes what the file says of itself, and dies of it.
-  const absl::StatusOr<ElfFile> file = ReadElf(subject.path);
-  if (!file.ok()) report->Fail(absl::StrCat("the file ", file.status().message()));
 }
 
 void CheckExports(const Subject& subject, Report* report) {
-  ElfFile file;
-  if (!ReadSubject(subject, &file, report)) return;
+  LoadedFile file;
+  if (!LoadSubject(subject, &file, report)) return;
   std::vector<std::string> colliding, spare;
-  for (const ElfSymbol& symbol : file.symbols) {
-    // Unique symbols and the standard library are E3's.
-    if (!symbol.Exported() || IsEntry(symbol.name) || IsLinkers(symbol.name) ||
-        IsStandardLibrarys(symbol.name) || symbol.bind == STB_GNU_UNIQUE) {
-      continue;
+  for (const Symbol& symbol : file.exported) {
+    if (IsEntry(symbol.name) || IsLinkers(symbol.name)) continue;
+    if (IsHosts(symbol)) {
+      colliding.push_back(symbol.name);
+    } else if (symbol.bind == STB_GLOBAL) {
+      // Unique symbols are E3's, weak ones mostly templates of the standard library.
+      spare.push_back(symbol.name);
     }
-    (IsHosts(symbol) ? colliding : spare).push_back(symbol.name);
   }
   if (!colliding.empty()) {
     report->Fail(
@@ -204,13 +254,14 @@ void CheckExports(const Subject& subject, Report* report) {
   }
   if (!spare.empty()) {
     report->Warn(absl::StrCat("exports more than its entry: ", Some(spare),
-                              "; compile with -fvisibility=hidden"));
+                              "; compile with -fvisibility=hidden, and link with "
+                              "-Wl,--exclude-libs,ALL"));
   }
 }
 
 void CheckDynamicSection(const Subject& subject, Report* report) {
-  ElfFile file;
-  if (!ReadSubject(subject, &file, report)) return;
+  LoadedFile file;
+  if (!LoadSubject(subject, &file, report)) return;
   if (file.HasEntry(DT_TEXTREL) || file.HasFlag(DT_FLAGS, DF_TEXTREL)) {
     report->Fail("its code must be written to when it is loaded (TEXTREL); compile with -fPIC");
   }
@@ -224,15 +275,29 @@ void CheckDynamicSection(const Subject& subject, Report* report) {
   CheckSymbols(file, report);
 }
 
-std::vector<Check> ElfChecks() {
-  return {
-      {"E1", 1, Scope::kFile, "ELF note, machine and ABI numbers", CheckNote},
-      {"E2", 1, Scope::kFile, "exports its entry and nothing else", CheckExports},
-      {"E3", 1, Scope::kFile, "dynamic section holds nothing dangerous", CheckDynamicSection},
-      {"E4", 1, Scope::kLibrary, "loads, with every symbol resolved", CheckLoads},
-      {"E5", 1, Scope::kLibrary, "loading changes nothing in the process", CheckLoadEffects},
-      {"E6", 1, Scope::kLibrary, "loads within 100 ms", CheckLoadTime, /*timed=*/true},
-  };
+void CheckLoads(const Subject& subject, Report* report) {
+  const absl::StatusOr<void*> library = Open(subject.path);
+  if (!library.ok()) return report->Fail(std::string(library.status().message()));
+  const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = EntryOf(*library);
+  if (!entry.ok()) report->Fail(absl::StrCat("the file ", entry.status().message()));
+}
+
+void CheckLoadEffects(const Subject& subject, Report* report) {
+  ProcessWatch watch;
+  const absl::StatusOr<void*> library = Open(subject.path);
+  const std::string changes = watch.End();
+  if (!library.ok()) return report->Skip("it does not load (E4)");
+  if (!changes.empty()) report->Fail("loading it changes the process: " + changes);
+}
+
+void CheckLoadTime(const Subject& subject, Report* report) {
+  constexpr double kMaxSeconds = 0.1;
+  // In one process a file is loaded once: this is the first time.
+  const auto start = std::chrono::steady_clock::now();
+  if (!Open(subject.path).ok()) return report->Skip("it does not load (E4)");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  if (took.count() < kMaxSeconds) return;
+  report->Warn(absl::StrFormat("loading it takes %.0f ms", 1e3 * took.count()));
 }
 
 }  // namespace plumb::check

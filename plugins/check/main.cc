@@ -18,10 +18,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plugins/check/child.h"
 #include "plugins/check/report.h"
 #include "plugins/check/runner.h"
-#include "plugins/check/subprocess.h"
 #include "runtime/base/utf8.h"
 
 namespace plumb::check {
@@ -150,9 +148,6 @@ int Run(Options options) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc > 1 && std::strcmp(argv[1], kChildWord) == 0) {
-    return ChildMain(std::vector<std::string>(argv + 2, argv + argc));
-  }
   std::signal(SIGPIPE, SIG_IGN);
   Options options;
   options.run.parallel = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

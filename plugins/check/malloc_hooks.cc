@@ -3,8 +3,6 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include <unistd.h>
-
 #if defined(__has_feature)
 #define PLUMB_HAS_FEATURE(x) __has_feature(x)
 #else
@@ -40,8 +38,6 @@ AllocationWatch::AllocationWatch() {
 }
 AllocationWatch::~AllocationWatch() { state.counting = false; }
 void AllocationWatch::FailAt(int64_t k) { state.fail_in = k; }
-void AllocationWatch::Stop() { state.counting = false; }
-void AllocationWatch::Go() { state.counting = true; }
 int64_t AllocationWatch::allocations() const { return state.allocations; }
 int64_t AllocationWatch::frees() const { return state.frees; }
 int64_t AllocationWatch::outstanding() const { return state.outstanding; }
@@ -108,8 +104,6 @@ void* Aligned(size_t alignment, size_t size) {
   return Admit() ? Born(__libc_memalign(alignment, size), size) : Refused();
 }
 
-size_t PageSize() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
-
 }  // namespace
 
 bool AllocationsAreSeen() {
@@ -164,15 +158,6 @@ __attribute__((visibility("default"))) int posix_memalign(void** out, size_t ali
   if (block == nullptr) return ENOMEM;
   *out = block;
   return 0;
-}
-
-__attribute__((visibility("default"))) void* valloc(size_t size) noexcept {
-  return plumb::check::Aligned(plumb::check::PageSize(), size);
-}
-
-__attribute__((visibility("default"))) void* pvalloc(size_t size) noexcept {
-  const size_t page = plumb::check::PageSize();
-  return plumb::check::Aligned(page, (size + page - 1) / page * page);
 }
 
 __attribute__((visibility("default"))) void free(void* block) noexcept {

@@ -1,5 +1,5 @@
 // Interposes the allocator. Linked into a program, this module's malloc, calloc, realloc, memalign,
-// aligned_alloc, posix_memalign, valloc, pvalloc and free stand in front of the C library's for the
+// aligned_alloc, posix_memalign and free stand in front of the C library's for the
 // program and for every library that it loads; operator new reaches them through malloc. What a
 // thread allocates is counted while that thread watches, and may be made to fail.
 //
@@ -16,10 +16,6 @@ namespace plumb::check {
 // Whether an allocation of this program, made as a library makes it, reaches the hooks.
 bool AllocationsAreSeen();
 
-// Why not, for the report of a check that needs them.
-inline constexpr char kAllocationsUnseen[] =
-    "allocations cannot be watched in this build of the checker (sanitizer, or not glibc)";
-
 // Counts what the calling thread allocates, from its construction on. One at a time a thread.
 class AllocationWatch {
  public:
@@ -30,10 +26,6 @@ class AllocationWatch {
 
   // From now on allocation number `k` (1 is the next one) returns null, once.
   void FailAt(int64_t k);
-
-  // A pause, for allocations of the checker itself.
-  void Stop();
-  void Go();
 
   int64_t allocations() const;  // calls that allocate, the failed one included
   int64_t frees() const;        // calls that gave some back

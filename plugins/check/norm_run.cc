@@ -1,17 +1,14 @@
 #include "plugins/check/norm_run.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <exception>
-#include <functional>
 #include <limits>
-#include <thread>
 #include <utility>
 
-#include "plugins/check/guarded.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
 
 namespace plumb::check {
 namespace {
@@ -78,54 +75,7 @@ Place WithGap(Place place, int64_t n) {
 
 bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
-std::string Number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof(text), "%.17g", value);
-  return text;
-}
-
-// Waits for up to a fifth of a millisecond, so that threads meet in ever different orders.
-void Delay(std::mt19937_64* random) {
-  const uint64_t choice = (*random)() % 4;
-  if (choice == 0) std::this_thread::yield();
-  if (choice == 1) std::this_thread::sleep_for(std::chrono::microseconds((*random)() % 200));
-}
-
-// Runs task(0) .. task(count - 1) on `threads` threads. What a task throws is thrown on.
-void InParallel(int threads, int64_t count, uint64_t delay_seed,
-                const std::function<void(int64_t)>& task) {
-  std::atomic<int64_t> next{0};
-  std::vector<std::exception_ptr> thrown(static_cast<size_t>(threads));
-  const auto work = [&](int self) {
-    std::mt19937_64 random(delay_seed + static_cast<uint64_t>(self));
-    try {
-      for (int64_t i = next++; i < count; i = next++) {
-        if (delay_seed != 0) Delay(&random);
-        task(i);
-      }
-    } catch (...) {
-      thrown[static_cast<size_t>(self)] = std::current_exception();
-    }
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(work, i);
-  work(0);
-  for (std::thread& other : others) other.join();
-  for (const std::exception_ptr& e : thrown) {
-    if (e) std::rethrow_exception(e);
-  }
-}
-
 }  // namespace
-
-const plumb_norm_combine* CombineOf(const plumb_norm_plugin& norm) {
-  if (!PLUMB_HAS(plumb_norm_plugin, &norm, get_extension) || norm.get_extension == nullptr) {
-    return nullptr;
-  }
-  const auto* extension = static_cast<const plumb_norm_combine*>(
-      Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension(PLUMB_EXT_COMBINE); }));
-  return extension != nullptr && extension->combine != nullptr ? extension : nullptr;
-}
 
 double Poison() {
   double value;
@@ -135,46 +85,81 @@ double Poison() {
 
 bool IsPoison(double value) { return SameBits(value, Poison()); }
 
-std::string PlaceInTensor(const char* name, size_t i, size_t size, int64_t width) {
+std::string PlaceInTensor(const std::string& name, size_t i, size_t size, int64_t width) {
   const size_t w = static_cast<size_t>(std::max<int64_t>(width, 1));
-  const std::string column = "[" + std::to_string(i % w) + "]";
-  return size <= w ? name + column : std::string(name) + "[" + std::to_string(i / w) + "]" + column;
+  return size <= w ? absl::StrCat(name, "[", i, "]")
+                   : absl::StrCat(name, "[", i / w, "][", i % w, "]");
 }
 
-std::string FirstDifference(const char* name, const std::vector<double>& got,
+std::string FirstDifference(const std::string& name, const std::vector<double>& got,
                             const std::vector<double>& must, int64_t width) {
   for (size_t i = 0; i < must.size(); ++i) {
     if (SameBits(got[i], must[i])) continue;
-    return PlaceInTensor(name, i, must.size(), width) + " is " + Number(got[i]) + ", must be " +
-           Number(must[i]);
+    return absl::StrFormat("%s is %.17g, must be %.17g", PlaceInTensor(name, i, must.size(), width),
+                           got[i], must[i]);
   }
   return "";
 }
 
-std::string FirstDifference(const Outcome& got, const Outcome& must, int64_t dim) {
-  const int64_t saved_width =
-      must.y.empty() ? 1
-                     : std::max<int64_t>(1, static_cast<int64_t>(must.saved.size()) * dim /
-                                                static_cast<int64_t>(must.y.size()));
-  std::string text = FirstDifference("y", got.y, must.y, dim);
-  if (text.empty()) text = FirstDifference("saved", got.saved, must.saved, saved_width);
-  if (text.empty()) text = FirstDifference("dx", got.dx, must.dx, dim);
-  if (text.empty()) text = FirstDifference("dx2", got.dx2, must.dx2, dim);
-  const auto list = [&text](const char* name, const std::vector<std::vector<double>>& a,
-                            const std::vector<std::vector<double>>& b) {
-    for (size_t i = 0; i < b.size() && text.empty(); ++i) {
-      const std::string full = std::string(name) + "[" + std::to_string(i) + "]";
-      text = FirstDifference(full.c_str(), a[i], b[i],
-                             std::max<int64_t>(1, static_cast<int64_t>(b[i].size())));
+std::string FirstDeviation(const std::string& name, const std::vector<double>& got,
+                           const std::vector<double>& must, int64_t width, double relative,
+                           double absolute) {
+  const size_t w = static_cast<size_t>(std::max<int64_t>(width, 1));
+  double allowed = 0;
+  for (size_t i = 0; i < must.size(); ++i) {
+    if (i % w == 0) {
+      const auto row = must.begin() + static_cast<std::ptrdiff_t>(i);
+      allowed = relative * LargestMagnitude({row, row + static_cast<std::ptrdiff_t>(w)}) + absolute;
+    }
+    if (!std::isfinite(must[i]) || std::abs(got[i] - must[i]) <= allowed) continue;
+    return absl::StrFormat("%s is %.9g, must be %.9g (+- %.2g)",
+                           PlaceInTensor(name, i, must.size(), width), got[i], must[i], allowed);
+  }
+  return "";
+}
+
+bool AllFinite(const std::vector<double>& values, size_t* at) {
+  const auto it = std::find_if(values.begin(), values.end(),
+                               [](double value) { return !std::isfinite(value); });
+  *at = static_cast<size_t>(it - values.begin());
+  return it == values.end();
+}
+
+double LargestMagnitude(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+std::vector<Tensor> Outcome::Tensors() const {
+  const auto width = [this](const std::vector<double>& values) {
+    return static_cast<int64_t>(values.size()) / std::max<int64_t>(rows, 1);
+  };
+  std::vector<Tensor> tensors = {{"y", &y, width(y)},
+                                 {"saved", &saved, width(saved)},
+                                 {"dx", &dx, width(dx)},
+                                 {"dx2", &dx2, width(dx2)}};
+  const auto list = [&](const char* name, const std::vector<std::vector<double>>& values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      tensors.push_back({absl::StrCat(name, "[", i, "]"), &values[i],
+                         static_cast<int64_t>(values[i].size())});
     }
   };
-  list("dparams", got.dparams, must.dparams);
-  list("buffers", got.buffers, must.buffers);
-  if (text.empty()) {
-    text = FirstDifference("call_saved", got.call_saved, must.call_saved,
-                           std::max<int64_t>(1, static_cast<int64_t>(must.call_saved.size())));
+  list("dparams", dparams);
+  list("buffers", buffers);
+  tensors.push_back({"call_saved", &call_saved, static_cast<int64_t>(call_saved.size())});
+  return tensors;
+}
+
+std::string FirstDifference(const Outcome& got, const Outcome& must) {
+  const std::vector<Tensor> results = got.Tensors(), wanted = must.Tensors();
+  for (size_t i = 0; i < std::min(results.size(), wanted.size()); ++i) {
+    if (wanted[i].values->empty()) continue;
+    std::string text = FirstDifference(wanted[i].name, *results[i].values, *wanted[i].values,
+                                       wanted[i].width);
+    if (!text.empty()) return text;
   }
-  return text;
+  return "";
 }
 
 Scratch::Scratch(const plumb_norm_layout& layout, int64_t rows)
@@ -241,8 +226,7 @@ void NormRun::Reset() {
 }
 
 std::string NormRun::Name() const {
-  return std::string(TypeName(dtype_)) + " dim=" + std::to_string(dim()) +
-         " rows=" + std::to_string(rows_);
+  return absl::StrCat(TypeName(dtype_), " dim=", dim(), " rows=", rows_);
 }
 
 int64_t NormRun::ChunkRows() const { return std::max<int64_t>(8, (rows_ + 63) / 64); }
@@ -336,9 +320,8 @@ std::string NormRun::ErrorText() const { return std::string(err_, strnlen(err_, 
 void NormRun::Expect(plumb_status status, const char* function, int64_t r0, int64_t r1) const {
   if (status == PLUMB_OK) return;
   const std::string words = ErrorText();
-  throw CheckEnded{std::string(function) + " " + Name() + " rows " + std::to_string(r0) + ".." +
-                   std::to_string(r1) + " answers " + StatusText(status) +
-                   (words.empty() ? "" : ": " + words)};
+  throw CheckEnded{absl::StrCat(function, " ", Name(), " rows ", r0, "..", r1, " answers ",
+                                StatusText(status), words.empty() ? "" : ": ", words)};
 }
 
 void NormRun::ForwardRange(bool train, int64_t r0, int64_t r1) {
@@ -357,134 +340,62 @@ void NormRun::Forward(bool train) {
 }
 
 void NormRun::Backward(bool accumulate) {
-  if (TakesStatistics(true)) Statistics(PLUMB_BWD, true, ChunkRows(), 1, 0, accumulate, false);
+  if (TakesStatistics(true)) Statistics(PLUMB_BWD, true, ChunkRows(), false, accumulate);
   BackwardRange(accumulate, 0, rows_);
 }
 
-void NormRun::Statistics(uint32_t phase, bool train, int64_t chunk, bool by_extension) {
-  Statistics(phase, train, chunk, 1, 0, false, by_extension);
-}
-
-void NormRun::Statistics(uint32_t phase, bool train, int64_t chunk, int threads,
-                         uint64_t delay_seed, bool accumulate, bool by_extension) {
+void NormRun::Statistics(uint32_t phase, bool train, int64_t chunk, bool by_extension,
+                         bool accumulate) {
   const plumb_norm_call all = phase == PLUMB_FWD ? ForwardCall(train) : BackwardCall(accumulate);
-  const int64_t count = (rows_ + chunk - 1) / chunk;
-  std::vector<Rows> partials;
-  for (int64_t i = 0; i <= count; ++i) {
-    partials.emplace_back(AccumulateType(dtype_), 1, instance_.layout().partial_elems);
-    partials.back().Fill(0);
-  }
-  InParallel(threads, count, delay_seed, [&](int64_t i) {
-    const int64_t r0 = i * chunk, r1 = std::min(rows_, r0 + chunk);
+  const plumb_norm_combine* extension = by_extension ? CombineOf(instance_.norm()) : nullptr;
+  Rows partial(AccumulateType(dtype_), 1, instance_.layout().partial_elems);
+  Rows total(AccumulateType(dtype_), 1, instance_.layout().partial_elems);
+  total.Fill(0);
+  for (int64_t r0 = 0; r0 < rows_; r0 += chunk) {
+    const int64_t r1 = std::min(rows_, r0 + chunk);
     const Scratch scratch(instance_.layout(), r1 - r0);
     plumb_norm_call call = all;
     call.scratch = scratch.data();
     call.dparams = nullptr;  // statistics only read
-    call.err = nullptr;
-    call.err_cap = 0;
-    Expect(StatsPartial(instance_, phase, call, r0, r1, partials[static_cast<size_t>(i)].data()),
-           "stats_partial", r0, r1);
-  });
-  Rows& total = partials.back();
-  const plumb_norm_combine* extension = by_extension ? CombineOf(instance_.norm()) : nullptr;
-  for (int64_t i = 0; i < count; ++i) {
-    const void* partial = partials[static_cast<size_t>(i)].data();
-    if (extension == nullptr) {
-      StatsCombine(instance_, phase, all, total.data(), partial);
-      continue;
-    }
-    Expect(Guarded(Function::kStatsCombine, all, 0, rows_,
-                   [&] {
-                     return extension->combine(instance_.handle(), phase, &all, total.data(),
-                                               partial);
-                   }),
-           "plumb.norm.combine/1", i * chunk, std::min(rows_, (i + 1) * chunk));
+    partial.Fill(0);
+    Expect(StatsPartial(instance_, phase, call, r0, r1, partial.data()), "stats_partial", r0, r1);
+    Expect(StatsCombine(instance_, phase, all, total.data(), partial.data(), extension),
+           PLUMB_EXT_COMBINE, r0, r1);
   }
   Expect(StatsFinalize(instance_, phase, all, total.data()), "stats_finalize", 0, rows_);
-  for (const Rows& partial : partials) {
-    const std::string damage = partial.PaddingDamage();
+  for (const Rows* rows : {&partial, &total}) {
+    const std::string damage = rows->PaddingDamage();
     if (!damage.empty()) throw CheckEnded{Name() + ": written outside a partial: " + damage};
   }
 }
 
-void NormRun::Step(int threads, uint64_t delay_seed) {
-  const int64_t chunk = ChunkRows(), count = (rows_ + chunk - 1) / chunk;
-  // [chunk][param]
-  std::vector<std::vector<Rows>> partials(static_cast<size_t>(count));
-  for (uint32_t phase : {uint32_t{PLUMB_FWD}, uint32_t{PLUMB_BWD}}) {
-    const bool forward = phase == PLUMB_FWD;
-    if (TakesStatistics(true)) Statistics(phase, true, chunk, threads, delay_seed, false, false);
-    const plumb_norm_call all = forward ? ForwardCall(true) : BackwardCall(false);
-    InParallel(threads, count, delay_seed, [&](int64_t i) {
-      const int64_t r0 = i * chunk, r1 = std::min(rows_, r0 + chunk);
-      const Scratch scratch(instance_.layout(), r1 - r0);
-      std::vector<void*> pointers;
-      plumb_norm_call call = all;
-      call.scratch = scratch.data();
-      call.err = nullptr;
-      call.err_cap = 0;
-      if (forward) {
-        Expect(check::Forward(instance_, call, r0, r1), "forward", r0, r1);
-        return;
-      }
-      std::vector<Rows>& own = partials[static_cast<size_t>(i)];
-      for (uint32_t k = 0; k < dparams.size(); ++k) {
-        own.push_back(TensorOf(instance_.param(k), AccumulateType(dtype_)));
-        own.back().Fill(0);
-        pointers.push_back(own.back().data());
-      }
-      call.dparams = pointers.data();
-      Expect(check::Backward(instance_, call, r0, r1), "backward", r0, r1);
-    });
-  }
-  for (const std::vector<Rows>& own : partials) {
-    for (size_t k = 0; k < own.size(); ++k) {
-      for (int64_t i = 0; i < own[k].width(); ++i) {
-        dparams[k].Set(0, i, dparams[k].Get(0, i) + own[k].Get(0, i));
-      }
-    }
-  }
-}
-
 Outcome NormRun::Results() const {
-  Outcome outcome{y.Values(), saved.Values(), dx.Values(), call_saved.Values(), {},
-                  {},         dx2.Values()};
+  Outcome outcome;
+  outcome.rows = rows_;
+  outcome.y = y.Values(), outcome.saved = saved.Values(), outcome.call_saved = call_saved.Values();
+  outcome.dx = dx.Values(), outcome.dx2 = dx2.Values();
   for (const Rows& rows : dparams) outcome.dparams.push_back(rows.Values());
   for (const Rows& rows : buffers) outcome.buffers.push_back(rows.Values());
   return outcome;
 }
 
 std::string NormRun::PaddingDamage() const {
-  const auto damage = [](const char* name, const Rows& rows) {
-    const std::string text = rows.PaddingDamage();
-    return text.empty() ? text : name + (": " + text);
-  };
-  std::string text;
-  const std::pair<const char*, const Rows*> named[] = {{"x", &x},
-                                                       {"y", &y},
-                                                       {"dy", &dy},
-                                                       {"dx", &dx},
-                                                       {"x2", &x2},
-                                                       {"dx2", &dx2},
-                                                       {"saved", &saved},
-                                                       {"call_saved", &call_saved},
-                                                       {"scratch", &scratch_.bytes()}};
+  std::vector<std::pair<std::string, const Rows*>> named = {
+      {"x", &x},     {"y", &y},         {"dy", &dy},
+      {"dx", &dx},   {"x2", &x2},       {"dx2", &dx2},
+      {"saved", &saved}, {"call_saved", &call_saved}, {"scratch", &scratch_.bytes()}};
+  for (size_t i = 0; i < params.size(); ++i) {
+    named.emplace_back(absl::StrCat("params[", i, "]"), &params[i]);
+    named.emplace_back(absl::StrCat("dparams[", i, "]"), &dparams[i]);
+  }
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    named.emplace_back(absl::StrCat("buffers[", i, "]"), &buffers[i]);
+  }
   for (const auto& [name, rows] : named) {
-    if (text.empty()) text = damage(name, *rows);
+    const std::string damage = rows->PaddingDamage();
+    if (!damage.empty()) return absl::StrCat(name, ": ", damage);
   }
-  const std::pair<const char*, const std::vector<Rows>*> lists[] = {
-      {"params", &params}, {"dparams", &dparams}, {"buffers", &buffers}};
-  for (const auto& [name, list] : lists) {
-    for (size_t i = 0; i < list->size() && text.empty(); ++i) {
-      const std::string full = std::string(name) + "[" + std::to_string(i) + "]";
-      text = damage(full.c_str(), (*list)[i]);
-    }
-  }
-  return text;
-}
-
-void NormRun::FillPadding(Rows::Padding pattern) {
-  for (Rows* rows : {&x, &y, &dy, &dx, &x2, &dx2, &saved}) rows->FillPadding(pattern);
+  return "";
 }
 
 }  // namespace plumb::check

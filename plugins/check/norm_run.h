@@ -1,6 +1,5 @@
 // Runs an instance of a norm on rows of random numbers, as a host does: owns all that a call points
-// to, takes statistics for cross-row norms, and compares what came out. Thread-compatible; Step
-// starts threads of its own.
+// to, takes statistics for cross-row norms, and compares what came out. Thread-compatible.
 #ifndef PLUMB_PLUGINS_CHECK_NORM_RUN_H_
 #define PLUMB_PLUGINS_CHECK_NORM_RUN_H_
 
@@ -16,21 +15,41 @@
 
 namespace plumb::check {
 
-// Everything that a norm writes, as numbers: [rows, dim] row after row.
+// A tensor [.., width] of results.
+struct Tensor {
+  std::string name;  // "dparams[1]"
+  const std::vector<double>* values;
+  int64_t width;
+};
+
+// Everything that a norm writes, as numbers, row after row.
 struct Outcome {
+  int64_t rows = 0;
   std::vector<double> y, saved, dx, call_saved;
   std::vector<std::vector<double>> dparams, buffers;
   std::vector<double> dx2;  // of a norm of two inputs
-};
-// Empty when all bits are equal, else the first difference: "dx[4][2] is 0.5, must be 0.25". `dim`
-// is the length of a row of y and dx.
-std::string FirstDifference(const Outcome& got, const Outcome& must, int64_t dim);
-// The same of two tensors [.., width] called `name`.
-std::string FirstDifference(const char* name, const std::vector<double>& got,
-                            const std::vector<double>& must, int64_t width);
 
-// "y[4][2]": element i of a tensor [.., width] of `size` elements; "y[2]" when it is one row.
-std::string PlaceInTensor(const char* name, size_t i, size_t size, int64_t width);
+  std::vector<Tensor> Tensors() const;
+};
+
+// Returns "" when all bits are equal, else the first difference: "dx[4][2] is 0.5, must be 0.25".
+std::string FirstDifference(const Outcome& got, const Outcome& must);
+// The same of two tensors [.., width] called `name`.
+std::string FirstDifference(const std::string& name, const std::vector<double>& got,
+                            const std::vector<double>& must, int64_t width);
+// Returns where two tensors differ by more than `relative` of the largest number of a row of `must`
+// plus `absolute`: "y[4][2] is 0.5, must be 0.25 (+- 1e-6)"; "" when nowhere. Numbers of `must`
+// that are not finite are not compared.
+std::string FirstDeviation(const std::string& name, const std::vector<double>& got,
+                           const std::vector<double>& must, int64_t width, double relative,
+                           double absolute);
+
+// Returns "y[4][2]": element i of a tensor [.., width] of `size` elements; "y[2]" when it is one row.
+std::string PlaceInTensor(const std::string& name, size_t i, size_t size, int64_t width);
+
+// True if every number is finite. If not, *at is the first that is not.
+bool AllFinite(const std::vector<double>& values, size_t* at);
+double LargestMagnitude(const std::vector<double>& values);
 
 // Memory for plumb_norm_call::scratch, filled with NaNs: its content is undefined.
 class Scratch {
@@ -43,9 +62,6 @@ class Scratch {
  private:
   Rows bytes_;
 };
-
-// The norm's extension plumb.norm.combine, null when it is not offered.
-const plumb_norm_combine* CombineOf(const plumb_norm_plugin& norm);
 
 // What outputs hold before a call: a NaN of its own bits, in every element type.
 double Poison();
@@ -91,16 +107,12 @@ class NormRun {
   void BackwardRange(bool accumulate, int64_t r0, int64_t r1);
   // Statistics of all rows, in chunks of `chunk` rows: partials, combined in order, finalized. With
   // `by_extension` combined by plumb.norm.combine, where the norm offers it.
-  void Statistics(uint32_t phase, bool train, int64_t chunk, bool by_extension = false);
+  void Statistics(uint32_t phase, bool train, int64_t chunk, bool by_extension = false,
+                  bool accumulate = false);
   // Whether forward needs statistics of this call.
   bool TakesStatistics(bool train) const;
   // Rows in a chunk, as the host cuts: max(8, ceil(rows / 64)).
   int64_t ChunkRows() const;
-
-  // Forward and backward of a training step in the host's chunks, which `threads` threads take in
-  // any order, after random delays (0: none); each chunk has scratch and dparams of its own, and
-  // those are added in the chunks' order. Bits must not depend on `threads` or `delay_seed`.
-  void Step(int threads, uint64_t delay_seed);
 
   // -- A call to be changed and made by the check itself ------------------------------------------
 
@@ -113,21 +125,17 @@ class NormRun {
   // Ends the check, with the call's name and the plugin's words, unless `status` is PLUMB_OK.
   void Expect(plumb_status status, const char* function, int64_t r0, int64_t r1) const;
 
-  // -- Results
-  // --------------------------------------------------------------------------------------
+  // -- Results ------------------------------------------------------------------------------------
 
   Outcome Results() const;
   // Empty when nothing was written around any operand, else where: "y: 4 bytes behind row 2".
   std::string PaddingDamage() const;
-  void FillPadding(Rows::Padding pattern);
 
   // y, dx, dx2, saved, call_saved: poison again; dparams: 0; buffers: as their descriptors say.
   void Reset();
 
  private:
   plumb_norm_call Call(uint32_t flags);
-  void Statistics(uint32_t phase, bool train, int64_t chunk, int threads, uint64_t delay_seed,
-                  bool accumulate, bool by_extension);
 
   const Instance& instance_;
   uint32_t dtype_;

@@ -8,10 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "plugins/check/guarded.h"
-#include "plugins/check/numeric_cases.h"
-#include "plugins/check/residual_sum.h"
-#include "plugins/check/try_instance.h"
+#include "plugins/check/cases.h"
 
 namespace plumb::check {
 namespace {
@@ -23,8 +20,9 @@ enum { kHugeDy = 4, kVanishingDy, kDenormalDy };
 
 // x of one row, by kX: 0 normal; 1 large; 2 small; 3, 6 far from zero; 4 some rows of zeros; 5 rows
 // of any size; 7 some elements zero; 8, 9 sizes whose squares f32 has not; 10 denormals; 11 far
-// from zero with a small spread; 12 all elements alike; 13 one element far from the others. For
-// those who ask (kNanX): 14, 15 an element of some rows is NaN or infinite.
+// from zero with a small spread; 12 all elements of a row alike; 13 one element far from the
+// others; 14 all rows alike; 15 one number in all rows. For those who ask (kNanX): 16, 17 an element
+// of some rows is NaN or infinite.
 void DrawX(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform(0, 1);
@@ -40,8 +38,9 @@ void DrawX(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   if (kind == kDenormalX) size = 3e-40;
   if (kind == kNarrowX) mean = uniform(*random) < 0.5 ? 100 : -1000, size = 0.5;
   if (kind == kConstantX) mean = normal(*random), size = 0;
+  if (kind == kOneNumberX) mean = 3, size = 0;
   for (int64_t i = 0; i < dim; ++i) {
-    row[i] = mean + size * normal(*random);
+    row[i] = kind == kEqualRowsX ? 1 + 0.25 * static_cast<double>(i) : mean + size * normal(*random);
     if (kind == 7 && uniform(*random) < 0.5) row[i] = 0;
   }
   if (kind == kOutlierX) row[(*random)() % static_cast<uint64_t>(dim)] *= 1000;
@@ -92,35 +91,17 @@ double Changed(int64_t kind, std::mt19937_64* random, size_t i, double value) {
 
 bool EqualBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
-// The first row outside of [r0, r1) that is not as it was; -1: none.
-int64_t TouchedOutside(const Rows& rows, int64_t r0, int64_t r1, double before) {
-  for (int64_t r = 0; r < rows.rows(); ++r) {
-    if (r == r0) r = r1;
-    if (r >= rows.rows()) break;
-    for (int64_t i = 0; i < rows.width(); ++i) {
-      if (!EqualBits(rows.Get(r, i), before)) return r;
-    }
-  }
-  return -1;
-}
-
+// Returns "" if rows outside of [r0, r1) are what they were.
 std::string Outside(const NormRun& run, const char* name, const Rows& rows, int64_t r0, int64_t r1,
                     double before) {
-  const int64_t row = TouchedOutside(rows, r0, r1, before);
-  if (row < 0) return "";
-  return absl::StrCat(run.Name(), " rows ", r0, "..", r1, ": ", name, " of row ", row,
-                      ", outside of the range, was written");
-}
-
-// "" unless the poison that an output held before the call is still there.
-std::string NotWritten(const NormRun& run, const char* name, const std::vector<double>& values,
-                       int64_t width) {
-  const auto it = std::find_if(values.begin(), values.end(), IsPoison);
-  if (it == values.end()) return "";
-  return absl::StrCat(
-      run.Name(), ": ",
-      PlaceInTensor(name, static_cast<size_t>(it - values.begin()), values.size(), width),
-      " was not written, or is of what was not");
+  for (int64_t r = 0; r < rows.rows(); ++r) {
+    for (int64_t i = 0; i < rows.width() && (r < r0 || r >= r1); ++i) {
+      if (EqualBits(rows.Get(r, i), before)) continue;
+      return absl::StrCat(run.Name(), " rows ", r0, "..", r1, ": ", name, " of row ", r,
+                          ", outside of the range, was written");
+    }
+  }
+  return "";
 }
 
 struct Range {
@@ -141,12 +122,93 @@ std::vector<Range> RangesOf(const NormRun& run, const Point& point) {
     for (int64_t r = 0; r < point[kRows]; r += chunk) {
       ranges.push_back({r, std::min(point[kRows], r + chunk)});
     }
-    return ranges;
+  } else {
+    ranges = {{point[kFrom], point[kTo]}};
+    if (point[kFrom] > 0) ranges.push_back({0, point[kFrom]});
+    if (point[kTo] < point[kRows]) ranges.push_back({point[kTo], point[kRows]});
   }
-  ranges = {{point[kFrom], point[kTo]}};
-  if (point[kFrom] > 0) ranges.push_back({0, point[kFrom]});
-  if (point[kTo] < point[kRows]) ranges.push_back({point[kTo], point[kRows]});
+  ranges.push_back({point[kRows], point[kRows]});  // does nothing
   return ranges;
+}
+
+const plumb_norm_residual* ResidualOf(const Instance& instance) {
+  const plumb_norm_plugin& norm = instance.norm();
+  constexpr uint32_t kWithoutSums = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS;
+  // A norm that has an answer to everything may answer anything: M5 fails it.
+  if ((norm.flags & kWithoutSums) != 0 ||
+      ExtensionOf(norm, "org.example.no_such_extension/1") != nullptr) {
+    return nullptr;
+  }
+  const auto* of_instance =
+      static_cast<const plumb_norm_instance_extensions*>(ExtensionOf(norm, PLUMB_EXT_INSTANCE));
+  const void* found = ExtensionOf(norm, PLUMB_EXT_RESIDUAL);
+  if (of_instance != nullptr && of_instance->get != nullptr) {
+    found = Guarded(Function::kGetExtension, instance.dim(), [&] {
+      return of_instance->get(instance.handle(), PLUMB_EXT_RESIDUAL);
+    });
+  }
+  const auto* residual = static_cast<const plumb_norm_residual*>(found);
+  return residual != nullptr && residual->forward != nullptr && residual->backward != nullptr
+             ? residual
+             : nullptr;
+}
+
+// The sum x + res that a norm makes itself, where it offers PLUMB_EXT_RESIDUAL.
+class ResidualSum {
+ public:
+  // The operands' x is the sum. extension() is null where the point has none, or the norm.
+  ResidualSum(const NormRun& run, const Point& point, const Operands& operands)
+      : terms_(run.dtype(), point[kResidual] != 0 ? run.rows() : 0, run.dim(), PlaceOf(point, 6)),
+        sum_(run.dtype(), terms_.rows(), run.dim(), PlaceOf(point, 7)) {
+    if (point[kResidual] != 0) extension_ = ResidualOf(run.instance());
+    if (extension_ == nullptr) return;
+    // x is the sum as it is stored: exactly first + second, or what that is rounded to, all sums to
+    // the same side, so that a norm of sums that were not rounded is off by nearly half an ulp.
+    first_ = operands.x;
+    std::vector<double> second = operands.x;
+    const bool rounded = point[kSeed] % 3 == 2 && !IsExtremeX(point);
+    constexpr double kParts[] = {0, 1, 0.5, 2, -1};
+    for (size_t i = 0; i < first_.size(); ++i) {
+      const double x = operands.x[i];
+      if (rounded) {
+        second[i] = std::copysign(0.85 * HalfUlp(run.dtype(), x), x);
+        continue;
+      }
+      const size_t way = (i * 7 + i / 5) % 5;
+      const double part = std::abs(x) < 1e-30 && way > 1 ? 0 : kParts[way];
+      first_[i] = part * x;
+      second[i] = (1 - part) * x;
+    }
+    terms_.Assign(second);
+    sum_.Fill(Poison());
+  }
+
+  const plumb_norm_residual* extension() const { return extension_; }
+  const std::vector<double>& first() const { return first_; }  // what call.x is
+  Rows* terms() { return &terms_; }                            // res
+  Rows* sum() { return &sum_; }
+
+ private:
+  const plumb_norm_residual* extension_ = nullptr;
+  std::vector<double> first_;
+  Rows terms_, sum_;
+};
+
+std::vector<std::vector<double>> ValuesOf(const std::vector<Rows>& tensors) {
+  std::vector<std::vector<double>> values;
+  for (const Rows& rows : tensors) values.push_back(rows.Values());
+  return values;
+}
+
+// Buffers may change in stats_finalize and nowhere else.
+std::string BuffersChanged(const NormRun& run, const char* function,
+                           const std::vector<std::vector<double>>& before) {
+  for (size_t i = 0; i < before.size(); ++i) {
+    const std::string text = FirstDifference(absl::StrCat("buffers[", i, "]"),
+                                             run.buffers[i].Values(), before[i], 0);
+    if (!text.empty()) return absl::StrCat(run.Name(), ": after ", function, " ", text);
+  }
+  return "";
 }
 
 // Statistics in chunks of the range's length, at most a few hundred.
@@ -162,11 +224,15 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   // Backward gets x where it needs it: a host that runs in place has kept a copy.
   const bool in_place =
       point[kAlias] != 0 && !fused && (run->instance().norm().flags & PLUMB_NORM_INPLACE) != 0;
+  auto buffers = ValuesOf(run->buffers);
   if (run->TakesStatistics(train)) TakeStatistics(run, point, PLUMB_FWD, train);
+  if (train) buffers = ValuesOf(run->buffers);
   if (in_place) run->y.Assign(operands.x);
   if (fused) run->x.Assign(residual->first());
   // The sum may take the place of one of its terms.
-  Rows* sum = point[kAlias] != 0 ? &run->x : residual->sum();
+  Rows* sum = point[kAlias] == 0      ? residual->sum()
+              : point[kSeed] % 2 == 0 ? &run->x
+                                      : residual->terms();
   plumb_residual_call sums{};
   sums.struct_size = sizeof(sums);
   if (fused) {
@@ -177,14 +243,10 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->ForwardCall(train);
     if (in_place) call.x = call.y, call.x_pitch = call.y_pitch;
-    const auto forward = [&] {
-      if (!fused) return check::Forward(run->instance(), call, range.from, range.to);
-      return Guarded(Function::kResidualForward, call, range.from, range.to, [&] {
-        return residual->extension()->forward(run->instance().handle(), &call, &sums, range.from,
-                                              range.to);
-      });
-    };
-    run->Expect(forward(), "forward", range.from, range.to);
+    run->Expect(fused ? ResidualForward(run->instance(), *residual->extension(), call, sums,
+                                        range.from, range.to)
+                      : Forward(run->instance(), call, range.from, range.to),
+                "forward", range.from, range.to);
     if (first && !in_place) {
       *problem = Outside(*run, "y", run->y, range.from, range.to, Poison());
       if (problem->empty()) {
@@ -196,6 +258,7 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
     }
     first = false;
   }
+  if (problem->empty()) *problem = BuffersChanged(*run, train ? "forward" : "evaluation", buffers);
   if (!fused) return;
   const std::string text = FirstDifference("sum", sum->Values(), operands.x, run->dim());
   // Denormals may have counted as zero.
@@ -224,6 +287,7 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
                      (run->instance().norm().flags & PLUMB_NORM_DX_ALIAS_DY) != 0;
   const double before = add ? kAddedTo : Poison();
   if (run->TakesStatistics(true)) TakeStatistics(run, point, PLUMB_BWD, true);
+  const auto buffers = ValuesOf(run->buffers);
   if (alias) run->dx.Assign(operands.dy);
   if (!alias) run->dx.Fill(before);
   // What a fused norm adds to is dsum, which may be dx.
@@ -247,14 +311,10 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
   for (const Range& range : RangesOf(*run, point)) {
     plumb_norm_call call = run->BackwardCall(add && !fused);
     if (alias) call.dy = call.dx, call.dy_pitch = call.dx_pitch;
-    const auto backward = [&] {
-      if (!fused) return check::Backward(run->instance(), call, range.from, range.to);
-      return Guarded(Function::kResidualBackward, call, range.from, range.to, [&] {
-        return residual->extension()->backward(run->instance().handle(), &call, &sums, range.from,
-                                               range.to);
-      });
-    };
-    run->Expect(backward(), "backward", range.from, range.to);
+    run->Expect(fused ? ResidualBackward(run->instance(), *residual->extension(), call, sums,
+                                         range.from, range.to)
+                      : Backward(run->instance(), call, range.from, range.to),
+                "backward", range.from, range.to);
     if (first && !alias && problem->empty()) {
       *problem = Outside(*run, "dx", run->dx, range.from, range.to, outside);
     }
@@ -267,13 +327,16 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
     }
     first = false;
   }
+  if (problem->empty()) *problem = BuffersChanged(*run, "backward", buffers);
   if (!own) return;
   for (size_t k = 0; k < totals.size(); ++k) run->dparams[k].Assign(totals[k]);
 }
 
-// What may only be read, and is another number after the calls.
+// Returns which of the operands that may only be read is another number after the calls.
 std::string Overwritten(const NormRun& run, const Point& point, const Operands& operands) {
-  const auto compare = [](const char* name, const Rows& rows, std::vector<double> must) {
+  // Denormals of a residual sum may have counted as zero.
+  if (point[kResidual] != 0 && point[kX] == kDenormalX) return "";
+  const auto compare = [](const std::string& name, const Rows& rows, std::vector<double> must) {
     for (double& value : must) value = RoundTo(rows.dtype(), value);
     return FirstDifference(name, rows.Values(), must, rows.width());
   };
@@ -281,11 +344,9 @@ std::string Overwritten(const NormRun& run, const Point& point, const Operands& 
   if (text.empty()) text = compare("dy", run.dy, operands.dy);
   if (text.empty()) text = compare("x2", run.x2, operands.x2);
   for (size_t i = 0; i < operands.params.size() && text.empty(); ++i) {
-    text = compare(absl::StrCat("params[", i, "]").c_str(), run.params[i], operands.params[i]);
+    text = compare(absl::StrCat("params[", i, "]"), run.params[i], operands.params[i]);
   }
-  // Of a residual sum denormals may have counted as zero.
-  if (text.empty() || (point[kResidual] != 0 && point[kX] == kDenormalX)) return "";
-  return absl::StrCat(run.Name(), ": ", text, ", as it was before the calls");
+  return text;
 }
 
 }  // namespace
@@ -302,11 +363,13 @@ uint32_t TypeOf(const Point& point) {
 
 std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point& point) {
   if ((norm.dtypes & TypeOf(point)) == 0) return nullptr;
-  const std::vector<AttributeCase> cases = ExploredCases(norm);
+  const auto version = static_cast<HostVersion>(point[kHost]);
+  if (version == HostVersion::kFirst && norm.min_host_minor > 0) return nullptr;
+  const std::vector<AttributeCase>& cases = CasesOf(norm);
   if (point[kAttributes] >= static_cast<int64_t>(cases.size())) return nullptr;
-  std::string refusal;
   return TryInstance(norm, static_cast<uint32_t>(point[kDim]),
-                     cases[static_cast<size_t>(point[kAttributes])].values, &refusal);
+                     cases[static_cast<size_t>(point[kAttributes])].values,
+                     static_cast<uint32_t>(point[kHeads]), nullptr, version);
 }
 
 Place PlaceOf(const Point& point, int64_t gap) {
@@ -315,6 +378,7 @@ Place PlaceOf(const Point& point, int64_t gap) {
   if (point[kPitches] != 0) place.gap = place.aligned64 ? 32 * gap : gap;
   if (point[kPlace] == 2) place.offset = 1, place.gap += 3;
   if (point[kPlace] == 3) place.flush = Place::Flush::kEnd;
+  if (point[kPlace] == 4) place.flush = Place::Flush::kStart;
   return place;
 }
 
@@ -345,7 +409,41 @@ Operands OperandsAt(const Instance& instance, const Point& point) {
       values[i] = Changed(point[kParams], &random, i, values[i]);
     }
   }
+  if (point[kContext] != 0 && (instance.norm().flags & PLUMB_NORM_CROSS_ROW) == 0) {
+    const int64_t rows_per_token = std::max<int64_t>(point[kHeads], 1);
+    std::vector<int32_t> positions;
+    for (int32_t t = 0; t < point[kRows] / rows_per_token; ++t) {
+      positions.push_back(t % 7 == 5 ? 1'000'000 : t % 7 < 3 ? t + 3 : t % 7 - 3);
+    }
+    operands.context = std::make_shared<Context>(rows_per_token, positions, kStepOfContexts);
+  }
   return operands;
+}
+
+Context::Context(int64_t rows_per_token, const std::vector<int32_t>& positions, int64_t step,
+                 bool one_sequence)
+    : positions_(PLUMB_F32, 1, static_cast<int64_t>(positions.size()), [] {
+        Place place;
+        place.flush = Place::Flush::kEnd;
+        return place;
+      }()) {
+  if (!positions.empty()) {
+    std::memcpy(positions_.data(), positions.data(), positions.size() * sizeof(positions[0]));
+    context_.positions = static_cast<int32_t*>(positions_.data());
+  }
+  const auto tokens = static_cast<int64_t>(positions.size());
+  for (int64_t t = 0; t < tokens; t += one_sequence ? tokens : 3) offsets_.push_back(t);
+  offsets_.push_back(tokens);
+  context_.struct_size = sizeof(context_);
+  context_.rows_per_token = static_cast<uint32_t>(rows_per_token);
+  context_.step = step;
+  if (tokens == 0) return;
+  context_.n_sequences = static_cast<int64_t>(offsets_.size()) - 1;
+  context_.sequence_offsets = offsets_.data();
+}
+
+std::vector<int32_t> Context::positions() const {
+  return {context_.positions, context_.positions + positions_.width()};
 }
 
 void AssignTo(const Operands& operands, NormRun* run) {
@@ -353,7 +451,7 @@ void AssignTo(const Operands& operands, NormRun* run) {
   run->dy.Assign(operands.dy);
   if (!operands.x2.empty()) run->x2.Assign(operands.x2);
   for (size_t i = 0; i < run->params.size(); ++i) run->params[i].Assign(operands.params[i]);
-  run->context = operands.context;
+  run->context = operands.context == nullptr ? nullptr : operands.context->get();
 }
 
 Point Plain(Point point) {
@@ -379,40 +477,28 @@ PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
   const bool train = point[kEvaluation] == 0;
   ResidualSum residual(run, point, operands);
   CallForward(&run, point, operands, &residual, &result.problem);
-  const std::vector<double> forward = run.y.Values();
+  const std::vector<double> y = run.y.Values(), saved = run.saved.Values();
   if (train) CallBackward(&run, point, operands, &residual, &result.problem);
-  if (result.problem.empty()) {
-    const std::string damage = run.PaddingDamage();
-    if (!damage.empty()) result.problem = absl::StrCat(run.Name(), ": written: ", damage);
-  }
   result.outcome = run.Results();
-  if (result.problem.empty() && train) {
-    const std::string text = FirstDifference("y", result.outcome.y, forward, run.dim());
-    if (!text.empty()) {
-      result.problem = absl::StrCat(run.Name(), ": ", text, ", as it was before backward");
-    }
+  std::string text = run.PaddingDamage();
+  if (!text.empty()) text = absl::StrCat("written: ", text);
+  if (text.empty()) text = FirstDifference("y", result.outcome.y, y, run.dim());
+  if (text.empty()) {
+    text = FirstDifference("saved", result.outcome.saved, saved, run.saved.width());
   }
-  if (result.problem.empty()) result.problem = Overwritten(run, point, operands);
-  result.outcome.y = forward;
-  if (result.problem.empty()) result.problem = NotWritten(run, "y", forward, run.dim());
-  if (result.problem.empty() && train) {
-    result.problem = NotWritten(run, "dx", result.outcome.dx, run.dim());
+  if (text.empty()) text = Overwritten(run, point, operands);
+  for (const Tensor& tensor : result.outcome.Tensors()) {
+    const bool may_be_left = tensor.name.find("saved") != std::string::npos ||
+                             (!train && (tensor.name == "dx" || tensor.name == "dx2"));
+    const auto it = std::find_if(tensor.values->begin(), tensor.values->end(), IsPoison);
+    if (may_be_left || it == tensor.values->end() || !text.empty()) continue;
+    text = absl::StrCat(
+        PlaceInTensor(tensor.name, static_cast<size_t>(it - tensor.values->begin()),
+                      tensor.values->size(), tensor.width),
+        " was not written, or is computed from memory that was not");
   }
-  if (result.problem.empty() && train) {
-    result.problem = NotWritten(run, "dx2", result.outcome.dx2, run.dim());
-  }
-  for (size_t i = 0; i < run.dparams.size() && result.problem.empty(); ++i) {
-    const std::string name = absl::StrCat("dparams[", i, "]");
-    result.problem =
-        NotWritten(run, name.c_str(), result.outcome.dparams[i], run.dparams[i].width());
-  }
-  for (size_t i = 0; i < run.buffers.size() && result.problem.empty(); ++i) {
-    const std::string name = absl::StrCat("buffers[", i, "]");
-    result.problem =
-        NotWritten(run, name.c_str(), result.outcome.buffers[i], run.buffers[i].width());
-  }
-  if (point[kAdd] != 0 && train) {
-    for (double& value : result.outcome.dx) value -= kAddedTo;
+  if (result.problem.empty() && !text.empty()) {
+    result.problem = absl::StrCat(run.Name(), ": ", text);
   }
   return result;
 }
@@ -423,14 +509,13 @@ Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
   AssignTo(operands, &run);
   const bool train = point[kEvaluation] == 0;
   run.Forward(train);
-  Outcome outcome;
-  outcome.y = run.y.Values();
+  const std::vector<double> own = run.y.Values();
   if (y != nullptr) run.y.Assign(*y);
   if (train) run.Backward();
-  outcome.dx = run.dx.Values();
-  outcome.dx2 = run.dx2.Values();
-  for (const Rows& rows : run.dparams) outcome.dparams.push_back(rows.Values());
-  for (const Rows& rows : run.buffers) outcome.buffers.push_back(rows.Values());
+  Outcome outcome = run.Results();
+  outcome.y = own;
+  outcome.saved.clear();
+  outcome.call_saved.clear();
   return outcome;
 }
 

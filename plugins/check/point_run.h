@@ -15,7 +15,24 @@
 namespace plumb::check {
 
 // The kinds of x beyond those that points have: some rows have a NaN, or an infinity.
-inline constexpr int64_t kNanX = 14;
+inline constexpr int64_t kNanX = kKindsOfX;
+
+// What a call tells of its rows, in memory that ends where its numbers end.
+class Context {
+ public:
+  // One sequence for each three tokens, or one for all.
+  Context(int64_t rows_per_token, const std::vector<int32_t>& positions, int64_t step,
+          bool one_sequence = false);
+  const plumb_norm_context* get() const { return &context_; }
+  std::vector<int32_t> positions() const;
+  int64_t rows_per_token() const { return context_.rows_per_token; }
+
+ private:
+  Rows positions_;
+  std::vector<int64_t> offsets_;
+  plumb_norm_context context_{};
+};
+inline constexpr int64_t kStepOfContexts = 12;
 
 uint32_t TypeOf(const Point& point);
 
@@ -34,7 +51,7 @@ struct Operands {
   std::vector<double> x, dy;                // [rows, dim]
   std::vector<std::vector<double>> params;  // of f32
   std::vector<double> x2;                   // [rows, dim] of a norm of two inputs, else empty
-  const plumb_norm_context* context = nullptr;
+  std::shared_ptr<const Context> context;   // null: calls tell nothing
 };
 Operands OperandsAt(const Instance& instance, const Point& point);
 
@@ -50,15 +67,14 @@ bool IsExtremeDy(const Point& point);
 Point Plain(Point point);
 
 struct PointResult {
-  Outcome outcome;      // dx without what it was added to
+  Outcome outcome;      // dx as it is, with what it was added to
   std::string problem;  // something outside the range or the rows was touched, or was not written
 };
 // What dx is before a gradient is added to it.
 inline constexpr double kAddedTo = 0.75;
 
 // Calls forward, and in training backward, at the point in `dtype`: the range first, then the rows
-// before and behind it, or the host's chunks. What dx is added to is in the results already
-// subtracted, in double.
+// before and behind it, or the host's chunks, and an empty range.
 PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
                   const Operands& operands);
 

@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "plugins/check/calls.h"
 #include "plugins/check/float_state.h"
-#include "plugins/check/numeric_cases.h"
+#include "plugins/check/cases.h"
 #include "plugins/check/trace.h"
 
 namespace plumb::check {
@@ -26,11 +26,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kNames[kAxes] = {
-    "dim",   "rows",  "from", "to",       "type",   "attributes", "eval", "flush",  "place",
-    "pitch", "alias", "add",  "residual", "pieces", "x",          "dy",   "params", "seed"};
+    "dim",   "rows",  "from",  "to",    "type", "attributes", "heads",  "context", "eval",   "flush",
+    "place", "pitch", "alias", "add",   "residual", "host", "pieces", "x",      "dy",      "params", "seed"};
 // Of axes that are a choice, how many there are.
 constexpr int64_t kChoices[kAxes] = {
-    0, 0, 0, 0, 3, 0, 2, 2, 4, 2, 2, 2, 2, 3, kKindsOfX, kKindsOfDy, kKindsOfParams, 0};
+    0, 0, 0, 0, 3, 0, 0, 2, 2, 2, 5, 2, 2, 2, 2, 3, 3, kKindsOfX, kKindsOfDy, kKindsOfParams, 0};
 constexpr int64_t kMostDim = 16384;
 constexpr int64_t kMostRows = 66000;
 constexpr int kMostShrinks = 300;
@@ -120,7 +120,7 @@ Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
   point[kAttributes] = k % std::max<int64_t>(attribute_cases, 1);
   point[kSeed] = static_cast<int64_t>(i);
   if (i < std::size(kShapes) && i % 2 == 0) return point;
-  point[kPlace] = k % 4;
+  point[kPlace] = k % 5;
   point[kPitches] = k / 2 % 2;
   point[kAdd] = k / 3 % 2;
   point[kAlias] = k % 5 == 0 ? 1 : 0;
@@ -138,7 +138,7 @@ Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
 std::vector<int64_t> WholeNumbers(const plumb_norm_plugin& norm) {
   const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
   std::vector<int64_t> numbers;
-  for (const AttributeCase& each : ExploredCases(norm)) {
+  for (const AttributeCase& each : CasesOf(norm)) {
     numbers.push_back(0);
     for (uint32_t i = 0; i < norm.n_attrs; ++i) {
       const bool is_set =
@@ -187,8 +187,13 @@ Point Draw(std::mt19937_64* random, const std::vector<int64_t>& numbers) {
   // Each choice is left at its simplest half of the time, so that conditions meet by themselves.
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if (kChoices[axis] > 0 && Below(random, 2) == 0) point[axis] = Below(random, kChoices[axis]);
+    if (axis == kHost) point[axis] = 0;  // M5
   }
   if (Below(random, 3) != 0) point[kType] = Below(random, 3);
+  if (Below(random, 6) == 0) {
+    point[kHeads] = 1 + Below(random, 4);
+    if (point[kRows] % point[kHeads] != 0) point[kHeads] = 0;
+  }
   point[kSeed] = Below(random, 1000000);
   return point;
 }
@@ -198,7 +203,7 @@ bool IsLegal(const Point& p) {
     if (p[axis] < 0 || (kChoices[axis] > 0 && p[axis] >= kChoices[axis])) return false;
   }
   return p[kDim] >= 1 && p[kDim] <= 1 << 20 && p[kRows] >= 1 && p[kRows] <= 1 << 20 &&
-         p[kFrom] < p[kTo] && p[kTo] <= p[kRows];
+         p[kHeads] <= 64 && (p[kHeads] == 0 || p[kRows] % p[kHeads] == 0) && p[kFrom] < p[kTo] && p[kTo] <= p[kRows];
 }
 
 // The property with what ends a check as a failure of the point.
@@ -229,7 +234,7 @@ Point Shrink(const Property& property, Point point, std::string* text) {
     smaller = false;
     for (const size_t axis :
          {size_t{kRows}, size_t{kDim}, size_t{kX}, size_t{kDy}, size_t{kParams}, size_t{kPitches},
-          size_t{kPlace}, size_t{kAlias}, size_t{kAdd}, size_t{kResidual}, size_t{kPieces},
+          size_t{kPlace}, size_t{kHeads}, size_t{kContext}, size_t{kAlias}, size_t{kAdd}, size_t{kResidual}, size_t{kHost}, size_t{kPieces},
           size_t{kFlushed}, size_t{kAttributes}, size_t{kEvaluation}, size_t{kFrom}, size_t{kTo},
           size_t{kType}}) {
       for (const int64_t value : Smaller(point, axis)) {
@@ -276,17 +281,31 @@ std::optional<std::string> TryApart(const Property& property, const Point& point
   close(ends[0]);
   int status = 0;
   if (pid < 0 || waitpid(pid, &status, 0) != pid) return std::nullopt;
-  if (WIFSIGNALED(status)) return DescribeCrash(*ThisTracePage(), WTERMSIG(status));
-  if (line.empty()) {
-    return absl::StrCat("ended the process with exit status ", WEXITSTATUS(status), " during ",
-                        DescribeRunning(*ThisTracePage()));
-  }
+  if (line.empty()) return DescribeEnd(*ThisTracePage(), status);
   return line[0] == '+' ? std::optional<std::string>(line.substr(1)) : std::nullopt;
 }
 
 void FailAt(const Subject& subject, const char* check, const Point& point, const std::string& text,
             Report* report) {
   report->Fail(absl::StrCat(text, RepeatCommand(subject.path, check, NameOfPoint(point))));
+}
+
+void TryGivenPoint(const Subject& subject, const char* check, const Property& property,
+                   Report* report) {
+  const std::optional<Point> point = ParsePoint(subject.point);
+  if (!point.has_value()) return report->Fail(absl::StrCat("no such point: ", subject.point));
+  if (subject.shrinks) {
+    const Property apart = [&](const Point& each) { return TryApart(property, each); };
+    std::optional<std::string> text = apart(*point);
+    if (!text.has_value() || text->empty()) return;  // not again
+    const Point smallest = Shrink(apart, *point, &*text);
+    ForgetTrace();
+    return FailAt(subject, check, smallest, *text, report);
+  }
+  TracePoint(NameOfPoint(*point));
+  const std::optional<std::string> text = Try(property, *point);
+  if (!text.has_value()) return report->Skip("nothing to see at this point");
+  if (!text->empty()) FailAt(subject, check, *point, *text, report);
 }
 
 }  // namespace
@@ -327,24 +346,22 @@ std::optional<Point> ParsePoint(const std::string& text) {
   return IsLegal(point) ? std::optional<Point>(point) : std::nullopt;
 }
 
-void Explore(const Subject& subject, const char* check, const Property& property, Report* report) {
-  if (!subject.point.empty()) {
-    const std::optional<Point> point = ParsePoint(subject.point);
-    if (!point.has_value()) return report->Fail(absl::StrCat("no such point: ", subject.point));
-    if (subject.shrinks) {
-      const Property apart = [&](const Point& each) { return TryApart(property, each); };
-      std::optional<std::string> text = apart(*point);
-      if (!text.has_value() || text->empty()) return;  // not again
-      const Point smallest = Shrink(apart, *point, &*text);
-      ForgetTrace();
-      return FailAt(subject, check, smallest, *text, report);
-    }
-    TracePoint(NameOfPoint(*point));
-    const std::optional<std::string> text = Try(property, *point);
-    if (!text.has_value()) return report->Skip("nothing to see at this point");
-    if (!text->empty()) FailAt(subject, check, *point, *text, report);
-    return;
+void TryPoints(const Subject& subject, const char* check, const Property& property,
+               const std::vector<Point>& points, Report* report) {
+  if (!subject.point.empty()) return TryGivenPoint(subject, check, property, report);
+  bool applies = false;
+  for (const Point& point : points) {
+    TracePoint(NameOfPoint(point));
+    std::optional<std::string> text = Try(property, point);
+    applies = applies || text.has_value();
+    if (!text.has_value() || text->empty()) continue;
+    return FailAt(subject, check, Shrink(property, point, &*text), *text, report);
   }
+  if (!applies) report->Skip("it does not apply to this norm");
+}
+
+void Explore(const Subject& subject, const char* check, const Property& property, Report* report) {
+  if (!subject.point.empty()) return TryGivenPoint(subject, check, property, report);
   const auto end = Clock::now() + std::chrono::duration<double>(subject.seconds);
   const std::vector<int64_t> numbers = WholeNumbers(*subject.norm);
   const std::vector<Point> of_cases = CornersOfCases(numbers);

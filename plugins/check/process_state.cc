@@ -1,14 +1,18 @@
 #include "plugins/check/process_state.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <locale.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <clocale>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -16,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "plugins/check/float_state.h"
 
 namespace plumb::check {
@@ -129,6 +134,36 @@ std::vector<std::string> ProcessState::ChangesSince() const {
     changes = ChangesTo(Take());
   }
   return changes;
+}
+
+ProcessWatch::ProcessWatch() : memory_(memfd_create("printed", MFD_CLOEXEC)) {
+  std::fflush(nullptr);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    saved_[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    dup2(memory_, fd);
+  }
+}
+
+int64_t ProcessWatch::Restore() {
+  if (memory_ < 0) return 0;
+  std::fflush(nullptr);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (saved_[fd] < 0) continue;
+    dup2(saved_[fd], fd);
+    close(saved_[fd]);
+  }
+  struct stat info = {};
+  const int64_t printed = fstat(memory_, &info) == 0 ? info.st_size : 0;
+  close(memory_);
+  memory_ = -1;
+  return printed;
+}
+
+std::string ProcessWatch::End() {
+  const int64_t printed = Restore();
+  std::vector<std::string> changes = before_.ChangesSince();
+  if (printed > 0) changes.push_back(absl::StrCat(printed, " bytes are printed"));
+  return absl::StrJoin(changes, "; ");
 }
 
 }  // namespace plumb::check

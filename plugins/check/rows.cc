@@ -15,23 +15,12 @@ namespace plumb::check {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr unsigned char kCanary = 0x7b;
+// A NaN in every element type, so that a norm that reads padding shows it.
+constexpr unsigned char kCanary = 0xff;
 // Bytes around all rows that are padding, on the sides where no unreadable page is meant to be.
 constexpr int64_t kLead = 4 * kAlignment;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-// The bytes of one element of padding. NaN patterns whose quiet bit is clear.
-void PatternOf(Rows::Padding pattern, uint32_t dtype, unsigned char* bytes) {
-  std::memset(bytes, kCanary, 8);
-  if (pattern == Rows::Padding::kCanary) return;
-  const uint64_t f64 = 0x7ff4dead7ff4deadu;
-  const uint32_t f32 = 0x7fa5dea1u;
-  const uint16_t bf16 = 0x7fa5u;
-  if (dtype == PLUMB_F64) std::memcpy(bytes, &f64, sizeof(f64));
-  if (dtype == PLUMB_F32) std::memcpy(bytes, &f32, sizeof(f32));
-  if (dtype == PLUMB_BF16) std::memcpy(bytes, &bf16, sizeof(bf16));
-}
 
 // Elements at any address.
 template <class T>
@@ -80,6 +69,12 @@ double Epsilon(uint32_t dtype) {
   return std::ldexp(1.0, dtype == PLUMB_F64 ? -52 : dtype == PLUMB_BF16 ? -7 : -23);
 }
 
+double HalfUlp(uint32_t dtype, double value) {
+  const double size = std::abs(value);
+  if (!(size > 0) || !std::isfinite(size)) return 0;
+  return std::ldexp(Epsilon(dtype) / 2, std::ilogb(size));
+}
+
 Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
     : dtype_(dtype), rows_(rows), width_(width) {
   const int64_t page = sysconf(_SC_PAGESIZE);
@@ -119,8 +114,7 @@ Rows::Rows(Rows&& other) noexcept
       map_size_(other.map_size_),
       inner_(other.inner_),
       inner_size_(other.inner_size_),
-      data_(other.data_),
-      padding_(other.padding_) {}
+      data_(other.data_) {}
 
 std::string Rows::MoveApart(int64_t pitch, int64_t room) {
   const int64_t page = sysconf(_SC_PAGESIZE);
@@ -221,45 +215,9 @@ void Rows::FillNormal(std::mt19937_64* random, double mean, double deviation) {
   }
 }
 
-// Fills, or compares, everything that is not an element: padding is one sequence of elements of the
-// pattern, counted from the first row, so that the bytes in gaps are whole elements.
-void Rows::FillPadding(Padding pattern) {
-  padding_ = pattern;
-  unsigned char bytes[8];
-  PatternOf(pattern, dtype_, bytes);
-  const size_t size = TypeSize(dtype_);
-  const auto fill = [&](char* from, char* to) {
-    for (char* p = from; p < to; ++p) {
-      const ptrdiff_t at = (p - data_) % static_cast<ptrdiff_t>(size);
-      const unsigned char byte = bytes[at < 0 ? at + static_cast<ptrdiff_t>(size) : at];
-      std::memcpy(p, &byte, 1);
-    }
-  };
-  char* from = inner_;
-  for (int64_t r = 0; r < rows_; ++r) {
-    fill(from, Row(r));
-    from = Row(r) + width_ * static_cast<int64_t>(size);
-  }
-  fill(from, inner_ + inner_size_);
-}
-
 bool Rows::IsPadding(const char* from, const char* to, const char** damage) const {
-  if (padding_ == Padding::kCanary) {
-    const char* at = std::find_if(from, to, [](char c) { return c != static_cast<char>(kCanary); });
-    *damage = at;
-    return at == to;
-  }
-  unsigned char bytes[8];
-  PatternOf(padding_, dtype_, bytes);
-  const ptrdiff_t size = static_cast<ptrdiff_t>(TypeSize(dtype_));
-  for (const char* p = from; p < to; ++p) {
-    const ptrdiff_t at = (p - data_) % size;
-    if (static_cast<unsigned char>(*p) != bytes[at < 0 ? at + size : at]) {
-      *damage = p;
-      return false;
-    }
-  }
-  return true;
+  *damage = std::find_if(from, to, [](char c) { return c != static_cast<char>(kCanary); });
+  return *damage == to;
 }
 
 std::string Rows::PaddingDamage() const {

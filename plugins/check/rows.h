@@ -21,6 +21,10 @@ uint32_t AccumulateType(uint32_t dtype);       // of parameters, saved values, s
 double RoundTo(uint32_t dtype, double value);  // the nearest number that the type has
 // The spacing of the type's numbers at 1: 2^-23, 2^-7, 2^-52.
 double Epsilon(uint32_t dtype);
+// The largest relative error of one rounding in the type that sums are made in.
+inline double UnitRoundoff(uint32_t dtype) { return Epsilon(AccumulateType(dtype)) / 2; }
+// Half the distance of the numbers of the type at `value`.
+double HalfUlp(uint32_t dtype, double value);
 
 // The placement of rows in the memory.
 struct Place {
@@ -63,10 +67,7 @@ class Rows {
   void Fill(double value);
   void FillNormal(std::mt19937_64* random, double mean = 0, double deviation = 1);
 
-  // What lies around the elements, up to the unreadable pages.
-  enum class Padding { kCanary, kSignallingNan };
-  void FillPadding(Padding pattern);
-  // Empty when the padding is as it was filled, else where it was written: "3 bytes behind row 4".
+  // Empty when nothing was written around the elements, else where: "3 bytes behind row 4".
   // Not of rows that were moved apart.
   std::string PaddingDamage() const;
 
@@ -81,7 +82,6 @@ class Rows {
   char* inner_ = nullptr;  // what may be touched
   size_t inner_size_ = 0;
   char* data_ = nullptr;
-  Padding padding_ = Padding::kCanary;
 };
 
 }  // namespace plumb::check

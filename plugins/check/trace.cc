@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -13,7 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plugins/check/guarded.h"
+#include "plugins/check/calls.h"
+#include "plugins/check/rows.h"
 
 namespace plumb::check {
 namespace {
@@ -39,8 +41,6 @@ TraceSlot* ClaimSlot() {
   if (slot < 0) slot = static_cast<int>(page->threads.fetch_add(1) % kTraceSlots);
   return &page->slots[slot];
 }
-
-size_t ElementSize(uint32_t dtype) { return dtype == PLUMB_F64 ? 8 : dtype == PLUMB_BF16 ? 2 : 4; }
 
 #if !defined(__SANITIZE_ADDRESS__)  // whose own handlers say more
 void OnFatalSignal(int signal, siginfo_t* info, void* context) {
@@ -78,7 +78,7 @@ std::string DescribeAddress(const TraceSlot& slot, uint64_t address) {
     if (slot.base[i] == nullptr) continue;
     const uint64_t begin = reinterpret_cast<uint64_t>(slot.base[i]);
     const uint64_t end = begin + static_cast<uint64_t>((slot.rows - 1) * slot.pitch[i]) +
-                         slot.dim * ElementSize(slot.dtype);
+                         slot.dim * TypeSize(slot.dtype);
     if (address >= end && address - end < best_distance) {
       best_distance = address - end;
       best = absl::StrFormat("%d bytes past the end of %s", best_distance, kOperands[i]);
@@ -101,52 +101,22 @@ std::string NameOfSignal(int signal) {
 }  // namespace
 
 const char* NameOf(Function function) {
-  switch (function) {
-    case Function::kLoad:
-      return "dlopen";
-    case Function::kEntry:
-      return PLUMB_NORM_ENTRY_SYMBOL;
-    case Function::kAvailable:
-      return "available";
-    case Function::kCreate:
-      return "create";
-    case Function::kDestroy:
-      return "destroy";
-    case Function::kLayout:
-      return "layout";
-    case Function::kForward:
-      return "forward";
-    case Function::kBackward:
-      return "backward";
-    case Function::kStatsPartial:
-      return "stats_partial";
-    case Function::kStatsCombine:
-      return "stats_combine";
-    case Function::kStatsFinalize:
-      return "stats_finalize";
-    case Function::kGetExtension:
-      return "get_extension";
-    case Function::kResidualForward:
-      return "residual forward";
-    case Function::kResidualBackward:
-      return "residual backward";
-    case Function::kFill:
-      return "fill";
-  }
-  return "?";
-}
-
-const char* NameOfDtype(uint32_t dtype) {
-  switch (dtype) {
-    case PLUMB_F32:
-      return "f32";
-    case PLUMB_BF16:
-      return "bf16";
-    case PLUMB_F64:
-      return "f64";
-    default:
-      return "dtype?";
-  }
+  constexpr const char* kNames[] = {"dlopen",
+                                    PLUMB_NORM_ENTRY_SYMBOL,
+                                    "available",
+                                    "create",
+                                    "destroy",
+                                    "layout",
+                                    "forward",
+                                    "backward",
+                                    "stats_partial",
+                                    "stats_combine",
+                                    "stats_finalize",
+                                    "get_extension",
+                                    "residual forward",
+                                    "residual backward",
+                                    "fill"};
+  return kNames[static_cast<size_t>(function)];
 }
 
 void TracePoint(const std::string& point) {
@@ -165,12 +135,17 @@ void ForgetTrace() {
 
 TracePage* ThisTracePage() { return *PagePointer(); }
 
-bool UseTracePage(int fd) {
-  void* memory = mmap(nullptr, sizeof(TracePage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return false;
-  *PagePointer() = static_cast<TracePage*>(memory);
+TracePagePointer MakeSharedTracePage() {
+  void* memory = mmap(nullptr, sizeof(TracePage), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return TracePagePointer(memory == MAP_FAILED ? nullptr : static_cast<TracePage*>(memory));
+}
+
+void UnmapTracePage::operator()(TracePage* page) const { munmap(page, sizeof(TracePage)); }
+
+void UseTracePage(TracePage* page) {
+  *PagePointer() = page;
   ThisThreadsSlot() = -1;
-  return true;
 }
 
 Trace::Trace(Function function, uint32_t dim) : slot_(ClaimSlot()) {
@@ -225,12 +200,15 @@ void InstallCrashHandlers() {
 
 std::string DescribeCall(const TraceSlot& slot) {
   std::string text = NameOf(slot.function);
-  if (slot.dtype != 0) absl::StrAppend(&text, " ", NameOfDtype(slot.dtype));
+  if (slot.dtype != 0) absl::StrAppend(&text, " ", TypeName(slot.dtype));
   if (slot.dim != 0) absl::StrAppend(&text, " dim=", slot.dim);
   if (slot.dtype != 0) absl::StrAppend(&text, " rows ", slot.r0, "..", slot.r1);
   return text;
 }
 
+namespace {
+
+// Returns the call in which the process is now, "" if in none.
 std::string DescribeRunning(const TracePage& page) {
   for (const TraceSlot& slot : page.slots) {
     if (slot.sequence.load(std::memory_order_acquire) % 2 == 1) return DescribeCall(slot);
@@ -258,6 +236,16 @@ std::string DescribeCrash(const TracePage& page, int signal) {
     absl::StrAppend(&text, ": ", std::string(page.words, strnlen(page.words, sizeof(page.words))));
   }
   return text;
+}
+
+}  // namespace
+
+std::string DescribeEnd(const TracePage& page, int status) {
+  if (WIFSIGNALED(status)) return DescribeCrash(page, WTERMSIG(status));
+  const std::string running = DescribeRunning(page);
+  const int code = WEXITSTATUS(status);
+  return absl::StrCat("ended the process", code == 0 ? "" : absl::StrCat(" with exit status ", code),
+                      running.empty() ? " before the check was over" : " during ", running);
 }
 
 }  // namespace plumb::check

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "plumb/norm_plugin.h"
@@ -32,7 +33,6 @@ enum class Function : uint32_t {
   kFill,
 };
 const char* NameOf(Function function);    // "forward"
-const char* NameOfDtype(uint32_t dtype);  // "f32"; "dtype?" for no single known one
 
 // What one thread does.
 struct TraceSlot {
@@ -58,10 +58,15 @@ struct TracePage {
   char point[256];  // that an exploring check tries (points.h), "": none
 };
 
-// The page of this process: memory of its own until UseTracePage has been called.
+struct UnmapTracePage {
+  void operator()(TracePage* page) const;
+};
+using TracePagePointer = std::unique_ptr<TracePage, UnmapTracePage>;
+// Makes a page that this process shares with those that it starts; null if there is no memory.
+TracePagePointer MakeSharedTracePage();
+// Returns the page of this process: memory of its own until UseTracePage has been called.
 TracePage* ThisTracePage();
-// Maps the page behind a file descriptor for good. False if that is impossible.
-bool UseTracePage(int fd);
+void UseTracePage(TracePage* page);
 
 // Writes the point down.
 void TracePoint(const std::string& point);
@@ -86,11 +91,9 @@ void InstallCrashHandlers();
 
 // "backward f32 dim=17 rows 3..7" (rows 3 to 6).
 std::string DescribeCall(const TraceSlot& slot);
-// "SIGSEGV in backward f32 dim=17 rows 3..7 (wrote 4 bytes past the end of dx)", from the page and
-// the signal that the process died of.
-std::string DescribeCrash(const TracePage& page, int signal);
-// The call in which the process is now, "" if in none.
-std::string DescribeRunning(const TracePage& page);
+// Describes how a process with this page ended, from the status of waitpid: "SIGSEGV in backward f32
+// dim=17 rows 3..7 (wrote 4 bytes past the end of dx)", "ended the process during forward ...".
+std::string DescribeEnd(const TracePage& page, int status);
 
 }  // namespace plumb::check
 

@@ -62,29 +62,29 @@ std::set<std::string> ChecksWith(const std::string& verdict, const nlohmann::jso
   return checks;
 }
 
-std::string Sabotage::name() const {
+std::string Mutant::name() const {
   const std::string file = path.substr(path.rfind('/') + 1);
   return file.substr(0, file.rfind('.'));
 }
 
-void PrintTo(const Sabotage& sabotage, std::ostream* out) { *out << sabotage.path; }
+void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.path; }
 
-std::vector<Sabotage> AllSabotages() {
-  std::vector<Sabotage> all;
-  std::ifstream list(PLUMB_SABOTAGE_LIST);
+std::vector<Mutant> AllMutants() {
+  std::vector<Mutant> all;
+  std::ifstream list(PLUMB_MUTANT_LIST);
   for (std::string line; std::getline(list, line);) {
-    Sabotage sabotage;
-    std::istringstream(line) >> sabotage.path >> sabotage.check >> sabotage.verdict;
-    all.push_back(sabotage);
+    Mutant mutant;
+    std::istringstream(line) >> mutant.path >> mutant.check >> mutant.verdict;
+    all.push_back(mutant);
   }
   return all;
 }
 
-std::string SabotagePath(const std::string& name) {
-  for (const Sabotage& sabotage : AllSabotages()) {
-    if (sabotage.name() == name) return sabotage.path;
+std::string MutantPath(const std::string& name) {
+  for (const Mutant& mutant : AllMutants()) {
+    if (mutant.name() == name) return mutant.path;
   }
-  return "there is no sabotage called " + name;
+  return "there is no mutant called " + name;
 }
 
 }  // namespace plumb::check

@@ -19,15 +19,15 @@ CheckerRun RunChecker(const std::vector<std::string>& arguments);
 // Ids of the checks of a report (--json) that have the verdict.
 std::set<std::string> ChecksWith(const std::string& verdict, const nlohmann::json& report);
 
-// One line of the list of sabotage plugins.
-struct Sabotage {
+// One line of the list of plugins of mutants.txt.
+struct Mutant {
   std::string path, check, verdict;  // "none", "pass" for the honest one
   std::string name() const;          // of the file, without ".so"
 };
-void PrintTo(const Sabotage& sabotage, std::ostream* out);
-std::vector<Sabotage> AllSabotages();
+void PrintTo(const Mutant& mutant, std::ostream* out);
+std::vector<Mutant> AllMutants();
 // The path of the one with that name.
-std::string SabotagePath(const std::string& name);
+std::string MutantPath(const std::string& name);
 
 }  // namespace plumb::check
 

@@ -5,7 +5,7 @@
 #   tests/check/clean.sh [--build DIR] [--seeds N] [--seconds S] [FILE...]
 #
 # FILE: plugins; default: those of clean/, in C, C++ and (where there is a rustc) Rust, the clean ones
-# of sabotage/, and all that ship.
+# of mutants/, and all that ship.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=build/quick seeds=50 seconds=20
@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 if [ $# = 0 ]; then
-  set -- "$build"/tests/check/clean/plugins/*.so "$build"/tests/check/sabotage/plugins/{honest,authors_b_,string_}*.so \
+  set -- "$build"/tests/check/clean/plugins/*.so "$build"/tests/check/mutants/plugins/{honest,authors_b_,string_}*.so \
     "$build"/lib/plumb/norm-v1/*.so
 fi
 words=$(mktemp) details=$(mktemp)

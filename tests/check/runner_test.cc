@@ -19,6 +19,7 @@ namespace plumb::check {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -38,7 +39,7 @@ nlohmann::json Report(const std::vector<std::string>& arguments) {
 std::string FindingWhenItDoes(const char* way) {
   setenv("MISBEHAVE", way, 1);
   const nlohmann::json report =
-      Report({"--check", "N9", "--timeout", "0.5", SabotagePath("misbehaves")});
+      Report({"--check", "N9", "--timeout", "0.5", MutantPath("misbehaves")});
   unsetenv("MISBEHAVE");
   EXPECT_EQ(report.at("results").size(), 1u);
   const nlohmann::json& result = report.at("results").at(0);
@@ -84,9 +85,9 @@ TEST(RunnerTest, FailFastEndsAtTheFirstFailure) {
 #endif
   setenv("MISBEHAVE", "exit", 1);
   const nlohmann::json report = Report({"--fail-fast", "--jobs", "1", "--check", "N9", "--check",
-                                        "X1", "--check", "N1", SabotagePath("misbehaves")});
+                                        "X1", "--check", "N2", MutantPath("misbehaves")});
   unsetenv("MISBEHAVE");
-  EXPECT_THAT(ChecksWith("fail", report), ElementsAre("N1"));
+  EXPECT_THAT(ChecksWith("fail", report), ElementsAre("N2"));
   EXPECT_THAT(ChecksWith("skip", report), ElementsAre("N9", "X1"));
 }
 
@@ -99,7 +100,7 @@ TEST(RunnerTest, AFileThatIsNoPluginCannotBeLoaded) {
 }
 
 TEST(RunnerTest, DependentChecksAreSkippedWhenTheFileDoesNotLoad) {
-  const nlohmann::json report = Report({SabotagePath("e4_unresolved")});
+  const nlohmann::json report = Report({MutantPath("e4_unresolved")});
   EXPECT_EQ(report.at("exit_code"), 2);
   EXPECT_THAT(ChecksWith("fail", report), ElementsAre("E4"));
   EXPECT_THAT(ChecksWith("skip", report), ::testing::IsSupersetOf({"E5", "E6", "M1", "M2", "N1"}));
@@ -110,7 +111,7 @@ TEST(RunnerTest, MissingFilesAndUnknownChecksAreUsageErrors) {
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.err, HasSubstr("/nonexistent/norm.so"));
   EXPECT_EQ(RunChecker({"/tmp"}).exit_code, 2);
-  const CheckerRun unknown = RunChecker({SabotagePath("honest"), "--check", "N99"});
+  const CheckerRun unknown = RunChecker({MutantPath("honest"), "--check", "N99"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("N99"));
   EXPECT_EQ(RunChecker({}).exit_code, 2);
@@ -118,7 +119,7 @@ TEST(RunnerTest, MissingFilesAndUnknownChecksAreUsageErrors) {
 
 TEST(RunnerTest, AChosenCheckRunsAloneOfWhateverLevel) {
   const nlohmann::json report =
-      Report({"--level", "1", "--check", "n4", "--check", "E2", SabotagePath("honest")});
+      Report({"--level", "1", "--check", "n4", "--check", "E2", MutantPath("honest")});
   std::vector<std::string> checks;
   for (const nlohmann::json& result : report.at("results")) checks.push_back(result.at("check"));
   EXPECT_THAT(checks, ElementsAre("E2", "N4"));
@@ -126,25 +127,25 @@ TEST(RunnerTest, AChosenCheckRunsAloneOfWhateverLevel) {
 }
 
 TEST(RunnerTest, LevelsLeaveOutWhatIsAboveThem) {
-  const nlohmann::json report = Report({"--level", "1", SabotagePath("honest")});
+  const nlohmann::json report = Report({"--level", "1", MutantPath("honest")});
   for (const nlohmann::json& result : report.at("results")) EXPECT_EQ(result.at("level"), 1);
 }
 
 TEST(RunnerTest, RunsInItsOwnProcessForADebugger) {
-  const nlohmann::json report = Report({"--in-process", "--check", "N4", SabotagePath("honest")});
+  const nlohmann::json report = Report({"--in-process", "--check", "N4", MutantPath("honest")});
   EXPECT_EQ(report.at("exit_code"), 0);
   EXPECT_THAT(ChecksWith("pass", report), ElementsAre("N4"));
 }
 
 TEST(RunnerTest, TheTextHasALineForEachCheckAndNoColoursInAFile) {
-  const CheckerRun run = RunChecker({"--level", "1", SabotagePath("m1_no_version")});
+  const CheckerRun run = RunChecker({"--level", "1", MutantPath("m1_no_version")});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.out, AllOf(HasSubstr("  M1   FAIL  metadata"),
                              HasSubstr("its version is missing"), HasSubstr("org.example.base\n"),
                              HasSubstr("1 failed"), Not(HasSubstr("\033"))));
   EXPECT_THAT(run.err, IsEmpty());
   const CheckerRun brief =
-      RunChecker({"--level", "1", "--only-failed", SabotagePath("m1_no_version")});
+      RunChecker({"--level", "1", "--only-failed", MutantPath("m1_no_version")});
   EXPECT_THAT(brief.out, AllOf(HasSubstr("M1   FAIL"), Not(HasSubstr("M2"))));
 }
 
@@ -158,7 +159,7 @@ TEST(RunnerTest, RowsGigabytesApartAreTriedWhereTheSystemAllowsSoManyAddresses) 
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the sanitizer itself needs more addresses";
 #endif
-  const std::vector<std::string> arguments = {"--check", "N8", SabotagePath("honest")};
+  const std::vector<std::string> arguments = {"--check", "N8", MutantPath("honest")};
   EXPECT_THAT(RunChecker(arguments).out, Not(HasSubstr("apart")));
   // In a process that ends with it: a limit cannot be raised again.
   const auto run_with_few = [&arguments] {
@@ -173,9 +174,9 @@ TEST(RunnerTest, RowsGigabytesApartAreTriedWhereTheSystemAllowsSoManyAddresses) 
               "rows gigabytes apart were not tried: no .* GiB of addresses");
 }
 
-// Files that end early or lie about themselves are refused, not loaded and not crashed upon.
+// Files that end early are refused, by E1 where the notes are missing and else by the loader.
 TEST(RunnerTest, ATruncatedPluginIsRefused) {
-  std::ifstream stream(SabotagePath("honest"), std::ios::binary);
+  std::ifstream stream(MutantPath("honest"), std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
   const std::string path = ::testing::TempDir() + "/plumb_check_truncated.so";
   // Of the second half a loader may need nothing: symbols, in a build for a debugger.
@@ -185,7 +186,7 @@ TEST(RunnerTest, ATruncatedPluginIsRefused) {
     EXPECT_EQ(run.exit_code, 2) << size;
     const nlohmann::json report = nlohmann::json::parse(run.out, nullptr, false);
     ASSERT_TRUE(report.is_object()) << run.err;
-    EXPECT_THAT(ChecksWith("fail", report), ElementsAre("E1")) << size;
+    EXPECT_THAT(ChecksWith("fail", report), AnyOf(ElementsAre("E1"), ElementsAre("E4"))) << size;
   }
   std::remove(path.c_str());
 }

@@ -1,0 +1,116 @@
+// The claims of a norm's flags, in every element type, at any dim.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plugins/check/rules.h"
+#include "plugins/check/cases.h"
+#include "plugins/check/point_run.h"
+#include "plugins/check/tolerance.h"
+
+namespace plumb::check {
+namespace {
+
+// y with x as given and as moved, each within what rounding may do of what f64 has.
+std::string CompareWithOriginal(const char* claim, const Instance& instance, const Point& point,
+                                Operands operands, const std::vector<double>& x,
+                                const std::vector<double>& moved) {
+  const uint32_t type = TypeOf(point);
+  std::vector<double> y[2];
+  std::vector<double> allowed(x.size(), 0);
+  for (const bool is_moved : {false, true}) {
+    operands.x = is_moved ? moved : x;
+    y[is_moved] = PlainY(instance, point, type, operands);
+    const F64Reference wide(instance, point, type, operands, y[is_moved]);
+    for (size_t i = 0; i < allowed.size(); ++i) {
+      const double value = y[is_moved][i];
+      // A part of eps is in it.
+      allowed[i] += wide.OfY(i / static_cast<size_t>(point[kDim])) + HalfUlp(type, value) +
+                    1e-6 * std::abs(value);
+    }
+  }
+  for (size_t i = 0; i < allowed.size(); ++i) {
+    if (std::abs(y[1][i] - y[0][i]) <= allowed[i]) continue;
+    return absl::StrFormat(
+        "%s dim=%d rows=%d: %s is claimed, but %s is %.9g, must be %.9g (+- %.2g)", TypeName(type),
+        point[kDim], point[kRows], claim, PlaceInTensor("y", i, allowed.size(), point[kDim]),
+        y[1][i], y[0][i], allowed[i]);
+  }
+  return "";
+}
+
+std::string Identity(const Instance& instance, const Point& point, const Operands& operands) {
+  if (instance.layout().n_params > 0) return "IDENTITY is claimed, but it has parameters";
+  const PointResult got = RunAt(instance, point, TypeOf(point), operands);
+  std::vector<double> must = operands.x;
+  for (size_t i = 0; i < must.size(); ++i) {
+    if (std::isnan(must[i]) && std::isnan(got.outcome.y[i])) must[i] = got.outcome.y[i];
+  }
+  const std::string text = FirstDifference("y", got.outcome.y, must, point[kDim]);
+  return text.empty() ? text : absl::StrCat("IDENTITY is claimed, but ", text);
+}
+
+// Numbers of which a few more bits are free, so that a shift by 8 is exact in bf16 too.
+std::vector<double> Sixteenths(size_t n, int64_t seed) {
+  std::mt19937_64 random(static_cast<uint64_t>(seed));
+  std::vector<double> values(n);
+  for (double& v : values) v = static_cast<double>(static_cast<int64_t>(random() % 49) - 24) / 16;
+  return values;
+}
+
+}  // namespace
+
+std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Point& given) {
+  Point point = given;
+  const std::unique_ptr<Instance> as_drawn = InstanceAt(norm, point);
+  if (as_drawn == nullptr) return std::nullopt;
+  std::string text;
+  // Of any attributes, of any x; denormals may count as zero.
+  if ((norm.flags & PLUMB_NORM_IDENTITY) && point[kX] != 10) {
+    text = Identity(*as_drawn, point, OperandsAt(*as_drawn, point));
+    Point odd = point;
+    odd[kX] = kNanX + point[kSeed] / 3 % 2;
+    if (text.empty() && point[kSeed] % 3 == 1) {
+      text = Identity(*as_drawn, odd, OperandsAt(*as_drawn, odd));
+    }
+  }
+  // Invariances are as good as eps is small: of the defaults.
+  point[kAttributes] = 0;
+  point[kX] = 0;
+  point[kDy] = 0;
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr || !text.empty()) return text;
+  if (point[kEvaluation] != 0 && (norm.flags & PLUMB_NORM_CROSS_ROW)) {
+    return UsesBuffers(norm, given).value_or(text);
+  }
+  const Operands operands = OperandsAt(*instance, point);
+  const std::vector<double> x = Sixteenths(operands.x.size(), point[kSeed]);
+  if (norm.flags & PLUMB_NORM_SHIFT_INVARIANT) {
+    constexpr double kShifts[] = {4, -4, 2, 8, -8, -2};
+    std::vector<double> moved = x;
+    double by = kShifts[point[kSeed] % 6];
+    if (point[kType] != 1 && point[kSeed] % 2 == 1) by *= 128;
+    for (double& v : moved) v += by;
+    text = CompareWithOriginal("SHIFT_INVARIANT", *instance, point, operands, x, moved);
+  }
+  if (text.empty() && (norm.flags & PLUMB_NORM_SCALE_INVARIANT)) {
+    // So large that eps is nothing beside the smallest of many rows.
+    std::vector<double> large = operands.x, larger = operands.x;
+    const double by = std::ldexp(1, 31 + static_cast<int>(point[kSeed] % 16));
+    for (double& v : large) v *= 0x1p30;
+    for (double& v : larger) v *= by;
+    text = CompareWithOriginal("SCALE_INVARIANT", *instance, point, operands, large, larger);
+  }
+  if (!text.empty()) return text;
+  const std::optional<std::string> buffers = UsesBuffers(norm, given);
+  return buffers.has_value() ? buffers : text;
+}
+
+}  // namespace plumb::check

@@ -1,0 +1,313 @@
+// M1 to M4, and the extensions of M5: what a norm says of itself. What a host requires of a table,
+// a schema and a layout, the host's own reader says (runtime/plugin/descriptor.h).
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plugins/check/calls.h"
+#include "plugins/check/cases.h"
+#include "plugins/check/rules.h"
+#include "runtime/base/utf8.h"
+#include "runtime/plugin/descriptor.h"
+#include "runtime/plugin/elf_note.h"
+
+namespace plumb::check {
+namespace {
+
+// -- M1 -------------------------------------------------------------------------------------------
+
+// Returns the ids that the file's notes name for this major; those are what a host looks for.
+std::set<std::string> IdsOfNotes(const std::string& path) {
+  std::set<std::string> ids;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return ids;
+  const absl::StatusOr<std::vector<NormNote>> notes = ReadNormNotes(fd);
+  close(fd);
+  if (!notes.ok()) return ids;
+  for (const NormNote& note : *notes) {
+    if (note.abi_major == PLUMB_NORM_ABI_MAJOR) ids.insert(note.id);
+  }
+  return ids;
+}
+
+void CheckTexts(const plumb_norm_plugin& table, const std::string& who, Report* report) {
+  struct Text {
+    const char* what;
+    const char* text;
+    bool wanted;
+  };
+  for (const Text& each : {Text{"id", table.id, true}, Text{"name", table.name, false},
+                           Text{"version", table.version, true},
+                           Text{"vendor", table.vendor, false},
+                           Text{"license", table.license, false}, Text{"doc", table.doc, true}}) {
+    const std::string what = absl::StrCat(who, ": its ", each.what);
+    const absl::StatusOr<std::string> text = ReadText(each.text, what, kMaxNormTextLength);
+    if (!text.ok()) {
+      report->Fail(std::string(text.status().message()));
+    } else if (FindInvalidUtf8(*text)) {
+      report->Fail(what + " is not UTF-8");
+    } else if (each.wanted && absl::StripAsciiWhitespace(*text).empty()) {
+      report->Fail(what + " is missing");
+    } else if (each.text == table.id && !IsNormId(*text)) {
+      report->Fail(absl::StrCat(what, " \"", *text,
+                                "\" is not of the form [a-z][a-z0-9_]*(\\.[a-z0-9_]+)*, at most 63 "
+                                "characters"));
+    }
+  }
+}
+
+// -- M2 and M3 ------------------------------------------------------------------------------------
+
+// A value of one attribute, and how messages call it.
+struct Tried {
+  plumb_attr_value value;
+  std::string name;  // "eps = 0.001 (its max)"
+  bool is_allowed;
+};
+
+// Returns values at the edges of what the schema allows, and beyond them.
+std::vector<Tried> EdgeValues(const plumb_attr_def& def) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  std::vector<Tried> tried;
+  const auto number = [&](double value, const char* what, bool is_allowed = false) {
+    if (def.type == PLUMB_ATTR_I64 && std::abs(value) > 9e18) return;
+    const bool whole = def.type != PLUMB_ATTR_F64;
+    tried.push_back({{whole ? 0 : value, whole ? static_cast<int64_t>(value) : 0, nullptr},
+                     absl::StrFormat("%s = %.17g (%s)", def.name, value, what),
+                     is_allowed});
+  };
+  const auto word = [&](const char* value, const char* what, bool is_allowed) {
+    tried.push_back(
+        {{0, 0, value}, absl::StrFormat("%s = \"%s\" (%s)", def.name, value, what), is_allowed});
+  };
+  if (def.type == PLUMB_ATTR_F64) {
+    number(std::nan(""), "not a number");
+    number(kInf, "infinite");
+    number(-kInf, "infinite");
+  }
+  if (def.type == PLUMB_ATTR_F64 || def.type == PLUMB_ATTR_I64) {
+    // The next number beyond a bound, and one far beyond it.
+    const bool whole = def.type == PLUMB_ATTR_I64;
+    if (std::isfinite(def.min)) {
+      number(whole ? std::ceil(def.min) : def.min, "its min", true);
+      number(whole ? std::ceil(def.min) - 1 : std::nextafter(def.min, -kInf), "below its min");
+      number(def.min - std::abs(def.min) - (whole ? 1e15 : 1), "below its min");
+    }
+    if (std::isfinite(def.max)) {
+      number(whole ? std::floor(def.max) : def.max, "its max", true);
+      number(whole ? std::floor(def.max) + 1 : std::nextafter(def.max, kInf), "above its max");
+      number(def.max + std::abs(def.max) + (whole ? 1e15 : 1), "above its max");
+    }
+  } else if (def.type == PLUMB_ATTR_BOOL) {
+    number(0, "false", true);
+    number(1, "true", true);
+  } else if (def.type == PLUMB_ATTR_ENUM) {
+    for (size_t i = 0; def.choices[i] != nullptr; ++i) word(def.choices[i], "a choice", true);
+    word("", "none of its choices", false);
+    word("no_such_choice", "none of its choices", false);
+  }
+  return tried;
+}
+
+// create() must take the values for some dim, and refuse others with a message if at all.
+void CheckTaken(const plumb_norm_plugin& norm, const AttributeValues& values,
+                const std::string& what, Report* report) {
+  std::string refusal;
+  for (const uint32_t dim : {64, 768, 4096, 1, 2, 3, 7, 8, 16, 100, 1000}) {
+    const Created created = TryCreate(norm, dim, values.data());
+    const std::string where = absl::StrFormat("create(dim=%d) with %s", dim, what);
+    if (!created.problem.empty()) report->Fail(absl::StrCat(where, " ", created.problem));
+    if (created.status == PLUMB_OK) return;
+    const std::string answer = absl::StrCat(where, " answers ", StatusText(created.status),
+                                            created.text.empty() ? "" : ": ", created.text);
+    if (created.status != PLUMB_INVALID_ARGUMENT) report->Fail(answer);
+    if (created.text.empty()) report->Fail(answer + ", without a message");
+    if (refusal.empty()) refusal = answer;
+  }
+  report->Fail(absl::StrCat("refused for every dim, although the schema allows it: ", refusal));
+}
+
+void CheckRefused(const plumb_norm_plugin& norm, const AttributeValues& values,
+                  const std::string& what, Report* report) {
+  for (const int64_t room : {512, 8, 1, 0, -1}) {
+    CreateOptions options;
+    options.room = room;
+    const Created created = TryCreate(norm, 64, values.data(), options);
+    const std::string where = absl::StrCat("create(dim=64) with ", what);
+    if (created.status != PLUMB_INVALID_ARGUMENT) {
+      return report->Fail(absl::StrCat(where, " answers ", StatusText(created.status),
+                                       ", must answer INVALID_ARGUMENT"));
+    }
+    if (!created.problem.empty()) report->Fail(absl::StrCat(where, " ", created.problem));
+    if (room > 8 && created.text.empty()) report->Fail(where + " is refused without a message");
+  }
+}
+
+// -- M4 -------------------------------------------------------------------------------------------
+
+// Returns false if the layout cannot be read.
+bool CheckAnswer(const Instance& instance, const std::string& where, Report* report) {
+  const plumb_norm_layout& layout = instance.layout();
+  const uint32_t flags = instance.norm().flags;
+  const bool cross_row = (flags & PLUMB_NORM_CROSS_ROW) != 0;
+  const absl::StatusOr<NormTensors> tensors =
+      ReadLayout(layout, instance.dim(), cross_row, (flags & PLUMB_NORM_TWO_INPUTS) != 0);
+  if (!tensors.ok()) {
+    report->Fail(absl::StrCat(where, ": it ", tensors.status().message()));
+    return false;
+  }
+  if (layout.struct_size != sizeof(layout)) {
+    report->Fail(where + ": layout() changed struct_size, which is the host's");
+  }
+  constexpr uint32_t kKnown = PLUMB_CONTEXT_POSITIONS | PLUMB_CONTEXT_STEP;
+  if ((layout.context_wants & ~(cross_row ? 0 : kKnown)) != 0) {
+    report->Fail(absl::StrCat(where, ": context_wants has bits that a host does not give: ",
+                              layout.context_wants));
+  }
+  for (uint32_t i = 0; i < layout.n_params + layout.n_buffers; ++i) {
+    const plumb_tensor_def& def = instance.tensor(i);
+    const std::string who = absl::StrCat(where, ": tensor ", def.name);
+    if (def.doc == nullptr || def.doc[0] == '\0') report->Warn(who + " has no doc");
+    if (def.reserved != 0) report->Fail(who + " has a reserved field that is not 0");
+    if ((def.flags & ~uint32_t{PLUMB_PARAM_WEIGHT_DECAY}) != 0) {
+      report->Fail(absl::StrFormat("%s sets unknown flags: %#x", who, def.flags));
+    }
+    if (def.init == PLUMB_INIT_UNIFORM && def.init_a == def.init_b) {
+      report->Fail(who + " starts from a uniform distribution over an empty interval");
+    }
+    if (def.init != PLUMB_INIT_FILL && FillOf(instance, i) != nullptr) {
+      report->Fail(who + " has a fill function, and `init` is another kind");
+    }
+  }
+  return !report->failed();
+}
+
+}  // namespace
+
+void CheckMetadata(const Subject& subject, Report* report) {
+  const absl::StatusOr<void*> library = Open(subject.path);
+  if (!library.ok()) return report->Skip("it does not load (E4)");
+  const absl::StatusOr<plumb_norm_plugin_v1_fn> entry = EntryOf(*library);
+  if (!entry.ok()) return report->Skip("it does not load (E4)");
+  std::vector<const plumb_norm_plugin*> tables;
+  std::set<std::string> ids;
+  for (uint32_t i = 0; i < kMaxNorms; ++i) {
+    const plumb_norm_plugin* table = NormAt(*entry, i);
+    if (table == nullptr) break;
+    tables.push_back(table);
+    const std::string who = absl::StrCat("norm ", i);
+    const std::string problem = TableProblem(*table);
+    if (!problem.empty()) report->Fail(absl::StrCat(who, ": ", problem));
+    if (table->struct_size < sizeof(plumb_norm_plugin)) continue;
+    CheckTexts(*table, who, report);
+    if (table->id != nullptr && !ids.insert(table->id).second) {
+      report->Fail(absl::StrCat(who, ": another norm has the id ", table->id, ", too"));
+    }
+  }
+  if (tables.empty()) report->Fail("the file holds no norm: its entry gives NULL for index 0");
+  const auto count = static_cast<uint32_t>(tables.size());
+  for (const uint32_t index : {count, count + 1, 1000u, 0x7fffffffu, 0xffffffffu}) {
+    if (NormAt(*entry, index) == nullptr) continue;
+    report->Fail(
+        absl::StrFormat("the entry gives a norm for index %d, and it has %d", index, count));
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    if (NormAt(*entry, i) == tables[i]) continue;
+    report->Fail(
+        absl::StrFormat("the entry gives another pointer when index %d is asked again", i));
+  }
+  const std::set<std::string> notes = IdsOfNotes(subject.path);
+  for (const std::string& id : ids) {
+    if (notes.count(id) > 0) continue;
+    report->Fail(absl::StrCat("no note names the norm ", id, ": PLUMB_NORM_NOTE(\"", id, "\")"));
+  }
+  for (const std::string& note : notes) {
+    if (ids.count(note) > 0) continue;
+    report->Fail(absl::StrCat("a note names the norm ", note, ", which the file does not hold"));
+  }
+}
+
+void CheckSchema(const Subject& subject, Report* report) {
+  const plumb_norm_plugin& norm = *subject.norm;
+  const absl::StatusOr<std::vector<NormAttrSpec>> schema = ReadAttrSchema(norm);
+  // Values of a broken schema prove nothing.
+  if (!schema.ok()) return report->Fail(absl::StrCat("the norm ", schema.status().message()));
+  for (const NormAttrSpec& spec : *schema) {
+    if (spec.doc.empty()) report->Fail(absl::StrCat("attribute ", spec.name, " has no doc"));
+  }
+  CheckTaken(norm, DefaultValues(norm), "the defaults", report);
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    for (const Tried& tried : EdgeValues(AttrOf(norm, i))) {
+      if (!tried.is_allowed) continue;
+      AttributeValues values = DefaultValues(norm);
+      values[i] = tried.value;
+      CheckTaken(norm, values, tried.name, report);
+    }
+  }
+}
+
+void CheckBadAttributes(const Subject& subject, Report* report) {
+  const plumb_norm_plugin& norm = *subject.norm;
+  if (!ReadAttrSchema(norm).ok()) return report->Skip("its schema is broken (M2)");
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    for (const Tried& tried : EdgeValues(AttrOf(norm, i))) {
+      if (tried.is_allowed) continue;
+      AttributeValues values = DefaultValues(norm);
+      values[i] = tried.value;
+      CheckRefused(norm, values, tried.name, report);
+    }
+  }
+}
+
+void CheckLayout(const Subject& subject, Report* report) {
+  const plumb_norm_plugin& norm = *subject.norm;
+  const std::vector<AttributeCase>& cases = CasesOf(norm);
+  for (const AttributeCase& each : cases) {
+    const bool is_first = &each == &cases[0];
+    for (const uint32_t dim : {1, 2, 3, 8, 17, 64, 768, 4096}) {
+      if (!is_first && dim != 64 && dim != 768) continue;
+      const std::unique_ptr<Instance> first = TryInstance(norm, dim, each.values);
+      if (first == nullptr) continue;
+      const std::string where = absl::StrCat("dim=", dim, is_first ? "" : " ", each.name);
+      if (!CheckAnswer(*first, where, report)) return;  // the same again for every other dim
+      const std::string answer = TextOfLayout(*first);
+      const std::string again = TextOfLayout(Instance(norm, dim, each.values));
+      if (again == answer) continue;
+      return report->Fail(
+          absl::StrCat(where, ": two instances give two layouts: ", answer, " and ", again));
+    }
+  }
+}
+
+void CheckExtensions(const Subject& subject, Report* report) {
+  const plumb_norm_plugin& norm = *subject.norm;
+  std::vector<std::string> unknown = {"org.example.no_such_extension/1", "", std::string(5000, 'x')};
+  for (const std::string known : {PLUMB_EXT_RESIDUAL, PLUMB_EXT_COMBINE, PLUMB_EXT_INSTANCE}) {
+    const std::string name = known.substr(0, known.find('/'));
+    unknown.insert(unknown.end(), {name, name + "/999", known + "0", known + "x"});
+    const void* found = ExtensionOf(norm, known.c_str());
+    if (ExtensionOf(norm, known.c_str()) == found) continue;
+    report->Fail(absl::StrCat("get_extension(\"", known, "\") gives another pointer when asked again"));
+  }
+  for (const std::string& id : unknown) {
+    if (ExtensionOf(norm, id.c_str()) == nullptr) continue;
+    report->Fail(absl::StrCat("get_extension(\"", id.substr(0, 60),
+                              "\") is not NULL: no such extension exists"));
+  }
+  const auto* residual =
+      static_cast<const plumb_norm_residual*>(ExtensionOf(norm, PLUMB_EXT_RESIDUAL));
+  if (residual != nullptr && KnownResidual(residual).forward == nullptr) {
+    report->Fail("the extension " PLUMB_EXT_RESIDUAL " is incomplete");
+  }
+}
+
+}  // namespace plumb::check

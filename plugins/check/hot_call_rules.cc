@@ -1,0 +1,308 @@
+// Rules of hot functions: they allocate nothing, keep nothing, leave the floating-point modes and the
+// process alone and return, at any size.
+#include <link.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plugins/check/cases.h"
+#include "plugins/check/float_state.h"
+#include "plugins/check/malloc_hooks.h"
+#include "plugins/check/point_run.h"
+#include "plugins/check/process_state.h"
+#include "plugins/check/rules.h"
+
+namespace plumb::check {
+namespace {
+
+// -- Watching calls -------------------------------------------------------------------------------
+
+// Memory with a copy of what was in it.
+class Snapshot {
+ public:
+  void Add(const void* begin, size_t size) {
+    const auto* bytes = static_cast<const unsigned char*>(begin);
+    segments_.push_back({bytes, {bytes, bytes + size}});
+  }
+  bool Changed() const {
+    return std::any_of(segments_.begin(), segments_.end(), [](const Segment& s) {
+      return std::memcmp(s.begin, s.copy.data(), s.copy.size()) != 0;
+    });
+  }
+
+ private:
+  struct Segment {
+    const unsigned char* begin;
+    std::vector<unsigned char> copy;
+  };
+  std::vector<Segment> segments_;
+};
+
+// The writable memory of the library that `inside` lies in.
+Snapshot VariablesOf(const void* inside) {
+  struct Search {
+    uintptr_t address;
+    Snapshot found;
+  } search{reinterpret_cast<uintptr_t>(inside), {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        auto* wanted = static_cast<Search*>(data);
+        bool is_it = false;
+        for (const bool is_found : {false, true}) {
+          for (int i = 0; i < info->dlpi_phnum; ++i) {
+            const ElfW(Phdr)& header = info->dlpi_phdr[i];
+            if (header.p_type != PT_LOAD) continue;
+            const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
+            is_it = is_it || (wanted->address >= begin && wanted->address < begin + header.p_memsz);
+            if (!is_found || !is_it || (header.p_flags & (PF_W | PF_R)) != (PF_W | PF_R)) continue;
+            wanted->found.Add(reinterpret_cast<const void*>(begin), header.p_memsz);
+          }
+        }
+        return is_it ? 1 : 0;
+      },
+      &search);
+  return search.found;
+}
+
+// What is looked at before and after each call.
+enum Watched { kAllocations, kState, kModes, kNothing };
+
+class CallWatcher {
+ public:
+  CallWatcher(const plumb_norm_plugin& norm, Watched what) : norm_(norm), what_(what) {}
+
+  // The instance's memory is known from its creation.
+  std::unique_ptr<Instance> Create(const Point& point) {
+    if (InstanceAt(norm_, point) == nullptr) return nullptr;
+    const AllocationWatch watch;
+    auto instance = std::make_unique<Instance>(
+        norm_, static_cast<uint32_t>(point[kDim]),
+        CasesOf(norm_)[static_cast<size_t>(point[kAttributes])].values,
+        static_cast<uint32_t>(point[kHeads]));
+    n_blocks_ = LiveBlocks(blocks_, std::size(blocks_));
+    return instance;
+  }
+  // Variables and the instance are as they are to stay: what a norm finds out once and for all, its
+  // instruction set say, is no state.
+  void TakeState() {
+    if (what_ != kState) return;
+    variables_ = VariablesOf(reinterpret_cast<const void*>(norm_.create));
+    instance_ = Snapshot();
+    for (size_t i = 0; i < n_blocks_; ++i) instance_.Add(blocks_[i].address, blocks_[i].size);
+    looks_at_state_ = true;
+  }
+
+  template <class Call>
+  void Watch(const char* function, const Call& call) {
+    const FloatState modes = FloatState::Current();
+    const int64_t logs = HostLogs();
+    int64_t allocations = 0;
+    {
+      const AllocationWatch watch;
+      call();
+      allocations = watch.allocations() + watch.frees();
+    }
+    const bool same_modes = FloatState::Current() == modes;
+    modes.Apply();
+    const auto expect = [&](bool holds, const char* what) {
+      if (!holds && problem_.empty()) problem_ = absl::StrCat(function, what);
+    };
+    if (what_ == kAllocations) expect(allocations == 0, " allocates or frees memory");
+    if (what_ == kAllocations) expect(HostLogs() == logs, " writes to the host's log");
+    if (what_ == kModes) expect(same_modes, " changes rounding or flushing");
+    if (!looks_at_state_) return;
+    expect(!variables_.Changed(), " changes a static or global variable of the library");
+    expect(!instance_.Changed(), " changes the instance, which is read-only after create()");
+  }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  const plumb_norm_plugin& norm_;
+  const Watched what_;
+  bool looks_at_state_ = false;
+  Block blocks_[64];
+  size_t n_blocks_ = 0;
+  Snapshot variables_, instance_;
+  std::string problem_;
+};
+
+// Makes the calls of a point, with its operands, whatever they are: every hot function of a norm, on
+// all rows and then on ranges of them, in training and in evaluation. Memory is made beforehand, so
+// that nothing of the checker's own happens in the thread during a call. Statuses are not looked at.
+void MakeCalls(const Instance& instance, const Point& point, CallWatcher* watcher) {
+  const int64_t rows = point[kRows], half = rows / 2;
+  NormRun run(instance, TypeOf(point), rows, 1, {}, false, false);
+  AssignTo(OperandsAt(instance, point), &run);
+  Rows partial(AccumulateType(run.dtype()), 1, instance.layout().partial_elems);
+  Rows total(AccumulateType(run.dtype()), 1, instance.layout().partial_elems);
+  const auto statistics = [&](uint32_t phase, const plumb_norm_call& call) {
+    total.Fill(0);
+    for (const int64_t from : {int64_t{0}, half}) {
+      partial.Fill(0);
+      watcher->Watch("stats_partial", [&] {
+        StatsPartial(instance, phase, call, from, from == 0 ? half : rows, partial.data());
+      });
+      watcher->Watch("stats_combine", [&] {
+        StatsCombine(instance, phase, call, total.data(), partial.data());
+      });
+    }
+    watcher->Watch("stats_finalize", [&] { StatsFinalize(instance, phase, call, total.data()); });
+  };
+  const std::pair<int64_t, int64_t> ranges[] = {
+      {0, rows}, {0, half}, {half, rows}, {rows - 1, rows}, {0, 0}};
+  for (const bool train : {true, false}) {
+    const plumb_norm_call forward = run.ForwardCall(train);
+    if (run.TakesStatistics(train)) statistics(PLUMB_FWD, forward);
+    for (const auto& range : ranges) {
+      watcher->Watch("forward",
+                     [&] { Forward(instance, forward, range.first, range.second); });
+    }
+    for (const bool accumulate : {false, true}) {
+      if (!train) continue;
+      const plumb_norm_call backward = run.BackwardCall(accumulate);
+      if (run.TakesStatistics(train)) statistics(PLUMB_BWD, backward);
+      for (const auto& range : ranges) {
+        watcher->Watch("backward",
+                       [&] { Backward(instance, backward, range.first, range.second); });
+      }
+    }
+  }
+}
+
+// Calls in element types that the norm does not offer, one of which no header has yet, with room
+// for words and without: they are refused.
+std::string MakeRefusedCalls(const Instance& instance, CallWatcher* watcher) {
+  const plumb_norm_plugin& norm = instance.norm();
+  std::string text;
+  for (const uint32_t type : {1u << 0, 1u << 1, 1u << 2, 1u << 3}) {
+    if ((norm.dtypes & type) != 0) continue;
+    // Memory of the widest type: whatever the plugin takes the elements for, it stays inside.
+    NormRun run(instance, PLUMB_F64, 2, 1);
+    Rows partial(PLUMB_F64, 1, instance.layout().partial_elems);
+    partial.Fill(0);
+    for (const char* function : {"forward", "backward", "stats_partial"}) {
+      for (const bool words : {true, false}) {
+        const bool forward = function[0] != 'b', statistics = function[0] == 's';
+        if (statistics && (norm.flags & PLUMB_NORM_CROSS_ROW) == 0) continue;
+        plumb_norm_call call = forward ? run.ForwardCall(true) : run.BackwardCall(false);
+        call.dtype = type;
+        if (!words) call.err = nullptr, call.err_cap = 0;
+        plumb_status status = PLUMB_OK;
+        watcher->Watch(function, [&] {
+          status = statistics ? StatsPartial(instance, PLUMB_FWD, call, 0, 2, partial.data())
+                   : forward  ? Forward(instance, call, 0, 2)
+                              : Backward(instance, call, 0, 2);
+        });
+        if (status == PLUMB_UNIMPLEMENTED || !text.empty()) continue;
+        text = absl::StrCat(function, "() with dtype ", type, ", which is not offered, answers ",
+                            StatusText(status), ", must be UNIMPLEMENTED");
+      }
+    }
+  }
+  return text;
+}
+
+// "" where `what` is as it was after all calls of the point.
+std::optional<std::string> Watching(const plumb_norm_plugin& norm, Point point, Watched what) {
+  // Numbers are not looked at here, so that rows may be what no other rule can judge.
+  if (point[kSeed] % 3 == 1) point[kX] = kNanX + point[kSeed] / 3 % 2;
+  CallWatcher watcher(norm, what);
+  const std::unique_ptr<Instance> instance = watcher.Create(point);
+  if (instance == nullptr) return std::nullopt;
+  if (what == kState) {  // of another call, which the norm may remember
+    Point other = Plain(point);
+    other[kRows] = other[kTo] = std::max<int64_t>(point[kHeads], 1) * 2;
+    ++other[kSeed];
+    MakeCalls(*instance, other, &watcher);
+    watcher.TakeState();
+  }
+  MakeCalls(*instance, point, &watcher);
+  MakeRefusedCalls(*instance, &watcher);
+  if (watcher.problem().empty()) return "";
+  return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows], ": ",
+                      watcher.problem());
+}
+
+}  // namespace
+
+std::optional<std::string> AllocatesNothing(const plumb_norm_plugin& norm, const Point& point) {
+  return Watching(norm, point, kAllocations);
+}
+
+std::optional<std::string> KeepsModes(const plumb_norm_plugin& norm, const Point& point) {
+  return Watching(norm, point, kModes);
+}
+
+std::optional<std::string> KeepsNoState(const plumb_norm_plugin& norm, const Point& point) {
+#if defined(__SANITIZE_ADDRESS__)
+  (void)norm, (void)point;
+  return std::nullopt;  // it guards the gaps between a library's variables
+#else
+  return Watching(norm, point, kState);
+#endif
+}
+
+std::optional<std::string> Returns(const plumb_norm_plugin& norm, const Point& point) {
+  // Questions that have no answer, and no room for words.
+  char err[8];
+  if (norm.available != nullptr) {
+    Guarded(Function::kAvailable, 0, [&] { return norm.available(nullptr, 0); });
+    Guarded(Function::kAvailable, 0, [&] { return norm.available(err, sizeof(err)); });
+  }
+  if (norm.get_extension != nullptr) {
+    Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension(""); });
+    Guarded(Function::kGetExtension, 0, [&] { return norm.get_extension("org.example.none/1"); });
+  }
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  // Calls without room for words, and with rows of both infinities.
+  NormRun run(*instance, TypeOf(point), point[kRows], 1);
+  std::vector<double> infinities = run.x.Values();
+  for (size_t i = 0; i < infinities.size(); ++i) infinities[i] = i % 2 == 0 ? HUGE_VAL : -HUGE_VAL;
+  for (const bool is_infinite : {false, true}) {
+    if (is_infinite) run.x.Assign(infinities);
+    for (const bool train : {true, false}) {
+      if (run.TakesStatistics(train)) run.Statistics(PLUMB_FWD, train, run.ChunkRows());
+      plumb_norm_call call = run.ForwardCall(train);
+      call.err = nullptr, call.err_cap = 0;
+      Forward(*instance, call, 0, run.rows());
+    }
+  }
+  return Watching(norm, point, kNothing);
+}
+
+std::optional<std::string> AnswersOddCalls(const plumb_norm_plugin& norm, const Point& point) {
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  NormRun none(*instance, TypeOf(point), 0, 1);
+  for (const bool train : {false, true}) {
+    none.Forward(train);
+    if (train) none.Backward();
+  }
+  CallWatcher watcher(norm, kNothing);
+  return MakeRefusedCalls(*instance, &watcher);
+}
+
+std::optional<std::string> ChangesNothing(const plumb_norm_plugin& norm, const Point& point) {
+  const ProcessState before = ProcessState::Take();
+  for (const Rule rule : {AllocatesNothing, KeepsNoState, KeepsModes}) {
+    const std::optional<std::string> text = rule(norm, point);
+    if (!text.has_value() || !text->empty()) return text;
+  }
+  const std::vector<std::string> changes = before.ChangesSince();
+  if (changes.empty()) return "";
+  return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows],
+                      ": hot calls change the process: ", absl::StrJoin(changes, "; "));
+}
+
+}  // namespace plumb::check

@@ -1,0 +1,279 @@
+// Rules of create, layout and destroy, in any dim and with any attributes, refused ones too: what
+// they leave of the process, of memory, of strings that the host frees, and of each other.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plugins/check/cases.h"
+#include "plugins/check/float_state.h"
+#include "plugins/check/malloc_hooks.h"
+#include "plugins/check/point_run.h"
+#include "plugins/check/process_state.h"
+#include "plugins/check/rules.h"
+#include "runtime/plugin/descriptor.h"
+
+namespace plumb::check {
+namespace {
+
+
+// Returns values that the schema forbids, one attribute each, and strings, of which a norm may take
+// any.
+std::vector<AttributeValues> RefusedValues(const plumb_norm_plugin& norm) {
+  std::vector<AttributeValues> all;
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    const plumb_attr_def& def = AttrOf(norm, i);
+    AttributeValues values = DefaultValues(norm);
+    if (def.type == PLUMB_ATTR_F64) {
+      values[i].f = std::isnan(def.max) ? std::numeric_limits<double>::quiet_NaN() : def.max + 1;
+    } else if (def.type == PLUMB_ATTR_I64 && !std::isnan(def.min)) {
+      values[i].i = static_cast<int64_t>(def.min) - 1;
+    } else if (def.type == PLUMB_ATTR_ENUM) {
+      values[i].s = "no such choice";
+    } else if (def.type == PLUMB_ATTR_STRING) {
+      // A number, which is read by the rules of a locale, and long texts, which fit no fixed buffer.
+      static const std::string long_texts[] = {std::string(kMaxNormTextLength, 'a'),
+                                               std::string(kMaxNormTextLength, '1')};
+      values[i].s = "0.75";
+      all.push_back(values);
+      values[i].s = long_texts[0].c_str();
+      all.push_back(values);
+      values[i].s = long_texts[1].c_str();
+    } else {
+      continue;
+    }
+    all.push_back(std::move(values));
+  }
+  return all;
+}
+
+// Creates and destroys instances, with room for a message and with little or none.
+std::string WatchLife(const plumb_norm_plugin& norm, uint32_t dim, const AttributeValues& values,
+                      const char* which) {
+  const std::string where = absl::StrCat("create and destroy with dim=", dim, which);
+  ProcessWatch watch;
+  std::string problem;
+  int64_t left = 0;
+  for (const int64_t room : {512, 512, 7, 1, 0, -1}) {
+    CreateOptions options;
+    options.room = room;
+    const Created created = TryCreate(norm, dim, values.data(), options);
+    if (problem.empty()) problem = created.problem;
+    left = created.outstanding;  // the first time may allocate what all share
+  }
+  const std::string changes = watch.End();
+  if (!changes.empty()) return absl::StrCat(where, " change the process: ", changes);
+  if (!problem.empty()) return absl::StrCat(where, ": create ", problem);
+  if (AllocationsAreSeen() && left > 0) {
+    return absl::StrCat(where, " leave ", left, " blocks of memory");
+  }
+  return "";
+}
+
+// An instance that is created at the same time as others, and what it is alone.
+struct Creation {
+  Point point;
+  AttributeValues values;
+  Operands operands;
+  std::string layout;
+  std::vector<double> y;
+
+  std::unique_ptr<Instance> Create(const plumb_norm_plugin& norm) const {
+    return std::make_unique<Instance>(norm, static_cast<uint32_t>(point[kDim]), values);
+  }
+  // Returns "" if the instance is what it is alone.
+  std::string Compare(const Instance& instance) const {
+    if (TextOfLayout(instance) != layout) return "is laid out otherwise than alone";
+    return PlainY(instance, point, PLUMB_F32, operands) == y ? "" : "computes otherwise than alone";
+  }
+};
+
+// Returns creations of several dims and attributes; the first two are the same.
+std::vector<Creation> CreationsAt(const plumb_norm_plugin& norm, const Point& point) {
+  std::vector<Creation> creations;
+  const std::vector<AttributeCase>& cases = CasesOf(norm);
+  for (int64_t k = 0; k < 8; ++k) {
+    Point at = Plain(point);
+    at[kDim] = point[kDim] * std::max<int64_t>(k - 3, 1);
+    at[kAttributes] = (point[kAttributes] + k * k) % static_cast<int64_t>(cases.size());
+    at[kRows] = at[kTo] = 2;
+    at[kType] = at[kHeads] = at[kContext] = 0;
+    at[kX] = at[kParams] = 0;  // finite
+    const std::unique_ptr<Instance> instance = InstanceAt(norm, at);
+    if (instance == nullptr) continue;
+    Creation creation;
+    creation.point = at;
+    creation.values = cases[static_cast<size_t>(at[kAttributes])].values;
+    creation.operands = OperandsAt(*instance, at);
+    creation.layout = TextOfLayout(*instance);
+    creation.y = PlainY(*instance, at, PLUMB_F32, creation.operands);
+    size_t index;
+    if (!AllFinite(creation.y, &index)) continue;
+    if (creations.empty()) creations.push_back(creation);
+    creations.push_back(std::move(creation));
+  }
+  return creations;
+}
+
+// Instances that live at the same time, and the end of one of them, change nothing of the others.
+std::string LiveTogether(const plumb_norm_plugin& norm, const std::vector<Creation>& creations) {
+  std::vector<std::unique_ptr<Instance>> instances;
+  for (const Creation& creation : creations) instances.push_back(creation.Create(norm));
+  for (const size_t first : {0, 1}) {
+    for (size_t k = first; k < creations.size(); ++k) {
+      const std::string text = creations[k].Compare(*instances[k]);
+      if (text.empty()) continue;
+      return absl::StrCat("dim=", creations[k].point[kDim], ": an instance among others ", text);
+    }
+    if (!instances.empty()) instances[0].reset();
+  }
+  return "";
+}
+
+// Threads create instances at once; each must get its own.
+std::string CreateAtOnce(const plumb_norm_plugin& norm, const std::vector<Creation>& creations) {
+  constexpr auto kTime = std::chrono::milliseconds(30);
+  constexpr int kFewest = 60;  // on a machine that is busy with others
+  const size_t count = std::min<size_t>(creations.size(), 5);
+  std::atomic<size_t> ready{0};
+  std::vector<std::string> wrong(count);
+  std::atomic<bool> any{false};
+  std::vector<std::thread> threads;
+  for (size_t k = 0; k < count; ++k) {
+    threads.emplace_back([&, k] {
+      for (++ready; ready < count;) std::this_thread::yield();
+      const auto end = std::chrono::steady_clock::now() + kTime;
+      try {
+        for (int i = 0; !any && (i < kFewest || std::chrono::steady_clock::now() < end); ++i) {
+          wrong[k] = creations[k].Compare(*creations[k].Create(norm));
+          if (!wrong[k].empty()) any = true;
+        }
+      } catch (const CheckEnded& ended) {
+        wrong[k] = ended.text;
+        any = true;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t k = 0; k < count; ++k) {
+    if (wrong[k].empty()) continue;
+    return absl::StrCat("dim=", creations[k].point[kDim],
+                        ": an instance that is created while other threads create ", wrong[k]);
+  }
+  return "";
+}
+
+// Compares an instance with one whose attributes' strings are overwritten after create().
+std::string ForgetStrings(const plumb_norm_plugin& norm, const Point& point,
+                          AttributeValues values) {
+  const Instance kept(norm, static_cast<uint32_t>(point[kDim]), values);
+  std::vector<std::string> copies(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i].s == nullptr) continue;
+    copies[i] = values[i].s;
+    values[i].s = copies[i].c_str();
+  }
+  const Instance forgotten(norm, static_cast<uint32_t>(point[kDim]), values);
+  for (std::string& copy : copies) std::fill(copy.begin(), copy.end(), '?');
+  Point small = Plain(point);
+  small[kRows] = small[kTo] = std::min<int64_t>(point[kRows], 4);
+  small[kHeads] = 0;
+  const Operands operands = OperandsAt(kept, small);
+  const std::string text = FirstDifference(RunAt(forgotten, small, TypeOf(point), operands).outcome,
+                                           RunAt(kept, small, TypeOf(point), operands).outcome);
+  return text.empty() ? text
+                      : absl::StrCat("dim=", point[kDim],
+                                     " after the strings given to create were overwritten: ", text);
+}
+
+// `before`: the process when nothing had been created.
+std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point,
+                                         const ProcessState& before) {
+  const ScopedFlushing exact(false);  // as before
+  if (InstanceAt(norm, point) == nullptr) return std::nullopt;
+  const std::vector<std::string> changes = before.ChangesSince();
+  if (!changes.empty()) {
+    return absl::StrCat(
+        "create and destroy with dim=", point[kDim],
+        ", or a dim tried before, change the process: ", absl::StrJoin(changes, "; "));
+  }
+  const AttributeValues& values = CasesOf(norm)[static_cast<size_t>(point[kAttributes])].values;
+  const auto dim = static_cast<uint32_t>(point[kDim]);
+  std::string text = WatchLife(norm, dim, values, "");
+  for (const AttributeValues& refused : RefusedValues(norm)) {
+    if (text.empty()) text = WatchLife(norm, dim, refused, ", attributes that it may refuse");
+  }
+  if (text.empty()) text = ForgetStrings(norm, point, values);
+  const std::vector<Creation> creations = CreationsAt(norm, point);
+  if (text.empty()) text = LiveTogether(norm, creations);
+  if (text.empty()) text = CreateAtOnce(norm, creations);
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::string> SurvivesShortMemory(const plumb_norm_plugin& norm, const Point& point) {
+  constexpr int64_t kMost = 2000;
+  if (!AllocationsAreSeen() || InstanceAt(norm, point) == nullptr) return std::nullopt;
+  const auto dim = static_cast<uint32_t>(point[kDim]);
+  const AttributeValues values = DefaultValues(norm);
+  TryCreate(norm, dim, values.data());  // allocates what the first instance does for all
+  for (int64_t k = 1; k <= kMost; ++k) {
+    CreateOptions options;
+    options.failing = k;
+    const Created created = TryCreate(norm, dim, values.data(), options);
+    if (created.allocations < k) break;  // it needed fewer: all have failed once
+    // One that can do without this memory may go on.
+    if (created.status == PLUMB_OK) continue;
+    const std::string where =
+        absl::StrCat("create(dim=", dim, ") with allocation ", k, " failing ");
+    if (created.status != PLUMB_RESOURCE_EXHAUSTED) {
+      return absl::StrCat(where, "answers ", StatusText(created.status),
+                          ", must be RESOURCE_EXHAUSTED");
+    }
+    if (!created.problem.empty()) return where + created.problem;
+    if (created.outstanding > 0) {
+      return absl::StrCat(where, "keeps ", created.outstanding, " blocks of memory");
+    }
+  }
+  return "";
+}
+
+std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point) {
+  constexpr int kRounds = 1000;
+  if (point[kFlushed] != 0 || point[kType] != 0 || InstanceAt(norm, point) == nullptr) {
+    return std::nullopt;
+  }
+  const auto dim = static_cast<uint32_t>(point[kDim]);
+  const AttributeValues values = DefaultValues(norm);
+  const ProcessState before = ProcessState::Take();
+  for (int i = 0; i < kRounds; ++i) {
+    const Created created = TryCreate(norm, dim, values.data());
+    // The first time may allocate what all share.
+    if (i == 0 || created.outstanding <= 0 || !AllocationsAreSeen()) continue;
+    return absl::StrCat("create(dim=", dim, ") and destroy leave ", created.outstanding,
+                        " blocks of memory");
+  }
+  const std::vector<std::string> changes = before.ChangesSince();
+  if (changes.empty()) return "";
+  return absl::StrCat(kRounds, " pairs of create(dim=", dim,
+                      ") and destroy change the process: ", changes.front());
+}
+
+void ExploreLife(const Subject& subject, Report* report) {
+  // The very first creation is after this: what is set once shows.
+  const ProcessState before = ProcessState::Take();
+  Explore(
+      subject, "X6", [&](const Point& point) { return LeavesNothing(*subject.norm, point, before); },
+      report);
+}
+
+}  // namespace plumb::check

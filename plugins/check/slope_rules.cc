@@ -1,0 +1,243 @@
+// X2: dx and dparams, of calls in ranges, against central differences of forward in f64.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plugins/check/rules.h"
+#include "plugins/check/point_run.h"
+
+namespace plumb::check {
+namespace {
+
+using Values = std::vector<double>;
+
+// Pairs of steps, as a part of the largest number of what is moved. The difference between both of
+// a pair says how far a slope may be trusted. A kink, as of |x| at an x of almost 0, is stepped
+// over by large ones and not by small ones, which round more: a gradient that is the slope by any
+// pair is right.
+constexpr double kSteps[][2] = {{1e-4, 5e-5}, {2e-6, 1e-6}, {2e-8, 1e-8}};
+// The same for norms without f64.
+constexpr double kStepsOfF32[][2] = {{1e-1, 5e-2}, {3e-2, 1.5e-2}, {1e-2, 5e-3}};
+
+// A slope by two steps, and the gradient's answer.
+struct Slope {
+  double by_step[2] = {0, 0};
+  double gradient = 0;
+  double size = 0;   // sum of the magnitudes of the gradient's terms
+  double noise = 0;  // what rounding of y may do
+  double part = 1e-6;  // of `size` that the gradient may miss anyway
+};
+
+Slope SlopeIn(uint32_t type) {
+  Slope slope;
+  if (type == PLUMB_F32) slope.part = 2e-2;
+  return slope;
+}
+
+// By how much the gradient misses the slope, as a part of `size`; 0 where that cannot be told.
+double Miss(const Slope& s) {
+  const double slope = s.by_step[1], trust = std::abs(s.by_step[0] - s.by_step[1]);
+  const double size = s.size + std::abs(slope);
+  if (!std::isfinite(size) || !std::isfinite(trust) || trust > 1e-3 * size) return 0;
+  const double miss = std::abs(s.gradient - slope);
+  return miss <= 30 * trust + s.part * size + s.noise + 1e-290 ? 0 : miss / size;
+}
+
+// dy . (up - down) / (2 step) over elements [from, to).
+void AddSlope(const Values& dy, const Values& up, const Values& down, size_t from, size_t to,
+              double step, int which, Slope* slope) {
+  const double rounding = slope->part > 1e-3 ? 5e-7 : 1e-15;
+  for (size_t i = from; i < to; ++i) {
+    slope->by_step[which] += dy[i] * (up[i] - down[i]) / (2 * step);
+    slope->noise += rounding * std::abs(dy[i] * up[i]) / step;
+  }
+}
+
+// An input of forward, and its gradient.
+struct Input {
+  std::string name;  // "dx"
+  std::function<Values&(Operands*)> values;
+  const Values& gradient;
+  bool together;  // one slope for all rows, as they depend on each other or share the input
+  bool is_added = false;  // the gradient was added to numbers, and those subtracted again
+};
+
+// Returns slopes along a direction of an input: one a row, or one for all.
+std::vector<Slope> SlopesAlong(const Instance& instance, const Point& point,
+                               const Operands& operands, const Input& input,
+                               const Values& direction, const double (&steps)[2]) {
+  const size_t rows = static_cast<size_t>(point[kRows]), width = static_cast<size_t>(point[kDim]);
+  std::vector<Slope> slopes(input.together ? 1 : rows, SlopeIn(TypeOf(point)));
+  for (int which = 0; which < 2; ++which) {
+    Operands up = operands, down = operands;
+    for (size_t i = 0; i < direction.size(); ++i) {
+      input.values(&up)[i] += steps[which] * direction[i];
+      input.values(&down)[i] -= steps[which] * direction[i];
+    }
+    const Values above = PlainY(instance, point, TypeOf(point), up),
+                 below = PlainY(instance, point, TypeOf(point), down);
+    for (size_t r = 0; r < rows; ++r) {
+      AddSlope(operands.dy, above, below, r * width, (r + 1) * width, steps[which], which,
+               &slopes[input.together ? 0 : r]);
+    }
+  }
+  for (size_t i = 0; i < direction.size(); ++i) {
+    Slope& slope = slopes[input.together ? 0 : i / width];
+    slope.gradient += input.gradient[i] * direction[i];
+    slope.size += std::abs(input.gradient[i] * direction[i]);
+    if (input.is_added) slope.noise += 2 * UnitRoundoff(TypeOf(point)) * std::abs(direction[i]);
+  }
+  return slopes;
+}
+
+// Returns a random direction of an input of rows; of different sizes in a parameter, since with equal
+// ones two gradients that are swapped are the same slope.
+Values DirectionOf(const Values& x, const Point& point, bool is_param, bool together) {
+  std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + (is_param ? 31 : 17));
+  std::uniform_real_distribution<double> part(0.4, 1);
+  Values direction(x.size());
+  const size_t width = is_param ? x.size() : static_cast<size_t>(point[kDim]);
+  for (size_t start = 0; start < x.size(); start += width) {
+    const auto begin = x.begin() + static_cast<std::ptrdiff_t>(start);
+    const auto end = begin + static_cast<std::ptrdiff_t>(width);
+    const double largest = together && !is_param ? 1 : LargestMagnitude({begin, end});
+    double size = largest > 0 ? largest : is_param ? 1 : 1e-3;
+    // An eps may be so small that a row of zeros, or without spread, is a kink.
+    const bool is_constant = std::all_of(begin, end, [&](double value) { return value == *begin; });
+    if (!is_param && point[kAttributes] != 0 && is_constant && (width > 1 || *begin == 0)) size = 0;
+    for (size_t i = start; i < start + width; ++i) {
+      direction[i] = ((random() & 1) != 0 ? size : -size) * (is_param ? part(random) : 1);
+    }
+  }
+  return direction;
+}
+
+// Returns by how much the gradient of an input misses the slope along a random direction, in the worst
+// row; "" if it does not.
+std::string MissAlong(const Instance& instance, const Point& point, Operands operands,
+                      const Input& input, bool is_param, double* worst) {
+  const Values direction =
+      DirectionOf(input.values(&operands), point, is_param, input.together);
+  const size_t rows = input.together ? 1 : static_cast<size_t>(point[kRows]);
+  // Where y is NaN at x itself, as of zeros with an eps of 0, dx may be too.
+  const Values y = PlainY(instance, point, TypeOf(point), operands);
+  std::vector<bool> fine(rows, true);
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (!std::isfinite(y[i])) fine[i * rows / y.size()] = false;
+  }
+  std::vector<Slope> first;                   // by the first pair
+  std::vector<double> least(rows, HUGE_VAL);  // miss, by any pair
+  for (const auto& steps : TypeOf(point) == PLUMB_F64 ? kSteps : kStepsOfF32) {
+    const std::vector<Slope> slopes =
+        SlopesAlong(instance, point, operands, input, direction, steps);
+    if (first.empty()) first = slopes;
+    for (size_t r = 0; r < slopes.size(); ++r) {
+      const Slope& s = slopes[r];
+      // A NaN in dx where y is fine is a finding too.
+      const bool lost = fine[r] && !std::isfinite(s.gradient) && std::isfinite(s.by_step[1]) &&
+                        std::abs(s.by_step[0] - s.by_step[1]) <= 1e-3 * std::abs(s.by_step[1]);
+      if (!lost) least[r] = std::min(least[r], Miss(s));
+    }
+    if (std::all_of(least.begin(), least.end(), [](double miss) { return miss == 0; })) return "";
+  }
+  const size_t r =
+      static_cast<size_t>(std::max_element(least.begin(), least.end()) - least.begin());
+  *worst = std::max(*worst, least[r]);
+  return absl::StrFormat("%s%s: the slope along a direction is %.9g, it gives %.9g", input.name,
+                         input.together ? "" : absl::StrCat(" of row ", r), first[r].by_step[1],
+                         first[r].gradient);
+}
+
+// "" where dx, dx2 and dparams of the point's ranges are the slopes of forward along a random
+// direction each, else the first that is not. *worst grows to the largest miss, as a part of the
+// terms' sum; *is_problem: the call itself went wrong, not a slope.
+std::string SlopeProblem(const Instance& instance, const Point& point, const Operands& operands,
+                         double* worst, bool* is_problem) {
+  const PointResult got = RunAt(instance, point, TypeOf(point), operands);
+  *is_problem = !got.problem.empty();
+  if (*is_problem) return got.problem;
+  Outcome outcome = got.outcome;
+  const bool is_added = point[kAdd] != 0;
+  for (double& value : outcome.dx) value -= is_added ? kAddedTo : 0;
+  const bool together = (instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0;
+  std::vector<Input> inputs = {
+      {"dx", [](Operands* all) -> Values& { return all->x; }, outcome.dx, together, is_added}};
+  if (!operands.x2.empty()) {
+    inputs.push_back(
+        {"dx2", [](Operands* all) -> Values& { return all->x2; }, outcome.dx2, together});
+  }
+  const size_t of_rows = inputs.size();
+  for (size_t i = 0; i < operands.params.size(); ++i) {
+    inputs.push_back({absl::StrCat("dparams[", i, "]"),
+                      [i](Operands* all) -> Values& { return all->params[i]; }, outcome.dparams[i],
+                      true});
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string text = MissAlong(instance, point, operands, inputs[i], i >= of_rows, worst);
+    if (text.empty()) continue;
+    return absl::StrCat(TypeName(TypeOf(point)), " dim=", point[kDim], " rows=", point[kRows], ": ",
+                        text);
+  }
+  return "";
+}
+
+std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, double* worst,
+                                    bool* is_problem) {
+  point[kType] = WidestType(norm) == PLUMB_F64 ? 2 : 0;
+  point[kEvaluation] = 0;
+  point[kFlushed] = 0;
+  // Steps are no smaller for numbers so large: values and gradients of those are X1's.
+  if (IsExtremeX(point)) point[kX] = 0;
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  return SlopeProblem(*instance, point, OperandsAt(*instance, point), worst, is_problem);
+}
+
+}  // namespace
+
+std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, const Point& point) {
+  double worst = 0;
+  bool is_problem = false;
+  // Once for all types and modes.
+  if (TypeOf(point) != WidestType(norm) || point[kFlushed] != 0) return std::nullopt;
+  if ((norm.flags & PLUMB_NORM_APPROXIMATE_GRADIENT) != 0) return std::nullopt;
+  return SlopesAt(norm, point, &worst, &is_problem);
+}
+
+void ExploreSlopes(const Subject& subject, Report* report) {
+  const plumb_norm_plugin& norm = *subject.norm;
+  if ((norm.dtypes & PLUMB_F64) == 0) return report->Skip("it does not offer f64");
+  const bool approximate = (norm.flags & PLUMB_NORM_APPROXIMATE_GRADIENT) != 0;
+  double worst = 0;
+  int64_t tried = 0;
+  Explore(
+      subject, "X2",
+      [&](const Point& point) -> std::optional<std::string> {
+        bool is_problem = false;  // of the call, not of a slope
+        const std::optional<std::string> text = SlopesAt(norm, point, &worst, &is_problem);
+        tried += text.has_value() ? 1 : 0;
+        // By design it is not the slope: how far it is from it is what can be said.
+        if (approximate && text.has_value() && !is_problem) return "";
+        return text;
+      },
+      report);
+  constexpr int64_t kEnough = 15;  // points, of every type and most shapes
+  if (approximate && worst == 0 && tried >= kEnough) {
+    report->Fail(
+        absl::StrCat("APPROXIMATE_GRADIENT is claimed, but gradients are slopes at all of ", tried,
+                     " points: with the flag no host looks at them"));
+  } else if (approximate && !report->failed()) {
+    report->Note(absl::StrFormat(
+        "an approximate gradient: it misses slopes by up to %.3g of their terms' sum", worst));
+  }
+}
+
+}  // namespace plumb::check

@@ -1,0 +1,200 @@
+#include "plugins/check/tolerance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plugins/check/cases.h"
+
+namespace plumb::check {
+namespace {
+
+using Values = std::vector<double>;
+
+double LargestOf(const Values& values, size_t from, size_t n) {
+  double largest = 0;
+  for (size_t i = from; i < from + n && i < values.size(); ++i) {
+    largest = std::max(largest, std::abs(values[i]));
+  }
+  return largest;
+}
+
+// Makes *change the larger of itself and |moved - values|, infinite where that is not a number.
+void AddChange(const Values& values, const Values& moved, Values* change) {
+  change->resize(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double by = std::abs(moved[i] - values[i]);
+    (*change)[i] = std::max((*change)[i], std::isnan(by) ? HUGE_VAL : by);
+  }
+}
+
+void AddChange(const Outcome& outcome, const Outcome& moved, Outcome* change) {
+  AddChange(outcome.y, moved.y, &change->y);
+  AddChange(outcome.dx, moved.dx, &change->dx);
+  AddChange(outcome.dx2, moved.dx2, &change->dx2);
+  change->dparams.resize(outcome.dparams.size());
+  change->buffers.resize(outcome.buffers.size());
+  for (size_t i = 0; i < outcome.dparams.size(); ++i) {
+    AddChange(outcome.dparams[i], moved.dparams[i], &change->dparams[i]);
+  }
+  for (size_t i = 0; i < outcome.buffers.size(); ++i) {
+    AddChange(outcome.buffers[i], moved.buffers[i], &change->buffers[i]);
+  }
+}
+
+// Moves each number by the part `r` of the largest of its row.
+void Move(double r, size_t width, bool to_other_side, uint64_t seed, Values* values) {
+  std::mt19937_64 random(seed);
+  for (size_t start = 0; start < values->size(); start += width) {
+    const double step = (to_other_side ? -r : r) * LargestOf(*values, start, width);
+    for (size_t i = start; i < start + width; ++i) (*values)[i] += (random() & 1) != 0 ? step : -step;
+  }
+}
+
+}  // namespace
+
+F64Reference::F64Reference(const Instance& instance, const Point& point, uint32_t dtype,
+                           const Operands& operands, const Values& y)
+    : point_(Plain(point)),
+      dtype_(dtype),
+      over_rows_((instance.norm().flags & PLUMB_NORM_CROSS_ROW) != 0),
+      u_(UnitRoundoff(dtype) + UnitRoundoff(WidestType(instance.norm()))),
+      r_(u_ * (8 + 4 * std::sqrt(static_cast<double>(point[kDim])) +
+               (over_rows_ ? 4 * std::sqrt(static_cast<double>(point[kRows])) : 0))) {
+  const uint32_t widest = WidestType(instance.norm());
+  const bool reads_y = (instance.layout().backward_needs & PLUMB_BWD_Y) != 0;
+  outcome_ = PlainRun(instance, point_, widest, operands, reads_y ? &y : nullptr);
+  const auto width = static_cast<size_t>(point[kDim]);
+  const size_t row = over_rows_ ? operands.x.size() : width;
+  Outcome change;
+  for (const bool other_side : {false, true}) {
+    Operands moved = operands;
+    const auto seed = static_cast<uint64_t>(point[kSeed]) + 3;
+    Move(r_, row, other_side, seed, &moved.x);
+    Move(r_, row, other_side, seed + 1, &moved.dy);
+    Move(r_, width, other_side, seed + 2, &moved.x2);
+    for (Values& values : moved.params) Move(r_, 1, other_side, seed + 4, &values);
+    AddChange(outcome_, PlainRun(instance, point_, widest, moved, reads_y ? &y : nullptr), &change);
+  }
+  Operands alike = operands;  // in parameters, so that neighbours differ by x alone
+  for (Values& values : alike.params) {
+    const double largest = LargestMagnitude(values);
+    largest_param_ = std::max(largest_param_, largest);
+    values.assign(values.size(), largest > 0 ? largest : 1);
+  }
+  MeasureRows(operands, change, PlainY(instance, point_, widest, alike));
+  MeasureTensors(operands, change);
+}
+
+void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
+                               const Values& alike) {
+  const auto width = static_cast<size_t>(point_[kDim]);
+  const size_t n = over_rows_ ? operands.x.size() : width;
+  constexpr size_t kShort = 8;
+  for (size_t start = 0; start < operands.x.size(); start += n) {
+    const double x = LargestOf(operands.x, start, n), dy = LargestOf(operands.dy, start, n);
+    const double y = LargestOf(alike, start, n);
+    double slope = 0;
+    for (size_t i = start; i < start + n; ++i) {
+      const auto add = [&](double dy_of, double dx_of) {
+        if (std::abs(dx_of) <= 1e-9 * x) return;
+        const double here = std::abs(dy_of / dx_of);
+        if (std::isfinite(here)) slope = std::max(slope, here);
+      };
+      if (i % width != 0) add(alike[i] - alike[i - 1], operands.x[i] - operands.x[i - 1]);
+      if (over_rows_ && i >= width) {
+        add(alike[i] - alike[i - width], operands.x[i] - operands.x[i - width]);
+      }
+      if (width <= kShort) add(outcome_.y[i], operands.x[i]);
+    }
+    // Where less of x is in y than y is large, the norm saturates: 1 - y^2 is of terms of size 1.
+    const bool saturates = slope * x < y / 2;
+    const double of_dx = saturates ? std::max(slope, largest_param_ * largest_param_) : slope;
+    const double amplified = y > 0 ? std::max(1.0, slope * x / y) : 1;
+    Allowed allowed;
+    allowed.y = r_ * (LargestOf(outcome_.y, start, n) + slope * x +
+                      largest_param_ * LargestOf(operands.x2, start, n)) +
+                2 * LargestOf(change.y, start, n);
+    allowed.dx = r_ * amplified * (LargestOf(outcome_.dx, start, n) + of_dx * dy) +
+                 2 * LargestOf(change.dx, start, n);
+    for (size_t r = 0; r < n; r += width) rows_.push_back(allowed);
+    steepest_ = std::max(steepest_, amplified);
+    largest_y_ = std::max(largest_y_, y);
+  }
+}
+
+void F64Reference::MeasureTensors(const Operands& operands, const Outcome& change) {
+  const auto width = static_cast<size_t>(point_[kDim]);
+  dx2_ = r_ * (LargestMagnitude(outcome_.dx2) +
+               steepest_ * largest_param_ * largest_y_ * LargestMagnitude(operands.dy)) +
+         2 * LargestMagnitude(change.dx2);
+  double of_rows = 0, of_all = 0;  // squares of dy
+  for (size_t start = 0; start < operands.dy.size(); start += width) {
+    const double largest = LargestOf(operands.dy, start, width);
+    of_rows += largest * largest;
+    for (size_t i = start; i < start + width; ++i) of_all += operands.dy[i] * operands.dy[i];
+  }
+  const auto rows = static_cast<double>(point_[kRows]);
+  for (size_t i = 0; i < outcome_.dparams.size(); ++i) {
+    const bool is_short = outcome_.dparams[i].size() < width;
+    const double terms = is_short ? rows * static_cast<double>(width) : rows;
+    const double root = std::sqrt(is_short ? of_all : of_rows) * largest_y_ * steepest_;
+    dparams_.push_back((r_ + 4 * u_ * std::sqrt(terms)) *
+                           (root + LargestMagnitude(outcome_.dparams[i])) +
+                       2 * LargestMagnitude(change.dparams[i]));
+  }
+  for (size_t i = 0; i < outcome_.buffers.size(); ++i) {
+    buffers_.push_back(r_ * (LargestMagnitude(outcome_.buffers[i]) + LargestMagnitude(operands.x)) +
+                       2 * LargestMagnitude(change.buffers[i]));
+  }
+}
+
+std::string F64Reference::Compare(const std::string& name, const Values& got, const Values& must,
+                                  int64_t width, uint32_t dtype, const Values& allowed,
+                                  double added) const {
+  for (size_t i = 0; i < must.size(); ++i) {
+    if (!std::isfinite(must[i])) continue;
+    // The gradient is rounded, and the sum again.
+    double bound = allowed[i] + HalfUlp(dtype, std::abs(must[i]) + allowed[i]);
+    if (added != 0) bound += HalfUlp(dtype, std::abs(must[i]) + allowed[i] + added);
+    // Where nothing is known of a number, it is one nevertheless.
+    const bool lost = std::isnan(got[i]) && point_[kAttributes] == 0;
+    if (!lost && (!std::isfinite(bound) || std::abs(got[i] - must[i] - added) <= bound)) continue;
+    return absl::StrFormat("%s is %.9g, must be %.9g (+- %.2g)",
+                           PlaceInTensor(name.c_str(), i, must.size(), width), got[i],
+                           must[i] + added, bound);
+  }
+  return "";
+}
+
+std::string F64Reference::Compare(const Outcome& got, bool added) const {
+  // Squares of such x, and products with such dy, may not exist in float.
+  if (dtype_ != PLUMB_F64 && IsExtremeX(point_)) return "";
+  const auto width = static_cast<size_t>(point_[kDim]);
+  Values of_y(got.y.size()), of_dx(got.dx.size());
+  for (size_t i = 0; i < of_y.size(); ++i) of_y[i] = rows_[i / width].y;
+  std::string text = Compare("y", got.y, outcome_.y, point_[kDim], dtype_, of_y);
+  if (point_[kEvaluation] != 0 || !text.empty()) return text;
+  if (dtype_ != PLUMB_F64 && IsExtremeDy(point_)) return text;
+  for (size_t i = 0; i < of_dx.size(); ++i) of_dx[i] = rows_[i / width].dx;
+  text = Compare("dx", got.dx, outcome_.dx, point_[kDim], dtype_, of_dx, added ? kAddedTo : 0);
+  if (text.empty()) {
+    text = Compare("dx2", got.dx2, outcome_.dx2, point_[kDim], dtype_,
+                   Values(got.dx2.size(), dx2_));
+  }
+  const auto list = [&](const char* name, const std::vector<Values>& a,
+                        const std::vector<Values>& b, const Values& allowed) {
+    for (size_t i = 0; i < b.size() && text.empty(); ++i) {
+      text = Compare(absl::StrCat(name, "[", i, "]"), a[i], b[i],
+                     static_cast<int64_t>(b[i].size()), AccumulateType(dtype_),
+                     Values(b[i].size(), allowed[i]));
+    }
+  };
+  list("dparams", got.dparams, outcome_.dparams, dparams_);
+  list("buffers", got.buffers, outcome_.buffers, buffers_);
+  return text;
+}
+
+}  // namespace plumb::check

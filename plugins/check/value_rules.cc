@@ -1,0 +1,215 @@
+// Rules of values: against f64, how bf16 is rounded, and denormals.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plugins/check/cases.h"
+#include "plugins/check/float_state.h"
+#include "plugins/check/point_run.h"
+#include "plugins/check/rules.h"
+#include "plugins/check/tolerance.h"
+
+namespace plumb::check {
+namespace {
+
+using Values = std::vector<double>;
+
+// Finds a y, gradient or buffer that is not finite though x has nothing special about it, or is zero
+// or constant, and the attributes' numbers are the defaults: create() refuses a dim, or a combination,
+// for which a norm is none.
+std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const Outcome& outcome) {
+  constexpr int64_t kOrdinary[] = {0, 4, kConstantX, kEqualRowsX, kOneNumberX};
+  const bool is_ordinary =
+      std::find(std::begin(kOrdinary), std::end(kOrdinary), point[kX]) != std::end(kOrdinary);
+  if (!is_ordinary || point[kParams] != 0 || IsExtremeDy(point)) return "";
+  const std::vector<AttributeCase>& cases = CasesOf(norm);
+  const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
+  const AttributeCase& used = cases[static_cast<size_t>(point[kAttributes])];
+  for (uint32_t i = 0; i < norm.n_attrs; ++i) {
+    if (AttrOf(norm, i).type == PLUMB_ATTR_F64 && used.values[i].f != defaults[i].f) return "";
+  }
+  for (const Tensor& tensor : outcome.Tensors()) {
+    const bool is_result = tensor.name == "y" || (point[kEvaluation] == 0 &&
+                                                  tensor.name.find("saved") == std::string::npos);
+    size_t at = 0;
+    if (!is_result || AllFinite(*tensor.values, &at)) continue;
+    return absl::StrFormat("%s is %g, of ordinary x%s%s",
+                           PlaceInTensor(tensor.name, at, tensor.values->size(), tensor.width),
+                           (*tensor.values)[at], used.name.empty() ? "" : ", with ", used.name);
+  }
+  return "";
+}
+
+// `of_row`: how far f32 may be off in a row; another order of additions may end on the other side
+// of a tie.
+std::string CompareRounding(const char* name, const Values& narrow, const Values& wide,
+                            int64_t width, const std::function<double(size_t)>& of_row) {
+  for (size_t i = 0; i < wide.size(); ++i) {
+    const double ulp = 2 * HalfUlp(PLUMB_BF16, wide[i]);
+    const double off = 2 * of_row(i / static_cast<size_t>(width));
+    // bf16 has the exponents of f32; numbers below them may be zero.
+    const bool is_normal = std::abs(wide[i]) >= 64 * std::ldexp(1, -126);
+    if (!std::isfinite(wide[i]) || !is_normal || !std::isfinite(off)) continue;
+    if (std::abs(narrow[i] - wide[i]) <= ulp / 2 + off) continue;
+    return absl::StrFormat("%s is %.9g, %.2f ulp from %.9g as in f32: not the nearest",
+                           PlaceInTensor(name, i, wide.size(), width), narrow[i],
+                           (std::abs(narrow[i]) - std::abs(wide[i])) / ulp, wide[i]);
+  }
+  return "";
+}
+
+// Numbers of parameters that show how a result is rounded: between two numbers of bf16, beyond its
+// largest, and not a number.
+Values ShowingParams(int64_t kind, size_t n) {
+  const double between = RoundTo(PLUMB_F32, 1 + std::ldexp(1, -8));
+  const double above = RoundTo(PLUMB_F32, 1 + std::ldexp(3, -8));
+  const double most = std::numeric_limits<float>::max();
+  float nan;
+  const uint32_t all_ones = 0x7fffffff;
+  std::memcpy(&nan, &all_ones, sizeof(nan));
+  const Values kinds[] = {{between, above, -between, -above, 4 * between}, {most, -most}, {nan}};
+  const Values& of = kinds[kind];
+  Values values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = of[i % of.size()];
+  return values;
+}
+
+// Rows of zeros: y is 0, or a bias as it stands, which bf16 rounds exactly: to even between two
+// numbers, to infinity beyond the largest; and a NaN stays one, whatever its bits.
+std::string RoundsBiases(const Instance& instance, Point point) {
+  const plumb_norm_plugin& norm = instance.norm();
+  if ((norm.flags & (PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS)) != 0) return "";
+  point = Plain(point);
+  point[kRows] = point[kTo] = 2 * std::max<int64_t>(point[kHeads], 1);
+  Operands operands = OperandsAt(instance, point);
+  operands.x.assign(operands.x.size(), 0);
+  for (int64_t kind = 0; kind < 3; ++kind) {
+    for (Values& param : operands.params) param = ShowingParams(kind, param.size());
+    const Values narrow = PlainY(instance, point, PLUMB_BF16, operands);
+    const Values wide = PlainY(instance, point, PLUMB_F32, operands);
+    const Values widest = PlainY(instance, point, WidestType(norm), operands);
+    for (size_t i = 0; i < wide.size(); ++i) {
+      const bool is_nan = std::isnan(wide[i]) && std::isnan(widest[i]);
+      if (is_nan ? std::isnan(narrow[i])
+                 : wide[i] != widest[i] || narrow[i] == RoundTo(PLUMB_BF16, wide[i])) {
+        continue;
+      }
+      return absl::StrFormat(
+          "rows of zeros: %s is %.9g, and %.9g as in f32: not rounded to the nearest, or to even "
+          "between two",
+          PlaceInTensor("y", i, wide.size(), point[kDim]), narrow[i], wide[i]);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, const Point& given) {
+  Point point = given;
+  point[kType] = 1;
+  point[kAdd] = 0;
+  if ((norm.dtypes & PLUMB_BF16) == 0 || IsExtremeX(point) || IsExtremeDy(point)) {
+    return std::nullopt;
+  }
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  const Operands operands = OperandsAt(*instance, point);
+  const PointResult got = RunAt(*instance, point, PLUMB_BF16, operands);
+  if (!got.problem.empty()) return got.problem;
+  const Outcome& narrow = got.outcome;
+  const Outcome wide = RunAt(*instance, Plain(point), PLUMB_F32, operands).outcome;
+  const F64Reference widest(*instance, point, PLUMB_F32, operands, wide.y);
+  std::string text = CompareRounding("y", narrow.y, wide.y, point[kDim],
+                                     [&](size_t row) { return widest.OfY(row); });
+  const bool needs_y = (instance->layout().backward_needs & PLUMB_BWD_Y) != 0;
+  if (text.empty() && !needs_y && point[kEvaluation] == 0) {
+    text = CompareRounding("dx", narrow.dx, wide.dx, point[kDim],
+                           [&](size_t row) { return widest.OfDx(row); });
+  }
+  if (text.empty()) text = RoundsBiases(*instance, point);
+  if (text.empty()) return text;
+  return absl::StrCat("bf16 dim=", point[kDim], " rows=", point[kRows], ": ", text);
+}
+
+std::optional<std::string> AgreesWithF64(const plumb_norm_plugin& norm, const Point& point) {
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  const uint32_t type = TypeOf(point);
+  const Operands operands = OperandsAt(*instance, point);
+  const PointResult got = RunAt(*instance, point, type, operands);
+  if (!got.problem.empty()) return got.problem;
+  std::string text = NotFinite(norm, point, got.outcome);
+  if (text.empty()) {
+    const F64Reference reference(*instance, point, type, operands, got.outcome.y);
+    text = reference.Compare(got.outcome, point[kAdd] != 0);
+    if (!text.empty()) absl::StrAppend(&text, " as in ", TypeName(WidestType(norm)));
+  }
+  if (text.empty()) return text;
+  return absl::StrCat(TypeName(type), " dim=", point[kDim], " rows=", point[kRows], ": ", text);
+}
+
+// -- Denormals ------------------------------------------------------------------------------------
+
+namespace {
+
+// Makes every `step`-th number a zero, or a denormal number of either sign.
+void Spoil(bool with_zeros, size_t step, uint32_t type, Values* values) {
+  const double least = std::ldexp(1, type == PLUMB_F64 ? -1022 : -126);
+  for (size_t i = step - 1; i < values->size(); i += step) {
+    const double size = least / static_cast<double>(2 + i % 61);
+    (*values)[i] = with_zeros ? 0 : i % 2 == 0 ? size : -size;
+  }
+}
+
+}  // namespace
+
+// To the arithmetic of a host's steps denormals are zeros, so among other numbers they give what
+// zeros in their places give, but for rounding.
+std::optional<std::string> DenormalsAreZeros(const plumb_norm_plugin& norm, const Point& point) {
+  if (point[kFlushed] == 0) return std::nullopt;
+  const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
+  if (instance == nullptr) return std::nullopt;
+  const uint32_t type = TypeOf(point);
+  Outcome outcomes[2];
+  for (const bool with_zeros : {false, true}) {
+    Operands operands = OperandsAt(*instance, point);
+    Spoil(with_zeros, 3, type, &operands.x);
+    Spoil(with_zeros, 4, type, &operands.dy);
+    if (point[kParams] != 0) {
+      for (Values& values : operands.params) Spoil(with_zeros, 5, type, &values);
+    }
+    NormRun run(*instance, type, point[kRows], 1, {}, false, false);
+    {
+      const ScopedFlushing exact(false);  // they are denormals in memory
+      AssignTo(operands, &run);
+    }
+    run.Forward(/*train=*/true);
+    run.Backward();
+    outcomes[with_zeros] = run.Results();
+  }
+  const std::vector<Tensor> got = outcomes[0].Tensors(), must = outcomes[1].Tensors();
+  const double relative = std::max(1e-5, 2 * Epsilon(type));
+  for (size_t k = 0; k < must.size(); ++k) {
+    if (must[k].name.find("saved") != std::string::npos) continue;
+    const std::string text = FirstDeviation(must[k].name, *got[k].values, *must[k].values,
+                                            must[k].width, relative, 1e-12);
+    if (text.empty()) continue;
+    return absl::StrCat(TypeName(type), " dim=", point[kDim], ", denormals among x and dy",
+                        point[kParams] != 0 ? " and parameters" : "",
+                        ", flushed to zero: ", text, " as for zeros");
+  }
+  return "";
+}
+
+}  // namespace plumb::check
