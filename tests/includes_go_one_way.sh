@@ -48,7 +48,7 @@ wrong_includes() {
                              tool_headers, " ")
       for (i = 1; i <= count_of_tools; ++i) for_cli["runtime/tools/" tool_headers[i] ".h"] = 1
       # The messages of the job that launch.h finds.
-      for_cli["runtime/ranks/communicator.h"] = for_cli["runtime/ranks/collectives.h"] = for_cli["runtime/ranks/tags.h"] = 1
+      for_cli["runtime/ranks/communicator.h"] = for_cli["runtime/ranks/collectives.h"] = 1
     }
     function only(module, allowed,   names, n, i) {
       for (i = 1; i <= count; ++i) delete may[module, modules[i]]
