@@ -133,14 +133,6 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
     snprintf(err, cap, "dim must be from 1 to %d", (int)kMaxDim);
     return PLUMB_INVALID_ARGUMENT;
   }
-  for (int a = 0; a < kAttrs; ++a) {
-    const plumb_attr_def* def = &kAttributes[a];
-    const double value = def->type == PLUMB_ATTR_F64 ? values[a].f : (double)values[a].i;
-    if (!(value >= def->min && value <= def->max)) { /* NaN is neither */
-      snprintf(err, cap, "%s must be from %g to %g", def->name, def->min, def->max);
-      return PLUMB_INVALID_ARGUMENT;
-    }
-  }
   plumb_norm_instance* instance = calloc(1, sizeof(*instance));
   if (instance == NULL) return PLUMB_RESOURCE_EXHAUSTED;
   instance->dim = dim;

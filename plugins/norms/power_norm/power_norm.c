@@ -145,15 +145,6 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
     snprintf(err, cap, "dim must be from 1 to %d", (int)kMaxDim);
     return PLUMB_INVALID_ARGUMENT;
   }
-  for (int a = 0; a < kAttrs; ++a) {
-    const plumb_attr_def* def = &kAttributes[a];
-    const double value = def->type == PLUMB_ATTR_F64 ? values[a].f : (double)values[a].i;
-    if (a == kGroups) continue;
-    if (!(value >= def->min && value <= def->max)) { /* NaN is neither */
-      snprintf(err, cap, "%s must be from %g to %g", def->name, def->min, def->max);
-      return PLUMB_INVALID_ARGUMENT;
-    }
-  }
   const int64_t groups = values[kGroups].i;
   if (groups < 0 || groups > dim || (groups > 0 && dim % groups != 0)) {
     snprintf(err, cap, "groups is %lld, and must be 0 or divide dim, which is %u",
