@@ -59,8 +59,8 @@ struct plumb_norm_instance {
   plumb_tensor_def params[kParams], buffers[kBuffers];
 };
 
-#define CROSS_ROWS_FILE "power_norm/power_norm.c"
-#include "../cross_rows.h"
+#define CROSS_ROW_FILE "power_norm.c"
+#include "cross_row.h"
 
 static const plumb_attr_def kAttributes[kAttrs] = {
     [kEps] = ATTR("eps", F64, f, 1, 1e-5, "Added to mean squares before their roots."),

@@ -54,8 +54,8 @@ struct plumb_norm_instance {
 
 static int64_t SmallerOf(int64_t a, int64_t b) { return a < b ? a : b; }
 
-#define CROSS_ROWS_FILE "batch_norm/batch_norm.c"
-#include "../cross_rows.h"
+#define CROSS_ROW_FILE "batch_norm.c"
+#include "cross_row.h"
 
 static const plumb_attr_def kAttributes[kAttrs] = {
     [kEps] = ATTR("eps", F64, f, 1, 1e-5, "Added to the variance before the root."),

@@ -3,13 +3,13 @@
  * the table that choose among the three.
  *
  * The file includes this header while ELEMENT is not defined, after struct plumb_norm_instance with
- * a member `dim`, and with CROSS_ROWS_FILE its own path from here. The header includes it again
+ * a member `dim`, and with CROSS_ROW_FILE its own name. The header includes it again
  * with ELEMENT          the type of x, y, dy and dx SUM              the type of everything else
  *   LOAD, STORE      an element as a SUM, and back
  *   FOR_TYPE(name)   the name of a function for this type
  * and it then defines FOR_TYPE(kFunctions). */
-#ifndef PLUMB_NORMS_CROSS_ROWS_H_
-#define PLUMB_NORMS_CROSS_ROWS_H_
+#ifndef PLUMB_NORMS_CROSS_ROW_H_
+#define PLUMB_NORMS_CROSS_ROW_H_
 
 /* The norm for one element type. */
 typedef struct Functions {
@@ -44,7 +44,7 @@ typedef struct Functions {
 #define LOAD(element) (element)
 #define STORE(sum) (sum)
 #define FOR_TYPE(name) name##F32
-#include CROSS_ROWS_FILE
+#include CROSS_ROW_FILE
 #undef ELEMENT
 #undef LOAD
 #undef STORE
@@ -54,7 +54,7 @@ typedef struct Functions {
 #define LOAD(element) plumb_bf16_to_float(element)
 #define STORE(sum) plumb_bf16_from_float(sum)
 #define FOR_TYPE(name) name##BF16
-#include CROSS_ROWS_FILE
+#include CROSS_ROW_FILE
 #undef ELEMENT
 #undef SUM
 #undef LOAD
@@ -66,7 +66,7 @@ typedef struct Functions {
 #define LOAD(element) (element)
 #define STORE(sum) (sum)
 #define FOR_TYPE(name) name##F64
-#include CROSS_ROWS_FILE
+#include CROSS_ROW_FILE
 
 static const Functions* FunctionsFor(const plumb_norm_call* call) {
   if (call->dtype == PLUMB_F32) return &kFunctionsF32;
@@ -124,4 +124,4 @@ static plumb_tensor_def Tensor(const char* name, const char* doc, uint32_t init,
 #define ATTR(NAME, TYPE, FIELD, MAX, DEFAULT, DOC) \
   { NAME, DOC, PLUMB_ATTR_##TYPE, 0, 0, MAX, {.FIELD = DEFAULT}, NULL }
 
-#endif /* PLUMB_NORMS_CROSS_ROWS_H_ */
+#endif /* PLUMB_NORMS_CROSS_ROW_H_ */
