@@ -11,7 +11,6 @@
  */
 #include <float.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "plumb/norm_rows.h"
@@ -73,13 +72,7 @@ static const plumb_attr_def kAttributes[kAttributeCount] = {
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
-  (void)host;
-  /* The host has checked this against kAttributes; a norm that is linked into a program may not
-   * have had one. */
-  if (!(values[kEps].f >= 1e-12 && values[kEps].f <= 1)) {
-    snprintf(err, cap, "eps must be in 1e-12..1 and is %g", values[kEps].f);
-    return PLUMB_INVALID_ARGUMENT;
-  }
+  (void)host, (void)err, (void)cap; /* the host has checked the values against kAttributes */
   plumb_norm_instance* norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
   if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
   norm->eps = values[kEps].f;

@@ -88,13 +88,6 @@ PLUMB_NORM_ROWS(Group, norm->affine)
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  /* The host has checked this; a caller that has not is told so. A NaN is refused too. */
-  const plumb_attr_def* def = &the_attributes[kEps];
-  const double eps = values[kEps].f;
-  if (!(eps >= def->min && eps <= def->max)) {
-    if (cap > 0) snprintf(err, cap, "eps is %g, and must lie in [%g, %g]", eps, def->min, def->max);
-    return PLUMB_INVALID_ARGUMENT;
-  }
   const int64_t groups = values[kGroups].i;
   if (groups < 1 || dim % groups != 0) {
     if (cap > 0) {
@@ -108,7 +101,7 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   *norm = (plumb_norm_instance){
       .dim = dim,
       .groups = (size_t)groups,
-      .eps = eps,
+      .eps = values[kEps].f,
       .affine = values[kAffine].i != 0,
       .params = {{.name = "weight",
                   .doc = "The gain gamma.",

@@ -14,7 +14,6 @@
  *
  * forward() keeps r for each row; backward() reads x again and makes h from it. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "plumb/norm_rows.h"
@@ -71,17 +70,7 @@ PLUMB_NORM_ROWS(L2, 0)
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
-  (void)host;
-  /* The host has checked this; a caller that has not is told so. A NaN is refused too. */
-  for (size_t i = 0; i < kAttributeCount; ++i) {
-    const plumb_attr_def* def = &the_attributes[i];
-    if (values[i].f >= def->min && values[i].f <= def->max) continue;
-    if (cap > 0) {
-      snprintf(err, cap, "%s is %g, and must lie in [%g, %g]", def->name, values[i].f, def->min,
-               def->max);
-    }
-    return PLUMB_INVALID_ARGUMENT;
-  }
+  (void)host, (void)err, (void)cap;
   plumb_norm_instance* norm = malloc(sizeof(*norm));
   if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
   *norm = (plumb_norm_instance){.dim = dim, .eps = values[kEps].f, .scale = values[kScale].f};

@@ -20,7 +20,6 @@
  */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "plumb/norm_rows.h"
@@ -116,11 +115,7 @@ static plumb_tensor_def Param(const char* name, const char* doc, uint32_t dim, u
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
-  (void)host;
-  if (!(values[kEps].f >= 0 && values[kEps].f <= 1)) { /* for hosts that do not check, also NaN */
-    snprintf(err, cap, "eps is %g, must be in 0..1", values[kEps].f);
-    return PLUMB_INVALID_ARGUMENT;
-  }
+  (void)host, (void)err, (void)cap;
   plumb_norm_instance* norm = malloc(sizeof(*norm));
   if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
   *norm = (plumb_norm_instance){

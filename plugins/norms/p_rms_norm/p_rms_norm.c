@@ -10,7 +10,6 @@
  *     dg   = sum over rows of dy h
  * forward() keeps r for each row; backward() reads x again and makes h from it. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "plumb/norm_rows.h"
@@ -66,17 +65,7 @@ PLUMB_NORM_ROWS(PRms, 0)
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
-  (void)host;
-  /* The host has checked this; a caller that has not is told so. A NaN is refused too. */
-  for (size_t i = 0; i < kAttributeCount; ++i) {
-    const plumb_attr_def* def = &the_attributes[i];
-    if (values[i].f >= def->min && values[i].f <= def->max) continue;
-    if (cap > 0) {
-      snprintf(err, cap, "%s is %g, and must lie in [%g, %g]", def->name, values[i].f, def->min,
-               def->max);
-    }
-    return PLUMB_INVALID_ARGUMENT;
-  }
+  (void)host, (void)err, (void)cap;
   plumb_norm_instance* norm = malloc(sizeof(*norm));
   if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
   /* p dim, rounded up; but not because 0.07 * 100 is a little more than 7. */

@@ -94,10 +94,6 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
   const int affine = values[kAffine].i != 0, unit_offset = values[kUnitOffset].i != 0;
-  if (!(values[kEps].f >= 0 && values[kEps].f <= 1)) { /* for hosts that do not check, also NaN */
-    snprintf(err, cap, "eps is %g, must be in 0..1", values[kEps].f);
-    return PLUMB_INVALID_ARGUMENT;
-  }
   if (unit_offset && !affine) {
     snprintf(err, cap, "unit_offset is about the gain, and affine: false leaves none");
     return PLUMB_INVALID_ARGUMENT;

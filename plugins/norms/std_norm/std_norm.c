@@ -74,13 +74,6 @@ PLUMB_NORM_ROWS(Std, 0)
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  /* The host has checked this; a caller that has not is told so. A NaN is refused too. */
-  const plumb_attr_def* def = &the_attributes[kEps];
-  const double eps = values[kEps].f;
-  if (!(eps >= def->min && eps <= def->max)) {
-    if (cap > 0) snprintf(err, cap, "eps is %g, and must lie in [%g, %g]", eps, def->min, def->max);
-    return PLUMB_INVALID_ARGUMENT;
-  }
   const int unbiased = values[kUnbiased].i != 0;
   if (unbiased && dim == 1) {
     if (cap > 0) {
@@ -93,7 +86,7 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
   *norm = (plumb_norm_instance){
       .dim = dim,
-      .eps = eps,
+      .eps = values[kEps].f,
       .n = (double)dim - (unbiased ? 1 : 0),
       .params = {{.name = "weight",
                   .doc = "The gain gamma.",

@@ -52,67 +52,11 @@ struct plumb_norm_instance {
   plumb_tensor_def params[kParams], buffers[kBuffers];
 };
 
-/* The norm for one element type. */
-typedef struct Functions {
-  void (*partial)(const plumb_norm_instance*, uint32_t, const plumb_norm_call*, int64_t, int64_t,
-                  void*);
-  void (*combine)(size_t dim, uint32_t phase, void* acc, const void* partial);
-  void (*finalize)(const plumb_norm_instance*, uint32_t, const plumb_norm_call*, const void* acc);
-  void (*forward)(const plumb_norm_instance*, const plumb_norm_call*, int64_t, int64_t);
-  void (*backward)(const plumb_norm_instance*, const plumb_norm_call*, int64_t, int64_t);
-} Functions;
-
-/* The loops over rows are compiled for three instruction sets, and those for this machine chosen as
- * the library is loaded. All give the same bits, as nothing is fused: -ffp-contract=off. */
-#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
-#define HOT __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define HOT
-#endif
-
 static int64_t SmallerOf(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Before a loop no step of which needs another's result: y may be x, and dx may be dy, but element
- * i only ever meets element i. The compiler cannot know. */
-#if defined(__clang__)
-#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define INDEPENDENT _Pragma("GCC ivdep")
-#else
-#define INDEPENDENT
-#endif
+#define CROSS_ROW_FILE "batch_norm.c"
+#include "cross_row.h"
 
-/* ELEMENT is the type of x, y, dy and dx, SUM that of everything else. */
-#define ELEMENT float
-#define SUM float
-#define LOAD(element) (element)
-#define STORE(sum) (sum)
-#define FOR_TYPE(name) name##F32
-#include "batch_norm.c"
-
-#define ELEMENT plumb_bf16
-#define SUM float
-#define LOAD(element) plumb_bf16_to_float(element)
-#define STORE(sum) plumb_bf16_from_float(sum)
-#define FOR_TYPE(name) name##BF16
-#include "batch_norm.c"
-
-#define ELEMENT double
-#define SUM double
-#define LOAD(element) (element)
-#define STORE(sum) (sum)
-#define FOR_TYPE(name) name##F64
-#include "batch_norm.c"
-
-static const Functions* FunctionsFor(uint32_t dtype) {
-  if (dtype == PLUMB_F32) return &kFunctionsF32;
-  if (dtype == PLUMB_BF16) return &kFunctionsBF16;
-  return dtype == PLUMB_F64 ? &kFunctionsF64 : NULL;
-}
-
-/* From 0 to MAX. */
-#define ATTR(NAME, TYPE, FIELD, MAX, DEFAULT, DOC) \
-  { NAME, DOC, PLUMB_ATTR_##TYPE, 0, 0, MAX, {.FIELD = DEFAULT}, NULL }
 static const plumb_attr_def kAttributes[kAttrs] = {
     [kEps] = ATTR("eps", F64, f, 1, 1e-5, "Added to the variance before the root."),
     [kMomentum] =
@@ -120,26 +64,12 @@ static const plumb_attr_def kAttributes[kAttrs] = {
     [kAffine] = ATTR("affine", BOOL, i, 1, 1, "Whether there are a weight and a bias."),
 };
 
-static plumb_tensor_def Tensor(const char* name, const char* doc, uint32_t init, uint32_t dim) {
-  plumb_tensor_def tensor = {.name = name, .doc = doc, .dims = {dim}, .init = init, .lr_scale = 1};
-  tensor.ndim = dim > 0; /* dim 0: one number */
-  return tensor;
-}
-
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
   if (dim < 1 || dim > kMaxDim) {
     snprintf(err, cap, "dim must be from 1 to %d", (int)kMaxDim);
     return PLUMB_INVALID_ARGUMENT;
-  }
-  for (int a = 0; a < kAttrs; ++a) {
-    const plumb_attr_def* def = &kAttributes[a];
-    const double value = def->type == PLUMB_ATTR_F64 ? values[a].f : (double)values[a].i;
-    if (!(value >= def->min && value <= def->max)) { /* NaN is neither */
-      snprintf(err, cap, "%s must be from %g to %g", def->name, def->min, def->max);
-      return PLUMB_INVALID_ARGUMENT;
-    }
   }
   plumb_norm_instance* instance = calloc(1, sizeof(*instance));
   if (instance == NULL) return PLUMB_RESOURCE_EXHAUSTED;
@@ -172,45 +102,6 @@ static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layou
   out->partial_elems = kPartialColumns + 2 * dim;
   out->backward_needs = PLUMB_BWD_X;
   out->scratch_bytes = dim * sizeof(double); /* weight rstd */
-  return PLUMB_OK;
-}
-
-static plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call,
-                            int64_t r0, int64_t r1) {
-  const Functions* functions = FunctionsFor(call->dtype);
-  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
-  if (r0 < r1) functions->forward(instance, call, r0, r1);
-  return PLUMB_OK;
-}
-
-static plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call,
-                             int64_t r0, int64_t r1) {
-  const Functions* functions = FunctionsFor(call->dtype);
-  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
-  if (r0 < r1) functions->backward(instance, call, r0, r1);
-  return PLUMB_OK;
-}
-
-static plumb_status StatsPartial(const plumb_norm_instance* instance, uint32_t phase,
-                                 const plumb_norm_call* call, int64_t r0, int64_t r1,
-                                 void* partial) {
-  const Functions* functions = FunctionsFor(call->dtype);
-  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
-  if (r0 < r1) functions->partial(instance, phase, call, r0, r1, partial);
-  return PLUMB_OK;
-}
-
-static void StatsCombine(const plumb_norm_instance* instance, uint32_t phase,
-                         const plumb_norm_call* call, void* acc, const void* partial) {
-  const Functions* functions = FunctionsFor(call->dtype);
-  if (functions != NULL) functions->combine(instance->dim, phase, acc, partial);
-}
-
-static plumb_status StatsFinalize(const plumb_norm_instance* instance, uint32_t phase,
-                                  const plumb_norm_call* call, void* acc) {
-  const Functions* functions = FunctionsFor(call->dtype);
-  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
-  functions->finalize(instance, phase, call, acc);
   return PLUMB_OK;
 }
 
@@ -423,9 +314,4 @@ static const Functions FOR_TYPE(kFunctions) = {
     FOR_TYPE(Partial), FOR_TYPE(Combine), FOR_TYPE(Finalize), FOR_TYPE(Forward), FOR_TYPE(Backward),
 };
 
-#undef ELEMENT
-#undef SUM
-#undef LOAD
-#undef STORE
-#undef FOR_TYPE
 #endif /* ELEMENT */
