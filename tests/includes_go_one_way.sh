@@ -143,7 +143,7 @@ shipped_names() {
   local names
   names=$(
     for file in plugins/placements/*.pbtxt; do basename "$file" .pbtxt; done
-    for directory in plugins/norms/*/; do basename "$directory"; done
+    for file in plugins/norms/*/*.c; do basename "$file" .c; done
   )
   sources runtime | xargs -r grep -Hn '"' | awk -v names="$names" '
     BEGIN { n = split(names, list, "\n"); for (i = 1; i <= n; ++i) shipped[list[i]] = 1 }
