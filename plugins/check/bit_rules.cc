@@ -122,12 +122,12 @@ std::string CompareAtOnce(const Instance& instance, const Instance& other, const
     threads.emplace_back([&, i] {
       const ScopedFlushing flushing(point[kFlushed] != 0);
       try {
-        while (texts[i].empty() && std::chrono::steady_clock::now() < end) {
+        do {
           runs[i]->Reset();
           runs[i]->Forward(true);
           runs[i]->Backward();
           texts[i] = FirstDifference(runs[i]->Results(), alone[i]);
-        }
+        } while (texts[i].empty() && std::chrono::steady_clock::now() < end);
       } catch (const CheckEnded& ended) {
         texts[i] = ended.text;
       }
@@ -298,7 +298,7 @@ std::optional<std::string> SameBits(const plumb_norm_plugin& norm, const Point& 
   }
   if (text.empty() && !row_wise) text = CompareCombine(*instance, point, operands);
   if (text.empty() && point[kSeed] % 3 == 0 && point[kRows] * point[kDim] <= 60000) {
-    text = CompareAtOnce(*instance, *instance, point, 10);
+    text = CompareAtOnce(*instance, *instance, point, 0);
   }
   if (text.empty() && point[kSeed] % 3 == 2) text = CompareReusedMemory(*instance, point, operands);
   if (text.empty()) return text;
