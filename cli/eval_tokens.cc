@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/output.h"
 #include "runtime/base/file.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"

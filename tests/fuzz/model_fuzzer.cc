@@ -48,7 +48,7 @@ PLUMB_FUZZER(model) {
     return;
   }
   const api::ModelInfo info = model->Info();
-  const auto description = DescribeModel(*model);
+  const auto description = plumb::DescribeModel(*model);
   if (!description.ok() || !IsSmall(info, *description)) return;
   const absl::StatusOr<std::string> picture = DrawModel(*model);
   PLUMB_CHECK(!picture.ok() || picture->find("</svg>") != std::string::npos, "half a picture");
