@@ -92,7 +92,7 @@ wrong_includes() {
       owner = owners(header)
 
       if (starts(file, "plugins/abi/")) {
-        rows = file ~ /norm_rows[a-z_]*\.h$/ && include ~ /^("plumb\/norm_[a-z_]+\.h"|<(math|string|immintrin)\.h>)$/
+        rows = file ~ /norm_rows[a-z_]*\.h$/ && include ~ /^("plumb\/norm_[a-z_]+\.h"|<(math|stdio|string|immintrin)\.h>)$/
         if (!rows && include != "<stddef.h>" && include != "<stdint.h>") wrong("the norm ABI stands alone")
       } else if (owner != "" && !within(file, owner)) {
         wrong("only " owner " may")

@@ -72,7 +72,9 @@ static const plumb_attr_def kAttributes[kAttributeCount] = {
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
-  (void)host, (void)err, (void)cap; /* the host has checked the values against kAttributes */
+  (void)host;
+  const plumb_status in_range = plumb_check_ranges(kAttributes, kAttributeCount, values, err, cap);
+  if (in_range != PLUMB_OK) return in_range;
   plumb_norm_instance* norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
   if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
   norm->eps = values[kEps].f;

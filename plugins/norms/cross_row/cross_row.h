@@ -11,6 +11,8 @@
 #ifndef PLUMB_NORMS_CROSS_ROW_H_
 #define PLUMB_NORMS_CROSS_ROW_H_
 
+#include "plumb/norm_rows.h" /* plumb_check_ranges */
+
 /* The norm for one element type. */
 typedef struct Functions {
   void (*partial)(const plumb_norm_instance*, uint32_t, const plumb_norm_call*, int64_t, int64_t,

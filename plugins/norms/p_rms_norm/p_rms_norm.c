@@ -65,7 +65,10 @@ PLUMB_NORM_ROWS(PRms, 0)
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
-  (void)host, (void)err, (void)cap;
+  (void)host;
+  const plumb_status in_range =
+      plumb_check_ranges(the_attributes, kAttributeCount, values, err, cap);
+  if (in_range != PLUMB_OK) return in_range;
   plumb_norm_instance* norm = malloc(sizeof(*norm));
   if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
   /* p dim, rounded up; but not because 0.07 * 100 is a little more than 7. */
