@@ -18,8 +18,6 @@
 namespace plumb {
 namespace {
 
-using Place = MemoryPlan::Place;
-
 bool IsAligned(const void* memory) { return reinterpret_cast<uintptr_t>(memory) % kAlignment == 0; }
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Node& node) {
@@ -112,7 +110,7 @@ void Executable::NameBindings() {
   }
   values_of_slot_.resize(plan_.externals.size());
   for (size_t id = 0; id < graph_.values.size(); ++id) {
-    if (plan_.places[id].kind != Place::Kind::kExternal) continue;
+    if (plan_.places[id].kind != MemoryPlan::Place::Kind::kExternal) continue;
     values_of_slot_[Index(plan_.places[id].external)].push_back(static_cast<ValueId>(id));
   }
   bound_.assign(copy, nullptr);
@@ -124,7 +122,7 @@ void Executable::BindWorkspace(void* workspace) {
   workspace_ = static_cast<std::byte*>(workspace);
   if (workspace_ == nullptr) return;  // taken back: Run refuses until there is another
   for (size_t id = 0; id < graph_.values.size(); ++id) {
-    if (plan_.places[id].kind != Place::Kind::kArena) continue;
+    if (plan_.places[id].kind != MemoryPlan::Place::Kind::kArena) continue;
     for (const int32_t use : uses_[id]) operands_[Index(use)] = DataOf(static_cast<ValueId>(id));
   }
 }
@@ -141,7 +139,7 @@ absl::Status Executable::Bind(absl::string_view name, void* data) {
   const auto at = bindings_.find(name);
   if (at == bindings_.end()) {
     const ValueId id = graph_.FindOutput(name);
-    if (id != kNoValue && plan_.places[Index(id)].kind == Place::Kind::kExternal) {
+    if (id != kNoValue && plan_.places[Index(id)].kind == MemoryPlan::Place::Kind::kExternal) {
       return absl::NotFoundError(
           absl::StrCat("\"", name, "\" is found in ", PlaceName(plan_, graph_, id), "; bind that"));
     }
@@ -268,9 +266,9 @@ void Executable::CopyOutputs() const {
 }
 
 void* Executable::DataOf(ValueId id) const {
-  const Place& place = plan_.places[Index(id)];
-  return place.kind == Place::Kind::kArena ? workspace_ + place.offset
-                                           : bound_[Index(place.external)];
+  const MemoryPlan::Place& place = plan_.places[Index(id)];
+  return place.kind == MemoryPlan::Place::Kind::kArena ? workspace_ + place.offset
+                                                       : bound_[Index(place.external)];
 }
 
 absl::StatusOr<Executable::NonFinite> Executable::RunAndFindNonFinite(int threads) const {
