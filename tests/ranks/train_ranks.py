@@ -98,8 +98,9 @@ def command_by_rank(commands):
 
 
 def error_lines(text):
-    """The errors among what a job printed. Open MPI 5 puts a blank between its own message and that of a rank."""
-    return [line.strip() for line in text.splitlines() if line.strip().startswith("error: ")]
+    """The errors among what a job printed. Open MPI 5 puts blanks or zeros between its own message and that of a rank."""
+    lines = [line.strip(" \t\0") for line in text.splitlines()]
+    return [line for line in lines if line.startswith("error: ")]
 
 
 def fail(text):
