@@ -272,12 +272,7 @@ void ExploreLife(const Subject& subject, Report* report) {
   // The very first creation is after this: what is set once shows.
   const ProcessState before = ProcessState::Take();
   Explore(
-      subject, "X6",
-      [&](const Point& point) {
-        // A process of its own for a point has a pipe to its parent.
-        return LeavesNothing(*subject.norm, point,
-                             subject.shrinks ? ProcessState::Take() : before);
-      },
+      subject, "X6", [&](const Point& point) { return LeavesNothing(*subject.norm, point, before); },
       report);
 }
 
