@@ -50,7 +50,7 @@ PLUMB_FUZZER(model) {
   const api::ModelInfo info = model->Info();
   const auto description = plumb::DescribeModel(*model);
   if (!description.ok() || !IsSmall(info, *description)) return;
-  const absl::StatusOr<std::string> picture = DrawModel(*model);
+  const absl::StatusOr<std::string> picture = plumb::DrawModel(*model);
   PLUMB_CHECK(!picture.ok() || picture->find("</svg>") != std::string::npos, "half a picture");
   if (info.vocab_size > 0 && info.context_length > 0) {
     RunOneStep(&*model, info.vocab_size, info.context_length);
