@@ -9,9 +9,9 @@
  * - No function ends the process, installs a signal handler, prints, changes the locale or the
  *   floating-point mode (which is a new process's in callbacks), or throws. A callback must not
  *   throw either. Too little memory for a model is an error, but the process may end where an
- *   allocation of a few kilobytes fails. A save that meets a limit of file size or a pipe without a reader is an error:
- *   SIGXFSZ and SIGPIPE do not reach the host. So is, after two seconds, reading a pipe that nobody
- *   writes to.
+ *   allocation of a few kilobytes fails. A save that meets a limit of file size or a pipe without a
+ *   reader is an error: SIGXFSZ and SIGPIPE do not reach the host. So is, after two seconds, reading
+ *   a pipe that nobody writes to.
  * - A call wants a stack of 256 KiB where formulas nest deeply; 128 KiB do for what people write.
  * - Options are passed by pointer: NULL means all defaults, as 0 does in each field. `struct_size`
  *   is sizeof the struct, with which an old program runs on a new plumb.
