@@ -72,7 +72,8 @@ class Model {
         internal::kLongText);
   }
   // The least work of a pass over one sequence of `tokens` tokens.
-  Result<PLUMB_HPP_NAMESPACE::Work> Work(Pass pass, std::int64_t tokens, Weights weights = Weights::kF32) const {
+  Result<PLUMB_HPP_NAMESPACE::Work> Work(Pass pass, std::int64_t tokens,
+                                         Weights weights = Weights::kF32) const {
     auto work = internal::Sized<plumb_work>();
     const Result<void> counted = internal::Call([&](plumb_error** error) {
       return plumb_model_work(handle_.get(), static_cast<std::int32_t>(pass), tokens,
