@@ -27,7 +27,9 @@ absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {
   launch_options.mpi_library =
       absl::StrCat(InstallPrefix(), "/" PLUMB_LIB_DIR "/plumb/libplumb-mpi.so");
   launch_options.print_error = [](const std::string& text) { PrintError(text); };
-  launch_options.print_note = [](const std::string& text) { PrintNote(text); };
+  launch_options.print_note = [](const std::string& text) {
+    PrintNote(absl::StrCat("note: ", text));
+  };
   absl::StatusOr<std::unique_ptr<Launch>> launch = Launch::Find(launch_options);
   if (launch.ok() || Launch::LaunchedRank() == 0) return launch;
   return absl::Status(launch.status().code(), absl::StrCat("rank ", Launch::LaunchedRank(), ": ",
