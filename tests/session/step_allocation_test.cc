@@ -17,6 +17,7 @@
 #include "runtime/session/decode_session.h"
 #include "runtime/session/train_session.h"
 #include "runtime/tools/data_passes.h"
+#include "runtime/tools/model.h"
 #include "runtime/tools/recipe.h"
 #include "tests/api/evaluate.h"
 #include "tests/api/test_models.h"
@@ -135,8 +136,9 @@ std::string ExpertsModel() {
 TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
   const auto runtime = MakeHostRuntime(threads_);
   const Dataset data = Documents(30, 2, 12);
-  api::Model model = *TryModel(
-      runtime.get(), absl::StrCat(StudyModel(), "vocab_size: ", data.tokenizer().vocab_size()));
+  const ModelSource source = {
+      StudyModel(), "study", {{"vocab_size", absl::StrCat(data.tokenizer().vocab_size())}}};
+  api::Model model = *CreateModel(runtime.get(), *source.Parse());
   const Recipe recipe = *ParseRecipe("batch_size: 1", "recipe", {});
   TrainBatches batches = *MakeTrainBatches(&data, recipe, model.Info());
   Batch buffer = batches.MakeBatch();
