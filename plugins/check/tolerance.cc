@@ -109,9 +109,10 @@ void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
       }
       if (width <= kShort) add(outcome_.y[i], operands.x[i]);
     }
-    // Where less of x is in y than y is large, the norm saturates: 1 - y^2 is of terms of size 1.
+    // Where less of x is in y than y is large, the norm saturates: 1 - y^2 is of terms of size 1, and
+    // y, of a polynomial, is off by several units in its last place.
     const bool saturates = slope * x < y / 2;
-    const double of_dx = saturates ? std::max(slope, largest_param_ * largest_param_) : slope;
+    const double of_dx = saturates ? std::max(slope, 4 * largest_param_ * largest_param_) : slope;
     const double amplified = y > 0 ? std::max(1.0, slope * x / y) : 1;
     Allowed allowed;
     allowed.y = r_ * (LargestOf(outcome_.y, start, n) + slope * x +
