@@ -49,7 +49,8 @@ void Move(double r, size_t width, bool to_other_side, uint64_t seed, Values* val
   std::mt19937_64 random(seed);
   for (size_t start = 0; start < values->size(); start += width) {
     const double step = (to_other_side ? -r : r) * LargestOf(*values, start, width);
-    for (size_t i = start; i < start + width; ++i) (*values)[i] += (random() & 1) != 0 ? step : -step;
+    for (size_t i = start; i < start + width; ++i)
+      (*values)[i] += (random() & 1) != 0 ? step : -step;
   }
 }
 
@@ -109,10 +110,9 @@ void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
       }
       if (width <= kShort) add(outcome_.y[i], operands.x[i]);
     }
-    // Where less of x is in y than y is large, the norm saturates: 1 - y^2 is of terms of size 1, and
-    // y, of a polynomial, is off by several units in its last place.
-    const bool saturates = slope * x < y / 2;
-    const double of_dx = saturates ? std::max(slope, 4 * largest_param_ * largest_param_) : slope;
+    // A norm may be steeper between neighbours than from one to the next: tanh(a x) rises by a, and
+    // its slope 1 - y^2 is a difference of numbers of size 1.
+    const double of_dx = std::max(slope, largest_param_ * largest_param_);
     const double amplified = y > 0 ? std::max(1.0, slope * x / y) : 1;
     Allowed allowed;
     allowed.y = r_ * (LargestOf(outcome_.y, start, n) + slope * x +
@@ -182,15 +182,14 @@ std::string F64Reference::Compare(const Outcome& got, bool added) const {
   for (size_t i = 0; i < of_dx.size(); ++i) of_dx[i] = rows_[i / width].dx;
   text = Compare("dx", got.dx, outcome_.dx, point_[kDim], dtype_, of_dx, added ? kAddedTo : 0);
   if (text.empty()) {
-    text = Compare("dx2", got.dx2, outcome_.dx2, point_[kDim], dtype_,
-                   Values(got.dx2.size(), dx2_));
+    text =
+        Compare("dx2", got.dx2, outcome_.dx2, point_[kDim], dtype_, Values(got.dx2.size(), dx2_));
   }
   const auto list = [&](const char* name, const std::vector<Values>& a,
                         const std::vector<Values>& b, const Values& allowed) {
     for (size_t i = 0; i < b.size() && text.empty(); ++i) {
-      text = Compare(absl::StrCat(name, "[", i, "]"), a[i], b[i],
-                     static_cast<int64_t>(b[i].size()), AccumulateType(dtype_),
-                     Values(b[i].size(), allowed[i]));
+      text = Compare(absl::StrCat(name, "[", i, "]"), a[i], b[i], static_cast<int64_t>(b[i].size()),
+                     AccumulateType(dtype_), Values(b[i].size(), allowed[i]));
     }
   };
   list("dparams", got.dparams, outcome_.dparams, dparams_);
