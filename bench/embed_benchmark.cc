@@ -13,10 +13,10 @@
 
 #include "absl/strings/numbers.h"
 #include "plumb.h"
-#include "runtime/api/runtime.h"
-#include "runtime/api/runtime_impl.h"
 #include "runtime/base/check.h"
 #include "runtime/capi/given_batches.h"
+#include "runtime/capi/runtime_core.h"
+#include "runtime/capi/runtime_impl.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/train_session.h"
 #include "runtime/spec/model_spec.h"

@@ -24,7 +24,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/tools/bench.h"
+#include "runtime/app/bench/bench.h"
 
 namespace {
 
@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
       Fail("unknown option " + name);
     }
   }
-  const std::unique_ptr<plumb::HostRuntime> runtime = 
+  const std::unique_ptr<plumb::HostRuntime> runtime =
       Check(plumb::HostRuntime::Create(options, plugin_files));
   const std::unique_ptr<plumb::TrainBench> train =
       Check(plumb::TrainBench::Open(runtime.get(), model, request));

@@ -12,8 +12,8 @@
 #include <memory>
 #include <string>
 
-#include "runtime/tools/host_runtime.h"
-#include "runtime/tools/train.h"
+#include "runtime/app/host_runtime.h"
+#include "runtime/app/train/train.h"
 
 namespace {
 

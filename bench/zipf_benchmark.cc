@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "runtime/api/runtime.h"
-#include "runtime/api/runtime_impl.h"
 #include "runtime/base/rng.h"
+#include "runtime/capi/runtime_core.h"
+#include "runtime/capi/runtime_impl.h"
 #include "runtime/session/train_session.h"
 #include "runtime/spec/model_spec.h"
 

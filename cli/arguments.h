@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/tools/model.h"
-#include "runtime/tools/train.h"
+#include "runtime/app/model.h"
+#include "runtime/app/train/train.h"
 
 namespace plumb::cli {
 

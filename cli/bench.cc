@@ -21,10 +21,10 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
+#include "runtime/app/bench/bench.h"
+#include "runtime/app/launch/launch.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/bench.h"
-#include "runtime/tools/launch.h"
 #include "runtime/base/utf8.h"
 
 namespace plumb::cli {
@@ -161,7 +161,8 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
   for (int64_t round = 0; round < bench->options.rounds; ++round) {
     if (bench->interrupts.requested()) return Interrupted();
     bench->Show("training", round);
-    const absl::StatusOr<double> speed = Best([&] { return machine.Measure(SpeedOf(train.dtype())); });
+    const absl::StatusOr<double> speed =
+        Best([&] { return machine.Measure(SpeedOf(train.dtype())); });
     BenchStep sum;
     for (int64_t i = 0; i < steps; ++i) {
       if (bench->interrupts.requested()) return Interrupted();
@@ -317,8 +318,7 @@ std::string TrainingOption(const BenchFlags& options, const Settings& settings) 
 
 // Training on many ranks, where any are asked for or there.
 absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& overrides,
-                                 const ModelSource& model, HostRuntime* runtime,
-                                 Launch* launch) {
+                                 const ModelSource& model, HostRuntime* runtime, Launch* launch) {
   if (!options.only.empty() && options.only != "train") {
     return absl::InvalidArgumentError(
         absl::StrCat("--only ", options.only, ": ranks share training and nothing else"));

@@ -9,10 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "cli/interrupt.h"
-#include "runtime/tools/bench.h"
-#include "runtime/tools/host_runtime.h"
-#include "runtime/tools/launch.h"
-#include "runtime/tools/model.h"
+#include "runtime/app/bench/bench.h"
+#include "runtime/app/host_runtime.h"
+#include "runtime/app/launch/launch.h"
+#include "runtime/app/model.h"
 
 namespace plumb::cli {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/tools/host_runtime.h"
-#include "runtime/tools/model.h"
+#include "runtime/app/host_runtime.h"
+#include "runtime/app/model.h"
 
 namespace plumb::cli {
 

@@ -17,8 +17,8 @@
 #include "cli/embedded_files.h"
 #include "cli/output.h"
 #include "cli/study_run.h"
+#include "runtime/app/study/study.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/study.h"
 
 namespace plumb::cli {
 namespace {

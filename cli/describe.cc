@@ -23,8 +23,8 @@
 #include "cli/command.h"
 #include "cli/figures.h"
 #include "cli/output.h"
+#include "runtime/app/model.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 namespace {
@@ -50,8 +50,8 @@ void AppendGroup(const Json& group, std::string* text) {
   const int64_t first = group["first"], last = group["last"];
   const std::string doc = group["doc"];
   const bool one = first == last;
-  absl::StrAppend(text, one ? "  layer " : "  layers ", first,
-                  one ? "" : absl::StrCat("..", last), ": ", group["placement"].get<std::string>());
+  absl::StrAppend(text, one ? "  layer " : "  layers ", first, one ? "" : absl::StrCat("..", last),
+                  ": ", group["placement"].get<std::string>());
   if (!doc.empty()) absl::StrAppend(text, " (", doc, ")");
   absl::StrAppend(text, "\n");
   AppendLines("    ", group["equations"], text);
@@ -150,10 +150,9 @@ std::string ToText(const Json& model, const TrainingMemory& memory, const std::s
   const int64_t parameters = totals["parameters"], active = totals["active_parameters"];
   const std::string route = model["identity_route"];
   const Json& buffers = model["buffers"];
-  std::string text =
-      absl::StrCat(model["name"].get<std::string>(), "\n  ", list(model["dims"]), "\n  positions ",
-                   model["positions"].get<std::string>(), ", ",
-                   model["tied"] ? "head tied to the embedding" : "head of its own");
+  std::string text = absl::StrCat(model["name"].get<std::string>(), "\n  ", list(model["dims"]),
+                                  "\n  positions ", model["positions"].get<std::string>(), ", ",
+                                  model["tied"] ? "head tied to the embedding" : "head of its own");
   if (token_types > 0) absl::StrAppend(&text, ", ", token_types, " token types");
   if (model["bidirectional"]) absl::StrAppend(&text, ", bidirectional");
   absl::StrAppend(&text, "\n\n");

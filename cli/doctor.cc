@@ -17,8 +17,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
+#include "runtime/app/launch/launch.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/launch.h"
 
 namespace plumb::cli {
 namespace {

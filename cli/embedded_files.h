@@ -20,7 +20,7 @@ std::vector<EmbeddedFile> CompletionScripts();
 std::vector<EmbeddedFile> DemoFiles();
 
 // The fields of the schema and their meaning, "model", "recipe" and so on, from the comments of
-// proto/plumb/v1 (proto/schema_help.cc).
+// proto/plumb/v1 (runtime/schema/compiler/schema_help.cc).
 std::vector<EmbeddedFile> SchemaHelp();
 
 // The template of plugins/template. There the norm is called my_norm, and its id is

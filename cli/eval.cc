@@ -12,10 +12,10 @@
 #include "cli/command.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
+#include "runtime/app/generate.h"
+#include "runtime/app/model.h"
+#include "runtime/app/train/run_model.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/generate.h"
-#include "runtime/tools/model.h"
-#include "runtime/tools/run_model.h"
 
 namespace plumb::cli {
 namespace {
@@ -73,9 +73,10 @@ absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
   if (!type.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--weights: ", type.status().message()));
   }
-  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainedModel> model,
-                         WithWarnings(runtime, TrainedModel::Open(runtime, options.subject,
-                                                                  api::Weights::kF32, options.ema)));
+  PLUMB_ASSIGN_OR_RETURN(
+      const std::unique_ptr<TrainedModel> model,
+      WithWarnings(runtime,
+                   TrainedModel::Open(runtime, options.subject, api::Weights::kF32, options.ema)));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<SplitLoss> losses,
                          model->Evaluate(options.data, api::Weights::kF32, options.stride));
   std::vector<SplitLoss> coarse;

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/tools/model.h"
+#include "runtime/app/model.h"
 
 namespace plumb::cli {
 

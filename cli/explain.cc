@@ -10,9 +10,9 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "runtime/app/model.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 namespace {
@@ -36,7 +36,7 @@ absl::StatusOr<int> Explain(const ExplainFlags& options, const Invocation& invoc
   PLUMB_ASSIGN_OR_RETURN(
       const std::string text,
       WithWarnings(runtime.get(), ExplainModel(model, options.stage, options.batch, options.seq,
-                                                 options.format.Settings())));
+                                               options.format.Settings())));
   return ExitOk(PrintResult(text));
 }
 

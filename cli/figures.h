@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "cli/output.h"
-#include "runtime/tools/model.h"
-#include "runtime/tools/profile.h"
-#include "runtime/tools/train.h"
+#include "runtime/app/model.h"
+#include "runtime/app/profile.h"
+#include "runtime/app/train/train.h"
 
 namespace plumb::cli {
 

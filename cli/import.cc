@@ -9,8 +9,8 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "runtime/app/import/import.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/import.h"
 
 namespace plumb::cli {
 namespace {

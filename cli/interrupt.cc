@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "cli/signal_text.h"
+#include "runtime/app/plumb_api.h"
 #include "runtime/base/unfinished_paths.h"
-#include "runtime/tools/plumb_api.h"
 
 namespace plumb::cli {
 namespace {

@@ -22,9 +22,9 @@
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "cli/ranks.h"
+#include "runtime/app/host_runtime.h"
+#include "runtime/app/launch/launch.h"
 #include "runtime/base/memory.h"
-#include "runtime/tools/host_runtime.h"
-#include "runtime/tools/launch.h"
 
 namespace plumb::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/tools/host_runtime.h"
+#include "runtime/app/host_runtime.h"
 
 namespace plumb::cli {
 
@@ -29,7 +29,7 @@ int ExitCodeOf(const absl::Status& status);
 // Returns kExitOk, or the error.
 absl::StatusOr<int> ExitOk(const absl::Status& status);
 
-// Writes to stdout, at once, what a terminal may get of `text` (runtime/tools/text.h): it quotes
+// Writes to stdout, at once, what a terminal may get of `text` (runtime/app/text.h): it quotes
 // names from files. kUnavailable when nobody can read it: a closed pipe, a full disk. The first of
 // them is no mistake, and not to be told: plumb describe MODEL | head.
 bool IsReaderGone(const absl::Status& status);

@@ -11,7 +11,7 @@
 #include "cli/mapped_file.h"
 #include "cli/output.h"
 #include "cli/signal_text.h"
-#include "runtime/tools/plumb_api.h"
+#include "runtime/app/plumb_api.h"
 
 namespace plumb::cli {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "runtime/tools/tokenize.h"
-#include "runtime/tools/train.h"
+#include "runtime/app/tokenize.h"
+#include "runtime/app/train/train.h"
 
 namespace plumb::cli {
 

@@ -1,5 +1,5 @@
-// Commands that run as several ranks, where mpirun or srun has started them: runtime/tools/launch.h
-// with this program's options, paths and exit codes.
+// Commands that run as several ranks, where mpirun or srun has started them:
+// runtime/app/launch/launch.h with this program's options, paths and exit codes.
 #ifndef PLUMB_CLI_RANKS_H_
 #define PLUMB_CLI_RANKS_H_
 
@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/command.h"
-#include "runtime/tools/launch.h"
+#include "runtime/app/launch/launch.h"
 
 namespace plumb::cli {
 

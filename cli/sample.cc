@@ -12,8 +12,8 @@
 #include "cli/command.h"
 #include "cli/eval_tokens.h"
 #include "cli/output.h"
+#include "runtime/app/generate.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/generate.h"
 
 namespace plumb::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/tools/plumb_api.h"
+#include "runtime/app/plumb_api.h"
 
 namespace plumb::cli {
 

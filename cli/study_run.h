@@ -12,9 +12,9 @@
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
 #include "cli/output.h"
-#include "runtime/tools/host_runtime.h"
-#include "runtime/tools/launch.h"
-#include "runtime/tools/study.h"
+#include "runtime/app/host_runtime.h"
+#include "runtime/app/launch/launch.h"
+#include "runtime/app/study/study.h"
 
 namespace plumb::cli {
 

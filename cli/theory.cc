@@ -21,8 +21,8 @@
 #include "cli/theory/measure.h"
 #include "cli/theory/predict.h"
 #include "cli/theory/results.h"
+#include "runtime/app/model.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/model.h"
 
 namespace plumb::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "runtime/app/tokenize.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/tokenize.h"
 
 namespace plumb::cli {
 namespace {

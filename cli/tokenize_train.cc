@@ -8,8 +8,8 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "runtime/app/tokenize.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/tokenize.h"
 
 namespace plumb::cli {
 namespace {

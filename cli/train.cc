@@ -22,10 +22,10 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
+#include "runtime/app/model.h"
+#include "runtime/app/probe.h"
+#include "runtime/app/train/train.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/model.h"
-#include "runtime/tools/probe.h"
-#include "runtime/tools/train.h"
 
 namespace plumb::cli {
 namespace {

@@ -11,8 +11,8 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "runtime/app/import/zoo.h"
 #include "runtime/base/status.h"
-#include "runtime/tools/zoo.h"
 
 namespace plumb::cli {
 namespace {
@@ -114,10 +114,9 @@ absl::StatusOr<int> Show(const ZooFlags& flags, const Invocation& invocation) {
     json["text"] = model.text;
     return ExitOk(PrintJson(json));
   }
-  return ExitOk(PrintResult(
-      absl::StrCat("# ", model.path, "\n# ",
-                   WithCommas(model.description["totals"]["parameters"]), " parameters\n",
-                   model.text)));
+  return ExitOk(PrintResult(absl::StrCat("# ", model.path, "\n# ",
+                                         WithCommas(model.description["totals"]["parameters"]),
+                                         " parameters\n", model.text)));
 }
 
 constexpr char kKeysTitle[] =

@@ -25,7 +25,7 @@ find_package(absl REQUIRED)                                   # everywhere
 find_package(Protobuf REQUIRED)                               # proto (while building), tests
 find_package(dnnl REQUIRED)                                   # runtime/onednn (headers: it is loaded when needed), bench
 find_package(hwy REQUIRED)                                    # runtime/kernels, runtime/ops, plugins/norms
-find_package(nlohmann_json REQUIRED)                          # runtime/io, tokenizer, data, session, api, cli, plugins/check
+find_package(nlohmann_json REQUIRED)                          # runtime/formats, tokenizer, data, session, api, cli, plugins/check
 # PCRE2 has no CMake package in Debian.                       # runtime/tokenizer
 find_path(PLUMB_PCRE2_INCLUDE_DIR pcre2.h REQUIRED DOC "PCRE2 (libpcre2-dev): its header")
 find_library(PLUMB_PCRE2_LIBRARY pcre2-8 REQUIRED DOC "PCRE2 (libpcre2-dev): its library for bytes")

@@ -19,7 +19,7 @@ includes() {
 wrong_includes() {
   includes runtime plugins cli proto | awk '
     BEGIN {
-      order = "base ranks onednn kernels graph plugin ops io tokenizer data textproto spec zoo model picture compile session api capi tools"
+      order = "base ranks onednn kernels graph plugin ops formats tokenizer data schema spec zoo model picture compile session capi app"
       count = split(order, modules, " ")
       for (i = 1; i <= count; ++i) {
         known[modules[i]] = 1
@@ -31,22 +31,17 @@ wrong_includes() {
       only("graph", "base")
       only("plugin", "base")
       only("ops", "base kernels graph plugin")
-      only("io", "base")
-      only("tokenizer", "base io")
-      only("data", "base io tokenizer")
-      only("textproto", "base")
-      only("spec", "base plugin textproto")
-      only("zoo", "base io spec textproto")
+      only("formats", "base")
+      only("tokenizer", "base formats")
+      only("data", "base formats tokenizer")
+      only("schema", "base")
+      only("spec", "base plugin schema")
+      only("zoo", "base formats spec schema")
       only("model", "base kernels graph plugin ops spec")
       only("picture", "base plugin spec")
       only("compile", "base graph")
-      # The tools are a host of plumb.h, with files, data, the schema and checkpoints of others beside it.
-      only("tools", "base ranks io tokenizer data textproto zoo")
-      # Of the tools, what the command line may include.
-      count_of_tools = split("bench generate host_runtime import launch model plumb_api probe profile run_model study " \
-                             "tokenize train zoo",
-                             tool_headers, " ")
-      for (i = 1; i <= count_of_tools; ++i) for_cli["runtime/tools/" tool_headers[i] ".h"] = 1
+      # The application is a host of plumb.h, with files, data, the schema and checkpoints of others beside it.
+      only("app", "base ranks formats tokenizer data schema zoo")
       # The messages of the job that launch.h finds.
       for_cli["runtime/ranks/communicator.h"] = for_cli["runtime/ranks/collectives.h"] = 1
     }
@@ -62,10 +57,10 @@ wrong_includes() {
       if (header == "mpi.h") return "runtime/ranks/mpi"
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
       if (header == "dlfcn.h") return "runtime/ranks runtime/onednn runtime/plugin runtime/capi plugins/check cli"
-      if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "proto"
-      if (header ~ /^plumb\/v1\//) return "runtime/spec runtime/tools runtime/zoo"
+      if (header ~ /^google\/protobuf\// || header ~ /\.pb\.h$/) return "runtime/schema/compiler"
+      if (header ~ /^plumb\/v1\//) return "runtime/spec runtime/app runtime/zoo"
       if (header ~ /^hwy\//) return "runtime/kernels runtime/ops"
-      if (header ~ /^nlohmann\//) return "runtime/io runtime/tokenizer runtime/api runtime/tools runtime/zoo cli plugins/check"
+      if (header ~ /^nlohmann\//) return "runtime/formats runtime/tokenizer runtime/capi runtime/app runtime/zoo cli plugins/check"
       if (header == "pcre2.h") return "runtime/tokenizer"
       if (header ~ /^CLI\//) return "cli plugins/check"
       return ""
@@ -108,16 +103,16 @@ wrong_includes() {
       } else if (file ~ /^runtime\/include\/.*\.hpp$/) {
         if (header != "plumb.h" && header !~ /^plumb\/[a-z_]+\.hpp$/ && !is_system(include))
           wrong("plumb.hpp sees plumb.h and the standard library")
-      } else if (starts(file, "proto/")) {
+      } else if (starts(file, "runtime/schema/compiler/")) {
         if (owner == "" && !is_system(include))
           wrong("the compiler of the schema sees protobuf and the standard library")
       } else if (starts(file, "runtime/include/")) {
         if (header != "plumb.h" && !is_system(include))
           wrong("public headers see the standard library and plumb.h")
       } else if (starts(file, "cli/")) {
-        if (!(header in for_cli) && !starts(header, "cli/") && !starts(header, "runtime/base/") &&
+        if (!(header in for_cli) && !starts(header, "cli/") && !starts(header, "runtime/app/") && !starts(header, "runtime/base/") &&
             !starts(header, "absl/") && owner == "" && !is_system(include))
-          wrong("the command line is a client of runtime/tools and runtime/base")
+          wrong("the command line is a client of runtime/app and runtime/base")
       } else {
         module = file; sub(/^runtime\//, "", module); sub(/\/.*/, "", module)
         if (!(module in known)) {
@@ -127,7 +122,7 @@ wrong_includes() {
         } else if (header == "plumb/norm_plugin.h") {
           if (!((module, "plugin") in may)) wrong("runtime/" module " does not know plugins")
         } else if (header == "plumb.h" || header == "plumb.hpp") {
-          if (module != "ranks" && module != "capi" && module != "tools") wrong("plumb.h is above runtime/" module)
+          if (module != "ranks" && module != "capi" && module != "app") wrong("plumb.h is above runtime/" module)
         } else if (starts(file, "runtime/ranks/mpi/") && header == "plumb_mpi.h") {
           next  # for any MPI, by whoever has it: compiled beside its header
         } else if (owner == "" && !starts(header, "absl/") && !is_system(include)) {
@@ -145,7 +140,7 @@ shipped_names() {
     for file in plugins/placements/*.pbtxt; do basename "$file" .pbtxt; done
     for file in plugins/norms/*/*.c; do basename "$file" .c; done
   )
-  sources runtime | xargs -r grep -Hn '"' | awk -v names="$names" '
+  sources runtime | grep -v "^runtime/schema/compiler/" | xargs -r grep -Hn '"' | awk -v names="$names" '
     BEGIN { n = split(names, list, "\n"); for (i = 1; i <= n; ++i) shipped[list[i]] = 1 }
     {
       match($0, /^[^:]*:[0-9]+:/)

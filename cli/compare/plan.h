@@ -14,19 +14,19 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/output.h"
+#include "runtime/app/host_runtime.h"
+#include "runtime/app/model.h"
+#include "runtime/app/study/study.h"
+#include "runtime/app/train/train.h"
 #include "runtime/base/memory.h"
-#include "runtime/tools/host_runtime.h"
-#include "runtime/tools/model.h"
-#include "runtime/tools/study.h"
-#include "runtime/tools/train.h"
 
 namespace plumb::cli {
 
 struct PlanModel {
   std::string name, file;
   Json description;     // of its first group: DescribeModel
-  std::string text;              // the same, as protobuf text
-  std::string picture;           // SVG; "" where there is none
+  std::string text;     // the same, as protobuf text
+  std::string picture;  // SVG; "" where there is none
 };
 
 struct PlanGroup {

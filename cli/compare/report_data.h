@@ -8,7 +8,7 @@
 
 #include "cli/compare/plan.h"
 #include "cli/compare/results.h"
-#include "runtime/tools/host_runtime.h"
+#include "runtime/app/host_runtime.h"
 
 namespace plumb::cli {
 

@@ -20,10 +20,10 @@
 #include "cli/compare/study_ranks.h"
 #include "cli/loss_summary.h"
 #include "cli/output.h"
+#include "runtime/app/generate.h"
+#include "runtime/base/file.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
-#include "runtime/base/file.h"
-#include "runtime/tools/generate.h"
 
 namespace plumb::cli {
 namespace {

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/compare/plan.h"
+#include "runtime/app/host_runtime.h"
 #include "runtime/ranks/communicator.h"
-#include "runtime/tools/host_runtime.h"
 
 namespace plumb::cli {
 

@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "cli/compare/plan.h"
+#include "runtime/app/study/study.h"
 #include "runtime/base/file.h"
-#include "runtime/tools/study.h"
 
 namespace plumb::cli {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/tools/study.h"
+#include "runtime/app/study/study.h"
 
 namespace plumb::cli {
 

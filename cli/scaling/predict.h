@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/tools/profile.h"
+#include "runtime/app/profile.h"
 
 namespace plumb::cli {
 

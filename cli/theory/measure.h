@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/tools/model.h"
+#include "runtime/app/model.h"
 
 namespace plumb::cli {
 

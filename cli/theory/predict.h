@@ -11,7 +11,7 @@
 
 #include "cli/output.h"
 #include "cli/theory/measure.h"
-#include "runtime/tools/model.h"
+#include "runtime/app/model.h"
 
 namespace plumb::cli {
 

@@ -8,14 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "runtime/api/runtime_impl.h"
 #include "runtime/base/file.h"
 #include "runtime/base/memory.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/runtime_impl.h"
 #include "runtime/capi/trainer_file.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "runtime/session/probe.h"
 #include "runtime/spec/sublayer_numbers.h"
 

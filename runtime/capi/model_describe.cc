@@ -5,7 +5,7 @@
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/io/json_writer.h"
+#include "runtime/formats/json_writer.h"
 #include "runtime/model/describe.h"
 
 namespace plumb::capi {

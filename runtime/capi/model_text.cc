@@ -4,7 +4,7 @@
 
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
-#include "runtime/io/json_writer.h"
+#include "runtime/formats/json_writer.h"
 
 namespace plumb::capi {
 namespace {

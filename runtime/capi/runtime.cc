@@ -9,10 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/api/runtime_impl.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/runtime_impl.h"
 #include "runtime/plugin/plugin_call.h"
 
 namespace plumb::capi {

@@ -13,7 +13,7 @@
 #include "absl/strings/strip.h"
 #include "plumb.h"
 #include "runtime/base/status.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 
 namespace plumb::capi {
 namespace {

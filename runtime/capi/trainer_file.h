@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "runtime/session/train_session.h"
 
 namespace plumb::capi {

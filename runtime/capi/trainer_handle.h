@@ -11,7 +11,7 @@
 #include "runtime/capi/given_batches.h"
 #include "runtime/capi/handles.h"
 #include "runtime/capi/profile_rows.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "runtime/ranks/communicator.h"
 #include "runtime/session/train_session.h"
 #include "runtime/spec/train_spec.h"

@@ -13,7 +13,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
-#include "runtime/io/hash.h"
+#include "runtime/formats/hash.h"
 #include "runtime/tokenizer/bpe_trainer.h"
 #include "runtime/tokenizer/tokenizer_file.h"
 

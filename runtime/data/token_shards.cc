@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/io/hash.h"
+#include "runtime/formats/hash.h"
 
 namespace plumb {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "runtime/kernels/simd/optimizer.h"
 
 namespace plumb {

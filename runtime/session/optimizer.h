@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "runtime/kernels/simd/optimizer.h"
 #include "runtime/model/update_plan.h"
 #include "runtime/session/newton_schulz.h"

@@ -11,7 +11,7 @@
 #include "runtime/base/float_mode.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 
 namespace plumb {
 namespace {

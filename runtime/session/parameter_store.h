@@ -19,7 +19,7 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/file.h"
 #include "runtime/compile/executable.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "runtime/kernels/simd/split_f32.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"

@@ -8,7 +8,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/status.h"
-#include "runtime/io/hash.h"
+#include "runtime/formats/hash.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/session/gradient_exchange.h"
 #include "runtime/session/unit_tree.h"

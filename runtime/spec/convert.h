@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "plumb/v1/model.schema.h"
+#include "runtime/schema/located.h"
 #include "runtime/spec/model_spec.h"
 #include "runtime/spec/resolved_model.h"
 #include "runtime/spec/scalar.h"
-#include "runtime/textproto/located.h"
 
 namespace plumb {
 

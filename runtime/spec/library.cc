@@ -14,7 +14,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
-#include "runtime/textproto/reader.h"
+#include "runtime/schema/reader.h"
 
 namespace plumb {
 namespace {

@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plumb/v1/model.schema.h"
+#include "runtime/schema/located.h"
 #include "runtime/spec/convert.h"
 #include "runtime/spec/resolved_model.h"
-#include "runtime/textproto/located.h"
 
 namespace plumb {
 

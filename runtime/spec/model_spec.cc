@@ -4,8 +4,8 @@
 
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/schema/reader.h"
 #include "runtime/spec/convert.h"
-#include "runtime/textproto/reader.h"
 
 namespace plumb {
 

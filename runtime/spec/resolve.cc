@@ -12,13 +12,13 @@
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
+#include "runtime/schema/reader.h"
 #include "runtime/spec/cross_token.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
 #include "runtime/spec/sublayer_numbers.h"
 #include "runtime/spec/token_tables.h"
-#include "runtime/textproto/reader.h"
 
 namespace plumb {
 namespace {

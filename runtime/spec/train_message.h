@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "plumb/v1/train.schema.h"
+#include "runtime/schema/located.h"
 #include "runtime/spec/train_spec.h"
-#include "runtime/textproto/located.h"
 
 namespace plumb {
 

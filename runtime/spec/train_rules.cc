@@ -11,10 +11,10 @@
 #include "runtime/base/file.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
+#include "runtime/schema/reader.h"
 #include "runtime/spec/scalar.h"
 #include "runtime/spec/shipped_recipes.h"
 #include "runtime/spec/train_message.h"
-#include "runtime/textproto/reader.h"
 
 namespace plumb {
 namespace {

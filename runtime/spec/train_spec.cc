@@ -7,9 +7,9 @@
 #include "plumb/v1/train.schema.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
+#include "runtime/schema/located.h"
+#include "runtime/schema/reader.h"
 #include "runtime/spec/train_message.h"
-#include "runtime/textproto/located.h"
-#include "runtime/textproto/reader.h"
 
 namespace plumb {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/io/strict_json.h"
+#include "runtime/formats/strict_json.h"
 #include "runtime/tokenizer/byte_alphabet.h"
 
 namespace plumb {

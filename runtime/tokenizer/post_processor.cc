@@ -6,7 +6,7 @@
 #include "absl/types/optional.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
-#include "runtime/io/strict_json.h"
+#include "runtime/formats/strict_json.h"
 #include "runtime/tokenizer/json_fields.h"
 #include "runtime/tokenizer/work_budget.h"
 

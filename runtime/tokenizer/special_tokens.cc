@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/io/strict_json.h"
+#include "runtime/formats/strict_json.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 namespace plumb {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
-#include "runtime/io/strict_json.h"
+#include "runtime/formats/strict_json.h"
 #include "runtime/tokenizer/byte_alphabet.h"
 #include "runtime/tokenizer/json_fields.h"
 #include "runtime/tokenizer/vocabulary_json.h"

@@ -7,7 +7,7 @@
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
-#include "runtime/io/strict_json.h"
+#include "runtime/formats/strict_json.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 namespace plumb {

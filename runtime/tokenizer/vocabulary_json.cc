@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/utf8.h"
-#include "runtime/io/strict_json.h"
+#include "runtime/formats/strict_json.h"
 
 namespace plumb {
 

@@ -15,7 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 
 namespace plumb {
 

@@ -13,8 +13,8 @@
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
-#include "runtime/textproto/located.h"
-#include "runtime/textproto/reader.h"
+#include "runtime/schema/located.h"
+#include "runtime/schema/reader.h"
 
 namespace plumb {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/strings/str_split.h"
 #include "plumb/v1/model.schema.h"
 #include "runtime/base/status.h"
-#include "runtime/io/strict_json.h"
-#include "runtime/textproto/reader.h"
+#include "runtime/formats/strict_json.h"
+#include "runtime/schema/reader.h"
 #include "runtime/zoo/config_values.h"
 #include "runtime/zoo/family_template.h"
 

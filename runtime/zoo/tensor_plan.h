@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "runtime/zoo/checkpoint_directory.h"
 #include "runtime/zoo/config_values.h"
 #include "runtime/zoo/family.h"

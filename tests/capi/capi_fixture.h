@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "plumb.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 

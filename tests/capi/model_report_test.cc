@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/session/work.h"
-#include "tests/api/evaluate.h"
+#include "tests/app/evaluate.h"
 #include "tests/capi/capi_fixture.h"
 
 namespace plumb {
@@ -139,8 +139,7 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
     EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("layers.1.mlp.up"));
   }
   options.stage = "grad";
-  EXPECT_THAT(Text(plumb_model_explain, model.get, &options),
-              HasSubstr("output grad.head.weight"));
+  EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("output grad.head.weight"));
   options.stage = "prompt";
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options),
               HasSubstr("f32[1, 1, 12] layers.1.mlp.hidden"));

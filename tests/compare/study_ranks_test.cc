@@ -16,9 +16,9 @@
 #include "cli/compare/results.h"
 #include "cli/compare/run_all.h"
 #include "cli/compare/study_directory.h"
-#include "runtime/ranks/local_ranks.h"
 #include "runtime/base/file.h"
-#include "tests/api/test_run.h"
+#include "runtime/ranks/local_ranks.h"
+#include "tests/app/test_run.h"
 
 namespace plumb::cli {
 namespace {

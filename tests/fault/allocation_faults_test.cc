@@ -1,6 +1,6 @@
 // Fails every large allocation of opening a run, of its steps, and of a checkpoint, one after
-// another: the call reports it or does without, nothing ends the process, and the run continues from
-// its directory to the bits of the run that had memory.
+// another: the call reports it or does without, nothing ends the process, and the run continues
+// from its directory to the bits of the run that had memory.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,10 +12,10 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/app/model.h"
+#include "runtime/app/train/train.h"
 #include "runtime/base/file.h"
-#include "runtime/tools/model.h"
-#include "runtime/tools/train.h"
-#include "tests/api/test_run.h"
+#include "tests/app/test_run.h"
 #include "tests/fault/fault_file_system.h"
 
 namespace {

@@ -15,7 +15,7 @@
 #include "cli/compare/run_all.h"
 #include "cli/compare/study_directory.h"
 #include "runtime/base/file.h"
-#include "tests/api/test_run.h"
+#include "tests/app/test_run.h"
 #include "tests/fault/fault_file_system.h"
 
 namespace plumb::cli {

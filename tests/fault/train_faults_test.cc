@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/app/checkpoint/checkpoint.h"
+#include "runtime/app/generate.h"
+#include "runtime/app/model.h"
+#include "runtime/app/train/metrics.h"
 #include "runtime/base/file.h"
-#include "runtime/tools/checkpoint.h"
-#include "runtime/tools/generate.h"
-#include "runtime/tools/metrics.h"
-#include "runtime/tools/model.h"
-#include "tests/api/test_run.h"
+#include "tests/app/test_run.h"
 #include "tests/fault/fault_file_system.h"
 
 namespace plumb {

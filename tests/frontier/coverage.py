@@ -4,7 +4,7 @@
     tests/frontier/coverage.py --build build/quick [--steps 200] [WORD ...]
 
 Each case is described and trained on examples/data/names.txt (width 32, 4 layers), and compared with
-its golden file (tests/api/golden_test). Prints the table; fails if a row that should pass does not.
+its golden file (tests/app/golden_test). Prints the table; fails if a row that should pass does not.
 WORD: only rows whose topology or cases hold it.
 """
 

@@ -17,7 +17,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "runtime/tools/host_runtime.h"
+#include "runtime/app/host_runtime.h"
 
 namespace plumb {
 

@@ -11,7 +11,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/rng.h"
 #include "runtime/session/program.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 #include "tests/compile/run_graph.h"
 #include "tests/fuzz/fuzz.h"
 

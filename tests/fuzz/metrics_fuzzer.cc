@@ -1,9 +1,9 @@
 // Metrics and probes of a run: what is damaged is set aside, what stays reads, and cutting back
 // twice changes nothing more.
+#include "runtime/app/train/metrics.h"
+#include "runtime/app/train/probe_log.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
-#include "runtime/tools/metrics.h"
-#include "runtime/tools/probe_log.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scratch.h"
 

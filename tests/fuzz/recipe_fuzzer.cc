@@ -1,7 +1,7 @@
 // Recipes and studies: what parses, prints to what parses to the same.
+#include "runtime/app/study/study_spec.h"
 #include "runtime/base/check.h"
 #include "runtime/spec/train_spec.h"
-#include "runtime/tools/study_spec.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace plumb {

@@ -12,10 +12,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/app/generate.h"
+#include "runtime/app/train/train.h"
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
-#include "runtime/tools/generate.h"
-#include "runtime/tools/train.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scratch.h"
 

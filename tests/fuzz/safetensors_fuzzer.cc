@@ -3,7 +3,7 @@
 #include <map>
 
 #include "runtime/base/check.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace plumb {

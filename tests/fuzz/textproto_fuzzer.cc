@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/textproto/oracle.h"
+#include "tests/schema/oracle.h"
 
 namespace plumb {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 #include "tests/spec/centering_norm.h"
 
 namespace plumb {

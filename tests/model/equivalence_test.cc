@@ -9,10 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "runtime/app/model.h"
 #include "runtime/base/rng.h"
-#include "runtime/io/safetensors.h"
-#include "runtime/tools/model.h"
-#include "tests/api/test_models.h"
+#include "runtime/formats/safetensors.h"
+#include "tests/app/test_models.h"
 #include "tests/session/scratch_dir.h"
 
 namespace plumb {

@@ -15,7 +15,7 @@
 #include "runtime/model/update_plan.h"
 #include "runtime/session/newton_schulz.h"
 #include "runtime/session/work.h"
-#include "tests/api/evaluate.h"
+#include "tests/app/evaluate.h"
 #include "tests/session/recipe_fixture.h"
 
 namespace plumb {

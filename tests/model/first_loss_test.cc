@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/tools/model.h"
-#include "tests/api/test_models.h"
+#include "runtime/app/model.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
+#include "tests/app/evaluate.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 namespace {

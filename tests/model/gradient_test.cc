@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/rng.h"
-#include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
+#include "tests/app/evaluate.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 namespace {

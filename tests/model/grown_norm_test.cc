@@ -17,9 +17,9 @@
 #include "runtime/session/decode_session.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
-#include "tests/api/evaluate.h"
-#include "tests/api/grown_norm.h"
-#include "tests/api/test_models.h"
+#include "tests/app/evaluate.h"
+#include "tests/app/grown_norm.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 namespace {

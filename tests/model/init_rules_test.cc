@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 namespace {

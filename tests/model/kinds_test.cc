@@ -11,8 +11,8 @@
 #include "runtime/base/rng.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/evaluator.h"
-#include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
+#include "tests/app/evaluate.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/spec/model_spec.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 #include "tests/plugin/test_norm.h"
 #include "tests/spec/centering_norm.h"
 

@@ -15,7 +15,7 @@
 #include "runtime/compile/memory_plan.h"
 #include "runtime/compile/optimize.h"
 #include "runtime/session/packed_weights.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 namespace {

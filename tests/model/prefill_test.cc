@@ -15,7 +15,7 @@
 #include "runtime/session/decode_session.h"
 #include "runtime/session/packed_weights.h"
 #include "runtime/session/work.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 namespace {

@@ -16,12 +16,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/app/model.h"
 #include "runtime/base/rng.h"
 #include "runtime/compile/memory_plan.h"
 #include "runtime/model/build.h"
-#include "runtime/tools/model.h"
-#include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
+#include "tests/app/evaluate.h"
+#include "tests/app/test_models.h"
 #include "tests/model/random_placement.h"
 
 namespace plumb {

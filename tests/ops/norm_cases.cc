@@ -4,7 +4,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/plugin/registry.h"
-#include "tests/api/grown_norm.h"
+#include "tests/app/grown_norm.h"
 #include "tests/ops/batch_norm_plugin.h"
 #include "tests/ops/tanh_norm_plugin.h"
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/picture/picture.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 

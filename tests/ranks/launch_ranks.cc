@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/app/launch/launch.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 #include "runtime/ranks/communicator.h"
-#include "runtime/tools/launch.h"
 
 namespace plumb {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/tools/launch.h"
+#include "runtime/app/launch/launch.h"
 
 #include <unistd.h>
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/app/train/metrics.h"
 #include "runtime/data/batches.h"
 #include "runtime/session/sampler.h"
-#include "runtime/tools/metrics.h"
 #include "tests/session/scratch_dir.h"
 
 namespace {

@@ -8,7 +8,7 @@
 
 #include "runtime/base/bf16.h"
 #include "runtime/kernels/simd/tensor_stats.h"
-#include "tests/api/evaluate.h"
+#include "tests/app/evaluate.h"
 #include "tests/session/recipe_fixture.h"
 
 namespace plumb {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
+#include "tests/app/evaluate.h"
+#include "tests/app/test_models.h"
 
 namespace plumb {
 namespace {

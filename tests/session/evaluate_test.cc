@@ -1,4 +1,4 @@
-#include "tests/api/evaluate.h"
+#include "tests/app/evaluate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {

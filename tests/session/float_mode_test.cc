@@ -15,7 +15,7 @@
 
 #include "runtime/kernels/simd/tensor_stats.h"
 #include "runtime/session/decode_session.h"
-#include "tests/api/evaluate.h"
+#include "tests/app/evaluate.h"
 #include "tests/session/recipe_fixture.h"
 #include "tests/spec/centering_norm.h"
 

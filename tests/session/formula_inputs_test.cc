@@ -3,10 +3,10 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "runtime/model/build.h"
 #include "runtime/session/decode_session.h"
-#include "tests/api/evaluate.h"
+#include "tests/app/evaluate.h"
 #include "tests/session/recipe_fixture.h"
 #include "tests/session/scratch_dir.h"
 

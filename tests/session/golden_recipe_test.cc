@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "runtime/base/file.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "tests/session/recipe_fixture.h"
 
 namespace plumb {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runtime/session/train_session.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/session/decode_session.h"
-#include "tests/api/evaluate.h"
+#include "tests/app/evaluate.h"
 #include "tests/session/recipe_fixture.h"
 #include "tests/spec/centering_norm.h"
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "runtime/kernels/gemv/quantize.h"
-#include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
+#include "tests/app/evaluate.h"
+#include "tests/app/test_models.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/bf16.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 #include "tests/session/scratch_dir.h"
 
 namespace plumb {

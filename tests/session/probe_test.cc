@@ -12,8 +12,8 @@
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/reference_run.h"
 #include "runtime/session/train_session.h"
-#include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
+#include "tests/app/evaluate.h"
+#include "tests/app/test_models.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {

@@ -16,7 +16,7 @@
 #include "runtime/base/status.h"
 #include "runtime/ranks/local_ranks.h"
 #include "runtime/session/train_session.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {

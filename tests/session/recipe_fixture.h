@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/session/train_session.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "absl/strings/match.h"
-#include "tests/api/evaluate.h"
+#include "tests/app/evaluate.h"
 #include "tests/session/recipe_fixture.h"
 
 namespace plumb {

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/data/masked_tokens.h"
-#include "tests/api/evaluate.h"
+#include "tests/app/evaluate.h"
 #include "tests/session/rank_train_fixture.h"
 #include "tests/session/scratch_dir.h"
 

@@ -10,17 +10,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/app/data_passes.h"
+#include "runtime/app/model.h"
+#include "runtime/app/train/recipe.h"
 #include "runtime/base/file.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/onednn/gemm.h"
 #include "runtime/onednn/library.h"
 #include "runtime/session/decode_session.h"
 #include "runtime/session/train_session.h"
-#include "runtime/tools/data_passes.h"
-#include "runtime/tools/model.h"
-#include "runtime/tools/recipe.h"
-#include "tests/api/evaluate.h"
-#include "tests/api/test_models.h"
+#include "tests/app/evaluate.h"
+#include "tests/app/test_models.h"
 #include "tests/session/count_mallocs.h"
 #include "tests/session/test_datasets.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/match.h"
-#include "runtime/io/safetensors.h"
+#include "runtime/formats/safetensors.h"
 #include "tests/session/recipe_fixture.h"
 #include "tests/session/scratch_dir.h"
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/session/train_session.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 #include "tests/session/count_mallocs.h"
 #include "tests/session/test_datasets.h"
 

@@ -21,9 +21,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/theory/measure.h"
+#include "runtime/app/model.h"
 #include "runtime/spec/scalar.h"
-#include "runtime/tools/model.h"
-#include "tests/api/test_models.h"
+#include "tests/app/test_models.h"
 
 namespace plumb::cli {
 namespace {

@@ -1,0 +1,37 @@
+// Names of and in a run directory, and the text of state.json. Internal to this module.
+#ifndef PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_LAYOUT_H_
+#define PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_LAYOUT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
+#include "runtime/app/checkpoint/checkpoint.h"
+
+namespace plumb {
+
+inline constexpr char kLatestFile[] = "latest";
+inline constexpr char kLastGoodFile[] = "last_good";
+inline constexpr char kCheckpointsDirectory[] = "checkpoints";
+inline constexpr char kTemporaryPrefix[] = ".tmp-";
+inline constexpr char kModelFile[] = "model.safetensors";
+inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
+inline constexpr char kStateFile[] = "state.json";
+
+std::string StepName(int64_t step);                             // 500 -> "step-000500"
+absl::optional<int64_t> ParseStepName(absl::string_view name);  // the reverse, of nothing else
+
+// The steps that `checkpoints` holds, ascending; NotFound when it is no directory.
+absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& checkpoints);
+
+// Between a checkpoint (all but its directory) and state.json. FormatState: InvalidArgument when
+// `state` is no JSON object. ParseState: DataLoss for anything that FormatState did not write.
+absl::StatusOr<std::string> FormatState(const Checkpoint& checkpoint);
+absl::StatusOr<Checkpoint> ParseState(absl::string_view text);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_LAYOUT_H_

@@ -1,0 +1,133 @@
+#include "runtime/app/model.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "plumb/v1/model.schema.h"
+#include "plumb/v1/train.schema.h"
+#include "runtime/app/train/recipe.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+#include "runtime/formats/hash.h"
+#include "runtime/schema/reader.h"
+
+namespace plumb {
+
+absl::StatusOr<api::Spec> ModelSource::Parse() const {
+  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ToStatus(api::Spec::FromText(text, name)));
+  for (const auto& [field, value] : settings) {
+    PLUMB_RETURN_IF_ERROR(SetField(field, value, &spec));
+  }
+  return spec;
+}
+
+absl::StatusOr<ModelSource> ReadModelSource(const std::string& path, Overrides settings) {
+  PLUMB_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxTextBytes));
+  return ModelSource{std::move(text), path, std::move(settings)};
+}
+
+absl::StatusOr<api::Spec> ReadSpec(const std::string& path, Overrides settings) {
+  PLUMB_ASSIGN_OR_RETURN(const ModelSource source, ReadModelSource(path, std::move(settings)));
+  return source.Parse();
+}
+
+absl::Status SetField(const std::string& field, const std::string& value, api::Spec* spec) {
+  return Annotate(ToStatus(spec->Set(field, value)), "model.");
+}
+
+int64_t VocabSizeOf(const api::Spec& spec) {
+  v1::Model message;
+  textproto::Locations locations;
+  const absl::Status read = textproto::ReadText(spec.Text().value(), "model", &message, &locations);
+  return read.ok() ? message.vocab_size() : 0;
+}
+
+absl::StatusOr<api::Model> CreateModel(HostRuntime* runtime, const api::Spec& spec) {
+  return OrOutOfMemory("the model's description",
+                       [&] { return api::Model::Create(runtime->api(), spec); });
+}
+
+absl::StatusOr<nlohmann::ordered_json> DescribeModel(const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, OrOutOfMemory("the model's description",
+                                                               [&] { return model.Describe(); }));
+  return nlohmann::ordered_json::parse(text);
+}
+
+absl::StatusOr<std::string> NormFiles(HostRuntime* runtime, const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model.Norms()));
+  const nlohmann::json versions = nlohmann::json::parse(norms);
+  std::string text;
+  for (const auto& [id, version] : versions.items()) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string plugin, ToStatus(runtime->api().DescribePlugin(id)));
+    absl::StrAppend(&text, id, " ", version.dump());
+    const std::string path = nlohmann::json::parse(plugin)["path"];
+    if (!path.empty()) {
+      PLUMB_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, int64_t{1} << 30));
+      absl::StrAppend(&text, ", a file of hash ", HexDigits(ContentHash(bytes)));
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> DrawModel(const api::Model& model, std::optional<int64_t> layer) {
+  return ExplainModel(model, layer.has_value() ? absl::StrCat("svg:", *layer) : "svg", 0, 0);
+}
+
+absl::StatusOr<TrainingMemory> PlanTraining(const api::Model& model, const std::string& train_path,
+                                            const Overrides& train_overrides, int32_t ranks) {
+  return OrOutOfMemory("the training program", [&]() -> absl::StatusOr<TrainingMemory> {
+    PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides, ranks));
+    api::TrainerOptions options;
+    options.recipe = recipe.text;
+    options.ranks = ranks;
+    const auto planned = ToStatus(api::Trainer::Plan(model, options));
+    if (!planned.ok()) return recipe.InFile(planned.status());
+    return ToTrainingMemory(*planned, recipe, model.Info().context_length);
+  });
+}
+
+absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::string& train_path,
+                                           const Overrides& train_overrides) {
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
+  api::ExplainOptions options;
+  options.stage = "updates";
+  options.recipe = recipe.text;
+  absl::StatusOr<std::string> text =
+      OrOutOfMemory("the recipe", [&] { return model.Explain(options); });
+  if (!text.ok()) return recipe.InFile(text.status());
+  return text;
+}
+
+absl::StatusOr<std::string> ExplainModel(const api::Model& model, const std::string& stage,
+                                         int64_t batch, int64_t seq,
+                                         const Overrides& train_overrides) {
+  const int64_t context_length = model.Info().context_length;
+  if (batch < 0) return absl::InvalidArgumentError("batch must be at least 1");
+  if (seq < 0 || seq > context_length) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("seq must be in 1..context_length, which is ", context_length));
+  }
+  v1::Train recipe;
+  for (const auto& [field, value] : train_overrides) {
+    PLUMB_RETURN_IF_ERROR(Annotate(textproto::SetField(&recipe, field, value), "train."));
+  }
+  const api::ExplainOptions options = {stage, batch, seq, textproto::PrintText(recipe)};
+  return OrOutOfMemory("the model's graph", [&] { return model.Explain(options); });
+}
+
+absl::StatusOr<std::vector<std::string>> ProbePoints(const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string names, ToStatus(model.ProbePoints()));
+  return absl::StrSplit(names, '\n', absl::SkipEmpty());
+}
+
+absl::StatusOr<std::vector<std::string>> DefaultProbePoints(const api::Model& model) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string points, ExplainModel(model, "probes", 0, 0));
+  std::vector<std::string> names;
+  for (absl::string_view line : absl::StrSplit(points, '\n')) {
+    if (absl::ConsumePrefix(&line, "* ")) names.emplace_back(line);
+  }
+  return names;
+}
+
+}  // namespace plumb

@@ -1,0 +1,120 @@
+#include "runtime/app/study/study_spec.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "plumb/v1/study.schema.h"
+#include "runtime/base/mistakes.h"
+#include "runtime/base/status.h"
+#include "runtime/schema/located.h"
+#include "runtime/schema/reader.h"
+
+namespace plumb {
+namespace {
+
+constexpr int kMaxSeeds = 10000;
+
+class Mistakes {
+ public:
+  void Require(bool holds, const Place& place, absl::string_view message) {
+    if (!holds) mistakes_.push_back(std::string(ErrorAt(place, message).message()));
+  }
+  absl::Status status() const {
+    if (mistakes_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(ListMistakes(mistakes_));
+  }
+
+ private:
+  std::vector<std::string> mistakes_;
+};
+
+void CheckGrid(const v1::Study& message, const Located& at, Mistakes* mistakes) {
+  std::set<std::string> fields;
+  for (int i = 0; i < message.grid_size(); ++i) {
+    const v1::Grid& grid = message.grid(i);
+    const Located grid_at = at.Nested("grid", i);
+    mistakes->Require(!grid.field().empty(), at.At("grid", i), "grid: field is missing");
+    mistakes->Require(grid.value_size() > 0, at.At("grid", i),
+                      absl::StrCat("grid: ", grid.field(), " has no value"));
+    mistakes->Require(fields.insert(grid.field()).second, grid_at.At("field"),
+                      absl::StrCat("grid: ", grid.field(), " is said twice"));
+    std::set<std::string> values;
+    for (int j = 0; j < grid.value_size(); ++j) {
+      mistakes->Require(
+          values.insert(grid.value(j)).second, grid_at.At("value", j),
+          absl::StrCat("grid: ", grid.field(), " has the value \"", grid.value(j), "\" twice"));
+    }
+  }
+}
+
+absl::Status Check(const v1::Study& message, const Located& at) {
+  Mistakes mistakes;
+  if (message.has_seeds()) {
+    mistakes.Require(message.seeds() >= 1 && message.seeds() <= kMaxSeeds, at.At("seeds"),
+                     absl::StrCat("seeds must be in 1..", kMaxSeeds));
+    mistakes.Require(message.seed_size() == 0, at.At("seeds"),
+                     "seeds and seed: say how many, or which, not both");
+  }
+  std::set<uint64_t> seeds;
+  for (int i = 0; i < message.seed_size(); ++i) {
+    mistakes.Require(seeds.insert(message.seed(i)).second, at.At("seed", i),
+                     absl::StrCat("seed ", message.seed(i), " is said twice"));
+  }
+  if (message.has_samples()) {
+    mistakes.Require(message.samples() >= 0 && message.samples() <= 1000, at.At("samples"),
+                     "samples must be in 0..1000");
+  }
+  mistakes.Require(message.probe_every() >= 0, at.At("probe_every"),
+                   "probe_every must be zero or more");
+  CheckGrid(message, at, &mistakes);
+  return mistakes.status();
+}
+
+}  // namespace
+
+absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::string& file) {
+  v1::Study message;
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(text, file, &message, &locations));
+  const Located at(file, message, &locations);
+  PLUMB_RETURN_IF_ERROR(Check(message, at));
+  StudySpec spec;
+  spec.models.assign(message.model().begin(), message.model().end());
+  spec.data = message.data();
+  spec.train = message.train();
+  spec.init = message.init();
+  for (int i = 0; i < message.set_size(); ++i) spec.settings.push_back(at.TextOf("set", i));
+  for (int i = 0; i < message.grid_size(); ++i) {
+    const v1::Grid& grid = message.grid(i);
+    spec.grid.push_back({at.Nested("grid", i).TextOf("field"),
+                         std::vector<std::string>(grid.value().begin(), grid.value().end())});
+  }
+  if (message.has_seeds()) spec.seeds = message.seeds();
+  spec.seed_list.assign(message.seed().begin(), message.seed().end());
+  if (message.has_samples()) spec.samples = message.samples();
+  spec.probe_every = message.probe_every();
+  spec.tensorboard = message.tensorboard();
+  return spec;
+}
+
+std::string StudySpec::ToText() const {
+  v1::Study message;
+  for (const std::string& model : models) message.add_model(model);
+  message.set_data(data);
+  message.set_train(train);
+  message.set_init(init);
+  for (const Text& setting : settings) message.add_set(setting.value);
+  for (const Grid& axis : grid) {
+    v1::Grid* added = message.add_grid();
+    added->set_field(axis.field.value);
+    for (const std::string& value : axis.values) added->add_value(value);
+  }
+  if (seeds.has_value()) message.set_seeds(static_cast<int32_t>(*seeds));
+  for (uint64_t seed : seed_list) message.add_seed(seed);
+  if (samples.has_value()) message.set_samples(static_cast<int32_t>(*samples));
+  message.set_probe_every(static_cast<int32_t>(probe_every));
+  message.set_tensorboard(tensorboard);
+  return textproto::PrintText(message);
+}
+
+}  // namespace plumb

@@ -1,0 +1,41 @@
+// StudySpec: which models are trained how, to be compared (schema plumb.v1.Study). A value.
+// Private to runtime/app.
+#ifndef PLUMB_RUNTIME_APP_STUDY_STUDY_SPEC_H_
+#define PLUMB_RUNTIME_APP_STUDY_STUDY_SPEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/mistakes.h"
+
+namespace plumb {
+
+struct StudySpec {
+  struct Grid {
+    Text field;
+    std::vector<std::string> values;
+  };
+
+  std::vector<std::string> models;  // paths as the file says them
+  std::string data, train, init;
+  std::vector<Text> settings;  // "model.n_layer=4"
+  std::vector<Grid> grid;
+  std::optional<int64_t> seeds;  // 1 to N
+  std::vector<uint64_t> seed_list;
+  std::optional<int64_t> samples;
+  int64_t probe_every = 0;
+  bool tensorboard = false;
+
+  std::string ToText() const;
+};
+
+// `text` in protobuf text format; `file` names it in errors. All mistakes of range at once.
+absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::string& file);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_APP_STUDY_STUDY_SPEC_H_

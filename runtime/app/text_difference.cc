@@ -1,0 +1,43 @@
+#include "runtime/app/text_difference.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/span.h"
+
+namespace plumb {
+namespace {
+
+void AppendLines(absl::string_view mark, absl::Span<const absl::string_view> lines, size_t most,
+                 std::string* text) {
+  for (size_t i = 0; i < std::min(lines.size(), most); ++i) {
+    absl::StrAppend(text, "\n  ", mark, " ", lines[i]);
+  }
+  if (lines.size() > most) absl::StrAppend(text, "\n  ", mark, " … ", lines.size() - most, " more");
+}
+
+}  // namespace
+
+std::string TextDifference(absl::string_view then, absl::string_view now, size_t most) {
+  if (then == now) return "";
+  const std::vector<absl::string_view> before = absl::StrSplit(then, '\n');
+  const std::vector<absl::string_view> after = absl::StrSplit(now, '\n');
+  const size_t shorter = std::min(before.size(), after.size());
+  size_t first = 0, last = 0;  // lines that are equal at the beginning, and at the end
+  while (first < shorter && before[first] == after[first]) ++first;
+  while (last < shorter - first &&
+         before[before.size() - 1 - last] == after[after.size() - 1 - last]) {
+    ++last;
+  }
+  const auto middle = [first, last](const std::vector<absl::string_view>& lines) {
+    return absl::MakeConstSpan(lines).subspan(first, lines.size() - first - last);
+  };
+  std::string text;
+  AppendLines("-", middle(before), most, &text);
+  AppendLines("+", middle(after), most, &text);
+  return text;
+}
+
+}  // namespace plumb

@@ -1,0 +1,52 @@
+// probes.jsonl: one JSON object a line for every probed step, appended as it happens.
+//
+//   {"step":100,
+//    "activations":{"logits":{"rms":0.9,"max":3.1,"mean":0.01,"nonfinite":0}, ...},
+//    "gradients":{...the same, by the same names...},
+//    "parameters":{"head.weight":{"rms":0.1,"max":0.4,"grad_norm":0.2,"grad_rms":0.01,
+//                                 "grad_max":0.1,"grad_mean":0,"grad_nonfinite":0}, ...}}
+//
+// and "diverged":true after the step where it did. Names stand in the order of the data. rms, max
+// (of the magnitude) and mean are over the elements that are finite, 0 if none is, and the shortest
+// that read back as the same float; grad_norm is the L2 norm.
+#ifndef PLUMB_RUNTIME_APP_TRAIN_PROBE_LOG_H_
+#define PLUMB_RUNTIME_APP_TRAIN_PROBE_LOG_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/app/probe.h"
+#include "runtime/formats/json_lines.h"
+
+namespace plumb {
+
+// Owns the open file; move-only; thread-compatible. Append allocates nothing after the first line.
+class ProbeWriter {
+ public:
+  // Errors: as JsonLinesWriter::Open; TruncateProbes mends a line that was cut short.
+  static absl::StatusOr<ProbeWriter> Open(const std::string& path);
+
+  // As MetricsWriter::Append. REQUIRES: all results are of one probe.
+  absl::Status Append(const ProbeFigures& figures);
+  absl::Status Sync() { return lines_.Sync(); }
+
+ private:
+  explicit ProbeWriter(JsonLinesWriter lines) : lines_(std::move(lines)) {}
+
+  void Prepare(const ProbeFigures& figures);
+
+  JsonLinesWriter lines_;
+  std::vector<std::string> names_;  // as they stand in a line
+  std::string line_;                // as long as a line can be
+};
+
+// Drops what was written after `last_step`; as TruncateMetrics.
+absl::StatusOr<std::string> TruncateProbes(const std::string& path, int64_t last_step);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_APP_TRAIN_PROBE_LOG_H_

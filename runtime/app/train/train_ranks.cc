@@ -1,0 +1,224 @@
+#include "runtime/app/train/train_ranks.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/app/checkpoint/checkpoint_layout.h"
+#include "runtime/app/text_difference.h"
+#include "runtime/base/status.h"
+#include "runtime/ranks/collectives.h"
+
+namespace plumb {
+namespace {
+
+std::string ProcessorText(const RankFacts& facts) {
+  return absl::StrCat(facts.processor, ", kernels ", facts.isa);
+}
+
+// Fails if tensors of the optimizer that are on other ranks could not be read, up to now: then
+// they were written as zeros, and this is why.
+absl::Status CheckStatesWereHere(api::Trainer* trainer) {
+  float nothing;
+  for (size_t i = 0;; ++i) {
+    const auto tensor = trainer->StateTensor(api::State::kOptimizer, i);
+    if (!tensor.ok()) return absl::OkStatus();
+    if (tensor->data.data() != nullptr) continue;
+    return ToStatus(trainer->ReadState(api::State::kOptimizer, i, 0, {&nothing, 0}));
+  }
+}
+
+}  // namespace
+
+// From rank 0 to the others: they run the same program, so it is sent as its bytes.
+struct TrainRanks::Order {
+  enum Kind : int64_t { kStep = 1, kCheckFinite, kShareStates, kCheckpoint, kEnd } kind;
+  int64_t argument = 0;  // kStep: the batch; kEnd: the exit code
+};
+
+absl::Status TrainRanks::Tell(Order order) {
+  return Broadcast(launch_->ranks(), 0, &order, sizeof(order));
+}
+
+absl::Status TrainRanks::AllOk(const absl::Status& mine) const {
+  const absl::Status all = plumb::AllOk(launch_->ranks(), mine);
+  return mine.ok() ? all : mine;
+}
+
+absl::StatusOr<bool> TrainRanks::FirstSays(bool mine) const {
+  int64_t says = mine ? 1 : 0;
+  PLUMB_RETURN_IF_ERROR(Broadcast(launch_->ranks(), 0, &says, sizeof(says)));
+  return says != 0;
+}
+
+absl::Status TrainRanks::ShareTexts(std::initializer_list<std::string*> texts) const {
+  for (std::string* text : texts) {
+    PLUMB_RETURN_IF_ERROR(Broadcast(launch_->ranks(), 0, text));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainRanks::CheckSameText(absl::string_view what, const std::string& mine) const {
+  std::string first = mine;
+  PLUMB_RETURN_IF_ERROR(Broadcast(launch_->ranks(), 0, &first));
+  absl::Status same;
+  if (first != mine) {
+    const bool is_short =
+        !absl::StrContains(first, '\n') && !absl::StrContains(mine, '\n') && first.size() < 200;
+    same = absl::InvalidArgumentError(absl::StrCat(
+        what, " is not that of rank 0 on host ", launch_->hosts()[0],
+        is_short ? absl::StrCat(": ", mine, ", not ", first) : TextDifference(first, mine)));
+  }
+  return plumb::AllOk(launch_->ranks(), same);
+}
+
+absl::Status TrainRanks::CheckAgree(HostRuntime* runtime, const Recipe& recipe,
+                                    const std::string& model_text, const api::Model& model,
+                                    const Dataset& data, bool require_same_bits) {
+  PLUMB_RETURN_IF_ERROR(CheckSameText("version of plumb", api::Version()));
+  PLUMB_RETURN_IF_ERROR(CheckSameText("recipe", recipe.text));
+  PLUMB_RETURN_IF_ERROR(CheckSameText("model", model_text));
+  PLUMB_RETURN_IF_ERROR(
+      CheckSameText(absl::StrCat(data.name(), ": hash of the data"), data.data_hash()));
+  const absl::StatusOr<std::string> files = NormFiles(runtime, model);
+  PLUMB_RETURN_IF_ERROR(AllOk(files.status()));
+  PLUMB_RETURN_IF_ERROR(CheckSameText("norms", *files));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<RankFacts> all, launch_->AllFacts(FactsOf(*runtime)));
+  const RankFacts& first = all.front();
+  for (const RankFacts& each : all) {
+    const std::string who = absl::StrCat("rank ", each.rank, " on host ", each.host);
+    if (ProcessorText(each) != ProcessorText(first)) {
+      std::string text = absl::StrCat(
+          who, ": a processor of another kind than that of rank 0 on host ", first.host, ": ",
+          ProcessorText(each), ", not ", ProcessorText(first),
+          ". Processors round differently, so the run is not that of one machine to the bit");
+      if (require_same_bits) {
+        return absl::InvalidArgumentError(absl::StrCat(text, " (--require-same-bits)"));
+      }
+      absl::StrAppend(&text, "; train.shard: OPTIMIZER keeps the weights of all ranks equal");
+      are_alike_ = false;
+      if (launch_->is_first()) runtime->Warn(text);
+      return absl::OkStatus();
+    }
+    if (each.matmul != first.matmul) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(who, ": matrices are multiplied otherwise than by rank 0 on host ",
+                       first.host, ": ", each.matmul, ", not ", first.matmul));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void TrainRanks::SetTrainer(api::Trainer* trainer, size_t weights) {
+  trainer_ = trainer;
+  weights_ = weights;
+}
+
+absl::StatusOr<api::StepInfo> TrainRanks::Step(
+    int64_t batch, absl::FunctionRef<absl::StatusOr<api::StepInfo>()> step, bool* stop_wanted) {
+  PLUMB_RETURN_IF_ERROR(Tell({Order::kStep, batch}));
+  absl::StatusOr<api::StepInfo> stepped = step();
+  if (!stepped.ok() && !absl::IsAborted(stepped.status())) return stepped;
+  PLUMB_ASSIGN_OR_RETURN(const bool wanted, launch_->Any(false));
+  *stop_wanted = *stop_wanted || wanted;
+  return stepped;
+}
+
+absl::Status TrainRanks::CheckFinite() {
+  // Each looks at what it has of the optimizer's states.
+  PLUMB_RETURN_IF_ERROR(Tell({Order::kCheckFinite}));
+  return AllOk(ToStatus(trainer_->Check()));
+}
+
+absl::Status TrainRanks::ShareStates(absl::FunctionRef<absl::Status()> use) {
+  absl::Status used;
+  const absl::Status shared = ToStatus(trainer_->ShareStates([&] {
+    used = use();
+    return used.ok() ? api::Next::kGoOn : api::Next::kStop;
+  }));
+  return used.ok() ? shared : used;
+}
+
+absl::Status TrainRanks::WithStates(absl::FunctionRef<absl::Status()> use) {
+  PLUMB_RETURN_IF_ERROR(Tell({Order::kShareStates}));
+  return ShareStates(use);
+}
+
+absl::Status TrainRanks::WriteStates(const std::string& directory,
+                                     CheckpointContents::Write write) {
+  constexpr char kVariable[] = "PLUMB_CHECKPOINT_WRITERS";
+  const char* const said = std::getenv(kVariable);
+  const absl::string_view writers_wanted = said == nullptr ? "" : said;
+  if (!writers_wanted.empty() && writers_wanted != "ONE" && writers_wanted != "ALL") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kVariable, ": is ONE, ALL or nothing, not ", writers_wanted));
+  }
+  if (are_alike_ && writers_wanted != "ONE") {
+    PLUMB_RETURN_IF_ERROR(Tell({Order::kCheckpoint}));
+    CheckpointWriters writers = Writers();
+    const size_t name = directory.rfind('/') + 1;
+    PLUMB_ASSIGN_OR_RETURN(const int blind, writers.Begin(directory.substr(name)));
+    if (blind < 0) {
+      const auto together = [&](const std::string&, const char* file,
+                                const SafetensorsImage& image) {
+        const bool is_model = absl::string_view(file) == kModelFile;
+        return writers.Write(file, is_model ? api::State::kModel : api::State::kOptimizer, image);
+      };
+      const absl::Status written = write(together);
+      const absl::Status ended = writers.End();
+      return written.ok() ? ended : written;
+    }
+    if (writers_wanted == "ALL") {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", blind, " on host ", launch_->hosts()[static_cast<size_t>(blind)],
+                       ": does not see ", directory, ", which all ranks are to write (", kVariable,
+                       "=ALL); without that rank 0 writes alone"));
+    }
+  }
+  return WithStates([&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(write(&WriteTensorFile));
+    return CheckStatesWereHere(trainer_);
+  });
+}
+
+absl::Status TrainRanks::End(int exit_code) { return Tell({Order::kEnd, exit_code}); }
+
+absl::StatusOr<int> TrainRanks::Follow(absl::FunctionRef<absl::Status(int64_t batch)> step,
+                                       const std::function<bool()>& wants_stop) {
+  for (;;) {
+    Order order = {};
+    PLUMB_RETURN_IF_ERROR(Broadcast(launch_->ranks(), 0, &order, sizeof(order)));
+    switch (order.kind) {
+      case Order::kStep: {
+        const absl::Status stepped = step(order.argument);
+        // What comes of a step that diverged is rank 0's to decide.
+        if (!stepped.ok() && !absl::IsAborted(stepped)) return stepped;
+        PLUMB_RETURN_IF_ERROR(launch_->Any(wants_stop()).status());
+        break;
+      }
+      case Order::kCheckFinite: {
+        const absl::Status finite = ToStatus(trainer_->Check());
+        const absl::Status all = plumb::AllOk(launch_->ranks(), finite);
+        if (!all.ok() && !absl::IsAborted(all)) return all;
+        break;
+      }
+      case Order::kShareStates: {
+        const absl::Status shared = ShareStates([] { return absl::OkStatus(); });
+        // Rank 0 has the error, and says what comes of it.
+        if (!shared.ok() && !absl::IsCancelled(shared)) return shared;
+        break;
+      }
+      case Order::kCheckpoint:
+        PLUMB_RETURN_IF_ERROR(Writers().Follow());
+        break;
+      case Order::kEnd:
+        return static_cast<int>(order.argument);
+      default:
+        return absl::InternalError(
+            absl::StrCat("rank 0 orders ", static_cast<int64_t>(order.kind)));
+    }
+  }
+}
+
+}  // namespace plumb

@@ -1,0 +1,443 @@
+#include "runtime/app/train/train.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plumb/v1/model.schema.h"
+#include "runtime/app/data_passes.h"
+#include "runtime/app/train/train_run_impl.h"
+#include "runtime/app/train/trainer_tensors.h"
+#include "runtime/base/status.h"
+#include "runtime/schema/reader.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+
+// The state of a checkpoint says how it was trained, so that edits of train.pbtxt show.
+std::string WithTraining(const std::string& state, const Recipe& recipe) {
+  Json json = Json::parse(state);
+  json["train"] = recipe.text;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Returns the name in a model's whole text.
+absl::StatusOr<std::string> NameOf(const std::string& model_text) {
+  v1::Model fields;
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(model_text, "model", &fields, &locations));
+  return fields.name();
+}
+
+// How often a run looks whether its directory is still there, in seconds.
+constexpr double kLookInterval = 1;
+
+// Returns what a run from step 0 into `out`, which may be new, takes of the disk; "" writes
+// nothing.
+TrainingDisk PlanDisk(const TrainingMemory& memory, const Recipe& recipe, const std::string& out) {
+  const v1::Train& fields = recipe.fields;
+  const int64_t interval = fields.checkpoint_interval(), steps = fields.max_steps();
+  TrainingDisk disk;
+  disk.checkpoint = memory.weights + memory.moments + memory.norm_states / 3;  // one of its copies
+  // Those that checkpoint_interval makes, the last included; the clock may add some. An old one is
+  // deleted when the new one is complete.
+  const int64_t made = interval > 0 ? (steps + interval - 1) / interval : 1;
+  const int64_t kept = fields.keep_checkpoints();
+  disk.checkpoints = kept > 0 && made > kept ? kept + 1 : made;
+  constexpr int64_t kMetricsLine = 160;
+  disk.total = disk.checkpoints * disk.checkpoint + kMetricsLine * steps;
+  if (!out.empty()) disk.available = FreeSpace(out);
+  return disk;
+}
+
+// Fails with kResourceExhausted when the disk has no room for what the run keeps.
+absl::Status CheckFits(const TrainingDisk& disk, const std::string& out) {
+  if (disk.available < 0 || disk.total <= disk.available) return absl::OkStatus();
+  const auto size = [](int64_t bytes) {
+    return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  };
+  return absl::ResourceExhaustedError(
+      absl::StrCat(out, ": the disk has ", size(disk.available), " left, and the run writes ",
+                   size(disk.total), ", of them ", disk.checkpoints, " x ", size(disk.checkpoint),
+                   " for checkpoints; free some, choose another directory, or lower "
+                   "train.keep_checkpoints"));
+}
+
+}  // namespace
+
+// The initial state of a run, as recorded in run.json and its checkpoints.
+absl::StatusOr<std::string> TrainRun::Impl::State() const {
+  PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model->Norms()));
+  const Json state = {{"data", data->name()},          {"data_hash", data->data_hash()},
+                      {"seed", fields().seed()},       {"dtype", DTypeOf(recipe)},
+                      {"plugins", Json::parse(norms)}, {"plumb", api::Version()},
+                      {"threads", info.threads},       {"matmul", runtime->matmul()}};
+  // The name of a file need not be UTF-8.
+  return state.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::Status TrainRun::Impl::CreateModel(const api::Spec& spec) {
+  PLUMB_ASSIGN_OR_RETURN(model, ToStatus(api::Model::Create(runtime->api(), spec)));
+  PLUMB_ASSIGN_OR_RETURN(model_text, ToStatus(model->Text()));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::LoadData(const std::string& path, const Tokenizer* tokenizer) {
+  PLUMB_ASSIGN_OR_RETURN(Dataset dataset, Dataset::Load(path, ToDatasetOptions(recipe), tokenizer));
+  data = std::make_unique<Dataset>(std::move(dataset));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::ReadNew(const TrainRequest& request) {
+  if (request.model_path.empty()) {
+    return absl::InvalidArgumentError("a model is missing: model_path is empty");
+  }
+  Overrides settings = request.train_overrides;
+  if (request.seed.has_value()) settings.emplace_back("seed", absl::StrCat(*request.seed));
+  PLUMB_ASSIGN_OR_RETURN(
+      recipe, ReadRecipe(request.train_path, settings, ranks == nullptr ? 1 : ranks->size()));
+  info.chosen_units = recipe.chosen_units;
+  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(request.model_path, request.model_overrides));
+  PLUMB_RETURN_IF_ERROR(LoadData(request.data_path));
+  PLUMB_RETURN_IF_ERROR(
+      FitVocabulary(data->tokenizer(), recipe, request.data_path, request.model_path, &spec));
+  return CreateModel(spec);
+}
+
+absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
+  if (!request.out.empty()) PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
+  const absl::Status read = ReadNew(request);
+  PLUMB_RETURN_IF_ERROR(ranks == nullptr ? read : ranks->AllOk(read));
+  PLUMB_RETURN_IF_ERROR(CreateTrainer(request));
+  if (!request.init.empty()) PLUMB_RETURN_IF_ERROR(ReadInitialWeights(request.init));
+  PLUMB_RETURN_IF_ERROR(SetProbe(request.probe));
+  info.disk = PlanDisk(info.memory, recipe, request.out);
+  if (request.out.empty()) return absl::OkStatus();
+  PLUMB_RETURN_IF_ERROR(CheckFits(info.disk, request.out));
+  if (request.dry_run) return absl::OkStatus();
+  // Nothing is written before all of the above has succeeded. Another process may do the same.
+  PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
+  PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
+  PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
+  // Metrics of a run that was killed before it had a model.pbtxt are nobody's.
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateMetrics(RunMetricsPath(request.out), 0)));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), 0)));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out), 0)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
+  return WriteRunFiles(request.out, model_text, recipe, data->tokenizer(),
+                       WithInit(WithProbe(state, probe_options), info.initial));
+}
+
+absl::Status TrainRun::Impl::WithStates(absl::FunctionRef<absl::Status()> use) {
+  return ranks == nullptr ? use() : ranks->WithStates(use);
+}
+
+absl::Status TrainRun::Impl::ReadInitialWeights(const std::string& run) {
+  return WithStates([&]() -> absl::Status {
+    PLUMB_ASSIGN_OR_RETURN(info.initial, InitFromRun(runtime, run, &*trainer));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status TrainRun::Impl::CheckDirectory() const {
+  if (lock->Holds(info.out)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(info.out, ": was removed or replaced while the run was training into it"));
+}
+
+absl::Status TrainRun::Impl::OpenEvents(const TrainRequest& request) {
+  if (step() >= fields().max_steps()) return absl::OkStatus();
+  bool wanted = request.tensorboard;
+  if (!wanted && request.resume) {
+    PLUMB_ASSIGN_OR_RETURN(wanted, HasEventFile(request.out));
+  }
+  if (!wanted) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(events,
+                         RunEvents::Open(request.out, *model, recipe, step() + 1, SystemSeconds));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::PlanValidation() {
+  const api::ModelInfo of_model = model->Info();
+  EvalBatches::Options options;
+  options.batch_size = fields().batch_size();
+  options.context_length = of_model.context_length;
+  options.padding = of_model.bidirectional != 0 ? -1 : 0;
+  PLUMB_ASSIGN_OR_RETURN(EvalBatches held_out,
+                         EvalBatches::Create(data.get(), Split::kValidation, options));
+  // In the format that is trained, so that the weights are read where they are.
+  api::EvaluatorOptions evaluator = ToEvaluatorOptions(held_out);
+  const bool is_bf16 = fields().dtype() == v1::Train::BF16;
+  evaluator.weights = is_bf16 ? api::Weights::kBf16 : api::Weights::kF32;
+  PLUMB_ASSIGN_OR_RETURN(const int64_t bytes, ToStatus(api::Evaluator::Plan(*model, evaluator)));
+  Batch first = held_out.MakeBatch();
+  validation.emplace(Validation{std::move(held_out), std::move(first), evaluator,
+                                MaskingOf(recipe, of_model), bytes, std::nullopt});
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::CreateTrainer(const TrainRequest& request) {
+  if (ranks != nullptr) {
+    PLUMB_RETURN_IF_ERROR(
+        ranks->CheckAgree(runtime, recipe, model_text, *model, *data, request.require_same_bits));
+  }
+  info.room = ProcessMemoryLimit();
+  PLUMB_ASSIGN_OR_RETURN(batches, MakeTrainBatches(data.get(), recipe, model->Info()));
+  micro_batch = batches->MakeBatch();
+  const bool validates = ranks == nullptr || ranks->is_first();
+  if (validates && data->has_targets(Split::kValidation)) PLUMB_RETURN_IF_ERROR(PlanValidation());
+  api::TrainerOptions options;
+  options.recipe = recipe.text;
+  options.seq = batches->max_seq();
+  options.draw_weights = true;
+  options.reserve = validation.has_value() ? validation->bytes : 0;
+  if (ranks != nullptr) options.communicator = ranks->communicator();
+  absl::StatusOr<api::Trainer> created = ToStatus(api::Trainer::Create(*model, options));
+  if (!created.ok()) return recipe.InFile(created.status());
+  trainer = *std::move(created);
+  if (ranks != nullptr) ranks->SetTrainer(&*trainer, model->TensorCount());
+  info.memory = ToTrainingMemory(trainer->Memory(), recipe, batches->max_seq());
+  if (!validation.has_value()) return absl::OkStatus();
+  info.memory.validation = validation->bytes;
+  info.memory.total += validation->bytes;
+  PLUMB_ASSIGN_OR_RETURN(validation->evaluator,
+                         ToStatus(api::Evaluator::Create(*model, validation->options)));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
+  probe_options = options;
+  if (options.every <= 0) probe_options = ProbeOptions();
+  const absl::Status set = ToStatus(trainer->SetProbe(probe_options.every, probe_options.points));
+  if (!absl::IsInvalidArgument(set)) return set;
+  return absl::InvalidArgumentError(
+      absl::StrCat(set.message(), "; plumb explain MODEL --stage probes lists them"));
+}
+
+// The figures of the last step, if it was probed: to the file, and into the report.
+absl::Status TrainRun::Impl::TakeProbe(bool diverged, StepReport* report) {
+  const int64_t every = probe_options.every;
+  if (every == 0) return absl::OkStatus();
+  if (!diverged && step() != 1 && step() % every != 0) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(*trainer, diverged));
+  return absl::OkStatus();
+}
+
+TrainRun::TrainRun(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TrainRun::~TrainRun() = default;
+
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
+                                                         const TrainRequest& request) {
+  if (request.resume && request.out.empty()) {
+    return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
+  }
+  if (request.resume && request.dry_run) {
+    return absl::InvalidArgumentError("a dry run is one of a new run: resume is set too");
+  }
+  if (request.tensorboard && request.out.empty()) {
+    return absl::InvalidArgumentError(
+        "event files need a directory: out, which names the run, is empty");
+  }
+  auto impl = std::make_unique<Impl>(runtime);
+  PLUMB_RETURN_IF_ERROR(
+      OrOutOfMemory("the parameters, the optimizer state and the training program",
+                    [&] { return impl->Open(request); }));
+  return std::unique_ptr<TrainRun>(new TrainRun(std::move(impl)));
+}
+
+absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
+  info.threads = runtime->threads();
+  info.out = request.out;
+  if (request.launch != nullptr && request.launch->size() > 1) {
+    ranks = std::make_unique<TrainRanks>(request.launch, request.out);
+  }
+  PLUMB_ASSIGN_OR_RETURN(const bool resumes, ResumesFiles(request));
+  if (ranks != nullptr && !ranks->is_first()) return OpenFollower(request, resumes);
+  PLUMB_RETURN_IF_ERROR(resumes ? OpenExisting(request) : OpenNew(request));
+  if (request.resume && !resumes) {
+    runtime->Warn(
+        absl::StrCat(request.out, ": holds no run yet, so the run starts from its beginning"));
+  }
+  const api::ModelInfo of_model = model->Info();
+  PLUMB_ASSIGN_OR_RETURN(info.model_name, NameOf(model_text));
+  info.data = data->Description();
+  info.parameters = of_model.parameters;
+  info.first_step = step();
+  info.max_steps = fields().max_steps();
+  info.seed = fields().seed();
+  info.dtype = DTypeOf(recipe);
+  info.context_length = of_model.context_length;
+  if (data->format() == DatasetOptions::Format::kDocuments) {
+    info.cropped_documents = data->num_cropped(Split::kTrain, info.context_length);
+  }
+  info.probe_every = probe_options.every;
+  const bool writes = !request.out.empty() && !request.dry_run;
+  probe = std::make_unique<RunProbe>(writes ? RunProbesPath(request.out) : "");
+  if (writes) {
+    PLUMB_ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(RunMetricsPath(request.out)));
+    metrics = std::make_unique<MetricsWriter>(std::move(writer));
+    incident_log = std::make_unique<IncidentLog>(RunIncidentsPath(request.out));
+    PLUMB_RETURN_IF_ERROR(OpenEvents(request));
+  }
+  if (checkpoint_step >= 0 && !request.train_overrides.empty()) {
+    // The checkpoint says what train.pbtxt says now: what was set is not an edit.
+    checkpoint_step = -1;
+    PLUMB_RETURN_IF_ERROR(SaveCheckpoint().status());
+  }
+  if (fields().on_divergence() == v1::Train::STEP_BACK && metrics != nullptr &&
+      incidents.last_good < 0) {
+    // Whatever happens, there is something to return to.
+    PLUMB_RETURN_IF_ERROR(SaveCheckpoint().status());
+  }
+  return absl::OkStatus();
+}
+
+const TrainInfo& TrainRun::info() const { return impl_->info; }
+int64_t TrainRun::step() const { return impl_->step(); }
+IncidentCounts TrainRun::incidents() const { return impl_->incidents.counts; }
+bool TrainRun::done() const { return step() >= impl_->fields().max_steps(); }
+
+absl::Status TrainRun::StartProfile() { return ToStatus(impl_->trainer->Profile(true)); }
+Profile TrainRun::profile() const { return ToProfile(impl_->trainer->ProfileRows()); }
+
+absl::StatusOr<api::StepInfo> TrainRun::Impl::StepOn(int64_t number) {
+  const int64_t first = (number - 1) * fields().gradient_accumulation_steps();
+  return StepOnBatches(first, &*batches, &micro_batch, &*trainer);
+}
+
+absl::Status TrainRun::Impl::CheckFinite() const {
+  return ranks == nullptr ? ToStatus(trainer->Check()) : ranks->CheckFinite();
+}
+
+absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report) {
+  for (;;) {
+    const Clock::time_point start = Clock::now();
+    const int64_t next = step() + 1 + incidents.batches_skipped;
+    absl::StatusOr<api::StepInfo> stepped =
+        ranks == nullptr ? StepOn(next)
+                         : ranks->Step(
+                               next, [&] { return StepOn(next); }, &report->stop_wanted);
+    report->seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (absl::IsAborted(stepped.status())) {
+      // Its probe is logged too; the error returned is the divergence.
+      TakeProbe(/*diverged=*/true, report).IgnoreError();
+      PLUMB_RETURN_IF_ERROR(Survive(stepped.status(), /*weights_are_lost=*/false, report));
+      continue;
+    }
+    if (!stepped.ok() || metrics == nullptr || !CheckpointDue(Clock::now())) return stepped;
+    // An update can overflow though its gradient was finite; no checkpoint holds that.
+    const absl::Status finite = CheckFinite();
+    if (finite.ok()) return stepped;
+    PLUMB_RETURN_IF_ERROR(ToStatus(trainer->SetSteps(step() - 1)));
+    PLUMB_RETURN_IF_ERROR(Survive(finite, /*weights_are_lost=*/true, report));
+  }
+}
+
+absl::StatusOr<StepReport> TrainRun::Step() {
+  if (done()) return absl::OutOfRangeError("all steps are done");
+  return OrOutOfMemory("a training step", [this] { return impl_->Step(); });
+}
+
+absl::StatusOr<StepReport> TrainRun::Impl::Step() {
+  StepReport report;
+  PLUMB_ASSIGN_OR_RETURN(const api::StepInfo result, StepUntilFinite(&report));
+  report.step = result.step;
+  report.loss = result.loss;
+  report.learning_rate = result.learning_rate;
+  report.grad_norm = result.gradient_norm;
+  report.tokens = result.tokens;
+  PLUMB_RETURN_IF_ERROR(TakeProbe(/*diverged=*/false, &report));
+  PLUMB_RETURN_IF_ERROR(NoteSpike(&report));
+  if (fields().eval_interval() > 0 && validation.has_value() && Due(fields().eval_interval())) {
+    PLUMB_ASSIGN_OR_RETURN(report.val_loss, ValidationLoss(fields().eval_batches()));
+  }
+  if (metrics == nullptr) return report;
+  StepMetrics line;
+  line.step = report.step;
+  line.loss = report.loss;
+  line.lr = report.learning_rate;
+  line.grad_norm = report.grad_norm;
+  line.tokens = report.tokens;
+  line.seconds = report.seconds;
+  if (report.val_loss.has_value()) line.val_loss = *report.val_loss;
+  PLUMB_RETURN_IF_ERROR(metrics->Append(line));
+  if (events != nullptr) PLUMB_RETURN_IF_ERROR(events->Add(report));
+  const Clock::time_point now = Clock::now();
+  if (std::chrono::duration<double>(now - looked_at).count() > kLookInterval) {
+    looked_at = now;
+    PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  }
+  if (CheckpointDue(now)) {
+    PLUMB_ASSIGN_OR_RETURN(report.checkpoint, SaveCheckpoint());
+  }
+  return report;
+}
+
+absl::StatusOr<std::string> TrainRun::SaveCheckpoint() {
+  return OrOutOfMemory("a checkpoint", [this] { return impl_->SaveCheckpoint(); });
+}
+
+absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
+  if (metrics == nullptr) {
+    return absl::InvalidArgumentError("a run that writes no files has no checkpoints");
+  }
+  if (checkpoint_step == step()) return checkpoint_path;
+  PLUMB_RETURN_IF_ERROR(CheckFinite());
+  JudgeCheckpoint();
+  PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
+  return checkpoint_path;
+}
+
+absl::Status TrainRun::Impl::WriteCheckpointNow() {
+  const Clock::time_point begin = Clock::now();
+  PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  PLUMB_RETURN_IF_ERROR(metrics->Sync());
+  PLUMB_RETURN_IF_ERROR(probe->Sync());
+  PLUMB_RETURN_IF_ERROR(incident_log->Sync());
+  if (events != nullptr) PLUMB_RETURN_IF_ERROR(events->Sync());
+  const std::vector<TensorToWrite> model_tensors = StateTensors(&*trainer, api::State::kModel);
+  const std::vector<TensorToWrite> optimizer = StateTensors(&*trainer, api::State::kOptimizer);
+  PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
+  CheckpointContents contents;
+  contents.step = step();
+  contents.last_good = incidents.last_good;
+  contents.model = model_tensors;
+  contents.optimizer = optimizer;
+  if (ranks != nullptr) {
+    contents.around = [this](const std::string& directory, CheckpointContents::Write write) {
+      return ranks->WriteStates(directory, write);
+    };
+  }
+  contents.state = WithIncidents(WithTraining(state, recipe), incidents);
+  contents.metadata = {{"plumb", api::Version()},
+                       {"model", model_text},
+                       {"data_hash", data->data_hash()},
+                       {"seed", absl::StrCat(fields().seed())}};
+  PLUMB_RETURN_IF_ERROR(WriteCheckpoint(info.out, contents, fields().keep_checkpoints()));
+  checkpoint_path = CheckpointPath(info.out, step());
+  checkpoint_step = step();
+  saved_at = Clock::now();
+  save_seconds = std::chrono::duration<double>(saved_at - begin).count();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> TrainRun::Impl::ValidationLoss(int64_t max_batches) {
+  PLUMB_ASSIGN_OR_RETURN(const SplitLoss loss,
+                         MeasureLoss(validation->batches, max_batches, validation->masking,
+                                     &*validation->evaluator, &validation->batch));
+  return loss.loss;
+}
+
+absl::StatusOr<double> TrainRun::ValidationLoss() {
+  if (!impl_->validation.has_value()) {
+    return absl::InvalidArgumentError("nothing is held out; data.val_fraction says how much");
+  }
+  return OrOutOfMemory("the validation program",
+                       [&] { return impl_->ValidationLoss(/*max_batches=*/0); });
+}
+
+}  // namespace plumb

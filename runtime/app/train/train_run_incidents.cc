@@ -1,0 +1,182 @@
+// How a TrainRun outlives a step that diverged, and what it says of spikes.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "runtime/app/train/train_run_impl.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+// "layer 3" of "layers.3.mlp.up.weight", else the first of its names.
+std::string LayerOf(absl::string_view tensor) {
+  const std::vector<absl::string_view> names = absl::StrSplit(tensor, '.');
+  return names.size() > 1 && names[0] == "layers" ? absl::StrCat("layer ", names[1])
+                                                  : std::string(names[0]);
+}
+
+double SumOfSquares(api::Span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return sum;
+}
+
+struct GradientShare {
+  std::string place;  // "layer 3", "head"
+  double share = 0;
+};
+
+// Returns the layer, or the embedding or the head, with the largest norm of the last step's
+// gradients, and its share of the square of the whole. No place where each rank has the gradients
+// of some parameters only.
+GradientShare LargestGradient(const api::Trainer& trainer) {
+  // In the order of the parameters; share holds squares until their sum is known.
+  std::vector<GradientShare> places;
+  double sum = 0;
+  for (size_t i = 0;; ++i) {
+    const api::Result<api::TensorView<const float>> gradient = trainer.Gradient(i);
+    if (!gradient.ok()) break;
+    std::string place = LayerOf(std::string(gradient->name));
+    if (places.empty() || places.back().place != place) places.push_back({std::move(place), 0});
+    const double square = SumOfSquares(gradient->data);
+    places.back().share += square;
+    sum += square;
+  }
+  if (places.empty()) return {};
+  GradientShare largest = *std::max_element(
+      places.begin(), places.end(),
+      [](const GradientShare& a, const GradientShare& b) { return a.share < b.share; });
+  if (sum > 0) largest.share /= sum;
+  return largest;
+}
+
+}  // namespace
+
+absl::Status TrainRun::Impl::LogIncident(IncidentLine line) {
+  if (incident_log == nullptr) return absl::OkStatus();
+  // The file may be opened now, and its directory be gone.
+  PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  return incident_log->Append(line);
+}
+
+absl::Status TrainRun::Impl::Stop(const absl::Status& divergence, int64_t step, int64_t batch) {
+  // Whoever tries the step again gets the same error, and the file one line.
+  if (stopped_batch != batch) {
+    PLUMB_RETURN_IF_ERROR(
+        LogIncident({step, batch, "stop", std::string(divergence.message()), std::nullopt}));
+    if (incident_log != nullptr) PLUMB_RETURN_IF_ERROR(incident_log->Sync());
+  }
+  stopped_batch = batch;
+  return divergence;
+}
+
+absl::Status TrainRun::Impl::Survive(const absl::Status& divergence, bool weights_are_lost,
+                                     StepReport* report) {
+  const int64_t step = this->step() + 1;
+  const int64_t batch = step + incidents.batches_skipped;
+  const auto stop = [&](absl::string_view why) {
+    return Stop(absl::AbortedError(absl::StrCat(divergence.message(), why)), step, batch);
+  };
+  if (fields().on_divergence() == v1::Train::STOP) return stop("");
+  if (incidents.counts.skips + incidents.counts.step_backs >= fields().max_divergences()) {
+    return stop(
+        absl::StrCat("; it is one more than max_divergences, ", fields().max_divergences()));
+  }
+  if (fields().on_divergence() == v1::Train::STEP_BACK && metrics == nullptr) {
+    return stop("; a run without a directory has no checkpoint to step back to");
+  }
+  TrainIncident incident;
+  incident.step = step;
+  if (fields().on_divergence() == v1::Train::SKIP) {
+    if (weights_are_lost) return stop("; to leave a batch out cannot mend that, STEP_BACK can");
+    incident.kind = TrainIncident::Kind::kSkip;
+    incident.message = absl::StrCat(divergence.message(), "; left out batch ", batch);
+    ++incidents.counts.skips;
+    incidents.batches_skipped += 1;
+    PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "skip", incident.message, std::nullopt}));
+  } else {
+    incident.kind = TrainIncident::Kind::kStepBack;
+    PLUMB_ASSIGN_OR_RETURN(incident.message, StepBack(divergence, step, batch));
+  }
+  report->probe = nullptr;  // that of the step that diverged
+  report->incidents.push_back(std::move(incident));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& divergence, int64_t step,
+                                                     int64_t batch) {
+  PLUMB_RETURN_IF_ERROR(CheckDirectory());
+  const int64_t good = incidents.last_good;
+  const std::string path = CheckpointPath(info.out, good);
+  PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
+  PLUMB_ASSIGN_OR_RETURN(const IncidentState then, IncidentsOf(checkpoint.state));
+  std::string message =
+      absl::StrCat(divergence.message(), "; back to step ", good, ", leaving out batches ",
+                   good + then.batches_skipped + 1, " to ", batch);
+  // The counts go on; the losses are those that led to the checkpoint.
+  incidents.losses = then.losses;
+  incidents.batches_skipped = batch - good;
+  const double scale = fields().step_back_learning_rate_scale();
+  incidents.learning_rate_scale *= scale;
+  if (scale < 1) {
+    absl::StrAppend(&message, "; learning rate x ", incidents.learning_rate_scale);
+  }
+  ++incidents.counts.step_backs;
+  const auto read = [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
+    return ApplyIncidents(good);
+  };
+  PLUMB_RETURN_IF_ERROR(WithStates(read));
+  // In this order: whenever it is killed, the run resumes from before or from after the step back.
+  PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "step_back", message, good}));
+  PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
+  PLUMB_RETURN_IF_ERROR(RemoveCheckpointsAfter(info.out, good));
+  metrics.reset();
+  probe = std::make_unique<RunProbe>(RunProbesPath(info.out));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateMetrics(RunMetricsPath(info.out), good)));
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(info.out), good)));
+  PLUMB_ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(RunMetricsPath(info.out)));
+  metrics = std::make_unique<MetricsWriter>(std::move(writer));
+  if (events != nullptr) {
+    PLUMB_RETURN_IF_ERROR(events->Sync());
+    PLUMB_ASSIGN_OR_RETURN(events,
+                           RunEvents::Open(info.out, *model, recipe, good + 1, SystemSeconds));
+  }
+  return message;
+}
+
+absl::Status TrainRun::Impl::ApplyIncidents(int64_t step) {
+  PLUMB_RETURN_IF_ERROR(ToStatus(trainer->SetSteps(step)));
+  return ToStatus(trainer->ScaleLearningRate(incidents.learning_rate_scale));
+}
+
+absl::Status TrainRun::Impl::NoteSpike(StepReport* report) {
+  if (!incidents.losses.Add(report->loss)) return absl::OkStatus();
+  ++incidents.counts.spikes;
+  const GradientShare largest = LargestGradient(*trainer);
+  std::string message = absl::StrFormat("the loss jumps at step %d to %.4g, from a median of %.4g",
+                                        report->step, report->loss, incidents.losses.level());
+  if (!largest.place.empty()) {
+    absl::StrAppendFormat(&message, "; %.0f %% of its gradient's square is in %s",
+                          100 * largest.share, largest.place);
+  }
+  PLUMB_RETURN_IF_ERROR(LogIncident(
+      {report->step, report->step + incidents.batches_skipped, "spike", message, std::nullopt}));
+  report->incidents.push_back({TrainIncident::Kind::kSpike, report->step, std::move(message)});
+  return absl::OkStatus();
+}
+
+void TrainRun::Impl::JudgeCheckpoint() {
+  const int64_t step = this->step();
+  // Those that time made are others in every run, and a step back must not be.
+  const bool may_be_returned_to = fields().on_divergence() != v1::Train::STEP_BACK ||
+                                  incidents.last_good < 0 ||
+                                  step % fields().checkpoint_interval() == 0;
+  if (may_be_returned_to && !incidents.losses.is_high()) incidents.last_good = step;
+}
+
+}  // namespace plumb

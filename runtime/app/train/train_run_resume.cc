@@ -1,0 +1,278 @@
+// TrainRun::Open of a run that is there: what it may be resumed with, and from what.
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/app/import/import_json.h"
+#include "runtime/app/text_difference.h"
+#include "runtime/app/train/train_run_impl.h"
+#include "runtime/app/train/trainer_tensors.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+
+}  // namespace
+
+absl::StatusOr<std::string> TrainRun::Impl::WholeTextOf(const api::Spec& spec) const {
+  PLUMB_ASSIGN_OR_RETURN(const api::Model other,
+                         ToStatus(api::Model::Create(runtime->api(), spec)));
+  return ToStatus(other.Text());
+}
+
+absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
+                                            const Tokenizer& tokenizer) const {
+  if (request.model_path.empty()) {
+    if (request.model_overrides.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--set model.* cannot change the model of a run that is resumed");
+  }
+  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(request.model_path, request.model_overrides));
+  PLUMB_RETURN_IF_ERROR(
+      FitVocabulary(tokenizer, recipe, request.data_path, request.model_path, &spec));
+  PLUMB_ASSIGN_OR_RETURN(const std::string other, WholeTextOf(spec));
+  if (other == model_text) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      request.model_path, ": is not the model that ", request.out, " was started with (",
+      RunModelPath(request.out), "); resume without a model, or start another run"));
+}
+
+// A resumed run keeps its train.pbtxt: a file that differs is ignored, with a warning.
+absl::Status TrainRun::Impl::CheckSameTraining(const TrainRequest& request) const {
+  if (request.train_path.empty()) return absl::OkStatus();
+  Overrides settings = request.train_overrides;
+  settings.emplace_back("seed", absl::StrCat(fields().seed()));
+  PLUMB_ASSIGN_OR_RETURN(Recipe given, ReadRecipe(request.train_path, settings));
+  if (given.fields.units() == 0 && fields().units() > 0) {
+    // They were chosen for the ranks that the run was started on.
+    settings.emplace_back("units", absl::StrCat(fields().units()));
+    PLUMB_ASSIGN_OR_RETURN(given, ReadRecipe(request.train_path, settings));
+  }
+  if (given.text != recipe.text) {
+    runtime->Warn(
+        absl::StrCat(request.train_path, ": differs from ", RunTrainPath(request.out),
+                     ", which the run keeps using; --set train.FIELD=VALUE changes single fields"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> TrainRun::Impl::ResumesFiles(const TrainRequest& request) const {
+  if (!request.resume) return false;
+  // Without a model there is nothing to begin: OpenExisting says what is missing.
+  const bool resumes = IsRunDirectory(request.out) || request.model_path.empty();
+  return ranks == nullptr ? resumes : ranks->FirstSays(resumes);
+}
+
+absl::Status TrainRun::Impl::CheckSameInit(const TrainRequest& request,
+                                           const InitSource& source) const {
+  if (request.init.empty() || request.init == source.run) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      request.out, ": began with ", source.run.empty() ? "weights of its own" : "the weights of ",
+      source.run, ", not with those of ", request.init,
+      "; resume it without --init, or choose another --out"));
+}
+
+absl::Status TrainRun::Impl::BeginAgain(const InitSource& source) {
+  if (!source.run.empty()) {
+    const absl::Status read = ReadInitialWeights(source.weights);
+    if (absl::IsNotFound(read)) {
+      return absl::NotFoundError(
+          absl::StrCat(info.out, ": has no checkpoint yet, and the weights that it began with, ",
+                       source.weights, ", are gone; choose another --out"));
+    }
+    PLUMB_RETURN_IF_ERROR(read);
+    info.initial.run = source.run;
+  }
+  runtime->Warn(absl::StrCat(
+      info.out, ": has no checkpoint yet, so the run starts again from its beginning"));
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
+  if (IsRunDirectory(request.out)) {
+    PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
+    PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
+  }
+  if (IsImportedRun(request.out)) {
+    return absl::NotFoundError(absl::StrCat(
+        request.out, ": was imported, so there is no training to resume; plumb train MODEL --init ",
+        request.out, " --out RUN begins with its weights"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(request.out, request.train_overrides));
+  recipe = std::move(files.recipe);
+  if (request.seed.has_value() && *request.seed != fields().seed()) {
+    return absl::InvalidArgumentError(absl::StrCat(request.out, ": was started with seed ",
+                                                   fields().seed(), ", not ", *request.seed));
+  }
+  PLUMB_RETURN_IF_ERROR(CheckSameTraining(request));
+  const absl::StatusOr<InitSource> source = InitOf(files.initial_state);
+  if (!source.ok()) {
+    return Annotate(source.status(), absl::StrCat(RunJsonPath(request.out), ": "));
+  }
+  PLUMB_RETURN_IF_ERROR(CheckSameInit(request, *source));
+  PLUMB_RETURN_IF_ERROR(CreateModel(files.model));
+  PLUMB_RETURN_IF_ERROR(CheckSameModel(request, *files.tokenizer));
+  if (ranks != nullptr) PLUMB_RETURN_IF_ERROR(SendRunFiles(*files.tokenizer));
+  PLUMB_RETURN_IF_ERROR(LoadData(request.data_path, &*files.tokenizer));
+  if (ranks != nullptr) PLUMB_RETURN_IF_ERROR(ranks->AllOk(absl::OkStatus()));
+  PLUMB_RETURN_IF_ERROR(CreateTrainer(request));
+  PLUMB_RETURN_IF_ERROR(CheckState(files.initial_state, RunJsonPath(request.out)));
+  const absl::StatusOr<std::string> checkpoint = FindLatestCheckpoint(request.out);
+  if (!checkpoint.ok() && !absl::IsNotFound(checkpoint.status())) return checkpoint.status();
+  PLUMB_RETURN_IF_ERROR(checkpoint.ok() ? LoadCheckpoint(request, *checkpoint)
+                                        : BeginAgain(*source));
+  if (step() > fields().max_steps()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        request.out, ": ", step(), " steps are done, more than max_steps ", fields().max_steps()));
+  }
+  absl::StatusOr<ProbeOptions> initial_probe = ProbeOf(files.initial_state);
+  if (!initial_probe.ok()) {
+    return Annotate(initial_probe.status(), absl::StrCat(RunJsonPath(request.out), ": "));
+  }
+  PLUMB_RETURN_IF_ERROR(SetProbe(request.probe.every == 0 ? *initial_probe : request.probe));
+  if (!request.train_overrides.empty()) {
+    PLUMB_RETURN_IF_ERROR(WriteSpecialTokens(request.out, data->tokenizer()));
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(request.out), recipe.text));
+  }
+  if (request.probe.every != 0) {
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(request.out),
+                                              WithProbe(files.initial_state, probe_options)));
+  }
+  WarnOfTheEnd();
+  PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), step())));
+  PLUMB_RETURN_IF_ERROR(KeepLines(
+      TruncateIncidents(RunIncidentsPath(request.out), step() + incidents.batches_skipped)));
+  const std::string metrics_path = RunMetricsPath(request.out);
+  if (step() > 0 && !FileExists(metrics_path)) {
+    runtime->Warn(absl::StrCat(metrics_path, ": is missing; losses up to step ", step(),
+                               " are lost, the run is not"));
+  }
+  return KeepLines(TruncateMetrics(metrics_path, step()));
+}
+
+// Losses that cannot be read do not keep a sound checkpoint from being resumed.
+absl::Status TrainRun::Impl::KeepLines(absl::StatusOr<std::string> truncated) {
+  PLUMB_RETURN_IF_ERROR(truncated.status());
+  if (!truncated->empty()) runtime->Warn(*truncated);
+  return absl::OkStatus();
+}
+
+void TrainRun::Impl::WarnOfTheEnd() {
+  const int64_t done = step();
+  if (done == fields().max_steps()) {
+    runtime->Warn(absl::StrCat(info.out, ": all of its ", done,
+                               " steps are done; --set train.max_steps=N trains on"));
+  } else if (trainer->LearningRate() == 0 && done >= fields().warmup_steps()) {
+    runtime->Warn(absl::StrCat(
+        info.out, ": the schedule ended at step ", fields().decay_steps(),
+        " with a learning rate of 0, so further steps change nothing; --set train.decay_steps=N or "
+        "train.min_learning_rate=X goes on"));
+  }
+}
+
+// A run that was edited by hand is not what its checkpoint and its metrics were made with.
+absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Checkpoint& checkpoint,
+                                        const std::string& model_then) {
+  std::string edits;
+  const Json state = Json::parse(checkpoint.state, nullptr, /*allow_exceptions=*/false);
+  if (state.contains("train") && state["train"].is_string()) {
+    PLUMB_ASSIGN_OR_RETURN(
+        const Recipe then,
+        ParseRecipe(state["train"].get<std::string>(), JoinPath(checkpoint.directory, "state.json"),
+                    request.train_overrides));
+    const std::string difference = TextDifference(then.text, recipe.text);
+    if (!difference.empty()) absl::StrAppend(&edits, "\n", RunTrainPath(info.out), difference);
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::string model_now,
+                         ReadFile(RunModelPath(info.out), kMaxTextBytes));
+  if (!model_then.empty() && model_then != model_now) {
+    PLUMB_ASSIGN_OR_RETURN(const api::Spec then,
+                           ToStatus(api::Spec::FromText(model_then, checkpoint.directory)));
+    PLUMB_ASSIGN_OR_RETURN(const std::string whole, WholeTextOf(then));
+    const std::string difference = TextDifference(whole, model_text);
+    if (!difference.empty()) absl::StrAppend(&edits, "\n", RunModelPath(info.out), difference);
+  }
+  if (edits.empty()) return absl::OkStatus();
+  edits =
+      absl::StrCat(info.out, ": was edited since its checkpoint of step ", checkpoint.step, edits);
+  if (request.accept_edits) {
+    runtime->Warn(edits);
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(edits, "\nPut it back, or resume with --accept-edits."));
+}
+
+// Fails unless `text`, a State() that was read from `file`, names the data, the seed and the dtype
+// of this run.
+absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) {
+  const Json state = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!state.is_object() || !state.contains("data_hash") || !state["data_hash"].is_string()) {
+    return absl::DataLossError(absl::StrCat(file, ": has no data_hash"));
+  }
+  const std::string data_hash = state["data_hash"].get<std::string>();
+  if (data_hash != data->data_hash()) {
+    return absl::InvalidArgumentError(absl::StrCat(data->name(), ": is not the data that ",
+                                                   info.out, " was started with (hash ",
+                                                   data->data_hash(), ", not ", data_hash, ")"));
+  }
+  // --set train.seed would continue with other batches than those of the steps that are done.
+  if (state.contains("seed") && state["seed"] != Json(fields().seed())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        info.out, ": was started with seed ", state["seed"].dump(), ", not ", fields().seed()));
+  }
+  // One run is one curve: its losses are comparable from the first to the last.
+  const Json initial_dtype = state.contains("dtype") ? state["dtype"] : Json("f32");
+  if (initial_dtype != Json(DTypeOf(recipe))) {
+    return absl::InvalidArgumentError(absl::StrCat(info.out, ": was started with dtype ",
+                                                   initial_dtype.dump(), ", not \"",
+                                                   DTypeOf(recipe), "\""));
+  }
+  // Runs from before this was recorded say nothing.
+  if (state.contains("matmul") && state["matmul"] != Json(runtime->matmul())) {
+    runtime->Warn(
+        absl::StrCat(file, ": products were computed by ", state["matmul"].dump(),
+                     ", and are now by \"", runtime->matmul(),
+                     "\": losses will not be equal to the bit to those of an uninterrupted run"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request, const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
+  PLUMB_RETURN_IF_ERROR(CheckState(checkpoint.state, JoinPath(path, "state.json")));
+  absl::StatusOr<IncidentState> then = IncidentsOf(checkpoint.state);
+  if (!then.ok()) {
+    return Annotate(then.status(), absl::StrCat(JoinPath(path, "state.json"), ": "));
+  }
+  {
+    // Unmapped before the next one: pages that were read count as memory of this process.
+    PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile weights, OpenCheckpointModel(checkpoint));
+    const auto text = weights.metadata().find("model");
+    PLUMB_RETURN_IF_ERROR(
+        CheckEdits(request, checkpoint, text == weights.metadata().end() ? "" : text->second));
+  }
+  incidents = *std::move(then);
+  const auto read = [&]() -> absl::Status {
+    PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
+    return ApplyIncidents(checkpoint.step);
+  };
+  PLUMB_RETURN_IF_ERROR(WithStates(read));
+  checkpoint_step = checkpoint.step;
+  checkpoint_path = path;
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::Impl::ReadTensors(const Checkpoint& checkpoint) {
+  {
+    // Unmapped before the next one: pages that were read count as memory of this process.
+    PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile weights, OpenCheckpointModel(checkpoint));
+    PLUMB_RETURN_IF_ERROR(ReadState(weights, &*trainer, api::State::kModel));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile optimizer, OpenCheckpointOptimizer(checkpoint));
+  return ReadState(optimizer, &*trainer, api::State::kOptimizer);
+}
+
+}  // namespace plumb

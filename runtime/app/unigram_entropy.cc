@@ -1,0 +1,65 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "runtime/app/study/study.h"
+#include "runtime/app/train/recipe.h"
+#include "runtime/base/status.h"
+#include "runtime/data/batches.h"
+
+namespace plumb {
+namespace {
+
+// REQUIRES: `weights` are >= 0 and not all 0.
+double Entropy(const std::vector<double>& weights) {
+  double total = 0;
+  for (const double weight : weights) total += weight;
+  double entropy = 0;
+  for (const double weight : weights) {
+    if (weight > 0) entropy -= weight / total * std::log(weight / total);
+  }
+  return entropy;
+}
+
+// Adds the targets of a batch, which together weigh 1: the loss of a step is the mean over its
+// batches of the mean over their targets.
+void AddTargets(const Batch& batch, std::vector<double>* weights) {
+  for (const int32_t target : batch.targets) {
+    if (target < 0) continue;
+    (*weights)[static_cast<size_t>(target)] += 1 / static_cast<double>(batch.valid_targets);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_path,
+                                                     const std::string& train_path,
+                                                     const Overrides& train_overrides,
+                                                     int64_t context_length, int64_t steps,
+                                                     const std::vector<uint64_t>& seeds) {
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
+  PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(recipe)));
+  const int64_t batches_a_step = recipe.fields.gradient_accumulation_steps();
+  const int64_t end = recipe.fields.max_steps() * batches_a_step;
+  const int64_t begin = std::max<int64_t>(0, end - steps * batches_a_step);
+  TrainBatches::Options options;
+  options.batch_size = recipe.fields.batch_size();
+  options.micro_batches = batches_a_step;
+  options.context_length = context_length;
+  options.keep_order = recipe.fields.data().keep_order();
+  std::vector<double> entropies;
+  for (const uint64_t seed : seeds) {
+    options.seed = seed;
+    PLUMB_ASSIGN_OR_RETURN(TrainBatches source, TrainBatches::Create(&data, options));
+    Batch batch = source.MakeBatch();
+    std::vector<double> weights(static_cast<size_t>(data.tokenizer().vocab_size()));
+    for (int64_t i = begin; i < end; ++i) {
+      PLUMB_RETURN_IF_ERROR(source.TryFill(i, &batch));
+      AddTargets(batch, &weights);
+    }
+    entropies.push_back(Entropy(weights));
+  }
+  return entropies;
+}
+
+}  // namespace plumb

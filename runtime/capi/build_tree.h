@@ -1,0 +1,19 @@
+// Where a build has its norms and placements. Only programs that stay in the build know: CMake
+// links the definition into tests and benchmarks, so that what is installed names no path of the
+// build.
+#ifndef PLUMB_RUNTIME_CAPI_BUILD_TREE_H_
+#define PLUMB_RUNTIME_CAPI_BUILD_TREE_H_
+
+namespace plumb {
+
+struct BuildTree {
+  const char* plugin_directory;
+  const char* placement_directory;
+};
+
+// Its address is null in all other programs.
+__attribute__((weak, visibility("hidden"))) extern const BuildTree kBuildTree;
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_CAPI_BUILD_TREE_H_

@@ -1,0 +1,20 @@
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4): the checksum of TFRecord files. Pure, thread-safe.
+#ifndef PLUMB_RUNTIME_FORMATS_CRC32C_H_
+#define PLUMB_RUNTIME_FORMATS_CRC32C_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+// The reflected polynomial 0x82f63b78, all bits set before and inverted after.
+uint32_t Crc32c(absl::string_view bytes);
+
+// As a record stores it: rotated right by 15 bits, plus 0xa282ead8, so that the checksum of data
+// that holds checksums is no trivial value.
+uint32_t MaskedCrc32c(absl::string_view bytes);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_FORMATS_CRC32C_H_

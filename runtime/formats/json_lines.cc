@@ -1,0 +1,124 @@
+#include "runtime/formats/json_lines.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/file.h"
+#include "runtime/base/file_system.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+// Takes the next line off `rest`.
+absl::Status VisitLine(absl::string_view* rest,
+                       absl::FunctionRef<absl::Status(absl::string_view line)> visit) {
+  const size_t newline = rest->find('\n');
+  const absl::string_view line = rest->substr(0, newline);
+  rest->remove_prefix(newline == absl::string_view::npos ? rest->size() : newline + 1);
+  const absl::Status status = visit(line);
+  // Only the last line can have been cut by a crash; a disk may also have filled it with zeros.
+  return rest->empty() ? absl::OkStatus() : status;
+}
+
+// Writes the content of `path` beside it, over nothing that is there; its new name.
+absl::StatusOr<std::string> SetAside(const std::string& path, const std::string& content) {
+  std::string aside = absl::StrCat(path, ".damaged");
+  constexpr int kMost = 1000;
+  for (int i = 2; i <= kMost && FileExists(aside); ++i) aside = absl::StrCat(path, ".damaged-", i);
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(aside, content));
+  return aside;
+}
+
+}  // namespace
+
+absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {
+  const int fd = Files().Open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return FileError(path, "cannot open");
+  JsonLinesWriter writer(path, fd, 0);  // closes fd on every way out
+  struct stat info;
+  if (Files().FileStat(fd, &info) != 0) return FileError(path, "cannot stat");
+  writer.size_ = info.st_size;
+  char last = '\n';
+  if (info.st_size > 0 && Files().ReadAt(fd, &last, 1, info.st_size - 1) != 1) {
+    return FileError(path, "cannot read");
+  }
+  if (last != '\n') {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": ends in the middle of a line; resume the run to mend it"));
+  }
+  return writer;
+}
+
+JsonLinesWriter::JsonLinesWriter(JsonLinesWriter&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+JsonLinesWriter& JsonLinesWriter::operator=(JsonLinesWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+JsonLinesWriter::~JsonLinesWriter() {
+  if (fd_ >= 0) Files().Close(fd_);
+}
+
+absl::Status JsonLinesWriter::Append(absl::string_view line) {
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t written = Files().Write(fd_, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const absl::Status status = FileError(path_, "cannot write");
+      // Take back the half line; should that fail too, resuming drops it.
+      if (done > 0 && Files().Truncate(fd_, size_) != 0) return status;
+      return status;
+    }
+    done += static_cast<size_t>(written);
+  }
+  size_ += static_cast<int64_t>(line.size());
+  return absl::OkStatus();
+}
+
+absl::Status JsonLinesWriter::Sync() {
+  return Files().Sync(fd_) == 0 ? absl::OkStatus() : FileError(path_, "cannot sync");
+}
+
+absl::Status ForEachJsonLine(const std::string& path, absl::string_view content,
+                             absl::FunctionRef<absl::Status(absl::string_view line)> visit) {
+  for (int64_t number = 1; !content.empty(); ++number) {
+    PLUMB_RETURN_IF_ERROR(
+        Annotate(VisitLine(&content, visit), absl::StrCat(path, ":", number, ": ")));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> FilterJsonLines(
+    const std::string& path, absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep) {
+  if (!FileExists(path)) return std::string();
+  PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadData(path));
+  std::string kept;
+  absl::Status damage;  // of the first line that has some
+  const auto visit = [&](absl::string_view line) -> absl::Status {
+    const absl::StatusOr<bool> keeps = keep(line);
+    if (keeps.ok() && *keeps) absl::StrAppend(&kept, line, "\n");
+    return keeps.status();
+  };
+  absl::string_view rest = content;
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const absl::Status status = VisitLine(&rest, visit);
+    if (damage.ok()) damage = Annotate(status, absl::StrCat(path, ":", number, ": "));
+  }
+  if (kept == content) return std::string();
+  std::string warning;
+  if (!damage.ok()) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string aside, SetAside(path, content));
+    warning = absl::StrCat(damage.message(), "; the damaged file is now ", aside,
+                           ", and what can be read of it stays");
+  }
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path, kept));
+  return warning;
+}
+
+}  // namespace plumb

@@ -1,0 +1,61 @@
+// JsonWriter: a JSON text, piece by piece, whose members keep the order in which they are written.
+// A value.
+#ifndef PLUMB_RUNTIME_FORMATS_JSON_WRITER_H_
+#define PLUMB_RUNTIME_FORMATS_JSON_WRITER_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+class JsonWriter {
+ public:
+  // What is opened is closed again; in an object each value is after its name.
+  void BeginObject() { Open('{'); }
+  void EndObject() { Close('}'); }
+  void BeginArray() { Open('['); }
+  void EndArray() { Close(']'); }
+
+  void Name(absl::string_view name);
+  // Bytes that are not UTF-8 become U+FFFD.
+  void Text(absl::string_view value);
+  void Number(int64_t value);
+  void Flag(bool value);
+
+  // A member of an object.
+  void Text(absl::string_view name, absl::string_view value) { Name(name), Text(value); }
+  void Number(absl::string_view name, int64_t value) { Name(name), Number(value); }
+  void Flag(absl::string_view name, bool value) { Name(name), Flag(value); }
+  template <class Texts>
+  void TextList(absl::string_view name, const Texts& values) {
+    Name(name);
+    BeginArray();
+    for (const auto& value : values) Text(value);
+    EndArray();
+  }
+  template <class Numbers>
+  void NumberList(absl::string_view name, const Numbers& values) {
+    Name(name);
+    BeginArray();
+    for (const auto value : values) Number(static_cast<int64_t>(value));
+    EndArray();
+  }
+
+  std::string Take() { return std::move(text_); }
+
+ private:
+  // The comma between this value and the one before it.
+  void Separate();
+  void Open(char bracket);
+  void Close(char bracket);
+
+  std::string text_;
+  bool follows_ = false;  // a value, in the same object or array
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_FORMATS_JSON_WRITER_H_

@@ -1,0 +1,38 @@
+#include "runtime/schema/located.h"
+
+#include "runtime/base/check.h"
+
+namespace plumb {
+namespace {
+
+// Of a field that is not repeated there is one.
+int Position(int index) { return index < 0 ? 0 : index; }
+
+}  // namespace
+
+const textproto::Field& Located::FieldOf(const char* name) const {
+  const textproto::Field* field = message_->Type().Find(name);
+  PLUMB_CHECK(field != nullptr, "the schema has every field that is looked up");
+  return *field;
+}
+
+Place Located::At(const char* field, int index) const {
+  Place place{file_, 0, 0};
+  if (locations_ == nullptr) return place;
+  const textproto::Location location = locations_->At(FieldOf(field), Position(index));
+  place.line = location.line;
+  place.column = location.column;
+  return place;
+}
+
+Text Located::TextOf(const char* field, int index) const {
+  return {message_->Get<std::string>(FieldOf(field), Position(index)), At(field, index)};
+}
+
+Located Located::Nested(const char* field, int index) const {
+  const textproto::Field& nested = FieldOf(field);
+  return Located(file_, message_->GetMessage(nested, Position(index)),
+                 locations_ == nullptr ? nullptr : locations_->Nested(nested, Position(index)));
+}
+
+}  // namespace plumb

@@ -1,0 +1,154 @@
+#include "runtime/app/train/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::HasSubstr;
+
+StepMetrics Metrics(int64_t step) {
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = 3.25;
+  metrics.lr = 0.01 * (1 - static_cast<double>(step) / 1000);
+  metrics.grad_norm = 1.0 / 3;
+  metrics.tokens = 7;
+  metrics.seconds = 1e-9;
+  return metrics;
+}
+
+class MetricsTest : public ::testing::Test {
+ protected:
+  void WriteSteps(int64_t begin, int64_t end) {
+    absl::StatusOr<MetricsWriter> writer = MetricsWriter::Open(path_);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (int64_t step = begin; step < end; ++step) {
+      ASSERT_TRUE(writer->Append(Metrics(step)).ok());
+    }
+    ASSERT_TRUE(writer->Sync().ok());
+  }
+
+  ScratchDir dir_;
+  std::string path_ = dir_.File("metrics.jsonl");
+};
+
+TEST_F(MetricsTest, LinesArePinned) {
+  absl::StatusOr<MetricsWriter> writer = MetricsWriter::Open(path_);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer->Append(Metrics(0)).ok());
+  StepMetrics metrics = Metrics(1);
+  metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  metrics.grad_norm = std::numeric_limits<double>::infinity();
+  metrics.val_loss = 2.5;
+  MetricsWriter moved = std::move(*writer);
+  ASSERT_TRUE(moved.Append(metrics).ok());
+  // While the file is still open: every line is there as soon as it is appended.
+  EXPECT_EQ(*ReadFile(path_),
+            "{\"step\":0,\"loss\":3.25,\"lr\":0.01,\"grad_norm\":0.3333333333333333,\"tokens\":7,"
+            "\"seconds\":1e-09}\n"
+            "{\"step\":1,\"loss\":null,\"lr\":0.00999,\"grad_norm\":null,\"tokens\":7,"
+            "\"seconds\":1e-09,\"val_loss\":2.5}\n");
+}
+
+TEST_F(MetricsTest, NumbersComeBackToTheLastBit) {
+  absl::StatusOr<MetricsWriter> writer = MetricsWriter::Open(path_);
+  ASSERT_TRUE(writer.ok());
+  const std::vector<double> values = {0.1f, 1.0 / 3, 5e-324, 1.7976931348623157e308, -0.0, 1e22};
+  for (double value : values) {
+    StepMetrics metrics = Metrics(std::numeric_limits<int64_t>::max());
+    metrics.loss = value;
+    metrics.val_loss = value;
+    ASSERT_TRUE(writer->Append(metrics).ok());
+  }
+  const absl::StatusOr<std::vector<StepMetrics>> read = ReadMetrics(path_);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->size(), values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ((*read)[i].loss, values[i]);
+    EXPECT_EQ(*(*read)[i].val_loss, values[i]);
+    EXPECT_EQ((*read)[i].step, std::numeric_limits<int64_t>::max());
+  }
+}
+
+TEST_F(MetricsTest, NullReadsAsNotANumber) {
+  const std::string path = dir_.Write(
+      "m",
+      "{\"step\":1,\"loss\":null,\"lr\":0,\"grad_norm\":1,\"tokens\":1,\"seconds\":0,\"x\":[1]}\n");
+  const absl::StatusOr<std::vector<StepMetrics>> read = ReadMetrics(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(std::isnan(read->at(0).loss));
+  EXPECT_FALSE(read->at(0).val_loss.has_value());
+}
+
+TEST_F(MetricsTest, TruncatingAndGoingOnEqualsTheUnbrokenRun) {
+  WriteSteps(0, 20);
+  const std::string unbroken = *ReadFile(path_);
+  ASSERT_TRUE(TruncateMetrics(path_, 9).ok());
+  EXPECT_EQ(ReadMetrics(path_)->size(), 10u);
+  WriteSteps(10, 20);
+  EXPECT_EQ(*ReadFile(path_), unbroken);
+}
+
+TEST_F(MetricsTest, ATornLastLineIsDropped) {
+  WriteSteps(0, 3);
+  const std::string whole = *ReadFile(path_);
+  const size_t two_lines = whole.rfind('\n', whole.size() - 2) + 1;
+  for (size_t length = two_lines + 1; length < whole.size() - 1; ++length) {
+    ScratchDir::Overwrite(path_, whole.substr(0, length));
+    EXPECT_EQ(MetricsWriter::Open(path_).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(ReadMetrics(path_)->size(), 2u);
+    ASSERT_TRUE(TruncateMetrics(path_, 100).ok());
+    ASSERT_EQ(*ReadFile(path_), whole.substr(0, two_lines));
+  }
+  // Only the newline was lost: nothing else is.
+  ScratchDir::Overwrite(path_, whole.substr(0, whole.size() - 1));
+  ASSERT_TRUE(TruncateMetrics(path_, 100).ok());
+  EXPECT_EQ(*ReadFile(path_), whole);
+  // A disk that had allocated but not written.
+  ScratchDir::Overwrite(path_, whole + std::string(100, '\0'));
+  ASSERT_TRUE(TruncateMetrics(path_, 100).ok());
+  EXPECT_EQ(*ReadFile(path_), whole);
+}
+
+TEST_F(MetricsTest, ADamagedFileIsSetAsideAndWhatCanBeReadOfItStays) {
+  WriteSteps(0, 2);
+  const std::string whole = *ReadFile(path_);
+  for (absl::string_view bad :
+       {"", "{", "[]", "{\"loss\":1}", "{\"step\":\"1\"}", "{\"step\":1.5}"}) {
+    const std::string content = absl::StrCat(whole, bad, "\n", whole);
+    ScratchDir::Overwrite(path_, content);
+    EXPECT_FALSE(ReadMetrics(path_).ok());
+    const absl::StatusOr<std::string> warning = TruncateMetrics(path_, 0);
+    ASSERT_TRUE(warning.ok()) << warning.status();
+    EXPECT_THAT(*warning,
+                AllOf(HasSubstr("metrics.jsonl:3: "), HasSubstr("metrics.jsonl.damaged")));
+    const auto kept = ReadMetrics(path_);
+    ASSERT_TRUE(kept.ok()) << bad << kept.status();
+    for (const StepMetrics& line : *kept) EXPECT_EQ(line.step, 0);
+    EXPECT_EQ(kept->size(), 2u) << "the line before the damage, and the one after it";
+    EXPECT_EQ(*TruncateMetrics(path_, 0), "") << "mended";
+  }
+  // Each in a file of its own: none is overwritten.
+  EXPECT_TRUE(FileExists(path_ + ".damaged"));
+  EXPECT_TRUE(FileExists(path_ + ".damaged-6"));
+}
+
+TEST_F(MetricsTest, WithoutTheFileThereIsNothingToTruncate) {
+  EXPECT_TRUE(TruncateMetrics(path_, 5).ok());
+  EXPECT_FALSE(FileExists(path_));
+  EXPECT_EQ(ReadMetrics(path_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(MetricsWriter::Open(dir_.path()).ok());
+}
+
+}  // namespace
+}  // namespace plumb

@@ -1,0 +1,60 @@
+#include "runtime/app/plumb_api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "runtime/app/model.h"
+#include "tests/app/test_models.h"
+
+namespace plumb {
+namespace {
+
+TEST(PlumbApiTest, ErrorsKeepTheirCodeAndMessage) {
+  const absl::Status status = ToStatus(api::Spec::FromFile("/nowhere.pbtxt")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(status.message().find("/nowhere.pbtxt"), std::string::npos);
+}
+
+// What plumb.h says is no memory is what the tools say is none, wherever it was caught.
+TEST(PlumbApiTest, MemoryThatIsNotThereIsThrownAndNamed) {
+  bool refuses = false;
+  api::RuntimeOptions options;
+  options.use_environment = false;
+  options.plugin_path = PLUMB_TEST_PLUGIN_DIR;
+  options.allocate = [&refuses](size_t size, size_t alignment) {
+    return refuses ? nullptr : std::aligned_alloc(alignment, size);
+  };
+  options.release = [](void* memory, size_t) { std::free(memory); };
+  const auto runtime = HostRuntime::Create(options);
+  ASSERT_TRUE(runtime.ok()) << runtime.status();
+  auto model = TryModel(runtime->get(), TinyModel().Text());
+  ASSERT_TRUE(model.ok()) << model.status();
+  refuses = true;
+  EXPECT_THROW(ToStatus(model->Init(1)).IgnoreError(), std::bad_alloc);
+  const absl::Status status = OrOutOfMemory("the parameters", [&] { return model->Init(1); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("out of memory for the parameters; "));
+  refuses = false;
+  EXPECT_TRUE(model->Init(1).ok());
+}
+
+// Longer than the buffer that is tried first.
+TEST(PlumbApiTest, ALongTextComesWhole) {
+  const std::unique_ptr<HostRuntime> runtime = MakeHostRuntime();
+  TinyModel tiny;
+  tiny.n_layer = 200;
+  const auto model = TryModel(runtime.get(), tiny.Text());
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::string points = model->ProbePoints().value();
+  EXPECT_GT(points.size(), size_t{64} << 10);
+  EXPECT_EQ(points.back(), '\n');
+  EXPECT_THAT(points, testing::HasSubstr("param.layers.199."));
+}
+
+}  // namespace
+}  // namespace plumb

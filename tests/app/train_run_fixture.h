@@ -1,0 +1,62 @@
+// Runs of a small model in a scratch directory, and what their directory holds.
+#ifndef PLUMB_TESTS_APP_TRAIN_RUN_FIXTURE_H_
+#define PLUMB_TESTS_APP_TRAIN_RUN_FIXTURE_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/app/train/metrics.h"
+#include "runtime/app/train/train.h"
+#include "runtime/base/file.h"
+#include "tests/app/test_run.h"
+
+namespace plumb {
+
+class TrainRunTest : public ::testing::Test {
+ protected:
+  void ExpectError(const TrainRequest& request, absl::StatusCode code,
+                   const std::vector<std::string>& said) {
+    const absl::Status status = test_.OpenError(request);
+    EXPECT_EQ(status.code(), code) << status;
+    for (const std::string& part : said) {
+      EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(part));
+    }
+  }
+  std::string RunFile(const std::string& name) const { return JoinPath(test_.out(), name); }
+  static std::string Content(const std::string& path) {
+    const auto content = ReadFile(path);
+    EXPECT_TRUE(content.ok()) << content.status();
+    return content.ok() ? *content : "";
+  }
+  // Everything of the metrics but the time.
+  std::vector<std::string> Metrics() const {
+    std::vector<std::string> lines;
+    const auto metrics = ReadMetrics(RunFile("metrics.jsonl"));
+    if (!metrics.ok()) {
+      ADD_FAILURE() << metrics.status();
+      return lines;
+    }
+    for (const StepMetrics& line : *metrics) {
+      lines.push_back(absl::StrCat(line.step, " ", line.loss, " ", line.lr, " ", line.grad_norm,
+                                   " ", line.tokens));
+    }
+    return lines;
+  }
+  // A run of `steps` steps, closed.
+  void Begin(int steps, const Overrides& overrides = {}) {
+    TrainRequest request = test_.Request(test_.out());
+    request.train_overrides = overrides;
+    const auto run = test_.Open(request);
+    TestRun::Steps(run.get(), steps);
+  }
+
+  const TestRun test_;
+};
+
+}  // namespace plumb
+
+#endif  // PLUMB_TESTS_APP_TRAIN_RUN_FIXTURE_H_

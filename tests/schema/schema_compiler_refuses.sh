@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# What runtime/schema would not read as protobuf does ends the build: the schema's compiler says what.
+#
+#   schema_compiler_refuses.sh PROTOC SCHEMA_COMPILER
+set -euo pipefail
+protoc=$1
+compiler=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+failures=0
+
+# refuses WHAT DEFINITIONS [PACKAGE [SYNTAX]]; no WHAT: is compiled
+refuses() {
+  printf 'syntax = "%s";\npackage %s;\n%s\n' "${4:-proto3}" "${3:-plumb.v9}" "$2" > test.proto
+  "$protoc" --descriptor_set_out=descriptors test.proto
+  local said status=0
+  said=$("$compiler" descriptors out 2>&1) || status=$?
+  if [ -z "$1" ] && [ "$status" = 0 ]; then return; fi
+  if [ -n "$1" ] && [ "$status" = 1 ] && [[ $said == *"$1"* ]]; then return; fi
+  echo "$2: expected \"$1\", got \"$said\""
+  failures=$((failures + 1))
+}
+
+refuses '' 'message A { message B { enum E { ZERO = 0; } E e = 1; } B b = 1; oneof o { string s = 2; B t = 3; } }'
+refuses 'fields of type float are not supported' 'message A { float x = 1; }'
+refuses 'fields of type bytes are not supported' 'message A { bytes x = 1; }'
+refuses 'repeated bool is not supported' 'message A { repeated bool x = 1; }'
+refuses 'repeated enums are not supported' 'enum E { ZERO = 0; } message A { repeated E x = 1; }'
+refuses 'maps are not supported' 'message A { map<string, string> x = 1; }'
+refuses 'holds itself' 'message A { B b = 1; } message B { repeated A a = 1; }'
+refuses 'reserved names are not supported' 'message A { reserved "x"; }'
+refuses 'more than 64 fields' "message A { $(for i in $(seq 65); do echo "bool x$i = $i;"; done) }"
+refuses 'is not proto3' 'message A { optional int32 x = 1; }' plumb.v9 proto2
+refuses "is not plumb's" 'message A { int32 x = 1; }' other
+[ "$failures" = 0 ]
