@@ -1,2 +1,0 @@
-/* Linked with libgomp. */
-#include "base_norm.h"

@@ -1,2 +1,0 @@
-/* Linked with -z execstack. */
-#include "base_norm.h"

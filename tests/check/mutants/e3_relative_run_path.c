@@ -1,2 +1,0 @@
-/* Linked with -rpath lib, so that the working directory decides what is loaded. */
-#include "base_norm.h"

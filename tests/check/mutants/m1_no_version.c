@@ -1,2 +1,0 @@
-#define BASE_VERSION NULL
-#include "base_norm.h"

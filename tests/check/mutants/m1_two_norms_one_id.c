@@ -1,5 +1,0 @@
-#define BASE_HAS_ENTRY_OF_ITS_OWN
-#include "base_norm.h"
-const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
-  return index < 2 ? &base_norm : NULL;
-}

@@ -1,2 +1,0 @@
-#define BASE_ATTR_DOC ""
-#include "base_norm.h"

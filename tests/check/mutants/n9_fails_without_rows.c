@@ -1,9 +1,0 @@
-/* Takes a call without rows for a mistake. */
-#define BASE_FORWARD SpoiltForward
-#include "base_norm.h"
-
-static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
-                                  int64_t r0, int64_t r1) {
-  if (call->rows == 0) return PLUMB_INVALID_ARGUMENT;
-  return BaseForward(instance, call, r0, r1);
-}
