@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention as the ops run it, as a share of what matrix products reach on the same machine in the
 // same run: GFLOP/s of the causal half (2 products of [T, T/2] by the head forward, 5 backward)
 // over those of a plumb `matmul` of 2048^3 in f32 (of a bf16 one for bf16 where that is faster).

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Two builds of plumb side by side: seconds of a training step and of a decoded token, as ratios.
 
     bench/compare_builds.py OLD/bin/plumb build/release/bin/plumb [--rounds 9]

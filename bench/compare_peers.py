@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """plumb beside PyTorch: training steps of five models, interleaved within each round.
 
 Both sides live through the whole comparison of a model and step on command, so that starting,

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Times plumb and PyTorch interleaved, in one run, on five training models; prints times, ratios with
 # their spread, GFLOP/s, shares of the machine's own GEMM peak and peak memory.
 #

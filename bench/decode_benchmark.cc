@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoding and prompts of GPT-2 124M with random weights, against what the machine can do in the
 // same run: bytes of weights read per second beside the speed of a plain read, and prompts beside
 // the speed of a matrix product. Both sides are interleaved, since memory bandwidth drifts from one

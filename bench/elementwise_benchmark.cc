@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The speed of memory-bound ops relative to a copy of as many bytes, in f32 and bf16: each op
 // and a copy interleaved, on as many threads.
 //

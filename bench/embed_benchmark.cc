@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What plumb.h costs over the modules below it: a training step by plumb_trainer_step and by
 // TrainSession, of the study's model and of a baby GPT, and a decoded token likewise; in turns, as
 // ratios of medians.

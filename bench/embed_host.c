@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A host that only samples, for embed_start.py: maps weights, draws one token, prints it at once,
  * and then what a token takes after it and the memory of the process.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A host of libplumb.so that only samples: start of the process to its first token, seconds a token, memory.
 
     bench/embed_start.py [--build build/release] [--rounds 15]

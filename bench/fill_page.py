@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Fills the tables of pages from measured results: what stands between "<!-- NAME -->" and "<!-- end -->"
 is written anew from RESULTS.json, if NAME is one of TABLES.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gain of fusing residual sums with norms: a training step with the pass
 // fuse-residual-norms and one without it, interleaved, for models that differ in width, and whether
 // their losses are the same bits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The matrix products of training steps and prompts by every engine that can do them, in f32 and
 // bf16: GFLOP/s of each, and the plan's choice relative to the best. Engines are interleaved, call
 // by call. On one thread the median of processor time counts, on several the least time, since

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """GPT-2 124M as Hugging Face lays it out, with random weights: imported, sampled from, fine-tuned.
 
     bench/import_gpt2.py PLUMB [--dtype f32|bf16|f16] [--directory DIR] [--tokens N] [--steps N] [--json]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RMSNorm, y = g x / sqrt(<x^2> + 1e-5), by hand: what norm_benchmark holds the shipped rms_norm
  * against, to tell what plumb/norm_rows.h costs from what the processor forbids. It promises less
  * than the header: no fixed order of sums, no same bits by every instruction set, no f64, no

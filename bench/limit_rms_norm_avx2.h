@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What limit_rms_norm_rows.h is made of, by AVX2. */
 #define NAME(f) f##Avx2
 #define V __m256

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What limit_rms_norm_rows.h is made of, by AVX-512; with its instructions for bf16 if NATIVE. */
 #define V __m512
 #define LANES 16

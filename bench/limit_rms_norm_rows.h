@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of limit_rms_norm.c, for one instruction set, whose vectors the including file defines:
  * V a vector of LANES floats, NAME(f) what f is called for this set.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # All measurements of docs/performance/, in about ten minutes on an idle machine. They go into
 # docs/performance/results.json under this machine's processor, and from there into the pages.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms against memory: plumb's layer_norm and rms_norm beside oneDNN's layer normalization and
 // beside memcpy of as many bytes, forward and backward, in and out of cache; the residual addition
 // fused and apart; and what one row costs through the ABI. bytes_per_second counts each operand

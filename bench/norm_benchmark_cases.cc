@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/norm_benchmark_cases.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What norm_benchmark measures: one norm pass over rows in memory, by plumb's plugins, by oneDNN,
 // and as the memcpy that moves the same number of bytes. A case owns its operands; running it
 // allocates nothing. Thread-compatible.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Norms beside their peers: memcpy, plumb, oneDNN and, where it is installed, PyTorch.
 
 All of them are interleaved within each round, so that other load of the machine affects them

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an op costs beyond its arithmetic: executables of a thousand tiny nodes in a chain, [1, 16]
 // each, on one thread and on two (which must make no difference: there is nothing to share).
 // "s/op" is the time of a run divided by its nodes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdamW over flat buffers beside a loop that moves the same bytes and computes next to nothing:
 // what share of the machine's memory speed the optimizer's pass reaches, over weights as floats and
 // as split f32, and the cost of the gradient norm and of accumulating micro-batches. All cases run

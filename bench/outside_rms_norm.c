@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* RMSNorm, y = g x / sqrt(<x^2> + 1e-5), as somebody else would write it with plumb/norm_rows.h:
  * what norm_benchmark holds the shipped rms_norm against. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sharing costs: ParallelFor against OpenMP (static, as libgomp schedules by default), on two
 // threads. The tasks are empty, so that time is overhead alone, in real time:
 //   Hot         jobs follow each other

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The Fortran BLAS functions that PyTorch's f32 products call, by oneDNN. To be preloaded: where
    libblas.so.3 is the reference implementation, or one that takes this processor for an older one,
    PyTorch is many times slower than it could be, and a comparison with it would say nothing.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a placement costs: training steps of one model under pre, post, double and none, interleaved,
 against what their norms cost alone; and a norm that comes from a plugin outside of the tree against
 the same norm as it is shipped.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A training step of 2 and 4 ranks over links of several rates and delays: predicted, from the link as it is measured, and
 # measured by plumb bench, a host a rank. The hosts are network namespaces of this machine, so ranks share its
 # processors, and so does what delays the links. Last, two ranks of one thread against one rank of two threads, and

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What was measured, as the one file that the pages are filled from: docs/performance/results.json, an
 object by processor. A section that is measured again takes the place of the old one; others stay.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How the time of a training step grows with depth, width, context and batch, as JSON and as four
 plots with their floors drawn in.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training steps on command, for scripts that interleave plumb and a peer: a process that
 // lives as long as the comparison, so that starting it, compiling and first touching memory are not
 // part of what is timed.

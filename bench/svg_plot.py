@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots of measured points with floors, on logarithmic axes, as SVG. Standard library only."""
 import math
 

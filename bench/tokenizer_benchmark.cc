@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast texts become tokens, beside what the machine does with the same bytes in the same run:
 // a copy, and counting words as wc does.
 //

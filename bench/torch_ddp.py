@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Seconds of a training step of PyTorch's DistributedDataParallel over gloo on this machine: the model of
 torch_steps.py, a process a rank, random tokens, each rank a batch. Prints the median of the rounds.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training steps per second: the models of the why-normalise study (one name a step) and the
 // Shakespeare recipe (12 x 64 characters), on one thread and on all.
 //

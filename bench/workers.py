@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that do work on command, and the figures of taking turns between them. Imported by the
 measuring scripts of this folder; standard library only."""
 import os

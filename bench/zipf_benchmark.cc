@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether training slows down as moments of rare tokens decay: a small model with a vocabulary of
 // 50,000, whose tokens are as frequent as Zipf's law has it. A row of the embedding that gets no
 // gradient has its moments multiplied by beta1 and beta2 in every step, so that within some hundred

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Options that several commands share, and numbers on the command line that are read strictly:
 // "1e3", "0x10" or "010" for a whole number is a mistake and not a surprise.
 #ifndef PLUMB_CLI_ARGUMENTS_H_

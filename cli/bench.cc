@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb bench: how fast a model trains, reads a prompt and decodes on this machine, beside what the
 // machine could do, measured in the same rounds.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb bench --ranks: the time of a training step on many ranks, predicted from what each rank
 // measures alone and the link between them, beside what the ranks that are there measure.
 #ifndef PLUMB_CLI_BENCH_RANKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of `plumb`: each adds itself to the command line, and names what is to be run when
 // it is chosen. One file a command; thin, over the public headers.
 #ifndef PLUMB_CLI_COMMAND_H_

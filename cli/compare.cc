@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb compare: trains models alike with the same seeds, and tells how they compare.
 
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Completion in shells: what may come next on a command line. Pure functions of the tree of
 // commands; the shells' scripts (cli/completion) ask `plumb __complete`.
 #ifndef PLUMB_CLI_COMPLETION_H_

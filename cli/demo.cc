@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb demo: pre-norm, post-norm and no norm, compared from nothing but the program itself.
 
 #include <filesystem>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb describe: what a model's text means, before anything runs.
 
 #include <algorithm>

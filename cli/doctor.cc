@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb doctor: what plumb runs on here, what it found and refused, and what would go wrong or
 // slow.
 

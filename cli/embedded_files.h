@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files that the program carries (cli/embed_files.cmake). A value, and functions that return
 // them.
 #ifndef PLUMB_CLI_EMBEDDED_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb eval: the loss of a trained model on data, or all that a model computes for given tokens.
 
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token ids as files, and what a model computes for them: to compare other implementations with.
 #ifndef PLUMB_CLI_EVAL_TOKENS_H_
 #define PLUMB_CLI_EVAL_TOKENS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb explain: what the compiler makes of a model, stage by stage.
 
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures that commands measure or predict, and their text: the passes of `plumb bench`, profiles,
 // and the memory and time of a run. Values.
 #ifndef PLUMB_CLI_FIGURES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb and plumb help: what someone needs who sees plumb for the first time, and the fields of the
 // files that they write.
 #include "cli/help.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Messages for people who ask for help, and for command lines that could not be parsed. Stateless.
 #ifndef PLUMB_CLI_HELP_H_
 #define PLUMB_CLI_HELP_H_

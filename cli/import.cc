@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb import and plumb export: checkpoints of other programs to runs of plumb's, and back.
 
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The paths of this program and of its installed files. Stateless.
 #ifndef PLUMB_CLI_INSTALLATION_H_
 #define PLUMB_CLI_INSTALLATION_H_

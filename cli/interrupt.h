@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Signals that end the program: Ctrl-C, SIGTERM and SIGHUP (a terminal that goes away). They end it
 // at once, without what it has not finished writing. While an Interrupts lives they are a wish to
 // stop that the caller looks at between two steps. The second one kills, and says what was waited

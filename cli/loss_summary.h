@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LossSummary: the summary of a run's losses at its end. A value.
 #ifndef PLUMB_CLI_LOSS_SUMMARY_H_
 #define PLUMB_CLI_LOSS_SUMMARY_H_

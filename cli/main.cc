@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb: trains and samples transformers whose norm placement is a formula.
 
 #include <execinfo.h>

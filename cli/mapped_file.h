@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file that is mapped at an address, for a signal handler.
 #ifndef PLUMB_CLI_MAPPED_FILE_H_
 #define PLUMB_CLI_MAPPED_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The output of the commands: results on stdout, everything else on stderr. Stateless; one thread.
 #ifndef PLUMB_CLI_OUTPUT_H_
 #define PLUMB_CLI_OUTPUT_H_

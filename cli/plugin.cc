@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb plugin: which norms there are, and what each wants.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names the norm plugin that ends the process, so that this never looks like success: handlers for
 // the signals of faults and of abort(), and exit handlers for exit() and quick_exit(). Each writes
 // which function of which norm it was, and the file, and ends with exit code 3. A plugin that calls

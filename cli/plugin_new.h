@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb plugin new: the files of a norm's project, under the name that the user chose.
 #ifndef PLUMB_CLI_PLUGIN_NEW_H_
 #define PLUMB_CLI_PLUGIN_NEW_H_

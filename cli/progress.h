@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The progress of commands on stderr. Objects are owned by one command; one thread.
 #ifndef PLUMB_CLI_PROGRESS_H_
 #define PLUMB_CLI_PROGRESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Commands that run as several ranks, where mpirun or srun has started them:
 // runtime/app/launch/launch.h with this program's options, paths and exit codes.
 #ifndef PLUMB_CLI_RANKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb sample: text from a trained model.
 
 #include <limits>

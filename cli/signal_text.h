@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SignalText: a message put together and written in a signal handler, where nothing may allocate. A
 // value on the handler's stack.
 #ifndef PLUMB_CLI_SIGNAL_TEXT_H_

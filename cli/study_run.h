@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A study from its description to its report: what `plumb compare` and `plumb demo` share.
 #ifndef PLUMB_CLI_STUDY_RUN_H_
 #define PLUMB_CLI_STUDY_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb theory: the stream and the gradients of a model at initialization, beside what theory says.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb tokenize: texts to tokens and back, with the tokenizers that models are published with.
 
 #include <algorithm>

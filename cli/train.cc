@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb train: a training run in a directory, from the start or from its last checkpoint.
 
 #include <algorithm>

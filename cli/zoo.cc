@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb zoo: the models of published sizes that plumb ships, and what they are made of.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # as_literals(TEXT RESULT): TEXT as C++ source.
 # One literal a 8 kB: compilers must take 64 kB, and some take no more. Adjacent literals are one.
 function(as_literals text result)

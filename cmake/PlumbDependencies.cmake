@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Third-party libraries, all packages of Debian 12 and 13. One library, one folder that includes it: the
 # folder is named beside each.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is installed, by package (PlumbPackages.cmake): for programs that embed plumb libplumb, plumb.h,
 # find_package(plumb) and pkg-config plumb; for authors of norms the headers, plumb_add_norm_plugin() and
 # pkg-config plumb-norm; the norms and placements that all of them use; and the command line tool. All of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian packages of what PlumbInstall.cmake installs: tools/make_packages.sh, or cpack in a build with the
 # preset `package`.
 #

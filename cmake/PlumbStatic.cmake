@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # libplumb.a: the objects of all modules that libplumb.so is made of, as one archive, for hosts that link
 # plumb in. What such a host must link beside it is PLUMB_STATIC_LIBRARIES, as plain -l flags: a host
 # needs no CMake package and no pkg-config file of these libraries, but only the libraries.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes one folder with the reports of all studies here and an index.html, to be opened from disk or
 # put on a server:
 #

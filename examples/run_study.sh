@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs the study of one folder here:
 #
 #   examples/run_study.sh why_normalise [OPTIONS OF plumb compare]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Two builds of the committed sources, in two directories of different names, without a compiler cache,
 # give the same bytes: of every file that is installed, and of the Debian packages, if dpkg-deb is there. It
 # costs two builds of what users run.

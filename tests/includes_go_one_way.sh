@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Includes go one way down the list of modules (runtime/README.md), each third-party library stays in
 # the module that it belongs to, and the runtime names no placement and no norm that plumb ships.
 # Prints every violation as file:line and fails if there is one.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Every test of a fresh clone: installs what is missing, builds the preset quick, runs ctest. Arguments go to
 # ctest:
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds with sanitizers, and runs the tests that concern them:
 #
 #   tests/sanitize.sh asan          every test, with the address and undefined-behaviour sanitizers

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Kills and resumes runs and studies, fills their disks, and compares what comes of them with the
 # same left alone, bit for bit, for hours; meanwhile one long run has its memory watched.
 #

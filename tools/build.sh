@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Configures and builds, from any working directory, into build/PRESET.
 #
 #   tools/build.sh                          everything, with the preset quick

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the packages of Debian 12 or 13 that are missing, by purpose. Does nothing when all of them
 # are there.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes Debian packages of the sources in this tree: libplumb1, plumb-norms, libplumb-dev, plumb and, where
 # there is an MPI, plumb-mpi, in build/package/packages. The same sources give the same packages: their time is that of the commit, or
 # SOURCE_DATE_EPOCH.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Draws every placement of plugins/placements into docs/images/placements/NAME.svg, but those that
 # `plumb describe --svg` calls too large for a picture.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes runtime/tokenizer/unicode_tables.inc: what the Python package `tokenizers` does with each character.
 
   pip install tokenizers

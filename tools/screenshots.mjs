@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of pages, for docs/images: node tools/screenshots.mjs GALLERY OUT, by tools/screenshots.sh.
 // A page that is wider than its window is an error: a reader would have to scroll sideways.
 import { statSync } from "node:fs";

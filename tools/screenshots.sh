@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes docs/images anew: the top of the report of examples/why_normalise, light, dark and on a phone,
 # and the gallery of all studies (examples/make_gallery.sh, which trains what is not trained yet).
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Tests plumb on a fresh Debian 12 or 13, as someone does who has just cloned it: in a chroot that holds
 # the system's base and nothing else, runs the two commands of the README, examples/why_normalise/run.sh
 # and tests/run.sh, and prints what each phase of them took. Needs root, debootstrap and a mirror.

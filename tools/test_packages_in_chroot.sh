@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the packages that tools/make_packages.sh made on a fresh Debian, as a stranger would, and uses
 # them: the tool, manual pages, completion, and hosts of the shared and of the static library. Needs root,
 # debootstrap and a mirror.

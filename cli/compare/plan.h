@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plan: the expansion of a study: its models, its groups (a model with one combination of the
 // grid's values) and their runs (a group with a seed). A value; making it opens everything that the
 // runs will open, so that mistakes are found before anything is trained or written.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StudyProgress: how a study goes, on stderr. On a terminal a table that is rewritten, one line a
 // group; elsewhere (a log file) one line for every run that ends. Owned by one thread; RunState is
 // written by the thread that trains.

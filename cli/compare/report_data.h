@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data of report.html: the object that docs/report.md describes.
 #ifndef PLUMB_CLI_COMPARE_REPORT_DATA_H_
 #define PLUMB_CLI_COMPARE_REPORT_DATA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StudyResults: the records of all runs of a plan, and the statistics of its groups. A value.
 #ifndef PLUMB_CLI_COMPARE_RESULTS_H_
 #define PLUMB_CLI_COMPARE_RESULTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RunAll: trains the runs of a plan, several at a time, each on threads of its own.
 #ifndef PLUMB_CLI_COMPARE_RUN_ALL_H_
 #define PLUMB_CLI_COMPARE_RUN_ALL_H_

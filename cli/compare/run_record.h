@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RunRecord: what a run of a study came to, as its directory tells: result.json (written by the
 // study when the run has ended), metrics.jsonl and probes.jsonl.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SHA-256 (FIPS 180-4), to say which files a report is about. Stateless.
 #ifndef PLUMB_CLI_COMPARE_SHA256_H_
 #define PLUMB_CLI_COMPARE_SHA256_H_

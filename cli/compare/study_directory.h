@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The directory of a study: who may write into it, and which study it belongs to.
 #ifndef PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_
 #define PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The study options of the command line, which override a study file if there is one.
 #ifndef PLUMB_CLI_COMPARE_STUDY_OPTIONS_H_
 #define PLUMB_CLI_COMPARE_STUDY_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runs of a study on several ranks: rank 0, who leads, hands them out and keeps their files;
 // the others train them in directories of their own. All by messages: there need be no disk that
 // several see.

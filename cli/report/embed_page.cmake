@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes the C++ file that holds the report's page, in two parts: before and after its data.
 #   cmake -DSOURCE=cli/report "-DSTYLES=a.css;b.css" "-DSCRIPTS=a.js;b.js" -DOUTPUT=...
 #         -P embed_page.cmake

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // report.html: a comparison of models as one page that needs nothing else: no network, no server,
 // no file beside it.
 //

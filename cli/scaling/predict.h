@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The time of a data-parallel step, from what one rank measures and the link between ranks: the
 // model of docs/machines.md. A step is simulated as the runtime runs it: ranks tell each other how
 // many targets their units have; each passes over its units; the buckets of gradients leave in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What theory of initialization is about, measured: how large the residual stream and the gradients
 // of a model with freshly drawn weights are, layer by layer. Stateless; over the public headers.
 #ifndef PLUMB_CLI_THEORY_MEASURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page of `plumb theory`: line charts as SVG, without scripts.
 #include "cli/theory/results.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What theory says about a model at initialization, and whether it speaks about this model: that is
 // read off the model's equations, Jacobians and norms (DescribeModel), never off the name of a
 // placement. docs/theory.md derives the predictions. Pure.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of `plumb theory`: measured beside predicted, as text, JSON, CSV and as a page. Pure.
 #ifndef PLUMB_CLI_THEORY_RESULTS_H_
 #define PLUMB_CLI_THEORY_RESULTS_H_

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Run by cpack when the packages are made. They are packed again by dpkg-deb: without the maintainer scripts
 # that cpack adds for ldconfig (a trigger does that, policy 8.1.1), with the field Multi-Arch, which cpack
 # 3.25 cannot set, with the synopses of PlumbPackages.cmake, and with times that do not depend on the build.

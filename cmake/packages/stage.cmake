@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Run by cpack when files are installed into CPACK_TEMPORARY_DIRECTORY/COMPONENT and before packages are
 # made of them: adds /usr/share/doc, compresses manual pages, and gives all files one time, that of
 # SOURCE_DATE_EPOCH or, without, now.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # plumb_add_norm_plugin(<target> SOURCES <files> [LIBRARIES <targets>] [OUTPUT_NAME <name>])
 #
 #   A norm as a shared library, <name>.so (the target's name, unless said otherwise), linked as the norm

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A host in C99 that knows plumb.h and nothing else: describes, trains and samples a model. */
 #include <stdio.h>
 #include <stdlib.h>

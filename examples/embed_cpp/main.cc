@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host in C++17: reads a model's description, trains it on a text in memory, and samples four
 // names at once.
 //

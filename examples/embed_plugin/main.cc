@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host that brings its own norm, linked into it, and its own placement, and reads no file at all:
 // the norm is a table in softsign.c, the description a text, the environment is not looked at.
 #include <cstdint>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* softsign: y = g x / (1 + |x|), each element on its own, with a learned gain g. A norm without
  * statistics, as a program carries it: a table of functions, and no file of its own.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The norm of softsign.c, for plumb_plugin_register(). */
 #ifndef SOFTSIGN_H_
 #define SOFTSIGN_H_

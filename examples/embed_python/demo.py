@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains a small model on names and samples new ones: demo.py [FILE], a name a line."""
 import random
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """plumb: describe, train and sample transformers. Python's side of libplumb.so, by ctypes.
 
 One file and the standard library; copy it. numpy is used where it is asked for (Tensor.numpy, Probe.numpy).

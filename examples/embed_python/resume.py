@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trains the demo's model with a held-out loss, a state that it goes on from, and a probe: resume.py STATE STEPS.
 Ended early, by Ctrl-C or for good, the same command goes on after the last state."""
 import os

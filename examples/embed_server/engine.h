@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run of `plumb train` that completes texts, several requests at once: one model, and sessions
 // that share its weights. Thread-safe once it is made.
 #ifndef EMBED_SERVER_ENGINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An HTTP server that completes texts with a run of `plumb train`, for clients that speak OpenAI's
 // API and for a browser.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a client of OpenAI's completions API sends, checked; and how it is told what is wrong.
 #ifndef EMBED_SERVER_REQUEST_H_
 #define EMBED_SERVER_REQUEST_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The published run of this study, repeated: makemore's names in the order of Python's random.seed(42)
 # shuffle, ten seeds of each model. Fails unless the means come out as published, within what runs
 # differ by.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Trains the models of this folder with the same seeds and writes how they compare: a table here, and
 # a report.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of all checks. A check N or R is a few rules at fixed points: its dims times its calls, in
 // each element type, and in f32 with denormals flushed too. A check X explores with a rule.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bits of y, saved and dx of a row: in one aligned range, at the point, in a call of its own, in
 // evaluation, beside other calls, far away, and in memory that has held another call.
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of a plugin, from dlopen on. Every call records its function and rows in memory that
 // outlives a crash (trace.h), and exceptions of the plugin are caught and named. Thread-safe.
 #ifndef PLUMB_PLUGINS_CHECK_CALLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instances of a norm that can be made: its element types, the dims that create() accepts, and legal
 // values of its attributes. Stateless.
 #ifndef PLUMB_PLUGINS_CHECK_CASES_H_

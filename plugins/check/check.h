@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A check: one rule of the norm ABI, and the code that tries it on a plugin. Stateless.
 //
 // Every check runs in a process of its own (runner.h), so a check may crash, hang or be killed by

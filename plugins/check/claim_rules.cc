@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The claims of a norm's flags, in every element type, at any dim.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // M1 to M4, and the extensions of M5: what a norm says of itself. What a host requires of a table,
 // a schema and a layout, the host's own reader says (runtime/plugin/descriptor.h).
 #include <fcntl.h>

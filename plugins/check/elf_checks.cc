@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // E1 to E6: the file, its symbols and dynamic section, and what happens when it is loaded. Each runs in
 // a process that has not loaded it yet.
 #include <dlfcn.h>

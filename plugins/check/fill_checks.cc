@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // M6: initial values that the norm writes itself (PLUMB_INIT_FILL).
 #include <algorithm>
 #include <atomic>

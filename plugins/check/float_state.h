@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The floating-point control state of the calling thread: rounding, flushing of denormals, masks of
 // exceptions. Not the flags that arithmetic raises. A value.
 #ifndef PLUMB_PLUGINS_CHECK_FLOAT_STATE_H_

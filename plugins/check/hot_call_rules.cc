@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of hot functions: they allocate nothing, keep nothing, leave the floating-point modes and the
 // process alone and return, at any size.
 #include <link.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of create, layout and destroy, in any dim and with any attributes, refused ones too: what
 // they leave of the process, of memory, of strings that the host frees, and of each other.
 #include <algorithm>

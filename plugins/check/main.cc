@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb-norm-check: tries a norm plugin against the contract (plugins/abi/plumb/norm_plugin.h).
 
 #include <sys/ioctl.h>

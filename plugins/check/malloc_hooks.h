@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interposes the allocator. Linked into a program, this module's malloc, calloc, realloc, memalign,
 // aligned_alloc, posix_memalign and free stand in front of the C library's for the
 // program and for every library that it loads; operator new reaches them through malloc. What a

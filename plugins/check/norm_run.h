@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs an instance of a norm on rows of random numbers, as a host does: owns all that a call points
 // to, takes statistics for cross-row norms, and compares what came out. Thread-compatible.
 #ifndef PLUMB_PLUGINS_CHECK_NORM_RUN_H_

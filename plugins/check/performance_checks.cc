@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // P1, P2 and N15: how fast a norm is. They report, and warn where something must be wrong; they never
 // fail a norm.
 #include <time.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plugins/check/point_run.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call of a norm at a point of the space (points.h): operands, placement, ranges, results.
 // Thread-compatible.
 #ifndef PLUMB_PLUGINS_CHECK_POINT_RUN_H_

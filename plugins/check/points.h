@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The space of calls that rules (rules.h) are tried in: a point is one call of a norm, with its
 // shape, its operands and the way it is made. Fixed corners come first, and for checks that explore
 // random points until the time is over; a point that fails is shrunk, and named so that --point

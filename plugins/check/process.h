@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processes of the checker, one for each task: a check of a norm. The plugin's code runs there and
 // never in the parent, so it may crash, hang, print or start processes of its own. One thread.
 #ifndef PLUMB_PLUGINS_CHECK_PROCESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process state that a library could change when it is loaded, as names and values that can be
 // compared. A value; taking it changes nothing.
 #ifndef PLUMB_PLUGINS_CHECK_PROCESS_STATE_H_

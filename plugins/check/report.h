@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The findings of the checks, as text for people and as JSON for programs. Stateless.
 #ifndef PLUMB_PLUGINS_CHECK_REPORT_H_
 #define PLUMB_PLUGINS_CHECK_REPORT_H_

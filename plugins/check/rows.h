@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory for operands of a norm: rows of elements of a type that is chosen at run time, at any
 // offset and pitch, between unreadable guard pages, with a known pattern between elements.
 // Thread-compatible.

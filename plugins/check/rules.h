@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of the contract that are tried at points of the space of calls (points.h). A rule returns ""
 // where it holds, what is wrong where it does not, and nothing where it does not apply: where
 // create() refuses the dim, or the norm does not offer the element type. Stateless.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the checks on a file: which ones, in which order, in which processes, and what follows for
 // the rest when the file cannot be loaded. This process never loads it (but see in_process). One
 // thread.

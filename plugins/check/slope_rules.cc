@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // X2: dx and dparams, of calls in ranges, against central differences of forward in f64.
 #include <algorithm>
 #include <cmath>

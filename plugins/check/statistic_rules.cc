@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of statistics over rows, taken in pieces and put together, and of the buffers that keep them.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of a call in f64 at a point, and how far the same results in another element type may
 // be from them. A value.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The trace of a plugin's call: the function, the rows and the operands. It is in memory shared
 // with the checker's parent process, so that it outlives a crash or a hang here.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules of values: against f64, how bf16 is rounded, and denormals.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps of a trainer, and losses of an evaluator, on batches of data. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_DATA_PASSES_H_
 #define PLUMB_RUNTIME_APP_DATA_PASSES_H_

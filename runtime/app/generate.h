@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb::TrainedModel: the newest checkpoint of a run, to sample from and to measure.
 #ifndef PLUMB_RUNTIME_APP_GENERATE_H_
 #define PLUMB_RUNTIME_APP_GENERATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb::HostRuntime: the api::Runtime of a program: norm plugins, placements and threads for all
 // models, and what the library warned of. It outlives what is created with it. Thread-compatible,
 // as the runtime is; warnings may come from any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions on models: descriptions of models (api::Spec) and models (api::Model) as the command
 // line opens, explains and runs them.
 #ifndef PLUMB_RUNTIME_APP_MODEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The passes of a model over given tokens: what it computes for them, and probes of it.
 #include <algorithm>
 #include <cmath>

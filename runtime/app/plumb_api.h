@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The public C++ interface, plumb.hpp, as the tools and the command line use it: its classes are
 // api::Model, api::Trainer and so on, because the runtime has classes of the same names, and its
 // errors become statuses.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Probes: figures of a model's tensors while it trains: activations, the gradients of the same
 // values, parameters and their gradients.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the time of training steps, or of passes of decoding, goes: a table of ops, as `plumb train
 // --profile` and `plumb bench --profile` print it. Values.
 #ifndef PLUMB_RUNTIME_APP_PROFILE_H_

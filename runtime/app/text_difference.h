@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What differs between two versions of a text.
 #ifndef PLUMB_RUNTIME_APP_TEXT_DIFFERENCE_H_
 #define PLUMB_RUNTIME_APP_TEXT_DIFFERENCE_H_

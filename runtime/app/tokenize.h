@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TextTokenizer: a tokenizer from files, what `plumb tokenize` is made of. Texts are mapped, and go
 // through piece by piece. Immutable, thread-safe.
 #ifndef PLUMB_RUNTIME_APP_TOKENIZE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AlignedBuffer: owned, 64-byte aligned, zero-filled memory, of the current host (host.h) if that
 // gives any. Large ones use huge pages if the system has them, since page faults are a large part
 // of a training step otherwise. Move-only.

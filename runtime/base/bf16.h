@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bf16: the upper half of an f32, eight bits of exponent and seven of mantissa. Scalar conversions;
 // kernels have vector ones (runtime/kernels/simd/bf16-inl.h) that agree with these to the bit.
 #ifndef PLUMB_RUNTIME_BASE_BF16_H_

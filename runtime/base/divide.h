@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whole numbers of parts.
 #ifndef PLUMB_RUNTIME_BASE_DIVIDE_H_
 #define PLUMB_RUNTIME_BASE_DIVIDE_H_

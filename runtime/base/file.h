@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are never seen half-written, files mapped for reading, and files read piece by piece.
 #ifndef PLUMB_RUNTIME_BASE_FILE_H_
 #define PLUMB_RUNTIME_BASE_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The system calls on files, all of which plumb makes through here, so that a test can put a file
 // system between that fails, writes less than it was given, or dies.
 #ifndef PLUMB_RUNTIME_BASE_FILE_SYSTEM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calling thread's floating-point mode: rounding, traps, and the treatment of denormals.
 #ifndef PLUMB_RUNTIME_BASE_FLOAT_MODE_H_
 #define PLUMB_RUNTIME_BASE_FLOAT_MODE_H_

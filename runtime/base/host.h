@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a host program gives for plumb to run on: its threads, its memory. Known to the thread that
 // is in a call of the host's, so that two hosts in a process each have their own.
 #ifndef PLUMB_RUNTIME_BASE_HOST_H_

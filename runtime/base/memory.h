@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much memory this process may use. Pure reads of the system; thread-safe.
 #ifndef PLUMB_RUNTIME_BASE_MEMORY_H_
 #define PLUMB_RUNTIME_BASE_MEMORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mistakes in what a user wrote: where they stand, what was meant, and lists of them. Stateless.
 #ifndef PLUMB_RUNTIME_BASE_MISTAKES_H_
 #define PLUMB_RUNTIME_BASE_MISTAKES_H_

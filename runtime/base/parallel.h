@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ParallelFor over the threads of the process (thread_pool.h).
 //
 // The caller partitions its work into `n` tasks by shape alone, never by the number of threads, so

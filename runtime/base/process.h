@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Facts that the system states about this process and its machine: for reports, and how many
 // processors there are. Pure reads; thread-safe. A fact that the system does not state, as in a
 // container without /proc, is an empty text, or -1.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as
 // 1, 2, 3", SC 2011). A stream is named by (seed, purpose, step); the i-th draw is a pure function
 // of the name and i, so nothing has to be saved to resume and no order of calls can change a value.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Early-return helpers over absl::Status. A user's mistake travels as a Status that carries its
 // place ("pre.pbtxt:12:9: ..."); a programmer's mistake is a PLUMB_CHECK (base/check.h).
 #ifndef PLUMB_RUNTIME_BASE_STATUS_H_

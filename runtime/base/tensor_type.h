@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DType, Shape and TensorType: what a tensor is, without its data. Values: copy, compare, print.
 #ifndef PLUMB_RUNTIME_BASE_TENSOR_TYPE_H_
 #define PLUMB_RUNTIME_BASE_TENSOR_TYPE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker threads behind ParallelFor (parallel.h): one pool for the process, so that sessions,
 // studies and hosts that train in several threads share the processors instead of doubling them.
 //

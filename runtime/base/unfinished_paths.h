@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files and directories that are being written under a temporary name: what a process that is ended
 // by a signal would leave behind. A list of the process, since a signal handler sees nothing but
 // globals. The library installs no handler: a program whose own handlers end it removes them there.

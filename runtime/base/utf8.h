@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UTF-8, strictly (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF), and the
 // places and quotations that messages about text need. Pure functions.
 #ifndef PLUMB_RUNTIME_BASE_UTF8_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a build has its norms and placements. Only programs that stay in the build know: CMake
 // links the definition into tests and benchmarks, so that what is installed names no path of the
 // build.

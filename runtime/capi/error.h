@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is at the border of plumb.h: statuses and exceptions become errors, options of any age
 // become this version's. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_ERROR_H_

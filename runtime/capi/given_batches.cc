@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/capi/given_batches.h"
 
 #include <algorithm>

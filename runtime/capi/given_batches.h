@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GivenBatches: the micro-batches of one step, as a host gives them: where it has them, or by a
 // callback. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_GIVEN_BATCHES_H_

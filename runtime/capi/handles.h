@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is behind the handles of plumb.h. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_HANDLES_H_
 #define PLUMB_RUNTIME_CAPI_HANDLES_H_

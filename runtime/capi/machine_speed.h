@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the machine could do: the yardsticks of passes, and the memory that measuring them takes.
 // Thread-compatible. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_MACHINE_SPEED_H_

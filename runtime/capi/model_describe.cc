@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb_model_describe: what a model's text comes to, as JSON. plumb.h lists the fields.
 #include <string>
 

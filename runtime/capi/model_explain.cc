@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What can be said of a model's programs without running them: the output of each stage of the
 // compiler, and the least work of a pass.
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a model is, for whoever keeps it: its whole text, and the norms that it runs.
 #include <map>
 #include <string>

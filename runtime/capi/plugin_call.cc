@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which norm a thread is in. Everything here is async-signal-safe.
 #include <algorithm>
 #include <cstddef>

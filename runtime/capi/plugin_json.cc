@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A norm as it describes itself, as JSON. plumb.h lists the fields; they stay, and more may come.
 #include <cmath>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a probe sees, as plumb.h has it. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_PROBE_OBSERVER_H_
 #define PLUMB_RUNTIME_CAPI_PROBE_OBSERVER_H_

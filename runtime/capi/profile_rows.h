@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ProfileRows: where the time of steps goes, as plumb.h tells it, row by row. Thread-compatible.
 // Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_PROFILE_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb::Runtime: norm plugins, shipped placements and threads, for all models of a program.
 //
 // The root object; there are no globals. It must outlive the objects created with it.

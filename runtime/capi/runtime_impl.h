@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What plumb::Runtime owns. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_RUNTIME_IMPL_H_
 #define PLUMB_RUNTIME_CAPI_RUNTIME_IMPL_H_

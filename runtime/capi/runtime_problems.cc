@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a report says that would go wrong or slow, and what to do about it.
 #include <algorithm>
 #include <set>

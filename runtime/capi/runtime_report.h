@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RuntimeReport: what a runtime runs on, what it found, and what would go wrong or slow with it:
 // the content of Runtime::DescribeJson and `plumb doctor`. A value. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_RUNTIME_REPORT_H_

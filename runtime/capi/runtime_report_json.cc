@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The report as JSON. plumb.h lists the fields; they stay, and more may come.
 #include <limits>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trainer's state as a safetensors file: weights and norms' states as "weight.NAME", the moments
 // of AdamW as "m.NAME" and "v.NAME", and in the metadata the steps done. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_TRAINER_FILE_H_

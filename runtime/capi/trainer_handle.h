@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is behind a plumb_trainer. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_TRAINER_HANDLE_H_
 #define PLUMB_RUNTIME_CAPI_TRAINER_HANDLE_H_

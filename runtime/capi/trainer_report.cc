@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a trainer tells of its steps: probes and profiles.
 #include <string>
 #include <utility>

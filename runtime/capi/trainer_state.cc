@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a trainer holds between steps: tensor by tensor, and as a file; and where it stands.
 #include <algorithm>
 #include <cmath>

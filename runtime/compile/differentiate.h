@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reverse-mode differentiation, graph to graph. Pure.
 #ifndef PLUMB_RUNTIME_COMPILE_DIFFERENTIATE_H_
 #define PLUMB_RUNTIME_COMPILE_DIFFERENTIATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executable: a graph compiled for its shapes: kernels, and the plan of its memory.
 //
 // It owns its kernels and a table of operand pointers; memory is the caller's and is bound by name

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GraphEdit: a graph in which a pass replaces, drops and inserts nodes. Positions are those of the
 // original graph, so that a pass need not track insertions. Private to the module;
 // thread-compatible.

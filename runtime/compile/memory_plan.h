@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MemoryPlan: the buffer of every value of a graph. Pure; a value: copies and prints.
 //
 // Parameters, inputs, states and outputs are external and bound by their owner. Everything else

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cost of a graph's nodes in FLOPs and bytes, for the times of Executable::RunAndTime. Pure.
 #ifndef PLUMB_RUNTIME_COMPILE_NODE_COST_H_
 #define PLUMB_RUNTIME_COMPILE_NODE_COST_H_

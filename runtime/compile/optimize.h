@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graph passes. Each is a pure function from graph to graph that keeps every output's value; the
 // graph is verified after each. They know ops, never placements or norms.
 #ifndef PLUMB_RUNTIME_COMPILE_OPTIMIZE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The oracle: runs a graph op by op through the naive references, in double. Slow and simple; every
 // fast path is held against it.
 #ifndef PLUMB_RUNTIME_COMPILE_REFERENCE_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Analyses and edits of graphs that several passes share. Pure; private to the module.
 #ifndef PLUMB_RUNTIME_COMPILE_REWRITE_H_
 #define PLUMB_RUNTIME_COMPILE_REWRITE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batches of sequences cut from a Dataset: random ones for training, all of a split in order for
 // evaluation. Which sequences a batch holds is a pure function of its index, so a resumed run sees
 // what the unbroken one would have seen, and nothing about the position in the data is saved.

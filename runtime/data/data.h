@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dataset: a text file as tokens, split into training and validation. A value; immutable but for
 // read_status().
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MaskTokens: the targets of a model that fills gaps (BERT; Devlin et al. 2018, section 3.1, task
 // 1). Stateless, thread-safe; allocates nothing.
 #ifndef PLUMB_RUNTIME_DATA_MASKED_TOKENS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token files: token ids in binary, 16 or 32 bits each, little-endian, in shards that are read
 // piece by piece and may be larger than memory. Three layouts are read and written:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TokenShards: token files one after another as one long list of ids, larger than memory if need
 // be. Immutable but for read_status(), thread-safe.
 #ifndef PLUMB_RUNTIME_DATA_TOKEN_SHARDS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CRC-32C (Castagnoli; RFC 3720, appendix B.4): the checksum of TFRecord files. Pure, thread-safe.
 #ifndef PLUMB_RUNTIME_FORMATS_CRC32C_H_
 #define PLUMB_RUNTIME_FORMATS_CRC32C_H_

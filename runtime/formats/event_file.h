@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorBoard event files, written without TensorFlow: scalars and texts of a training run.
 //
 // A file is a sequence of TFRecords, little-endian,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two hashes for provenance and for noticing damage. Neither resists an adversary.
 #ifndef PLUMB_RUNTIME_FORMATS_HASH_H_
 #define PLUMB_RUNTIME_FORMATS_HASH_H_

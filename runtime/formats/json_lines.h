@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of one JSON object a line that grow during a run, and are truncated to a step when it is
 // resumed: metrics.jsonl, probes.jsonl. Internal to this module.
 #ifndef PLUMB_RUNTIME_FORMATS_JSON_LINES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JsonWriter: a JSON text, piece by piece, whose members keep the order in which they are written.
 // A value.
 #ifndef PLUMB_RUNTIME_FORMATS_JSON_WRITER_H_

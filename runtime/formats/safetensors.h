@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // safetensors files: an 8-byte little-endian header length, a JSON header that gives each tensor a
 // dtype, a shape and a range of the data, then the data, back to back.
 //

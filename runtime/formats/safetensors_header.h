@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The JSON header of a safetensors file: text to checked values and back. Internal to this module.
 #ifndef PLUMB_RUNTIME_FORMATS_SAFETENSORS_HEADER_H_
 #define PLUMB_RUNTIME_FORMATS_SAFETENSORS_HEADER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file that several processes write, each its parts. Functions without state.
 #ifndef PLUMB_RUNTIME_FORMATS_SHARED_FILE_H_
 #define PLUMB_RUNTIME_FORMATS_SHARED_FILE_H_

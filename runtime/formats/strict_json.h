@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON as plumb reads it. Nothing throws; what the standard leaves ambiguous or what could exhaust
 // memory is refused: a name twice in one object, nesting deeper than the format at hand has, text
 // after the value, invalid UTF-8, numbers beyond a double. Internal to this module. Pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attrs: a node's compile-time arguments, a small ordered map from names to constants. A value.
 #ifndef PLUMB_RUNTIME_GRAPH_ATTRS_H_
 #define PLUMB_RUNTIME_GRAPH_ATTRS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GraphBuilder: appends nodes to a graph, running each op's shape rule. Thread-compatible.
 //
 // Errors stick: after the first one every call returns kNoValue and Finish() returns the error, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graph: a program as SSA values and the nodes that compute them, in execution order.
 //
 // Values are tensors with static types. A node applies an op (graph/op.h) to values and defines new

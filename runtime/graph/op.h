@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpDef: everything plumb knows about one op, in one place: its shape rule, its gradient, how to
 // make a fast kernel for given shapes, and a naive reference in double that the kernel is held
 // against. OpRegistry: the ops by name. It is built by main() or a facade and passed on; there is

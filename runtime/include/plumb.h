@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plumb.h: describe, train and sample transformers from a host program. C99 and C++.
  *
  * The rules, which hold for every function:

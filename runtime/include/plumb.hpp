@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb.hpp: plumb.h for C++17 and later. Header-only; what it needs is plumb.h, libplumb.so and
 // the standard library. What functions do, and what may run beside what, plumb.h says: each is
 // called here by the name that it has there.

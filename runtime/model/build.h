@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BuildForward: a resolved model to the graph of one of its programs: the one place that turns
 // formulas into ops. Pure. One builder makes all programs, so training and decoding cannot
 // disagree.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Describe: the equations, norms, parameters and routes of a model, without running it. Pure.
 #ifndef PLUMB_RUNTIME_MODEL_DESCRIBE_H_
 #define PLUMB_RUNTIME_MODEL_DESCRIBE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GraphWeights: the parameters of a program's graph in the format in which they are stored, and the
 // ops that read a matrix of any format. Thread-compatible; the builder is the caller's.
 #ifndef PLUMB_RUNTIME_MODEL_GRAPH_WEIGHTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Init rules applied to one weight. Internal to runtime/model.
 #ifndef PLUMB_RUNTIME_MODEL_INIT_RULES_H_
 #define PLUMB_RUNTIME_MODEL_INIT_RULES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DrawInitialValues (parameters.h).
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tensors of a model: names, shapes, how they are drawn. Parameters are trained; buffers are
 // statistics that norms keep from training for evaluation. Pure; values.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradient routes of a model's formulas: whether an identity route runs from embedding to head,
 // and the Jacobian of each layer. Pure.
 #ifndef PLUMB_RUNTIME_MODEL_ROUTES_H_

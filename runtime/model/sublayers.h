@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Emits sublayers (attention, MLPs, experts, convolutions) and the sums and functions of formulas
 // as ops. Part of BuildForward (build.h). Pure but for the builder, to which the functions append.
 #ifndef PLUMB_RUNTIME_MODEL_SUBLAYERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UpdatePlan: how a recipe updates each parameter of a model: its rules (TrainRule) applied, with
 // numbers. Pure; a value.
 #ifndef PLUMB_RUNTIME_MODEL_UPDATE_PLAN_H_

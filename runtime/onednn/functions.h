@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of oneDNN that plumb calls, and those of its OpenMP. Private to runtime/onednn.
 #ifndef PLUMB_RUNTIME_ONEDNN_FUNCTIONS_H_
 #define PLUMB_RUNTIME_ONEDNN_FUNCTIONS_H_

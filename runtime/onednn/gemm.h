@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneDNN's BLAS-like matrix products, of f32 and of bf16 operands, on the calling thread alone.
 // Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_ONEDNN_GEMM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GemmSpeed: how fast this machine multiplies matrices: the yardstick for models' passes.
 //
 // One product of [2048, 2048] matrices by oneDNN's matmul, the right operand packed beforehand as

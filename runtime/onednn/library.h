@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneDNN itself: a shared library that is loaded when something first needs it.
 //
 // Nothing is linked against it, so a process that needs none of its products does not load it (40

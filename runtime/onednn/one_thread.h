@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OneThread: oneDNN runs on the calling thread alone while this is in scope. Private to
 // runtime/onednn.
 //

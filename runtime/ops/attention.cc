@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attention, attention_grad and attention_sink_grad: softmax attention over whole sequences, causal
 // or, given their lengths, of all tokens that a sequence has.
 // Vaswani et al., "Attention is all you need" (2017), eq. 1; query heads that share keys: Ainslie

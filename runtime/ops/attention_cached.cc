@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attention_cached: causal attention of new tokens to a cache of keys and values that they join
 // first. Prefill in chunks and decoding token by token are the same op with other T, and so is a
 // prompt of which only the last tokens' contexts are wanted, with fewer queries.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the operands of the attention ops say about heads. A value.
 #ifndef PLUMB_RUNTIME_OPS_ATTENTION_SHAPE_H_
 #define PLUMB_RUNTIME_OPS_ATTENTION_SHAPE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectors of the elements of broadcast operands. Included once per SIMD target.
 #ifndef PLUMB_RUNTIME_OPS_ROW_FACTOR_
 #define PLUMB_RUNTIME_OPS_ROW_FACTOR_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broadcasting of operands: tensors of rows ([.., w], rank 2 or more) and vectors ([w]). The widest
 // has d channels; each element of one of w channels, w a divisor of d, stands for d / w consecutive
 // ones, and a vector stands for every row. Stateless.

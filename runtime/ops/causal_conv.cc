@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // causal_conv and its gradients: a depthwise convolution over tokens that sees no later one, as in
 // Allen-Zhu, "Canon layers" (2025); of width 2 it is a token shift (Peng et al., "RWKV", 2023).
 // causal_conv_cached: the same for new tokens after those in a cache.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The SIMD functions of the causal convolution, on rows [tokens, channels] of one sequence.
 // Stateless. Private to the module.
 #ifndef PLUMB_RUNTIME_OPS_CAUSAL_CONV_ROWS_H_

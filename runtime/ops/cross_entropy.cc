@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cross_entropy and cross_entropy_grad: mean negative log-likelihood of target tokens, and, beside
 // it, what may be minimized in its place: with label smoothing, with a z-loss.
 #include <algorithm>

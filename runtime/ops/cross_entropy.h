@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels and the references of cross_entropy and cross_entropy_grad share, and the
 // references.
 #ifndef PLUMB_RUNTIME_OPS_CROSS_ENTROPY_H_

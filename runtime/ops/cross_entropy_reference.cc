@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The references of cross_entropy and cross_entropy_grad.
 #include <algorithm>
 #include <cmath>

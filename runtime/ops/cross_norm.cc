@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cross_norm, cross_norm_eval and cross_norm_grad: norms whose statistics are taken over all rows
 // of a call. Each phase goes as the plugin ABI says: the statistic of every chunk of rows, these
 // combined in the order of the chunks on one thread, the sum made final, and then ranges of rows as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NormStatistics: the statistics that a cross-row norm takes over all rows of a call, with the same
 // bits for any number of threads. Immutable; private to the module.
 #ifndef PLUMB_RUNTIME_OPS_CROSS_NORM_STATS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ElementwiseKernel: an op whose element i is a function of the elements i of its inputs, and of
 // nothing else. Immutable.
 #ifndef PLUMB_RUNTIME_OPS_ELEMENTWISE_KERNEL_H_

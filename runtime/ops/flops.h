@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many floating-point operations the ops with much arithmetic need (OpDef::flops). Pure.
 #ifndef PLUMB_RUNTIME_OPS_FLOPS_H_
 #define PLUMB_RUNTIME_OPS_FLOPS_H_

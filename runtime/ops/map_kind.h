@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions that op map applies to each element, with a number c. Stateless.
 //
 //   exp, log, sqrt, abs, reciprocal   of x

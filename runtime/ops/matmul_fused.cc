@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forms of matmul that do more while sums are in the cache, or read an operand once for several
 // products. Made by passes after differentiation; none has a gradient.
 #include <string>

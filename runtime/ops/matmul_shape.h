@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes of matrix products, of experts' too: the checks that matmul, its fused forms and
 // expert_matmul share, and the kernel of the former. Pure.
 #ifndef PLUMB_RUNTIME_OPS_MATMUL_SHAPE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // norm and add_norm: rows of x, or of the sum of x and a residual, through a norm plugin.
 #include <memory>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sum before a norm, for norms that leave it to the host, and rows from bf16 and to it, for
 // norms that know f32 alone.
 #include "runtime/ops/norm_runner.h"

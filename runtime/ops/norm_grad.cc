@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // norm_grad: the gradient of a norm, by its plugin, and added on the way to the gradient that
 // reaches the norm's input past it.
 #include <cstring>

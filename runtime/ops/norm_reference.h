@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NormReference: the operands of one call into a norm plugin in double, or in float where the
 // plugin has no double arithmetic. Owns what it lends. Thread-compatible.
 #ifndef PLUMB_RUNTIME_OPS_NORM_REFERENCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's side of the norm plugin ABI (plugins/abi/plumb/norm_plugin.h), shared by the ops on
 // norms: the partition of rows, the checks of operands, and the partial gradients of parameters.
 // Private to the module.

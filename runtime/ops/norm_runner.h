@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NormRunner: applies a norm to ranges of rows of f32 or bf16. A plugin with an entry for bf16 gets
 // the rows as they are. For any other, row blocks are widened to f32 and the results rounded, so
 // that every norm can be used in bf16. Immutable; private to the module.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of shape rules, and of kernels on ids. The builder prefixes each message with the op and
 // the types of its operands. Stateless.
 #ifndef PLUMB_RUNTIME_OPS_OP_CHECKS_H_

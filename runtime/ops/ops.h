@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops of plumb. Each lives in a file of its own name (an op and its gradient share one): shape
 // rule, VJP with its derivation, kernel, naive reference.
 //

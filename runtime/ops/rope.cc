@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rope: rotary position embedding. Su et al., "RoFormer" (2021), eq. 34, with the two components of
 // a pair half of what turns apart, as in GPT-NeoX and LLaMA, or side by side, as in GPT-J.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/rope_frequencies.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast the pairs of a rotary embedding turn, and what of its attributes says so. Pure. Private
 // to the module.
 #ifndef PLUMB_RUNTIME_OPS_ROPE_FREQUENCIES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice of experts of a token, shared by the ops of routers and their references. Stateless.
 #ifndef PLUMB_RUNTIME_OPS_ROUTE_H_
 #define PLUMB_RUNTIME_OPS_ROUTE_H_

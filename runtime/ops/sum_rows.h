@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Column sums on one thread: of the row blocks of sum_rows, and of other reductions' partial sums.
 // Stateless.
 #ifndef PLUMB_RUNTIME_OPS_SUM_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bundle: a section with what is done alike for each index of a name drawn once: "h[0]" to "h[3]"
 // are one line "h[0..3]", the sums that make them anew one sum, their weights "r[0, 1]" one label
 // "r". Pure.

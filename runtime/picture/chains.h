@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chains: the nodes of a section as lines that run down a column each: a chain for every stream,
 // from where it comes in to where it leaves, and chains for what branches off. Pure. A part of
 // picture/layout.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The data flow of a model, as a picture shows it: a small graph for what stands before the layers,
 // for each kind of layer, and for what stands behind them. Values: copy, compare, print.
 #ifndef PLUMB_RUNTIME_PICTURE_FLOW_H_

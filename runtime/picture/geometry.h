@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Geometry: a picture's nodes as rectangles and its wires as polylines, in pixels, y downwards.
 // Pure and deterministic.
 #ifndef PLUMB_RUNTIME_PICTURE_GEOMETRY_H_

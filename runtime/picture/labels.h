@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Labels that stand for several layers that do the same with other numbers. Pure.
 #ifndef PLUMB_RUNTIME_PICTURE_LABELS_H_
 #define PLUMB_RUNTIME_PICTURE_LABELS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LayOut: where the nodes of a section stand and how their wires run, in columns and rows. Pure and
 // deterministic.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DrawModel: the data flow of a model's blocks as an SVG file. Pure.
 //
 //   model --RecordFlow--> FlowPicture --LayOut--> FlowLayout --ToSvg--> text

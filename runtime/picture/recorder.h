@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FlowRecorder: a FormulaBackend that computes nothing and remembers what was made of what, over
 // the whole stack; and Section, the part of that which one layer is. Thread-compatible.
 #ifndef PLUMB_RUNTIME_PICTURE_RECORDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FlowRecorder::Section: the part of what was recorded that one section is.
 #include <map>
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NormPlugin::CheckAttrs: what a user wrote against what the plugin's schema allows.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a plugin says of itself, checked and copied into the host's types: nothing that a plugin
 // answers is used before it has passed here. Stateless.
 #ifndef PLUMB_RUNTIME_PLUGIN_DESCRIPTOR_H_

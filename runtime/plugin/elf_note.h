@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The notes that PLUMB_NORM_NOTE leaves in an ELF file, read without running any of its code.
 // Stateless.
 #ifndef PLUMB_RUNTIME_PLUGIN_ELF_NOTE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Guarded: the one way into a plugin's code. The ABI forbids that an exception leaves a plugin, and
 // a plugin may do it all the same: what is thrown ends here, as a status, on the thread and at the
 // place of the call, so that it never reaches a parallel region or a destructor. While the call

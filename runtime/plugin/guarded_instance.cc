@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NormInstance's calls with guarded operands: what each function may read and write, as the ABI has
 // it (plugins/abi/plumb/norm_plugin.h), and nothing beside it.
 #include <cstring>

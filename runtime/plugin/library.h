@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared libraries on disk: looked at first, without running anything, and loaded when that is
 // wanted. The one place that calls the dynamic loader. Stateless; a loaded library is never
 // unloaded.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NormInstance: a norm's instance made, read, and called.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NormPlugin and NormInstance: the host's side of the norm ABI (plugins/abi/plumb/norm_plugin.h).
 //
 // NormPlugin is a norm as its library describes it: id, attribute schema, traits. NormInstance is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OperandGuard: the operands of one call of a plugin, in memory of their own between canaries and
 // unreadable pages, so that a plugin that leaves them is caught in the act or right after it. What
 // the call may only read cannot be written. Thread-compatible; lives as long as the call. Slow.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The record of which plugin function each thread is in, for whoever has to say so when the process
 // is about to end: a signal handler, an exit handler. They see nothing but globals, so the records
 // are the one state of the module with process lifetime. Thread-safe; what reads the records is

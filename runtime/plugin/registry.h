@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PluginRegistry: finds norm plugins by id, on demand. Thread-compatible; owned by one Runtime.
 //
 // A plugin runs with all rights of the host, so files come only from --plugin, PLUMB_PLUGIN_PATH

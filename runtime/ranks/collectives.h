@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all ranks of a job do together, blocking, by the messages of a communicator: every rank
 // calls the same function with the same arguments where nothing else is said. Small data: names,
 // numbers, texts. Stateless; thread class of the communicator.

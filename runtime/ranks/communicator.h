@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages between the processes (ranks) of one job, on one machine or on several. Everything
 // that is beyond one process is written against this interface; who carries the messages is behind
 // it: MPI (host_communicator.h), threads of one process (local_ranks.h), nobody (SingleRank).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/ranks/host_communicator.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between the interface of C, plumb_communicator, and that of C++: of a host's communicator for the
 // runtime, and of the runtime's for plumb.h.
 #ifndef PLUMB_RUNTIME_RANKS_HOST_COMMUNICATOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast the messages of a job are: what `plumb doctor` says of its links.
 #ifndef PLUMB_RUNTIME_RANKS_LINKS_H_
 #define PLUMB_RUNTIME_RANKS_LINKS_H_

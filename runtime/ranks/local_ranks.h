@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Threads of one process as the ranks of a job, for tests. As strict as MPI may be: a send is over
 // only when its receive has started, so what waits for one that never comes waits here too. A wait
 // that can never end, for a rank that has returned or for oneself, is an error, so tests do not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MPI, in a library of its own that is loaded when it is wanted: libplumb-mpi.so. Neither plumb nor
 // libplumb.so is linked with MPI.
 #ifndef PLUMB_RUNTIME_RANKS_MPI_LIBRARY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A communicator that looks after its own waits: rank 0 learns of another rank's error, and of the
 // rank for which all others wait.
 #ifndef PLUMB_RUNTIME_RANKS_STALL_WATCH_H_

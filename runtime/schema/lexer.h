@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lexer: protobuf's text format (https://protobuf.dev/reference/protobuf/textformat-spec) cut into
 // tokens. Internal to runtime/schema. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SCHEMA_LEXER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Located: a message of the schema and where it was read, for errors that point there. A value;
 // what it points to must outlive it.
 #ifndef PLUMB_RUNTIME_SCHEMA_LOCATED_H_

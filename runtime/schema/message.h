@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Message: a value of a schema's type. The classes that are derived from it, one for each message
 // of the schema, are generated (runtime/schema/compiler/schema_compiler.cc) and have accessors by
 // name; here are those by Field, for what reads, prints and sets any message. A value;

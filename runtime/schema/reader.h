@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Protobuf's text format: to a message, from a message, and one field from a path. Pure.
 #ifndef PLUMB_RUNTIME_SCHEMA_READER_H_
 #define PLUMB_RUNTIME_SCHEMA_READER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a schema says of a message: its fields, their types and numbers, and where a message of that
 // type keeps them. Tables of constants, which runtime/schema/compiler/schema_compiler.cc writes.
 // Immutable.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BatchInputs: what a batch is to a program: tokens, positions, targets, and, of models that have
 // them, token types and the lengths of the sequences. Owns the memory that programs of all lengths
 // read it from. Thread-compatible.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BucketPlan: how ranks share the sums of gradients: buckets of whole parameters that lie side by
 // side in the flat buffers, each with the rank that owns it: adds its gradients, and, where the
 // optimizer is sharded, keeps its states and updates it. A function of the layout and the number of

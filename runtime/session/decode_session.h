@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DecodeSession: sequences that grow token by token, with KV caches.
 //
 // Sequences are independent of each other: of any lengths, started and ended at any time. The bits

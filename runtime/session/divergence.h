@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is said of a number that is not finite: where in the model it came up. Stateless.
 #ifndef PLUMB_RUNTIME_SESSION_DIVERGENCE_H_
 #define PLUMB_RUNTIME_SESSION_DIVERGENCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Evaluator: the loss of batches of token ids, and their logits if wanted, without training. Holds
 // what a pass needs, so that the next one of the same length allocates nothing. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_EVALUATOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GradientExchange: the sums of gradients over all ranks of a job, bucket by bucket: each rank
 // sends the sums of its units to the bucket's owner, which adds them in the order of the UnitTree
 // (reduce-scatter), and sends the result back where everyone wants it (all-gather). Transfers go on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GradientPass: one pass of a training step, forward and backward, without the step: loss, logits
 // if wanted, and the gradient of every parameter. Weights, moments and norms' states stay as they
 // are; a norm with statistics over tokens takes those of the batch, and nothing is dropped. Holds

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GradientSums: the gradients of the unit that is computed, and the sums of the units before it, of
 // one rank: the nodes of the UnitTree as far as its units reach. Owns their memory, each in the
 // layout of the parameters. Allocates in its constructor only. Thread-compatible.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NarrowWeights: weights that lie in files in 16 bits, and their f32, which are made when they are
 // first asked for. Any thread may ask; the rest is thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_NARROW_WEIGHTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NewtonSchulz: Muon's orthogonalization: of a matrix G = U S V^T approximately U V^T, by a
 // polynomial of odd degree in G (Jordan et al. 2024). A compiled program for each shape: its
 // products are those of models, by the same engines. Owns its two matrices and their workspace. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer: the updates of a model's parameters by a recipe: its rules with numbers, the clipping
 // of gradients by groups, and the states of its updates. An update allocates nothing, and its
 // results do not depend on the number of threads. Thread-compatible.

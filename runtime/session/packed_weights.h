@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PackedWeights: the weights of a ParameterStore as programs of a WeightFormat read them, packed or
 // quantized. Vectors, the states of norms, and matrices that the store holds in that format are
 // read in place; other matrices are converted to a buffer of this class. Thread-compatible.

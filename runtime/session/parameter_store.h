@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ParameterLayout: the offsets of the parameters in a flat buffer. Gradients and optimizer moments
 // use buffers of the same layout, so that one pass over memory updates everything. ParameterStore:
 // the persistent state of one model: its weights in such a buffer, as floats or as split f32, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Probe: figures of a training program's tensors, taken while it runs: activations, the gradients
 // of the same values, parameters and their gradients.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a resolved model to executables: the stages of the compiler in order, one a line.
 #ifndef PLUMB_RUNTIME_SESSION_PROGRAM_H_
 #define PLUMB_RUNTIME_SESSION_PROGRAM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RankStates: the states of training of a job of ranks, for the one rank that keeps them in files:
 // while rank 0 reads and writes, the other ranks answer. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_RANK_STATES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ranks of a job tell each other when they train one model: that they train the same, and
 // what came of a step. Pure functions over a communicator; collective: every rank calls them.
 #ifndef PLUMB_RUNTIME_SESSION_RANK_STEP_H_

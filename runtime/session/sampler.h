@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Drawing the next token from a model's logits.
 #ifndef PLUMB_RUNTIME_SESSION_SAMPLER_H_
 #define PLUMB_RUNTIME_SESSION_SAMPLER_H_

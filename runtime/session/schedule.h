@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The learning rate as a function of the step. A pure function of a plain value.
 #ifndef PLUMB_RUNTIME_SESSION_SCHEDULE_H_
 #define PLUMB_RUNTIME_SESSION_SCHEDULE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StepProfile: the time of steps, by op of the graph and by stage outside of it. Owned by the
 // caller, who lends it to a TrainSession or a DecodeSession. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_

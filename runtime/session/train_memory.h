@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The build options of a training session's programs, and its memory, planned without creating the
 // session; equal to TrainSession::memory(). Pure functions and values.
 #ifndef PLUMB_RUNTIME_SESSION_TRAIN_MEMORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TrainSession: the training of one model: weights, gradients, optimizer state, and the executables
 // of its step. A step allocates nothing once its length has been seen, and computes with denormals
 // flushed to zero (runtime/base/float_mode.h), whatever the caller's mode, which it restores: so a

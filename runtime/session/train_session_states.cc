@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a TrainSession holds between steps: how much it is, whether it is finite, and who has it.
 #include <string>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UnitTree: the one order in which the gradients of a step's units are summed, whoever computes
 // them: a binary tree over [0, units) whose node [begin, end) is the sum of [begin, m) and [m,
 // end), m = begin + the largest power of two below end - begin. Values and pure functions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WeightAverage: an exponential moving average of a model's weights over the steps of its training,
 // in a store of its own, which evaluates and samples like any other. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_WEIGHT_AVERAGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ModelWork: the least FLOPs and bytes of a model's passes, independent of the implementation, for
 // comparison with measured times. Pure.
 #ifndef PLUMB_RUNTIME_SESSION_WORK_H_

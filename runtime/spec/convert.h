@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The schema's messages to plumb's own values. Internal to runtime/spec.
 #ifndef PLUMB_RUNTIME_SPEC_CONVERT_H_
 #define PLUMB_RUNTIME_SPEC_CONVERT_H_

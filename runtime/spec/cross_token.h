@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is said of norms that take statistics over tokens (Norm.allow_cross_token). Private to
 // runtime/spec.
 #ifndef PLUMB_RUNTIME_SPEC_CROSS_TOKEN_H_

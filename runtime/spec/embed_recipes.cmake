@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes a C++ file with the recipes that ship, by name:
 #   cmake "-DFILES=a/mup.pbtxt;.." -DOUTPUT=... -P embed_recipes.cmake
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/AsLiterals.cmake")

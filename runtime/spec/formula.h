@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The formula language: text to tree. Values: copy, compare, print.
 //
 //   statement  = reference "=" expression [ "for" range ] [ "if" condition ]

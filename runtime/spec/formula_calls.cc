@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a formula calls that has parameters: sublayers, norm slots, projections.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FormulaEval: runs the statements of one scope against variables and a backend. Internal to the
 // walk of spec/interpret.h. Thread-compatible.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tokens of a formula, and how tightly its operators bind. Internal to the parser and the
 // printer of spec/formula.h. Stateless.
 #ifndef PLUMB_RUNTIME_SPEC_FORMULA_LEXER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the names in a formula are: variables, learned values, scalars.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of a formula, on numbers and tensors.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The canonical text of a formula, and the names in it.
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RunStack: walks a model's formulas, layer by layer, and tells a FormulaBackend what they compute.
 //
 // The walk is the one place that knows what a formula means: scopes, streams, slots, conditions,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/spec/known_functions.h"
 
 #include "absl/strings/ascii.h"

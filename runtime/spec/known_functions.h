@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What papers call functions that the language has under another name, or that are no formula's: so
 // that a mistake's message says what to write.
 #ifndef PLUMB_RUNTIME_SPEC_KNOWN_FUNCTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NameTable: the norms and placements that a model can name: its own, its imports', the shipped
 // ones. Internal to runtime/spec. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SPEC_LIBRARY_H_

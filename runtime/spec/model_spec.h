@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ModelSpec: a model description as its author wrote it: text, with places, before any name is
 // resolved. A value: copies share the text.
 #ifndef PLUMB_RUNTIME_SPEC_MODEL_SPEC_H_

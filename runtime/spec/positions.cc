@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model's positions, from the schema's message.
 #include <cmath>
 #include <optional>

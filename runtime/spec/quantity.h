@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantity: what an expression of a statement is: a number, or a sum of tensors not yet emitted. A
 // value. Internal to the walk of spec/interpret.h.
 #ifndef PLUMB_RUNTIME_SPEC_QUANTITY_H_

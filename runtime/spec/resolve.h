@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Resolve: a description to a model that can be built. Finds placements and norms by name, checks
 // dimensions and attributes, fills in defaults, and checks the formulas.
 #ifndef PLUMB_RUNTIME_SPEC_RESOLVE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ResolvedModel: a model with every name resolved: placements parsed, norms found and their
 // attributes checked, defaults filled in. A value; the plugins that it points to belong to the
 // PluginRegistry.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scalars of the formula language: what is folded to a number when a model is compiled. Pure.
 #ifndef PLUMB_RUNTIME_SPEC_SCALAR_H_
 #define PLUMB_RUNTIME_SPEC_SCALAR_H_

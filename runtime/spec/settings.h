@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings: which values of a model's formulas come to something. Each execution of a statement is
 // a setting, which reads others; those that the logits do not depend on are dead. A statement that
 // is dead at every layer is a mistake, and so is a dead call of a sublayer, whose weights would not

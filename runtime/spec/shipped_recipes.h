@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules that ship for recipes to import: plugins/recipes, embedded when plumb is built, so that
 // a recipe needs no directory to be found. Internal to runtime/spec.
 #ifndef PLUMB_RUNTIME_SPEC_SHIPPED_RECIPES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The expressions in the fields of sublayers, as numbers at one place of the model. Pure.
 #ifndef PLUMB_RUNTIME_SPEC_SUBLAYER_NUMBERS_H_
 #define PLUMB_RUNTIME_SPEC_SUBLAYER_NUMBERS_H_

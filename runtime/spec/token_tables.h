@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names that a placement declares: tables over tokens beside the embedding (value embeddings,
 // per-layer embeddings), and the check that each name is used. Internal to runtime/spec. Pure.
 #ifndef PLUMB_RUNTIME_SPEC_TOKEN_TABLES_H_

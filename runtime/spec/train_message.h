@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rules of a recipe between the schema's message and their values. Internal to runtime/spec.
 #ifndef PLUMB_RUNTIME_SPEC_TRAIN_MESSAGE_H_
 #define PLUMB_RUNTIME_SPEC_TRAIN_MESSAGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TrainRule: how a recipe trains some tensors otherwise than the rest (schema plumb.v1.Rule), with
 // parsed expressions. Values; model/train_rules.h applies them to a model.
 #ifndef PLUMB_RUNTIME_SPEC_TRAIN_RULES_H_

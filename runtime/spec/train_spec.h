@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TrainSpec: how a model is trained (schema plumb.v1.Train), with defaults filled in. A value.
 #ifndef PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_
 #define PLUMB_RUNTIME_SPEC_TRAIN_SPEC_H_

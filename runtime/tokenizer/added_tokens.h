@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AddedTokens: the tokens of a tokenizer.json that are found in a text before it is cut, such as
 // <|endoftext|>. Immutable, thread-safe.
 #ifndef PLUMB_RUNTIME_TOKENIZER_ADDED_TOKENS_H_

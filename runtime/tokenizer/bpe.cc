@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Byte-pair encoding (Sennrich et al. 2016): a piece begins as single bytes or characters, and of
 // the pairs beside each other that can be merged the one of least rank is, the leftmost first,
 // until none can. A short piece looks for it among all; a long one keeps a heap, so that n symbols

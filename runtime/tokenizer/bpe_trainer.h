@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training of a byte-level BPE vocabulary (Sennrich et al. 2016; bytes: Radford et al. 2019): from
 // single bytes, the pair of tokens that is most often beside each other within a piece becomes a
 // token, again and again. Of pairs that are equally frequent the one with the lower ids is taken,

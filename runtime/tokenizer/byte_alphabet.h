@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The alphabet of byte-level vocabularies (Radford et al. 2019, GPT-2): every byte has a character
 // that prints, so that pieces are text in JSON. Bytes 33..126, 161..172 and 174..255 are the code
 // points of their value, the others 256, 257, ... in their order. Pure functions.

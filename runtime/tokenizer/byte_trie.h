@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ByteTrie: which of a vocabulary's pieces a text begins with. Built once; thread-safe for lookups.
 #ifndef PLUMB_RUNTIME_TOKENIZER_BYTE_TRIE_H_
 #define PLUMB_RUNTIME_TOKENIZER_BYTE_TRIE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The steps of which a PreTokenizer is made. Private to this module.
 #ifndef PLUMB_RUNTIME_TOKENIZER_CUT_STEPS_H_
 #define PLUMB_RUNTIME_TOKENIZER_CUT_STEPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoder: how a tokenizer.json puts pieces together to a text again. Immutable, thread-safe.
 #ifndef PLUMB_RUNTIME_TOKENIZER_DECODER_H_
 #define PLUMB_RUNTIME_TOKENIZER_DECODER_H_

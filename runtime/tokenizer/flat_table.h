@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FlatTable: 64-bit keys to 64-bit values in one array, which is filled once and then looked up a
 // hundred million times. Open addressing, half full. A value; thread-safe for lookups.
 #ifndef PLUMB_RUNTIME_TOKENIZER_FLAT_TABLE_H_

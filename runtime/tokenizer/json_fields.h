@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JsonFields: one object of a tokenizer.json, whose fields are taken by name. What is not taken is
 // refused by Finish(), so that nothing that a file says is passed over in silence. Errors begin
 // with the place: `model.merges[3]: ...`. Borrows the object.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A tokenizer as a tokenizer.json and tokenizer_config.json that Hugging Face's libraries read, for
 // exported checkpoints. Pure functions.
 #ifndef PLUMB_RUNTIME_TOKENIZER_LIBRARY_JSON_H_

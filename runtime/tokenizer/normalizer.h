@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Normalizer: what a tokenizer.json does to a text before it is cut: normal forms, lower case,
 // SentencePiece's marks for spaces. Immutable, thread-safe.
 #ifndef PLUMB_RUNTIME_TOKENIZER_NORMALIZER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Translation of a tokenizer.json's patterns, which are written for Oniguruma (its default syntax,
 // close to Ruby's), to PCRE2's syntax. The two differ in ways that change matches without an error:
 // {1,3}+ repeats there and is possessive here, \h is a hexadecimal digit or a space, ^ and $ are of

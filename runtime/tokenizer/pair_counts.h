@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PairCounts: pieces as lists of tokens, and how often each pair of tokens is beside each other in
 // them, kept up to date as pairs are merged. What BpeTrainer works on. Thread-compatible.
 #ifndef PLUMB_RUNTIME_TOKENIZER_PAIR_COUNTS_H_

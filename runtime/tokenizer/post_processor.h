@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tokenizer.json puts before and after a text: [CLS] and [SEP], <s>. A value.
 #ifndef PLUMB_RUNTIME_TOKENIZER_POST_PROCESSOR_H_
 #define PLUMB_RUNTIME_TOKENIZER_POST_PROCESSOR_H_

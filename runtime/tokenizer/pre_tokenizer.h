@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PreTokenizer: how a tokenizer.json cuts a text into the pieces that its model sees: words,
 // mostly. A sequence of steps, each of which cuts what the one before it gave. Immutable,
 // thread-safe; what a thread needs to run one is a Cutter.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SentencePiece's compiled rules of normalization (the field precompiled_charsmap, base64): a
 // double-array trie (Aoe 1989, in the layout of darts-clone) from what is replaced to an offset in
 // a block of texts, each of which ends in a zero byte. Immutable. Every index is checked: a trie

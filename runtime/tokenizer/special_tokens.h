@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SpecialTokens: the tokens that begin, end and pad a text. A value.
 //
 // Checkpoints say them in several files. For each of the three the first file that says it counts:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/tokenizer/split_pattern.h"
 
 #include <pcre2.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SplitPattern: a regular expression that cuts a text into pieces, by PCRE2. Immutable; the machine
 // code that PCRE2 makes of it is shared by all matchers.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StopTexts: text on its way to a reader, which ends before the first stop text in it. What may
 // still become one is held back. A value; copies share nothing. Thread-compatible.
 //

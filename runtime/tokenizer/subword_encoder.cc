@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SubwordEncoder: from a text to tokens, segment by segment and piece by piece.
 #include <algorithm>
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SubwordModel: what turns one piece of text (a word, mostly) into tokens: byte-pair encoding,
 // unigram or WordPiece. Immutable, thread-safe; what a thread needs to run one is a ModelScratch.
 #ifndef PLUMB_RUNTIME_TOKENIZER_SUBWORD_MODEL_H_

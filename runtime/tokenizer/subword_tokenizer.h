@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SubwordTokenizer: a tokenizer.json as Hugging Face's tokenizers writes it, or GPT-2's vocab.json
 // and merges.txt. Text goes through added tokens, normalizer, pre-tokenizer, model and
 // post-processor; tokens come back through the decoder. What plumb does not know of a file is an

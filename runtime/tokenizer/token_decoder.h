@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TokenDecoder: the text of tokens that come one after the other, as from a model that samples.
 //
 // The pieces that Append gives, followed by that of Finish, are the text that Tokenizer::Decode

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizer: text to token ids and back. A value: copies, compares, prints; immutable.
 //
 // Three kinds: `characters` (one token for each Unicode character of a given text, in the order of

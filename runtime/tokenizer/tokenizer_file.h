@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers from files.
 #ifndef PLUMB_RUNTIME_TOKENIZER_TOKENIZER_FILE_H_
 #define PLUMB_RUNTIME_TOKENIZER_TOKENIZER_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizer::ToJson and FromJson; the schema is specified in tokenizer.h.
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What normalizations need of Unicode: the four normal forms (Unicode Standard Annex 15), lower
 // case and categories. All texts are UTF-8 and REQUIRED to be valid. Pure functions.
 #ifndef PLUMB_RUNTIME_TOKENIZER_UNICODE_H_

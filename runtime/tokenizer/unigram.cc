@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The unigram model (Kudo 2018): every piece has a log probability, and a text is cut so that their
 // sum is greatest (Viterbi). A character that begins no piece is unknown, ten below the least
 // likely piece; unknown characters beside each other are one token, or bytes where the vocabulary

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A vocabulary in JSON, {"piece": id}, as pieces by id. Pure functions.
 #ifndef PLUMB_RUNTIME_TOKENIZER_VOCABULARY_JSON_H_
 #define PLUMB_RUNTIME_TOKENIZER_VOCABULARY_JSON_H_

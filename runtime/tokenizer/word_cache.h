@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WordCache: the tokens of short words that were encoded before; a word takes the place of another
 // with which it shares one. Most words of a text are among a few thousand. Thread-compatible.
 #ifndef PLUMB_RUNTIME_TOKENIZER_WORD_CACHE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WordPiece as BERT has it (Devlin et al. 2018): the longest piece that a word begins with, then
 // the longest of those marked as continuations that the rest begins with, and so on; a word that
 // gets stuck is one unknown token.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WorkBudget: limits the time and the memory that one call of a tokenizer takes. A tokenizer.json
 // comes from others, and its patterns, replacements and tokens can make a short text run for hours
 // or fill the memory. Everything that may cost more than a few steps for a byte of the text is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CheckpointDirectory: a checkpoint as Hugging Face's libraries lay it out: config.json, and
 // model.safetensors or shards with model.safetensors.index.json. Every byte is distrusted: nothing
 // outside of the directory is opened, whatever an index or a link says, but for the blobs of a hub

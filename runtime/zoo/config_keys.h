@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accounts for every key of a config.json: a family reads it, or says why it is irrelevant; what is
 // left may change what the model computes. Pure functions.
 #ifndef PLUMB_RUNTIME_ZOO_CONFIG_KEYS_H_

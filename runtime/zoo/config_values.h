@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ConfigValues: what a config.json says, in the names of a family: numbers and words. A value.
 #ifndef PLUMB_RUNTIME_ZOO_CONFIG_VALUES_H_
 #define PLUMB_RUNTIME_ZOO_CONFIG_VALUES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Family: how the checkpoints of one family of models are laid out, as a .import.pbtxt file and the
 // parts that it imports say it (schema plumb.v1.Import). A value, read once and checked as far as
 // that goes without a checkpoint; config_values.h, config_keys.h, family_template.h and

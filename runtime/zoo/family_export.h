@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other direction: a config.json for a model's description, by the same family. Pure.
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_EXPORT_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_EXPORT_H_

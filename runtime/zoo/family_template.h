@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model's description that a family's template gives for a config.json. Pure functions.
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of tensors in a family's patterns: {layer} and {expert} stand for numbers from 0, * for any
 // text. Pure functions.
 #ifndef PLUMB_RUNTIME_ZOO_TENSOR_NAMES_H_

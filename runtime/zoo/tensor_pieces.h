@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorPiece: how the elements of one of plumb's tensors lie in tensors of a checkpoint: the whole
 // of one, transposed or not; some of its rows or columns; or those of several, stacked. A value.
 #ifndef PLUMB_RUNTIME_ZOO_TENSOR_PIECES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TensorPlan: which tensors of a checkpoint become which of a model's. Pure functions; everything
 // that does not fit is listed in one error.
 #ifndef PLUMB_RUNTIME_ZOO_TENSOR_PLAN_H_

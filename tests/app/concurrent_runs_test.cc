@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs, and what reads their models, side by side in threads of one process, as a host or a study
 // has them: they share the pool of workers and nothing else. With the sanitizer of threads this is
 // the test of it.

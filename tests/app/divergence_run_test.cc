@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of steps that diverge, and of losses that jump: what is said, what is kept, what is gone on
 // with.
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loss of a split, and the outputs of one batch, over the passes that plumb.h stands on: for
 // tests to compare with.
 #ifndef PLUMB_TESTS_APP_EVALUATE_H_

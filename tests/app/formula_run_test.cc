@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of a model whose formulas read the step, random numbers and a table per layer, from
 // training over checkpoints to sampling.
 #include <cstring>

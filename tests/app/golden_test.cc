@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb against tests/golden: an implementation in PyTorch that cannot read a formula.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms of ABI 1.1 that are linked into the tests: they use what 1.0 has not.
 #ifndef PLUMB_TESTS_APP_GROWN_NORM_H_
 #define PLUMB_TESTS_APP_GROWN_NORM_H_

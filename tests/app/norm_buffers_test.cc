@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The buffers of norms through the public headers: descriptions, run directories, checkpoints.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/app/plumb_api.h"
 
 #include <gmock/gmock.h>

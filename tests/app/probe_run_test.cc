@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Probes of a run, through the public headers: the file, the report, and resuming.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Event files beside a run: what metrics.jsonl says, whatever happens to the run.
 #include "runtime/app/train/run_events.h"
 

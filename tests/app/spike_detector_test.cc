@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/app/train/spike_detector.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/app/test_models.h"
 
 #include <algorithm>

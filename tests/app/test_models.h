@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runtimes, small models, weights and token ids for the tests of models, sessions and the public
 // headers.
 #ifndef PLUMB_TESTS_APP_TEST_MODELS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scratch directory with a small model, its training and its data, and requests to train it.
 #ifndef PLUMB_TESTS_APP_TEST_RUN_H_
 #define PLUMB_TESTS_APP_TEST_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run that the memory or the disk has no room for is refused before it writes anything; a dry run
 // says what it would take.
 #include <gmock/gmock.h>

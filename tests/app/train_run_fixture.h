@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs of a small model in a scratch directory, and what their directory holds.
 #ifndef PLUMB_TESTS_APP_TRAIN_RUN_FIXTURE_H_
 #define PLUMB_TESTS_APP_TRAIN_RUN_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs that go on from a checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

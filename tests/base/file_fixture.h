@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FileTest: a directory of the test's own, removed at its end.
 #ifndef PLUMB_TESTS_BASE_FILE_FIXTURE_H_
 #define PLUMB_TESTS_BASE_FILE_FIXTURE_H_

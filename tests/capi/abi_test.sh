@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # plumb.h has the ABI of the baseline beside this file, tests/capi/libplumb.abi: functions may be added, and
 # fields at the ends of structs that begin with struct_size; nothing else may change.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bidirectional models and token types through plumb.h: padding, types, masked tokens, and what is
 // refused.
 #include <cmath>

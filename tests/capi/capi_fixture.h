@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of plumb.h share: handles that free themselves, a runtime, a model, its weights.
 #ifndef PLUMB_TESTS_CAPI_CAPI_FIXTURE_H_
 #define PLUMB_TESTS_CAPI_CAPI_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb.h gives the bits of the modules below it.
 #include <cmath>
 #include <thread>

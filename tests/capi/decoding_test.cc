@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb.h gives the text of tokens that come one by one, and generates past the context.
 #include <sys/mman.h>
 

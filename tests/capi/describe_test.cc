@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb_runtime_describe: the fields that plumb.h lists, and what a host's own state does to them.
 #include <gmock/gmock.h>
 

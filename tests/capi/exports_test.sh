@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # libplumb.so exports the functions of plumb.h, all and nothing else.
 #
 #   exports_test.sh LIBRARY HEADER

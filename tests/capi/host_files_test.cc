@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that a host gives which are none, and a system that ends what is written: errors, never a
 // signal that the host did not ask for, nor a call that does not return.
 #include <fcntl.h>

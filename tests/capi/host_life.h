@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host's life on plumb.h: creates, trains, samples.
 #ifndef PLUMB_TESTS_CAPI_HOST_LIFE_H_
 #define PLUMB_TESTS_CAPI_HOST_LIFE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host's memory: all that has the size of a model is taken from it, and given back; where it has
 // none, the call fails and the handles live on.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a host gives, plumb uses, and what it does not give, plumb does not touch: threads, memory,
 // the floating-point mode; a process and its forks.
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb.hpp: what a host gives to be called, what it throws, and when it stops.
 #include <gmock/gmock.h>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # plumb.hpp calls every function of plumb.h, each of its files compiles alone, and it without a warning by
 # every compiler that is here, in C++17 and C++20, with and without exceptions.
 #   hpp_header_test.sh INCLUDE_DIRECTORY

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small models for the tests of plumb.hpp.
 #ifndef PLUMB_TESTS_CAPI_HPP_MODELS_H_
 #define PLUMB_TESTS_CAPI_HPP_MODELS_H_

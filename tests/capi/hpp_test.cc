@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb.hpp on libplumb.so alone: what C gives, as C++ has it.
 #include "plumb.hpp"
 

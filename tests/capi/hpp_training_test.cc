@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb.hpp's trainer: planned, stepped on short sequences, kept tensor by tensor, probed,
 // profiled.
 #include <gmock/gmock.h>

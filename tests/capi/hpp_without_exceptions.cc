@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/capi/hpp_without_exceptions.h"
 
 #include <cstdint>

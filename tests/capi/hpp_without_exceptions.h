@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb.hpp as compiled with -fno-exceptions, in a program whose other files have them.
 #ifndef PLUMB_TESTS_CAPI_HPP_WITHOUT_EXCEPTIONS_H_
 #define PLUMB_TESTS_CAPI_HPP_WITHOUT_EXCEPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb_model_map_tensors: weights anywhere in files, in any of their types, compute what the same
 // weights compute in memory.
 #include <cmath>

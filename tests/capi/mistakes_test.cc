@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb.h gives an error for every mistake, and takes options and buffers of any size.
 #include "tests/capi/capi_fixture.h"
 #include "tests/session/scratch_dir.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What plumb.h says of norms, models and their passes, beside the modules that know it.
 #include <nlohmann/json.hpp>
 

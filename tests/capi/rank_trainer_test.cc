@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trainers of several ranks, which are threads, through plumb.h.
 #include <fstream>
 #include <functional>

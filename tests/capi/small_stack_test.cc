@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a call wants of the stack, on threads as a host may start them: whatever a formula holds, it
 // is read, or refused with an error that says so, in what plumb.h promises.
 #include <pthread.h>

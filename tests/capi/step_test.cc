@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `step` of a formula through plumb.h: what trainers, saved files, evaluators and sessions make of
 // it.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trainers that are planned, stepped on short sequences, kept tensor by tensor, probed without a
 // callback and profiled.
 #include <cmath>

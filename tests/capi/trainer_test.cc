@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trainers that are saved and loaded, probes, evaluators, mapped weights: to the bits of what they
 // stand for.
 #include <cmath>

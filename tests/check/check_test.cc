@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every rule has plugins that break it: its check must say so. Norms that are right pass all checks,
 // and a failure can be repeated. tests/check/mutants.sh tries every mutant against all checks.
 #include <gmock/gmock.h>

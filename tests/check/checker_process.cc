@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/check/checker_process.h"
 
 #include <spawn.h>

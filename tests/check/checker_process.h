@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb-norm-check as a user runs it.
 #ifndef PLUMB_TESTS_CHECK_CHECKER_PROCESS_H_
 #define PLUMB_TESTS_CHECK_CHECKER_PROCESS_H_

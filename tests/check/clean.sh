@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Gives norms that are right to the checker with many seeds, and prints a table: how often a check
 # failed, and which. Exit code 1: one failed.
 #

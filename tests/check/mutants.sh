@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Gives every mutant of tests/check/mutants.txt to the checker, with all checks, and prints a table:
 # which check finds it first, with which seeds. Exit code 1: one was not found that should be.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checker itself: what it makes of plugins that end, hang or flood the process that tries them,
 // and of files that are none.
 #include <gmock/gmock.h>

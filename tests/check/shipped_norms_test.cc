@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The norms that ship with plumb keep the rules that they are examples of.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accidents of every day: signals while files are written, and files that are cut while plumb reads
 // them.
 

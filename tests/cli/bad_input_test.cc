@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every mistake that a user can make ends with an exit code, the place of the mistake, and a way
 // out.
 

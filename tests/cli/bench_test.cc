@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb bench, and plumb train --profile. Times are whatever they are; what is checked is that the
 // figures are there, agree with each other, and count the right work.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bidirectional model through the command line: what is asked for to train it, that it resumes,
 // what it is measured by, and that nothing is sampled from it.
 

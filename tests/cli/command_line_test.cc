@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line itself: help, versions, misspelt words, numbers, exit codes, where output goes.
 
 #include <gmock/gmock.h>

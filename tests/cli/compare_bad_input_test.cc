@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What plumb compare says to mistakes: exit code 2, what is wrong, and nothing written.
 
 #include <gmock/gmock.h>

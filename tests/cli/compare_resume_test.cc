@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Studies that are stopped from outside, at an arbitrary moment, and resumed.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Studies in shards, and their merge.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Studies from the command to the page.
 
 #include <gmock/gmock.h>

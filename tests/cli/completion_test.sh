@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Asks bash, zsh and fish, those that are installed, what may come next on a command line.
 #   completion_test.sh PLUMB SCRIPTS
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms with statistics over tokens on the command line: refused, allowed with a warning, shown.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb demo stopped from outside, at a moment of nobody's choosing, and begun again.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb demo: from any directory, into a directory of its own, and again.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb describe and plumb explain.
 
 #include <gmock/gmock.h>

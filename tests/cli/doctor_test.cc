@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb doctor in situations that are cooked: what it must name, and the exit code.
 #include <gmock/gmock.h>
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // --dry-run of train and compare, and runs that do not fit.
 
 #include <gmock/gmock.h>

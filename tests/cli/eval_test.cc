@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb eval: on a run's data, and on tokens for other implementations to compare with.
 
 #include <gmock/gmock.h>

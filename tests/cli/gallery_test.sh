@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # examples/make_gallery.sh: every study has a card, every link leads somewhere, nothing is fetched
 # from elsewhere, a second run trains nothing, and what is not a gallery's is left alone.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training runs that are stopped from outside, at a moment of nobody's choosing.
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Under any limit of the process plumb does its work, whole, or says which limit it met.
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # There is a manual page for every command, with every option of its help; groff and mandoc find nothing
 # wrong in it; and it is made alike again.
 #   man_pages_test.sh PLUMB MAN_DIRECTORY

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norm plugins that end the process, or do not return: plumb never calls it a success, and says
 // which call of which norm of which file it was.
 

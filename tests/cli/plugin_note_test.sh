@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `plumb plugin note` prints what PLUMB_NORM_NOTE makes, byte for byte, for every assembler there is; a norm
 # without the macro is found by it. A bad id is refused and nothing printed.
 #   plugin_note_test.sh PLUMB SOURCE_DIRECTORY

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the built `plumb` and sees what a shell sees: exit code, stdout, stderr, files.
 #ifndef PLUMB_TESTS_CLI_PLUMB_PROCESS_H_
 #define PLUMB_TESTS_CLI_PLUMB_PROCESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whatever files and models hold, a terminal gets nothing that it would obey, and JSON parses.
 
 #include <fcntl.h>

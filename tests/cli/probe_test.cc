@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb train --probe: figures beside the losses, which stay what they are.
 
 #include <gmock/gmock.h>

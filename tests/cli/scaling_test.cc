@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The prediction of a step's time, against what can be said of it by hand; and links.
 #include <gtest/gtest.h>
 

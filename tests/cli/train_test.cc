@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb train: losses that repeat bit for bit, and runs that resume as if they had never stopped.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/compare/study_options.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A study on several ranks, which are threads here.
 #include "cli/compare/study_ranks.h"
 

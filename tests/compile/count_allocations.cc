@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/compile/count_allocations.h"
 
 #include <atomic>

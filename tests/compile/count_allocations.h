@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts the allocations of the test binary that links it.
 #ifndef PLUMB_TESTS_COMPILE_COUNT_ALLOCATIONS_H_
 #define PLUMB_TESTS_COMPILE_COUNT_ALLOCATIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The passes over matrix products, accumulate-embeddings and recompute-blocks: what they rewrite
 // and what they leave alone.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pass fuse-residual-norms: what it fuses, what it leaves alone, and that no bit changes.
 #include <functional>
 #include <map>

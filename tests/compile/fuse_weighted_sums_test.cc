@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fuse-weighted-sums: what it rewrites and what it leaves alone, forwards and in gradients.
 #include <map>
 #include <string>

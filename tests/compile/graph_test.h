@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of the compiler share: a registry of ops, graphs built in it, and that a rewritten
 // graph gives the same outputs.
 #ifndef PLUMB_TESTS_COMPILE_GRAPH_TEST_H_

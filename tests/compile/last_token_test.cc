@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pass last-token: which nodes compute the last token only, and which stay as they are.
 #include <functional>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/compile/random_graph.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random graphs of the test ops, and random values to feed them.
 #ifndef PLUMB_TESTS_COMPILE_RANDOM_GRAPH_H_
 #define PLUMB_TESTS_COMPILE_RANDOM_GRAPH_H_

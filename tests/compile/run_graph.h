@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs an executable on the values of a reference run, with memory of its own.
 #ifndef PLUMB_TESTS_COMPILE_RUN_GRAPH_H_
 #define PLUMB_TESTS_COMPILE_RUN_GRAPH_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every relative link, image and anchor of every page in the tree leads somewhere.
 
     check_links.py SOURCE_DIRECTORY

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every file and identifier that the given pages name exists in the code.
 
     check_names.py SOURCE_DIRECTORY PAGE.md ...

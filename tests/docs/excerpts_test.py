@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Code on a page that says <!-- run by: docs_excerpts --> is that of an example of embedding: the lines of
 a block stand one after the other in one file of examples/embed_*, where other tests run it.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes the page's first block of C++ into a file, and nothing if that holds it already:
 #   cmake -DPAGE=README.md -DOUTPUT=snippet.inc -P extract_snippet.cmake
 file(READ "${PAGE}" text)

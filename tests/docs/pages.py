@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Markdown as the tests of this folder see it: blocks of code, links, headings. Imported by the scripts
 beside it; standard library only."""
 import os

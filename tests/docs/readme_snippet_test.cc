@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program that README.md shows trains a model. Like one that embeds plumb, it is compiled
 // against plumb.hpp and linked to libplumb.so alone.
 #include <gtest/gtest.h>

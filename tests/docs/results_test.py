@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measurements of a processor that is new become an entry of results.json and a part of the pages, those
 that are there stay, and filling twice changes nothing. With made-up figures, in a scratch directory.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs what the pages of the tree show: commands, transcripts, models, Python. Each page has a scratch directory, in
 which the top of the source tree, read-only to it, and build/quick seem to be, and one shell, so that a
 command finds what those above it made.

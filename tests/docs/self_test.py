@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """run_snippets.py fails where it must: small pages, right ones and ones with a single mistake.
 
     self_test.py --build BUILD --source SOURCE_DIRECTORY

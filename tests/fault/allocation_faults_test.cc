@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fails every large allocation of opening a run, of its steps, and of a checkpoint, one after
 // another: the call reports it or does without, nothing ends the process, and the run continues
 // from its directory to the bits of the run that had memory.

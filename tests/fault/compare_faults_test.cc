@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every file call of a comparison, one after another, fails, is short, or is the last before the
 // power goes. The same comparison then ends with the results of the one that nothing happened to,
 // and a run that had ended is not trained again.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file system in which one chosen call fails, is cut short, or is the last that has an effect;
 // and in which what was not synced is lost with the power.
 #ifndef PLUMB_TESTS_FAULT_FAULT_FILE_SYSTEM_H_

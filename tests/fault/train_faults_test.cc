@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every file call of training and of resuming, one after another, fails, is short, or is the last
 // before the power goes. Whatever happens, the run goes on from a complete checkpoint, not older
 // than the last one that it told of, to the bits of the run that nothing happened to; or an error

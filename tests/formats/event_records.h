@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads event files for tests, sharing no code with the writer: checksums bit by bit, messages
 // through protobuf's parser of unknown fields.
 #ifndef PLUMB_TESTS_FORMATS_EVENT_RECORDS_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Reads the TensorBoard event files of a run, sharing no code with what wrote them.
 
     read_events.py RUN [--protoc PROTOC]

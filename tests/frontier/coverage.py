@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What of the published topologies plumb can say: describes, trains and checks the rows of rows.txt.
 
     tests/frontier/coverage.py --build build/quick [--steps 200] [WORD ...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every fuzzer on its corpus and on mutations of it, the same in each run; with any compiler and
 // without libFuzzer. A broken promise ends the process, with the input's name just printed.
 #include <gtest/gtest.h>

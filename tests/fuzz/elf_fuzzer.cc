@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared libraries, whose notes of norms are read without running them.
 #include "plumb/norm_plugin.h"
 #include "runtime/base/check.h"

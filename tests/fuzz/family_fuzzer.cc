@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Families of checkpoints and their config.json: "FAMILY\n---\nJSON", or a JSON alone, which is
 // then read by the shipped families. Whatever is read makes a model's description in text format.
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text of one statement or expression: what parses, prints to what parses to the same.
 #include <string>
 

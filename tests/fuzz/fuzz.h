@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the fuzzers share. A fuzzer is a function of bytes that ends the process when a promise is
 // broken:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A formula, its graph, and two ways to compute it: the optimized executable in f32 and the naive
 // references in double. The bytes choose a formula from the grammar, so that most are right.
 #include <algorithm>

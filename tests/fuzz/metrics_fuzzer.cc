@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics and probes of a run: what is damaged is set aside, what stays reads, and cutting back
 // twice changes nothing more.
 #include "runtime/app/train/metrics.h"

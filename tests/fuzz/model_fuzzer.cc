@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model's text, to its graph, to one pass of a training step; and what is said and drawn of it
 // before.
 #include <algorithm>

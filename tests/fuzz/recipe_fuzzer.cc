@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recipes and studies: what parses, prints to what parses to the same.
 #include "runtime/app/study/study_spec.h"
 #include "runtime/base/check.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the fuzzers (clang, address and undefined-behaviour sanitizers) and runs each:
 #
 #   tests/fuzz/run.sh                        ten seconds each

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Run directories with damage: opened, resumed to the end, or refused with an error; never a crash,
 // and no checkpoint that was whole is lost to an error.
 //

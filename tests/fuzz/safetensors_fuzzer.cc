@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of tensors: every byte of every tensor can be read, and what is written again reads the
 // same.
 #include <map>

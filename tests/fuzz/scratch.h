@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A directory in memory, where there is one, for a fuzzer's files; gone with the process that ends
 // well.
 #ifndef PLUMB_TESTS_FUZZ_SCRATCH_H_

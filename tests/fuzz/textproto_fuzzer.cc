@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts of every type of the schema, to plumb's reader and printer and to protobuf's own: they
 // agree.
 #include <string>

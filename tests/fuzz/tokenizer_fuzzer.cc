@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokenizers, from their file and from a text; what they encode they decode.
 #include "runtime/base/check.h"
 #include "runtime/tokenizer/token_decoder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Token ids as JSON, of `plumb eval --tokens` and `plumb sample --prompt-tokens`.
 #include "cli/eval_tokens.h"
 #include "runtime/base/check.h"

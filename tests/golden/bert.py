@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the golden files of `bert`: python3 tests/golden/bert.py
 
 A small BERT (Devlin et al. 2018) with its head for masked tokens, whose sequences differ in length, as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Placements about one stream: where it is normalized and what the branches are scaled by.
 
 Each from its paper or its authors' code, which the placement's file names. Layers count from 0.

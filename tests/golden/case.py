@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a golden case is: a model as numbers for decoder.py and as the text that plumb reads."""
 
 from dataclasses import dataclass

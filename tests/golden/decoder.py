@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small decoder in plain PyTorch, in float64: what plumb's own numbers are compared with.
 
 It shares nothing with plumb but the names of the parameters. It cannot read a placement:

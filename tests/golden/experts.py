@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mixtures of experts, each as the published code of a family computes it, expert by expert."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules and blocks that no shipped placement has, one for each thing that a model can say.
 
 The text of each rule stands in generate.py beside the name of its function here.

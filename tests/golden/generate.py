@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the golden files: python3 tests/golden/generate.py [case ...]
 
 Needs PyTorch 1.13 or later and nothing else. README.md says what the files hold.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Placements whose layers read what earlier layers computed.
 
 Each from its paper or its authors' code, which the placement's file names. Layers count from 0.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The placements that plumb ships, each written out by hand.
 
 Every function takes a Decoder and the embedding and returns what the head reads. Layers count from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training by recipes, in plain PyTorch and float64: python3 tests/golden/recipes.py [case ...]
 
 Twenty steps from the weights of the case `pre`, with a model and updates that are written out here from the papers and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rotary embeddings beyond the plain one, from the papers and the published modelling code.
 
 A pair of elements is one complex number here, as in LLaMA's own code, and turning it is a product.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks the golden implementation itself: python3 tests/golden/self_test.py
 
 Its pieces against PyTorch's own, the files against a second reading of them, and, over all cases,

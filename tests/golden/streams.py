@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Placements of several streams: copies of the stream, or parts of it, and how they are wired.
 
 Each from its paper or its authors' code, which the placement's file names. Layers count from 0.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A walk over the stack for rules that treat all sublayers alike."""
 
 import functools

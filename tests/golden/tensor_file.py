@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes safetensors files (https://github.com/huggingface/safetensors) without a library."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cases of placements that are about more than one norm around a sublayer."""
 
 import branches

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiny ops for tests of graphs and of their compilation. All tensors are f32 of one shape unless
 // said.
 //

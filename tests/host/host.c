@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A host of libplumb.so, for what else may be in its process.
  *
  *   host sample          feeds a small model a prompt and samples it

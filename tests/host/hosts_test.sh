@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Hosts that have libraries of their own in the process get the numbers that one without gets: OpenMP of gcc and
 # of clang, in parallel regions before, beside and after plumb; a oneDNN of another version; none at all, or one
 # that is not what its name says.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What a host that samples must load, and one that trains: each shared object with its size in KB, and the sum.
 # Fails if sampling loads oneDNN, or what comes with it.
 #

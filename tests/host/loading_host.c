@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A host that loads libplumb.so by dlopen, in each of these ways:
  *
  *   loading_host reload LIB       loads, trains, samples and unloads it, three times

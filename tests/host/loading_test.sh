@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # libplumb.so in a process that loads and unloads it, has it twice, or has a locale of its own; and
 # that nothing is printed.
 #

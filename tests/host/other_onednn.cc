@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host's oneDNN of another version: it exports names that plumb's, or plumb itself, would call if
 // the dynamic linker had its way, and ends the process where one is called.
 #include <cstdio>

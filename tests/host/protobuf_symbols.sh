@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # C that defines every symbol that a protobuf library exports, as a function that ends the process: what
 # a host with protobuf of another version looks like to a library that calls protobuf through the
 # dynamic linker.

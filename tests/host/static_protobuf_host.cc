@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A host with protobuf inside it, which describes a model by the classes that protoc makes of
 // plumb's schema, has libplumb read the description, and reads libplumb's text of it; then trains a
 // step.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tiny checkpoints with random weights, as Hugging Face's libraries lay them out, for tests.
 
 Written from the behaviour of the published modelling code and nothing of plumb's. Weights are drawn so

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """plumb import, export and train --init through the command line.
 
     import_test.py PLUMB        PLUMB: the built program

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernels are chosen, held against what the processor has: one that falls to a lesser one is
 // slower and still right, so that no other test notices. A newer version of Highway, say, prefers
 // instruction sets that the kernels do not know.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random numbers for tests of kernels.
 #ifndef PLUMB_TESTS_KERNELS_DRAW_H_
 #define PLUMB_TESTS_KERNELS_DRAW_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gemm, every engine and epilogue, against a naive product in double.
 #include "runtime/kernels/gemm/gemm.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of a few rows by a weight matrix: what the cases of ops_test cannot tell.
 #include "runtime/kernels/gemv/gemv.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of groups of rows, by every engine, against naive ones in double.
 #include "runtime/kernels/gemm/grouped_gemm.h"
 

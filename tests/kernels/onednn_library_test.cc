@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading of oneDNN: the library that plumb was built with, and limits of the address space (ulimit
 // -v), each in a process that has not loaded it yet.
 #include <dlfcn.h>

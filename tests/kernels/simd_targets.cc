@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/kernels/simd_targets.h"
 
 #include "hwy/highway.h"

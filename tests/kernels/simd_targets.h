@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a test body once for every instruction set that plumb's kernels are compiled for and this
 // machine has, so that the fallbacks are tested on new machines too.
 #ifndef PLUMB_TESTS_KERNELS_SIMD_TARGETS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bidirectional model with token types and sequences of several lengths, BERT in small: gradients
 // equal central differences, a sequence computes the same bits whatever it stands beside, and bits
 // depend neither on threads nor on what is recomputed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rules that must agree: a placement with its scales at their neutral values and the one that it
 // then is, and two ways to write one rule. Through the public interface, with weights transplanted
 // by name.

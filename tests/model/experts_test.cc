@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mixtures of experts as a model has them: parameters, how they are drawn and updated, and that
 // cost follows what a token takes. kinds_test has what holds for every kind of sublayer.
 #include <gmock/gmock.h>

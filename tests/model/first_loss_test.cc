@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loss of a model with its initial values is that of an even guess, log(vocab_size), whether or
 // not its head is tied to the embedding.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fuse-residual-norms on the models of all shipped placements: no bit of the loss or of a gradient
 // may change, and the pass has to find what it is for.
 #include <gtest/gtest.h>

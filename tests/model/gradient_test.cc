@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradient of every shipped placement against central differences of its own forward pass, in
 // double, and the float executable against both.
 #include <gtest/gtest.h>

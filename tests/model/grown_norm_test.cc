@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What norms of ABI 1.1 can do in a model.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

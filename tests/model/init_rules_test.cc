@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How weights are drawn: PyTorch's defaults, the rules of a model and of a placement, and the
 // values themselves.
 #include "runtime/model/init_rules.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kinds and fields of sublayers that a model may use beside plain attention and MLPs: whatever
 // holds for a model holds with each of them. Decoding equals the full pass, gradients equal central
 // differences, bits depend neither on threads nor on what is recomputed.

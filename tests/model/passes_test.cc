@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The graph passes on the models of all shipped placements: what a pass makes of a program gives
 // the same as the program without it, to the bit where optimize.h promises that, and recomputing
 // blocks changes nothing but the memory.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prompts compute in their last layer only what the last token's logits need: the pass last-token
 // on the models of all shipped placements.
 #include <gtest/gtest.h>

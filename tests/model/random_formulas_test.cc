@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random formulas, from text to a plan of memory and, for a sample, one pass of a training step
 // that agrees with the graph's reference. None may crash, hang or take much memory.
 //

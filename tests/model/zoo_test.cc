@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameter counts of published models, from their description as text. Only what bears parameters
 // is described: windows of attention, soft caps and scalings of rotary wavelengths are left out.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The accuracy of the vector functions over the range of values in networks.
 #include <algorithm>
 #include <cmath>

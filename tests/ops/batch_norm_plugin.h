@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms with statistics over rows that are linked into the tests, for the host's side of them. One
 // puts some gradients of parameters into stats_finalize and the others into backward, keeps running
 // statistics and counts backward calls in its buffers ("test.batch", parameters gain and bias); the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The distribution of what drop() draws, which agreement with a reference does not show.
 #include <gtest/gtest.h>
 

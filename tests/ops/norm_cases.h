@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norm instances for tests: of the shipped plugins, built beside the tests, and of those
 // linked in; and the cases of the ops on norms.
 #ifndef PLUMB_TESTS_OPS_NORM_CASES_H_

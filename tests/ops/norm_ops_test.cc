@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the cases of op_cases_norm.cc cannot say: the same bits as from several ops, statistics,
 // refusals, failures of plugins.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases for the tests of ops: what an op is called with. Every op of the registry needs at least
 // one; each then gets its kernel held against its reference, and its VJP against differences of its
 // reference, without a test of its own (ops_test.cc).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the ops of formulas: products and sums of operands of different widths, functions of
 // each element, parts of the channels, dropout.
 #include <limits>

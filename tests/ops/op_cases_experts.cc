@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the ops of mixtures of experts.
 #include <algorithm>
 #include <cstdint>

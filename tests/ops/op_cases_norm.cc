@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the ops on norms: shipped ones and those linked into the tests, which between them need
 // every operand that there is.
 #include <memory>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the ops that mix tokens, and of the loss: rotary embedding, attention, cross entropy.
 #include <cmath>
 #include <cstdint>

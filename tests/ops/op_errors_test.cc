@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ops say about operands that do not fit.
 #include <string>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operands of a case as leaves of its graph. Private to the checks of op_test_util.h.
 #ifndef PLUMB_TESTS_OPS_OP_OPERANDS_H_
 #define PLUMB_TESTS_OPS_OP_OPERANDS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs single ops: kernels on f32, references and VJPs in double, and compares them.
 #ifndef PLUMB_TESTS_OPS_OP_TEST_UTIL_H_
 #define PLUMB_TESTS_OPS_OP_TEST_UTIL_H_

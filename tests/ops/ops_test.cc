@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every op of the registry, through its cases.
 #include <set>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the cases of op_cases_sequence.cc cannot say: causality, caches, refusals.
 #include <algorithm>
 #include <cmath>

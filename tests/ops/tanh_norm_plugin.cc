@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/tanh_norm_plugin.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A norm plugin that is linked into the tests: y = tanh(scale * x + shift), with scale a single
 // number and shift a vector. Unlike the shipped norms it reads y in its backward pass, saves
 // nothing, uses scratch, and fails on a NaN, naming the row.

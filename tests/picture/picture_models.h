@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models whose pictures are tested.
 #ifndef PLUMB_TESTS_PICTURE_PICTURE_MODELS_H_
 #define PLUMB_TESTS_PICTURE_PICTURE_MODELS_H_

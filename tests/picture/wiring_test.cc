@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of formulas with indices, projections and ranges: how streams are wired.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugins of the build, for tests that try each. Stateless but for the libraries, which stay
 // loaded.
 #ifndef PLUMB_TESTS_PLUGIN_BUILT_PLUGINS_H_

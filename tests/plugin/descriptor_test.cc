@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host refuses in a plugin's table and layout, and what it reads from longer or shorter
 // ones.
 #include "runtime/plugin/descriptor.h"

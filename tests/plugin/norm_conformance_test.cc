@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every row-wise norm in the build's plugin directory, with its default attributes and with each of
 // its bools negated: it needs no more than a file there for a new norm to be tested. Numbers
 // worth trying besides are listed in OtherAttributes(). Norms on plumb/norm_rows.h also run

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs one norm instance on memory that is laid out to catch mistakes: rows with a pitch of their
 // own, at any offset, with canaries between them and unreadable pages around them.
 #ifndef PLUMB_TESTS_PLUGIN_NORM_HARNESS_H_

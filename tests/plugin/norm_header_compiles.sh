@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The norm ABI header compiles on its own, without a warning, as every C and C++ that a plugin may
 # be written in, and so does a norm on norm_rows.h. Usage:
 #   norm_header_compiles.sh INCLUDE_DIRECTORY NORM_IN_C NORM_IN_CPP

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/plugin/norm_plugin.h"
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Independent readings of the papers, in double and one row at a time, for the norms that ship with
 // plumb and for the one that plugins/README.md prints.
 #ifndef PLUMB_TESTS_PLUGIN_NORM_REFERENCES_H_

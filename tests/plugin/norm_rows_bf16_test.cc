@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // bf16 rows of norms on plumb/norm_rows.h are their f32 rows, rounded once at the end, to the bit
 // and by every instruction set: also where numbers are not normal.
 #include <gtest/gtest.h>

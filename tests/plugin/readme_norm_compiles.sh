@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The norm that plugins/README.md shows compiles as the page says, without a warning. What comes
 # out goes through the conformance test.
 # Usage: [CC=compiler] readme_norm_compiles.sh PLUGINS_DIRECTORY OUTPUT.so

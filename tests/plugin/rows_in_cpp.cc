@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An RMSNorm in C++11 on plumb/norm_rows.h, with a template in its expressions. It goes through the
 // conformance test and, compiled as strictly as can be, through norm_header_compiles.sh.
 #include <new>

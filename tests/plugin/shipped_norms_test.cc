@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each of the norms that ship is besides its equation: parameters, refusals, edge cases.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

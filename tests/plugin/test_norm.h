@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A norm that is linked into the tests, y = x, with a schema that has every attribute type. Tests
 // copy its table and spoil the copy.
 #ifndef PLUMB_TESTS_PLUGIN_TEST_NORM_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # plumb bench under a launcher: one report, with what was measured beside what was predicted, and the profile of the
 # exchange. Times are whatever they are.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """plumb compare on several ranks and in shards, held against one process: equal files.
 
   compare_ranks.py BUILD [--kills N] [--random SEED]

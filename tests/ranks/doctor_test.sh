@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # plumb doctor under a launcher: ranks and links, once. A mistake of usage is told once, too, and so is a
 # launcher without the library.
 #

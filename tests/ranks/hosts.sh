@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Several hosts on one machine, for tests; sourced after mpi.sh. As root: each is a network namespace with a
 # host name of its own, on a switch that is in the first one. Where that cannot be it says so and ends the

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Ranks on several hosts: the messages, and what is said and done when a host is cut off.
 #
 #   hosts_test.sh MPI_RANKS LAUNCH_RANKS LIBPLUMB_MPI

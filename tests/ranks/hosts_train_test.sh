@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # plumb train and plumb compare on several hosts: the files of one process, over slow cables too; a host that is cut
 # off in the middle, and the run that goes on without it.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A job for launch_test.sh and hosts.sh: what ranks do while one of them does something else.
 //
 //   mpirun -n N launch_ranks GRACE_SECONDS WHAT [RANK]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The end of a job under a real launcher: one message, one exit code, and no rank is left, whatever happens
 # to a rank.
 #

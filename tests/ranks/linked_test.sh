@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Nothing is linked with MPI but libplumb-mpi.so, whatever was built; and it exports its two functions alone.
 #
 #   linked_test.sh PLUMB LIBPLUMB [LIBPLUMB_MPI]

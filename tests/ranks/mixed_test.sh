@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Ranks that do not run the same command: the job ends with one error, in bounded time.
 #
 #   mixed_test.sh PLUMB SOURCES

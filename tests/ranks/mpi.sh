@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # What tests under a launcher have in common; sourced. Sets the array `launch`: Open MPI's or MPICH's mpirun
 # on this machine, more ranks than it has processors if need be, and `is_open_mpi`. Where there is none it says so and ends

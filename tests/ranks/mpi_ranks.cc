@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Run by mpi_test.sh under a launcher: every check of it that has no rank of its own is made by
 // all.
 //

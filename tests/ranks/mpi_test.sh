@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The messages of MPI are those of the interface: mpi_ranks.cc under a launcher, with one to five ranks.
 #
 #   mpi_test.sh MPI_RANKS LIBPLUMB_MPI

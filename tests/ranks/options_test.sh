@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # PLUMB_MPI=OFF configures where there is an MPI, and builds no libplumb-mpi.so; ON fails where there is
 # none; another word is refused.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // A cable between two network namespaces that delays and limits what it carries, in user space: for
 // kernels without netem. Two TAP devices, one in each namespace; every frame that one is given
 // leaves the other when a line of that rate and delay would have carried it.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Under Slurm, of which this starts a cluster of one host of its own: srun trains and compares to the bits of one
 # process, an array of shards does, and a mistake or a killed rank ends the job. Skipped (77) without Slurm's programs
 # (Debian: slurmctld slurmd slurm-client munge), its PMIx plugin or root.

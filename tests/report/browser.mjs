@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests in a browser share: opening the report in headless Chromium, from disk, as a reader
 // does.
 import assert from "node:assert/strict";

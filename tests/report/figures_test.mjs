@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the page shows and what a reader can do with it.
 import assert from "node:assert/strict";
 import test from "node:test";

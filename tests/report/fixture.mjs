@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Report objects like those that `plumb compare` writes (docs/report.md), made up but the same on
 // every run: names, learned one a step by small models, with all that is awkward in real studies.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page as a document: themes, widths, paper, hostile text, and what is missing from the data.
 import assert from "node:assert/strict";
 import test from "node:test";

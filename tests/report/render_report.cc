@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page of a report object, for the tests in a browser: render_report < report.json >
 // report.html
 #include <cstdio>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The report in headless Chromium:
 #
 #   tests/report/run_browser_tests.sh BUILD/tests/report/render_report

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic behind the curves (cli/report/js/stats.js), without a browser.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

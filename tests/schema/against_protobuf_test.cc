@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // runtime/schema does what protobuf's own library does: texts are accepted or refused alike,
 // what is accepted prints the same bytes, and its fields stand in the same places. Oracle.h lists
 // what differs on purpose. A text that shows a difference is made small before it is printed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/schema/oracle.h"
 
 #include <google/protobuf/descriptor.pb.h>

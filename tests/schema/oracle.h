@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Protobuf's own library as the oracle of runtime/schema: the same schema, from the descriptors
 // that protoc made of it, read and printed by TextFormat.
 #ifndef PLUMB_TESTS_SCHEMA_ORACLE_H_

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What runtime/schema would not read as protobuf does ends the build: the schema's compiler says what.
 #
 #   schema_compiler_refuses.sh PROTOC SCHEMA_COMPILER

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runtime/schema says of mistakes, and what protobuf is no oracle of: places in lists,
 // fields set by their paths, the accessors that the schema's compiler writes.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `plumb demo` of an installed plumb, from a directory with nothing in it: finds models, names and
 # norms, and leaves the installed tree, which may be read-only, as it is. A disk that is full is an
 # error and no half-written report.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # examples/embed_python against an installed plumb: the module finds the library by itself and by
 # PLUMB_LIBRARY, passes its tests with and without numpy, and the demo learns names.
 #   embed_python_runs.sh BUILD_DIRECTORY EXAMPLES PYTHON

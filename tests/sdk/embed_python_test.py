@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """examples/embed_python/plumb.py against an installed libplumb: what it says, and how it is misused.
 embed_python_runs.sh sets PYTHONPATH and PLUMB_LIBRARY."""
 import array

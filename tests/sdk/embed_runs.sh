@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The hosts in C, C++ and Rust of examples/ build against an installed plumb that was moved afterwards, by
 # find_package and by pkg-config, without a warning, and do there what they say.
 #   embed_runs.sh BUILD_DIRECTORY EXAMPLES

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page of examples/embed_server, as a reader uses it. embed_server_page.sh says what it needs.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # examples/embed_server builds against an installed plumb and serves what `plumb train` wrote, to curl and
 # to headless Chromium. Says what is missing and counts as skipped without the libraries or curl; without
 # node, chromium or playwright-core the page alone is not tried.

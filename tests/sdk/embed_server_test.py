@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """examples/embed_server, by curl, as its clients are.
 
     embed_server_test.py SERVER RUN LONG_RUN SMILES_RUN

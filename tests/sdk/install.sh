@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by the tests beside it: installs the build into a directory of its own and points PATH and
 # pkg-config there, as for somebody who has plumb and not its sources.
 #   usage: . install.sh BUILD_DIRECTORY

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # All that is installed is there, and works where it was moved to: no file names the place that it was
 # installed to, or built in; the tool finds norms, placements and the checker; shells find completion.
 #   moved_runs.sh BUILD_DIRECTORY SOURCE_DIRECTORY

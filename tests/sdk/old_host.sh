@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Plugins of norm ABI 1.1 in a host of 1.0: the last commit whose header says 1.0 is built in a temporary clone of the
 # repository, and given the plugins of tests/sdk/v1_1, compiled against today's header. The one that needs 1.1 is
 # refused with both numbers; the one that does not runs without the new parts, and its model has fewer parameters. No

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Debian packages of this build: what is in which, control files, symbols, and lintian, if it is installed;
 # and that they are made alike again. They are those of tools/make_packages.sh but for two settings that a
 # build for tests does not have, the multiarch directory and paths of the build.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # `plumb plugin new` writes a project that builds without a warning against the installed plumb, with CMake
 # and with make, by gcc and by clang, passes every check, and trains in a model.
 #   project_builds.sh BUILD_DIRECTORY

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A host in C links libplumb.a of an installed plumb that was moved afterwards, by find_package in a
 # project without C++ and by pkg-config --static: it trains and samples as with libplumb.so, and loads no
 # libplumb.

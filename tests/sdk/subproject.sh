@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # plumb as a part of a host's build, by add_subdirectory and by FetchContent: the host's settings are as
 # before, its files get none of plumb's flags, plumb's files compile under the host's strict ones, and
 # nothing of plumb is tested, installed or built that the host did not ask for.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs docs/first-norm.md: writes the files that it shows, in the order in which it shows them, and
 # runs its commands, against an installed plumb. The learned mixtures must have moved.
 #   tutorial_runs.sh BUILD_DIRECTORY TUTORIAL.md

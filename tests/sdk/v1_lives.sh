@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Version 1.0 of the norm ABI, for ever: the template plugin of 1.0 as it was built then, and against today's
 # header, and today's template against the header of 1.0; all load, pass every check, and train, the first
 # two with the same losses.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs in every step allocates nothing: counted by the operators new of this binary.
 #include <gtest/gtest.h>
 

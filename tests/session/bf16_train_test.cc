@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training in bf16: the arithmetic of programs changes, what a run promises does not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

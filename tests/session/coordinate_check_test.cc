@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The coordinate check of muP (Yang et al. 2022, appendix D.1): after a few steps the size of
 // activations does not depend on the width under muP, and grows with it without.
 #include <gmock/gmock.h>

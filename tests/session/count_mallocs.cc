@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/session/count_mallocs.h"
 
 #include <link.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts every allocation of the process, those of the shared libraries too: the binary that links
 // it takes malloc's place. Its own binary, therefore.
 #ifndef PLUMB_TESTS_SESSION_COUNT_MALLOCS_H_

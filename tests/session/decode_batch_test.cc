@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several sequences decoded together: each as if it were alone, to the bit, in every format.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoding against the full forward pass: the same logits at every position, for every shipped
 // placement, however the tokens are fed.
 #include "runtime/session/decode_session.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Steps, evaluation and decoding compute with denormals flushed to zero, on every thread, and leave
 // the caller's floating-point mode as it was.
 #include "runtime/base/float_mode.h"

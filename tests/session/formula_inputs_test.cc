@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What runs give formulas besides tokens and weights: the step, and what dropout draws from.
 #include <cmath>
 #include <set>

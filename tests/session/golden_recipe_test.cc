@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training against tests/golden/recipes: the same steps in PyTorch, written from the papers.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training with masked tokens: what is learned is what was hidden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The buffers of norms with statistics over tokens: in training, evaluation and decoding.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training sessions of ranks, which are threads, and what must be equal for any number of them.
 #ifndef PLUMB_TESTS_SESSION_RANK_TRAIN_FIXTURE_H_
 #define PLUMB_TESTS_SESSION_RANK_TRAIN_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of training share: a runtime, sessions, losses of their steps.
 #ifndef PLUMB_TESTS_SESSION_RECIPE_FIXTURE_H_
 #define PLUMB_TESTS_SESSION_RECIPE_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recipe's rules against a naive AdamW that is told by hand what each rule means.
 #include <gmock/gmock.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A directory of its own for a test, deleted with everything in it.
 #ifndef PLUMB_TESTS_SESSION_SCRATCH_DIR_H_
 #define PLUMB_TESTS_SESSION_SCRATCH_DIR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A step does not depend on how it is divided: as one batch, as micro-batches, as units and on
 // ranks it has one loss, that of an evaluation of the same sequences, and one gradient, but for
 // rounding; of documents of very different lengths and of masked tokens, too.

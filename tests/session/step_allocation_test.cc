@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training step and a decoded token allocate nothing once their length has been seen, but for
 // what oneDNN packs the operands of large products into: the same in every step.
 #include <gtest/gtest.h>

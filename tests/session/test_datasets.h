@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small data sets in memory, drawn from a seed.
 #ifndef PLUMB_TESTS_SESSION_TEST_DATASETS_H_
 #define PLUMB_TESTS_SESSION_TEST_DATASETS_H_

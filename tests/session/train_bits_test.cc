@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Promises of every way to train: the bits of a run depend neither on the number of threads, nor on
 // whether blocks are computed again, nor on where it was interrupted and resumed, and it takes the
 // memory that was planned.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory that a training session says it takes, before and after, is what it takes.
 #include "runtime/session/train_memory.h"
 

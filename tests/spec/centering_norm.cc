@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/spec/centering_norm.h"
 
 struct plumb_norm_instance {

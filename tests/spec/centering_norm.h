@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A cross-row norm that is linked into the tests, y = x - mean over the rows, with no parameters.
 // Its state is the smallest that can be told apart: running_mean [dim] moves halfway to the batch's
 // mean in every training call, and calls [] counts them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms with statistics over tokens are used by nobody who did not ask for one.
 
 #include <gmock/gmock.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors of text that is no formula and cannot be written into cases/statements.txt.
 #include <gtest/gtest.h>
 

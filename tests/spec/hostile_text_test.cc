@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text that nobody wrote in good faith: it is refused with a message, or read, and never worse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names from other files: imports, shipped placements, extends, and models that need no files.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every placement that plumb ships, and every example, whatever they are.
 #include <gtest/gtest.h>
 

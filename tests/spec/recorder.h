@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a walk tells its backend, as text.
 #ifndef PLUMB_TESTS_SPEC_RECORDER_H_
 #define PLUMB_TESTS_SPEC_RECORDER_H_

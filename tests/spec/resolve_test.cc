@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Descriptions that are right: defaults, groups of layers, sublayers, norms.
 #include "runtime/spec/resolve.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a walk tells its backend: names, terms, coefficients, conditions, scalars of each layer.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of cases/*.txt: texts and their errors as a user reads them, or what a walk tells its
 // backend.
 //

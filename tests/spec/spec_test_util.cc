@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/spec/spec_test_util.h"
 
 #include <gtest/gtest.h>

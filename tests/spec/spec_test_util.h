@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the spec module share: short models, their errors, and a directory to put files
 // in.
 #ifndef PLUMB_TESTS_SPEC_SPEC_TEST_UTIL_H_

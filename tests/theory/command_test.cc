@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb theory, as a user runs it.
 
 #include <gmock/gmock.h>

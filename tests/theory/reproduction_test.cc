@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Published results about initialization, on models that were written for them (xiong.pbtxt,
 // real.pbtxt): LayerNorm with gain 1, bias 0 and eps 1e-6, embeddings N(0, 1), Xavier weights,
 // ReLU, d_model 64, 16 tokens, no positions.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Token ids of plumb against those of the Python package `tokenizers`.
 
   tests/tokenizer/compare_library.py --encoder build/quick/tests/tokenizer/encode_frames [--strings 40000] [TOKENIZER ...]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Encodes many texts with one tokenizer, for tests that compare token ids.
 //
 //   encode_frames TOKENIZER [--post-process] < TEXTS > TOKENS

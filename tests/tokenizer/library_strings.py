@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Strings to compare tokenizers on: text of many scripts, code, spaces, emoji, marks, control characters, names of special
 tokens, and characters at random. The same seed gives the same strings.
 """

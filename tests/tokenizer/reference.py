@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokenizers written from the descriptions of their algorithms, as plainly as they can be, to compare plumb with.
 
 Byte-level BPE: Radford et al. 2019 (pairs of least rank are merged, the leftmost first). SentencePiece's BPE with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tokens that come one by one have the text of all tokens at once, of every kind of tokenizer.
 #include "runtime/tokenizer/token_decoder.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """plumb tokenize against the plain implementations of reference.py, on texts that are meant to break it.
 
   tests/tokenizer/tokenize_test.py --plumb build/quick/bin/plumb

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Other formats of vocabularies are named, with what to do.
 #include "runtime/tokenizer/tokenizer_file.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that make a tokenizer run for hours, fill the memory or overflow the stack are errors.
 #include "runtime/tokenizer/work_budget.h"
 

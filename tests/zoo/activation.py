@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Activations by the names that config.json has for them."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attention and positions, as pure functions on [batch, heads, seq, head_dim]."""
 
 import math

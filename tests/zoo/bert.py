@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BERT and RoBERTa: encoders, post-norm, with the head of a masked language model."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tiny models: config.json of each, as its family's published files have it.
 
 Sizes are odd on purpose. Heads of keys are fewer than of queries, a head is wider than

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A checkpoint with random weights, and the run of a model that fills it.
 
 A model asks for tensors by the names that its published checkpoints have. A tensor is drawn at its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every key of config.json is read, irrelevant or refused: config_keys.py PLUMB PAGE
 
 Adds keys to the config.json of tiny checkpoints and asks what plumb import says of them; holds the

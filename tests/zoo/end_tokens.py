@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generation ends where the files of a checkpoint say: end_tokens.py PLUMB PAGE
 
 For each family of end_tokens.json a tiny checkpoint gets that family's special tokens, under small

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mixtures of experts: Mixtral, Qwen3-MoE, Grok-1. Every token goes through its experts one by one."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gemma 1, 2 and 3 (text): gains stored less 1, embeddings times sqrt(d), norms on both sides."""
 
 from activation import soft_cap

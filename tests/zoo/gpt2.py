@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GPT-2 and BLOOM: pre-norm with layer norms and biases everywhere, one fused projection."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Llama and what differs from it by a line: mistral, qwen2, qwen3, smollm3, granite, olmo, olmo2."""
 
 from activation import gated_mlp

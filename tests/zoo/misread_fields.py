@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is easily misread, misread: misread_fields.py PLUMB FAMILIES
 
 Each case edits one field of a tiny checkpoint's config.json, or one line of its family's file, in the

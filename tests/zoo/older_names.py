@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BERT's first files call gains gamma and biases beta: older_names.py PLUMB
 
 The tiny BERT under those names has the logits of the other, bit for bit.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OPT: pre-norm in all sizes but 350M, which is post-norm with an embedding of its own width."""
 
 from activation import activate

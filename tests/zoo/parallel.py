@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Blocks with attention and MLP side by side: GPT-J, GPT-NeoX, Phi, Falcon, Cohere."""
 
 from activation import activate, gated_mlp

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line, and the files that it reads and writes, with the standard library alone."""
 
 import json

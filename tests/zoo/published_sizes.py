@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`plumb describe` counts exactly the published number of parameters of every model that ships.
 
 published_sizes.py PLUMB MODELS: the binary, and the directory plugins/zoo.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A directory that plumb exported, read by the independent implementation.
 
 read_back.py PLUMB [CASE]: imports the case (gpt2), exports it, and computes its logits in PyTorch from the

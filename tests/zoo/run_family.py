@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tiny checkpoint through the command line: run_family.py PLUMB CASE
 
 Imports it; holds logits, loss and gradients against the independent implementation's; lets it go on

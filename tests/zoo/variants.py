@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints that transformers itself saves: variants.py PLUMB [--family NAME ...] [--keep DIR]
 
 Makes a tiny model with random weights of every rotary family, with every scaling of its positions, saves it with

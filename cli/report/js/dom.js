@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Building the page. Text comes in as text nodes and attributes, never as markup: names, samples
 // and messages are whatever somebody, or a model, wrote.
 const dom = (() => {

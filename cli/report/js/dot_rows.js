@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures with one row a group on a shared scale: name, drawing, words. The drawings are SVG with
 // positions in per cent, so that they follow any width.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient flow: how large gradients and the residual stream are, layer by layer, where runs were
 // probed.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers and words as the page writes them.
 const format = (() => {
   const minus = "\u2212";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The top of the page: what was compared, and what came out, in a sentence made from the data.
 function headlineSection(report) {
   const groups = report.groups;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers by steps, one cell a probe, on a scale that several maps share.
 
 // Viridis (Smith, van der Walt 2015) in ten stops: even to the eye, for every kind of colour

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The groups as buttons that stay in sight over all figures: they hide and show a group everywhere,
 // and say its value where the cursor is.
 function createLegend(report, view) {

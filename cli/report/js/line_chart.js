@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The first of 1, 2, 5, 10, 20 ... that is not below `rough`; likewise below 1.
 function roundStep(rough) {
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loss by step: smoothed curves, their spread over seeds, the whole run and its two ends.
 
 // Beyond this many points in one figure, curves are thinned out (after smoothing).

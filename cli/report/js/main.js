@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order of the page.
 function drawReport(report) {
   report.runs ??= [];

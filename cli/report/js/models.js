@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the models are: equations, pictures, the identity route, and the fields in which they differ.
 function modelsSection(report, view) {
   const models = report.models ?? [];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What it came to: the cumulative average, how every seed ended, and the validation loss.
 function outcomesSection(report, view, legend, curves) {
   const figures = [

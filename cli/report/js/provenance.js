@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the numbers come from, so that somebody else can get them again.
 function provenanceSection(report) {
   const p = report.provenance ?? {};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of results, and the paired differences against the first model.
 function resultsSection(report, view) {
   const { columns = [], rows = [] } = report.table ?? {};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the curves are made of. A curve is a Float64Array with one value a step; NaN where there is
 // none.
 const stats = (() => {

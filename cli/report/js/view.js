@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the reader has chosen, and who redraws when it changes.
 function createView(report) {
   const listeners = [];

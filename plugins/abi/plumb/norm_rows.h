@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plumb/norm_rows.h: the rows of a norm, so that its author writes the equations and nothing else.
  *
  * Optional, beside plumb/norm_plugin.h: C11 or C++11 and later, no library. The author says in two

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plumb/norm_rows_impl.h: how plumb/norm_rows.h is made, which includes it. Not for authors: any
  * name in it may change with the next version.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plumb/norm_rows_vectors.h: what plumb/norm_rows_impl.h does by vector instructions that compilers
  * do not find by themselves: bf16 to float and back, stores past the caches, square roots. Not for
  * authors: any name in it may change with the next version.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* batch_norm: batch normalization, each column over all rows (tokens) of a call.
  *
  *   Ioffe & Szegedy 2015, "Batch Normalization: Accelerating Deep Network Training by Reducing

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The frame of a norm that takes statistics over rows, which batch_norm.c and power_norm.c share: a
  * file that includes itself once for each element type, by way of this header, and the functions of
  * the table that choose among the three.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* power_norm: PN, batch normalization without the mean, by a running quadratic mean.
  *
  *   Shen, Yao, Gholami, Mahoney & Keutzer 2020, "PowerNorm: Rethinking Batch Normalization in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* derf: y = weight erf(alpha x + shift) + bias, the Dynamic erf of Chen, Lu, Zhu, Sun & Liu 2025,
  * "Stronger Normalization-Free Transformers", arXiv:2512.10938. It is dyt with the Gaussian's
  * distribution function, scaled to go from -1 to 1, and one more learned number that moves it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The norm y = weight f(alpha x + shift) + bias, which dyt.c and derf.c compile with their own f.
  * alpha, shift, weight and bias are learned; alpha and shift are single numbers. `bias: false`
  * leaves the bias out, `affine: false` the weight too.

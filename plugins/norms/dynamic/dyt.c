@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dyt: y = weight tanh(alpha x) + bias, the Dynamic Tanh of Zhu, Chen, He, LeCun & Liu 2025,
  * "Transformers without Normalization", arXiv:2503.10622. No statistics: alpha, one learned number,
  * stands for the scale that a norm would measure, and tanh for its hold on large elements.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* group_norm: the row is cut into `groups` pieces of dim / groups neighbours, and each piece is
  * layer-normalized on its own: h = (x - mean) / sqrt(var + eps), with mean and (biased) variance
  * of the piece, and y = gamma h + beta with a gamma and a beta for each element of the row

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* l2_norm: y = a x / max(|x|, eps), with |x| the row's Euclidean length and a the attribute
  * `scale`; nothing to learn. With the defaults, a = 1 and eps = 0, rows land on the unit sphere:
  * the normalization of nGPT, Loshchilov et al. 2024, "nGPT: Normalized Transformer with

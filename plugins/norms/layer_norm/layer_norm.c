@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layer_norm: y = gamma (x - mu) / sigma + beta, Ba, Kiros & Hinton 2016, "Layer Normalization",
  * arXiv:1607.06450, eq. 4, with the biased variance and eps inside the root. `affine: false` leaves
  * gamma and beta out (OLMo 1), `bias: false` beta alone.

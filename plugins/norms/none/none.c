@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* none: the identity, y = x and dx = dy.
  *
  * It lets a placement be run without its norms, and lets one slot of several stay empty. It says

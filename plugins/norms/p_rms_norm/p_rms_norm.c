@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* p_rms_norm: y = g x r, where r = (<x^2>_k + eps)^(-1/2) and <x^2>_k is the mean over the first k
  * = ceil(p dim) elements of the row only: a part stands for the whole. pRMSNorm, Zhang & Sennrich
  * 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467, section 4, with eps inside the

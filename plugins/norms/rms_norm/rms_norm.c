@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rms_norm: y = g * x / rms(x), Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq.
  * 4, with eps inside the root as LLaMA has it. g is the weight, or 1 + weight (`unit_offset`, as in
  * Gemma: weight decay and zero initial values then pull the gain towards 1), or 1 (`affine:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* scale_norm: y = g x / max(|x|, eps), with |x| the row's Euclidean length and g one learned
  * number. ScaleNorm, Nguyen & Salazar 2019, "Transformers without Tears", arXiv:1910.05895. With g
  * = sqrt(dim), where it starts, it is RMSNorm without a gain for each channel.

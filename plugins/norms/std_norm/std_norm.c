@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* std_norm: y = gamma (x - mean) / (sigma + eps) + beta, with sigma the row's standard deviation
  * and eps outside the root: the layer normalization of the Annotated Transformer (Rush 2018).
  * There, and by default here, sigma is the unbiased estimate, with dim - 1 in the denominator; with

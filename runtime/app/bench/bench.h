@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb::TrainBench, plumb::DecodeBench: the speed of a model on this machine, with random weights;
 // plumb::MachineSpeed: the machine's limits. They measure single steps, so that a caller can
 // interleave the things that it compares: a machine's speed drifts.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text to time training with. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_BENCH_BENCH_TEXT_H_
 #define PLUMB_RUNTIME_APP_BENCH_BENCH_TEXT_H_

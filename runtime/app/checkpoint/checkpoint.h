@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of a run, as directories that are whole or not there.
 //
 //   RUN/latest                                  "step-000500\n": the checkpoint to resume from

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of and in a run directory, and the text of state.json. Internal to this module.
 #ifndef PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_LAYOUT_H_
 #define PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_LAYOUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finding and reading checkpoints; the layout is specified in checkpoint.h.
 #include <utility>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WriteCheckpoint; the protocol is specified in checkpoint.h.
 #include <algorithm>
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CheckpointWriters: the files of one checkpoint, written by all ranks of a job into the same
 // directory, each what it has of the tensors; the same bytes, and the same hash, as of one process.
 // All ranks make one for a checkpoint: rank 0 calls Begin, then, if all see the directory, Write

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StagedDirectory: a directory that is there whole or not at all: it is filled under another name
 // next to it and renamed at the end. A signal that ends plumb removes it (unfinished_paths.h).
 // Move-less; private to runtime/app.

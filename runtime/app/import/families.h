@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The families of checkpoints that there are: files *.import.pbtxt in the directories "zoo" beside
 // those of placements. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_IMPORT_FAMILIES_H_

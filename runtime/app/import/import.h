@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checkpoints of other programs as runs of plumb's, and back. The mapping is a family's
 // (docs/zoo.md), which is data: shipped, or a file of the user's.
 //

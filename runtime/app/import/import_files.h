@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What import and export share: a family's model, its tensors, and the tokenizer's files. Private
 // to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_IMPORT_IMPORT_FILES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // import.json of an imported run: where its weights lie. Private to runtime/app.
 //
 //   {"format": "plumb-import", "version": 1, "family": "gpt2", "source": "/absolute/directory",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The models that plumb ships, *.pbtxt in the directories "zoo" beside those of placements.
 #ifndef PLUMB_RUNTIME_APP_IMPORT_ZOO_H_
 #define PLUMB_RUNTIME_APP_IMPORT_ZOO_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The job that this process is a rank of: found if a launcher (mpirun, srun) has started it, else a
 // job of one rank. All ranks end together: an error of any of them is printed once, with rank and
 // host, ends the job by MPI_Abort, and is the exit code of all. A rank that is killed ends the job

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb::Study: models that are trained alike, with the same seeds, to be compared; and what can be
 // said of such a training before it begins. Values and stateless functions, thread-safe.
 #ifndef PLUMB_RUNTIME_APP_STUDY_STUDY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StudySpec: which models are trained how, to be compared (schema plumb.v1.Study). A value.
 // Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_STUDY_STUDY_SPEC_H_

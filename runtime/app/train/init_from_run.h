@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights that training begins with, from another run, and the note of them in run.json. Private to
 // runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_INIT_FROM_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // metrics.jsonl: one JSON object a line for every training step, appended as it happens.
 //
 //   {"step":0,"loss":3.31,"lr":0.01,"grad_norm":1.2,"tokens":7,"seconds":0.004}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // probes.jsonl: one JSON object a line for every probed step, appended as it happens.
 //
 //   {"step":100,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recipe: how a model is trained (plumb.v1.Train), as plumb.h completes it. A value. Private to
 // runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RECIPE_H_

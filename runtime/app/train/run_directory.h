@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of a run directory beside its metrics and checkpoints, read and written as a whole.
 // Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_DIRECTORY_H_

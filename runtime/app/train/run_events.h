@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The TensorBoard event file of one session of a training run: the content of metrics.jsonl, and
 // the description of the run. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_EVENTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run remembers of its divergences and spikes: in the state of its checkpoints, so that a
 // resumed run goes on as one that was not interrupted, and in incidents.jsonl, one object a line:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model of a run with its weights: of its newest checkpoint, of one of its checkpoints, or of
 // an import. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_MODEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/app/train/run_probe.h"
 
 #include <nlohmann/json.hpp>

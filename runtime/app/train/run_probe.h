@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The probes of a run: the user's options, as recorded in run.json, and the figures of its steps,
 // to probes.jsonl and the public headers. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_PROBE_H_

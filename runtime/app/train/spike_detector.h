@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SpikeDetector: tells when a loss jumps far above its recent level. A value; thread-compatible.
 //
 // A loss is high when it exceeds, with m the median of the last 50 losses and MAD the median of

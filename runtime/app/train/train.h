@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // plumb::TrainRun: a training run in a directory: weights, optimizer, metrics, checkpoints.
 //
 // The directory holds model.pbtxt and train.pbtxt (as resolved), run.json (data, seed, versions),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TrainRanks: what the ranks of one training run tell each other. Rank 0 has the run: its
 // directory, its clock, whatever is decided. The others do what it tells them, by one small message
 // for each step, and nothing else. Thread-compatible. Private to runtime/app.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A TrainRun on several ranks: what rank 0 sends when it resumes, and what the others do.
 #include <utility>
 

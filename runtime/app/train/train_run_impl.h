@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of a TrainRun. train_run.cc begins runs and takes their steps, train_run_resume.cc
 // resumes them, train_run_incidents.cc continues after divergences. What only a run of several
 // ranks does is in train_ranks.h. Private to runtime/app.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a TrainRun outlives a step that diverged, and what it says of spikes.
 #include <algorithm>
 #include <utility>

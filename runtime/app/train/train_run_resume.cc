@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TrainRun::Open of a run that is there: what it may be resumed with, and from what.
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trainer's state, tensor by tensor, to and from safetensors files. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_TRAINER_TENSORS_H_
 #define PLUMB_RUNTIME_APP_TRAIN_TRAINER_TENSORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // base.hpp: what is below the classes of plumb.hpp, which includes it: errors and results, views,
 // and how a call of plumb.h becomes one of C++. Header-only, over plumb.h alone.
 #ifndef PLUMB_BASE_HPP_

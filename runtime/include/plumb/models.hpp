@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // models.hpp: the part of plumb.hpp, which includes it, that is about models and their weights.
 #ifndef PLUMB_MODELS_HPP_
 #define PLUMB_MODELS_HPP_

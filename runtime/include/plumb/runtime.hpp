@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // runtime.hpp: the part of plumb.hpp, which includes it, that is about what models stand on:
 // plugins, placements, threads, and the machine.
 #ifndef PLUMB_RUNTIME_HPP_

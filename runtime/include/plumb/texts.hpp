@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // texts.hpp: the part of plumb.hpp, which includes it, that is about texts: descriptions of models,
 // and tokenizers.
 #ifndef PLUMB_TEXTS_HPP_

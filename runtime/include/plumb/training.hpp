@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // training.hpp: the part of plumb.hpp, which includes it, that is about probes and trainers.
 #ifndef PLUMB_TRAINING_HPP_
 #define PLUMB_TRAINING_HPP_

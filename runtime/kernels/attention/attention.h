@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The SIMD kernels of attention: some queries of one head (or one group of heads that share keys),
 // one thread, causal or of all keys, blocked over queries and keys so that no [T, T] matrix exists.
 // Stateless; the functions are chosen once for the machine and may run at once with different

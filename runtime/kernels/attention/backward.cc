@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backward kernel of attention: Dao et al., "FlashAttention" (2022), algorithm 4, for one head
 // of keys and values and the query heads that share it. With p_ij = exp(s_ij - lse_i):
 //   dv_j = sum_i p_ij dcontext_i

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forward kernel of attention. Softmax over blocks of keys with a running maximum and sum:
 // Milakov & Gimelshein, "Online normalizer calculation for softmax" (2018); the blocking is that of
 // Dao et al., "FlashAttention" (2022), algorithm 1. E is the format of the products' operands;

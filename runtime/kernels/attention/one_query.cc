@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernel of decoding: one query against a cache of keys and values, which is read once and in
 // place.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BlockProduct: one block of a matrix product on the calling thread, by the engine that a plan
 // chose. It widens bf16 operands to f32 where the plan says so. Immutable, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_BLOCK_PRODUCT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DequantizedGemm: y[m,n] = x[m,k] w[n,k]^T (+ bias[n]) by an int8 matrix (quantize.h), where x has
 // more rows than a GEMV takes: over panels of w, some rows each, which are dequantized and
 // transposed in the cache and multiplied by all of x, in MC blocks of its rows. A panel is a task

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Epilogues of GEMM, on a block of finished sums while it is in the cache: adds, multiplies,
 // applies an activation, rounds. Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_EPILOGUE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gemm: matrix products of f32 or bf16 operands with sums in f32: one product, several that share
 // their left operand, sums of products, each with an epilogue (bias, addition, activation) on a
 // block of sums while it is in the cache.

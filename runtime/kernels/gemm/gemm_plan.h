@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GemmPlan: engine and partition of one matrix product. A value, made by a pure function of shape,
 // types and policy; it prints, and `plumb explain --stage exec` shows it.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_PLAN_H_

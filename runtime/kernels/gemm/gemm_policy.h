@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The choice of GEMM engine, by a table of processors, without timing anything. Values.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GroupTasks: the tasks of work on groups of rows whose sizes are known only when it runs. They are
 // cut from the sizes of the groups, never from the number of threads. A value; lists lie in
 // scratch.

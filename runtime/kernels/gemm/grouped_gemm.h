@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of groups of rows, each by a matrix of its own, as of the experts of a mixture: rows
 // [starts[g], starts[g + 1]) of one matrix are group g. How many rows a group has is known only
 // when the product runs, so the engine is chosen for groups of equal size (gemm_plan.h), and tasks

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GEMM of operands that fit the caches: one thread, no set-up, no allocation, f32. From the 7x16x16
 // of a study model, where a library call costs more than the product, to the row blocks that
 // matmul_int8.cc multiplies by dequantized blocks of a matrix. Stateless, thread-safe.

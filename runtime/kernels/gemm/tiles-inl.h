@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Register tiles of a matrix product in f32, and the packing of a transposed b, for small_gemm.cc.
 // Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)

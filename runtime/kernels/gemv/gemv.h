@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GEMV, and GEMM of few rows: y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as in decoding. Every weight is
 // read once, so memory bandwidth limits it. The rows of w are read as four interleaved streams,
 // each sequential, which hardware prefetchers recognise.

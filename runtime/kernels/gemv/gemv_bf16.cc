@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GEMV of bf16 by a bf16 matrix with AVX512_BF16, which multiplies bf16x2: in intrinsics, which
 // Highway does not have, and called only where the instructions exist. One instruction per cache
 // line of weights keeps as many loads in flight as the processor can track. Denormal operands and

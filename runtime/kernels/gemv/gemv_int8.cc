@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/kernels/gemv/gemv_int8.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GEMV by an int8 matrix (quantize.h), y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as in decoding. x is
 // quantized to 16 bits, each group of 64 with a scale of its own, so that two products of 16 bits
 // are one instruction and their sums are exact. The error of an element of x is at most 1/65534 of

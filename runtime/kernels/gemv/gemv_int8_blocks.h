@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loop order of an int8 GEMV (gemv_int8.h), shared by its kernels.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_BLOCKS_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_BLOCKS_H_

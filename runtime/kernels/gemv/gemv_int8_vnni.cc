@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Int8 GEMV with AVX512_VNNI, which multiplies and adds 16-bit pairs in one instruction: in
 // intrinsics, which Highway does not have for plumb's targets, and called only where the
 // instructions exist. Equal to the bit to gemv_int8.cc with AVX-512.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several GEMVs (gemv.h, gemv_int8.h) as one job of the worker pool.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_

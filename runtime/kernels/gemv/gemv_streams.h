@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loop order of a GEMV (gemv.h) over interleaved streams, shared by its kernels.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_STREAMS_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_STREAMS_H_

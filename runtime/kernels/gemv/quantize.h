@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantization: int8 matrices with scales, and int16 for the operands they are multiplied by (bf16:
 // split_f32.h). Stateless; results do not depend on the number of threads.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_QUANTIZE_H_

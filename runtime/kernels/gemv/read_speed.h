@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory bandwidth of this machine for reads: the yardstick for decoding.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_READ_SPEED_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_READ_SPEED_H_

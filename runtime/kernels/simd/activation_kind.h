@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scalar functions that act and gated apply. Stateless.
 //
 //   relu       max(x, 0)

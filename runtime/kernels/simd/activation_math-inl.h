@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions of activation_kind.h on vectors of f32, with their derivatives. Included once per
 // SIMD target. Each struct has
 //   Both(d, x, value, derivative): *value = f(x), *derivative = f'(x);

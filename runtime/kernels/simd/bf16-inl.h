@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads and stores of vectors of floats in f32 or bf16 memory, so that a kernel is written once for
 // both. Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)

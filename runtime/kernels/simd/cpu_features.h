@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The processor's features that plumb's kernels depend on. Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_SIMD_CPU_FEATURES_H_
 #define PLUMB_RUNTIME_KERNELS_SIMD_CPU_FEATURES_H_

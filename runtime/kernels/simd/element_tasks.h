@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ElementTasks: elementwise work on n elements, cut by shape alone into ranges that start on cache
 // lines. A value.
 #ifndef PLUMB_RUNTIME_KERNELS_SIMD_ELEMENT_TASKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // e^x and 2^x for throughput: a third of the instructions of general ones, since denormal results
 // are not computed. Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)

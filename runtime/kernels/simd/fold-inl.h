@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Horizontal sums and maxima of four vectors at once, which is cheaper than one by one. Included
 // once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elementwise work on weights and gradients after a backward pass: AdamW, the global gradient norm,
 // Muon's momentum and steps, averages of weights, rows and columns of length 1.
 // Stateless; results do not depend on the number of threads.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads and stores of vectors of split f32 (split_f32.h), as bf16-inl.h has them of bf16. Included
 // once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_SPLIT_F32_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/kernels/simd/split_f32.h"
 
 #include "runtime/base/parallel.h"

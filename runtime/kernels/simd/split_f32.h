@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Split f32: an array of floats as two planes of 16 bits, a high bf16 and a low correction each, so
 // that programs read the high plane as bf16 in place and no bit of the f32 is lost. Stateless;
 // results do not depend on the number of threads.

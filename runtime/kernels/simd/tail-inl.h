@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads and stores of the last, partial vector of a row, which never touch memory beyond it.
 // Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_TAIL_INL_H_) == defined(HWY_TARGET_TOGGLE)

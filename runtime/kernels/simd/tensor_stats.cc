@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "runtime/kernels/simd/tensor_stats.h"
 
 #include <algorithm>

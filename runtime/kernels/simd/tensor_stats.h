@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mean, RMS and largest magnitude of a tensor, in one pass over memory. Stateless; results do not
 // depend on the number of threads.
 #ifndef PLUMB_RUNTIME_KERNELS_SIMD_TENSOR_STATS_H_

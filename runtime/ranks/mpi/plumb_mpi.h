@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What libplumb-mpi.so exports. It is the only part of plumb that is linked with an MPI library,
  * and nothing is linked with it: plumb loads it when a launcher has started it
  * (ranks/mpi_library.h).

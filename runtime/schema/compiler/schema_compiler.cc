@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs while plumb is built: the messages of .proto files as C++ classes, for runtime/schema to
 // read and print. What runs later needs no protobuf library, of which a host may have another
 // version.

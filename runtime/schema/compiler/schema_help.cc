@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes what `plumb help model` and the like print: the fields of the schema, with the comments
 // above them. What a field may be and what it means is said once, in the .proto.
 //

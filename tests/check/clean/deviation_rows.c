@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* deviation_rows: y = g (x - m) / (<|x - m|> + eps) + b, m = <x>: a layer norm by the mean absolute
  * deviation, as somebody makes it of the template, on plumb/norm_rows.h.
  *

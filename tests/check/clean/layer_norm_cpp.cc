@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // layer_norm_cpp: y = g (x - mean) / sqrt(variance + eps) + b, as a C++ author writes it:
 // templates, no C macros, nothing thrown past the border.
 //

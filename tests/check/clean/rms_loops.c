@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rms_loops: y = (o + w) x / (<x^2>^(1/2) + eps), or eps inside the root; o is 1 if `zero_centred`.
  * An outside author's RMSNorm in plain loops, against plumb/norm_plugin.h alone.
  *

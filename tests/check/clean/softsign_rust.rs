@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! softsign_rust: y = g a x / (1 + |a x|) + b, a bounded function of each element in place of a norm,
 //! with learned a (one number), g and b. No crate but std; the types of `plumb/norm_plugin.h` are
 //! declared by hand.

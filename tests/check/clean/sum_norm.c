@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sum_norm: y = w h + b, h = (z - <z>) / sqrt(<(z - <z>)^2> + eps), z = x + x2: a layer norm of the
  * sum of two inputs, whose gradients are alike. */
 #include <math.h>

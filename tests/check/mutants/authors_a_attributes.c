@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs behind a condition on attributes, and in what a layout says under one. */
 #define SPOIL_VARIANCE SpoilVariance
 #define SPOIL_R SpoilR

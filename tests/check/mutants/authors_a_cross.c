@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of a norm over rows: its statistics, their merging, its buffers, and evaluation. */
 #include "call_copy.h"
 #include "plumb/norm_plugin.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of instances: what is kept, shared, leaked or left behind, and by which path. */
 #define SPOIL_R SpoilR
 #define A_CREATE SpoilCreate

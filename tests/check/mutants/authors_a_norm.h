@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A correct norm with more to go wrong than base_norm.h: groups, a mean that may be left out, a
  * bias that may be left out, a gain that may be 1 + weight, a fused residual. Over each group of a
  * row:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs behind a condition on the element type, the phase or the size of numbers. */
 #define SPOIL_SQUARE SpoilSquare
 #define SPOIL_VARIANCE SpoilVariance

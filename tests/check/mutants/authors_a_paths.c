@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs behind a path: the fused residual, operands that are one, alignment, pitches, accumulation.
  */
 #define SPOIL_SQUARE SpoilSquare

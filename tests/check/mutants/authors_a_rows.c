@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs behind a condition on dim, rows or the range: tails, blocks, tables that are too short. */
 #define SPOIL_SQUARE SpoilSquare
 #define SPOIL_Y SpoilY

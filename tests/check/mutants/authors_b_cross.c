@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of norms over rows, each put round one function of base_cross_norm.h, a batch norm. Partial
  * statistics are [n, mean, squares] in doubles; call_saved is [mean, r, <u>, <u h>]. Each twin:
  * condition: bug (what it violates). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Claims that are nearly true: a norm that says PLUMB_NORM_IDENTITY, y = x and dx = dy, with no
  * parameters. A host may leave it out, so that whatever it changes depends on the host. Right
  * without TWIN's line. Each twin: condition: bug (all: "y = x for any attributes"). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs outside of the mathematics: instances, strings, process state. The norm is right without
  * TWIN's line below: each of `groups` equal pieces of a row, by itself, y = x s (w + unit) scale, s
  * = 1 / sqrt(<x^2> + eps). Each twin: condition: bug (what it violates). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of authors who write their own loops, against plumb/norm_plugin.h alone. The norm is right
  * without TWIN's line below: y = x s w + b, s = 1 / sqrt(<x^2> + eps). With u = dy w, h = x s:
  * dx = s (u - h <u h>), dw += dy h, db += dy. Each twin: condition: bug (what it violates). */

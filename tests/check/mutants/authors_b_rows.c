@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of authors who stand on plumb/norm_rows.h. The norm is right without TWIN's line below:
  *
  *   y = (g + unit) (x - m) s, m = <x> if mode is "centred", else 0, s = (<(x - m)^2> + eps)^(-1/2),

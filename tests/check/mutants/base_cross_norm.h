@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An honest cross-row norm, for sabotage: y = weight * (x - mean) / sqrt(var + eps), mean and
  * biased variance over the rows of a call (Ioffe & Szegedy 2015, "Batch Normalization", alg. 1). It
  * passes every check. A file that includes it has done so after defining what it wants to be wrong:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A correct, complete and strict norm, y = x / sqrt(mean(x^2) + eps) * weight, of which a sabotage
  * plugin spoils one thing. A plugin is
  *

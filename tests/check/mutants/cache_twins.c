@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of statistics that are kept per thread and found by an address: a correct norm until its
  * host gives the memory of one call to another. Each twin: the key; what is kept. */
 #define BASE_FLAGS (PLUMB_NORM_NAN_ISOLATED | PLUMB_NORM_SCALE_INVARIANT) /* never in place */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A copy of a call, which an older host gives shorter.
 #ifndef PLUMB_TESTS_CHECK_SABOTAGE_CALL_COPY_H_
 #define PLUMB_TESTS_CHECK_SABOTAGE_CALL_COPY_H_

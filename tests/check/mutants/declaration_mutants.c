@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants of what a norm declares (checks M1 to M6). MUTANT_NAME chooses one; mutants.txt lists them. */
 
 #ifdef MUTANT_m1_no_version

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A static variable of a template, of which there is one in the process.
 #include "plumb/norm_plugin.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants of what a file exports, loads and does as it is loaded (checks E1 to E6). MUTANT_NAME chooses one; mutants.txt lists them. */
 
 #ifdef MUTANT_e1_no_note

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tests/sdk/v1_1/graceful_norm.c, a norm of heads and positions, whose Forward, Backward and Layout
  * the including file writes, with HonestForward and so on at hand. */
 #ifndef PLUMB_TESTS_CHECK_SABOTAGE_GRACEFUL_PARTS_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Correct: create starts a thread and waits for its end, which is no change of the process. */
 #include <pthread.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs outside the hot functions: a correct norm whose create, destroy or flags do what a host does
  * not expect. TWIN is the number of the one that is built. */
 #define _DEFAULT_SOURCE /* setenv, which C11 alone does not declare */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Does to the process, in forward(), what the environment variable MISBEHAVE says. For the tests of
  * the checker itself. */
 #define _DEFAULT_SOURCE

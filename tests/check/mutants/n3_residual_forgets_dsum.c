@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Offers the sum before the norm, and forgets the gradient that passes the norm by. */
 #define BASE_DTYPES PLUMB_F32
 #define BASE_FORWARD SpoiltForward

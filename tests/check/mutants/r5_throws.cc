@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Throws from forward() where nobody asked for an error's text.
 #include <stdexcept>
 

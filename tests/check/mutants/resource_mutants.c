@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants of how a norm uses the host and its memory (checks R1 to R7). MUTANT_NAME chooses one; mutants.txt lists them. */
 
 #ifdef MUTANT_r1_allocates

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of running statistics: a correct cross-row norm in training, of which evaluation never gives
  * what training gives. */
 /* clang-format off */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of a norm of two inputs, tests/sdk/v1_1/adaptive_norm.c, each put round its functions. Each
  * twin: condition: bug (what it violates). */
 #include <string.h>

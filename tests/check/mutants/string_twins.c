@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs of strings that are longer than the room for them. `word` names a set of initial gains and
  * `gains` lists some, of which the mean is taken. */
 #define BASE_MORE_ATTRS                                                                     \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Forward of the base norm with its sum taken from the last element to the first: as right as the
  * other order, and sometimes another last bit. For plugins that mix the two. Comes after
  * base_norm.h. */

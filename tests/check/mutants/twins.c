@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Bugs that hide: a correct norm that goes wrong only behind a condition on dim, rows, range, type,
  * attribute, phase, magnitude, alignment or path. TWIN is the number of the one that is built; its
  * line below says the condition and the harm. They are what authors do: a tail that is forgotten,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants of what a norm computes (checks N1 to N20). MUTANT_NAME chooses one; mutants.txt lists them. */
 
 #ifdef MUTANT_n1_eps_twice

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An honest norm that does in one of its functions what the environment variable
  * PLUMB_TEST_MISBEHAVE asks for: "forward:segv". Functions: load, entry, and those of the table.
  * What it may be: see Misbehave and, for writes outside of operands, Scribble. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* y = x / 2: a norm with one thing wrong, chosen by a macro, or with nothing wrong. */
 #include <stdio.h>
 #include <stdlib.h>

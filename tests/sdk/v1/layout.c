@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of norm ABI 1.0 on a 64-bit machine, for ever: where each field lies, how large each struct is,
  * and the value of each constant. A struct may grow behind its last field here; nothing may move. */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* my_norm: y = g x / (mean|x| + eps), a norm by the mean absolute value of the row, with a learned
  * gain g. It is written to be changed: the mathematics is in ForwardRow and BackwardRow, what may
  * be configured is in kAttributes, what is learned is in Create.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* adaptive_norm: y = h (1 + a c) + b c with h = x / sqrt(<x^2> + eps), a norm of two inputs (ABI 1.1):
  * the second, c, moves gain and shift of each token, as in adaptive layer norms. a is written by the
  * plugin (PLUMB_INIT_FILL), b is 0 at first.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* graceful_norm: y = g (1 + t log(1 + p)) x / sqrt(<x^2> + eps), with the position p of each token. It makes
  * use of what ABI 1.1 has and needs none of it: on a host of 1.0 the gain g is shared by the heads, and
  * the position unknown, which is p = 0.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Plugins of norm ABI 1.1: what 1.0 has not, in a model that trains. One needs a host of 1.1, the other makes use of
 # it: both pass the checker, train to the same losses for any number of threads and with guarded operands, and the
 # models sample.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plumb/norm_plugin.h: the contract between plumb and a normalization plugin, ABI major 1.
  *
  * A norm plugin is a shared library that exports one function, plumb_norm_plugin_v1(). This header

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every source file names its licence in its first lines. Not those that plumb copies for its users to
+# change (plugins/template, cli/demo) or that others wrote (cli/report/js/uplot). Prints the others.
+#
+#   tests/spdx_lines.sh [SOURCE_DIRECTORY]
+set -euo pipefail
+cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
+
+missing=$(find CMakeLists.txt runtime plugins proto cli tests bench examples cmake tools -type f \
+  \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cc' -o -name '*.inc' -o -name '*.proto' -o -name '*.rs' \
+  -o -name '*.js' -o -name '*.mjs' -o -name '*.py' -o -name '*.sh' -o -name '*.cmake' -o -name CMakeLists.txt \) \
+  -not -path 'plugins/template/*' -not -path 'cli/demo/*' -not -path '*/uplot/*' -not -path '*/node_modules/*' \
+  -exec awk 'FNR <= 3 && /SPDX-License-Identifier: / { found = 1 } END { exit found }' {} \; -print | sort)
+if [ -n "$missing" ]; then
+  printf '%s: no SPDX line\n' $missing >&2
+  exit 1
+fi
