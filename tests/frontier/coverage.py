@@ -51,7 +51,7 @@ def read_rows(path):
 class Checker:
     def __init__(self, build, steps, scratch):
         self.plumb = os.path.join(build, "bin", "plumb")
-        self.golden_test = os.path.join(build, "tests", "api", "golden_test")
+        self.golden_test = os.path.join(build, "tests", "app", "golden_test")
         self.steps, self.scratch = steps, scratch
         self.known = {}
 
