@@ -70,8 +70,10 @@ bool IsRepeatable(const CLI::Option* option);
 // "FILE", "N": what stands for the value in the help; of a positional one, its name.
 std::string Metavariable(CLI::Option* option);
 
-// What a value names. By the metavariable: a new one that names a file is to be added here.
+// Kind of thing that an option's value names.
 enum class Takes { kText, kFile, kModelFile, kDirectory, kCommand };
+// Returns the kind by the option's metavariable. A new metavariable that names a file is added
+// here.
 Takes WhatItTakes(CLI::Option* option);
 
 }  // namespace plumb::cli

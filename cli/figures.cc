@@ -26,7 +26,7 @@ std::string ShareText(const PassFigures& pass) {
                          pass.machine.Median() / kBillion);
 }
 
-// What is slower than this is not a figure but noise.
+// Shortest time in seconds from which a rate is computed; shorter ones are noise.
 constexpr double kLeastSeconds = 1e-9;
 
 std::string GigaPerSecond(double count, double seconds) {

@@ -103,7 +103,7 @@ void PrintWarnings(HostRuntime* runtime) {
 
 absl::Status WriteFile(const std::string& path, absl::string_view content) {
   const absl::Status status = WriteFileAtomically(path, content);
-  // Of an output both are mistakes in its name.
+  // Both are errors in the name that the user gave the output.
   if (absl::IsNotFound(status) || absl::IsPermissionDenied(status)) {
     return absl::InvalidArgumentError(status.message());
   }
@@ -222,7 +222,7 @@ bool OpenFile(const std::string& path) {
   char program[] = "xdg-open";
   char* arguments[] = {program, whole.data(), nullptr};
 
-  // What a browser says about itself is not for this terminal, nor is Ctrl-C here for the browser.
+  // The browser's own messages are kept from this terminal, and Ctrl-C here from the browser.
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   if (posix_spawn_file_actions_init(&files) != 0) return false;

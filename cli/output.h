@@ -85,8 +85,8 @@ struct NamedFile {
 absl::Status CheckOutputFiles(const std::vector<NamedFile>& outputs,
                               const std::vector<NamedFile>& inputs);
 
-// Whether someone would see it: there is a display, and stdout is a terminal. Not so in scripts,
-// in tests, or over ssh.
+// Returns true if someone would see an opened file: there is a display, and stdout is a terminal.
+// Scripts, tests and ssh have none.
 bool CanOpenFiles();
 
 // Starts xdg-open on it and does not wait. False if it cannot be started.

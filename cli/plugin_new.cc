@@ -66,7 +66,7 @@ absl::Status Failure(const std::string& path, const std::error_code& error) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": cannot write: ", error.message()));
 }
 
-// As plumb_norm_note in plumb/norm_plugin.h has them, which tests/cli/plugin_note_test.sh compares.
+// Constants of plumb_norm_note in plumb/norm_plugin.h; tests/cli/plugin_note_test.sh compares them.
 constexpr int kAbiMajor = 1, kAbiMinor = 0;  // the least: a language has no header to be newer
 constexpr size_t kIdBytes = 64;
 

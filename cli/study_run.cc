@@ -27,10 +27,10 @@
 #include "cli/figures.h"
 #include "cli/interrupt.h"
 #include "cli/report/report.h"
-#include "runtime/base/status.h"
-#include "runtime/ranks/collectives.h"
 #include "runtime/base/file.h"
+#include "runtime/base/status.h"
 #include "runtime/base/unfinished_paths.h"
+#include "runtime/ranks/collectives.h"
 
 namespace plumb::cli {
 namespace {
@@ -224,7 +224,7 @@ absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const St
   return StudyOutcome{std::move(plan), std::move(results), std::move(report), std::move(origin)};
 }
 
-// What the steps of a group take, in seconds.
+// Times of a group's steps, in seconds.
 struct GroupTime {
   StepTime step;
   double run = 0;  // all steps of one

@@ -253,8 +253,8 @@ absl::StatusOr<int64_t> TryTraining(size_t index, HostRuntime* runtime, Plan* pl
   return run->info().context_length;
 }
 
-// Beside the memory of its steps a run has its data, and a thread with a heap of its own, for which
-// the C library reserves as much of the address space.
+// Bytes that a run takes in addition to its steps: its data, and a thread with a heap of its own,
+// for which the C library reserves as much of the address space.
 constexpr int64_t kBesideSteps = int64_t{64} << 20;
 
 }  // namespace
@@ -378,7 +378,7 @@ absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
     }
     const PlanGroup& group = plan.groups[run.group];
     memory = std::max(memory, group.memory.total);
-    // Of one that has begun, most is on the disk already: a new checkpoint replaces an old one.
+    // A run that has begun has most of it on the disk: a new checkpoint replaces an old one.
     const bool begun = FileExists(absl::StrCat(run.directory, "/model.pbtxt"));
     out.disk += begun ? group.disk.checkpoint : group.disk.total;
   }

@@ -37,15 +37,16 @@ Interval ConfidenceInterval95(const std::vector<double>& values);
 
 inline constexpr int64_t kLastSteps = 100;  // those of last_100
 
-// What is said of a training by its losses, one a step. Means are over fewer steps where there are
-// fewer. REQUIRES: losses is not empty.
+// Figures of a training's losses, one a step. Means are over fewer steps where there are fewer.
+// REQUIRES: losses is not empty.
 struct LossFigures {
   double first_50 = 0, last_100 = 0, max_first_20 = 0, min = 0;
 };
 LossFigures FiguresOf(const std::vector<double>& losses);
 
-// Whether a training has learned no more than how often each token occurs: the mean of its last 100
-// losses is within 1 % of the unigram entropy of what those steps had to predict, or above it.
+// Returns true if a training has learned no more than how often each token occurs: the mean of its
+// last 100 losses is within 1 % of the unigram entropy of what those steps had to predict, or
+// above.
 bool IsCollapsed(double last_100, double unigram_entropy);
 
 // The figures of a run or a group, in the order of the table's columns.

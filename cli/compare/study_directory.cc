@@ -14,8 +14,8 @@
 #include "absl/strings/str_split.h"
 #include "cli/compare/run_record.h"
 #include "cli/output.h"
-#include "runtime/base/status.h"
 #include "runtime/base/file.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -87,7 +87,7 @@ absl::Status CheckDirectory(const Plan& plan, const std::string& directory) {
                         "leave it out, or put its files back as they were.");
 }
 
-// What has to be equal of a run that is there twice: all but times.
+// Content of a run that has to be equal where the run is there twice: everything but times.
 struct Finding {
   std::string directory;  // of the run
   std::string result;     // the text of result.json

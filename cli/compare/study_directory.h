@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<std::string>> ListRunFiles(const std::string& directo
 // Thread-compatible.
 class IncomingRun {
  public:
-  // What gathered for the same run before is removed.
+  // Begins to gather a run, and removes what was gathered for it before.
   static absl::StatusOr<IncomingRun> Begin(const std::string& directory);
 
   // kInvalidArgument for a path that leads out of the run.
