@@ -198,7 +198,8 @@ std::vector<Check> StrictChecks() {
   };
   const std::vector<uint32_t> dims = {1, 7, 64, 1000, 4096};
   return {
-      check("R1", "allocates nothing in hot calls", AllocatesNothing, {dims, {"rows=19,to=19"}}),
+      check("R1", "allocates nothing in hot calls", AllocatesNothing,
+            {dims, {"rows=19,to=19", "rows=19,to=19,context=1"}}),
       check("R2", "keeps nothing from one hot call to the next", KeepsNoState,
             {dims, {"rows=21,to=21"}}),
       check("R3", "create survives every failing allocation", SurvivesShortMemory,

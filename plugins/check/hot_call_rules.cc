@@ -143,7 +143,8 @@ class CallWatcher {
 void MakeCalls(const Instance& instance, const Point& point, CallWatcher* watcher) {
   const int64_t rows = point[kRows], half = rows / 2;
   NormRun run(instance, TypeOf(point), rows, 1, {}, false, false);
-  AssignTo(OperandsAt(instance, point), &run);
+  const Operands operands = OperandsAt(instance, point);
+  AssignTo(operands, &run);
   Rows partial(AccumulateType(run.dtype()), 1, instance.layout().partial_elems);
   Rows total(AccumulateType(run.dtype()), 1, instance.layout().partial_elems);
   const auto statistics = [&](uint32_t phase, const plumb_norm_call& call) {

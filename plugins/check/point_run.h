@@ -56,8 +56,10 @@ struct Operands {
 };
 Operands OperandsAt(const Instance& instance, const Point& point);
 
-// The operands into a run of as many rows.
+// Copies the operands into a run of as many rows. The run keeps a pointer to their context, so that
+// they have to live as long as it makes calls.
 void AssignTo(const Operands& operands, NormRun* run);
+void AssignTo(Operands&&, NormRun*) = delete;
 
 // Whether x has squares that f32 has not, or is a denormal.
 bool IsExtremeX(const Point& point);
