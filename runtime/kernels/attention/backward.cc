@@ -121,12 +121,14 @@ struct TileGradient {
   }
 };
 
-// p and ds of the tile of queries at i of the packed ones.
+// Computes p and ds of the tile of queries at i of the packed ones, against n_keys keys, of which the
+// first query sees those before `extent`.
 template <class E, bool kWhole, bool kPlain>
-HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
-                                  const CausalMask<kWhole, kPlain>& mask, const Blocks<E>& x,
-                                  const TileGradient<E>& to) {
+HWY_NOINLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors, int64_t n_keys,
+                                    int64_t extent, const Blocks<E>& x,
+                                    const TileGradient<E>& to) {
   const Df d;
+  const CausalMask<kWhole, kPlain> mask{n_keys, extent, x.window};
   const hn::Rebind<typename E::Packed, Df> packed;
   constexpr int64_t kTerms = E::kTerms;
   const int64_t lanes = LaneCount(), stride = x.width / kTerms, depth = CeilDiv(head_dim, kTerms);
@@ -200,9 +202,9 @@ HWY_INLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors,
 
 // Adds what queries [i0, +rows) of the packed ones make of a block of keys to dq, dk and dv. Query
 // i sees key j when i + diagonal - window < j <= i + diagonal. kOneBlock: IsOneBlock(args).
-template <class E, bool kOneBlock, bool kPlain>
+template <class E, bool kOneBlock>
 void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t i0, int64_t rows,
-                        int64_t n_keys, int64_t diagonal, const Blocks<E>& x) {
+                        int64_t n_keys, int64_t diagonal, bool plain, const Blocks<E>& x) {
   using Left = LeftOperand<typename E::Packed>;
   constexpr int64_t kTerms = E::kTerms;
   const int64_t c = args.head_dim;
@@ -213,11 +215,12 @@ void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t 
     const int64_t extent = causal_extent(i + kRowTile - 1), vectors = VectorCount(extent);
     const TileGradient<E> tile(x, r0);
     const int64_t end = i + diagonal + 1;  // of the keys that the first row sees
-    if (causal_extent(i) >= vectors * LaneCount() && (kPlain || end + kRowTile - 1 <= x.window)) {
-      DifferentiateTile<E, true, kPlain>(i, c, vectors, {n_keys, end, x.window}, x, tile);
-    } else {
-      DifferentiateTile<E, false, kPlain>(i, c, vectors, {n_keys, end, x.window}, x, tile);
-    }
+    const bool whole =
+        causal_extent(i) >= vectors * LaneCount() && (plain || end + kRowTile - 1 <= x.window);
+    const auto differentiate =
+        plain ? (whole ? DifferentiateTile<E, true, true> : DifferentiateTile<E, false, true>)
+              : (whole ? DifferentiateTile<E, true, false> : DifferentiateTile<E, false, false>);
+    differentiate(i, c, vectors, n_keys, end, x, tile);
     const Left ds = {tile.ds_by_key, kKeyBlock / kTerms, 1};
     const int64_t depth = CeilDiv(extent, kTerms);
     if constexpr (kOneBlock) {
@@ -287,23 +290,23 @@ void PackQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, i
 }
 
 // Queries [s0, +rows) of one head against all keys that they see.
-template <class E, bool kPlain>
+template <class E>
 void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, int64_t s0,
-                          int64_t rows, const Blocks<E>& x) {
+                          int64_t rows, bool plain, const Blocks<E>& x) {
   using Output = typename E::Output;
   const int64_t c = args.head_dim, stride = args.kv_stride;
   PackQueries(args, head, s0, rows, x);
   if (!IsOneBlock(args)) ZeroRows(x.dq, RoundUp(rows, kRowTile), x.width);
 
   const auto [offset, keys] = PlaceQueries(s0, rows, args.keys);
-  const int64_t first_key = kPlain ? 0 : FirstKeyBlock(offset, x.window);
+  const int64_t first_key = plain ? 0 : FirstKeyBlock(offset, x.window);
   for (int64_t j0 = first_key; j0 < keys; j0 += kKeyBlock) {
     const int64_t n_keys = std::min(kKeyBlock, keys - j0);
     PackRight<E>(args.k + j0 * stride, stride, n_keys, c, x.k_right, x.width);
     PackTransposed<E>(args.k + j0 * stride, stride, n_keys, c, x.k_transposed);
     PackTransposed<E>(args.v + j0 * stride, stride, n_keys, c, x.v_transposed);
     if (IsOneBlock(args)) {
-      DifferentiateBlock<E, true, kPlain>(args, 0, rows, n_keys, offset, x);
+      DifferentiateBlock<E, true>(args, 0, rows, n_keys, offset, plain, x);
       return;
     }
     ZeroRows(x.dk, RoundUp(n_keys, kRowTile), x.width);
@@ -312,10 +315,10 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
     const int64_t from = std::max<int64_t>(0, j0 - offset);
     // Where the tiles begin whose windows are past these keys.
     const int64_t end =
-        kPlain ? rows : std::min(rows, RoundUp(j0 + n_keys - offset + x.window - 1, kRowTile));
+        plain ? rows : std::min(rows, RoundUp(j0 + n_keys - offset + x.window - 1, kRowTile));
     for (int64_t i0 = from; i0 < end; i0 += kGradRows) {
-      DifferentiateBlock<E, false, kPlain>(args, i0, std::min(kGradRows, end - i0), n_keys,
-                                           offset - j0, x);
+      DifferentiateBlock<E, false>(args, i0, std::min(kGradRows, end - i0), n_keys, offset - j0,
+                                   plain, x);
     }
 
     // Causal queries are the first to see the keys of their own blocks.
@@ -378,12 +381,7 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   for (int64_t head = 0; head < args.group; ++head) {
     x.distance_slope = kLog2E * (args.slopes != nullptr ? args.slopes[head] : variant.slope);
     for (int64_t s0 = 0; s0 < n; s0 += kQueryRows) {
-      const int64_t count = std::min(kQueryRows, n - s0);
-      if (is_plain) {
-        DifferentiateQueries<E, true>(args, head, s0, count, x);
-      } else {
-        DifferentiateQueries<E, false>(args, head, s0, count, x);
-      }
+      DifferentiateQueries<E>(args, head, s0, std::min(kQueryRows, n - s0), is_plain, x);
     }
   }
   const int64_t seen = args.keys > 0 ? args.keys : n;  // keys, by some query

@@ -64,11 +64,6 @@ struct KvBlock {
     if (kPlain) return first;
     return FirstKey(r) < count && (first || FirstKey(r) >= 0);
   }
-  // Of the tile at r0: its first row, and then maybe rows of the next block of keys.
-  template <bool kPlain>
-  bool BeginsTile(int64_t r0) const {
-    return BeginsRow<kPlain>(r0);
-  }
   template <bool kPlain>
   bool BeginsSomeRow(int64_t r0) const {
     return BeginsRow<kPlain>(r0) || (!kPlain && BeginsRow<kPlain>(r0 + kRowTile - 1));
@@ -186,7 +181,7 @@ HWY_INLINE void ExponentiateTile(int64_t r0, bool rescale, bool last, const KvBl
   if (rescale) Rescale<kPlain>(r0, scores, vectors, kv, x, raised);
   for (int64_t r = 0; r < kRowTile; ++r) {
     float* denominator = x.denominator + (r0 + r) * kDenominatorWidth;
-    Vf sum = kv.template BeginsTile<kPlain>(r0) ? hn::Zero(d) : hn::Load(d, denominator);
+    Vf sum = kv.template BeginsRow<kPlain>(r0) ? hn::Zero(d) : hn::Load(d, denominator);
     if (!kPlain && kv.template BeginsRow<kPlain>(r0 + r)) {
       const Vf sink = FastExp2(d, hn::Set(d, x.sink - x.maximum[r0 + r]));
       sum = hn::IfThenElseZero(hn::FirstN(d, 1), sink);
@@ -232,11 +227,11 @@ HWY_INLINE void FinishDenominators(const AttendArgs<typename E::Tensor>& args, i
   }
 }
 
-// Adds the values weighted with the exponentials to the tile's sums, or, if the tile sees no keys
-// after these (`last`), makes the context of them.
-template <bool kPlain, class E>
-HWY_INLINE void SumTile(const AttendArgs<typename E::Tensor>& args, int64_t r0, bool last,
-                        const KvBlock<E>& kv, const QueryBlock<E>& x, float* scores) {
+// Adds the values weighted with the exponentials to the tile's sums, which begin here if it is its
+// `first` block of keys, or, if the tile sees no keys after these (`last`), makes the context of them.
+template <class E>
+HWY_NOINLINE void SumTile(const AttendArgs<typename E::Tensor>& args, int64_t r0, bool first,
+                          bool last, const KvBlock<E>& kv, const QueryBlock<E>& x, float* scores) {
   const LeftOperand<typename E::Packed> p = {AsPacked<E>(scores), kKeyBlock, 1};
   const int64_t depth = CeilDiv(kv.CausalExtent(r0), E::kTerms);
   const int64_t channels = VectorCount(args.head_dim);
@@ -245,7 +240,6 @@ HWY_INLINE void SumTile(const AttendArgs<typename E::Tensor>& args, int64_t r0, 
   const ToMemory to_sum{sum, x.width};
   const ToRows<E> to_context(args.context + r0 * args.context_stride, args.context_stride,
                              args.queries - r0, args.head_dim, x.inverse + r0, 1);
-  const bool first = kv.template BeginsTile<kPlain>(r0);
   if (first && last) {
     MultiplyRows<E>(p, kv.v, x.width, depth, channels, FromZero(), to_context);
   } else if (first) {
@@ -279,7 +273,7 @@ void AttendRows(const AttendArgs<typename E::Tensor>& args, int64_t begin, int64
   }
   if (begin < finished) FinishDenominators(args, begin, std::min(end, finished), x);
   for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
-    SumTile<kPlain>(args, r0, r0 < finished, kv, x, scores_of(r0));
+    SumTile(args, r0, kv.template BeginsRow<kPlain>(r0), r0 < finished, kv, x, scores_of(r0));
   }
 }
 
