@@ -74,8 +74,7 @@ class Runner {
   }
 
   absl::Status RunOne(const Task& task, TaskResult* result) {
-    std::vector<Task> tasks = {task};
-    return RunAll(1, &tasks, [result](size_t, TaskResult each) { *result = std::move(each); });
+    return RunAll(1, {task}, [result](size_t, TaskResult each) { *result = std::move(each); });
   }
 
   // A gate that was not requested shows when it fails.
@@ -120,23 +119,26 @@ class Runner {
       }
     }
     total_ = done_ + together.size() + alone.size();
-    for (auto& [tasks, parallel] :
-         {std::make_pair(&together, options_.parallel), std::make_pair(&alone, 1)}) {
-      std::vector<TaskResult> results(tasks->size());
-      for (TaskResult& result : results) {
-        result.findings = {{Verdict::kSkip, "another check failed before it ended"}};
-      }
-      if (!enough_) {
-        PLUMB_RETURN_IF_ERROR(RunAll(parallel, tasks, [&](size_t i, TaskResult result) {
-          enough_ = enough_ || (options_.fail_fast && HasFailed(result.findings));
-          results[i] = std::move(result);
-        }));
-      }
-      for (size_t i = 0; i < tasks->size(); ++i) {
-        const Task& task = (*tasks)[i];
-        Add(task.check, task.check->scope == Scope::kNorm ? IdOf(task.norm_index) : "",
-            std::move(results[i]));
-      }
+    PLUMB_RETURN_IF_ERROR(AddResultsOf(together, options_.parallel));
+    return AddResultsOf(alone, 1);
+  }
+
+  // Runs the tasks, so many at a time, and adds their results in the order of the tasks.
+  absl::Status AddResultsOf(const std::vector<Task>& tasks, int parallel) {
+    std::vector<TaskResult> results(tasks.size());
+    for (TaskResult& result : results) {
+      result.findings = {{Verdict::kSkip, "another check failed before it ended"}};
+    }
+    if (!enough_) {
+      PLUMB_RETURN_IF_ERROR(RunAll(parallel, tasks, [&](size_t i, TaskResult result) {
+        enough_ = enough_ || (options_.fail_fast && HasFailed(result.findings));
+        results[i] = std::move(result);
+      }));
+    }
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const Check* const check = tasks[i].check;
+      Add(check, check->scope == Scope::kNorm ? IdOf(tasks[i].norm_index) : "",
+          std::move(results[i]));
     }
     return absl::OkStatus();
   }
@@ -206,19 +208,19 @@ class Runner {
   }
 
   // Runs the tasks. Where one ended its process at a point, looks for a smaller point.
-  absl::Status RunAll(int parallel, std::vector<Task>* tasks,
+  absl::Status RunAll(int parallel, const std::vector<Task>& tasks,
                       const std::function<void(size_t, TaskResult)>& done) {
     if (options_.in_process) {
-      for (size_t i = 0; i < tasks->size() && !enough_; ++i) {
-        done(i, Perform((*tasks)[i]));
-        Tell((*tasks)[i]);
+      for (size_t i = 0; i < tasks.size() && !enough_; ++i) {
+        done(i, Perform(tasks[i]));
+        Tell(tasks[i]);
       }
       return absl::OkStatus();
     }
     const ProcessOptions options = {parallel, options_.timeout_seconds};
     std::vector<std::pair<size_t, Task>> crashed;
-    PLUMB_RETURN_IF_ERROR(RunTasks(*tasks, options, [&](size_t i, TaskResult result) {
-      Task task = (*tasks)[i];
+    PLUMB_RETURN_IF_ERROR(RunTasks(tasks, options, [&](size_t i, TaskResult result) {
+      Task task = tasks[i];
       Tell(task);
       if (result.died && !result.point.empty() && task.check != nullptr) {
         result.findings.back().text += RepeatCommand(options_.path, task.check->id, result.point);

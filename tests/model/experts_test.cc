@@ -43,10 +43,10 @@ class ExpertsTest : public RecipeTest {
   std::unique_ptr<ModelContext> Context(const std::string& experts, const std::string& more = "") {
     return MakeContext(runtime_.get(), Text(experts, more));
   }
-  static const ParameterSpec& Of(const ModelContext& context, const std::string& name) {
+  static const ParameterSpec& Of(const ModelContext& context, absl::string_view name) {
     const auto at =
         std::find_if(context.parameters.begin(), context.parameters.end(),
-                     [&name](const ParameterSpec& parameter) { return parameter.name == name; });
+                     [name](const ParameterSpec& parameter) { return parameter.name == name; });
     if (at == context.parameters.end()) ADD_FAILURE() << "no parameter " << name;
     return at == context.parameters.end() ? context.parameters.front() : *at;
   }
