@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/installation.h"
 #include "cli/output.h"
+#include "runtime/app/plumb_api.h"
 #include "runtime/base/memory.h"
 #include "runtime/ranks/collectives.h"
 
@@ -61,7 +62,7 @@ Invocation ForRank(const Invocation& invocation, const Launch& launch) {
 }
 
 absl::Status CheckSameCommand(Launch* launch, const std::string& command) {
-  const std::vector<Fact> facts = {{"version of plumb", VersionText()}, {"command", command}};
+  const std::vector<Fact> facts = {{"version of plumb", api::Version()}, {"command", command}};
   const absl::Status same = AllAgree(launch->ranks(), facts);
   // An error in the command line, not in a plugin.
   return absl::IsFailedPrecondition(same) ? absl::InvalidArgumentError(same.message()) : same;

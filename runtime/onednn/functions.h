@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+
 namespace plumb {
 
 // Names without "dnnl_". What differs between versions 2 and 3 is how things are described.
@@ -61,6 +63,11 @@ struct OneDnnFunctions {
 
 // REQUIRES: OneDnn().usable().
 const OneDnnFunctions& LoadedOneDnn();
+
+// Makes oneDNN generate the code of all its kernels for products, which takes tens of milliseconds
+// and has to happen before any product. The first call does it, and later calls return what it
+// returned: kResourceExhausted if this process may not have the memory. REQUIRES: OneDnn().usable().
+const absl::Status& GenerateOneDnnCode();
 
 }  // namespace plumb
 

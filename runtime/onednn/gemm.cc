@@ -14,6 +14,7 @@ namespace plumb {
 
 absl::Status OneDnnGemm(DType operands, const GemmArgs& g) {
   if (!OneDnn().usable()) return absl::FailedPreconditionError(OneDnn().problem);
+  if (const absl::Status& code = GenerateOneDnnCode(); !code.ok()) return code;
   const OneDnnFunctions& onednn = LoadedOneDnn();
   const OneThread one_thread(onednn);
   const char ta = g.transpose_a ? 'T' : 'N', tb = g.transpose_b ? 'T' : 'N';

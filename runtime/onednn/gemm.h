@@ -26,8 +26,8 @@ struct GemmArgs {
 
 // `operands`: kF32 or kBF16, of a and b; sums are f32. The library allocates its packed operands:
 // one block a call, and in version 3 some bytes for each of their panels besides.
-// kResourceExhausted without memory for them; kFailedPrecondition without a usable library, where a
-// plan has no such product. REQUIRES: for bf16 operands, OneDnn().bf16_gemm.
+// kResourceExhausted without memory for them, or for the code that the first product generates;
+// kFailedPrecondition without a usable library, where a plan has no such product. REQUIRES: for bf16 operands, OneDnn().bf16_gemm.
 absl::Status OneDnnGemm(DType operands, const GemmArgs& args);
 
 }  // namespace plumb

@@ -162,7 +162,7 @@ void DescribeIsa(unsigned isa, OneDnnLibrary* library) {
   library->amx = has(dnnl_cpu_isa_avx512_core_amx);
 }
 
-// Whether ulimit -v leaves what the library takes: 2.6 and its OpenMP 41 MiB, the code of its
+// Returns true if ulimit -v leaves what the library takes: 2.6 and its OpenMP 41 MiB, the code of its
 // kernels 6 MiB, and later versions are larger.
 bool HasRoom(OneDnnLibrary* library) {
   constexpr int64_t kMiB = 1 << 20;
@@ -177,22 +177,20 @@ bool HasRoom(OneDnnLibrary* library) {
   return !library->no_room;
 }
 
-// Makes oneDNN generate the code of all its kernels for such products. It does so at the first
-// product that takes one of a set of kernels, inside of std::call_once, where memory that is not
-// there ends the process: by a null pointer, or an exception that nobody catches. Here a single
-// thread does it, before anything is planned with the library and after asking for the memory;
-// later products take memory for their operands only, which has an error. The sets, of f32
-// products: those that copy their operands, those that do not (small ones), and those of few rows
-// by a transposed matrix. Of bf16 there is one set.
-void GenerateCode(const OneDnnFunctions& functions, OneDnnLibrary* library) {
+// oneDNN generates code at the first product that takes one of a set of kernels, inside of
+// std::call_once, where memory that is not there ends the process: by a null pointer, or an
+// exception that nobody catches. Here one thread does it after asking for the memory; later products
+// take memory for their operands only, which has an error. The sets, of f32 products: those that
+// copy their operands, those that do not (small ones), and those of few rows by a transposed matrix.
+// For bf16 there is one set.
+absl::Status GenerateCode() {
+  const OneDnnFunctions& functions = LoadedOneDnn();
   constexpr int64_t kMiB = 1 << 20;
   constexpr int64_t kRoom = 32 * kMiB;  // 2.6 takes 6 MiB for f32
   if (!HasRoomFor(kRoom)) {
-    library->no_room = true;
-    library->problem =
-        absl::StrCat(library->file, ": not used, since the code of its kernels wants ",
-                     kRoom / kMiB, " MiB, which this process may not have");
-    return;
+    return absl::ResourceExhaustedError(
+        absl::StrCat(OneDnn().file, ": the code of its kernels wants ", kRoom / kMiB,
+                     " MiB, which this process may not have; the GEMM engine small needs none"));
   }
   const OneThread one_thread(functions);
   constexpr dnnl_dim_t kSide = 8;
@@ -205,15 +203,15 @@ void GenerateCode(const OneDnnFunctions& functions, OneDnnLibrary* library) {
     status = functions.sgemm('N', transposed, kSide, kSide, kSide, 1, zeros, kSide, zeros, kSide, 0,
                              result, kSide);
   }
-  if (status == dnnl_success && library->bf16_gemm) {
+  if (status == dnnl_success && OneDnn().bf16_gemm) {
     status = functions.gemm_bf16bf16f32('N', 'N', kSide, kSide, kSide, 1, narrow, kSide, narrow,
                                         kSide, 0, result, kSide);
     // A processor without the instructions has no such product, and needs no code.
     if (status == dnnl_unimplemented) status = dnnl_success;
   }
-  if (status == dnnl_success) return;
-  library->problem = absl::StrCat(library->file, ": its first product failed with status ",
-                                  static_cast<int>(status));
+  if (status == dnnl_success) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(OneDnn().file, ": its first product failed with status ",
+                                          static_cast<int>(status)));
 }
 
 void Load(Loaded* loaded) {
@@ -251,7 +249,6 @@ void Load(Loaded* loaded) {
   FindOpenMp(opened, global, &functions);
   DescribeIsa(static_cast<unsigned>(functions.get_effective_cpu_isa()), &library);
   library.bf16_gemm = functions.gemm_bf16bf16f32 != nullptr;
-  GenerateCode(functions, &library);
 }
 
 // Of the process, as loaded libraries are; null before the first call of OneDnn().
@@ -282,6 +279,11 @@ const OneDnnLibrary* OneDnnIfTried() {
 const OneDnnFunctions& LoadedOneDnn() {
   PLUMB_CHECK(OneDnn().usable(), "a product by a oneDNN that is not there");
   return Tried().load(std::memory_order_acquire)->functions;
+}
+
+const absl::Status& GenerateOneDnnCode() {
+  static const absl::Status generated = GenerateCode();
+  return generated;
 }
 
 }  // namespace plumb

@@ -3,9 +3,8 @@
 //
 // Nothing is linked against it, so a process that needs none of its products does not load it (40
 // MB, and OpenCL and OpenMP with it), and a machine without it computes all products by plumb's own
-// engine. It is loaded once for the process and stays. Nor is it used where the process may not
-// have the memory that it and the code of its kernels take: it has no error for that, and ends the
-// process. The code is generated when it is loaded. Thread-safe.
+// engine. It is loaded once for the process and stays, but not where the process may not have the
+// address space that it takes: it has no error for that, and ends the process. Thread-safe.
 #ifndef PLUMB_RUNTIME_ONEDNN_LIBRARY_H_
 #define PLUMB_RUNTIME_ONEDNN_LIBRARY_H_
 
