@@ -103,11 +103,3 @@ if(PLUMB_FUZZ)
   # Coverage of everything; libFuzzer's main() only in the fuzzers.
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
-
-if(PROJECT_IS_TOP_LEVEL)
-  find_program(PLUMB_CCACHE ccache)
-endif()
-if(PLUMB_CCACHE AND PROJECT_IS_TOP_LEVEL)
-  set(CMAKE_C_COMPILER_LAUNCHER "${PLUMB_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${PLUMB_CCACHE}")
-endif()

@@ -20,7 +20,7 @@ packages=(
   nlohmann-json3-dev libpcre2-dev make pkg-config
 )
 test_packages=(
-  ccache clang libomp-dev locales python3 python3-numpy curl rustc libcpp-httplib-dev
+  clang libomp-dev locales python3 python3-numpy curl rustc libcpp-httplib-dev
   libgtest-dev libgmock-dev libbenchmark-dev chromium
   libopenmpi-dev openmpi-bin iproute2  # several processes and, in network namespaces, several hosts
   zsh fish mandoc groff-base lintian abigail-tools  # completion, manual pages, packages, ABI

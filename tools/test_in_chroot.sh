@@ -9,8 +9,8 @@ usage() {
   cat << 'END'
 usage: tools/test_in_chroot.sh [OPTIONS] 12|13
 
-Runs examples/why_normalise/run.sh and then tests/run.sh on a fresh Debian 12 or 13, without ccache. Fails
-if one of them fails, if the compiler warns, or if plumb does not load oneDNN.
+Runs examples/why_normalise/run.sh and then tests/run.sh on a fresh Debian 12 or 13. Fails if one of
+them fails, or if plumb does not load oneDNN there, and prints the compiler's warnings.
 
   --only demo|tests      one of the two commands
   --as root|user|both    who runs them (root). For a user, who has no sudo, root installs the
@@ -177,7 +177,7 @@ enter() {
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
     chroot --userspec="$user:$user" --groups= "$root" "$@"
     exit' _ "$root" "$user" \
-    /usr/bin/env -i HOME="$home" USER="$user" LANG=C.UTF-8 CCACHE_DISABLE=1 \
+    /usr/bin/env -i HOME="$home" USER="$user" LANG=C.UTF-8 \
     PATH=/phases:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     ${CMAKE_BUILD_PARALLEL_LEVEL:+CMAKE_BUILD_PARALLEL_LEVEL="$CMAKE_BUILD_PARALLEL_LEVEL"} "$@"
 }
