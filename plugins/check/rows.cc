@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "plugins/check/calls.h"
@@ -39,6 +41,41 @@ void Store(const double* from, int64_t n, char* to) {
     const T value = static_cast<T>(from[i]);
     std::memcpy(to + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
   }
+}
+
+// Mappings of rows that are no more, by size: to map pages and to fault them in takes longer than what
+// most checks do with them. They cannot be touched, as if they were unmapped.
+class FreeMappings {
+ public:
+  // Returns null if there is none of the size.
+  char* Take(size_t size) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<char*>& free = by_size_[size];
+    if (free.empty()) return nullptr;
+    char* const map = free.back();
+    free.pop_back();
+    bytes_ -= size;
+    return map;
+  }
+  // Returns false if so much is kept already that the caller has to unmap it.
+  bool Keep(char* map, size_t size) {
+    constexpr size_t kMost = size_t{64} << 20;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (bytes_ + size > kMost || mprotect(map, size, PROT_NONE) != 0) return false;
+    by_size_[size].push_back(map);
+    bytes_ += size;
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<size_t, std::vector<char*>> by_size_;
+  size_t bytes_ = 0;
+};
+
+FreeMappings& Free() {
+  static auto* const free = new FreeMappings;  // rows may outlive it otherwise
+  return *free;
 }
 
 }  // namespace
@@ -90,9 +127,12 @@ Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
   const int64_t inner = RoundUp(lead + used + kLead, page);
   inner_size_ = static_cast<size_t>(inner);
   map_size_ = static_cast<size_t>(inner + 2 * page);
-  void* map = mmap(nullptr, map_size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED) throw CheckEnded{"the checker itself ran out of memory"};
-  map_ = static_cast<char*>(map);
+  map_ = Free().Take(map_size_);
+  if (map_ == nullptr) {
+    void* map = mmap(nullptr, map_size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) throw CheckEnded{"the checker itself ran out of memory"};
+    map_ = static_cast<char*>(map);
+  }
   inner_ = map_ + page;
   if (mprotect(inner_, inner_size_, PROT_READ | PROT_WRITE) != 0) {
     munmap(map_, map_size_);
@@ -103,7 +143,9 @@ Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
 }
 
 Rows::~Rows() {
-  if (map_ != nullptr) munmap(map_, map_size_);
+  if (map_ == nullptr) return;
+  const bool has_guards = inner_ != map_;  // not after MoveApart()
+  if (!has_guards || !Free().Keep(map_, map_size_)) munmap(map_, map_size_);
 }
 
 Rows::Rows(Rows&& other) noexcept
