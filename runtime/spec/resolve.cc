@@ -14,7 +14,6 @@
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/schema/reader.h"
-#include "runtime/spec/cross_token.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/library.h"
 #include "runtime/spec/scalar.h"
@@ -26,6 +25,31 @@ namespace {
 
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxDim = int64_t{1} << 24;
+
+// Says why a norm that takes statistics over tokens is refused unless it is allowed. The text ends where
+// the way out is to be told.
+std::string CrossTokenRefusal(const NormPlugin& plugin) {
+  return absl::StrCat(
+      "\"", plugin.id(), "\" takes statistics over tokens: in training a token's output depends ",
+      "on later tokens of its sequence and on the other sequences of the batch, so a causal ",
+      "model sees the future that it is to predict. If that is wanted, ");
+}
+
+// Says what the permission comes to.
+std::string CrossTokenWarning(const NormPlugin& plugin) {
+  if (!plugin.cross_row()) {
+    // Not an error: a norm may change its plugin from run to run, and a permission that is not
+    // made use of changes nothing.
+    return absl::StrCat("allow_cross_token has no effect; \"", plugin.id(),
+                        "\" takes no statistics over tokens");
+  }
+  return absl::StrCat("\"", plugin.id(), "\" takes statistics over tokens; in training a ",
+                      "token's output depends on later tokens, so training losses are those of a ",
+                      "model that sees the future",
+                      plugin.cross_row_eval()
+                          ? "; so are its losses in evaluation, and nothing can be sampled from it"
+                          : "");
+}
 
 class Resolver {
  public:
