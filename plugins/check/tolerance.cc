@@ -14,6 +14,8 @@ namespace {
 
 using Values = std::vector<double>;
 
+constexpr size_t kShort = 8;  // elements of a row in which moves may cancel
+
 double LargestOf(const Values& values, size_t from, size_t n) {
   double largest = 0;
   for (size_t i = from; i < from + n && i < values.size(); ++i) {
@@ -80,6 +82,11 @@ F64Reference::F64Reference(const Instance& instance, const Point& point, uint32_
     for (Values& values : moved.params) Move(r_, 1, other_side, seed + 4, &values);
     AddChange(outcome_, PlainRun(instance, point_, widest, moved, reads_y ? &y : nullptr), &change);
   }
+  for (size_t i = 0; i < operands.params.size() && width <= kShort; ++i) {
+    Operands moved = operands;
+    Move(r_, 1, false, 0, &moved.params[i]);
+    AddChange(outcome_, PlainRun(instance, point_, widest, moved, reads_y ? &y : nullptr), &change);
+  }
   Operands alike = operands;  // in parameters, so that neighbours differ by x alone
   for (Values& values : alike.params) {
     const double largest = LargestMagnitude(values);
@@ -94,7 +101,6 @@ void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
                                const Values& alike) {
   const auto width = static_cast<size_t>(point_[kDim]);
   const size_t n = over_rows_ ? operands.x.size() : width;
-  constexpr size_t kShort = 8;
   for (size_t start = 0; start < operands.x.size(); start += n) {
     const double x = LargestOf(operands.x, start, n), dy = LargestOf(operands.dy, start, n);
     const double y = LargestOf(alike, start, n);

@@ -10,7 +10,8 @@
 //     sides and to the other ones. A result may be off by twice what the largest of its row moves.
 //   - In short rows and groups such moves may cancel, as in a row of two that becomes +-1. So r
 //     counts for s max|x| in y and for s max|dy| in dx too, where s is the steepest slope between
-//     neighbours of the row, or |y / x|.
+//     neighbours of the row, or |y / x|. Those of a gain and of a bias may cancel too, so that in short
+//     rows each parameter is also moved alone.
 // dparams are sums over rows of terms as large as dy: r and u sqrt(rows) count for the root of their
 // squares. For norms with statistics over rows all rows are one. Sizes whose squares f32 does not
 // have are not compared.

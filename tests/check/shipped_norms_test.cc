@@ -37,6 +37,7 @@ TEST(ShippedNormsTest, PassAtPointsAwayFromTheCorners) {
   const std::vector<std::vector<std::string>> calls = {
       {"X6", "dim=16,rows=1,flush=1,seed=717298"},        // the point flushes, not the norm
       {"X6", "dim=16,rows=1,flush=1,x=10,seed=9931"},     // as in a new process
+      {"X1", "dim=1,rows=400,to=400,seed=4"},             // a gain's part cancels a bias
       {"X1", "dim=9,rows=15,attributes=8,seed=224506"}};  // 1 - tanh^2 of saturated elements
   for (const std::string& path : ShippedPlugins()) {
     for (const std::vector<std::string>& call : calls) {
