@@ -149,6 +149,7 @@ plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer, size_t cap
                                 size_t* needed, plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     plumb::capi::GiveText(runtime->state->runtime->matmul(), buffer, capacity, needed);
+    runtime->state->TellOfPass();  // it has loaded oneDNN, which may have failed
     return absl::OkStatus();
   });
 }
