@@ -15,6 +15,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/rng.h"
 #include "runtime/base/status.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb {
 namespace {
@@ -24,28 +25,11 @@ constexpr int64_t kSurrogates = 0xD800, kAfterSurrogates = 0xE000;
 constexpr int64_t kByteOrderMark = 0xFEFF;  // at the start of a file it is not part of the text
 constexpr int64_t kAfterLast = 0x110000;
 
-// The i-th character that may be used.
-int64_t CodePoint(int64_t i) {
+// Returns the i-th character that may be used.
+uint32_t CodePoint(int64_t i) {
   int64_t code = kFirst + i;
   if (code >= kSurrogates) code += kAfterSurrogates - kSurrogates;
-  return code >= kByteOrderMark ? code + 1 : code;
-}
-
-void AppendUtf8(int64_t code, std::string* text) {
-  const auto tail = [text](int64_t bits) {
-    text->push_back(static_cast<char>(0x80 | (bits & 63)));
-  };
-  if (code < 0x800) {
-    text->push_back(static_cast<char>(0xC0 | (code >> 6)));
-  } else if (code < 0x10000) {
-    text->push_back(static_cast<char>(0xE0 | (code >> 12)));
-    tail(code >> 6);
-  } else {
-    text->push_back(static_cast<char>(0xF0 | (code >> 18)));
-    tail(code >> 12);
-    tail(code >> 6);
-  }
-  tail(code);
+  return static_cast<uint32_t>(code >= kByteOrderMark ? code + 1 : code);
 }
 
 // Returns at least `tokens` characters in random order, of exactly `vocab_size` different ones: a
