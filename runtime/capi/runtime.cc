@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/process.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
@@ -150,6 +151,29 @@ plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer, size_t cap
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     plumb::capi::GiveText(runtime->state->runtime->matmul(), buffer, capacity, needed);
     runtime->state->TellOfPass();  // it has loaded oneDNN, which may have failed
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer, size_t capacity,
+                                    size_t* needed, plumb_error** error) {
+  // Before the call sets its own.
+  const plumb::FloatingPoint mode = plumb::CallersFloatingPoint();
+  return Call(runtime, "runtime", error, [&]() -> absl::Status {
+    const std::string text = runtime->state->runtime->DescribeJson(mode);
+    plumb::capi::GiveText(text, buffer, capacity, needed);
+    return absl::OkStatus();
+  });
+}
+
+plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id, char* buffer,
+                                   size_t capacity, size_t* needed, plumb_error** error) {
+  return Call(runtime, "runtime", error, [&]() -> absl::Status {
+    if (id == nullptr) return plumb::capi::NullArgument("id");
+    const absl::StatusOr<std::string> text = runtime->state->runtime->DescribePluginJson(id);
+    runtime->state->TellWarnings();
+    if (!text.ok()) return text.status();
+    plumb::capi::GiveText(*text, buffer, capacity, needed);
     return absl::OkStatus();
   });
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ranks/local_ranks.h"
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <cstring>
@@ -220,6 +222,14 @@ std::vector<absl::Status> RunRanks(int size,
   }
   for (std::thread& each : threads) each.join();
   return results;
+}
+
+std::unique_ptr<Communicator> SingleRank() { return std::move(LocalRanks(1).front()); }
+
+std::string OwnHostName() {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
 }
 
 }  // namespace plumb

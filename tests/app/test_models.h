@@ -16,9 +16,9 @@
 #include "runtime/app/host_runtime.h"
 #include "runtime/app/plumb_api.h"
 #include "runtime/capi/runtime_core.h"
-#include "runtime/compile/reference_run.h"
 #include "runtime/session/parameter_store.h"
 #include "runtime/session/program.h"
+#include "tests/compile/reference_run.h"
 
 namespace plumb {
 

@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
 #include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
+#include "tests/compile/reference_run.h"
 #include "tests/compile/run_graph.h"
 #include "tests/graph/test_ops.h"
 

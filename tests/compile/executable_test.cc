@@ -16,11 +16,11 @@
 #include "runtime/base/float_mode.h"
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/optimize.h"
-#include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
 #include "tests/compile/count_allocations.h"
 #include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
+#include "tests/compile/reference_run.h"
 #include "tests/compile/run_graph.h"
 #include "tests/graph/test_ops.h"
 

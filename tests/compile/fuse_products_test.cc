@@ -11,11 +11,11 @@
 #include "gtest/gtest.h"
 #include "runtime/compile/node_cost.h"
 #include "runtime/compile/optimize.h"
-#include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/gemv/quantize.h"
 #include "runtime/ops/ops.h"
 #include "tests/compile/graph_test.h"
+#include "tests/compile/reference_run.h"
 #include "tests/compile/run_graph.h"
 
 namespace plumb {

@@ -10,10 +10,10 @@
 #include "gtest/gtest.h"
 #include "runtime/compile/differentiate.h"
 #include "runtime/compile/optimize.h"
-#include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
 #include "tests/compile/random_graph.h"
+#include "tests/compile/reference_run.h"
 #include "tests/compile/run_graph.h"
 
 namespace plumb {

@@ -9,11 +9,11 @@
 #include "gtest/gtest.h"
 #include "runtime/base/rng.h"
 #include "runtime/compile/optimize.h"
-#include "runtime/compile/reference_run.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
 #include "tests/compile/graph_test.h"
 #include "tests/compile/random_graph.h"
+#include "tests/compile/reference_run.h"
 #include "tests/compile/run_graph.h"
 
 namespace plumb {

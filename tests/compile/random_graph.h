@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "runtime/compile/reference_run.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/op.h"
+#include "tests/compile/reference_run.h"
 
 namespace plumb {
 

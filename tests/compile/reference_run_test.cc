@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/compile/reference_run.h"
+#include "tests/compile/reference_run.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/compile/executable.h"
-#include "runtime/compile/reference_run.h"
+#include "tests/compile/reference_run.h"
 
 namespace plumb {
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/compile/reference_run.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
 #include "runtime/session/decode_session.h"
@@ -21,6 +20,7 @@
 #include "tests/app/evaluate.h"
 #include "tests/app/grown_norm.h"
 #include "tests/app/test_models.h"
+#include "tests/compile/reference_run.h"
 
 namespace plumb {
 namespace {

@@ -11,10 +11,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/compile/differentiate.h"
-#include "runtime/compile/reference_run.h"
 #include "runtime/session/train_session.h"
 #include "tests/app/evaluate.h"
 #include "tests/app/test_models.h"
+#include "tests/compile/reference_run.h"
 #include "tests/session/test_datasets.h"
 
 namespace plumb {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The oracle: runs a graph op by op through the naive references, in double. Slow and simple; every
 // fast path is held against it.
-#ifndef PLUMB_RUNTIME_COMPILE_REFERENCE_RUN_H_
-#define PLUMB_RUNTIME_COMPILE_REFERENCE_RUN_H_
+#ifndef PLUMB_TESTS_COMPILE_REFERENCE_RUN_H_
+#define PLUMB_TESTS_COMPILE_REFERENCE_RUN_H_
 
 #include <map>
 #include <string>
@@ -22,4 +22,4 @@ absl::StatusOr<ReferenceTensors> ReferenceRun(const Graph& graph, const Referenc
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_COMPILE_REFERENCE_RUN_H_
+#endif  // PLUMB_TESTS_COMPILE_REFERENCE_RUN_H_
