@@ -155,7 +155,25 @@ absl::Status TrainOne(const Plan& plan, size_t index, HostRuntime* runtime, Shar
   return absl::OkStatus();
 }
 
+// Takes a run from the queue, which has one: after the first seed, rather one of the group that this
+// thread trained last, whose programs its runtime has.
+size_t TakeRun(const Plan& plan, size_t* last_group, Shared* shared) {
+  std::deque<size_t>& queue = shared->queue;
+  auto taken = queue.begin();
+  if (plan.runs[*taken].seed != plan.study.seeds.front()) {
+    const auto same = std::find_if(queue.begin(), queue.end(), [&](size_t run) {
+      return plan.runs[run].group == *last_group;
+    });
+    if (same != queue.end()) taken = same;
+  }
+  const size_t run = *taken;
+  queue.erase(taken);
+  *last_group = plan.runs[run].group;
+  return run;
+}
+
 void WorkInQueue(const Plan& plan, HostRuntime* runtime, Shared* shared) {
+  size_t last_group = plan.groups.size();  // none
   std::unique_lock<std::mutex> lock(shared->mutex);
   while (true) {
     ++shared->idle;
@@ -163,8 +181,7 @@ void WorkInQueue(const Plan& plan, HostRuntime* runtime, Shared* shared) {
         lock, [shared] { return shared->stop || shared->closed || !shared->queue.empty(); });
     --shared->idle;
     if (shared->stop || shared->queue.empty()) break;
-    const size_t index = shared->queue.front();
-    shared->queue.pop_front();
+    const size_t index = TakeRun(plan, &last_group, shared);
     lock.unlock();
     shared->states[index].phase = RunPhase::kRunning;
     absl::Status status;

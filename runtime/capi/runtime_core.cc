@@ -45,6 +45,7 @@ absl::StatusOr<std::unique_ptr<ModelContext>> Runtime::Impl::MakeContext(const M
   context->parameters = std::move(tensors.parameters);
   context->states = std::move(tensors.states);
   context->ops = &ops;
+  context->cache = &cache;
   return context;
 }
 

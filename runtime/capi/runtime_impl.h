@@ -33,6 +33,7 @@ struct Runtime::Impl {
   // Of directories that are searched for plugins: what named them.
   std::map<std::string, std::string> directory_from;
   GemmPolicy gemm;
+  ProgramCache cache;
   std::vector<std::string> warnings;
   std::set<std::string> warned;  // all that were ever added by Warn
   size_t plugin_warnings_taken = 0;

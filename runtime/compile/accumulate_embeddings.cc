@@ -23,9 +23,9 @@ bool IsGradientOf(const GraphEdit& edit, ValueId term, size_t reader) {
 }  // namespace
 
 // The sum's place is where all its terms are there; the ids and dy are kept until then.
-absl::StatusOr<Graph> AccumulateEmbeddings(const Graph& graph, const OpRegistry& registry) {
+absl::StatusOr<Graph> AccumulateEmbeddings(Graph graph, const OpRegistry& registry) {
   const OpDef* const combine = registry.Find("combine");
-  GraphEdit edit(graph);
+  GraphEdit edit(std::move(graph));
   for (size_t i = 0; i < edit.node_count(); ++i) {
     const Node& sum = edit.node(i);
     if (!IsPlainSum(sum) || sum.inputs.size() < 2) continue;
@@ -36,7 +36,7 @@ absl::StatusOr<Graph> AccumulateEmbeddings(const Graph& graph, const OpRegistry&
     if (gradients.empty()) continue;
 
     std::vector<Node> nodes;
-    const TensorType& type = graph.value(sum.outputs[0]).type;
+    const TensorType type = edit.graph().value(sum.outputs[0]).type;
     ValueId total;
     if (others.empty()) {  // tables that are read twice
       total = gradients[0];
@@ -44,7 +44,7 @@ absl::StatusOr<Graph> AccumulateEmbeddings(const Graph& graph, const OpRegistry&
     } else if (others.size() == 1) {
       total = others[0];
     } else {
-      total = edit.NewValue(absl::StrCat(graph.value(sum.outputs[0]).name, ".rest"), type);
+      total = edit.NewValue(absl::StrCat(edit.graph().value(sum.outputs[0]).name, ".rest"), type);
       nodes.push_back(
           {combine,
            others,
@@ -52,7 +52,7 @@ absl::StatusOr<Graph> AccumulateEmbeddings(const Graph& graph, const OpRegistry&
            Attrs({{"coefs", std::vector<double>(others.size(), 1.0)}, {"constant", 0.0}})});
     }
     for (const ValueId gradient : gradients) {
-      const size_t producer = static_cast<size_t>(graph.value(gradient).producer);
+      const size_t producer = static_cast<size_t>(edit.graph().value(gradient).producer);
       Node node = edit.node(producer);
       node.inputs = {node.inputs[0], node.inputs[kDy], total};
       total = gradient == gradients.back() ? sum.outputs[0] : gradient;

@@ -13,10 +13,10 @@
 
 namespace plumb {
 
-absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& /*registry*/) {
-  Graph merged = graph;
-  std::vector<bool> keep(graph.nodes.size(), true);
-  std::vector<ValueId> replacement(graph.values.size());
+absl::StatusOr<Graph> MergeCommonValues(Graph graph, const OpRegistry& /*registry*/) {
+  Graph merged = std::move(graph);
+  std::vector<bool> keep(merged.nodes.size(), true);
+  std::vector<ValueId> replacement(merged.values.size());
   std::iota(replacement.begin(), replacement.end(), 0);
   absl::flat_hash_map<std::string, size_t>
       first_like;  // op, inputs and attributes -> the first such node
@@ -38,15 +38,15 @@ absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& /*
   for (GraphOutput& output : merged.outputs) {
     output.value = replacement[static_cast<size_t>(output.value)];
   }
-  return KeepNodes(merged, keep);
+  return KeepNodes(std::move(merged), keep);
 }
 
-absl::StatusOr<Graph> DropDeadValues(const Graph& graph, const OpRegistry& /*registry*/) {
-  std::vector<bool> needed = OutputValues(graph);
+absl::StatusOr<Graph> DropDeadValues(Graph graph, const OpRegistry& /*registry*/) {
+  GraphEdit edit(std::move(graph));
+  std::vector<bool> needed = OutputValues(edit.graph());
   const auto is_needed = [&needed](ValueId id) { return needed[static_cast<size_t>(id)]; };
-  GraphEdit edit(graph);
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = graph.nodes[i];
+  for (size_t i = edit.node_count(); i-- > 0;) {
+    const Node& node = edit.node(i);
     // A state that is written is seen by the next run, whoever reads it in this one.
     if (node.op->updates.empty() &&
         std::none_of(node.outputs.begin(), node.outputs.end(), is_needed)) {

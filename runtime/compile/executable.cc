@@ -52,70 +52,80 @@ std::string OpText(const Node& node) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Executable>> Executable::Compile(Graph graph) {
+absl::StatusOr<std::shared_ptr<const CompiledProgram>> CompiledProgram::Of(Graph graph) {
   PLUMB_RETURN_IF_ERROR(Verify(graph));
-  std::unique_ptr<Executable> executable(new Executable());
-  PLUMB_ASSIGN_OR_RETURN(executable->plan_, PlanMemory(graph));
-  executable->graph_ = std::move(graph);
-  PLUMB_RETURN_IF_ERROR(executable->MakeSteps());
-  executable->NameBindings();
-  return executable;
+  const auto program = std::make_shared<CompiledProgram>();
+  PLUMB_ASSIGN_OR_RETURN(program->plan, PlanMemory(graph));
+  program->graph = std::move(graph);
+  PLUMB_RETURN_IF_ERROR(program->MakeKernels());
+  program->NameBindings();
+  return std::shared_ptr<const CompiledProgram>(program);
 }
 
-absl::Status Executable::MakeSteps() {
-  size_t operands = 0;
-  for (const Node& node : graph_.nodes) operands += node.inputs.size() + node.outputs.size();
-  operands_.assign(operands, nullptr);  // never resized: steps point into it
-  uses_.resize(graph_.values.size());
-
-  size_t next = 0;
-  const auto add_operands = [&](const std::vector<ValueId>& ids) {
-    void** const start = operands_.data() + next;
-    for (const ValueId id : ids) {
-      if (id != kNoValue) uses_[Index(id)].push_back(static_cast<int32_t>(next));
-      ++next;
-    }
-    return start;
-  };
-  for (const Node& node : graph_.nodes) {
-    absl::StatusOr<std::unique_ptr<Kernel>> kernel = MakeKernel(graph_, node);
+absl::Status CompiledProgram::MakeKernels() {
+  uses.resize(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    absl::StatusOr<std::unique_ptr<Kernel>> kernel = MakeKernel(graph, node);
     if (!kernel.ok()) {
-      return Annotate(kernel.status(), absl::StrCat(plumb::ToString(graph_, node), ": "));
+      return Annotate(kernel.status(), absl::StrCat(plumb::ToString(graph, node), ": "));
     }
-    scratch_bytes_ = std::max(scratch_bytes_, (*kernel)->scratch_bytes());
-    void** const in = add_operands(node.inputs);
-    void** const out = add_operands(node.outputs);
-    steps_.push_back({kernel->get(), in, out});
-    kernels_.push_back(*std::move(kernel));
+    scratch_bytes = std::max(scratch_bytes, (*kernel)->scratch_bytes());
+    kernels.push_back(*std::move(kernel));
+    for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
+      for (const ValueId id : *ids) {
+        if (id != kNoValue) uses[Index(id)].push_back(static_cast<int32_t>(operands));
+        ++operands;
+      }
+    }
   }
-  scratch_offset_ = AlignUp(plan_.arena_bytes);
+  scratch_offset = AlignUp(plan.arena_bytes);
   return absl::OkStatus();
 }
 
-void Executable::NameBindings() {
-  for (size_t i = 0; i < plan_.externals.size(); ++i) {
-    const Value& value = graph_.value(plan_.externals[i]);
-    if (value.kind != ValueKind::kComputed) bindings_.emplace(value.name, i);
+void CompiledProgram::NameBindings() {
+  for (size_t i = 0; i < plan.externals.size(); ++i) {
+    const Value& value = graph.value(plan.externals[i]);
+    if (value.kind != ValueKind::kComputed) bindings.emplace(value.name, i);
   }
   // Outputs that are copies have slots of their own after those of the plan.
-  size_t copy = plan_.externals.size();
-  for (size_t k = 0; k < graph_.outputs.size(); ++k) {
-    const GraphOutput& output = graph_.outputs[k];
-    const auto& copied = plan_.copied_outputs;
+  slots = plan.externals.size();
+  for (size_t k = 0; k < graph.outputs.size(); ++k) {
+    const GraphOutput& output = graph.outputs[k];
+    const auto& copied = plan.copied_outputs;
     if (std::find(copied.begin(), copied.end(), static_cast<int32_t>(k)) != copied.end()) {
-      bindings_.emplace(output.name, copy++);
+      bindings.emplace(output.name, slots++);
       continue;
     }
-    const size_t slot = Index(plan_.places[Index(output.value)].external);
-    if (plan_.externals[slot] == output.value) bindings_.emplace(output.name, slot);
+    const size_t slot = Index(plan.places[Index(output.value)].external);
+    if (plan.externals[slot] == output.value) bindings.emplace(output.name, slot);
   }
-  values_of_slot_.resize(plan_.externals.size());
-  for (size_t id = 0; id < graph_.values.size(); ++id) {
-    if (plan_.places[id].kind != MemoryPlan::Place::Kind::kExternal) continue;
-    values_of_slot_[Index(plan_.places[id].external)].push_back(static_cast<ValueId>(id));
+  values_of_slot.resize(plan.externals.size());
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    if (plan.places[id].kind != MemoryPlan::Place::Kind::kExternal) continue;
+    values_of_slot[Index(plan.places[id].external)].push_back(static_cast<ValueId>(id));
   }
-  bound_.assign(copy, nullptr);
-  unbound_ = static_cast<int32_t>(copy);
+}
+
+Executable::Executable(std::shared_ptr<const CompiledProgram> program)
+    : program_(std::move(program)),
+      graph_(program_->graph),
+      plan_(program_->plan),
+      scratch_offset_(program_->scratch_offset),
+      operands_(program_->operands, nullptr),  // never resized: steps point into it
+      bound_(program_->slots, nullptr),
+      unbound_(static_cast<int32_t>(program_->slots)) {
+  void** next = operands_.data();
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    void** const in = next;
+    void** const out = in + graph_.nodes[i].inputs.size();
+    next = out + graph_.nodes[i].outputs.size();
+    steps_.push_back({program_->kernels[i].get(), in, out});
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Executable>> Executable::Compile(Graph graph) {
+  PLUMB_ASSIGN_OR_RETURN(auto program, CompiledProgram::Of(std::move(graph)));
+  return std::make_unique<Executable>(std::move(program));
 }
 
 void Executable::BindWorkspace(void* workspace) {
@@ -124,21 +134,21 @@ void Executable::BindWorkspace(void* workspace) {
   if (workspace_ == nullptr) return;  // taken back: Run refuses until there is another
   for (size_t id = 0; id < graph_.values.size(); ++id) {
     if (plan_.places[id].kind != MemoryPlan::Place::Kind::kArena) continue;
-    for (const int32_t use : uses_[id]) operands_[Index(use)] = DataOf(static_cast<ValueId>(id));
+    for (const int32_t use : program_->uses[id]) operands_[Index(use)] = DataOf(static_cast<ValueId>(id));
   }
 }
 
 int64_t Executable::AlignmentOf(size_t slot) const {
-  if (slot >= plan_.externals.size() || values_of_slot_[slot].empty()) return kAlignment;
-  const Value& value = graph_.value(values_of_slot_[slot].front());
+  if (slot >= plan_.externals.size() || program_->values_of_slot[slot].empty()) return kAlignment;
+  const Value& value = graph_.value(program_->values_of_slot[slot].front());
   // Kernels read matrices row by row, and rows begin anywhere.
   const bool is_matrix = value.kind == ValueKind::kParameter && value.type.shape.rank() >= 2;
   return is_matrix ? SizeOf(value.type.dtype) : kAlignment;
 }
 
 absl::Status Executable::Bind(absl::string_view name, void* data) {
-  const auto at = bindings_.find(name);
-  if (at == bindings_.end()) {
+  const auto at = program_->bindings.find(name);
+  if (at == program_->bindings.end()) {
     const ValueId id = graph_.FindOutput(name);
     if (id != kNoValue && plan_.places[Index(id)].kind == MemoryPlan::Place::Kind::kExternal) {
       return absl::NotFoundError(
@@ -157,8 +167,8 @@ absl::Status Executable::Bind(absl::string_view name, void* data) {
   if (bound_[slot] == nullptr) --unbound_;
   bound_[slot] = data;
   if (slot >= plan_.externals.size()) return absl::OkStatus();
-  for (const ValueId id : values_of_slot_[slot]) {
-    for (const int32_t use : uses_[Index(id)]) operands_[Index(use)] = data;
+  for (const ValueId id : program_->values_of_slot[slot]) {
+    for (const int32_t use : program_->uses[Index(id)]) operands_[Index(use)] = data;
   }
   return absl::OkStatus();
 }
@@ -166,7 +176,7 @@ absl::Status Executable::Bind(absl::string_view name, void* data) {
 absl::Status Executable::CheckBound() const {
   if (unbound_ == 0 && (workspace_ != nullptr || workspace_bytes() == 0)) return absl::OkStatus();
   std::vector<std::string> missing;
-  for (const auto& [name, slot] : bindings_) {
+  for (const auto& [name, slot] : program_->bindings) {
     if (bound_[slot] == nullptr) missing.push_back(name);
   }
   std::sort(missing.begin(), missing.end());
@@ -236,23 +246,24 @@ absl::Status Executable::RunAndObserve(int threads, absl::Span<const ValueId> va
   return absl::OkStatus();
 }
 
-absl::Status Executable::RunAndTime(int threads, absl::Span<double> seconds_by_node) const {
-  return RunAndTime(threads, seconds_by_node, [](size_t) {});
-}
-
 absl::Status Executable::RunAndTime(int threads, absl::Span<double> seconds_by_node,
-                                    AfterNode after) const {
+                                    const AfterNode* after) const {
   using Clock = std::chrono::steady_clock;
   PLUMB_RETURN_IF_ERROR(CheckBound());
   PLUMB_CHECK(seconds_by_node.size() == steps_.size(), "there is one time for each node");
+  // A node begins where the one before it ended, so that no time between them is lost.
+  Clock::time_point start = Clock::now();
   for (size_t i = 0; i < steps_.size(); ++i) {
-    const Clock::time_point start = Clock::now();
     {
       const ScopedNoDenormals no_denormals(!keeps_denormals_);
       PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
     }
-    seconds_by_node[i] += std::chrono::duration<double>(Clock::now() - start).count();
-    after(i);
+    const Clock::time_point end = Clock::now();
+    seconds_by_node[i] += std::chrono::duration<double>(end - start).count();
+    start = end;
+    if (after == nullptr) continue;
+    (*after)(i);
+    start = Clock::now();
   }
   CopyOutputs();
   return absl::OkStatus();
@@ -308,15 +319,15 @@ std::string Executable::ToString() const {
     absl::StrAppend(&text, i, " ", node.op->name, "(",
                     absl::StrJoin(node.inputs, ", ", append_type), ") -> ",
                     absl::StrJoin(node.outputs, ", ", append_place));
-    if (kernels_[i]->scratch_bytes() > 0) {
-      absl::StrAppend(&text, ", scratch ", kernels_[i]->scratch_bytes());
+    if (program_->kernels[i]->scratch_bytes() > 0) {
+      absl::StrAppend(&text, ", scratch ", program_->kernels[i]->scratch_bytes());
     }
-    const std::string how = kernels_[i]->ToString();
+    const std::string how = program_->kernels[i]->ToString();
     if (!how.empty()) absl::StrAppend(&text, "\n    ", how);
     absl::StrAppend(&text, "\n");
   }
   absl::StrAppend(&text, "workspace ", workspace_bytes(), " bytes: arena ", plan_.arena_bytes,
-                  ", scratch ", scratch_bytes_, "\n");
+                  ", scratch ", program_->scratch_bytes, "\n");
   return text;
 }
 

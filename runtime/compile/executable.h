@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executable: a graph compiled for its shapes: kernels, and the plan of its memory.
-//
-// It owns its kernels and a table of operand pointers; memory is the caller's and is bound by name
-// before the first run. Creation allocates and may fail; Run allocates nothing unless it fails.
+// CompiledProgram: a graph compiled for its shapes: kernels, and the plan of its memory. Executable:
+// one that can run. It owns a table of operand pointers; memory is the caller's and is bound by name
+// before the first run. Executables share a compiled program.
+// Creation allocates and may fail; Run allocates nothing unless it fails.
 // Nodes run with denormals flushed to zero (runtime/base/float_mode.h), whatever the caller's mode,
 // which is restored before a run returns or calls an observer. Thread-compatible.
 #ifndef PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
@@ -27,20 +27,47 @@
 
 namespace plumb {
 
+// Immutable; thread-safe.
+struct CompiledProgram {
+  Graph graph;
+  MemoryPlan plan;
+  std::vector<std::unique_ptr<Kernel>> kernels;      // by node
+  std::vector<std::vector<int32_t>> uses;            // by ValueId: indices among all operands
+  std::vector<std::vector<ValueId>> values_of_slot;  // of the plan's externals
+  // Slots for the caller's memory: the plan's externals, then its copied outputs.
+  std::map<std::string, size_t, std::less<>> bindings;  // name -> slot
+  size_t slots = 0;
+  size_t operands = 0;  // of all nodes
+  int64_t scratch_offset = 0;
+  int64_t scratch_bytes = 0;
+
+  // Plans memory and makes a kernel for every node.
+  static absl::StatusOr<std::shared_ptr<const CompiledProgram>> Of(Graph graph);
+
+  // Bytes of temporary memory, arena and scratch together.
+  int64_t workspace_bytes() const { return scratch_offset + scratch_bytes; }
+
+ private:
+  absl::Status MakeKernels();
+  void NameBindings();
+};
+
 class Executable {
  public:
+  explicit Executable(std::shared_ptr<const CompiledProgram> program);
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
-  // Plans memory and makes a kernel for every node.
+  // Compiles a graph for this executable alone.
   static absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph);
 
+  const std::shared_ptr<const CompiledProgram>& program() const { return program_; }
   const Graph& graph() const { return graph_; }
   const MemoryPlan& plan() const { return plan_; }
 
   // Bytes of temporary memory (arena and scratch together) that BindWorkspace wants, 64-byte
   // aligned. Executables that never run at once may share one workspace.
-  int64_t workspace_bytes() const { return scratch_offset_ + scratch_bytes_; }
+  int64_t workspace_bytes() const { return program_->workspace_bytes(); }
   void BindWorkspace(void* workspace);
 
   // Binds a parameter, input, state (by value name) or output (by output name). The memory must
@@ -73,11 +100,11 @@ class Executable {
   using Observer = absl::FunctionRef<void(size_t i, const void* data)>;
   absl::Status RunAndObserve(int threads, absl::Span<const ValueId> values, Observer observe) const;
 
-  // Runs like Run, to the same bits, and adds to seconds_by_node[i] how long node i took.
+  // Runs like Run, to the same bits, and adds to seconds_by_node[i] how long node i took. Calls
+  // (*after)(i) when node i has run, unless `after` is null; its time is not added.
   // REQUIRES: one element a node.
-  absl::Status RunAndTime(int threads, absl::Span<double> seconds_by_node) const;
-  // The same, and calls after(i) as Run does; what that takes is not added.
-  absl::Status RunAndTime(int threads, absl::Span<double> seconds_by_node, AfterNode after) const;
+  absl::Status RunAndTime(int threads, absl::Span<double> seconds_by_node,
+                          const AfterNode* after = nullptr) const;
 
   // Runs like Run, looks at every value as it is made, and returns the first that holds a NaN or an
   // infinity (no name if none does). When a parameter, input or state holds one already, it returns
@@ -100,9 +127,6 @@ class Executable {
     void* const* out;
   };
 
-  Executable() = default;
-  absl::Status MakeSteps();
-  void NameBindings();
   // Of the memory that the slot takes.
   int64_t AlignmentOf(size_t slot) const;
   absl::Status CheckBound() const;
@@ -111,24 +135,16 @@ class Executable {
   void CopyOutputs() const;
   void* DataOf(ValueId id) const;
 
-  Graph graph_;
-  MemoryPlan plan_;
-  std::vector<std::unique_ptr<Kernel>> kernels_;  // by node
-  std::vector<Step> steps_;                       // by node
+  const std::shared_ptr<const CompiledProgram> program_;
+  const Graph& graph_;      // of the program
+  const MemoryPlan& plan_;  // of the program
+  const int64_t scratch_offset_;
+  std::vector<Step> steps_;  // by node
   std::vector<void*> operands_;
-  std::vector<std::vector<int32_t>> uses_;  // by ValueId: indices into operands_
-
-  std::vector<std::vector<ValueId>> values_of_slot_;  // of the plan's externals
-
-  // Slots for the caller's memory: the plan's externals, then its copied outputs.
-  std::vector<void*> bound_;
-  std::map<std::string, size_t, std::less<>> bindings_;  // name -> slot
-  int32_t unbound_ = 0;                                  // slots without memory
+  std::vector<void*> bound_;  // by slot
+  int32_t unbound_ = 0;       // slots without memory
   bool keeps_denormals_ = false;
-
   std::byte* workspace_ = nullptr;
-  int64_t scratch_offset_ = 0;
-  int64_t scratch_bytes_ = 0;
 };
 
 }  // namespace plumb

@@ -12,8 +12,8 @@ namespace {
 
 class ActivationFusion {
  public:
-  ActivationFusion(const Graph& graph, const OpRegistry& registry)
-      : edit_(graph),
+  ActivationFusion(Graph graph, const OpRegistry& registry)
+      : edit_(std::move(graph)),
         matmul_act_(registry.Find("matmul_act")),
         matmul_act_grad_(registry.Find("matmul_act_grad")),
         mul_(registry.Find("mul")) {}
@@ -102,8 +102,8 @@ class ActivationFusion {
 
 }  // namespace
 
-absl::StatusOr<Graph> FuseActivations(const Graph& graph, const OpRegistry& registry) {
-  return ActivationFusion(graph, registry).Run();
+absl::StatusOr<Graph> FuseActivations(Graph graph, const OpRegistry& registry) {
+  return ActivationFusion(std::move(graph), registry).Run();
 }
 
 }  // namespace plumb

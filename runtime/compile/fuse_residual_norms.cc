@@ -14,14 +14,14 @@ constexpr size_t kDsum = 4;
 
 class ResidualNormFusion {
  public:
-  ResidualNormFusion(const Graph& graph, const OpDef* add_norm)
-      : graph_(graph),
+  ResidualNormFusion(Graph graph, const OpDef* add_norm)
+      : graph_(std::move(graph)),
         add_norm_(add_norm),
-        readers_(graph.values.size()),
-        is_output_(OutputValues(graph)),
-        keep_(graph.nodes.size(), true) {
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      for (const ValueId id : graph.nodes[i].inputs) {
+        readers_(graph_.values.size()),
+        is_output_(OutputValues(graph_)),
+        keep_(graph_.nodes.size(), true) {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      for (const ValueId id : graph_.nodes[i].inputs) {
         if (id == kNoValue) continue;
         std::vector<int32_t>& readers = readers_[Index(id)];
         if (readers.empty() || readers.back() != static_cast<int32_t>(i)) {
@@ -37,7 +37,7 @@ class ResidualNormFusion {
       FuseGradients(i);
       if (keep_[i]) FuseNorm(i);
     }
-    return KeepNodes(graph_, keep_);
+    return KeepNodes(std::move(graph_), keep_);
   }
 
  private:
@@ -132,10 +132,10 @@ class ResidualNormFusion {
 
 }  // namespace
 
-absl::StatusOr<Graph> FuseResidualNorms(const Graph& graph, const OpRegistry& registry) {
+absl::StatusOr<Graph> FuseResidualNorms(Graph graph, const OpRegistry& registry) {
   const OpDef* const add_norm = registry.Find("add_norm");
   if (add_norm == nullptr) return graph;
-  return ResidualNormFusion(graph, add_norm).Run();
+  return ResidualNormFusion(std::move(graph), add_norm).Run();
 }
 
 }  // namespace plumb

@@ -9,19 +9,20 @@
 
 namespace plumb {
 
-absl::StatusOr<Graph> GradientNorms(const Graph& graph, const OpRegistry& registry) {
+absl::StatusOr<Graph> GradientNorms(Graph graph, const OpRegistry& registry) {
   const OpDef* const sum_squares = registry.Find("sum_squares");
-  GraphEdit edit(graph);
-  for (const GraphOutput& output : graph.outputs) {
+  const std::vector<GraphOutput> outputs = graph.outputs;
+  GraphEdit edit(std::move(graph));
+  for (const GraphOutput& output : outputs) {
     absl::string_view parameter = output.name;
     if (!absl::ConsumePrefix(&parameter, "grad.")) continue;
-    const Value& gradient = graph.value(output.value);
-    if (gradient.producer < 0) {
+    const int32_t producer = edit.graph().value(output.value).producer;
+    if (producer < 0) {
       return absl::InvalidArgumentError(absl::StrCat("the gradient ", output.name, " is a leaf"));
     }
     const std::string name = absl::StrCat("grad_square.", parameter);
     const ValueId square = edit.NewValue(name, F32({1}));
-    edit.InsertAfter(static_cast<size_t>(gradient.producer),
+    edit.InsertAfter(Index(producer),
                      {sum_squares, {output.value}, {square}, {}});
     edit.AddOutput(name, square);
   }

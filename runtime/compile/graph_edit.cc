@@ -9,17 +9,17 @@
 
 namespace plumb {
 
-GraphEdit::GraphEdit(const Graph& graph)
-    : graph_(graph),
-      readers_(graph.values.size()),
-      is_output_(OutputValues(graph)),
-      overwritten_(OverwrittenValues(graph)),
-      edited_(graph.nodes.size(), false),
-      in_place_(graph.nodes.size()),
-      after_(graph.nodes.size()) {
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+GraphEdit::GraphEdit(Graph graph)
+    : graph_(std::move(graph)),
+      readers_(graph_.values.size()),
+      is_output_(OutputValues(graph_)),
+      overwritten_(OverwrittenValues(graph_)),
+      edited_(graph_.nodes.size(), false),
+      in_place_(graph_.nodes.size()),
+      after_(graph_.nodes.size()) {
+  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const int32_t position = static_cast<int32_t>(i);
-    for (const ValueId id : graph.nodes[i].inputs) {
+    for (const ValueId id : graph_.nodes[i].inputs) {
       if (id == kNoValue) continue;
       std::vector<int32_t>& readers = readers_[Index(id)];
       if (readers.empty() || readers.back() != position) readers.push_back(position);
@@ -64,6 +64,8 @@ ValueId GraphEdit::NewValue(std::string name, TensorType type) {
 
 Graph GraphEdit::Finish() && {
   Graph edited;
+  edited.values.reserve(graph_.values.size());
+  edited.nodes.reserve(graph_.nodes.size());
   std::vector<int32_t> producer(graph_.values.size(), -1);
   const auto append = [&](Node node) {
     for (const ValueId id : node.outputs) {

@@ -17,7 +17,7 @@ namespace plumb {
 
 class GraphEdit {
  public:
-  explicit GraphEdit(const Graph& graph);
+  explicit GraphEdit(Graph graph);
 
   // The original graph: edits do not change its nodes and readers; values are only added.
   const Graph& graph() const { return graph_; }

@@ -162,12 +162,11 @@ class Walk {
 
 }  // namespace
 
-absl::StatusOr<Graph> MergeCombines(const Graph& graph, const OpRegistry& /*registry*/) {
-  Graph merged = graph;
+absl::StatusOr<Graph> MergeCombines(Graph graph, const OpRegistry& /*registry*/) {
   while (true) {
-    Walk walk(&merged);
-    if (!walk.Run()) return merged;
-    merged = KeepNodes(merged, walk.keep());
+    Walk walk(&graph);
+    if (!walk.Run()) return graph;
+    graph = KeepNodes(std::move(graph), walk.keep());
   }
 }
 

@@ -121,7 +121,7 @@ Graph NarrowTypes(Graph graph, const Needs& needs) {
 
 }  // namespace
 
-absl::StatusOr<Graph> NarrowToLastToken(const Graph& graph, const OpRegistry& registry) {
+absl::StatusOr<Graph> NarrowToLastToken(Graph graph, const OpRegistry& registry) {
   if (std::none_of(graph.nodes.begin(), graph.nodes.end(), IsLastToken)) return graph;
   const OpDef* const last_token = registry.Find("last_token");
   const Needs needs(graph);

@@ -13,14 +13,14 @@ namespace plumb {
 
 const std::vector<Pass>& AllPasses() {
   static const std::vector<Pass>* const passes = new std::vector<Pass>{
+      {"form-programs", "formulas between sublayers, norms and products become one node each",
+       FormPrograms, nullptr, true},
       {"last-token",
        "nodes that only the last token's results need are computed for that token alone",
        NarrowToLastToken},
       {"merge-combines",
        "sums of sums become one sum; sums of one term are that term, and so is stop",
        MergeCombines},
-      {"fuse-weighted-sums", "sums of products with weights of layers or streams become one node",
-       FuseWeightedSums},
       {"common-values", "nodes that compute the same become one", MergeCommonValues},
       {"accumulate-embeddings",
        "an embedding's gradient is added in place to the other term of its sum",
@@ -53,6 +53,27 @@ OptimizeOptions OnlyPasses(const std::vector<std::string>& names) {
   return options;
 }
 
+namespace {
+
+absl::StatusOr<Graph> RunPasses(Graph graph, const OpRegistry& registry,
+                                const OptimizeOptions& options, bool before_gradients) {
+  const auto& disabled = options.disabled;
+  for (const Pass& pass : AllPasses()) {
+    if (pass.before_gradients != before_gradients) continue;
+    if (pass.option != nullptr && !(options.*pass.option)) continue;
+    if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
+    PLUMB_ASSIGN_OR_RETURN(graph, pass.run(std::move(graph), registry));
+  }
+  return graph;
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> OptimizeForward(Graph graph, const OpRegistry& registry,
+                                      const OptimizeOptions& options) {
+  return RunPasses(std::move(graph), registry, options, /*before_gradients=*/true);
+}
+
 absl::StatusOr<Graph> Optimize(Graph graph, const OpRegistry& registry,
                                const OptimizeOptions& options) {
   std::vector<std::string> names;
@@ -63,14 +84,7 @@ absl::StatusOr<Graph> Optimize(Graph graph, const OpRegistry& registry,
           absl::StrCat("unknown pass \"", name, "\"", DidYouMean(name, names)));
     }
   }
-  for (const Pass& pass : AllPasses()) {
-    const auto& disabled = options.disabled;
-    if (pass.option != nullptr && !(options.*pass.option)) continue;
-    if (std::find(disabled.begin(), disabled.end(), pass.name) != disabled.end()) continue;
-    PLUMB_ASSIGN_OR_RETURN(graph, pass.run(graph, registry));
-    PLUMB_RETURN_IF_ERROR(Annotate(Verify(graph), absl::StrCat("after ", pass.name, ": ")));
-  }
-  return graph;
+  return RunPasses(std::move(graph), registry, options, /*before_gradients=*/false);
 }
 
 }  // namespace plumb

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graph passes. Each is a pure function from graph to graph that keeps every output's value; the
-// graph is verified after each. They know ops, never placements or norms.
+// Graph passes. Each is a pure function from graph to graph that keeps every output's value.
+// CompiledProgram::Of verifies what they leave. They know ops, never placements or norms.
 #ifndef PLUMB_RUNTIME_COMPILE_OPTIMIZE_H_
 #define PLUMB_RUNTIME_COMPILE_OPTIMIZE_H_
 
@@ -22,14 +22,20 @@ struct OptimizeOptions {
 struct Pass {
   std::string name;  // "dead-values"
   std::string doc;
-  absl::StatusOr<Graph> (*run)(const Graph& graph, const OpRegistry& registry);
+  absl::StatusOr<Graph> (*run)(Graph graph, const OpRegistry& registry);
   // The option that enables it; null for a pass that runs unless it is disabled.
   bool OptimizeOptions::*option = nullptr;
+  bool before_gradients = false;  // OptimizeForward runs it, before differentiation
 };
 
 // All passes, in the order in which Optimize runs them. "Bits stay": every output keeps every bit;
 // "rounding": sums are rounded at other points, so results differ by rounding errors.
 //
+//   form-programs        per-token ops between nodes that are none (sublayers, norms, products) become
+//                        one program (graph/program.h), if at least three of them compute. Before
+//                        differentiation, so that a gradient is a program too, which computes again
+//                        what it needs: less memory. A stream ends a program, so that it and its
+//                        gradient can be observed. Rounding; in bf16 values are not rounded
 //   last-token           nodes whose results only last_token needs, such as those of a prompt's
 //   last
 //                        layer after its keys and values, take the last token of their inputs
@@ -38,10 +44,6 @@ struct Pass {
 //                        order; with int8 weights it rounds x too
 //   merge-combines       combine(combine(..)) used once becomes one sum; combine of one value with
 //                        coefficient 1 and no constant is that value, and so is stop. Rounding
-//   fuse-weighted-sums   a sum of several products that nothing else reads, as of streams or layers with
-//                        their weights, or of the gradients that these send back, becomes one
-//                        weighted_sum, which reads each factor once and stores no product.
-//                        Before common-values, so that what is fused does not depend on it. Rounding
 //   common-values        two nodes with equal op, inputs and attributes become one. Bits stay
 //   accumulate-embeddings  a plain sum (coefficients 1, no constant) of an embedding's gradient and
 //                        another term, as of a table that is also the head's weight: the gradient's
@@ -74,6 +76,10 @@ struct Pass {
 //                        the sum of its squares, right after the producer of grad.X, while it is in
 //                        the cache. Bits stay
 const std::vector<Pass>& AllPasses();
+
+// Runs the passes that have to see a graph before it is differentiated. Optimize runs the others.
+absl::StatusOr<Graph> OptimizeForward(Graph graph, const OpRegistry& registry,
+                                      const OptimizeOptions& options);
 
 // Options with which these passes run, and no others.
 OptimizeOptions OnlyPasses(const std::vector<std::string>& names);

@@ -157,7 +157,7 @@ class Recomputation {
 
 }  // namespace
 
-absl::StatusOr<Graph> RecomputeBlocks(const Graph& graph, const OpRegistry& /*registry*/) {
+absl::StatusOr<Graph> RecomputeBlocks(Graph graph, const OpRegistry& /*registry*/) {
   return Recomputation(graph).Run();
 }
 

@@ -5,8 +5,10 @@
 
 namespace plumb {
 
-Graph KeepNodes(const Graph& graph, const std::vector<bool>& keep) {
+Graph KeepNodes(Graph graph, const std::vector<bool>& keep) {
   Graph kept;
+  kept.values.reserve(graph.values.size());
+  kept.nodes.reserve(graph.nodes.size());
   std::vector<int32_t> new_node(graph.nodes.size(), -1);
   int32_t nodes = 0;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -14,7 +16,7 @@ Graph KeepNodes(const Graph& graph, const std::vector<bool>& keep) {
   }
   std::vector<ValueId> new_id(graph.values.size(), kNoValue);
   for (size_t id = 0; id < graph.values.size(); ++id) {
-    Value value = graph.values[id];
+    Value& value = graph.values[id];
     if (value.kind == ValueKind::kComputed) {
       value.producer = new_node[static_cast<size_t>(value.producer)];
       if (value.producer < 0) continue;
@@ -27,12 +29,12 @@ Graph KeepNodes(const Graph& graph, const std::vector<bool>& keep) {
   };
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (!keep[i]) continue;
-    Node node = graph.nodes[i];
+    Node& node = graph.nodes[i];
     for (ValueId& id : node.inputs) renumber(id);
     for (ValueId& id : node.outputs) renumber(id);
     kept.nodes.push_back(std::move(node));
   }
-  kept.outputs = graph.outputs;
+  kept.outputs = std::move(graph.outputs);
   for (GraphOutput& output : kept.outputs) renumber(output.value);
   return kept;
 }

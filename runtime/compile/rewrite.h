@@ -14,7 +14,7 @@ namespace plumb {
 
 // `graph` with only the nodes for which `keep` holds and the values that they define; leaves stay.
 // REQUIRES: no kept node and no output reads a value of a dropped node.
-Graph KeepNodes(const Graph& graph, const std::vector<bool>& keep);
+Graph KeepNodes(Graph graph, const std::vector<bool>& keep);
 
 // By ValueId: the state whose memory the value is in because nodes wrote it in place
 // (OpDef::updates), the value itself for a state, kNoValue for everything else.
@@ -27,18 +27,18 @@ std::vector<bool> OverwrittenValues(const Graph& graph);
 std::vector<bool> OutputValues(const Graph& graph);
 
 // The passes of optimize.h.
-absl::StatusOr<Graph> NarrowToLastToken(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> MergeCombines(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> MergeCommonValues(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> AccumulateEmbeddings(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> FuseActivations(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> FuseWeightedSums(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> SumProducts(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> ShareOperands(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> RecomputeBlocks(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> FuseResidualNorms(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> DropDeadValues(const Graph& graph, const OpRegistry& registry);
-absl::StatusOr<Graph> GradientNorms(const Graph& graph, const OpRegistry& registry);
+absl::StatusOr<Graph> FormPrograms(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> NarrowToLastToken(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> MergeCombines(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> MergeCommonValues(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> AccumulateEmbeddings(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> FuseActivations(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> SumProducts(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> ShareOperands(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> RecomputeBlocks(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> FuseResidualNorms(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> DropDeadValues(Graph graph, const OpRegistry& registry);
+absl::StatusOr<Graph> GradientNorms(Graph graph, const OpRegistry& registry);
 
 }  // namespace plumb
 

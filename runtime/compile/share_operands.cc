@@ -58,9 +58,9 @@ std::vector<size_t> LayersLike(const GraphEdit& edit, size_t first) {
 
 }  // namespace
 
-absl::StatusOr<Graph> ShareOperands(const Graph& graph, const OpRegistry& registry) {
+absl::StatusOr<Graph> ShareOperands(Graph graph, const OpRegistry& registry) {
   const OpDef* const matmul_shared = registry.Find("matmul_shared");
-  GraphEdit edit(graph);
+  GraphEdit edit(std::move(graph));
   for (size_t i = 0; i < edit.node_count(); ++i) {
     if (edit.IsEdited(i) || !IsLinear(edit, edit.node(i))) continue;
     const std::vector<size_t> layers = LayersLike(edit, i);

@@ -17,8 +17,8 @@ bool HasBias(const Node& node) { return node.inputs.size() > 2 && node.inputs[2]
 
 class ProductSum {
  public:
-  ProductSum(const Graph& graph, const OpRegistry& registry)
-      : edit_(graph),
+  ProductSum(Graph graph, const OpRegistry& registry)
+      : edit_(std::move(graph)),
         matmul_add_(registry.Find("matmul_add")),
         matmul_sum_(registry.Find("matmul_sum")) {}
 
@@ -120,8 +120,8 @@ class ProductSum {
 
 }  // namespace
 
-absl::StatusOr<Graph> SumProducts(const Graph& graph, const OpRegistry& registry) {
-  return ProductSum(graph, registry).Run();
+absl::StatusOr<Graph> SumProducts(Graph graph, const OpRegistry& registry) {
+  return ProductSum(std::move(graph), registry).Run();
 }
 
 }  // namespace plumb

@@ -40,10 +40,13 @@ class GraphBuilder {
                 absl::string_view name = "");
 
   void Output(absl::string_view name, ValueId value);
+  void SetStream(ValueId value) { graph_.values[Index(value)].is_stream = true; }
 
   const TensorType& type(ValueId id) const;
   const Graph& graph() const { return graph_; }
+  const OpRegistry& registry() const { return *registry_; }
   bool ok() const { return status_.ok(); }
+  const absl::Status& status() const { return status_; }
   void Fail(absl::Status status);  // keeps the first
 
   absl::StatusOr<Graph> Finish() &&;  // verified

@@ -38,6 +38,8 @@ struct Value {
   TensorType type;
   ValueKind kind = ValueKind::kComputed;
   int32_t producer = -1;  // index of the defining node, -1 unless kComputed
+  bool is_stream = false;  // a residual stream at a place of the model: programs end there, so that
+                           // it and its gradient can be observed
 };
 
 // The type of a value's gradient: the value's own, but f32 for a parameter, whatever it is stored

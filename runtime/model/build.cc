@@ -39,6 +39,9 @@ class Emitter : public FormulaBackend {
 
   absl::StatusOr<Graph> Build() {
     PLUMB_RETURN_IF_ERROR(Run());
+    for (const auto& [name, id] : streams_) {
+      if (id != kNoValue) b_.SetStream(id);
+    }
     return std::move(b_).Finish();
   }
 

@@ -35,12 +35,24 @@ int64_t WidestOf(const GraphBuilder& b, Operands operands) {
   return widest;
 }
 
-// softmax over the operands; concat of the results.
+// softmax over the operands; concat of the results. The largest is taken from all, so that no
+// exponential overflows; it changes no result and has no gradient.
 ValueId EmitSoftmax(GraphBuilder* b, Operands operands, const std::string& name) {
-  std::vector<ValueId> scores = Expanded(b, operands, WidestOf(*b, operands));
-  const int64_t n = static_cast<int64_t>(scores.size());
-  const ValueId all = n == 1 ? scores[0] : b->Apply("concat", std::move(scores));
-  return b->Apply("softmax", {all}, {{"parts", n}}, name);
+  std::vector<ValueId> parts = Expanded(b, operands, WidestOf(*b, operands));
+  ValueId largest = parts[0];
+  for (size_t k = 1; k < parts.size(); ++k) {
+    largest = b->Apply("extremum", {largest, parts[k]}, {{"max", true}});
+  }
+  largest = b->Apply("stop", {largest});
+  const Attrs difference = {{"coefs", std::vector<double>{1, -1}}, {"constant", 0.0}};
+  for (ValueId& part : parts) {
+    part = b->Apply("map", {b->Apply("combine", {part, largest}, difference)}, {{"kind", std::string("exp")}});
+  }
+  const std::vector<double> ones(parts.size(), 1.0);
+  const ValueId total = b->Apply("combine", parts, {{"coefs", ones}, {"constant", 0.0}});
+  const ValueId inverse = b->Apply("map", {total}, {{"kind", std::string("reciprocal")}});
+  for (ValueId& part : parts) part = b->Apply("mul", {part, inverse});
+  return parts.size() == 1 ? parts[0] : b->Apply("concat", std::move(parts), {}, name);
 }
 
 ValueId EmitDot(GraphBuilder* b, Operands operands, const std::string& name) {

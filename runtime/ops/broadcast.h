@@ -6,7 +6,6 @@
 #define PLUMB_RUNTIME_OPS_BROADCAST_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,16 +36,6 @@ std::vector<size_t> InputsWithRows(const OpTypes& types);
 // The gradient of an operand of type `type`, of a product with `other` (kNoValue: with 1), from the
 // gradient dy of the broadcast product: sums of dy * other over what the operand stands for.
 ValueId ReduceTo(GraphBuilder& b, const TensorType& type, ValueId dy, ValueId other);
-
-// sum_i coefs[i] a_i b_i + constant, of the type `out`; operands a_1, b_1, a_2, ..., in which a b
-// may be null.
-std::unique_ptr<Kernel> MakeWeightedSumKernel(absl::Span<const TensorType* const> operands,
-                                              const TensorType& out, absl::Span<const double> coefs,
-                                              double constant);
-
-// y[l] = the sum over rows and over channels j of group l of a b, f32[size]; b null: of a.
-std::unique_ptr<Kernel> MakeBroadcastReduceKernel(const TensorType& a, const TensorType* b,
-                                                  int64_t size);
 
 }  // namespace plumb
 

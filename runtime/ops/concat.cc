@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/broadcast.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/program_kernel.h"
 
 namespace plumb {
 namespace {
@@ -19,45 +18,6 @@ TensorType WithLast(const TensorType& type, int64_t last) {
   dims.back() = last;
   return {type.dtype, Shape(dims)};
 }
-
-// Copies rows between a tensor and its parts along the channels.
-class ConcatKernel : public Kernel {
- public:
-  // `parts`: their channels, of `rows` rows of elements of `size` bytes. `splits`: in the direction
-  // of split.
-  ConcatKernel(std::vector<int64_t> parts, int64_t rows, int64_t size, bool splits)
-      : parts_(std::move(parts)), rows_(rows), splits_(splits) {
-    for (int64_t& part : parts_) whole_ += part *= size;  // in bytes
-    tasks_ = TaskCount(rows_, rows_ * whole_ / 4);
-  }
-
-  absl::Status Run(const KernelArgs& args) const override {
-    ParallelFor(tasks_, args.threads, [&](int64_t task) {
-      const Range rows = TaskRange(rows_, tasks_, task);
-      int64_t offset = 0;
-      for (size_t i = 0; i < parts_.size(); offset += parts_[i++]) {
-        for (int64_t row = rows.begin; row < rows.end; ++row) {
-          const int64_t in_whole = row * whole_ + offset, in_part = row * parts_[i];
-          if (splits_) {
-            std::memcpy(static_cast<char*>(args.out[i]) + in_part,
-                        static_cast<const char*>(args.in[0]) + in_whole,
-                        static_cast<size_t>(parts_[i]));
-          } else {
-            std::memcpy(static_cast<char*>(args.out[0]) + in_whole,
-                        static_cast<const char*>(args.in[i]) + in_part,
-                        static_cast<size_t>(parts_[i]));
-          }
-        }
-      }
-    });
-    return absl::OkStatus();
-  }
-
- private:
-  std::vector<int64_t> parts_;
-  int64_t rows_, whole_ = 0, tasks_ = 1;
-  bool splits_;
-};
 
 // concat
 
@@ -91,13 +51,6 @@ std::vector<ValueId> VjpConcat(GraphBuilder& b, const Node& node,
   }
   return b.ApplyAll("split", {d_outputs[0]},
                     Attrs({{"widths", widths}, {"flat", node.attrs.Has("dims")}}));
-}
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeConcatKernel(const OpTypes& types) {
-  std::vector<int64_t> parts;
-  for (size_t i = 0; i < types.inputs.size(); ++i) parts.push_back(types.in(i).shape.last());
-  return std::make_unique<ConcatKernel>(std::move(parts), types.in(0).shape.rows(),
-                                        SizeOf(types.in(0).dtype), /*splits=*/false);
 }
 
 absl::Status ReferenceConcat(const ReferenceArgs& args) {
@@ -156,16 +109,6 @@ std::vector<ValueId> VjpSplit(GraphBuilder& b, const Node& node,
   return {b.Apply("concat", std::move(parts), std::move(attrs))};
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeSplitKernel(const OpTypes& types) {
-  std::vector<int64_t> parts;
-  for (const double width : types.attrs.GetDoubles("widths")) {
-    parts.push_back(static_cast<int64_t>(width));
-  }
-  const int64_t rows = IsFlat(types.attrs) ? 1 : types.in(0).shape.rows();
-  return std::make_unique<ConcatKernel>(std::move(parts), rows, SizeOf(types.in(0).dtype),
-                                        /*splits=*/true);
-}
-
 absl::Status ReferenceSplit(const ReferenceArgs& args) {
   const std::vector<double>& widths = args.attrs.GetDoubles("widths");
   const int64_t rows = IsFlat(args.attrs) ? 1 : args.shape(0).rows();
@@ -193,12 +136,6 @@ std::vector<ValueId> VjpStop(GraphBuilder&, const Node&, absl::Span<const ValueI
   return {kNoValue};
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeStopKernel(const OpTypes& types) {
-  return std::make_unique<ConcatKernel>(std::vector<int64_t>{types.in(0).shape.last()},
-                                        types.in(0).shape.rows(), SizeOf(types.in(0).dtype),
-                                        /*splits=*/false);
-}
-
 absl::Status ReferenceStop(const ReferenceArgs& args) {
   args.out(0) = args.f(0);
   return absl::OkStatus();
@@ -213,7 +150,7 @@ void RegisterConcat(OpRegistry* registry) {
   concat.max_inputs = OpDef::kVariadic;
   concat.infer = InferConcat;
   concat.vjp = VjpConcat;
-  concat.make_kernel = MakeConcatKernel;
+  concat.make_kernel = ProgramKernelOf("concat");
   concat.reference = ReferenceConcat;
   concat.token_wise = InputsWithRows;
   registry->Add(std::move(concat));
@@ -223,7 +160,7 @@ void RegisterConcat(OpRegistry* registry) {
   split.min_inputs = split.max_inputs = 1;
   split.infer = InferSplit;
   split.vjp = VjpSplit;
-  split.make_kernel = MakeSplitKernel;
+  split.make_kernel = ProgramKernelOf("split");
   split.reference = ReferenceSplit;
   split.token_wise = [](const OpTypes& types) {
     return IsFlat(types.attrs) ? std::vector<size_t>() : InputsWithRows(types);
@@ -235,7 +172,7 @@ void RegisterConcat(OpRegistry* registry) {
   stop.min_inputs = stop.max_inputs = 1;
   stop.infer = InferStop;
   stop.vjp = VjpStop;
-  stop.make_kernel = MakeStopKernel;
+  stop.make_kernel = ProgramKernelOf("stop");
   stop.reference = ReferenceStop;
   stop.token_wise = InputsWithRows;
   registry->Add(std::move(stop));

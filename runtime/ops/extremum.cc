@@ -4,90 +4,11 @@
 
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
-#include "runtime/ops/elementwise_kernel.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
+#include "runtime/ops/program_kernel.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "runtime/ops/extremum.cc"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
-#include "runtime/kernels/simd/bf16-inl.h"
-
-#ifndef PLUMB_EXTREMUM_TYPES
-#define PLUMB_EXTREMUM_TYPES
 namespace plumb {
-namespace {
-
-struct ExtremumFns {
-  ElementwiseFn value;  // of a, b
-  ElementwiseFn grad;   // da, db of a, b, dy
-};
-
-}  // namespace
-}  // namespace plumb
-#endif
-
-HWY_BEFORE_NAMESPACE();
-namespace plumb {
-namespace HWY_NAMESPACE {
-namespace {
-
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-
-template <bool kMax>
-HWY_INLINE hn::Mask<D> Wins(V a, V b) {
-  return kMax ? hn::Gt(a, b) : hn::Lt(a, b);
-}
-
-template <class T, bool kMax>
-void Apply(const void* const* in, void* const* out, int64_t begin, int64_t end) {
-  const D d;
-  const T* a = static_cast<const T*>(in[0]);
-  const T* b = static_cast<const T*>(in[1]);
-  T* y = static_cast<T*>(out[0]);
-  ForVectors(d, begin, end, [=](const auto& io, int64_t i) HWY_ATTR {
-    const V x = io.Load(d, a + i), z = io.Load(d, b + i);
-    io.Store(hn::IfThenElse(Wins<kMax>(z, x), z, x), d, y + i);
-  });
-}
-
-template <class T, bool kMax>
-void ApplyGrad(const void* const* in, void* const* out, int64_t begin, int64_t end) {
-  const D d;
-  const T* a = static_cast<const T*>(in[0]);
-  const T* b = static_cast<const T*>(in[1]);
-  const T* dy = static_cast<const T*>(in[2]);
-  T* da = static_cast<T*>(out[0]);
-  T* db = static_cast<T*>(out[1]);
-  ForVectors(d, begin, end, [=](const auto& io, int64_t i) HWY_ATTR {
-    const V x = io.Load(d, a + i), z = io.Load(d, b + i), g = io.Load(d, dy + i);
-    const V half = hn::Mul(g, hn::Set(d, 0.5f));
-    const auto left = Wins<kMax>(x, z), right = Wins<kMax>(z, x);
-    io.Store(hn::IfThenElse(left, g, hn::IfThenElse(right, hn::Zero(d), half)), d, da + i);
-    io.Store(hn::IfThenElse(right, g, hn::IfThenElse(left, hn::Zero(d), half)), d, db + i);
-  });
-}
-
-template <bool kMax>
-ExtremumFns Fns(DType dtype) {
-  if (dtype == DType::kBF16) return {&Apply<uint16_t, kMax>, &ApplyGrad<uint16_t, kMax>};
-  return {&Apply<float, kMax>, &ApplyGrad<float, kMax>};
-}
-
-ExtremumFns Select(DType dtype, bool max) { return max ? Fns<true>(dtype) : Fns<false>(dtype); }
-
-}  // namespace
-}  // namespace HWY_NAMESPACE
-}  // namespace plumb
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace plumb {
-
-HWY_EXPORT(Select);
-
 namespace {
 
 bool IsMax(const Attrs& attrs) { return attrs.GetBool("max", true); }
@@ -112,13 +33,6 @@ absl::StatusOr<std::vector<TensorType>> InferExtremum(const OpTypes& types) {
 std::vector<ValueId> VjpExtremum(GraphBuilder& b, const Node& node,
                                  absl::Span<const ValueId> d_outputs, const std::vector<bool>&) {
   return b.ApplyAll("extremum_grad", {node.inputs[0], node.inputs[1], d_outputs[0]}, node.attrs);
-}
-
-template <bool kGrad>
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const OpTypes& types) {
-  const ExtremumFns fns = HWY_DYNAMIC_DISPATCH(Select)(types.in(0).dtype, IsMax(types.attrs));
-  return std::make_unique<ElementwiseKernel>(types.in(0).num_elements(), kGrad ? 2 : 1,
-                                             kGrad ? fns.grad : fns.value);
 }
 
 absl::Status ReferenceExtremum(const ReferenceArgs& args) {
@@ -155,7 +69,7 @@ void RegisterExtremum(OpRegistry* registry) {
   op.may_alias = {{0, 0}, {0, 1}};
   op.infer = InferExtremum;
   op.vjp = VjpExtremum;
-  op.make_kernel = MakeKernel<false>;
+  op.make_kernel = ProgramKernelOf("extremum");
   op.reference = ReferenceExtremum;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0, 1}; };
   registry->Add(std::move(op));
@@ -164,10 +78,9 @@ void RegisterExtremum(OpRegistry* registry) {
   grad.name = "extremum_grad";
   grad.min_inputs = grad.max_inputs = 3;
   grad.infer = InferGrad;
-  grad.make_kernel = MakeKernel<true>;
+  grad.make_kernel = ProgramKernelOf("extremum_grad");
   grad.reference = ReferenceGrad;
   registry->Add(std::move(grad));
 }
 
 }  // namespace plumb
-#endif  // HWY_ONCE

@@ -22,7 +22,7 @@ TensorType ResultType(const OpTypes& types, size_t a, size_t b) {
 
 // matmul_act
 
-absl::StatusOr<std::vector<TensorType>> InferAct(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferMatmulAct(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, 1));
   const TensorType y = ResultType(types, 0, 1);
   PLUMB_RETURN_IF_ERROR(CheckBias(types, 2, y.shape.last()));
@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeActKernel(const OpTypes& types,
   return MakeMatmulKernel(std::move(spec), policy);
 }
 
-absl::Status ReferenceAct(const ReferenceArgs& args) {
+absl::Status ReferenceMatmulAct(const ReferenceArgs& args) {
   PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                          ParseActivationKind(args.attrs.GetString("kind")));
   std::vector<double>& y = args.out(0);
@@ -62,7 +62,7 @@ absl::Status ReferenceAct(const ReferenceArgs& args) {
 
 // matmul_act_grad
 
-absl::StatusOr<std::vector<TensorType>> InferActGrad(const OpTypes& types) {
+absl::StatusOr<std::vector<TensorType>> InferMatmulActGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckProduct(types, 0, 1));
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 2, "derivative"));
   const TensorType y = ResultType(types, 0, 1);
@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeActGradKernel(const OpTypes& types,
   return MakeMatmulKernel(std::move(spec), policy);
 }
 
-absl::Status ReferenceActGrad(const ReferenceArgs& args) {
+absl::Status ReferenceMatmulActGrad(const ReferenceArgs& args) {
   std::vector<double>& dx = args.out(0);
   dx.assign(dx.size(), 0);
   AddReferenceProduct(args, 0, 1, &dx);
@@ -237,9 +237,9 @@ void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   act.name = "matmul_act";
   act.min_inputs = 2;
   act.max_inputs = 3;
-  act.infer = InferAct;
+  act.infer = InferMatmulAct;
   act.make_kernel = [policy](const OpTypes& types) { return MakeActKernel(types, policy); };
-  act.reference = ReferenceAct;
+  act.reference = ReferenceMatmulAct;
   act.token_wise = LeftTokenWise;
   act.flops = MatmulFlops;
   registry->Add(std::move(act));
@@ -248,9 +248,9 @@ void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   grad.name = "matmul_act_grad";
   grad.min_inputs = grad.max_inputs = 3;
   grad.may_alias = {{0, 2}};
-  grad.infer = InferActGrad;
+  grad.infer = InferMatmulActGrad;
   grad.make_kernel = [policy](const OpTypes& types) { return MakeActGradKernel(types, policy); };
-  grad.reference = ReferenceActGrad;
+  grad.reference = ReferenceMatmulActGrad;
   grad.flops = MatmulFlops;
   registry->Add(std::move(grad));
 

@@ -18,8 +18,8 @@ void RegisterOps(OpRegistry* registry, const GemmPolicy& policy) {
   RegisterDrop(registry);
   RegisterExtremum(registry);
   RegisterMap(registry);
+  RegisterProgram(registry);
   RegisterRowDot(registry);
-  RegisterSoftmax(registry);
   RegisterWeightedSum(registry);
   RegisterGated(registry);
   RegisterNorm(registry);

@@ -47,12 +47,14 @@
 //   map_grad(x, dy) {kind, number} -> like x
 //   extremum(a, b) {max} -> like a                          the larger (max) or the smaller
 //   extremum_grad(a, b, dy) {max} -> da, db                 halves where a = b
-//   softmax(x[..,n*w]) {parts=n} -> like x                  over the n parts of w channels
-//   softmax_grad(y, dy) {parts} -> like y
 //   drop(x [B,T,..], random i32[6]) {p, path, name} -> like x   0 with probability p, else x / (1 - p); path: all
 //       of x[i] together. random: seed and step, 64 bits each, low word first; then the row of the step that
 //       x[0] is, and the T from which elements are numbered, so that neither the rows nor the T of a pass
 //       change a draw (at least T is taken)
+//   program(x1, .., xn) {graph} -> y1, .., ym     a graph of the ops combine, mul, mul_reduce, row_dot,
+//                                   weighted_sum, expand, concat, split, stop, fill, map, extremum, act
+//                                   and their gradients (graph/program.h), tile by tile of rows. The
+//                                   kernels of these ops are programs of one node (program_kernel.h)
 //   act(x) {kind} -> like x         kind: relu, gelu (exact), gelu_tanh, silu, tanh, sigmoid, erf
 //   act_grad(x, dy) {kind} -> like x
 //   gated(gate, up) {kind} -> like up                       act(gate) * up
@@ -159,7 +161,6 @@ void RegisterDrop(OpRegistry* registry);
 void RegisterExtremum(OpRegistry* registry);
 void RegisterMap(OpRegistry* registry);
 void RegisterRowDot(OpRegistry* registry);
-void RegisterSoftmax(OpRegistry* registry);
 void RegisterWeightedSum(OpRegistry* registry);
 void RegisterGated(OpRegistry* registry);
 void RegisterNorm(OpRegistry* registry);
@@ -172,6 +173,7 @@ void RegisterCausalConv(OpRegistry* registry);
 void RegisterCrossEntropy(OpRegistry* registry);
 void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);
+void RegisterProgram(OpRegistry* registry);
 void RegisterRoute(OpRegistry* registry);
 void RegisterExpertRows(OpRegistry* registry);
 void RegisterExpertMatmulInt8(OpRegistry* registry);

@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/compile/differentiate.h"
+#include "runtime/graph/program.h"
 #include "runtime/spec/sublayer_numbers.h"
 
 namespace plumb {
@@ -77,11 +80,76 @@ absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops) {
   return graph;
 }
 
+namespace {
+
+// All that a program depends on, besides the runtime.
+std::string KeyOf(const ModelContext& context, const BuildOptions& options, bool gradients,
+                  const OptimizeOptions& optimize) {
+  return absl::StrCat(
+      static_cast<int>(options.program), " ", static_cast<int>(options.weights), " ",
+      options.batch, " ", options.seq, " ", options.output_logits, options.drop, " ",
+      absl::StrFormat("%a %a", options.label_smoothing, options.z_loss), " ",
+      options.weighs_loss, gradients, optimize.recompute_blocks, optimize.gradient_norms, " ",
+      absl::StrJoin(optimize.disabled, ","), "\n", context.model.self_contained_text);
+}
+
+absl::StatusOr<Graph> BuildOptimizedForward(const ModelContext& context,
+                                            const BuildOptions& options,
+                                            const OptimizeOptions& optimize) {
+  PLUMB_ASSIGN_OR_RETURN(Graph graph,
+                         BuildForward(context.model, context.parameters, *context.ops, options));
+  return OptimizeForward(std::move(graph), *context.ops, optimize);
+}
+
+// A length enters a forward pass as the shape of its inputs [batch, seq] alone, so that one graph
+// serves all lengths: formulas are evaluated once.
+absl::StatusOr<Graph> ForwardOf(const ModelContext& context, const BuildOptions& options,
+                                const OptimizeOptions& optimize) {
+  // A prompt takes the last of its tokens, which a single one is.
+  const bool takes_last = options.program == Program::kCached && options.seq > 1;
+  if (context.cache == nullptr) return BuildOptimizedForward(context, options, optimize);
+  BuildOptions any_length = options;
+  any_length.seq = takes_last ? 2 : 1;
+  const auto build = [&]() -> absl::StatusOr<std::shared_ptr<const Graph>> {
+    PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildOptimizedForward(context, options, optimize));
+    return std::make_shared<const Graph>(std::move(graph));
+  };
+  PLUMB_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const Graph> known,
+      context.cache->forward.Get(KeyOf(context, any_length, false, optimize), build));
+  return WithLength(*known, options.seq);
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> WithLength(Graph graph, int64_t seq) {
+  for (Value& value : graph.values) {
+    if (value.kind != ValueKind::kInput || value.type.shape.rank() != 2) continue;
+    value.type.shape = value.type.shape.WithLast(seq);
+  }
+  std::map<const AttrObject*, std::shared_ptr<const AttrObject>> programs;
+  for (Node& node : graph.nodes) {
+    if (node.op->name == "program") {
+      std::shared_ptr<const AttrObject>& program = programs[&ProgramOf(node.attrs)];
+      if (program == nullptr) {
+        std::vector<const TensorType*> inputs;
+        for (const ValueId id : node.inputs) inputs.push_back(&graph.value(id).type);
+        PLUMB_ASSIGN_OR_RETURN(program, ProgramOf(node.attrs).WithInputs(inputs));
+      }
+      node.attrs = Attrs({{"graph", program}});
+    }
+    PLUMB_ASSIGN_OR_RETURN(std::vector<TensorType> types, InferTypes(graph, node));
+    for (size_t i = 0; i < types.size(); ++i) {
+      graph.values[Index(node.outputs[i])].type = std::move(types[i]);
+    }
+  }
+  return graph;
+}
+
 absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptions& options,
                                    bool gradients, const OptimizeOptions& optimize) {
   PLUMB_RETURN_IF_ERROR(CheckSizes(context, options));
-  PLUMB_ASSIGN_OR_RETURN(Graph graph,
-                         BuildForward(context.model, context.parameters, *context.ops, options));
+  PLUMB_ASSIGN_OR_RETURN(Graph graph, ForwardOf(context, options, optimize));
   if (gradients) {
     PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops));
   }
@@ -96,8 +164,19 @@ absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptio
 absl::StatusOr<std::unique_ptr<Executable>> ExecutableCache::Compile(int64_t seq) const {
   BuildOptions options = options_;
   options.seq = seq;
-  PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(*context_, options, gradients_, optimize_));
-  return Executable::Compile(std::move(graph));
+  using Compiled = std::shared_ptr<const CompiledProgram>;
+  const auto compile = [&]() -> absl::StatusOr<Compiled> {
+    PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(*context_, options, gradients_, optimize_));
+    return CompiledProgram::Of(std::move(graph));
+  };
+  if (context_->cache == nullptr) {
+    PLUMB_ASSIGN_OR_RETURN(Compiled program, compile());
+    return std::make_unique<Executable>(std::move(program));
+  }
+  PLUMB_ASSIGN_OR_RETURN(
+      Compiled program,
+      context_->cache->programs.Get(KeyOf(*context_, options, gradients_, optimize_), compile));
+  return std::make_unique<Executable>(std::move(program));
 }
 
 absl::StatusOr<int64_t> ExecutableCache::Prepare(int64_t seq) {

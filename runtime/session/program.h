@@ -17,6 +17,7 @@
 #include "runtime/graph/op.h"
 #include "runtime/model/build.h"
 #include "runtime/model/parameters.h"
+#include "runtime/session/program_cache.h"
 #include "runtime/spec/resolved_model.h"
 
 namespace plumb {
@@ -28,6 +29,7 @@ struct ModelContext {
   std::vector<NormStateSpec> states;
   const OpRegistry* ops;
   OptimizeOptions optimize;
+  ProgramCache* cache = nullptr;  // null: every session compiles its own; must outlive them
 };
 
 // kInvalidArgument when the tensors of a program could not be addressed, whatever the memory: their
@@ -37,6 +39,10 @@ absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options
 // A program of BuildForward with its backward pass: outputs "grad.<parameter>" of its objective,
 // where it has one, which is no output any longer, else of its loss.
 absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops);
+
+// Returns the forward pass for sequences of `seq` tokens, given that of the same model and options
+// for other ones, of more than one token if seq > 1.
+absl::StatusOr<Graph> WithLength(Graph graph, int64_t seq);
 
 // The optimized graph of a program; with `gradients` the backward pass too, as outputs
 // "grad.<parameter>". Errors: as CheckSizes.

@@ -2,6 +2,7 @@
 #include "runtime/session/step_profile.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/status.h"
 #include "runtime/compile/node_cost.h"
@@ -20,19 +21,18 @@ std::vector<StepProfile::Row> LongestFirst(const std::map<std::string, StepProfi
 }  // namespace
 
 absl::Status StepProfile::Run(const Executable& executable, int threads,
-                              Executable::AfterNode after) {
-  const std::vector<NodeTime> costs = NodeCosts(executable.graph());
-  seconds_by_node_.assign(costs.size(), 0.0);
-  PLUMB_RETURN_IF_ERROR(executable.RunAndTime(threads, absl::MakeSpan(seconds_by_node_), after));
-  for (size_t i = 0; i < costs.size(); ++i) {
-    Row& row = ops_[costs[i].op];
-    row.name = costs[i].op;
-    ++row.runs;
-    row.seconds += seconds_by_node_[i];
-    row.flops += costs[i].flops;
-    row.bytes += static_cast<double>(costs[i].bytes);
+                              const Executable::AfterNode* after) {
+  auto at = std::find_if(programs_.begin(), programs_.end(), [&](const Times& times) {
+    return times.program == executable.program();
+  });
+  if (at == programs_.end()) {
+    Times times;
+    times.program = executable.program();
+    times.seconds_by_node.assign(executable.graph().nodes.size(), 0.0);
+    at = programs_.insert(at, std::move(times));
   }
-  return absl::OkStatus();
+  ++at->runs;
+  return executable.RunAndTime(threads, absl::MakeSpan(at->seconds_by_node), after);
 }
 
 void StepProfile::Add(absl::string_view stage, double seconds) {
@@ -49,7 +49,19 @@ void StepProfile::EndStep(double seconds) {
 }
 
 std::vector<StepProfile::Row> StepProfile::Rows() const {
-  std::vector<Row> rows = LongestFirst(ops_);
+  std::map<std::string, Row> ops;
+  for (const Times& times : programs_) {
+    const std::vector<NodeTime> costs = NodeCosts(times.program->graph);
+    for (size_t i = 0; i < costs.size(); ++i) {
+      Row& row = ops[costs[i].op];
+      row.name = costs[i].op;
+      row.runs += times.runs;
+      row.seconds += times.seconds_by_node[i];
+      row.flops += static_cast<double>(times.runs) * costs[i].flops;
+      row.bytes += static_cast<double>(times.runs) * static_cast<double>(costs[i].bytes);
+    }
+  }
+  std::vector<Row> rows = LongestFirst(ops);
   for (Row& row : LongestFirst(stages_)) rows.push_back(std::move(row));
   Row other;
   other.name = "other";

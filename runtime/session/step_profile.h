@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,9 @@ class StepProfile {
   };
 
   // Runs the executable, to the same bits as its Run, and adds the times of its nodes. Allocates.
-  absl::Status Run(const Executable& executable, int threads) {
-    return Run(executable, threads, [](size_t) {});
-  }
-  absl::Status Run(const Executable& executable, int threads, Executable::AfterNode after);
+  // `after`: as Executable::RunAndTime has it.
+  absl::Status Run(const Executable& executable, int threads,
+                   const Executable::AfterNode* after = nullptr);
 
   // Adds a run of a stage outside of the graph.
   void Add(absl::string_view stage, double seconds);
@@ -45,8 +45,15 @@ class StepProfile {
   std::vector<Row> Rows() const;
 
  private:
-  std::map<std::string, Row> ops_, stages_;
-  std::vector<double> seconds_by_node_;
+  // A program and its time by node. What a step is asked to add must not cost as much as the step:
+  // nodes are added up by op when rows are wanted.
+  struct Times {
+    std::shared_ptr<const CompiledProgram> program;
+    std::vector<double> seconds_by_node;
+    int64_t runs = 0;
+  };
+  std::vector<Times> programs_;
+  std::map<std::string, Row> stages_;
   int64_t steps_ = 0;
   double seconds_ = 0;
 };

@@ -326,8 +326,9 @@ absl::Status TrainSession::RunProgram(const Executable& executable, bool sends) 
     }
     exchange_->Progress();
   };
-  return profile_ != nullptr ? profile_->Run(executable, threads_, after)
-                             : executable.Run(threads_, after);
+  const Executable::AfterNode after_node = after;
+  return profile_ != nullptr ? profile_->Run(executable, threads_, &after_node)
+                             : executable.Run(threads_, after_node);
 }
 
 int64_t TrainSession::SetInputs(int64_t unit) {

@@ -68,14 +68,15 @@ class RandomFormulasTest : public ::testing::Test {
     return true;
   }
 
-  absl::StatusOr<Graph> Program() const {
+  // With no passes it is the formulas' own ops, one by one.
+  absl::StatusOr<Graph> Program(const OptimizeOptions& passes = {}) const {
     BuildOptions options;
     options.program = plumb::Program::kTrain;
     options.batch = kBatch;
     options.seq = kSeq;
     options.output_logits = true;
     options.drop = false;  // as the pass that it is compared with
-    return BuildProgram(*context_, options, /*gradients=*/true);
+    return BuildProgram(*context_, options, /*gradients=*/true, passes);
   }
 
   // One pass against the reference, where f32 can agree: values are of a moderate size, and the
@@ -87,7 +88,7 @@ class RandomFormulasTest : public ::testing::Test {
     const Tokens tokens = RandomTokens(kBatch, kSeq, context_->model.dims.vocab_size);
     ReferenceTensors feeds = Feeds(parameters, tokens);
     feeds[kRandomInput] = {I32({kRandomWords}), {}, std::vector<int32_t>(kRandomWords, 0)};
-    const auto expected = ReferenceRun(*Program(), feeds);
+    const auto expected = ReferenceRun(*Program(OnlyPasses({})), feeds);
     EXPECT_TRUE(expected.ok()) << expected.status();
     const auto outputs = RunBatch(*context_, parameters, tokens, /*with_gradients=*/true, 1);
     EXPECT_TRUE(outputs.ok()) << outputs.status();

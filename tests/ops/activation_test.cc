@@ -114,5 +114,28 @@ TEST(ActivationKindTest, SuggestsANameForAMisspeltOne) {
   EXPECT_NE(kind.status().message().find("gelu_tanh"), absl::string_view::npos) << kind.status();
 }
 
+TEST(MapTest, LogOfWhatHasNoLogarithmIsNoNumber) {
+  ForEachSimdTarget([&](const std::string& target) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    const std::vector<double> y = Apply("map", "log", {-1, 0, infinity, 1, -infinity});
+    EXPECT_TRUE(std::isnan(y[0])) << target;
+    EXPECT_EQ(y[1], -infinity) << target;
+    EXPECT_EQ(y[2], infinity) << target;
+    EXPECT_EQ(y[3], 0) << target;
+    EXPECT_TRUE(std::isnan(y[4])) << target;
+  });
+}
+
+TEST(MapTest, NanGivesNan) {
+  ForEachSimdTarget([&](const std::string& target) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    for (const char* kind : {"exp", "log", "sqrt", "abs", "reciprocal"}) {
+      for (const double y : Apply("map", kind, std::vector<double>(21, nan))) {
+        EXPECT_TRUE(std::isnan(y)) << kind << " on " << target;
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace plumb

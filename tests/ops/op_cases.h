@@ -61,6 +61,8 @@ std::vector<OpCase> MatmulOpCases();
 std::vector<OpCase> DenseOpCases();
 // op_cases_broadcast.cc: products and sums of different widths, functions, parts, dropout.
 std::vector<OpCase> BroadcastOpCases();
+// op_cases_program.cc: formulas as one node.
+std::vector<OpCase> ProgramOpCases();
 // op_cases_sequence.cc: rotary embedding, attention, convolution, cross entropy.
 std::vector<OpCase> SequenceOpCases();
 // op_cases_int8.cc: products and embeddings with int8 weights.

@@ -161,15 +161,6 @@ void AddParts(std::vector<OpCase>* cases) {
   stop.inputs = {Random({2, 5, 17})};
   stop.differentiated_outputs = {};
   cases->push_back(stop);
-  for (const int64_t parts : {1, 3, 6}) {
-    const Attrs attrs({{"parts", parts}});
-    const std::string name = absl::StrCat(parts, " parts");
-    AddCase(cases, "softmax", name, {Random({2, 5, 6}, -8, 8)}, attrs);
-    AddCase(cases, "softmax_grad", name, {Random({2, 5, 6}, 0, 1), Random({2, 5, 6})}, attrs);
-  }
-  AddCase(cases, "softmax", "a vector", {Random({12})}, Attrs({{"parts", int64_t{12}}}));
-  AddCase(cases, "softmax", "large scores", {Values({1, 3}, {900, 901, -900})},
-          Attrs({{"parts", int64_t{3}}}));
 }
 
 void AddDrop(std::vector<OpCase>* cases) {

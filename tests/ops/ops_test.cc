@@ -20,6 +20,7 @@ std::vector<OpCase> AllCases() {
   std::vector<OpCase> cases = DenseOpCases();
   for (OpCase& c : MatmulOpCases()) cases.push_back(std::move(c));
   for (OpCase& c : BroadcastOpCases()) cases.push_back(std::move(c));
+  for (OpCase& c : ProgramOpCases()) cases.push_back(std::move(c));
   for (OpCase& c : SequenceOpCases()) cases.push_back(std::move(c));
   for (OpCase& c : Int8OpCases()) cases.push_back(std::move(c));
   for (OpCase& c : ExpertOpCases()) cases.push_back(std::move(c));

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <queue>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/compile/rewrite.h"
+#include "runtime/graph/builder.h"
+#include "runtime/graph/program.h"
+
+namespace plumb {
+namespace {
+
+// A program of fewer nodes that compute gains nothing, and other passes know sums better.
+constexpr int kLeastNodes = 3;
+
+// Assigns nodes to programs by levels. A node that no program can hold, as a norm, is on the level
+// after those of the program nodes that it reads; a program node is on the last level on which its
+// readers still find it. Nodes of one level do not read each other through others, so they may run
+// as one. A stream ends a program.
+class Levels {
+ public:
+  explicit Levels(const Graph& graph)
+      : graph_(graph),
+        may_join_(graph.nodes.size(), false),
+        level_(graph.nodes.size(), 0),
+        rows_(graph.nodes.size(), 0) {
+    FindReaders();
+    const std::vector<bool> overwritten = OverwrittenValues(graph);
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      may_join_[i] = MayJoin(graph.nodes[i]) &&
+                     std::none_of(graph.nodes[i].inputs.begin(), graph.nodes[i].inputs.end(),
+                                  [&](ValueId id) { return id != kNoValue && overwritten[Index(id)]; });
+    }
+    SetEarliest();
+    SetLatest();
+  }
+
+  // The group of a node: equal for nodes that may run as one. REQUIRES: may_join(node).
+  std::pair<int, int64_t> group(size_t node) const { return {level_[node], rows_[node]}; }
+  bool may_join(size_t node) const { return may_join_[node]; }
+  const std::vector<int32_t>& readers(ValueId id) const { return readers_[Index(id)]; }
+
+ private:
+  void FindReaders() {
+    readers_.resize(graph_.values.size());
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      for (const ValueId id : graph_.nodes[i].inputs) {
+        if (id == kNoValue) continue;
+        std::vector<int32_t>& readers = readers_[Index(id)];
+        if (readers.empty() || readers.back() != static_cast<int32_t>(i)) {
+          readers.push_back(static_cast<int32_t>(i));
+        }
+      }
+    }
+  }
+
+  bool MayJoin(const Node& node) const {
+    static const std::set<std::string>* const ops = new std::set<std::string>{
+        "act", "combine", "concat", "expand", "extremum", "fill", "map", "mul", "row_dot",
+        "split", "stop", "weighted_sum"};
+    if (ops->count(node.op->name) == 0) return false;
+    // A product applies the activation of its result itself.
+    if (node.op->name != "act") return true;
+    const int32_t producer = graph_.value(node.inputs[0]).producer;
+    return producer < 0 || graph_.nodes[Index(producer)].op->name != "matmul" ||
+           readers_[Index(node.inputs[0])].size() != 1;
+  }
+
+  void SetEarliest() {
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      for (const ValueId id : graph_.nodes[i].inputs) {
+        const int32_t producer = id == kNoValue ? -1 : graph_.value(id).producer;
+        if (producer < 0) continue;
+        const bool ends = !may_join_[i] || graph_.value(id).is_stream;
+        const int after = may_join_[Index(producer)] && ends ? 1 : 0;
+        level_[i] = std::max(level_[i], level_[Index(producer)] + after);
+        last_ = std::max(last_, level_[i]);
+      }
+    }
+  }
+
+  void SetLatest() {
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      if (!may_join_[i]) continue;
+      rows_[i] = RowsOf(graph_.nodes[i]);
+      int latest = std::numeric_limits<int>::max();
+      int64_t rows = -1;  // of all readers: -1 none yet, 0 they differ
+      for (const ValueId id : graph_.nodes[i].outputs) {
+        for (const int32_t reader : readers_[Index(id)]) {
+          const bool joins = may_join_[Index(reader)] && !graph_.value(id).is_stream;
+          const int level = level_[Index(reader)] - (joins ? 0 : 1);
+          const int64_t its_rows = joins ? rows_[Index(reader)] : 0;
+          if (level < latest) rows = -1;
+          if (level <= latest) rows = rows == -1 || rows == its_rows ? its_rows : 0;
+          latest = std::min(latest, level);
+        }
+      }
+      level_[i] = latest == std::numeric_limits<int>::max() ? last_ : std::max(latest, level_[i]);
+      // A vector is computed where it is read.
+      if (rows_[i] == 0) rows_[i] = std::max<int64_t>(rows, 0);
+    }
+  }
+
+  // The rows of a node's tensors; 0 if they are vectors.
+  int64_t RowsOf(const Node& node) const {
+    const bool is_flat = node.op->name == "split" && node.attrs.GetBool("flat", false);
+    const TensorType& type = graph_.value(node.outputs[0]).type;
+    const bool is_vector = type.shape.rank() < 2 || is_flat ||
+                           (node.op->name == "concat" && node.attrs.Has("dims"));
+    return is_vector ? 0 : type.shape.rows();
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<int32_t>> readers_;  // by ValueId: nodes, in order
+  std::vector<bool> may_join_;                 // by node, as the others
+  std::vector<int> level_;
+  std::vector<int64_t> rows_;
+  int last_ = 0;
+};
+
+bool Computes(const Node& node) {
+  const std::string& op = node.op->name;
+  return op != "split" && op != "concat" && op != "expand" && op != "stop" && op != "fill";
+}
+
+// The graph with groups of nodes as programs.
+class Former {
+ public:
+  Former(const Graph& graph, const OpRegistry& registry)
+      : graph_(graph), registry_(registry), levels_(graph), group_of_(graph.nodes.size(), -1) {}
+
+  absl::StatusOr<Graph> Run() {
+    FindGroups();
+    if (groups_.empty()) return graph_;
+    Graph formed;
+    formed.values = graph_.values;
+    formed.outputs = graph_.outputs;
+    for (const int unit : Order()) {
+      Node node;
+      if (unit < 0) {
+        node = graph_.nodes[static_cast<size_t>(-unit - 1)];
+      } else {
+        PLUMB_ASSIGN_OR_RETURN(node, ProgramOfGroup(unit));
+      }
+      const int32_t position = static_cast<int32_t>(formed.nodes.size());
+      for (const ValueId id : node.outputs) formed.values[Index(id)].producer = position;
+      formed.nodes.push_back(std::move(node));
+    }
+    return WithoutInnerValues(formed);
+  }
+
+ private:
+  void FindGroups() {
+    std::map<std::pair<int, int64_t>, std::vector<size_t>> by_level;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (levels_.may_join(i)) by_level[levels_.group(i)].push_back(i);
+    }
+    for (auto& [key, nodes] : by_level) {
+      const auto computing = std::count_if(nodes.begin(), nodes.end(), [this](size_t i) {
+        return Computes(graph_.nodes[i]);
+      });
+      if (computing < kLeastNodes) continue;
+      for (const size_t i : nodes) group_of_[i] = static_cast<int>(groups_.size());
+      groups_.push_back(std::move(nodes));
+    }
+  }
+
+  // The nodes that are in no group (-1 - node) and the groups, each after what it reads; otherwise
+  // in the order of the graph, a group where its last node is.
+  std::vector<int> Order() const {
+    const size_t nodes = graph_.nodes.size();
+    const auto unit_of = [this](size_t node) {
+      return group_of_[node] < 0 ? -1 - static_cast<int>(node) : group_of_[node];
+    };
+    const auto slot = [nodes](int unit) {
+      return unit < 0 ? static_cast<size_t>(-1 - unit) : nodes + static_cast<size_t>(unit);
+    };
+    std::vector<std::set<int>> before(nodes + groups_.size()), after(nodes + groups_.size());
+    std::map<ValueId, size_t> overwriter;
+    for (size_t i = 0; i < nodes; ++i) {
+      for (const ValueId id : graph_.nodes[i].inputs) {
+        const int32_t producer = id == kNoValue ? -1 : graph_.value(id).producer;
+        if (producer < 0 || unit_of(Index(producer)) == unit_of(i)) continue;
+        before[slot(unit_of(i))].insert(unit_of(Index(producer)));
+        after[slot(unit_of(Index(producer)))].insert(unit_of(i));
+      }
+      // Readers of a value stay before the node that overwrites it.
+      for (const auto& [out, in] : graph_.nodes[i].op->updates) {
+        for (const int32_t reader : levels_.readers(graph_.nodes[i].inputs[Index(in)])) {
+          if (Index(reader) >= i) continue;
+          before[slot(unit_of(i))].insert(unit_of(Index(reader)));
+          after[slot(unit_of(Index(reader)))].insert(unit_of(i));
+        }
+      }
+    }
+    using Ready = std::pair<size_t, int>;  // position, unit
+    std::priority_queue<Ready, std::vector<Ready>, std::greater<Ready>> ready;
+    std::vector<size_t> waits(before.size());
+    const auto add = [&](int unit) {
+      const size_t at = unit < 0 ? static_cast<size_t>(-1 - unit) : groups_[Index(unit)].back();
+      ready.emplace(at, unit);
+    };
+    for (size_t i = 0; i < nodes; ++i) {
+      const int unit = unit_of(i);
+      if (unit >= 0 && groups_[Index(unit)].back() != i) continue;
+      waits[slot(unit)] = before[slot(unit)].size();
+      if (waits[slot(unit)] == 0) add(unit);
+    }
+    std::vector<int> order;
+    while (!ready.empty()) {
+      const int unit = ready.top().second;
+      ready.pop();
+      order.push_back(unit);
+      for (const int next : after[slot(unit)]) {
+        if (--waits[slot(next)] == 0) add(next);
+      }
+    }
+    return order;
+  }
+
+  static std::string NameOf(const Graph& inner) { return absl::StrCat("v", inner.values.size()); }
+
+  absl::StatusOr<Node> ProgramOfGroup(int group) {
+    Graph inner;
+    Node node;
+    std::map<ValueId, ValueId> id_in;
+    std::set<ValueId> results;
+    for (const size_t i : groups_[Index(group)]) {
+      for (const ValueId id : graph_.nodes[i].outputs) results.insert(id);
+    }
+    // Leaves come first.
+    for (const size_t i : groups_[Index(group)]) {
+      for (const ValueId id : graph_.nodes[i].inputs) {
+        if (id == kNoValue || results.count(id) > 0 || id_in.count(id) > 0) continue;
+        id_in[id] = static_cast<ValueId>(inner.values.size());
+        inner.values.push_back({NameOf(inner), graph_.value(id).type, ValueKind::kInput, -1});
+        node.inputs.push_back(id);
+      }
+    }
+    for (const size_t i : groups_[Index(group)]) {
+      Node copy = graph_.nodes[i];
+      for (ValueId& id : copy.inputs) id = id == kNoValue ? id : id_in[id];
+      for (ValueId& id : copy.outputs) {
+        const ValueId outer = id;
+        id = id_in[outer] = static_cast<ValueId>(inner.values.size());
+        inner.values.push_back({NameOf(inner), graph_.value(outer).type, ValueKind::kComputed,
+                                static_cast<int32_t>(inner.nodes.size())});
+        if (!IsReadOutside(outer, group)) continue;
+        inner.outputs.push_back({"", id});
+        node.outputs.push_back(outer);
+      }
+      inner.nodes.push_back(std::move(copy));
+    }
+    // Before differentiation: what is computed once has one gradient.
+    PLUMB_ASSIGN_OR_RETURN(inner, MergeCommonValues(inner, registry_));
+    node.op = registry_.Find("program");
+    auto program = std::make_shared<const ProgramAttr>(std::move(inner));
+    // Layers that are alike share one program, and what is derived from it.
+    const std::shared_ptr<const AttrObject> attr =
+        programs_.try_emplace(program->ToString(), program).first->second;
+    node.attrs = Attrs({{"graph", attr}});
+    return node;
+  }
+
+  bool IsReadOutside(ValueId id, int group) const {
+    const auto& readers = levels_.readers(id);
+    const bool read = std::any_of(readers.begin(), readers.end(), [&](int32_t reader) {
+      return group_of_[Index(reader)] != group;
+    });
+    return read || std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                               [id](const GraphOutput& output) { return output.value == id; });
+  }
+
+  // Drops the values that no node of the graph defines any more.
+  static Graph WithoutInnerValues(const Graph& graph) {
+    std::vector<bool> stays(graph.values.size(), false);
+    for (size_t id = 0; id < graph.values.size(); ++id) {
+      stays[id] = graph.values[id].kind != ValueKind::kComputed;
+    }
+    for (const Node& node : graph.nodes) {
+      for (const ValueId id : node.outputs) stays[Index(id)] = true;
+    }
+    Graph kept;
+    std::vector<ValueId> new_id(graph.values.size(), kNoValue);
+    for (size_t id = 0; id < graph.values.size(); ++id) {
+      if (!stays[id]) continue;
+      new_id[id] = static_cast<ValueId>(kept.values.size());
+      kept.values.push_back(graph.values[id]);
+    }
+    const auto renumber = [&new_id](ValueId& id) {
+      if (id != kNoValue) id = new_id[Index(id)];
+    };
+    for (Node node : graph.nodes) {
+      for (ValueId& id : node.inputs) renumber(id);
+      for (ValueId& id : node.outputs) renumber(id);
+      kept.nodes.push_back(std::move(node));
+    }
+    kept.outputs = graph.outputs;
+    for (GraphOutput& output : kept.outputs) renumber(output.value);
+    return kept;
+  }
+
+  const Graph& graph_;
+  const OpRegistry& registry_;
+  const Levels levels_;
+  std::vector<int> group_of_;               // by node; -1: none
+  std::vector<std::vector<size_t>> groups_;  // nodes, in order
+  std::map<std::string, std::shared_ptr<const ProgramAttr>> programs_;  // by text
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> FormPrograms(Graph graph, const OpRegistry& registry) {
+  if (registry.Find("program") == nullptr) return graph;  // of tests
+  return Former(graph, registry).Run();
+}
+
+}  // namespace plumb

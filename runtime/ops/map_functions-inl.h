@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of map_kind.h on vectors of f32, with their derivatives by x. Included once per SIMD
+// target.
+#if defined(PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_
+#undef PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_
+#else
+#define PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_
+#endif
+
+#include <cmath>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "runtime/kernels/simd/tail-inl.h"
+#include "runtime/ops/map_kind.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plumb {
+namespace HWY_NAMESPACE {
+namespace map_functions {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+HWY_INLINE V One() { return hn::Set(D(), 1.0f); }
+HWY_INLINE V Where(hn::Mask<D> mask) { return hn::IfThenElseZero(mask, One()); }
+
+// Each function f(x, c) and its derivative by x.
+struct ExpFn {
+  static HWY_INLINE V Value(V x, V) { return ExpKeepingNaN(D(), x); }
+  static HWY_INLINE V Slope(V x, V) { return ExpKeepingNaN(D(), x); }
+};
+// Highway's Log makes numbers of what has no logarithm.
+struct LogFn {
+  static HWY_INLINE V Value(V x, V) {
+    const V infinity = hn::Inf(D());
+    const V of_zero = hn::IfThenElse(hn::Eq(x, hn::Zero(D())), hn::Neg(infinity), hn::NaN(D()));
+    const V of_infinity = hn::IfThenElse(hn::Eq(x, infinity), x, hn::Log(D(), x));
+    return hn::IfThenElse(hn::Gt(x, hn::Zero(D())), of_infinity, of_zero);
+  }
+  static HWY_INLINE V Slope(V x, V) { return hn::Div(One(), x); }
+};
+struct SqrtFn {
+  static HWY_INLINE V Value(V x, V) { return hn::Sqrt(x); }
+  static HWY_INLINE V Slope(V x, V) { return hn::Div(hn::Set(D(), 0.5f), hn::Sqrt(x)); }
+};
+struct AbsFn {
+  static HWY_INLINE V Value(V x, V) { return hn::Abs(x); }
+  static HWY_INLINE V Slope(V x, V) {
+    return hn::Sub(Where(hn::Gt(x, hn::Zero(D()))), Where(hn::Lt(x, hn::Zero(D()))));
+  }
+};
+struct ReciprocalFn {
+  static HWY_INLINE V Value(V x, V) { return hn::Div(One(), x); }
+  static HWY_INLINE V Slope(V x, V) {
+    const V y = hn::Div(One(), x);
+    return hn::Neg(hn::Mul(y, y));
+  }
+};
+// One by one: exponents are rare, and of any kind.
+struct PowFn {
+  static V Power(V x, float exponent) {
+    HWY_ALIGN float elements[hn::MaxLanes(D())];
+    hn::Store(x, D(), elements);
+    for (float& element : elements) element = std::pow(element, exponent);
+    return hn::Load(D(), elements);
+  }
+  static V Value(V x, V c) { return Power(x, hn::GetLane(c)); }
+  static V Slope(V x, V c) { return hn::Mul(c, Power(x, hn::GetLane(c) - 1)); }
+};
+struct MaxFn {
+  static HWY_INLINE V Value(V x, V c) { return hn::IfThenElse(hn::Lt(x, c), c, x); }
+  static HWY_INLINE V Slope(V x, V c) { return Where(hn::Gt(x, c)); }
+};
+struct MinFn {
+  static HWY_INLINE V Value(V x, V c) { return hn::IfThenElse(hn::Gt(x, c), c, x); }
+  static HWY_INLINE V Slope(V x, V c) { return Where(hn::Lt(x, c)); }
+};
+struct Step {
+  static HWY_INLINE V Slope(V, V) { return hn::Zero(D()); }
+};
+struct LessFn : Step {
+  static HWY_INLINE V Value(V x, V c) { return Where(hn::Lt(x, c)); }
+};
+struct LessEqualFn : Step {
+  static HWY_INLINE V Value(V x, V c) { return Where(hn::Le(x, c)); }
+};
+struct GreaterFn : Step {
+  static HWY_INLINE V Value(V x, V c) { return Where(hn::Gt(x, c)); }
+};
+struct GreaterEqualFn : Step {
+  static HWY_INLINE V Value(V x, V c) { return Where(hn::Ge(x, c)); }
+};
+struct EqualFn : Step {
+  static HWY_INLINE V Value(V x, V c) { return Where(hn::Eq(x, c)); }
+};
+struct NotEqualFn : Step {
+  static HWY_INLINE V Value(V x, V c) { return hn::Sub(One(), Where(hn::Eq(x, c))); }
+};
+
+// Calls select(F()), F the function of that kind.
+template <class Select>
+auto WithMap(MapKind kind, const Select& select) {
+  switch (kind) {
+    case MapKind::kExp:
+      return select(ExpFn());
+    case MapKind::kLog:
+      return select(LogFn());
+    case MapKind::kSqrt:
+      return select(SqrtFn());
+    case MapKind::kAbs:
+      return select(AbsFn());
+    case MapKind::kReciprocal:
+      return select(ReciprocalFn());
+    case MapKind::kPow:
+      return select(PowFn());
+    case MapKind::kMax:
+      return select(MaxFn());
+    case MapKind::kMin:
+      return select(MinFn());
+    case MapKind::kLess:
+      return select(LessFn());
+    case MapKind::kLessEqual:
+      return select(LessEqualFn());
+    case MapKind::kGreater:
+      return select(GreaterFn());
+    case MapKind::kGreaterEqual:
+      return select(GreaterEqualFn());
+    case MapKind::kEqual:
+      return select(EqualFn());
+    case MapKind::kNotEqual:
+      break;
+  }
+  return select(NotEqualFn());
+}
+
+}  // namespace map_functions
+}  // namespace HWY_NAMESPACE
+}  // namespace plumb
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
