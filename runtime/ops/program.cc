@@ -25,18 +25,22 @@ namespace {
 
 using Place = ProgramRegister::Place;
 
-// Floats of a tile's memory: what the first-level cache holds. A tile has some rows all the same,
-// so that an instruction is worth its call where channels are few.
-constexpr int64_t kTileFloats = 8192;
-constexpr int64_t kLeastRows = 8, kMostRows = 256;
+constexpr int64_t kTileFloats = 8192;  // that the first-level cache holds
+constexpr int64_t kMostRows = 256;
+// Elements that make an instruction worth its call, and the rows up to which a tile has them.
+constexpr int64_t kLeastElements = 256, kLeastRows = 16;
 
 int64_t TileRows(const LoweredProgram& program) {
   int64_t width = 1;
   for (const int64_t each : program.slot_widths) width += each;
-  const int64_t rows = std::max(kLeastRows, std::min(kMostRows, kTileFloats / width));
+  const int64_t instructions = std::max<int64_t>(1, static_cast<int64_t>(program.tile.size()));
+  const int64_t channels = std::max<int64_t>(1, program.work_per_row / instructions);
+  const int64_t least = std::min(kLeastRows, CeilDiv(kLeastElements, channels));
   // There are as many tiles as there may be tasks.
   const int64_t tasks = TaskCount(program.rows, program.rows * program.work_per_row);
-  return std::min(rows, CeilDiv(program.rows, tasks));
+  const int64_t rows =
+      std::min({kMostRows, kTileFloats / width, CeilDiv(program.rows, tasks)});
+  return std::min(program.rows, std::max(rows, least));
 }
 
 class ProgramKernel : public Kernel {
