@@ -155,15 +155,14 @@ absl::Status TrainOne(const Plan& plan, size_t index, HostRuntime* runtime, Shar
   return absl::OkStatus();
 }
 
-// Takes a run from the queue, which has one: after the first seed, rather one of the group that this
-// thread trained last, whose programs its runtime has.
+// Takes a run from the queue, which has one: after the first seed, rather one of the group that
+// this thread trained last, whose programs its runtime has.
 size_t TakeRun(const Plan& plan, size_t* last_group, Shared* shared) {
   std::deque<size_t>& queue = shared->queue;
   auto taken = queue.begin();
   if (plan.runs[*taken].seed != plan.study.seeds.front()) {
-    const auto same = std::find_if(queue.begin(), queue.end(), [&](size_t run) {
-      return plan.runs[run].group == *last_group;
-    });
+    const auto same = std::find_if(queue.begin(), queue.end(),
+                                   [&](size_t run) { return plan.runs[run].group == *last_group; });
     if (same != queue.end()) taken = same;
   }
   const size_t run = *taken;

@@ -53,7 +53,8 @@ void NameGradients(const Graph& forward, const ReversePass& reverse, Graph* grap
   const std::vector<bool> partial = PartialGradients(forward);
   for (size_t id = forward.values.size(); id-- > 0;) {
     if (partial[id]) continue;
-    name(reverse.gradient(static_cast<ValueId>(id)), absl::StrCat("grad.", forward.values[id].name));
+    name(reverse.gradient(static_cast<ValueId>(id)),
+         absl::StrCat("grad.", forward.values[id].name));
   }
   for (size_t id = forward.values.size(); id-- > 0;) {
     if (partial[id]) continue;

@@ -134,7 +134,8 @@ void Executable::BindWorkspace(void* workspace) {
   if (workspace_ == nullptr) return;  // taken back: Run refuses until there is another
   for (size_t id = 0; id < graph_.values.size(); ++id) {
     if (plan_.places[id].kind != MemoryPlan::Place::Kind::kArena) continue;
-    for (const int32_t use : program_->uses[id]) operands_[Index(use)] = DataOf(static_cast<ValueId>(id));
+    for (const int32_t use : program_->uses[id])
+      operands_[Index(use)] = DataOf(static_cast<ValueId>(id));
   }
 }
 

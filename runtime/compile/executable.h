@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// CompiledProgram: a graph compiled for its shapes: kernels, and the plan of its memory. Executable:
-// one that can run. It owns a table of operand pointers; memory is the caller's and is bound by name
-// before the first run. Executables share a compiled program.
-// Creation allocates and may fail; Run allocates nothing unless it fails.
-// Nodes run with denormals flushed to zero (runtime/base/float_mode.h), whatever the caller's mode,
-// which is restored before a run returns or calls an observer. Thread-compatible.
+// CompiledProgram: a graph compiled for its shapes: kernels, and the plan of its memory.
+// Executable: one that can run. It owns a table of operand pointers; memory is the caller's and is
+// bound by name before the first run. Executables share a compiled program. Creation allocates and
+// may fail; Run allocates nothing unless it fails. Nodes run with denormals flushed to zero
+// (runtime/base/float_mode.h), whatever the caller's mode, which is restored before a run returns
+// or calls an observer. Thread-compatible.
 #ifndef PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
 #define PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
 

@@ -35,9 +35,10 @@ class Levels {
     FindReaders();
     const std::vector<bool> overwritten = OverwrittenValues(graph);
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      may_join_[i] = MayJoin(graph.nodes[i]) &&
-                     std::none_of(graph.nodes[i].inputs.begin(), graph.nodes[i].inputs.end(),
-                                  [&](ValueId id) { return id != kNoValue && overwritten[Index(id)]; });
+      may_join_[i] =
+          MayJoin(graph.nodes[i]) &&
+          std::none_of(graph.nodes[i].inputs.begin(), graph.nodes[i].inputs.end(),
+                       [&](ValueId id) { return id != kNoValue && overwritten[Index(id)]; });
     }
     SetEarliest();
     SetLatest();
@@ -64,8 +65,8 @@ class Levels {
 
   bool MayJoin(const Node& node) const {
     static const std::set<std::string>* const ops = new std::set<std::string>{
-        "act", "combine", "concat", "expand", "extremum", "fill", "map", "mul", "row_dot",
-        "split", "stop", "weighted_sum"};
+        "act", "combine", "concat",  "expand", "extremum", "fill",
+        "map", "mul",     "row_dot", "split",  "stop",     "weighted_sum"};
     if (ops->count(node.op->name) == 0) return false;
     // A product applies the activation of its result itself.
     if (node.op->name != "act") return true;
@@ -113,8 +114,8 @@ class Levels {
   int64_t RowsOf(const Node& node) const {
     const bool is_flat = node.op->name == "split" && node.attrs.GetBool("flat", false);
     const TensorType& type = graph_.value(node.outputs[0]).type;
-    const bool is_vector = type.shape.rank() < 2 || is_flat ||
-                           (node.op->name == "concat" && node.attrs.Has("dims"));
+    const bool is_vector =
+        type.shape.rank() < 2 || is_flat || (node.op->name == "concat" && node.attrs.Has("dims"));
     return is_vector ? 0 : type.shape.rows();
   }
 
@@ -164,9 +165,8 @@ class Former {
       if (levels_.may_join(i)) by_level[levels_.group(i)].push_back(i);
     }
     for (auto& [key, nodes] : by_level) {
-      const auto computing = std::count_if(nodes.begin(), nodes.end(), [this](size_t i) {
-        return Computes(graph_.nodes[i]);
-      });
+      const auto computing = std::count_if(nodes.begin(), nodes.end(),
+                                           [this](size_t i) { return Computes(graph_.nodes[i]); });
       if (computing < kLeastNodes) continue;
       for (const size_t i : nodes) group_of_[i] = static_cast<int>(groups_.size());
       groups_.push_back(std::move(nodes));
@@ -311,8 +311,8 @@ class Former {
   const Graph& graph_;
   const OpRegistry& registry_;
   const Levels levels_;
-  std::vector<int> group_of_;               // by node; -1: none
-  std::vector<std::vector<size_t>> groups_;  // nodes, in order
+  std::vector<int> group_of_;                                           // by node; -1: none
+  std::vector<std::vector<size_t>> groups_;                             // nodes, in order
   std::map<std::string, std::shared_ptr<const ProgramAttr>> programs_;  // by text
 };
 

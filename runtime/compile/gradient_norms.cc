@@ -22,8 +22,7 @@ absl::StatusOr<Graph> GradientNorms(Graph graph, const OpRegistry& registry) {
     }
     const std::string name = absl::StrCat("grad_square.", parameter);
     const ValueId square = edit.NewValue(name, F32({1}));
-    edit.InsertAfter(Index(producer),
-                     {sum_squares, {output.value}, {square}, {}});
+    edit.InsertAfter(Index(producer), {sum_squares, {output.value}, {square}, {}});
     edit.AddOutput(name, square);
   }
   return std::move(edit).Finish();

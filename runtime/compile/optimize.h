@@ -31,7 +31,8 @@ struct Pass {
 // All passes, in the order in which Optimize runs them. "Bits stay": every output keeps every bit;
 // "rounding": sums are rounded at other points, so results differ by rounding errors.
 //
-//   form-programs        per-token ops between nodes that are none (sublayers, norms, products) become
+//   form-programs        per-token ops between nodes that are none (sublayers, norms, products)
+//   become
 //                        one program (graph/program.h), if at least three of them compute. Before
 //                        differentiation, so that a gradient is a program too, which computes again
 //                        what it needs: less memory. A stream ends a program, so that it and its

@@ -37,7 +37,7 @@ struct Value {
   std::string name;  // unique in the graph: "layers.3.attention.norm.out"
   TensorType type;
   ValueKind kind = ValueKind::kComputed;
-  int32_t producer = -1;  // index of the defining node, -1 unless kComputed
+  int32_t producer = -1;   // index of the defining node, -1 unless kComputed
   bool is_stream = false;  // a residual stream at a place of the model: programs end there, so that
                            // it and its gradient can be observed
 };

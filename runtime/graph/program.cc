@@ -76,8 +76,8 @@ absl::StatusOr<std::vector<TensorType>> InferProgram(const ProgramAttr& program,
                                                      absl::Span<const TensorType* const> inputs) {
   const Graph& graph = program.graph();
   if (inputs.size() != program.leaves().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the program has ", program.leaves().size(),
-                                                   " inputs, not ", inputs.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the program has ", program.leaves().size(), " inputs, not ", inputs.size()));
   }
   std::vector<TensorType> types;
   types.reserve(graph.values.size());

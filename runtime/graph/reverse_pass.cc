@@ -101,9 +101,9 @@ absl::Status ReversePass::Backward(const Node& node, int32_t index) {
     if (!wanted[i] || d_inputs[i] == kNoValue) continue;
     const TensorType type = GradientType(forward_.value(node.inputs[i]));
     if (builder_.type(d_inputs[i]) != type) {
-      return absl::InternalError(
-          absl::StrCat("its VJP gave ", builder_.type(d_inputs[i]).ToString(), " for input ", i,
-                       ", whose gradient is ", type.ToString()));
+      return absl::InternalError(absl::StrCat("its VJP gave ",
+                                              builder_.type(d_inputs[i]).ToString(), " for input ",
+                                              i, ", whose gradient is ", type.ToString()));
     }
     parts_[Index(node.inputs[i])].push_back(d_inputs[i]);
   }

@@ -46,7 +46,8 @@ ValueId EmitSoftmax(GraphBuilder* b, Operands operands, const std::string& name)
   largest = b->Apply("stop", {largest});
   const Attrs difference = {{"coefs", std::vector<double>{1, -1}}, {"constant", 0.0}};
   for (ValueId& part : parts) {
-    part = b->Apply("map", {b->Apply("combine", {part, largest}, difference)}, {{"kind", std::string("exp")}});
+    part = b->Apply("map", {b->Apply("combine", {part, largest}, difference)},
+                    {{"kind", std::string("exp")}});
   }
   const std::vector<double> ones(parts.size(), 1.0);
   const ValueId total = b->Apply("combine", parts, {{"coefs", ones}, {"constant", 0.0}});

@@ -4,7 +4,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/simd/activation_kind.h"
-#include "runtime/ops/elementwise_kernel.h"
+#include "runtime/kernels/simd/element_tasks.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
@@ -19,6 +19,10 @@
 #define PLUMB_GATED_TYPES
 namespace plumb {
 namespace {
+
+// Elements [begin, end) of operands that are all f32 or all bf16, `in` and `out` as the op's. A
+// result may be any of the inputs: each vector is read before it is written.
+using ElementwiseFn = void (*)(const void* const* in, void* const* out, int64_t begin, int64_t end);
 
 struct GatedFns {
   ElementwiseFn value;  // y of gate, up
@@ -93,6 +97,24 @@ namespace plumb {
 HWY_EXPORT(Select);
 
 namespace {
+
+// A kernel whose element i is a function of the elements i of its inputs, and of nothing else.
+class ElementwiseKernel : public Kernel {
+ public:
+  // `cost`: scalar operations an element, roughly.
+  ElementwiseKernel(int64_t elements, int64_t cost, ElementwiseFn fn)
+      : tasks_(elements, cost), fn_(fn) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    tasks_.Run(args.threads,
+               [&](int64_t begin, int64_t end) { fn_(args.in, args.out, begin, end); });
+    return absl::OkStatus();
+  }
+
+ private:
+  ElementTasks tasks_;
+  ElementwiseFn fn_;
+};
 
 constexpr int64_t kCost = 16;  // scalar operations an element, roughly
 

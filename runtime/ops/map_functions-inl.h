@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of map_kind.h on vectors of f32, with their derivatives by x. Included once per SIMD
-// target.
+// The functions of map_kind.h on vectors of f32, with their derivatives by x. Included once per
+// SIMD target.
 #if defined(PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_
 #undef PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_

@@ -38,8 +38,7 @@ int64_t TileRows(const LoweredProgram& program) {
   const int64_t least = std::min(kLeastRows, CeilDiv(kLeastElements, channels));
   // There are as many tiles as there may be tasks.
   const int64_t tasks = TaskCount(program.rows, program.rows * program.work_per_row);
-  const int64_t rows =
-      std::min({kMostRows, kTileFloats / width, CeilDiv(program.rows, tasks)});
+  const int64_t rows = std::min({kMostRows, kTileFloats / width, CeilDiv(program.rows, tasks)});
   return std::min(program.rows, std::max(rows, least));
 }
 
@@ -164,8 +163,7 @@ class ProgramKernel : public Kernel {
 
 absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   const ProgramAttr& program = ProgramOf(types.attrs);
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<TensorType> values,
-                         InferProgram(program, types.inputs));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<TensorType> values, InferProgram(program, types.inputs));
   std::vector<TensorType> outputs;
   for (const GraphOutput& output : program.graph().outputs) {
     outputs.push_back(values[Index(output.value)]);

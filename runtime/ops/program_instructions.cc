@@ -39,8 +39,8 @@ HWY_INLINE void ForOperand(In in, const float* b, int64_t rows, const Body& body
   const D d;
   const int64_t width = in.width;
   if constexpr (kB == Operand::kAlike) {
-    ForElements<kPadded>(rows * width, [&](const auto& io, int64_t i)
-                                           HWY_ATTR { body(io, i, io.Load(d, b + i)); });
+    ForElements<kPadded>(
+        rows * width, [&](const auto& io, int64_t i) HWY_ATTR { body(io, i, io.Load(d, b + i)); });
   } else if constexpr (kB == Operand::kScalar) {
     const V all = hn::Set(d, b[0]);
     ForElements<kPadded>(rows * width,
@@ -124,9 +124,10 @@ void MapGrad(In in, Registers r, int64_t rows) {
   const V c = hn::Set(d, in.constant);
   const float* a = r[in.a];
   float* out = r[in.out];
-  ForOperand<Operand::kAlike, kPadded>(in, r[in.b], rows, [&](const auto& io, int64_t i, V dy) HWY_ATTR {
-    io.Store(hn::Mul(dy, F::Slope(io.Load(d, a + i), c)), d, out + i);
-  });
+  ForOperand<Operand::kAlike, kPadded>(
+      in, r[in.b], rows, [&](const auto& io, int64_t i, V dy) HWY_ATTR {
+        io.Store(hn::Mul(dy, F::Slope(io.Load(d, a + i), c)), d, out + i);
+      });
 }
 
 template <class F, bool kPadded>
@@ -143,11 +144,12 @@ void ActGrad(In in, Registers r, int64_t rows) {
   const D d;
   const float* a = r[in.a];
   float* out = r[in.out];
-  ForOperand<Operand::kAlike, kPadded>(in, r[in.b], rows, [&](const auto& io, int64_t i, V dy) HWY_ATTR {
-    V value, derivative;
-    F::Both(d, io.Load(d, a + i), &value, &derivative);
-    io.Store(hn::Mul(dy, derivative), d, out + i);
-  });
+  ForOperand<Operand::kAlike, kPadded>(in, r[in.b], rows,
+                                       [&](const auto& io, int64_t i, V dy) HWY_ATTR {
+                                         V value, derivative;
+                                         F::Both(d, io.Load(d, a + i), &value, &derivative);
+                                         io.Store(hn::Mul(dy, derivative), d, out + i);
+                                       });
 }
 
 template <bool kMax>
@@ -160,10 +162,11 @@ void Extremum(In in, Registers r, int64_t rows) {
   const D d;
   const float* a = r[in.a];
   float* out = r[in.out];
-  ForOperand<Operand::kAlike, kPadded>(in, r[in.b], rows, [&](const auto& io, int64_t i, V y) HWY_ATTR {
-    const V x = io.Load(d, a + i);
-    io.Store(hn::IfThenElse(Wins<kMax>(y, x), y, x), d, out + i);
-  });
+  ForOperand<Operand::kAlike, kPadded>(
+      in, r[in.b], rows, [&](const auto& io, int64_t i, V y) HWY_ATTR {
+        const V x = io.Load(d, a + i);
+        io.Store(hn::IfThenElse(Wins<kMax>(y, x), y, x), d, out + i);
+      });
 }
 
 // dy where a wins, half of it where neither does.
@@ -172,12 +175,13 @@ void ExtremumGrad(In in, Registers r, int64_t rows) {
   const D d;
   const float *a = r[in.a], *dy = r[in.c];
   float* out = r[in.out];
-  ForOperand<Operand::kAlike, kPadded>(in, r[in.b], rows, [&](const auto& io, int64_t i, V y) HWY_ATTR {
-    const V x = io.Load(d, a + i), g = io.Load(d, dy + i);
-    const V half = hn::Mul(g, hn::Set(d, 0.5f));
-    const V rest = hn::IfThenElse(Wins<kMax>(y, x), hn::Zero(d), half);
-    io.Store(hn::IfThenElse(Wins<kMax>(x, y), g, rest), d, out + i);
-  });
+  ForOperand<Operand::kAlike, kPadded>(
+      in, r[in.b], rows, [&](const auto& io, int64_t i, V y) HWY_ATTR {
+        const V x = io.Load(d, a + i), g = io.Load(d, dy + i);
+        const V half = hn::Mul(g, hn::Set(d, 0.5f));
+        const V rest = hn::IfThenElse(Wins<kMax>(y, x), hn::Zero(d), half);
+        io.Store(hn::IfThenElse(Wins<kMax>(x, y), g, rest), d, out + i);
+      });
 }
 
 void Fill(In in, Registers r, int64_t rows) {
@@ -261,8 +265,8 @@ void Dot(In in, Registers r, int64_t rows) {
   }
 }
 
-// out[j] += sum over rows of f(io, row, j), four rows at a time, so that memory is read in a few long
-// runs.
+// out[j] += sum over rows of f(io, row, j), four rows at a time, so that memory is read in a few
+// long runs.
 template <class F>
 HWY_INLINE void AddColumns(In in, Registers r, int64_t rows, const F& f) {
   const D d;
@@ -332,8 +336,10 @@ void StoreBf16(In in, Registers r, int64_t rows) {
 }
 
 // Instructions with a version for padded registers, and those without.
-#define PLUMB_PADDED(f, ...) {&f<__VA_ARGS__, false>, &f<__VA_ARGS__, true>}
-#define PLUMB_PLAIN(...) {&__VA_ARGS__, &__VA_ARGS__}
+#define PLUMB_PADDED(f, ...) \
+  { &f<__VA_ARGS__, false>, &f<__VA_ARGS__, true> }
+#define PLUMB_PLAIN(...) \
+  { &__VA_ARGS__, &__VA_ARGS__ }
 
 const InstructionFns& Fns() {
   static constexpr Operand kAlike = Operand::kAlike, kPerRow = Operand::kPerRow,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions of programs: each applies one function to the registers of a tile of rows. A register
-// is [rows, width] floats, row by row, or one row that stands for all (a vector). Stateless.
+// Instructions of programs: each applies one function to the registers of a tile of rows. A
+// register is [rows, width] floats, row by row, or one row that stands for all (a vector).
+// Stateless.
 #ifndef PLUMB_RUNTIME_OPS_PROGRAM_INSTRUCTIONS_H_
 #define PLUMB_RUNTIME_OPS_PROGRAM_INSTRUCTIONS_H_
 
@@ -33,10 +34,10 @@ struct Instruction {
 
 // How an operand b meets an operand of [rows, width].
 enum class Operand {
-  kAlike,    // [rows, width]
-  kPerRow,   // [rows, 1]
-  kVector,   // [width], for all rows
-  kScalar,   // [1], for all rows
+  kAlike,   // [rows, width]
+  kPerRow,  // [rows, 1]
+  kVector,  // [width], for all rows
+  kScalar,  // [1], for all rows
 };
 inline constexpr int kOperands = 4;
 
@@ -55,19 +56,19 @@ struct InstructionFns {
   InstructionFn sum_channels;  // out[o] = a[w], groups of w / o summed
   InstructionFn dot[2];        // out[1] = sum of a[w] b[w]; [0] b a row, [1] a vector
   // Sums over rows, onto what is in out, a vector.
-  InstructionFn add_rows;          // out[w] += sum over rows of a
-  InstructionFn add_products[2];   // out[w] += sum over rows of a b; [0] b alike, [1] b per row
-  InstructionFn add_all;           // out[o] += sum over rows and groups of a[w]
-  InstructionFn add_dot;           // out[1] += sum over rows of a[w] b[w]
-  InstructionFn load_bf16;         // out = a, which is bf16
-  InstructionFn store_bf16;        // out, which is bf16, = a
+  InstructionFn add_rows;         // out[w] += sum over rows of a
+  InstructionFn add_products[2];  // out[w] += sum over rows of a b; [0] b alike, [1] b per row
+  InstructionFn add_all;          // out[o] += sum over rows and groups of a[w]
+  InstructionFn add_dot;          // out[1] += sum over rows of a[w] b[w]
+  InstructionFn load_bf16;        // out = a, which is bf16
+  InstructionFn store_bf16;       // out, which is bf16, = a
 };
 const InstructionFns& ProgramInstructions();
 
-InstructionFn MapInstruction(MapKind kind);                      // out = f(a, constant)
-InstructionFn MapGradInstruction(MapKind kind);                  // out = f'(a, constant) b
-InstructionFn ActivationInstruction(ActivationKind kind);        // out = f(a)
-InstructionFn ActivationGradInstruction(ActivationKind kind);    // out = f'(a) b
+InstructionFn MapInstruction(MapKind kind);                    // out = f(a, constant)
+InstructionFn MapGradInstruction(MapKind kind);                // out = f'(a, constant) b
+InstructionFn ActivationInstruction(ActivationKind kind);      // out = f(a)
+InstructionFn ActivationGradInstruction(ActivationKind kind);  // out = f'(a) b
 
 }  // namespace plumb
 

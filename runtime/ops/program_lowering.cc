@@ -253,8 +253,9 @@ class Lowering {
     if (!weighted && reader.op->name != "combine") return false;
     const size_t at = static_cast<size_t>(
         std::find(reader.inputs.begin(), reader.inputs.end(), id) - reader.inputs.begin());
-    const bool alone = !weighted || (at % 2 == 0 && (at + 1 == reader.inputs.size() ||
-                                                     reader.inputs[at + 1] == kNoValue));
+    const bool alone =
+        !weighted ||
+        (at % 2 == 0 && (at + 1 == reader.inputs.size() || reader.inputs[at + 1] == kNoValue));
     return alone && types_[Index(reader.outputs[0])] == types_[Index(id)];
   }
 
@@ -279,7 +280,8 @@ class Lowering {
     return Sum(terms, node.attrs.GetDouble("constant", 0));
   }
 
-  int32_t LowerFunction(const InstructionFn& run, int32_t a, int32_t b, int32_t c, double constant) {
+  int32_t LowerFunction(const InstructionFn& run, int32_t a, int32_t b, int32_t c,
+                        double constant) {
     const Like like = LikeOf({a, b, c});
     Planned function = Elementwise(run, like);
     function.a = Expanded(a, like);
@@ -431,8 +433,8 @@ class Lowering {
     } else if (op == "map" || op == "map_grad") {
       PLUMB_ASSIGN_OR_RETURN(const MapKind kind, ParseMapKind(node.attrs.GetString("kind")));
       const int32_t x = Get(node.inputs[0]), dy = op == "map" ? x : Get(node.inputs[1]);
-      result = LowerFunction(op == "map" ? MapInstruction(kind) : MapGradInstruction(kind), x, dy, x,
-                             node.attrs.GetDouble("number", 0));
+      result = LowerFunction(op == "map" ? MapInstruction(kind) : MapGradInstruction(kind), x, dy,
+                             x, node.attrs.GetDouble("number", 0));
     } else if (op == "act" || op == "act_grad") {
       PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
                              ParseActivationKind(node.attrs.GetString("kind")));
@@ -544,8 +546,7 @@ class Lowering {
     for (Plan* plan : {&before_, &tile_, &after_}) {
       for (Planned& each : *plan) {
         // One element that stands for all is not read with its neighbours.
-        const bool scalar =
-            At(each.out).has_rows && !At(each.b).has_rows && At(each.b).width == 1;
+        const bool scalar = At(each.out).has_rows && !At(each.b).has_rows && At(each.b).width == 1;
         const bool padded = is_padded(each.a) && (scalar || is_padded(each.b)) &&
                             is_padded(each.c) && is_padded(each.out);
         each.run = padded ? each.fn.run_padded : each.fn.run;

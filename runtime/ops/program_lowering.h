@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LoweredProgram: a program as instructions on registers. The instructions of `before` run once, on
-// vectors that no row changes; those of `tile` for each tile of rows; those of `after` once, on sums
-// over all rows. A value.
+// vectors that no row changes; those of `tile` for each tile of rows; those of `after` once, on
+// sums over all rows. A value.
 #ifndef PLUMB_RUNTIME_OPS_PROGRAM_LOWERING_H_
 #define PLUMB_RUNTIME_OPS_PROGRAM_LOWERING_H_
 

@@ -86,10 +86,10 @@ namespace {
 std::string KeyOf(const ModelContext& context, const BuildOptions& options, bool gradients,
                   const OptimizeOptions& optimize) {
   return absl::StrCat(
-      static_cast<int>(options.program), " ", static_cast<int>(options.weights), " ",
-      options.batch, " ", options.seq, " ", options.output_logits, options.drop, " ",
-      absl::StrFormat("%a %a", options.label_smoothing, options.z_loss), " ",
-      options.weighs_loss, gradients, optimize.recompute_blocks, optimize.gradient_norms, " ",
+      static_cast<int>(options.program), " ", static_cast<int>(options.weights), " ", options.batch,
+      " ", options.seq, " ", options.output_logits, options.drop, " ",
+      absl::StrFormat("%a %a", options.label_smoothing, options.z_loss), " ", options.weighs_loss,
+      gradients, optimize.recompute_blocks, optimize.gradient_norms, " ",
       absl::StrJoin(optimize.disabled, ","), "\n", context.model.self_contained_text);
 }
 

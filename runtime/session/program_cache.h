@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProgramCache: what was compiled last, for the sessions of one runtime: those whose models, types and
-// lengths agree share programs, as the runs of a study do, and a model's lengths share the graph of
-// its forward pass. Thread-safe.
+// ProgramCache: what was compiled last, for the sessions of one runtime: those whose models, types
+// and lengths agree share programs, as the runs of a study do, and a model's lengths share the
+// graph of its forward pass. Thread-safe.
 #ifndef PLUMB_RUNTIME_SESSION_PROGRAM_CACHE_H_
 #define PLUMB_RUNTIME_SESSION_PROGRAM_CACHE_H_
 
@@ -28,8 +28,8 @@ class LastUsed {
 
   explicit LastUsed(size_t most) : most_(most) {}
 
-  // Returns the value of `key`, which says all that `make` depends on; calls `make` if there is none.
-  // Errors: those of `make`.
+  // Returns the value of `key`, which says all that `make` depends on; calls `make` if there is
+  // none. Errors: those of `make`.
   absl::StatusOr<Shared> Get(const std::string& key,
                              absl::FunctionRef<absl::StatusOr<Shared>()> make) {
     if (Shared known = Find(key); known != nullptr) return known;

@@ -22,9 +22,8 @@ std::vector<StepProfile::Row> LongestFirst(const std::map<std::string, StepProfi
 
 absl::Status StepProfile::Run(const Executable& executable, int threads,
                               const Executable::AfterNode* after) {
-  auto at = std::find_if(programs_.begin(), programs_.end(), [&](const Times& times) {
-    return times.program == executable.program();
-  });
+  auto at = std::find_if(programs_.begin(), programs_.end(),
+                         [&](const Times& times) { return times.program == executable.program(); });
   if (at == programs_.end()) {
     Times times;
     times.program = executable.program();
