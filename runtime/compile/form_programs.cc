@@ -29,10 +29,10 @@ class Levels {
  public:
   explicit Levels(const Graph& graph)
       : graph_(graph),
+        readers_(ReadersOf(graph)),
         may_join_(graph.nodes.size(), false),
         level_(graph.nodes.size(), 0),
         rows_(graph.nodes.size(), 0) {
-    FindReaders();
     const std::vector<bool> overwritten = OverwrittenValues(graph);
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       may_join_[i] =
@@ -50,19 +50,6 @@ class Levels {
   const std::vector<int32_t>& readers(ValueId id) const { return readers_[Index(id)]; }
 
  private:
-  void FindReaders() {
-    readers_.resize(graph_.values.size());
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      for (const ValueId id : graph_.nodes[i].inputs) {
-        if (id == kNoValue) continue;
-        std::vector<int32_t>& readers = readers_[Index(id)];
-        if (readers.empty() || readers.back() != static_cast<int32_t>(i)) {
-          readers.push_back(static_cast<int32_t>(i));
-        }
-      }
-    }
-  }
-
   bool MayJoin(const Node& node) const {
     static const std::set<std::string>* const ops = new std::set<std::string>{
         "act", "combine", "concat",  "expand", "extremum", "fill",
@@ -120,8 +107,8 @@ class Levels {
   }
 
   const Graph& graph_;
-  std::vector<std::vector<int32_t>> readers_;  // by ValueId: nodes, in order
-  std::vector<bool> may_join_;                 // by node, as the others
+  const std::vector<std::vector<int32_t>> readers_;  // by ValueId: nodes, in order
+  std::vector<bool> may_join_;                       // by node, as the others
   std::vector<int> level_;
   std::vector<int64_t> rows_;
   int last_ = 0;
@@ -143,6 +130,7 @@ class Former {
     if (groups_.empty()) return graph_;
     Graph formed;
     formed.values = graph_.values;
+    for (Value& value : formed.values) value.producer = -1;  // of what stays inside of programs
     formed.outputs = graph_.outputs;
     for (const int unit : Order()) {
       Node node;
@@ -155,7 +143,8 @@ class Former {
       for (const ValueId id : node.outputs) formed.values[Index(id)].producer = position;
       formed.nodes.push_back(std::move(node));
     }
-    return WithoutInnerValues(formed);
+    const std::vector<bool> keep(formed.nodes.size(), true);
+    return KeepNodes(std::move(formed), keep);
   }
 
  private:
@@ -277,35 +266,6 @@ class Former {
     });
     return read || std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
                                [id](const GraphOutput& output) { return output.value == id; });
-  }
-
-  // Drops the values that no node of the graph defines any more.
-  static Graph WithoutInnerValues(const Graph& graph) {
-    std::vector<bool> stays(graph.values.size(), false);
-    for (size_t id = 0; id < graph.values.size(); ++id) {
-      stays[id] = graph.values[id].kind != ValueKind::kComputed;
-    }
-    for (const Node& node : graph.nodes) {
-      for (const ValueId id : node.outputs) stays[Index(id)] = true;
-    }
-    Graph kept;
-    std::vector<ValueId> new_id(graph.values.size(), kNoValue);
-    for (size_t id = 0; id < graph.values.size(); ++id) {
-      if (!stays[id]) continue;
-      new_id[id] = static_cast<ValueId>(kept.values.size());
-      kept.values.push_back(graph.values[id]);
-    }
-    const auto renumber = [&new_id](ValueId& id) {
-      if (id != kNoValue) id = new_id[Index(id)];
-    };
-    for (Node node : graph.nodes) {
-      for (ValueId& id : node.inputs) renumber(id);
-      for (ValueId& id : node.outputs) renumber(id);
-      kept.nodes.push_back(std::move(node));
-    }
-    kept.outputs = graph.outputs;
-    for (GraphOutput& output : kept.outputs) renumber(output.value);
-    return kept;
   }
 
   const Graph& graph_;

@@ -17,19 +17,9 @@ class ResidualNormFusion {
   ResidualNormFusion(Graph graph, const OpDef* add_norm)
       : graph_(std::move(graph)),
         add_norm_(add_norm),
-        readers_(graph_.values.size()),
+        readers_(ReadersOf(graph_)),
         is_output_(OutputValues(graph_)),
-        keep_(graph_.nodes.size(), true) {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      for (const ValueId id : graph_.nodes[i].inputs) {
-        if (id == kNoValue) continue;
-        std::vector<int32_t>& readers = readers_[Index(id)];
-        if (readers.empty() || readers.back() != static_cast<int32_t>(i)) {
-          readers.push_back(static_cast<int32_t>(i));
-        }
-      }
-    }
-  }
+        keep_(graph_.nodes.size(), true) {}
 
   Graph Run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {

@@ -11,21 +11,12 @@ namespace plumb {
 
 GraphEdit::GraphEdit(Graph graph)
     : graph_(std::move(graph)),
-      readers_(graph_.values.size()),
+      readers_(ReadersOf(graph_)),
       is_output_(OutputValues(graph_)),
       overwritten_(OverwrittenValues(graph_)),
       edited_(graph_.nodes.size(), false),
       in_place_(graph_.nodes.size()),
-      after_(graph_.nodes.size()) {
-  for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-    const int32_t position = static_cast<int32_t>(i);
-    for (const ValueId id : graph_.nodes[i].inputs) {
-      if (id == kNoValue) continue;
-      std::vector<int32_t>& readers = readers_[Index(id)];
-      if (readers.empty() || readers.back() != position) readers.push_back(position);
-    }
-  }
-}
+      after_(graph_.nodes.size()) {}
 
 bool GraphEdit::IsReadOnceBy(ValueId id, size_t reader) const {
   const std::vector<int32_t>& all = readers(id);

@@ -18,7 +18,7 @@ Graph KeepNodes(Graph graph, const std::vector<bool>& keep) {
   for (size_t id = 0; id < graph.values.size(); ++id) {
     Value& value = graph.values[id];
     if (value.kind == ValueKind::kComputed) {
-      value.producer = new_node[static_cast<size_t>(value.producer)];
+      if (value.producer >= 0) value.producer = new_node[Index(value.producer)];
       if (value.producer < 0) continue;
     }
     new_id[id] = static_cast<ValueId>(kept.values.size());
@@ -51,6 +51,19 @@ std::vector<ValueId> StateOfValues(const Graph& graph) {
     }
   }
   return state;
+}
+
+std::vector<std::vector<int32_t>> ReadersOf(const Graph& graph) {
+  std::vector<std::vector<int32_t>> readers(graph.values.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const int32_t position = static_cast<int32_t>(i);
+    for (const ValueId id : graph.nodes[i].inputs) {
+      if (id == kNoValue) continue;
+      std::vector<int32_t>& known = readers[Index(id)];
+      if (known.empty() || known.back() != position) known.push_back(position);
+    }
+  }
+  return readers;
 }
 
 std::vector<bool> OverwrittenValues(const Graph& graph) {

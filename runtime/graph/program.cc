@@ -60,6 +60,56 @@ std::string TextOf(const Graph& graph, const std::vector<ValueId>& leaves) {
   return text;
 }
 
+// A graph without the nodes and leaves that no output needs.
+struct PrunedGraph {
+  Graph graph;
+  std::vector<size_t> leaves;  // indices of the leaves that stay, among those before
+};
+PrunedGraph PruneGraph(const Graph& graph) {
+  std::vector<bool> needed(graph.values.size(), false);
+  for (const GraphOutput& output : graph.outputs) needed[Index(output.value)] = true;
+  std::vector<bool> keep(graph.nodes.size(), false);
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    for (const ValueId id : graph.nodes[i].outputs) keep[i] = keep[i] || needed[Index(id)];
+    if (!keep[i]) continue;
+    for (const ValueId id : graph.nodes[i].inputs) {
+      if (id != kNoValue) needed[Index(id)] = true;
+    }
+  }
+  PrunedGraph pruned;
+  std::vector<ValueId> new_id(graph.values.size(), kNoValue);
+  std::vector<int32_t> new_node(graph.nodes.size(), -1);
+  int32_t nodes = 0;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (keep[i]) new_node[i] = nodes++;
+  }
+  size_t leaf = 0;
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    Value value = graph.values[id];
+    if (value.kind != ValueKind::kComputed) {
+      if (needed[id]) pruned.leaves.push_back(leaf);
+      ++leaf;
+      if (!needed[id]) continue;
+    } else {
+      value.producer = new_node[Index(value.producer)];
+      if (value.producer < 0) continue;
+    }
+    new_id[id] = static_cast<ValueId>(pruned.graph.values.size());
+    pruned.graph.values.push_back(std::move(value));
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (!keep[i]) continue;
+    Node node = graph.nodes[i];
+    for (ValueId& id : node.inputs) id = id == kNoValue ? id : new_id[Index(id)];
+    for (ValueId& id : node.outputs) id = new_id[Index(id)];
+    pruned.graph.nodes.push_back(std::move(node));
+  }
+  for (const GraphOutput& output : graph.outputs) {
+    pruned.graph.outputs.push_back({output.name, new_id[Index(output.value)]});
+  }
+  return pruned;
+}
+
 }  // namespace
 
 ProgramAttr::ProgramAttr(Graph graph)
@@ -117,51 +167,6 @@ absl::StatusOr<std::shared_ptr<const ProgramAttr>> ProgramAttr::WithInputs(
   Graph graph = graph_;
   for (size_t id = 0; id < types.size(); ++id) graph.values[id].type = std::move(types[id]);
   return std::make_shared<const ProgramAttr>(std::move(graph));
-}
-
-PrunedGraph PruneGraph(const Graph& graph) {
-  std::vector<bool> needed(graph.values.size(), false);
-  for (const GraphOutput& output : graph.outputs) needed[Index(output.value)] = true;
-  std::vector<bool> keep(graph.nodes.size(), false);
-  for (size_t i = graph.nodes.size(); i-- > 0;) {
-    for (const ValueId id : graph.nodes[i].outputs) keep[i] = keep[i] || needed[Index(id)];
-    if (!keep[i]) continue;
-    for (const ValueId id : graph.nodes[i].inputs) {
-      if (id != kNoValue) needed[Index(id)] = true;
-    }
-  }
-  PrunedGraph pruned;
-  std::vector<ValueId> new_id(graph.values.size(), kNoValue);
-  std::vector<int32_t> new_node(graph.nodes.size(), -1);
-  int32_t nodes = 0;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (keep[i]) new_node[i] = nodes++;
-  }
-  size_t leaf = 0;
-  for (size_t id = 0; id < graph.values.size(); ++id) {
-    Value value = graph.values[id];
-    if (value.kind != ValueKind::kComputed) {
-      if (needed[id]) pruned.leaves.push_back(leaf);
-      ++leaf;
-      if (!needed[id]) continue;
-    } else {
-      value.producer = new_node[Index(value.producer)];
-      if (value.producer < 0) continue;
-    }
-    new_id[id] = static_cast<ValueId>(pruned.graph.values.size());
-    pruned.graph.values.push_back(std::move(value));
-  }
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (!keep[i]) continue;
-    Node node = graph.nodes[i];
-    for (ValueId& id : node.inputs) id = id == kNoValue ? id : new_id[Index(id)];
-    for (ValueId& id : node.outputs) id = new_id[Index(id)];
-    pruned.graph.nodes.push_back(std::move(node));
-  }
-  for (const GraphOutput& output : graph.outputs) {
-    pruned.graph.outputs.push_back({output.name, new_id[Index(output.value)]});
-  }
-  return pruned;
 }
 
 absl::StatusOr<ProgramAttr::Gradient> ProgramAttr::MakeGradient(

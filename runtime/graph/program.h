@@ -87,13 +87,6 @@ std::vector<ValueId> AddProgramGradient(GraphBuilder& b, const Node& node,
                                         absl::Span<const ValueId> d_outputs,
                                         const std::vector<bool>& wanted);
 
-// A graph without the nodes and leaves that no output needs.
-struct PrunedGraph {
-  Graph graph;
-  std::vector<size_t> leaves;  // indices of the leaves that stay, among those before
-};
-PrunedGraph PruneGraph(const Graph& graph);
-
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_GRAPH_PROGRAM_H_

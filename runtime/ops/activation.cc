@@ -6,7 +6,6 @@
 #include "runtime/kernels/simd/activation_kind.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/program_kernel.h"
 
 namespace plumb {
 namespace {

@@ -7,7 +7,6 @@
 #include "runtime/graph/builder.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/program_kernel.h"
 
 namespace plumb {
 namespace {

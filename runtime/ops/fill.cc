@@ -5,7 +5,6 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/program_kernel.h"
 
 namespace plumb {
 namespace {

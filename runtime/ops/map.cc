@@ -9,7 +9,6 @@
 #include "runtime/ops/map_kind.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/program_kernel.h"
 
 namespace plumb {
 namespace {

@@ -54,7 +54,7 @@
 //   program(x1, .., xn) {graph} -> y1, .., ym     a graph of the ops combine, mul, mul_reduce, row_dot,
 //                                   weighted_sum, expand, concat, split, stop, fill, map, extremum, act
 //                                   and their gradients (graph/program.h), tile by tile of rows. The
-//                                   kernels of these ops are programs of one node (program_kernel.h)
+//                                   kernels of these ops are programs of one node (ProgramKernelOf)
 //   act(x) {kind} -> like x         kind: relu, gelu (exact), gelu_tanh, silu, tanh, sigmoid, erf
 //   act_grad(x, dy) {kind} -> like x
 //   gated(gate, up) {kind} -> like up                       act(gate) * up
@@ -133,9 +133,11 @@
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_
 #define PLUMB_RUNTIME_OPS_OPS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "runtime/graph/op.h"
 #include "runtime/kernels/gemm/gemm_policy.h"
 #include "runtime/plugin/norm_plugin.h"
@@ -191,6 +193,10 @@ class NormAttr : public AttrObject {
  private:
   std::shared_ptr<const NormInstance> instance_;
 };
+
+// Returns what makes kernels of the op `name`, one of those of programs: a program of it alone.
+std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKernelOf(
+    const char* name);
 
 }  // namespace plumb
 

@@ -16,7 +16,6 @@
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/program_kernel.h"
 #include "runtime/ops/program_lowering.h"
 #include "runtime/ops/sum_rows.h"
 

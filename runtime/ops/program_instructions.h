@@ -18,7 +18,7 @@ using RunInstruction = void (*)(const Instruction& instruction, float* const* re
                                 int64_t rows);
 struct InstructionFn {
   RunInstruction run;
-  // The same for registers whose memory goes on for kPaddedFloats: it computes whole vectors.
+  // The same for registers with room for kPaddedFloats more: it computes whole vectors.
   RunInstruction run_padded;
 };
 inline constexpr int64_t kPaddedFloats = 16;

@@ -8,7 +8,6 @@
 #include "runtime/ops/broadcast.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
-#include "runtime/ops/program_kernel.h"
 
 namespace plumb {
 namespace {
