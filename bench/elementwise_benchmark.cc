@@ -176,7 +176,7 @@ std::vector<Case> Cases() {
         add("act_grad", {hidden, hidden}, attrs, 1);
       }
       add("gated", {hidden, hidden}, Attrs({{"kind", std::string("silu")}}));
-      add("sum_rows", {hidden});
+      add("mul_reduce", {hidden});
       add("combine", {hidden, hidden}, Attrs({{"coefs", ones}}));
       add("mul", {hidden, hidden});
       add("mul", {hidden, floats(DType::kF32, {width})});

@@ -123,21 +123,24 @@ bool Computes(const Node& node) {
 class Former {
  public:
   Former(const Graph& graph, const OpRegistry& registry)
-      : graph_(graph), registry_(registry), levels_(graph), group_of_(graph.nodes.size(), -1) {}
+      : graph_(graph), registry_(registry), levels_(graph), group_of_(graph.nodes.size(), -1) {
+    FindGroups();
+  }
+
+  bool has_programs() const { return !groups_.empty(); }
 
   absl::StatusOr<Graph> Run() {
-    FindGroups();
-    if (groups_.empty()) return graph_;
     Graph formed;
     formed.values = graph_.values;
     for (Value& value : formed.values) value.producer = -1;  // of what stays inside of programs
     formed.outputs = graph_.outputs;
-    for (const int unit : Order()) {
+    const size_t nodes = graph_.nodes.size();
+    for (const size_t unit : Order()) {
       Node node;
-      if (unit < 0) {
-        node = graph_.nodes[static_cast<size_t>(-unit - 1)];
+      if (unit < nodes) {
+        node = graph_.nodes[unit];
       } else {
-        PLUMB_ASSIGN_OR_RETURN(node, ProgramOfGroup(unit));
+        PLUMB_ASSIGN_OR_RETURN(node, ProgramOfGroup(static_cast<int>(unit - nodes)));
       }
       const int32_t position = static_cast<int32_t>(formed.nodes.size());
       for (const ValueId id : node.outputs) formed.values[Index(id)].producer = position;
@@ -162,54 +165,51 @@ class Former {
     }
   }
 
-  // The nodes that are in no group (-1 - node) and the groups, each after what it reads; otherwise
-  // in the order of the graph, a group where its last node is.
-  std::vector<int> Order() const {
-    const size_t nodes = graph_.nodes.size();
-    const auto unit_of = [this](size_t node) {
-      return group_of_[node] < 0 ? -1 - static_cast<int>(node) : group_of_[node];
+  // A unit is a node that is in no group, or, counted after all nodes, a group.
+  size_t UnitOf(size_t node) const {
+    return group_of_[node] < 0 ? node : graph_.nodes.size() + Index(group_of_[node]);
+  }
+
+  // The units, each after those that it reads; otherwise in the order of the graph, a group where
+  // its last node is.
+  std::vector<size_t> Order() const {
+    const size_t nodes = graph_.nodes.size(), units = nodes + groups_.size();
+    std::vector<std::vector<size_t>> after(units);
+    std::vector<int> waits(units, 0);
+    const auto precedes = [&](size_t node, size_t later) {
+      const size_t unit = UnitOf(node), next = UnitOf(later);
+      if (unit == next) return;
+      after[unit].push_back(next);
+      ++waits[next];
     };
-    const auto slot = [nodes](int unit) {
-      return unit < 0 ? static_cast<size_t>(-1 - unit) : nodes + static_cast<size_t>(unit);
-    };
-    std::vector<std::set<int>> before(nodes + groups_.size()), after(nodes + groups_.size());
-    std::map<ValueId, size_t> overwriter;
     for (size_t i = 0; i < nodes; ++i) {
       for (const ValueId id : graph_.nodes[i].inputs) {
         const int32_t producer = id == kNoValue ? -1 : graph_.value(id).producer;
-        if (producer < 0 || unit_of(Index(producer)) == unit_of(i)) continue;
-        before[slot(unit_of(i))].insert(unit_of(Index(producer)));
-        after[slot(unit_of(Index(producer)))].insert(unit_of(i));
+        if (producer >= 0) precedes(Index(producer), i);
       }
       // Readers of a value stay before the node that overwrites it.
       for (const auto& [out, in] : graph_.nodes[i].op->updates) {
         for (const int32_t reader : levels_.readers(graph_.nodes[i].inputs[Index(in)])) {
-          if (Index(reader) >= i) continue;
-          before[slot(unit_of(i))].insert(unit_of(Index(reader)));
-          after[slot(unit_of(Index(reader)))].insert(unit_of(i));
+          if (Index(reader) < i) precedes(Index(reader), i);
         }
       }
     }
-    using Ready = std::pair<size_t, int>;  // position, unit
+    using Ready = std::pair<size_t, size_t>;  // position, unit
     std::priority_queue<Ready, std::vector<Ready>, std::greater<Ready>> ready;
-    std::vector<size_t> waits(before.size());
-    const auto add = [&](int unit) {
-      const size_t at = unit < 0 ? static_cast<size_t>(-1 - unit) : groups_[Index(unit)].back();
-      ready.emplace(at, unit);
+    const auto position = [&](size_t unit) {
+      return unit < nodes ? unit : groups_[unit - nodes].back();
     };
-    for (size_t i = 0; i < nodes; ++i) {
-      const int unit = unit_of(i);
-      if (unit >= 0 && groups_[Index(unit)].back() != i) continue;
-      waits[slot(unit)] = before[slot(unit)].size();
-      if (waits[slot(unit)] == 0) add(unit);
+    for (size_t unit = 0; unit < units; ++unit) {
+      const bool is_member = unit < nodes && group_of_[unit] >= 0;
+      if (!is_member && waits[unit] == 0) ready.emplace(position(unit), unit);
     }
-    std::vector<int> order;
+    std::vector<size_t> order;
     while (!ready.empty()) {
-      const int unit = ready.top().second;
+      const size_t unit = ready.top().second;
       ready.pop();
       order.push_back(unit);
-      for (const int next : after[slot(unit)]) {
-        if (--waits[slot(next)] == 0) add(next);
+      for (const size_t next : after[unit]) {
+        if (--waits[next] == 0) ready.emplace(position(next), next);
       }
     }
     return order;
@@ -280,7 +280,9 @@ class Former {
 
 absl::StatusOr<Graph> FormPrograms(Graph graph, const OpRegistry& registry) {
   if (registry.Find("program") == nullptr) return graph;  // of tests
-  return Former(graph, registry).Run();
+  Former former(graph, registry);
+  if (!former.has_programs()) return graph;
+  return former.Run();
 }
 
 }  // namespace plumb

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/formats/strict_json.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -128,6 +129,10 @@ absl::optional<int64_t> AsInt64(const nlohmann::json& value) {
 }
 
 std::string QuoteJson(absl::string_view text) {
+  const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+  });
+  if (is_plain) return absl::StrCat("\"", text, "\"");
   return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

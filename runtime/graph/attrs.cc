@@ -42,19 +42,29 @@ struct NameIsLess {
   }
 };
 
+template <class Items>
+void SetItem(absl::string_view name, Attr value, Items* items) {
+  const auto at = std::lower_bound(items->begin(), items->end(), name, NameIsLess());
+  if (at != items->end() && at->first == name) {
+    at->second = std::move(value);
+  } else {
+    items->emplace(at, std::string(name), std::move(value));
+  }
+}
+
 }  // namespace
 
 Attrs::Attrs(std::initializer_list<std::pair<const char*, Attr>> items) {
-  for (const auto& [name, value] : items) Set(name, value);
+  if (items.size() == 0) return;
+  auto set = std::make_shared<Items>();
+  for (const auto& [name, value] : items) SetItem(name, value, set.get());
+  items_ = std::move(set);
 }
 
 void Attrs::Set(absl::string_view name, Attr value) {
-  const auto at = std::lower_bound(items_.begin(), items_.end(), name, NameIsLess());
-  if (at != items_.end() && at->first == name) {
-    at->second = std::move(value);
-  } else {
-    items_.emplace(at, std::string(name), std::move(value));
-  }
+  auto set = items_ == nullptr ? std::make_shared<Items>() : std::make_shared<Items>(*items_);
+  SetItem(name, std::move(value), set.get());
+  items_ = std::move(set);
 }
 
 bool Attrs::GetBool(absl::string_view name, bool fallback) const {
@@ -102,16 +112,17 @@ const std::shared_ptr<const AttrObject>& Attrs::GetObject(absl::string_view name
 }
 
 std::string Attrs::ToString() const {
-  if (items_.empty()) return "";
+  if (items_ == nullptr) return "";
   const auto append = [](std::string* out, const std::pair<std::string, Attr>& item) {
     absl::StrAppend(out, item.first, "=", std::visit(AttrPrinter(), item.second));
   };
-  return absl::StrCat("{", absl::StrJoin(items_, ", ", append), "}");
+  return absl::StrCat("{", absl::StrJoin(*items_, ", ", append), "}");
 }
 
 const Attr* Attrs::Find(absl::string_view name) const {
-  const auto at = std::lower_bound(items_.begin(), items_.end(), name, NameIsLess());
-  return at != items_.end() && at->first == name ? &at->second : nullptr;
+  if (items_ == nullptr) return nullptr;
+  const auto at = std::lower_bound(items_->begin(), items_->end(), name, NameIsLess());
+  return at != items_->end() && at->first == name ? &at->second : nullptr;
 }
 
 const Attr& Attrs::Require(absl::string_view name) const {

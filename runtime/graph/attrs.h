@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attrs: a node's compile-time arguments, a small ordered map from names to constants. A value.
+// Attrs: a node's compile-time arguments, a small ordered map from names to constants. A value;
+// copies share their constants.
 #ifndef PLUMB_RUNTIME_GRAPH_ATTRS_H_
 #define PLUMB_RUNTIME_GRAPH_ATTRS_H_
 
@@ -46,12 +47,16 @@ class Attrs {
   const std::shared_ptr<const AttrObject>& GetObject(absl::string_view name) const;
 
   std::string ToString() const;  // "{eps=1e-05, transpose_b=true}"; "" when empty
-  friend bool operator==(const Attrs& a, const Attrs& b) { return a.ToString() == b.ToString(); }
+  friend bool operator==(const Attrs& a, const Attrs& b) {
+    return a.items_ == b.items_ || a.ToString() == b.ToString();
+  }
 
  private:
+  using Items = std::vector<std::pair<std::string, Attr>>;  // sorted by name
+
   const Attr* Find(absl::string_view name) const;
   const Attr& Require(absl::string_view name) const;
-  std::vector<std::pair<std::string, Attr>> items_;  // sorted by name
+  std::shared_ptr<const Items> items_;  // null if there are none
 };
 
 }  // namespace plumb

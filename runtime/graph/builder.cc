@@ -39,26 +39,24 @@ ValueId GraphBuilder::State(absl::string_view name, TensorType type) {
 std::vector<ValueId> GraphBuilder::ApplyAll(absl::string_view op, std::vector<ValueId> inputs,
                                             Attrs attrs, absl::string_view name) {
   if (!ok()) return NoValues(inputs.size());
+  const OpDef* def = registry_->Find(op);
+  Node node{def, std::move(inputs), {}, std::move(attrs)};
   const auto fail = [&](const absl::Status& status) {
     const auto append_type = [this](std::string* out, ValueId id) {
       const bool known = id >= 0 && static_cast<size_t>(id) < graph_.values.size();
       out->append(known ? type(id).ToString() : id == kNoValue ? "_" : "?");
     };
-    const std::string attrs_text = attrs.ToString();
+    const std::string attrs_text = node.attrs.ToString();
     Fail(Annotate(status, absl::StrCat(name, name.empty() ? "" : ": ", op, "(",
-                                       absl::StrJoin(inputs, ", ", append_type), ")",
+                                       absl::StrJoin(node.inputs, ", ", append_type), ")",
                                        attrs_text.empty() ? "" : " ", attrs_text, ": ")));
-    return NoValues(inputs.size());
+    return NoValues(node.inputs.size());
   };
-
-  const OpDef* def = registry_->Find(op);
   if (def == nullptr) {
     std::vector<std::string> known;
     for (const OpDef* other : registry_->All()) known.push_back(other->name);
     return fail(absl::InvalidArgumentError(absl::StrCat("unknown op", DidYouMean(op, known))));
   }
-
-  Node node{def, inputs, {}, attrs};
   absl::StatusOr<std::vector<TensorType>> types = InferTypes(graph_, node);
   if (!types.ok()) return fail(types.status());
 
@@ -68,8 +66,8 @@ std::vector<ValueId> GraphBuilder::ApplyAll(absl::string_view op, std::vector<Va
     node.outputs.push_back(AddValue(i == 0 ? first : UniqueName(absl::StrCat(first, ".", i)),
                                     std::move((*types)[i]), ValueKind::kComputed, index));
   }
-  graph_.nodes.push_back(node);
-  return std::move(node.outputs);
+  graph_.nodes.push_back(std::move(node));
+  return graph_.nodes.back().outputs;
 }
 
 ValueId GraphBuilder::Apply(absl::string_view op, std::vector<ValueId> inputs, Attrs attrs,

@@ -102,7 +102,7 @@ std::vector<ValueId> VjpCausalConv(GraphBuilder& b, const Node& node,
     gradients[1] = b.Apply("causal_conv_weight_grad", {node.inputs[0], dy}, {{"width", width}});
   }
   if (node.inputs.size() > kConvBias && node.inputs[kConvBias] != kNoValue && wanted[kConvBias]) {
-    gradients[kConvBias] = b.Apply("sum_rows", {dy});
+    gradients[kConvBias] = b.Apply("mul_reduce", {dy});
   }
   return gradients;
 }

@@ -52,7 +52,7 @@ std::vector<ValueId> VjpMatmul(GraphBuilder& b, const Node& node,
   if (wanted[1]) {
     d_inputs[1] = tb ? product(dy, true, left, ta, right) : product(left, !ta, dy, false, right);
   }
-  if (wanted.size() > 2 && wanted[2]) d_inputs[2] = b.Apply("sum_rows", {dy});
+  if (wanted.size() > 2 && wanted[2]) d_inputs[2] = b.Apply("mul_reduce", {dy});
   return d_inputs;
 }
 

@@ -7,8 +7,8 @@
 //
 // Element types: tensors of one call are all f32 or all bf16, but for those marked f32 and these,
 // which are f32 always: vectors (biases, norms' parameters, the vector of mul) and weights of
-// convolutions, sums (of sum_rows
-// and mul_reduce, gradients of tables and parameters), norms' saved values and states, lse, loss.
+// convolutions, sums (of mul_reduce,
+// gradients of tables and parameters), norms' saved values and states, lse, loss.
 // Kernels compute in f32.
 //
 // clang-format off
@@ -31,13 +31,12 @@
 //       y_i = matmul(x, w_i, bias_i); x is read once; each bias may be absent
 //   matmul_sum((addend), a_1, b_1, .., a_n, b_n) {transpose_b, count=n} -> like matmul(a_1, b_1)
 //       addend + sum_i matmul(a_i, b_i)
-//   sum_rows(x[..,N]) -> [N]
 //   sum_squares(x f32) -> f32[1]                            summed in double; no gradient
 //   combine(x1, .., xn) {coefs=[..], constant} -> like x1    sum_i coefs_i * x_i + constant, equal shapes
 //   mul(a, b) -> broadcast          operands broadcast (broadcast.h): vectors over rows, and each of L
 //                                   channels, L dividing d, over d / L (1: scalar, H: per head)
-//   mul_reduce(a[..,d], (b)) {size=L} -> [L]   sum over rows and groups of a*b; b broadcast to a
-//   row_dot(a[..,d], (b)) {size=L} -> [..,L]   sum over groups of a*b; b broadcast to a
+//   mul_reduce(a[..,d], (b)) {size=d} -> [size]   sum over rows and groups of a*b; b broadcast to a
+//   row_dot(a[..,d], (b)) {size=d} -> [..,size]   sum over groups of a*b; b broadcast to a
 //   weighted_sum(a1, (b1), .., an, (bn)) {coefs, constant} -> broadcast   sum_i coefs_i a_i b_i + constant
 //   expand(x, like) {(width)} -> like, of `width` channels   x broadcast
 //   concat(x1, .., xn) ({dims}) -> [..,d1+..+dn]            along the channels; vectors may become dims
@@ -147,24 +146,16 @@ namespace plumb {
 // Adds every op above.
 void RegisterOps(OpRegistry* registry, const GemmPolicy& policy = HostGemmPolicy());
 
-// One per file; RegisterOps calls them all.
+// Each adds the ops of one file; RegisterOps calls them all.
 void RegisterEmbedding(OpRegistry* registry);
 void RegisterEmbeddingInt8(OpRegistry* registry);
 void RegisterMatmul(OpRegistry* registry, const GemmPolicy& policy);
 void RegisterMatmulInt8(OpRegistry* registry);
 void RegisterFusedMatmul(OpRegistry* registry, const GemmPolicy& policy);
-void RegisterSumRows(OpRegistry* registry);
 void RegisterSumSquares(OpRegistry* registry);
-void RegisterCombine(OpRegistry* registry);
-void RegisterMul(OpRegistry* registry);
-void RegisterActivation(OpRegistry* registry);
 void RegisterConcat(OpRegistry* registry);
 void RegisterDrop(OpRegistry* registry);
-void RegisterExtremum(OpRegistry* registry);
-void RegisterMap(OpRegistry* registry);
-void RegisterRowDot(OpRegistry* registry);
 void RegisterWeightedSum(OpRegistry* registry);
-void RegisterGated(OpRegistry* registry);
 void RegisterNorm(OpRegistry* registry);
 void RegisterNormGrad(OpRegistry* registry);
 void RegisterCrossNorm(OpRegistry* registry);
@@ -175,7 +166,9 @@ void RegisterCausalConv(OpRegistry* registry);
 void RegisterCrossEntropy(OpRegistry* registry);
 void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);
+void RegisterPointwise(OpRegistry* registry);
 void RegisterProgram(OpRegistry* registry);
+void RegisterReduce(OpRegistry* registry);
 void RegisterRoute(OpRegistry* registry);
 void RegisterExpertRows(OpRegistry* registry);
 void RegisterExpertMatmulInt8(OpRegistry* registry);
@@ -194,9 +187,10 @@ class NormAttr : public AttrObject {
   std::shared_ptr<const NormInstance> instance_;
 };
 
-// Returns what makes kernels of the op `name`, one of those of programs: a program of it alone.
+// Returns the kernel factory of the op `name`, one of the ops of programs: its kernel is a program
+// with this one node.
 std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKernelOf(
-    const char* name);
+    std::string name);
 
 }  // namespace plumb
 

@@ -228,9 +228,9 @@ absl::Status Reference(const ReferenceArgs& args) {
 }  // namespace
 
 std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKernelOf(
-    const char* name) {
+    std::string name) {
   const auto op = std::make_shared<OpDef>();
-  op->name = name;
+  op->name = std::move(name);
   return [op](const OpTypes& types) -> absl::StatusOr<std::unique_ptr<Kernel>> {
     Graph graph;
     Node node{op.get(), {}, {}, types.attrs};

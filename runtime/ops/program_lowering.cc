@@ -304,7 +304,7 @@ class Lowering {
 
   // Sums of groups of channels of a b.
   int32_t LowerRowDot(const Node& node) {
-    const int64_t size = node.attrs.GetInt("size");
+    const int64_t size = types_[Index(node.outputs[0])].shape.last();
     int32_t a = Get(node.inputs[0]);
     int32_t b = node.inputs.size() > 1 && node.inputs[1] != kNoValue ? Get(node.inputs[1]) : kNone;
     const Like like = LikeOf({a, b});
@@ -323,7 +323,7 @@ class Lowering {
 
   // Sums of a b over rows and groups of channels.
   int32_t LowerMulReduce(const Node& node) {
-    const int64_t size = node.attrs.GetInt("size");
+    const int64_t size = types_[Index(node.outputs[0])].shape.last();
     int32_t a = Get(node.inputs[0]);
     int32_t b = node.inputs.size() > 1 && node.inputs[1] != kNoValue ? Get(node.inputs[1]) : kNone;
     const Like like = LikeOf({a, b});
@@ -419,6 +419,28 @@ class Lowering {
     return fill.out;
   }
 
+  absl::StatusOr<int32_t> LowerActivation(const Node& node) {
+    PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
+                           ParseActivationKind(node.attrs.GetString("kind")));
+    const std::string& op = node.op->name;
+    const auto value = [&](int32_t x) {
+      return LowerFunction(ActivationInstruction(kind), x, x, x, 0);
+    };
+    const auto gradient = [&](int32_t x, int32_t dy) {
+      return LowerFunction(ActivationGradInstruction(kind), x, dy, x, 0);
+    };
+    const int32_t x = Get(node.inputs[0]);
+    if (op == "act") return value(x);
+    const int32_t second = Get(node.inputs[1]);  // up, or dy of act
+    if (op == "act_grad") return gradient(x, second);
+    if (op == "gated") return Sum({{1, value(x), second}}, 0);
+    // A result may be in the memory of an operand: dup is written when `up` has been read, and
+    // dgate when all have.
+    const int32_t dy = Get(node.inputs[2]), d_act = Sum({{1, dy, second}}, 0);
+    register_of_[Index(node.outputs[1])] = Sum({{1, dy, value(x)}}, 0);
+    return gradient(x, d_act);
+  }
+
   absl::Status Lower(const Node& node) {
     const std::string& op = node.op->name;
     int32_t result = kNone;
@@ -435,12 +457,8 @@ class Lowering {
       const int32_t x = Get(node.inputs[0]), dy = op == "map" ? x : Get(node.inputs[1]);
       result = LowerFunction(op == "map" ? MapInstruction(kind) : MapGradInstruction(kind), x, dy,
                              x, node.attrs.GetDouble("number", 0));
-    } else if (op == "act" || op == "act_grad") {
-      PLUMB_ASSIGN_OR_RETURN(const ActivationKind kind,
-                             ParseActivationKind(node.attrs.GetString("kind")));
-      const int32_t x = Get(node.inputs[0]), dy = op == "act" ? x : Get(node.inputs[1]);
-      result = LowerFunction(
-          op == "act" ? ActivationInstruction(kind) : ActivationGradInstruction(kind), x, dy, x, 0);
+    } else if (op == "act" || op == "act_grad" || op == "gated" || op == "gated_grad") {
+      PLUMB_ASSIGN_OR_RETURN(result, LowerActivation(node));
     } else if (op == "extremum" || op == "extremum_grad") {
       const size_t max = node.attrs.GetBool("max", true) ? 1 : 0;
       const int32_t a = Get(node.inputs[0]), b = Get(node.inputs[1]);

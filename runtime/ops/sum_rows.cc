@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/ops/sum_rows.h"
 
-#include <vector>
-
-#include "runtime/base/divide.h"
-#include "runtime/base/parallel.h"
-#include "runtime/base/status.h"
-#include "runtime/graph/builder.h"
-#include "runtime/ops/op_checks.h"
-#include "runtime/ops/ops.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/ops/sum_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -76,83 +67,6 @@ namespace plumb {
 HWY_EXPORT(Select);
 
 SumRowsFns SelectSumRows(DType dtype) { return HWY_DYNAMIC_DISPATCH(Select)(dtype); }
-
-namespace {
-
-absl::StatusOr<std::vector<TensorType>> InferSumRows(const OpTypes& types) {
-  PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, "x"));
-  return std::vector<TensorType>{F32({types.in(0).shape.last()})};
-}
-
-// y_j = sum_i x_ij, so
-//   dL/dx_ij = dL/dy_j: the gradient repeated over the rows.
-std::vector<ValueId> VjpSumRows(GraphBuilder& b, const Node& node,
-                                absl::Span<const ValueId> d_outputs, const std::vector<bool>&) {
-  const TensorType& x = b.type(node.inputs[0]);
-  Attrs ones_attrs({{"dims", std::vector<double>(x.shape.dims().begin(), x.shape.dims().end())},
-                    {"value", 1.0}});
-  if (x.dtype == DType::kBF16) ones_attrs.Set("bf16", true);
-  const ValueId ones = b.Apply("fill", {}, ones_attrs);
-  return {b.Apply("mul", {ones, d_outputs[0]})};
-}
-
-class SumRowsKernel : public Kernel {
- public:
-  explicit SumRowsKernel(const TensorType& x)
-      : rows_(x.shape.rows()),
-        n_(x.shape.last()),
-        // Enough rows a task that its partial sums are small compared with its input.
-        tasks_(TaskCount(CeilDiv(rows_, 32), rows_ * n_)),
-        row_bytes_(n_ * SizeOf(x.dtype)),
-        sum_rows_(SelectSumRows(x.dtype).sum),
-        sum_partials_(SelectSumRows(DType::kF32).sum) {}
-
-  int64_t scratch_bytes() const override {
-    return tasks_ == 1 ? 0 : tasks_ * n_ * SizeOf(DType::kF32);
-  }
-
-  absl::Status Run(const KernelArgs& args) const override {
-    const char* x = static_cast<const char*>(args.in[0]);
-    if (tasks_ == 1) {
-      sum_rows_(x, rows_, n_, n_, args.out_f32(0));
-      return absl::OkStatus();
-    }
-    float* partial = static_cast<float*>(args.scratch);  // [tasks, n]
-    ParallelFor(tasks_, args.threads, [&](int64_t i) {
-      const Range rows = TaskRange(rows_, tasks_, i);
-      sum_rows_(x + rows.begin * row_bytes_, rows.end - rows.begin, n_, n_, partial + i * n_);
-    });
-    sum_partials_(partial, tasks_, n_, n_, args.out_f32(0));
-    return absl::OkStatus();
-  }
-
- private:
-  int64_t rows_, n_, tasks_, row_bytes_;
-  decltype(SumRowsFns::sum) sum_rows_, sum_partials_;
-};
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeSumRowsKernel(const OpTypes& types) {
-  return std::make_unique<SumRowsKernel>(types.in(0));
-}
-
-absl::Status ReferenceSumRows(const ReferenceArgs& args) {
-  const size_t n = args.out(0).size();
-  for (size_t e = 0; e < args.f(0).size(); ++e) args.out(0)[e % n] += args.f(0)[e];
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-void RegisterSumRows(OpRegistry* registry) {
-  OpDef op;
-  op.name = "sum_rows";
-  op.min_inputs = op.max_inputs = 1;
-  op.infer = InferSumRows;
-  op.vjp = VjpSumRows;
-  op.make_kernel = MakeSumRowsKernel;
-  op.reference = ReferenceSumRows;
-  registry->Add(std::move(op));
-}
 
 }  // namespace plumb
 #endif  // HWY_ONCE

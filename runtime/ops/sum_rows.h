@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Column sums on one thread: of the row blocks of sum_rows, and of other reductions' partial sums.
+// Column sums on one thread, for gradients of embeddings and experts, and for sums of tasks.
 // Stateless.
 #ifndef PLUMB_RUNTIME_OPS_SUM_ROWS_H_
 #define PLUMB_RUNTIME_OPS_SUM_ROWS_H_

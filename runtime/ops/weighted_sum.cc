@@ -12,19 +12,59 @@
 namespace plumb {
 namespace {
 
-// weighted_sum
+// Three ops are sums of products, y = sum_i c_i a_i b_i + constant:
+enum class Sum {
+  kCombine,   // combine(a1, .., an): no b, and operands are alike
+  kMul,       // mul(a, b): one term
+  kWeighted,  // weighted_sum(a1, (b1), .., an, (bn)): operands are broadcast
+};
 
-absl::StatusOr<std::vector<TensorType>> InferWeightedSum(const OpTypes& types) {
-  const size_t coefs = types.attrs.GetDoubles("coefs").size();
-  if (coefs == 0 || (types.inputs.size() != 2 * coefs && types.inputs.size() + 1 != 2 * coefs)) {
+// The operand that the one at i is multiplied by; kNoValue if there is none.
+template <Sum kSum>
+ValueId FactorOf(const Node& node, size_t i) {
+  if (kSum == Sum::kCombine || (i ^ 1) >= node.inputs.size()) return kNoValue;
+  return node.inputs[i ^ 1];
+}
+
+template <Sum kSum>
+std::vector<double> CoefsOf(const Attrs& attrs) {
+  if (kSum == Sum::kMul) return {1};
+  return attrs.GetDoubles("coefs");
+}
+
+absl::Status CheckCount(const OpTypes& types, bool pairs) {
+  const size_t coefs = types.attrs.GetDoubles("coefs").size(), n = types.inputs.size();
+  if (!pairs && coefs != n) {
     return absl::InvalidArgumentError(
-        absl::StrCat(types.inputs.size(), " operands are no ", coefs, " pairs, one a coefficient"));
+        absl::StrCat(n, " terms need as many coefficients, not ", coefs));
   }
-  for (size_t i = 0; i < types.inputs.size(); i += 2) {
-    if (!types.has(i)) {
-      return absl::InvalidArgumentError("only the second factor of a term may be absent");
+  if (pairs && (coefs == 0 || (n != 2 * coefs && n + 1 != 2 * coefs))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(n, " operands are no ", coefs, " pairs, one a coefficient"));
+  }
+  return absl::OkStatus();
+}
+
+// A bf16 vector may be multiplied by an f32 vector that is not wider.
+bool IsScaledVector(const OpTypes& types) {
+  const TensorType& b = types.in(1);
+  return b.dtype == DType::kF32 && b.shape.rank() == 1 &&
+         types.in(0).shape.last() % b.shape[0] == 0;
+}
+
+template <Sum kSum>
+absl::StatusOr<std::vector<TensorType>> InferSum(const OpTypes& types) {
+  if (kSum != Sum::kMul) PLUMB_RETURN_IF_ERROR(CheckCount(types, kSum == Sum::kWeighted));
+  for (size_t i = 0; i < types.inputs.size(); ++i) {
+    if (kSum == Sum::kWeighted && i % 2 == 1 && !types.has(i)) continue;
+    const std::string name = absl::StrCat("operand ", i);
+    PLUMB_RETURN_IF_ERROR(CheckFloat(types, i, name));
+    if (kSum == Sum::kCombine) {
+      PLUMB_RETURN_IF_ERROR(CheckAlike(types, 0, "operand 0", i, name));
     }
   }
+  const bool alike = kSum == Sum::kMul && (types.in(0) == types.in(1) || IsScaledVector(types));
+  if (kSum == Sum::kCombine || alike) return std::vector<TensorType>{types.in(0)};
   PLUMB_ASSIGN_OR_RETURN(TensorType type, BroadcastType(types.inputs));
   return std::vector<TensorType>{std::move(type)};
 }
@@ -34,32 +74,32 @@ ValueId Scaled(GraphBuilder& b, ValueId x, double coef) {
   return b.Apply("combine", {x}, Attrs({{"coefs", std::vector<double>{coef}}, {"constant", 0.0}}));
 }
 
-// y = sum_i c_i a_i b_i + constant, so
-//   dL/da_i = c_i dL/dy b_i, summed over what each element of a_i stands for, and the same for b_i.
-std::vector<ValueId> VjpWeightedSum(GraphBuilder& b, const Node& node,
-                                    absl::Span<const ValueId> d_outputs,
-                                    const std::vector<bool>& wanted) {
-  const std::vector<double> coefs = node.attrs.GetDoubles("coefs");
+// dL/da_i = c_i dL/dy b_i, summed over what each element of a_i stands for, and the same for b_i.
+template <Sum kSum>
+std::vector<ValueId> VjpSum(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
+                            const std::vector<bool>& wanted) {
+  const std::vector<double> coefs = CoefsOf<kSum>(node.attrs);
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (!wanted[i]) continue;
-    const size_t other = i ^ 1;
-    const ValueId factor = other < node.inputs.size() ? node.inputs[other] : kNoValue;
     const TensorType type = b.type(node.inputs[i]);
-    d_inputs[i] = Scaled(b, ReduceTo(b, type, d_outputs[0], factor), coefs[i / 2]);
+    const ValueId product = ReduceTo(b, type, d_outputs[0], FactorOf<kSum>(node, i));
+    d_inputs[i] = Scaled(b, product, coefs[kSum == Sum::kCombine ? i : i / 2]);
   }
   return d_inputs;
 }
 
-absl::Status ReferenceWeightedSum(const ReferenceArgs& args) {
-  const std::vector<double>& coefs = args.attrs.GetDoubles("coefs");
+template <Sum kSum>
+absl::Status ReferenceSum(const ReferenceArgs& args) {
+  const std::vector<double> coefs = CoefsOf<kSum>(args.attrs);
   const Shape& out = args.outputs[0]->type.shape;
   const int64_t d = out.last();
+  const size_t stride = kSum == Sum::kCombine ? 1 : 2;  // operands of a term
   for (int64_t e = 0; e < out.num_elements(); ++e) {
     double y = args.attrs.GetDouble("constant", 0);
     for (size_t i = 0; i < coefs.size(); ++i) {
       double term = coefs[i];
-      for (size_t k = 2 * i; k < 2 * i + 2; ++k) {
+      for (size_t k = stride * i; k < stride * (i + 1); ++k) {
         if (!args.has(k)) continue;
         const BroadcastOperand operand(args.inputs[k]->type, d);
         term *= args.f(k)[static_cast<size_t>(operand.Index(e / d, e % d))];
@@ -103,19 +143,30 @@ absl::Status ReferenceExpand(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
+template <Sum kSum>
+OpDef SumOp(const char* name, int min_inputs, int max_inputs) {
+  OpDef op;
+  op.name = name;
+  op.min_inputs = min_inputs;
+  op.max_inputs = max_inputs;
+  op.infer = InferSum<kSum>;
+  op.vjp = VjpSum<kSum>;
+  op.make_kernel = ProgramKernelOf(name);
+  op.reference = ReferenceSum<kSum>;
+  op.token_wise = InputsWithRows;
+  return op;
+}
+
 }  // namespace
 
 void RegisterWeightedSum(OpRegistry* registry) {
-  OpDef sum;
-  sum.name = "weighted_sum";
-  sum.min_inputs = 1;
-  sum.max_inputs = OpDef::kVariadic;
-  sum.infer = InferWeightedSum;
-  sum.vjp = VjpWeightedSum;
-  sum.make_kernel = ProgramKernelOf("weighted_sum");
-  sum.reference = ReferenceWeightedSum;
-  sum.token_wise = InputsWithRows;
-  registry->Add(std::move(sum));
+  OpDef combine = SumOp<Sum::kCombine>("combine", 1, OpDef::kVariadic);
+  combine.may_alias = {{0, 0}, {0, 1}, {0, 2}, {0, 3}};
+  registry->Add(std::move(combine));
+  OpDef mul = SumOp<Sum::kMul>("mul", 2, 2);
+  mul.may_alias = {{0, 0}};
+  registry->Add(std::move(mul));
+  registry->Add(SumOp<Sum::kWeighted>("weighted_sum", 1, OpDef::kVariadic));
 
   OpDef expand;
   expand.name = "expand";

@@ -113,11 +113,11 @@ TEST_F(FuseProductsTest, GradientsOfActivationsGoIntoTheProductWhereTheyWere) {
                          const ValueId pre = Linear(b, x, w, "pre");
                          b.Output("y", Act(b, pre, "y"));
                          const ValueId dy = Product(b, x, w, "dy");
-                         b.Output("rows", b.Apply("sum_rows", {x}, {}, "rows"));
+                         b.Output("rows", b.Apply("mul_reduce", {x}, {}, "rows"));
                          b.Output("out", ActGrad(b, pre, dy, "dpre"));
                        }),
             "matmul_act(x w) -> y y.derivative\n"
-            "sum_rows(x) -> rows\n"
+            "mul_reduce(x) -> rows\n"
             "matmul_act_grad(x w y.derivative) -> dpre\n");
 }
 
@@ -128,12 +128,12 @@ TEST_F(FuseProductsTest, AGradientThatIsReadElsewhereIsMadeByItself) {
                          const ValueId pre = Linear(b, x, w, "pre");
                          b.Output("y", Act(b, pre, "y"));
                          const ValueId dy = Product(b, x, w, "dy");
-                         b.Output("rows", b.Apply("sum_rows", {dy}, {}, "rows"));
+                         b.Output("rows", b.Apply("mul_reduce", {dy}, {}, "rows"));
                          b.Output("out", ActGrad(b, pre, dy, "dpre"));
                        }),
             "matmul_act(x w) -> y y.derivative\n"
             "matmul(x w) -> dy\n"
-            "sum_rows(dy) -> rows\n"
+            "mul_reduce(dy) -> rows\n"
             "mul(dy y.derivative) -> dpre\n");
 }
 
@@ -286,11 +286,11 @@ TEST_F(FuseProductsTest, LayersAreNotMovedOverOtherHeavyWorkNorBeforeTheirOperan
                        [](GraphBuilder& b) {
                          const ValueId x = X(b);
                          b.Output("q", Linear(b, x, Weight(b, "wq"), "q"));
-                         const ValueId bias = b.Apply("sum_rows", {x}, {}, "bias");
+                         const ValueId bias = b.Apply("mul_reduce", {x}, {}, "bias");
                          b.Output("k", Linear(b, x, Weight(b, "wk"), "k", bias));
                        }),
             "matmul(x wq) -> q\n"
-            "sum_rows(x) -> bias\n"
+            "mul_reduce(x) -> bias\n"
             "matmul(x wk bias) -> k\n");
 }
 

@@ -55,7 +55,7 @@ class FuseResidualNormsTest : public testing::Test {
   // A loss to which every element of x counts differently.
   static void Loss(GraphBuilder& b, ValueId x) {
     const ValueId square = b.Apply("mul", {x, x});
-    const ValueId columns = b.Apply("sum_rows", {square});
+    const ValueId columns = b.Apply("mul_reduce", {square});
     const ValueId weight = b.Parameter("loss.weight", F32({kDim}));
     b.Output("loss", b.Apply("mul_reduce", {columns, weight}, {{"size", int64_t{1}}}));
   }
@@ -168,12 +168,12 @@ TEST_F(FuseResidualNormsTest, LeavesASumAloneThatNoNormReads) {
 TEST_F(FuseResidualNormsTest, WaitsForParametersThatAreNotThereYet) {
   EXPECT_EQ(OpsAfter([this](GraphBuilder& b) {
               const ValueId sum = Sum(b, {Leaf(b, "x"), Leaf(b, "f")});
-              const ValueId shift = b.Apply("sum_rows", {sum});
+              const ValueId shift = b.Apply("mul_reduce", {sum});
               const Shape scalar((absl::Span<const int64_t>()));
               b.Output("out", b.Apply("norm", {sum, b.Parameter("scale", F32(scalar)), shift},
                                       {{"instance", std::shared_ptr<const AttrObject>(norm_)}}));
             }),
-            "combine sum_rows norm");
+            "combine mul_reduce norm");
 }
 
 // The sum may take the memory of a term, which the norm must not read then.

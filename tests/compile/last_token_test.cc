@@ -105,11 +105,11 @@ TEST_F(LastTokenTest, WhatIsNeededInFullIsComputedOnceAndItsLastTokenCopiedOnce)
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
               const ValueId x = b.Input("x", OfTokens());
               const ValueId h = Relu(b, x, "h");
-              b.Output("all", b.Apply("sum_rows", {h}, {}, "rows"));
+              b.Output("all", b.Apply("mul_reduce", {h}, {}, "rows"));
               OutputLast(b, Sum(b, h, Sum(b, h, x, "s"), "t"));
             }),
             "act(x) -> h of 5\n"
-            "sum_rows(h) -> rows of 0\n"
+            "mul_reduce(h) -> rows of 0\n"
             "last_token(h) -> h.last_token of 1\n"
             "last_token(x) -> x.last_token of 1\n"
             "combine(h.last_token x.last_token) -> s of 1\n"
@@ -150,7 +150,7 @@ TEST_F(LastTokenTest, AnOutputThatIsALastTokenHasMemoryOfItsOwn) {
 TEST_F(LastTokenTest, WhatNothingNeedsIsDropped) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
               const ValueId h = Relu(b, b.Input("x", OfTokens()), "h");
-              b.Apply("sum_rows", {h}, {}, "unused");
+              b.Apply("mul_reduce", {h}, {}, "unused");
               OutputLast(b, h);
             }),
             "last_token(x) -> x.last_token of 1\n"

@@ -71,7 +71,7 @@ TEST_F(OpErrorsTest, CombineWantsACoefficientATerm) {
       HasSubstr("2 terms need as many coefficients, not 1"));
   EXPECT_THAT(ShapeError("combine", {Random({2}), Random({3})},
                          Attrs({{"coefs", std::vector<double>{1, 1}}})),
-              HasSubstr("term 0 and term 1 must be alike"));
+              HasSubstr("operand 0 and operand 1 must be alike"));
 }
 
 TEST_F(OpErrorsTest, MulWantsWidthsThatDivideAndRowsAlike) {
