@@ -54,7 +54,7 @@ struct plumb_norm_instance {
 
 PLUMB_NORM_ROWS(My, 0)
 
-/* -- Attributes and learned parameters ---------------------------------------------------------- */
+/* -- Attributes and learned parameters -------------------------------------------------------- */
 
 enum { kEps, kAttributeCount };
 
