@@ -45,10 +45,10 @@ void FindPlace(plumb_error* error) {
     error->line = line;
     error->column = column;
     return;
-    // Returns `code`, and sets *error if `error` is not null.
   }
 }
 
+// Returns `code`, and sets *error if `error` is not null.
 plumb_status GiveError(plumb_status code, absl::string_view message, plumb_error** error) {
   if (error == nullptr) return code;
   try {

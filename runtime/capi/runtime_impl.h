@@ -37,8 +37,8 @@ struct Runtime::Impl {
   std::vector<std::string> warnings;
   std::set<std::string> warned;  // all warnings ever added by Warn
   size_t plugin_warnings_taken = 0;
-  // Adds a directory to search for plugins; `from` is its source, for reports.
 
+  // Adds a directory to search for plugins; `from` is its source, for reports.
   void AddPluginDirectory(const std::string& path, const char* from);
 
   // Returns why fewer threads work than configured; "" if none was refused.
