@@ -19,7 +19,7 @@
 namespace plumb {
 PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
-// Return versions of the library, which may be newer than this header.
+// Returns versions of the library, which may be newer than this header.
 inline std::uint32_t AbiVersion() noexcept { return plumb_abi_version(); }
 inline std::string Version() { return plumb_version(); }
 
