@@ -495,7 +495,7 @@ def _word(text, name):
     return encoded
 
 
-_INTEGERS = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}  # by size; signed, unsigned
+_INTEGERS = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}  # signed and unsigned, by size
 
 
 def _tokens(ids, name="ids"):

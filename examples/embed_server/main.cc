@@ -29,7 +29,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostBytes = 1 << 20;  // of a request's body
+constexpr std::size_t kMostBytes = 1 << 20;  // max size of a request's body
 
 struct Options {
   std::string run, host = "127.0.0.1";

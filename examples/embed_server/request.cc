@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostStops = 4;      // as in OpenAI's API
+constexpr std::size_t kMostStops = 4;      // OpenAI's limit
 constexpr std::int64_t kMostChoices = 16;  // per request
 
 constexpr int kMostNested = 8;

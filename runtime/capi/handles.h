@@ -74,7 +74,7 @@ struct ModelState {
   std::unique_ptr<ModelContext> context;
   std::unique_ptr<ParameterStore> parameters;
   bool has_weights = false;
-  std::atomic<int64_t> version{0};  // of the weights
+  std::atomic<int64_t> version{0};  // version of the weights
   std::atomic<int> trainers{0};
   std::atomic<int> sessions{0};  // sessions and evaluators, which read the weights in place
 

@@ -19,9 +19,9 @@ struct plumb_session {
   std::shared_ptr<plumb::capi::ModelState> model;
   plumb::WeightFormat format = plumb::WeightFormat::kF32;
   std::unique_ptr<plumb::DecodeSession> decode;
-  int64_t version = 0;                          // of the weights at the last feed
-  std::vector<bool> has_logits;                 // by sequence
-  int32_t finish_reason = PLUMB_FINISH_NONE;    // of the last plumb_session_generate
+  int64_t version = 0;                          // version of the weights at the last feed
+  std::vector<bool> has_logits;                 // one per sequence
+  int32_t finish_reason = PLUMB_FINISH_NONE;    // result of the last plumb_session_generate
   absl::optional<plumb::TokenSampler> sampler;  // with the options of the last draw
   std::atomic<bool> cancelled{false};
   bool busy = false;  // during a call that invokes callbacks

@@ -183,9 +183,9 @@ PLUMB_API int32_t plumb_runtime_threads(const plumb_runtime* runtime);
 PLUMB_USE PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
                                                        const void* norm_plugin,
                                                        plumb_error** error);
-/* Registers all norms of a plugin file, whose code runs with all rights of the process.
- * Errors: PLUMB_NOT_FOUND; PLUMB_FAILED_PRECONDITION for a file that is not a valid plugin;
- * PLUMB_ALREADY_EXISTS. */
+/* Registers all norms of a plugin file, whose code runs with all rights of the process. A norm
+ * whose id is taken is skipped with a warning. Errors: PLUMB_NOT_FOUND; PLUMB_FAILED_PRECONDITION
+ * for a file that is not a valid plugin. */
 PLUMB_USE PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path,
                                                    plumb_error** error);
 
@@ -378,7 +378,7 @@ typedef struct {
    * "svg:3": of layer 3, counted from 0. */
   const char* stage;
   int64_t batch, seq; /* sequences (0: 1), and tokens of each (0: the model's context_length) */
-  const char* recipe; /* as in plumb_trainer_options */
+  const char* recipe; /* see plumb_trainer_options */
   size_t recipe_size;
 } plumb_explain_options;
 
@@ -442,14 +442,14 @@ typedef struct {
   size_t struct_size;
   const char* name; /* the name that plumb_model_tensor reports */
   const char* path;
-  int64_t offset; /* of the first element, in bytes from the beginning of the file; row-major */
+  int64_t offset; /* first element, in bytes from the beginning of the file; row-major */
   int32_t dtype;  /* PLUMB_F32, PLUMB_BF16 or PLUMB_F16; little-endian */
 } plumb_tensor_in_file;
 
 /* Maps tensors that are stored anywhere in files, such as checkpoints of other programs, like
- * plumb_model_map. All elements have the struct_size of tensors[0]. Matrices stay in their files;
- * bf16 ones also with PLUMB_WEIGHTS_BF16, and other uses convert 16-bit matrices to f32 at the
- * first use. Buffers of norms get their initial values.
+ * plumb_model_map. All elements have the struct_size of tensors[0]. Matrices stay in their files,
+ * 16-bit ones only for PLUMB_WEIGHTS_BF16 of bf16; other uses make f32 copies of these at the first
+ * use. Buffers of norms get their initial values.
  * Errors: those of plumb_model_map. */
 PLUMB_USE PLUMB_API plumb_status plumb_model_map_tensors(plumb_model* model,
                                                          const plumb_tensor_in_file* tensors,
@@ -861,7 +861,7 @@ enum {
   /* gradient of the step's loss with respect to an activation of a unit */
   PLUMB_PROBE_GRADIENT = 1,
   PLUMB_PROBE_PARAMETER = 2,
-  PLUMB_PROBE_PARAMETER_GRADIENT = 3 /* as in plumb_trainer_gradient */
+  PLUMB_PROBE_PARAMETER_GRADIENT = 3 /* see plumb_trainer_gradient */
 };
 
 /* A tensor of a step, with statistics of its finite elements. */
@@ -996,7 +996,7 @@ typedef struct {
   double temperature; /* divides the logits; 0: always the most likely token */
   /* sample from the fewest likeliest tokens with this total probability; 0: 1 */
   double top_p;
-  uint64_t seed, index; /* of the random stream; samples of one seed differ by their index */
+  uint64_t seed, index; /* random stream; samples of one seed differ by their index */
   int64_t drawn;        /* number of tokens already drawn from the stream */
   int32_t vocabulary;   /* only ids below this are drawn; 0: all of the model's */
   /* Drawing one of these ends the text; it is not passed to the callback. */
@@ -1055,7 +1055,7 @@ typedef struct {
   size_t struct_size;
   int64_t rows;    /* number of sequences in a batch; 0: 1 */
   int64_t seq;     /* max tokens of a sequence; 0: the model's context_length */
-  int32_t weights; /* as in plumb_session_options */
+  int32_t weights; /* see plumb_session_options */
   int32_t logits;  /* 1: compute them; needs memory for rows x seq x vocab_size floats */
   /* 1: compute them, with f32 weights. A run is then the forward and backward pass of a training
    * step: norms over tokens use the statistics of these tokens. Nothing is dropped out. */

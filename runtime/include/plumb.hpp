@@ -52,7 +52,7 @@ struct SampleOptions {
   double temperature = 1;       // 0: always the most likely token
   std::int32_t top_k = 0;       // sample from the k most likely tokens; 0: from all
   double top_p = 1;             // sample from the fewest tokens with this probability, > 0
-  std::uint64_t seed = 0;       // of the random stream
+  std::uint64_t seed = 0;       // selects the random stream
   std::uint64_t index = 0;      // distinguishes samples of one seed
   std::int64_t drawn = 0;       // number of tokens already drawn from the stream
   std::int32_t vocabulary = 0;  // only ids below this are drawn; 0: all

@@ -24,7 +24,7 @@ struct PluginCall {
 struct alignas(64) PluginCallSlot {
   std::atomic<const PluginCall*> call{nullptr};     // the innermost call; null outside of any
   std::atomic<uint64_t> entered{0};                 // number of calls so far; identifies a call
-  std::atomic<const OperandGuard*> guard{nullptr};  // of the call if its operands are guarded
+  std::atomic<const OperandGuard*> guard{nullptr};  // guard of the call's operands, if any
   std::atomic<bool> taken{false};
 };
 

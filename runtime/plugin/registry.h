@@ -32,7 +32,7 @@ struct PluginFile {
   std::string id;         // from the ELF note; "" without one
   std::string problem;    // why it cannot be used; "" if it can
   bool shadowed = false;  // true if an earlier file, or the host, offers the norm
-  std::string version;    // of the norm if it is loaded
+  std::string version;    // version of the norm if it is loaded
 };
 
 class PluginRegistry {
@@ -65,7 +65,7 @@ class PluginRegistry {
   // Returns every loaded or registered norm, by id, and then the other files on the search path, in
   // search order; a file with several norms once for each. Runs none of their code.
   std::vector<PluginFile> Scan() const;
-  std::vector<const NormPlugin*> Loaded() const;  // by id
+  std::vector<const NormPlugin*> Loaded() const;  // sorted by id
 
   // Returns messages for the user that are not errors: duplicate ids, skipped files.
   const std::vector<std::string>& warnings() const { return warnings_; }
@@ -78,7 +78,7 @@ class PluginRegistry {
   bool guards_calls_ = false;
   std::vector<std::string> directories_;
   std::map<std::pair<uint64_t, uint64_t>, std::string> loaded_files_;  // (device, inode) -> path
-  std::map<std::string, std::unique_ptr<NormPlugin>> plugins_;         // by id
+  std::map<std::string, std::unique_ptr<NormPlugin>> plugins_;         // sorted by id
   std::vector<std::string> warnings_;
 };
 

@@ -233,7 +233,7 @@ typedef struct plumb_fill_call {
   uint64_t seed;
   int64_t elements; /* product of the definition's dims */
   float* values;    /* [elements], last dimension innermost; initially zeros */
-  char* err;        /* as in plumb_norm_call */
+  char* err;        /* see plumb_norm_call */
   size_t err_cap;
 } plumb_fill_call;
 
@@ -348,7 +348,7 @@ typedef struct plumb_norm_call {
   uint32_t struct_size;
   uint32_t flags; /* PLUMB_CALL_* */
   uint32_t dtype; /* exactly one of PLUMB_F32, PLUMB_BF16, PLUMB_F64 */
-  uint32_t dim;   /* as passed to create() */
+  uint32_t dim;   /* argument of create() */
   int64_t rows;   /* number of rows of the whole call; ranges index into them */
   const void* x;  /* [rows, dim] */
   int64_t x_pitch;
