@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes one folder with the reports of all studies here and an index.html, to be opened from disk or
-# put on a server:
+# Collects the reports of all studies here in one folder with an index.html, which can be opened from
+# disk or put on a server:
 #
 #   examples/make_gallery.sh [--quick] [--studies DIR] [OUT]
 #
-# OUT is build/gallery unless it is said. The studies are trained in build/studies, as by
-# run_study.sh, or in the DIR of --studies: what is finished there is not trained again, and what was
-# interrupted is resumed. --quick trains some steps of each only, in build/studies-quick: to see the
-# pages, not the results. PLUMB names a plumb to use; without it, one is built.
+# OUT defaults to build/gallery. The studies are trained in build/studies, like run_study.sh does, or in
+# the DIR of --studies: finished runs are not trained again, and interrupted ones are resumed. --quick
+# trains only 20 steps of each, in build/studies-quick, to see the pages without results. PLUMB is the
+# plumb program to use; without it, one is built.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -68,7 +68,7 @@ fi
 PLUMB=$(command -v -- "$PLUMB") || fail "PLUMB names no program"
 PLUMB=$(realpath -- "$PLUMB")
 
-# The heading of a study's README.md; the sentence is the first comment of its study.pbtxt.
+# Print the heading of a study's README.md, and the first comment of its study.pbtxt.
 title_of() { sed -n 's/^# //p; /^# /q' "$1/README.md" | escaped; }
 sentence_of() { sed -n '/^#/!q; s/^# *//p' "$1" | paste -sd ' ' | escaped; }
 
@@ -78,7 +78,7 @@ tail=${page##*'<!-- end of card -->'}
 card=${page#*'<!-- card -->'}
 card=${card%%'<!-- end of card -->'*}
 
-# From the top of the repository, so that a report names the command as one types it there.
+# In the top directory of the repository, so that reports show commands to run there.
 cd "$root"
 files=(examples/*/study.pbtxt)
 cards=''
@@ -102,7 +102,7 @@ for i in "${!files[@]}"; do
     facts="$facts of 20 steps: a quick look, no result"
     command="$command ${few[*]}"
   fi
-  # Quoted replacements: otherwise an & in them stands for what was found.
+  # Replacements are quoted, because an unquoted & in them means the matched text.
   one=${card//'{{page}}'/"$name.html"}
   one=${one//'{{title}}'/"$(title_of "examples/$name")"}
   one=${one//'{{sentence}}'/"$(sentence_of "$file")"}

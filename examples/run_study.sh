@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds, and runs the study of one folder here:
+# Installs missing dependencies, builds plumb, and runs the study of one folder here:
 #
 #   examples/run_study.sh why_normalise [OPTIONS OF plumb compare]
 #   examples/run_study.sh wiring/text --data FILE     another study of a folder, its text.pbtxt
 #
-# The report is OUT/report.html, OUT being build/studies/FOLDER, or FOLDER_NAME of another study, unless
-# --out says otherwise. A study that was interrupted is resumed; of one that is finished only the
-# report is written again.
+# The report is OUT/report.html. OUT is set by --out; its default is build/studies/FOLDER, or
+# build/studies/FOLDER_NAME for another study. An interrupted study is resumed; for a finished one only
+# the report is written again.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

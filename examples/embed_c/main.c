@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host in C99 that knows plumb.h and nothing else: describes, trains and samples a model. */
+/* A host program in C99 that uses only plumb.h: describes, trains and samples a model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static int32_t PrintToken(void* user, int32_t token) {
   return 0;
 }
 
-/* The calls below leave what went wrong in `error`. */
+/* Exits with the message in `error` if a call failed. */
 static void Must(plumb_status status) {
   if (status == PLUMB_OK) return;
   fprintf(stderr, "%s\n", plumb_error_message(error));
@@ -77,7 +77,7 @@ int main(void) {
 
   plumb_session* session = NULL;
   Must(plumb_session_create(model, NULL, &session, &error));
-  /* In any order: the session keeps what it needs. */
+  /* Handles may be freed in any order: the session keeps what it needs. */
   plumb_runtime_free(runtime);
   plumb_spec_free(spec);
   plumb_trainer_free(trainer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host in C++17: reads a model's description, trains it on a text in memory, and samples four
-// names at once.
+// A host program in C++17: reads a model's description, trains it on a text in memory, and samples
+// four names at once.
 //
 //   embed_cpp MODEL.pbtxt
 #include <cstdint>
@@ -19,7 +19,7 @@ constexpr char kNames[] =
     "leo\nlina\nlinda\nmagda\nmarie\nmarta\nmax\nmia\nnina\nnora\noskar\notto\npaula\nrosa\nsara\n"
     "selma\nsofia\nstella\ntheo\nvera\nviktor\nwanda\n";
 
-// The rows of a step: pieces of the text, each token's target the one after it.
+// Fills the rows of a step with pieces of the text; the target of each token is the next one.
 void Fill(const std::vector<std::int32_t>& text, std::size_t seq, std::int64_t step,
           plumb::Span<std::int32_t> inputs, plumb::Span<std::int32_t> targets) {
   for (std::size_t at = 0; at < inputs.size(); ++at) {
@@ -44,7 +44,7 @@ void Train(plumb::Model& model, const std::vector<std::int32_t>& text) {
       .value();
 }
 
-// Four sequences that grow together: each pass over the weights is a token for all of them.
+// Samples four sequences together: each pass over the weights yields a token for all of them.
 std::vector<std::string> Sample(plumb::Model& model, const plumb::Tokenizer& tokenizer) {
   constexpr std::size_t kSequences = 4;
   plumb::Session session = plumb::Session::Create(model, {kSequences}).value();
@@ -67,7 +67,7 @@ std::vector<std::string> Sample(plumb::Model& model, const plumb::Tokenizer& tok
       names[draw.index] += decoders[draw.index].Next(next[draw.index]).value();
     }
   }
-  // What comes after a line break is the next name.
+  // A line break ends the name.
   for (std::string& name : names) name.resize(name.find('\n') < 16 ? name.find('\n') : 16);
   return names;
 }
@@ -89,7 +89,7 @@ int main(int argc, char** argv) try {
   for (const std::string& name : Sample(model, tokenizer)) std::printf("%s\n", name.c_str());
   return 0;
 } catch (const plumb::Error& error) {
-  // "model.pbtxt:3:1: ...", which an editor jumps to.
+  // "model.pbtxt:3:1: ...", a location that editors can open.
   std::fprintf(stderr, "embed_cpp: %s\n", error.what());
   return 1;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host that brings its own norm, linked into it, and its own placement, and reads no file at all:
-// the norm is a table in softsign.c, the description a text, the environment is not looked at.
+// A host program with its own norm, which is linked into it, and its own placement. It reads no
+// file: the norm is a table in softsign.c, the description is a string, and the environment is
+// ignored.
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -38,7 +39,7 @@ int main() try {
   plumb::Model model = plumb::Model::Create(runtime, spec).value();
   model.Init(1).value();
 
-  // A row is the text from some place on.
+  // A row is the text from a position on.
   constexpr std::size_t kSeq = 16;
   const auto fill = [&](std::int64_t step, auto inputs, auto targets) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -57,7 +58,7 @@ int main() try {
       plumb::Trainer::Create(model, {"max_steps: 200 batch_size: 4 learning_rate: 0.01"}).value();
   trainer.Run(fill, tell).value();
 
-  // What the norm has learned: its gains, where they lie.
+  // Prints the learned gains of the norm, which are read in place.
   for (std::size_t i = 0; i < model.TensorCount(); ++i) {
     const plumb::TensorView<float> tensor = model.Tensor(i).value();
     if (tensor.rank != 1) continue;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softsign: y = g x / (1 + |x|), each element on its own, with a learned gain g. A norm without
- * statistics, as a program carries it: a table of functions, and no file of its own.
+/* softsign: y = g x / (1 + |x|), elementwise, with a learned gain g. A norm without statistics that
+ * is part of a program: a table of functions, without a plugin file.
  *
  *     dx = dy g / (1 + |x|)^2
- *     dg = sum over rows of dy x / (1 + |x|)
- */
+ *     dg = sum over rows of dy x / (1 + |x|) */
 #include "softsign.h"
 
 #include <math.h>

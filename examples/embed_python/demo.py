@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small model on names and samples new ones: demo.py [FILE], a name a line."""
+"""Trains a small model on names and samples new ones: demo.py [FILE], with one name per line."""
 import random
 import sys
 
@@ -18,7 +18,7 @@ viktor wanda""".split()
 
 
 def batches(names, tokenizer, rows, seq):
-    """Each row a name between two line breaks; what is left of it is not trained on."""
+    """Yields rows of one name each, between two line breaks; the rest of a row has no targets."""
     draw = random.Random(1)
     while True:
         inputs, targets = [], []

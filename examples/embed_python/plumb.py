@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plumb: describe, train and sample transformers. Python's side of libplumb.so, by ctypes.
+"""plumb: describe, train and sample transformers with libplumb.so, through ctypes.
 
-One file and the standard library; copy it. numpy is used where it is asked for (Tensor.numpy, Probe.numpy).
+One file that needs only the standard library; copy it. Only Tensor.numpy and Probe.numpy use numpy.
 
     import plumb
 
@@ -18,13 +18,13 @@ One file and the standard library; copy it. numpy is used where it is asked for 
         print(decoder.next(token), end="")
     print(decoder.finish(), session.finish_reason)
 
-Mistakes are plumb.Error, with the place in the text: file, line, column. What plumb has to say goes to
-the logger "plumb". Objects close with `with`, close() or when nothing refers to them, in any order;
-a view of a tensor keeps its memory. A Trainer and a Session are for one thread at a time; while a
-trainer steps, no session of its model may run on another thread (in on_step it may).
+Errors are plumb.Error, with the location in a text: file, line, column. Messages go to the logger "plumb".
+Objects close with `with`, close() or the last reference, in any order; a view of a tensor keeps its memory
+alive. A Trainer and a Session are for one thread at a time. While a trainer steps, no session of its model may
+run on another thread (in on_step it may).
 
-libplumb.so.1 is looked for by load(path), in the environment variable PLUMB_LIBRARY, beside this file
-(., lib, ../lib, ../../lib, ../../../lib), and where the system looks.
+libplumb.so.1 is searched at load(path), in the environment variable PLUMB_LIBRARY, next to this file
+(., lib, ../lib, ../../lib, ../../../lib), and in the system's library path.
 """
 import array
 import collections.abc
@@ -141,7 +141,7 @@ _ProbeFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(_Probe))
 _ids = POINTER(c_int32)
 _made = POINTER(c_void_p)
 _size = POINTER(c_size_t)
-# What can fail, without its last argument, the error.
+# Arguments of functions that can fail, without the last one, the error.
 _STATUS = {
     "runtime_create": [POINTER(_RuntimeOptions), _made],
     "runtime_describe": [c_void_p, c_void_p, c_size_t, _size],
@@ -212,7 +212,7 @@ _STATUS = {
     "evaluator_gradient": [c_void_p, c_size_t, POINTER(_Tensor)],
     "evaluator_probe": [c_void_p, POINTER(c_char_p), c_size_t, _ProbeFn, c_void_p],
 }
-# What cannot, and what it returns.
+# Arguments and result of functions that cannot fail.
 _PLAIN = {
     "abi_version": ([], c_uint32),
     "version": ([], c_char_p),
@@ -245,7 +245,7 @@ _library_lock = threading.Lock()
 
 
 def load(path=None):
-    """Loads the library, from `path` if it is given; else the first use does. Again: does nothing."""
+    """Loads the library, from `path` if given. Otherwise the first use loads it. Does nothing if it is loaded."""
     global _library
     with _library_lock:
         if _library is None:
@@ -284,14 +284,14 @@ def _declare(library, name, arguments, returned):
 
 
 def version():
-    """That of the library: "0.1.0"."""
+    """Returns the version of the library: "0.1.0"."""
     return load().plumb_version().decode()
 
 
 # --- Errors -------------------------------------------------------------------------------------------
 
 class Code(enum.IntEnum):
-    """What kind of mistake or failure an Error is."""
+    """Status code of an Error."""
     CANCELLED = 1
     INVALID_ARGUMENT = 3
     NOT_FOUND = 5
@@ -308,7 +308,8 @@ class Code(enum.IntEnum):
 
 
 class Error(Exception):
-    """str() is the message for people; `file`, `line` and `column` the place that it begins with, or None."""
+    """An error of the library. str() is its message; `file`, `line` and `column` are the location with which the
+    message begins, or None."""
 
     def __init__(self, message, code, file=None, line=None, column=None):
         super().__init__(message)
@@ -316,14 +317,14 @@ class Error(Exception):
 
 
 class Cancelled(Error):
-    """A callback returned False, or cancel() was called."""
+    """Raised if a callback returned False, or cancel() was called."""
 
 
-_thread = threading.local()  # .raised: what a callback raised, while the call that it is in goes on
+_thread = threading.local()  # .raised: exception of a callback, until the call around it returns
 
 
 def _call(name, *arguments):
-    """Calls a function that can fail. Raises its error, or what a callback of it raised."""
+    """Calls a function that can fail. Raises its error, or the exception of a callback."""
     library = load()
     error = c_void_p()
     status = getattr(library, "plumb_" + name)(*arguments, byref(error))
@@ -334,8 +335,8 @@ def _call(name, *arguments):
         if status != 0:
             raise _error(library, error)
     finally:
-        # The traceback of what was raised holds this frame, whose variables must not hold it: all of them, the
-        # handle too, would live until the collector of cycles runs.
+        # The exception's traceback refers to this frame. A variable of the frame that refers to the exception would
+        # make a cycle, which keeps all of them, including the handle, alive until the garbage collector runs.
         raised = None
         library.plumb_error_free(error)
 
@@ -351,7 +352,7 @@ def _error(library, error):
 
 
 def _in_python(message):
-    """A message that advises a function of plumb.h, with what it is called here."""
+    """Replaces the name of a C function that a message recommends with its name in this module."""
     message = message.replace("plumb_model_init or plumb_model_load first",
                               "give Model a seed= or weights=, or call its init(), load() or map() first")
     return re.sub(r"\bplumb_(model|tokenizer|decoder|trainer|session|evaluator)_(\w+)",
@@ -359,18 +360,20 @@ def _in_python(message):
 
 
 def _guarded(function, *arguments):
-    """What a callback does: 1 when it returned False or raised, which _call raises again; else 0."""
+    """Runs the body of a callback. Returns 1 if it returned False or raised an exception, which _call raises again;
+    else 0."""
     try:
         return 1 if function(*arguments) is False else 0
-    except BaseException as raised:  # KeyboardInterrupt and SystemExit too: nothing may unwind through C
+    except BaseException as raised:  # also KeyboardInterrupt and SystemExit: nothing may unwind through C
         if getattr(_thread, "raised", None) is None:
             _thread.raised = raised
         return 1
 
 
 class _Interruptible:
-    """Ctrl-C in a call that calls back. Python would raise KeyboardInterrupt at the entry of a callback,
-    before any `try` of it, where ctypes loses it. So it is noted here, and the callbacks end the call."""
+    """Handles Ctrl-C during a call that invokes callbacks. Python would raise KeyboardInterrupt at the entry of a
+    callback, before any `try` in it, where ctypes loses it. So the signal is only recorded, and the callbacks end the
+    call."""
     noted = False
 
     def __enter__(self):
@@ -400,18 +403,18 @@ class _Interruptible:
 # --- Handles and arguments ----------------------------------------------------------------------------
 
 class _Handle:
-    """A pointer of the library's, freed with the last reference. `keep` lives as long."""
+    """A pointer of the library, freed with the last reference to this object. `keep` lives as long."""
 
     def __init__(self, kind, pointer, keep=None):
         self._free = getattr(load(), f"plumb_{kind}_free")
-        self._as_parameter_, self.keep = pointer, keep  # as an argument it lives as long as the call
+        self._as_parameter_, self.keep = pointer, keep  # an argument lives as long as the call
 
     def __del__(self):
         self._free(self._as_parameter_)
 
 
 class _Object:
-    """What has a handle: closes it, refuses to be used afterwards, or by two at once."""
+    """Base of objects with a handle: refuses use after close(), and by two calls at once."""
     _kind = None
 
     def _take(self, pointer, keep=None):
@@ -419,7 +422,7 @@ class _Object:
         self._lock = threading.Lock()
 
     def close(self):
-        """Frees it, as soon as no call and no view uses it. Closing twice does nothing."""
+        """Frees the object as soon as no call and no view uses it. Closing it twice does nothing."""
         self._handle = None
 
     def __enter__(self):
@@ -445,7 +448,7 @@ class _Object:
 
     @contextlib.contextmanager
     def _use(self):
-        """The handle, for a call that excludes others."""
+        """Yields the handle, for a call that excludes others."""
         handle = self._live()
         if not self._lock.acquire(blocking=False):
             raise RuntimeError(f"this {type(self).__name__} is in a call already, of another thread or of this one")
@@ -462,7 +465,7 @@ def _is(value, kind, name):
 
 
 def _integer(value, name, least=-2**63, most=2**63 - 1):
-    """An integer for an argument of C, which ctypes would cut without a word."""
+    """Checks an integer argument for C, which ctypes would silently truncate."""
     try:
         value = operator.index(value)
     except TypeError:
@@ -485,25 +488,26 @@ def _utf8(text, name="text"):
 
 
 def _word(text, name):
-    """A text that C ends with 0."""
+    """Returns a string that ends with 0 in C, without other zeros."""
     encoded = _utf8(text, name)
     if b"\0" in encoded:
         raise ValueError(f"{name} holds a null character")
     return encoded
 
 
-_INTEGERS = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}  # by size; signed, unsigned
+_INTEGERS = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}  # signed and unsigned, by size
 
 
 def _tokens(ids, name="ids"):
-    """Token ids as (pointer, count, what keeps them), row by row, without a copy of a writable buffer of int32."""
+    """Returns token ids as (pointer, count, buffer to keep alive), in row-major order. A writable buffer of int32 is
+    not copied."""
     kept, _shape = _row_major((ids,) if isinstance(ids, numbers.Integral) else ids, name)
     count = len(kept)
     return (c_int32 * count).from_buffer(kept), count, kept
 
 
 def _row_major(ids, name):
-    """Token ids as (a writable buffer of int32, their shape)."""
+    """Returns token ids as (a writable buffer of int32, their shape)."""
     if isinstance(ids, str):
         raise TypeError(f"{name} must be token ids, not str: Tokenizer.encode gives them")
     try:
@@ -517,14 +521,14 @@ def _row_major(ids, name):
         raise TypeError(f"{name} must be integers, not of format {view.format!r}")
     if view.format in ("i", "<i") and not view.readonly and view.c_contiguous:
         return view.cast("B").cast("i"), view.shape
-    found = array.array(_INTEGERS[view.itemsize][kind.isupper()], view.tobytes())  # in the order of C
+    found = array.array(_INTEGERS[view.itemsize][kind.isupper()], view.tobytes())  # in C order
     if view.format[0] in ">!":
         found.byteswap()
     return _int32(found.tolist(), name), view.shape
 
 
 def _of_rows(rows, name):
-    """As _row_major, of a list of integers or of such lists."""
+    """Does the same as _row_major, for a list of integers or of such lists."""
     try:
         return _int32(rows, name), (len(rows),)
     except TypeError:
@@ -552,7 +556,7 @@ def _int32(ids, name):
 
 
 def _rows(name, handle, kind, *arguments):
-    """What a function tells of i = 0, 1, ... until there are no more."""
+    """Returns the results of a function for i = 0, 1, ... until there are no more."""
     rows = []
     while True:
         row = kind()
@@ -566,7 +570,7 @@ def _rows(name, handle, kind, *arguments):
 
 
 def _text(name, *arguments):
-    """A text that a function puts into a buffer."""
+    """Returns the string that a function writes to a buffer."""
     needed = c_size_t()
     capacity = 256
     while True:
@@ -578,7 +582,7 @@ def _text(name, *arguments):
 
 
 def _ids_of(name, expected, *arguments):
-    """Ids that a function puts into a buffer, at the second try if they are more than `expected`."""
+    """Returns the ids that a function writes to a buffer, and calls it again if there are more than `expected`."""
     needed = c_size_t(expected)
     while True:
         ids = array.array("i", bytes(4 * needed.value))
@@ -591,11 +595,11 @@ def _ids_of(name, expected, *arguments):
 # --- Describing ---------------------------------------------------------------------------------------
 
 class Runtime(_Object):
-    """Plugins, placements, threads. `threads`: of a call, at most; 0: one for each processor.
-    `environment` False: PLUMB_PLUGIN_PATH and PLUMB_PLACEMENT_PATH are not read. `plugin_path`, `placement_path`:
-    absolute directories, ":" between them, that are searched first. `log(level, message)` is
-    told, on the calling thread, what there is to say; without one the logger "plumb" is. `guard_plugins`: a norm that
-    writes outside of its operands is an error; slow."""
+    """Plugins, placements and threads. `threads`: max of a call; 0: OMP_NUM_THREADS, else one for each processor. With
+    `environment` False, PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are not read. `gemm`: the GEMM
+    engine, as in plumb.h. `plugin_path`, `placement_path`: absolute directories, separated by ":", that are searched
+    first. `log(level, message)` receives messages on the calling thread; default: the logger "plumb". `guard_plugins`:
+    a norm that writes outside of its operands is an error; slow."""
     _kind = "runtime"
 
     def __init__(self, threads=0, *, environment=True, gemm=None, log=None, plugin_path=None, placement_path=None,
@@ -618,12 +622,12 @@ class Runtime(_Object):
             _call("plugin_register", handle, _integer(norm_plugin, "norm_plugin", 0, 2**64 - 1))
 
     def load_plugin(self, path):
-        """Registers the norms of a plugin's file, which runs with all rights of the process."""
+        """Registers the norms of a plugin file, whose code runs with all rights of the process."""
         with self._use() as handle:
             _call("plugin_load", handle, os.fsencode(path))
 
     def describe_plugin(self, norm):
-        """A norm's attributes, parameters and traits, as a dict (plumb.h has the fields). describe() lists norms."""
+        """Returns a norm's attributes, parameters and traits, as a dict (fields: plumb.h). describe() lists norms."""
         with self._use() as handle:
             return json.loads(_text("plugin_describe", handle, _word(norm, "norm")))
 
@@ -632,13 +636,13 @@ class Runtime(_Object):
         return load().plumb_runtime_threads(self._live())
 
     def gemm(self):
-        """The engines that multiply matrices: equal texts, equal rounding."""
+        """Names the GEMM engines; runtimes with equal strings round equally."""
         with self._use() as handle:
             return _text("runtime_gemm", handle).decode()
 
     def measure_speed(self, what):
-        """What the machine could do in a second: floating-point operations of matrix products ("gemm f32", "gemm
-        bf16"), or bytes that are only read ("read"). Takes up to half a gigabyte, which the runtime keeps."""
+        """Measures the peak speed of the machine per second: floating-point operations of matrix products ("gemm f32",
+        "gemm bf16"), or bytes read ("read"). Needs up to half a gigabyte, which the runtime keeps."""
         kinds, speed = ("gemm f32", "gemm bf16", "read"), c_double()
         if what not in kinds:
             raise ValueError(f"what must be one of {', '.join(kinds)}, not {what!r}")
@@ -647,8 +651,8 @@ class Runtime(_Object):
         return speed.value
 
     def describe(self):
-        """What it runs on, what it found and refused, and what would go wrong or slow, as a dict (plumb.h has the
-        fields)."""
+        """Reports the machine, the norms and placements that were found or refused, and problems, as a dict (fields:
+        plumb.h)."""
         with self._use() as handle:
             return json.loads(_text("runtime_describe", handle))
 
@@ -658,7 +662,7 @@ def _guarded_log(log, level, message):
 
 
 class Spec(_Object):
-    """A model's description. `name` stands for the file in messages. str() is its text."""
+    """A model's description. `name` stands for the file in messages. str() returns its text."""
     _kind = "spec"
 
     def __init__(self, text, name="model"):
@@ -668,13 +672,14 @@ class Spec(_Object):
 
     @classmethod
     def from_file(cls, path):
+        """Reads a description from a file."""
         spec, made = cls.__new__(cls), c_void_p()
         _call("spec_from_file", os.fsencode(path), byref(made))
         spec._take(made)
         return spec
 
     def __setitem__(self, field, value):
-        """spec["n_layer"] = 8; spec["norm[0].attr[0].number"] = 1e-6."""
+        """Sets a field: spec["n_layer"] = 8; spec["norm[0].attr[0].number"] = 1e-6."""
         text = str(value).lower() if isinstance(value, bool) else str(value)
         with self._use() as handle:
             _call("spec_set", handle, _word(field, "field"), _word(text, "value"))
@@ -685,7 +690,7 @@ class Spec(_Object):
 
 
 class ModelInfo(NamedTuple):
-    """Sizes; None: the library is older than this file, and does not tell it."""
+    """Dimensions and sizes; None if the library is older than this file and lacks the field."""
     n_layer: int
     d_model: int
     n_head: int
@@ -697,7 +702,7 @@ class ModelInfo(NamedTuple):
 
     @classmethod
     def _of(cls, fill):
-        told = _ModelInfo(**dict.fromkeys(cls._fields, -1))  # which no size is
+        told = _ModelInfo(**dict.fromkeys(cls._fields, -1))  # no size is -1
         fill(byref(told))
         return cls(*(None if getattr(told, field) == -1 else getattr(told, field) for field in cls._fields))
 
@@ -706,7 +711,8 @@ _DTYPES = {1: "f32", 2: "bf16", 4: "f64"}
 
 
 class Tensor:
-    """A tensor of floats where it lies. `view` is a writable memoryview of its shape, which keeps the memory."""
+    """A tensor of floats in the library's memory. `view` is a writable memoryview with its shape, which keeps the
+    memory alive."""
 
     def __init__(self, tensor, handle, leases):
         self.name, self.dtype = tensor.name.decode(), _DTYPES[tensor.dtype]
@@ -720,21 +726,21 @@ class Tensor:
         return f"<plumb.Tensor {self.name} {list(self.shape)} {self.dtype}>"
 
     def numpy(self):
-        """The same memory as a numpy array."""
+        """Returns the same memory as a numpy array."""
         import numpy
         return numpy.asarray(self.view)
 
 
 class _Lease:
-    """What a view holds of a handle."""
+    """Reference of a view to its handle."""
 
     def __init__(self, handle):
         self.handle = handle
 
 
 class Model(_Object):
-    """A model, with weights of a `seed`, of a safetensors file (`weights`, a path, or its content as bytes), or none
-    yet. What changes weights is for one thread, and no session may run then."""
+    """A model, with weights from a `seed`, from a safetensors file (`weights`, a path, or its content as bytes), or
+    none yet. Methods that change weights need exclusive access; no session may run meanwhile."""
     _kind = "model"
 
     def __init__(self, runtime, spec, *, seed=None, weights=None):
@@ -743,7 +749,7 @@ class Model(_Object):
             _call("model_create", of_runtime, of_spec, byref(made))
             self._take(made, keep=runtime._live())
         self._leases = weakref.WeakSet()
-        self._moves = False  # whether a trainer lays the weights out anew
+        self._moves = False  # True if a trainer changes the layout of the weights
         if seed is not None:
             self.init(seed)
         if weights is not None:
@@ -755,16 +761,17 @@ class Model(_Object):
 
     @property
     def info(self):
+        """The model's ModelInfo."""
         return ModelInfo._of(lambda info: load().plumb_model_get_info(self._live(), info))
 
     def describe(self):
-        """What the description comes to, as a dict: equations, Jacobians, routes, tensors (plumb.h has the fields)."""
+        """Returns the resolved model as a dict: equations, Jacobians, routes, tensors (fields: plumb.h)."""
         with self._use() as handle:
             return json.loads(_text("model_describe", handle))
 
     def explain(self, stage, batch=1, seq=0, recipe=""):
-        """What the compiler makes of it, for people: "graph", "grad", "optimized", "plan" or "exec" of a training step,
-        "prompt", or "probes"."""
+        """Prints a stage of the compiler, for people: "graph", "grad", "optimized", "plan" or "exec" of a training
+        step, "prompt", "probes", "updates" or "svg"."""
         recipe = _utf8(recipe, "recipe")
         options = _ExplainOptions(stage=_word(stage, "stage"), batch=batch, seq=seq, recipe=recipe,
                                   recipe_size=len(recipe))
@@ -772,35 +779,35 @@ class Model(_Object):
             return _text("model_explain", handle, byref(options)).decode()
 
     def work(self, training, tokens, weights="f32"):
-        """The least work of a pass over one sequence, as (flops, bytes of weights that a token reads): forward and
-        backward (`training`), or feeding a session."""
+        """Returns the min work of a pass over one sequence, as (flops, bytes of weights that a token reads): forward
+        and backward (`training`), or feeding a session."""
         work = _Work()
         with self._use() as handle:
             _call("model_work", handle, 0 if training else 1, _integer(tokens, "tokens"), _weights(weights), byref(work))
         return work.flops, work.weight_bytes
 
     def text(self):
-        """The description with all that it refers to inside of it."""
+        """Returns a self-contained description, which includes placements and imports."""
         with self._use() as handle:
             return _text("model_text", handle).decode()
 
     def norms(self):
-        """The norms that its layers have: {id: version}."""
+        """Returns the norms of the layers: {id: version}."""
         with self._use() as handle:
             return json.loads(_text("model_norms", handle))
 
     def probe_points(self):
-        """The names that Trainer.probe and Evaluator.probe take."""
+        """Returns the names that Trainer.probe and Evaluator.probe take."""
         with self._use() as handle:
             return _text("model_probe_points", handle).decode().split()
 
     def init(self, seed):
-        """Draws weights: those that `plumb train` begins with."""
+        """Draws the weights from a seed, as `plumb train` does."""
         with self._use() as handle:
             _call("model_init", handle, _integer(seed, "seed", 0, 2**64 - 1))
 
     def load(self, weights):
-        """Weights from a safetensors file, or from the content of one (bytes)."""
+        """Reads the weights from a safetensors file, or from the content of one (bytes)."""
         with self._use() as handle:
             if isinstance(weights, (bytes, bytearray)):
                 _call("model_load_memory", handle, bytes(weights), len(weights))
@@ -808,7 +815,7 @@ class Model(_Object):
                 _call("model_load", handle, os.fsencode(weights))
 
     def map(self, path):
-        """As load(path), but the weights stay in the file, which is read where it is used, and must not change."""
+        """Maps the weights: like load(path), but they stay in the file, which is read on demand and must not change."""
         with self._use() as handle:
             self._refuse_views("mapping weights")
             self._moves = True
@@ -819,22 +826,22 @@ class Model(_Object):
             raise RuntimeError(f"{what} moves them, and a view of a tensor is still in use")
 
     def changed(self):
-        """After tensors were written to, before a session or an evaluator runs again: they take the new weights."""
+        """Makes sessions and evaluators use new weights. Call it after writing to tensors, before they run again."""
         load().plumb_model_changed(self._live())
 
     def save(self, path):
-        """Writes the weights into a safetensors file, whole or not at all."""
+        """Saves the weights as a safetensors file, which is replaced atomically."""
         _call("model_save", self._live(), os.fsencode(path))
 
     def __len__(self):
         return load().plumb_model_tensor_count(self._live())
 
     def tensor(self, i):
-        """The i-th parameter, which may be written to while nothing else uses the model."""
+        """Returns the i-th parameter, which may be written to while nothing else uses the model."""
         return self._tensor("model_tensor", self._live(), i)
 
     def tensors(self):
-        """All parameters, by name."""
+        """Returns all parameters, by name."""
         return {tensor.name: tensor for tensor in map(self.tensor, range(len(self)))}
 
     def _tensor(self, function, handle, i):
@@ -847,7 +854,8 @@ class Model(_Object):
 
 
 class Tokenizer(_Object):
-    """Text to token ids and back. From the text of a run's tokenizer.json; or characters(), or bytes()."""
+    """Converts text to token ids and back. Created from the text of a tokenizer.json, or by characters(), bytes() or
+    from_directory()."""
     _kind = "tokenizer"
 
     def __init__(self, text):
@@ -857,7 +865,8 @@ class Tokenizer(_Object):
 
     @classmethod
     def from_directory(cls, path):
-        """The tokenizer of a run's directory, or a published model's, with the special tokens that its files say."""
+        """Returns the tokenizer in the directory of a run or a published model, with the special tokens in its
+        files."""
         tokenizer, made = cls.__new__(cls), c_void_p()
         _call("tokenizer_from_directory", os.fsencode(path), byref(made))
         tokenizer._take(made)
@@ -865,12 +874,13 @@ class Tokenizer(_Object):
 
     @classmethod
     def characters(cls, text, begin_end=False):
-        """A token for each character in `text`; `begin_end` adds one that begins and ends a document."""
+        """Returns a tokenizer with a token for each character in `text`; `begin_end` adds one that begins and ends a
+        document."""
         return cls._create(0, _utf8(text), begin_end)
 
     @classmethod
     def bytes(cls, begin_end=False):
-        """A token for each byte there is."""
+        """Returns a tokenizer with a token for each of the 256 bytes."""
         return cls._create(1, b"", begin_end)
 
     @classmethod
@@ -885,10 +895,12 @@ class Tokenizer(_Object):
 
     @property
     def json(self):
+        """Returns the tokenizer as a tokenizer.json."""
         return _text("tokenizer_json", self._live()).decode()
 
     @property
     def vocab_size(self):
+        """The number of tokens."""
         return load().plumb_tokenizer_vocab_size(self._live())
 
     @property
@@ -899,17 +911,17 @@ class Tokenizer(_Object):
 
     @property
     def prefix(self):
-        """The ids that a prompt begins with, before those of encode(), as array.array("i"): of <s> for example."""
+        """The ids to put before those of encode() in a prompt, such as <s>, as array.array("i")."""
         return _ids_of("tokenizer_prefix", 4, self._live())
 
     def encode(self, text):
-        """Ids, as array.array("i"); they may be more than the text has characters."""
+        """Returns ids, as array.array("i"); there may be more than the text has characters."""
         text = _utf8(text)
         return _ids_of("tokenizer_encode", len(text), self._live(), text, len(text))
 
     def decode(self, ids, errors="replace"):
-        """Text; what is no UTF-8, which tokens of bytes may be, becomes what `errors` says (bytes.decode). For tokens
-        that come one by one there is decoder()."""
+        """Returns the text of ids. Tokens of bytes may be invalid UTF-8, which `errors` handles (bytes.decode). Use
+        decoder() for tokens that arrive one by one."""
         pointer, count, _kept = _tokens(ids)
         return _text("tokenizer_decode", self._live(), pointer, count).decode("utf-8", errors)
 
@@ -921,18 +933,20 @@ class Tokenizer(_Object):
 
     @property
     def end_tokens(self):
-        """The tokens each of which ends a text, as array.array("i"): for Session.generate()."""
+        """The tokens that end a text, as array.array("i"), for Session.generate()."""
         return _ids_of("tokenizer_end_tokens", 4, self._live())
 
     def decoder(self, prompt=(), errors="replace", stop=()):
-        """A Decoder of tokens that follow those of `prompt`, whose text ends before any of the texts `stop`."""
+        """Returns a Decoder for tokens after those of `prompt`, whose text ends before the first of the strings
+        `stop`."""
         return Decoder(self, prompt, errors, stop)
 
 
 class Decoder(_Object):
-    """Text of tokens that come one by one after those of `prompt`: what next() and finish() return, put together, is
-    what Tokenizer.decode() makes of all tokens at once, without the prompt's text. It ends before the first of the
-    texts `stop` in it: then `stopped` is true. What may become one is held back. For one thread at a time."""
+    """Converts tokens that arrive one by one after those of `prompt` to text. The results of next() and finish()
+    concatenate to what Tokenizer.decode() returns for all tokens at once, without the prompt's text. The text ends
+    before the first of the strings `stop`, and `stopped` is then true; text that may become one is held back. For one
+    thread at a time."""
     _kind = "decoder"
 
     def __init__(self, tokenizer, prompt=(), errors="replace", stop=()):
@@ -946,16 +960,16 @@ class Decoder(_Object):
 
     @property
     def stopped(self):
-        """True once the text has come to one of the texts `stop`, after which next() returns ""."""
+        """True once the text has reached one of the strings `stop`, after which next() returns ""."""
         return load().plumb_decoder_stopped(self._live()) != 0
 
     def next(self, ids):
-        """The text that is complete with these tokens, or with this one; "" where more must come."""
+        """Returns the text that these tokens, or this one, complete; "" if more tokens must come."""
         pointer, count, _kept = _tokens(ids)
         return self._text("decoder_next", pointer, count)
 
     def finish(self):
-        """The text that was held back. The next token begins a new text, after no prompt."""
+        """Returns the text that was held back. The next token begins a new text, without a prompt."""
         return self._text("decoder_finish")
 
     def _text(self, name, *arguments):
@@ -995,9 +1009,9 @@ class _ProbeFigures(NamedTuple):
 
 
 class Probe(_ProbeFigures):
-    """A tensor in a step, and figures of its finite elements. `kind` is "activation", "gradient", "parameter" or
-    "parameter gradient", `dtype` "f32" or "bf16". The figures may be kept; the tensor is there until the callback
-    returns: `view`, or numpy(), which is a copy."""
+    """A tensor of a step, with statistics of its finite elements. `kind` is "activation", "gradient", "parameter" or
+    "parameter gradient", `dtype` "f32" or "bf16". The statistics may be kept; the tensor exists until the callback
+    returns: use `view`, or numpy(), which copies it."""
 
     @classmethod
     def _of(cls, seen, handle):
@@ -1015,14 +1029,14 @@ class Probe(_ProbeFigures):
 
     @property
     def view(self):
-        """A read-only memoryview of the tensor, of floats, or for "bf16" of its bits as uint16; None: a matrix that
-        is trained in bf16, which is laid out otherwise. Whoever wants it longer than the callback copies."""
+        """A read-only memoryview of the tensor, of floats, or for "bf16" of its bits as uint16. None for a matrix that
+        is trained in bf16, which has another layout. Valid until the callback returns."""
         if self._gone:
             raise ValueError(f"the tensor of probe {self.name} is gone: it is there until the callback returns")
         return self._view
 
     def numpy(self):
-        """A copy of the tensor as a numpy array of float32, which may be kept; None where `view` is."""
+        """Returns a copy of the tensor as a numpy array of float32, which may be kept; None if `view` is None."""
         if self.view is None:
             return None
         import numpy
@@ -1031,16 +1045,16 @@ class Probe(_ProbeFigures):
         return (numpy.asarray(self.view).astype(numpy.uint32) << 16).view(numpy.float32)
 
     def _end(self):
-        """After the callback: nothing may read the tensor any more."""
+        """Ends access to the tensor, after the callback."""
         self._gone, self._view = True, None
 
     def _kept(self):
-        """Whether something still could: views of the view."""
+        """Returns True if views of the view still exist."""
         return self._lease is not None and self._lease() is not None
 
 
 def _probing(probe, points, of_model):
-    """What plumb.h calls for probe(Probe), and the names of points."""
+    """Returns the C callback for probe(Probe), and the names of points."""
 
     def look(seen):
         found = Probe._of(seen, of_model)
@@ -1057,8 +1071,8 @@ def _probing(probe, points, of_model):
 
 
 def recipe_text(recipe="", settings=(), name="recipe"):
-    """A recipe in full: every field whose default is not zero is said. `settings`: a dict, or pairs, of fields and
-    values that are set after it; `name` stands for the file in messages."""
+    """Returns a complete recipe, with every field whose default is not zero. `settings`: a dict, or pairs, of fields
+    and values to set in it; `name` stands for the file in messages."""
     recipe = _utf8(recipe, "recipe")
     pairs = settings.items() if isinstance(settings, collections.abc.Mapping) else settings
     words = [_word(str(word), "settings") for pair in pairs for word in pair]
@@ -1067,7 +1081,7 @@ def recipe_text(recipe="", settings=(), name="recipe"):
 
 
 class TrainerMemory(NamedTuple):
-    """The memory of a trainer, in bytes."""
+    """Memory of a trainer, in bytes."""
     weights: int
     gradients: int
     moments: int
@@ -1082,7 +1096,7 @@ class TrainerMemory(NamedTuple):
 
 
 class ProfileRow(NamedTuple):
-    """A row of a profile, summed over its steps; in_graph: an op."""
+    """A row of a profile, summed over its steps; in_graph: it is an op."""
     name: str
     in_graph: bool
     runs: int
@@ -1092,7 +1106,7 @@ class ProfileRow(NamedTuple):
 
 
 class StateTensor(NamedTuple):
-    """A tensor of what a trainer holds between steps."""
+    """A tensor of the state that a trainer holds between steps."""
     kind: str
     index: int
     name: str
@@ -1103,11 +1117,12 @@ _STATES = ("model", "optimizer")
 
 
 class Trainer(_Object):
-    """Trains a model by a recipe (plumb.v1.Train, text format), `seq` tokens a sequence (0: the context's length)."""
+    """Trains a model with a recipe (plumb.v1.Train, text format). `seq`: max tokens of a sequence (0: the context's
+    length)."""
     _kind = "trainer"
 
     def __init__(self, model, recipe="", *, seq=0, draw_weights=False):
-        """draw_weights: from the recipe's seed, whatever the model has."""
+        """Creates a trainer. `draw_weights`: draw the weights from the recipe's seed, even if the model has some."""
         recipe, made = _utf8(recipe, "recipe"), c_void_p()
         options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq, draw_weights=bool(draw_weights))
         with _is(model, Model, "model")._use() as handle:
@@ -1117,11 +1132,11 @@ class Trainer(_Object):
             _call("trainer_create", handle, byref(options), byref(made))
             self._take(made, keep=model._live())
         self._model = model
-        self._tells = None  # the thread that is in on_step
+        self._tells = None  # thread that runs on_step
 
     @staticmethod
     def plan(model, recipe="", *, seq=0):
-        """The TrainerMemory that a trainer would take; takes none of it."""
+        """Computes the TrainerMemory of a trainer, without allocating it."""
         recipe, memory = _utf8(recipe, "recipe"), _TrainerMemory()
         options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq)
         with _is(model, Model, "model")._use() as handle:
@@ -1130,13 +1145,14 @@ class Trainer(_Object):
 
     @property
     def memory(self):
+        """The TrainerMemory of this trainer."""
         memory = _TrainerMemory()
         load().plumb_trainer_get_memory(self._live(), byref(memory))
         return TrainerMemory._of(memory)
 
     @contextlib.contextmanager
     def _look(self):
-        """The handle, for a call that changes nothing: as _use(), and in on_step too."""
+        """Yields the handle for a call that changes nothing: like _use(), but also in on_step."""
         if self._tells == threading.get_ident():
             yield self._live()
         else:
@@ -1148,12 +1164,12 @@ class Trainer(_Object):
 
     @property
     def step_tokens(self):
-        """Ids in a step: gradient_accumulation_steps x batch_size x seq."""
+        """The number of ids in a step: gradient_accumulation_steps x batch_size x seq."""
         return load().plumb_trainer_step_tokens(self._live())
 
     @property
     def steps(self):
-        """How many were done; set to go on from another number."""
+        """The number of completed steps; set it to continue from another number."""
         return load().plumb_trainer_steps(self._live())
 
     @steps.setter
@@ -1163,21 +1179,21 @@ class Trainer(_Object):
 
     @property
     def learning_rate(self):
-        """Of the next step."""
+        """The learning rate of the next step."""
         return load().plumb_trainer_learning_rate(self._live())
 
     def scale_learning_rate(self, scale):
-        """From now on it is the schedule's times `scale`."""
+        """Multiplies the scheduled learning rate by `scale` from now on."""
         with self._use() as handle:
             _call("trainer_scale_learning_rate", handle, scale)
 
     def check(self):
-        """Raises Error, Code.ABORTED, when a weight, a moment or a norm's state is not finite."""
+        """Raises Error with Code.ABORTED if a weight, a moment or a norm state is not finite."""
         with self._look() as handle:
             _call("trainer_check", handle)
 
     def step(self, inputs, targets):
-        """One step on ids; the target of each is the token after it, or -1 for none. Returns a StepInfo."""
+        """Does one step on ids; the target of each is the next token, or -1 for none. Returns a StepInfo."""
         (inputs, n, _kept), (targets, of_targets, _kept_too) = _tokens(inputs, "inputs"), _tokens(targets, "targets")
         if n != of_targets:
             raise ValueError(f"{n} inputs and {of_targets} targets")
@@ -1187,8 +1203,8 @@ class Trainer(_Object):
         return StepInfo._of(info)
 
     def step_micro_batches(self, micro_batches):
-        """One step on gradient_accumulation_steps pairs (inputs, targets) of batch_size rows each, which may be shorter
-        than seq, and of another length in each pair. Returns a StepInfo."""
+        """Does one step on gradient_accumulation_steps pairs (inputs, targets) of batch_size rows each, which may be
+        shorter than seq and may differ in length. Returns a StepInfo."""
         micro_batches = [tuple(_row_major(ids, name) for ids, name in zip(pair, ("inputs", "targets")))
                          for pair in micro_batches]
 
@@ -1212,9 +1228,9 @@ class Trainer(_Object):
         return StepInfo._of(info)
 
     def run(self, batches, on_step=None):
-        """Steps until the recipe's max_steps or the end of `batches`, pairs (inputs, targets). on_step(StepInfo) is
-        told each, and may save() and look at gradients and weights; what it raises ends the run, as Ctrl-C does,
-        after a whole step. If it returns False, or cancel() is called: Cancelled."""
+        """Does steps until the recipe's max_steps or the end of `batches`, pairs (inputs, targets). on_step(StepInfo)
+        is called after each, and may save() and read gradients and weights. An exception in it, or Ctrl-C, ends the run
+        after a whole step. Raises Cancelled if on_step returns False or cancel() is called."""
         batches = iter(batches)
         with self._use() as handle, _Interruptible() as interrupt:
             def fill(inputs, targets, n):
@@ -1231,7 +1247,7 @@ class Trainer(_Object):
                     return _guarded(fill, inputs, targets, n)
                 finally:
                     if isinstance(getattr(_thread, "raised", None), StopIteration):
-                        _thread.raised = None  # the end of the batches
+                        _thread.raised = None  # end of the batches
 
             def told(_user, info):
                 if interrupt.stops():
@@ -1245,23 +1261,23 @@ class Trainer(_Object):
             _call("trainer_run", handle, _BatchFn(batch), _StepFn(told) if on_step else _StepFn(), None)
 
     def cancel(self):
-        """Ends run() after its step. Any thread."""
+        """Ends run() before its next step. Any thread."""
         load().plumb_trainer_cancel(self._live())
 
     def save(self, path):
-        """Weights and the state of the optimizer, into a safetensors file, whole or not at all. In on_step too."""
+        """Saves weights and optimizer state as a safetensors file, which is replaced atomically. Also in on_step."""
         with self._look() as handle:
             _call("trainer_save", handle, os.fsencode(path))
 
     def load(self, path):
-        """What save() wrote, into a trainer of the same model, which goes on to the same bits."""
+        """Loads a file of save() into a trainer of the same model, which then continues to the same bits."""
         with self._use() as handle:
             _call("trainer_load", handle, os.fsencode(path))
 
     def probe(self, every, probe, points=()):
-        """From now on tells probe(Probe) of tensors in step 1 and every `every`-th; 0: of none. `points` are names
-        ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run(). None for `probe`:
-        probed() has the figures."""
+        """Calls probe(Probe) for tensors in step 1 and every `every`-th step from now on; 0: never. `points` are names
+        ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run(). With None for
+        `probe`, probed() returns the statistics."""
         of_model = self._model._live()
         tell, names = _probing(probe, points, of_model)
         if probe is None:
@@ -1271,24 +1287,25 @@ class Trainer(_Object):
             handle.keep = (of_model, tell)
 
     def probed(self):
-        """The figures of the last step, over all its micro-batches, as a list of Probe without tensors; [] if it was
-        not probed."""
+        """Returns the statistics of the last step, over all its micro-batches, as a list of Probe without tensors; []
+        if it was not probed."""
         with self._look() as handle:
             return [Probe._of(seen, None) for seen in _rows("trainer_probed", handle, _Probe)]
 
     def profile(self, on=True):
-        """From now on steps are timed, into a new profile; or no more."""
+        """Starts a new profile of the following steps, or ends it."""
         with self._use() as handle:
             _call("trainer_profile", handle, bool(on))
 
     def profile_rows(self):
-        """The profile as a list of ProfileRow: the steps as a whole, ops, stages, the rest."""
+        """Returns the profile as a list of ProfileRow: the total, ops, stages, the rest."""
         with self._use() as handle:
             return [ProfileRow(row.name.decode(), row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes)
                     for row in _rows("trainer_profile_row", handle, _ProfileRow)]
 
     def state(self, kind):
-        """What it holds between steps, as a list of StateTensor: "model" (weights, norms' buffers) or "optimizer"."""
+        """Returns the state between steps, as a list of StateTensor: "model" (weights, norms' buffers) or
+        "optimizer"."""
         if kind not in _STATES:
             raise ValueError(f"kind must be one of {', '.join(_STATES)}, not {kind!r}")
         with self._look() as handle:
@@ -1296,7 +1313,7 @@ class Trainer(_Object):
                     for i, found in enumerate(_rows("trainer_state", handle, _Tensor, _STATES.index(kind)))]
 
     def read_state(self, tensor):
-        """A copy of a StateTensor, as a memoryview of its shape."""
+        """Returns a copy of a StateTensor, as a memoryview with its shape."""
         count = math.prod(tensor.shape)
         copy = (c_float * count)()
         with self._look() as handle:
@@ -1304,8 +1321,8 @@ class Trainer(_Object):
         return memoryview(copy).cast("B").cast("f", tensor.shape)
 
     def write_state(self, tensor, values):
-        """Sets a StateTensor from a buffer of as many floats. All of a state written back, and `steps`, go on to the
-        same bits."""
+        """Sets a StateTensor from a buffer with as many floats. Writing back all of a state, and `steps`, continues to
+        the same bits."""
         view = memoryview(values)
         if view.format != "f" or view.nbytes != 4 * math.prod(tensor.shape):
             raise ValueError(f"{tensor.name} is float32 {list(tensor.shape)}, not {view.format!r} {list(view.shape)}")
@@ -1315,7 +1332,8 @@ class Trainer(_Object):
                   (c_float * len(floats)).from_buffer(floats))
 
     def gradient(self, i):
-        """The gradient of the i-th parameter in the last step, until the next one, as a Tensor. In on_step too."""
+        """Returns the gradient of the last step for the i-th parameter, valid until the next step, as a Tensor. Also in
+        on_step."""
         with self._look() as handle:
             return self._model._tensor("trainer_gradient", handle, i)
 
@@ -1328,7 +1346,7 @@ def _weights(kind):
 
 
 def _floats(pointer, count, handle):
-    """A view of floats that the library keeps for a handle."""
+    """Returns a view of floats that the library keeps for a handle."""
     memory = (c_float * count).from_address(ctypes.addressof(pointer.contents))
     memory.lease = _Lease(handle)
     return memoryview(memory).cast("B")
@@ -1338,7 +1356,7 @@ _FINISH_REASONS = (None, "stop", "length", "context")
 
 
 class Session(_Object):
-    """`sequences` (1 to 16) that grow token by token, computed with `weights` of "f32", "bf16" or "int8"."""
+    """`sequences` (1 to 16) that grow token by token, computed with `weights` in "f32", "bf16" or "int8"."""
     _kind = "session"
 
     def __init__(self, model, sequences=1, *, weights="f32"):
@@ -1359,18 +1377,19 @@ class Session(_Object):
             _call("session_feed", handle, _sequence(sequence), ids, count)
 
     def append(self, token, sequence=0):
-        """Appends one token; a sequence whose context is full begins again with the newer half of its tokens."""
+        """Appends one token; a sequence with a full context restarts with the newer half of its tokens."""
         with self._use() as handle:
             _call("session_append", handle, _sequence(sequence), _integer(token, "token", -2**31, 2**31 - 1))
 
     def feed_each(self, ids):
-        """Appends ids[s] to every sequence s, in one pass over the weights."""
+        """Appends ids[s] to each sequence s, in one pass over the weights."""
         ids, count, _kept = _tokens(ids)
         with self._use() as handle:
             _call("session_feed_each", handle, ids, count)
 
     def logits(self, sequence=0):
-        """Logits of the token after the last: a memoryview, until the next call; None before a token was fed."""
+        """Returns the logits of the next token as a memoryview, valid until the next call; None before a token was
+        fed."""
         handle = self._live()
         logits = load().plumb_session_logits(handle, _sequence(sequence))
         if not logits:
@@ -1378,21 +1397,21 @@ class Session(_Object):
         return _floats(logits, self._info.vocab_size, handle).cast("f")
 
     def length(self, sequence=0):
-        """Tokens in a sequence."""
+        """Returns the number of tokens in a sequence."""
         return load().plumb_session_length(self._live(), _sequence(sequence))
 
     def truncate(self, length, sequence=0):
-        """Takes all but the first `length` tokens back."""
+        """Removes all but the first `length` tokens."""
         with self._use() as handle:
             _call("session_truncate", handle, _sequence(sequence), _integer(length, "length"))
 
     def generate(self, sequence=0, *, on_token=None, max_tokens=0, temperature=1.0, top_k=0, top_p=1.0, seed=0,
                  index=0, drawn=0, vocabulary=0, end_tokens=()):
-        """Draws tokens and appends all but the last. Ends after max_tokens, past the context if need be, or, if that
-        is 0, when the context is full; when one of end_tokens is drawn, which is not returned; or when on_token(id)
-        returns False: `finish_reason` says which. Temperature 0: always the most likely token. Samples of one seed
-        differ by their index. Returns the ids."""
-        if top_p == 0:  # in C, 0 is the default
+        """Draws tokens and appends all but the last. Ends after max_tokens, also beyond the context, or, if that is 0,
+        when the context is full; when one of end_tokens is drawn, which is not returned; or when on_token(id) returns
+        False. `finish_reason` has the reason. Temperature 0: always the most likely token. Samples of one seed differ
+        by their index. Returns the ids."""
+        if top_p == 0:  # in C, 0 means the default
             raise ValueError("top_p must be above 0 and at most 1 (1 keeps all tokens), is 0")
         ends, end_count, _kept = _tokens(end_tokens, "end_tokens")
         options = _SampleOptions(max_tokens=max_tokens, top_k=top_k, temperature=temperature, top_p=top_p, seed=seed,
@@ -1410,7 +1429,7 @@ class Session(_Object):
         return ids
 
     def stream(self, sequence=0, *, max_tokens=0, drawn=0, **options):
-        """The tokens of generate(), one by one, as they are drawn."""
+        """Yields the tokens of generate() as they are drawn."""
         end = drawn + max_tokens if max_tokens else None
         while True:
             ids = self.generate(sequence, max_tokens=1, drawn=drawn, **options)
@@ -1418,7 +1437,7 @@ class Session(_Object):
             is_full = end is None and self.length(sequence) == self._info.context_length
             stops = self._finish_reason == "stop"
             if not stops and drawn != end:
-                self._finish_reason = "context" if is_full else "stop"  # by whoever takes no more of them
+                self._finish_reason = "context" if is_full else "stop"  # the consumer stopped
             yield from ids
             if stops or drawn == end or is_full:
                 return
@@ -1426,30 +1445,30 @@ class Session(_Object):
 
     @property
     def finish_reason(self):
-        """Why the last generate() or stream() ended: "stop" (an end token, on_token, or whoever took the tokens,
-        wanted no more), "length" (max_tokens), "context" (it is full, and max_tokens is 0). None: it failed, or none
-        was called."""
+        """The reason why the last generate() or stream() ended: "stop" (an end token, on_token, or the consumer
+        stopped), "length" (max_tokens), "context" (it is full, and max_tokens is 0). None: it failed, or was not
+        called."""
         return self._finish_reason
 
     def profile(self, on=True):
-        """From now on passes that feed tokens are timed, into a new profile; or no more."""
+        """Starts a new profile of the following passes that feed tokens, or ends it."""
         with self._use() as handle:
             _call("session_profile", handle, bool(on))
 
     def profile_rows(self):
-        """As Trainer.profile_rows."""
+        """Returns the profile, like Trainer.profile_rows."""
         with self._use() as handle:
             return [ProfileRow(row.name.decode(), row.in_graph == 1, row.runs, row.seconds, row.flops, row.bytes)
                     for row in _rows("session_profile_row", handle, _ProfileRow)]
 
     def cancel(self):
-        """Ends generate() after its token, with Cancelled. Any thread."""
+        """Ends generate() before its next token, with Cancelled. Any thread."""
         load().plumb_session_cancel(self._live())
 
 
 class Evaluator(_Object):
-    """The loss of whole sequences, `rows` side by side of at most `seq` tokens (0: the context's length), their
-    `logits` and the `gradients` of the loss if these are wanted. Changes nothing. For one thread at a time."""
+    """Computes the loss of `rows` sequences of at most `seq` tokens (0: the context's length), and their `logits` and
+    the `gradients` of the loss if requested. Changes nothing. For one thread at a time."""
     _kind = "evaluator"
 
     def __init__(self, model, rows=1, *, seq=0, weights="f32", logits=False, gradients=False):
@@ -1466,7 +1485,7 @@ class Evaluator(_Object):
 
     @staticmethod
     def plan(model, rows=1, *, seq=0, weights="f32", logits=False, gradients=False):
-        """The memory of one beside the weights, in bytes; takes none of it."""
+        """Computes the memory of an evaluator next to the weights, in bytes, without allocating it."""
         options, taken = _EvaluatorOptions(rows=rows, seq=seq, weights=_weights(weights), logits=bool(logits),
                                            gradients=bool(gradients)), c_int64()
         with _is(model, Model, "model")._use() as handle:
@@ -1474,7 +1493,7 @@ class Evaluator(_Object):
         return taken.value
 
     def loss(self, inputs, targets):
-        """The mean over the targets of inputs [rows, n / rows], in nats; -1: no target."""
+        """Returns the mean loss over the targets of inputs [rows, n / rows], in nats; -1: no target."""
         (inputs, n, _kept), (targets, of_targets, _kept_too) = _tokens(inputs, "inputs"), _tokens(targets, "targets")
         if n != of_targets:
             raise ValueError(f"{n} inputs and {of_targets} targets")
@@ -1484,7 +1503,7 @@ class Evaluator(_Object):
         return loss.value
 
     def logits(self, inputs):
-        """Logits as a memoryview [rows, n / rows, vocab_size], until the next call."""
+        """Returns logits as a memoryview [rows, n / rows, vocab_size], valid until the next call."""
         if not self._wants_logits:
             raise ValueError("the evaluator was made without logits=True")
         inputs, n, _kept = _tokens(inputs, "inputs")
@@ -1495,13 +1514,13 @@ class Evaluator(_Object):
             return _floats(logits, n * self._vocab_size, handle).cast("f", shape)
 
     def gradient(self, i):
-        """The gradient of the last loss() by the i-th parameter, until the next call, as a Tensor."""
+        """Returns the gradient of the last loss() for the i-th parameter, valid until the next call, as a Tensor."""
         with self._use() as handle:
             return self._model._tensor("evaluator_gradient", handle, i)
 
     def probe(self, probe, points=()):
-        """From now on tells probe(Probe) of tensors in each loss(), as Trainer.probe does; None: no more. `gradients`
-        must be wanted."""
+        """Calls probe(Probe) for tensors in each further loss(), like Trainer.probe; None turns it off. Requires
+        `gradients`."""
         of_model = self._model._live()
         tell, names = (_ProbeFn(), None) if probe is None else _probing(probe, points, of_model)
         with self._use() as handle:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the demo's model with a held-out loss, a state that it goes on from, and a probe: resume.py STATE STEPS.
-Ended early, by Ctrl-C or for good, the same command goes on after the last state."""
+"""Trains the demo's model with a held-out loss, a saved state and a probe: resume.py STATE STEPS.
+If it is ended early, by Ctrl-C for example, the same command continues from the last state."""
 import os
 import sys
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host in Rust, without crates: declares what it calls of plumb.h, trains 20 steps, and samples.
+// A host program in Rust, without crates: declares the functions of plumb.h that it calls, trains 20
+// steps, and samples.
 //   rustc main.rs -o embed_rust $(pkg-config --libs plumb)
 use std::{ffi::CStr, mem::size_of, os::raw::c_char, os::raw::c_void, ptr::null, ptr::null_mut};
 type Handle = *mut c_void;

@@ -48,13 +48,13 @@ Engine::Engine(const std::string& run_directory, int sessions, int threads) {
   tokenizer_ =
       std::make_unique<plumb::Tokenizer>(plumb::Tokenizer::FromDirectory(run.string()).value());
   end_tokens_ = tokenizer_->EndTokens().value();
-  // In full, each field on a line of its own. An imported run has no recipe.
+  // RecipeText writes every field on its own line. An imported run has no recipe.
   const std::filesystem::path recipe = run / "train.pbtxt";
   has_documents_ =
       std::filesystem::exists(recipe) &&
       plumb::RecipeText(ReadFile(recipe)).value().find("format: DOCUMENTS") != std::string::npos;
   context_length_ = model.Info().context_length;
-  // All memory that requests need is here before the first one. The model lives on in its sessions.
+  // All memory for requests is allocated before the first one. The sessions keep the model alive.
   for (int i = 0; i < sessions; ++i) sessions_.push_back(plumb::Session::Create(model).value());
   for (plumb::Session& session : sessions_) idle_.push_back(&session);
 }
@@ -106,7 +106,7 @@ std::int64_t Engine::Job::prompt_tokens() const {
   return static_cast<std::int64_t>(tokens);
 }
 
-// The tokens that `plumb sample --prompt` feeds for a text.
+// Returns the tokens that `plumb sample --prompt` feeds for a text.
 std::vector<std::int32_t> Engine::TokensOf(const std::string& text) const {
   auto encoded = tokenizer_->Encode(text);
   if (!encoded) throw BadField("prompt", "cannot be encoded: " + encoded.error().message());
@@ -115,14 +115,14 @@ std::vector<std::int32_t> Engine::TokensOf(const std::string& text) const {
   const bool is_empty = tokens.empty() && encoded->empty();
   if (begin >= 0 && (has_documents_ || is_empty)) tokens = {begin};
   tokens.insert(tokens.end(), encoded->begin(), encoded->end());
-  if (tokens.empty()) {  // a line is the best beginning that there is
+  if (tokens.empty()) {  // a line break is the best start available
     const auto line_break = tokenizer_->Encode("\n");
     tokens.push_back(line_break && !line_break->empty() ? line_break->front() : 0);
   }
   return tokens;
 }
 
-// Prompts as token ids, and how many tokens may follow each.
+// Converts the prompts to token ids, and computes how many tokens may follow each.
 void Engine::Job::Encode() {
   constexpr std::int64_t kUsual = 16;  // OpenAI's default
   for (const CompletionRequest::Prompt& prompt : request_.prompts) {
@@ -146,8 +146,8 @@ void Engine::Job::Encode() {
                      wanted > 0 ? "max_tokens" : "prompt", "context_length_exceeded");
     }
     prompts_.push_back(std::move(tokens));
-    // If the usual number does not fit, a text ends when the context is full. A last token is drawn from a
-    // full one.
+    // If the usual number does not fit, a text ends when the context is full. The last token is
+    // drawn from the full context.
     max_tokens_.push_back(request_.max_tokens ? request_.max_tokens
                           : room + 1 < kUsual ? std::nullopt
                                               : std::optional(kUsual));
@@ -172,7 +172,7 @@ bool Engine::Job::RunChoice(std::size_t prompt, std::size_t choice, const Tell& 
   if (request_.echo && text != nullptr) {
     if (!tell(choice, *text, "")) return false;
   } else if (request_.echo) {
-    // The text of the prompt and of what follows it as one: a character may begin in the prompt.
+    // Decodes the prompt and the text after it together: a character may begin in the prompt.
     decoder = plumb::Decoder::Create(tokenizer).value();
     if (!tell(choice, decoder.Next(tokens).value(), "")) return false;
   }
@@ -184,7 +184,7 @@ bool Engine::Job::RunChoice(std::size_t prompt, std::size_t choice, const Tell& 
 
   plumb::SampleOptions options;
   options.max_tokens = max_tokens_[prompt].value_or(0);
-  // The fewest tokens with a share of 0 are the most likely one.
+  // With top_p 0 only the most likely token remains.
   options.temperature = request_.top_p == 0 ? 0 : request_.temperature;
   if (request_.top_p > 0) options.top_p = request_.top_p;
   options.seed = seed_;
@@ -192,7 +192,7 @@ bool Engine::Job::RunChoice(std::size_t prompt, std::size_t choice, const Tell& 
   options.vocabulary = tokenizer.VocabSize();
   options.end_tokens = engine_->end_tokens_;
   decoder.StopAt(request_.stop).value();
-  std::string rest;  // what is sent with the reason
+  std::string rest;  // text to send with the reason
   bool is_heard = true;
   const auto generated = session_->Generate(0, options, [&](std::int32_t token) {
     ++completion_tokens_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of `plumb train` that completes texts, several requests at once: one model, and sessions
-// that share its weights. Thread-safe once it is made.
+// Engine: completes texts with a run of `plumb train`, several requests at once: owns one model,
+// and sessions that share its weights. Thread-safe once it is constructed.
 #ifndef EMBED_SERVER_ENGINE_H_
 #define EMBED_SERVER_ENGINE_H_
 
@@ -17,19 +17,20 @@
 
 class Engine {
  public:
-  // Throws plumb::Error or std::runtime_error for a directory without a whole run.
+  // Loads a run. Throws plumb::Error or std::runtime_error for a directory without a complete run.
   Engine(const std::string& run_directory, int sessions, int threads);
 
   const std::string& name() const { return name_; }
 
-  // A request that has a session, and is known to fit; made before the answer begins, so that what
-  // is wrong has a status of its own. Gives the session back.
+  // A request that has a session and fits into the context. It is created before the answer begins,
+  // so that errors have their own HTTP status. The destructor returns the session.
   class Job {
    public:
-    // Some more of a choice's text, and why it ended or "". Returns false: nobody listens any more.
+    // Receives more of a choice's text, and why it ended or "". Returns false if the client is
+    // gone.
     using Tell = std::function<bool(std::size_t choice, const std::string& text,
                                     const std::string& finish_reason)>;
-    // Draws all choices, one after the other. Returns false if `tell` did or the server ends.
+    // Draws all choices, one after the other. Returns false if `tell` did or the server shuts down.
     bool Run(const Tell& tell);
 
     std::int64_t prompt_tokens() const;
@@ -48,16 +49,16 @@ class Engine {
     Engine* const engine_;
     const CompletionRequest request_;
     std::vector<std::vector<std::int32_t>> prompts_;
-    // Limit of each prompt; none: until the context is full.
+    // Limit of each prompt; nullopt: until the context is full.
     std::vector<std::optional<std::int64_t>> max_tokens_;
     std::uint64_t seed_;
     std::int64_t completion_tokens_ = 0;
     plumb::Session* session_ = nullptr;
   };
-  // Throws ApiError: 400 for what does not fit, 429 while all sessions are busy.
+  // Begins a request. Throws ApiError: 400 if it does not fit, 429 if all sessions are busy.
   std::unique_ptr<Job> Begin(const CompletionRequest& request);
 
-  // Ends all jobs that run, and those to come. Any thread.
+  // Ends all running and future jobs. Any thread.
   void Stop();
 
  private:
@@ -69,10 +70,10 @@ class Engine {
   std::unique_ptr<plumb::Tokenizer> tokenizer_;
   std::vector<std::int32_t> end_tokens_;
   std::int64_t context_length_ = 0;
-  bool has_documents_ = false;  // it was trained on documents, which begin with a token
+  bool has_documents_ = false;  // trained on documents, which begin with a token
   std::vector<plumb::Session> sessions_;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<plumb::Session*> idle_;
   bool stopped_ = false;
 };

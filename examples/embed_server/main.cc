@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HTTP server that completes texts with a run of `plumb train`, for clients that speak OpenAI's
-// API and for a browser.
+// An HTTP server that completes texts with a run of `plumb train`, for clients of OpenAI's API and
+// for browsers.
 //
 //   embed_server RUN [--host 127.0.0.1] [--port 8080] [--sessions 8] [--threads 0]
 #include <httplib.h>
@@ -29,7 +29,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostBytes = 1 << 20;  // of a request
+constexpr std::size_t kMostBytes = 1 << 20;  // max size of a request's body
 
 struct Options {
   std::string run, host = "127.0.0.1";
@@ -41,7 +41,7 @@ int Number(const std::string& flag, const std::string& text, int least, int most
   int number = least - 1;
   try {
     number = std::stoi(text, &read);
-  } catch (const std::logic_error&) {  // no number, or too large
+  } catch (const std::logic_error&) {  // not a number, or too large
   }
   if (read == text.size() && number >= least && number <= most) return number;
   throw std::invalid_argument(flag + " must be a number from " + std::to_string(least) + " to " +
@@ -76,7 +76,7 @@ Options Parse(int argc, char** argv) {
 
 // --- Answers ------------------------------------------------------------------------------------
 
-// Texts come from byte tokens too: what is no UTF-8 is replaced.
+// Serializes JSON; replaces invalid UTF-8, which byte tokens may produce.
 std::string Dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -100,7 +100,7 @@ json Usage(const Engine::Job& job) {
           {"total_tokens", job.prompt_tokens() + job.completion_tokens()}};
 }
 
-// {"id", "object", "created", "model"}: what each answer and each event begins with.
+// Returns {"id", "object", "created", "model"}, the first fields of each answer and each event.
 json Head(const Engine& engine) {
   static std::atomic<std::uint64_t> count{0};
   return {{"id", "cmpl-" + std::to_string(std::time(nullptr)) + "-" + std::to_string(++count)},
@@ -113,7 +113,7 @@ bool Send(httplib::DataSink& sink, const std::string& text) {
   return sink.is_writable() && sink.write(text.data(), text.size());
 }
 
-// The answer in one piece. A client that goes away ends it.
+// Writes the answer in one piece. Stops if the client is gone.
 bool WriteWhole(Engine::Job& job, json answer, httplib::DataSink& sink) {
   std::vector<json> choices;
   const bool done =
@@ -128,7 +128,7 @@ bool WriteWhole(Engine::Job& job, json answer, httplib::DataSink& sink) {
   return done && Send(sink, Dump(answer));
 }
 
-// Server-sent events, one for each piece of text.
+// Writes server-sent events, one for each piece of text.
 bool WriteEvents(Engine::Job& job, json event, bool with_usage, httplib::DataSink& sink) {
   const auto send = [&](json choices) {
     event["choices"] = std::move(choices);
@@ -148,12 +148,12 @@ bool WriteEvents(Engine::Job& job, json event, bool with_usage, httplib::DataSin
 }
 
 void Complete(Engine& engine, const httplib::Request& request, httplib::Response& response) {
-  // A page of another site can send anything but this without being asked.
+  // Pages of other sites cannot send this content type without a preflight request.
   if (request.get_header_value("Content-Type").rfind("application/json", 0) != 0) {
     throw ApiError(415, "invalid_request_error", "send Content-Type: application/json");
   }
   const CompletionRequest asked = CompletionRequest::Parse(request.body, engine.name());
-  // Shared, since the library copies what writes the answer.
+  // Shared, since the library copies the content provider.
   const auto job = std::make_shared<std::unique_ptr<Engine::Job>>(engine.Begin(asked));
   const json head = Head(engine);
   const auto write = [job, head, asked](std::size_t, httplib::DataSink& sink) {
@@ -166,7 +166,7 @@ void Complete(Engine& engine, const httplib::Request& request, httplib::Response
       const ApiError told(500, "server_error", error.what());
       if (asked.stream) Send(sink, "data: " + told.Json() + "\n\n");
     }
-    job->reset();  // before the client hears that it is over, and comes again
+    job->reset();  // before the client sees the end and may send its next request
     if (!done || (asked.stream && !Send(sink, "data: [DONE]\n\n"))) return false;
     sink.done();
     return true;
@@ -181,7 +181,8 @@ json ModelObject(const Engine& engine) {
   return {{"id", engine.name()}, {"object", "model"}, {"created", created}, {"owned_by", "plumb"}};
 }
 
-// Handlers throw ApiError; whatever else is thrown is a mistake of the server's.
+// Converts exceptions of a handler to answers: ApiError to its status, others, bugs of the server,
+// to 500.
 httplib::Server::Handler Guarded(httplib::Server::Handler handler) {
   return
       [handler = std::move(handler)](const httplib::Request& request, httplib::Response& response) {
@@ -204,8 +205,8 @@ void CheckHead(const httplib::Request& request, const std::string& listens_at) {
                    "this server is not \"" + host + "\": ask for it as localhost, or as the name " +
                        "or address that --host gives it");
   }
-  // A body has as many bytes as its Content-Length says, which is bounded: a compressed one may
-  // become a thousand times larger, and one in chunks need not end.
+  // A body must have a Content-Length, which is bounded: a compressed one may become a thousand
+  // times larger, and a chunked one need not end.
   if (request.has_header("Content-Encoding")) {
     throw ApiError(415, "invalid_request_error", "send the body without a Content-Encoding");
   }
@@ -254,7 +255,7 @@ void AddRoutes(Engine& engine, httplib::Server& server) {
   };
   server.Get("/v1/completions", wrong_method);
   server.Get("/v1/chat/completions", wrong_method);
-  // What the library answers by itself.
+  // Formats errors that the library answers by itself.
   server.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty()) return;
     const std::string message = response.status == 404
@@ -266,7 +267,7 @@ void AddRoutes(Engine& engine, httplib::Server& server) {
 }
 
 int Serve(const Options& options) {
-  // Ctrl-C is waited for by this thread alone.
+  // Only this thread receives Ctrl-C, in sigwait.
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
@@ -278,15 +279,15 @@ int Serve(const Options& options) {
   server.set_payload_max_length(kMostBytes);
   server.set_read_timeout(10, 0);
   server.set_tcp_nodelay(true);
-  // The library's own options let two servers listen at one port.
+  // The library's default options let two servers listen at one port.
   server.set_socket_options([](socket_t socket) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
-  // Some to say "busy" while all sessions are.
+  // Extra threads answer "busy" while all sessions are in use.
   const auto workers = static_cast<std::size_t>(options.sessions) + 8;
   server.new_task_queue = [workers] { return new httplib::ThreadPool(workers); };
-  // The rest of a refused request's body must not be read as the next request.
+  // So that the rest of a refused request's body is not read as the next request.
   server.set_keep_alive_max_count(1);
   server.set_pre_routing_handler([&](const httplib::Request& request, httplib::Response& response) {
     try {

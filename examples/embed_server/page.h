@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page at /: a prompt, and what the model makes of it, token by token. Needs nothing else.
+// The page at /: a prompt and its completion, token by token. Self-contained.
 #ifndef EMBED_SERVER_PAGE_H_
 #define EMBED_SERVER_PAGE_H_
 

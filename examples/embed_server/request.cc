@@ -12,13 +12,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostStops = 4;      // as OpenAI's
-constexpr std::int64_t kMostChoices = 16;  // of one request
+constexpr std::size_t kMostStops = 4;      // OpenAI's limit
+constexpr std::int64_t kMostChoices = 16;  // per request
 
 constexpr int kMostNested = 8;
 
-// JSON as it is written, and no name twice in an object, of which a parser would keep one. What is
-// nested deeply would be copied and printed by as deep a recursion.
+// Parses JSON; refuses a name that occurs twice in an object, which a parser would drop, and deep
+// nesting, on which copying and printing would recurse deeply.
 json ParseStrictly(const std::string& body) {
   std::vector<std::set<std::string>> names;
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
@@ -85,7 +85,7 @@ std::vector<std::int32_t> Ids(const json& value) {
   return ids;
 }
 
-// A text, token ids, or an array of such.
+// Reads a string, token ids, or an array of these.
 std::vector<CompletionRequest::Prompt> Prompts(const json& value) {
   if (value.is_string()) return {value.get<std::string>()};
   if (!value.is_array() || value.empty()) {
@@ -113,7 +113,7 @@ void ReadStreamOptions(const json& value, CompletionRequest* request) {
   }
 }
 
-// What OpenAI's API has and is not done here may be said if it asks for nothing.
+// Accepts unsupported fields of OpenAI's API only with a value that has no effect.
 void RefuseUnlessNeutral(const std::string& field, const json& value) {
   static const json kNeutral = {{"best_of", 1},          {"frequency_penalty", 0},
                                 {"presence_penalty", 0}, {"logit_bias", json::object()},
@@ -163,7 +163,7 @@ std::string Lowercase(std::string text) {
   return text;
 }
 
-// Returns "localhost" of "LOCALHOST:8080" and "::1" of "[::1]:8080", and "" of what is neither a
+// Returns "localhost" for "LOCALHOST:8080" and "::1" for "[::1]:8080", and "" if it is neither a
 // name nor an address, with or without a port.
 std::string NameOfHost(const std::string& host) {
   const bool is_bracketed = !host.empty() && host[0] == '[';
@@ -189,7 +189,7 @@ bool IsHostOfServer(const std::string& host, const std::string& listens_at) {
   if (name.empty()) return false;
   if (name == "localhost" || name == "127.0.0.1" || name == "::1") return true;
   if (name == Lowercase(listens_at)) return true;
-  // At all addresses of the machine: an address is no name that someone else could redirect.
+  // Listening at all addresses: an address, unlike a name, cannot be redirected by others.
   return (listens_at == "0.0.0.0" || listens_at == "::") && IsAddress(name);
 }
 
@@ -201,7 +201,7 @@ std::string ApiError::Json() const {
   const auto or_null = [](const std::string& text) { return text.empty() ? json() : json(text); };
   const json error = {
       {"message", what()}, {"type", type}, {"param", or_null(param)}, {"code", or_null(code)}};
-  // A part of a text that was cut need not be UTF-8.
+  // A text that was cut may be invalid UTF-8.
   return json{{"error", error}}.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -212,7 +212,7 @@ CompletionRequest CompletionRequest::Parse(const std::string& body, const std::s
   }
   CompletionRequest request;
   for (const auto& [field, value] : parsed.items()) {
-    // null is "not given", but for a prompt, which has to be.
+    // null means "not given", except for the prompt, which is required.
     if (!value.is_null() || field == "prompt") ReadField(field, value, model, &request);
   }
   if (request.prompts.empty()) throw BadField("prompt", "is missing");

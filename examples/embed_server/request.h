@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client of OpenAI's completions API sends, checked; and how it is told what is wrong.
+// Validated requests of OpenAI's completions API, and errors for the client.
 #ifndef EMBED_SERVER_REQUEST_H_
 #define EMBED_SERVER_REQUEST_H_
 
@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-// An answer other than 200, thrown.
+// Exception for an answer other than 200.
 struct ApiError : std::runtime_error {
   ApiError(int status_code, std::string error_type, const std::string& message,
            std::string parameter = "", std::string error_code = "")
@@ -20,7 +20,7 @@ struct ApiError : std::runtime_error {
         param(std::move(parameter)),
         code(std::move(error_code)) {}
 
-  // {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+  // Returns {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}.
   std::string Json() const;
 
   int status;
@@ -28,17 +28,17 @@ struct ApiError : std::runtime_error {
 };
 
 // Returns true if the Host header of a request ("localhost:8080", "[::1]") names a server that
-// listens at `listens_at`. A page of another site whose name is made to resolve to this machine
-// sends that site's name (DNS rebinding).
+// listens at `listens_at`. Protects from DNS rebinding: a page of another site whose name resolves
+// to this machine sends that site's name.
 bool IsHostOfServer(const std::string& host, const std::string& listens_at);
 
-// A mistake of the client's in one field.
+// Returns the error for an invalid field.
 ApiError BadField(const std::string& field, const std::string& message);
 
 struct CompletionRequest {
-  // The body of POST /v1/completions. Throws ApiError for what is no JSON, an unknown field, a
-  // wrong type or range, and for what OpenAI's API has and a plumb model does not. `model` is the
-  // name that is served.
+  // Parses the body of POST /v1/completions. Throws ApiError for invalid JSON, an unknown field, a
+  // wrong type or range, and features of OpenAI's API that a plumb model lacks. `model` is the name
+  // of the served model.
   static CompletionRequest Parse(const std::string& body, const std::string& model);
 
   using Prompt = std::variant<std::string, std::vector<std::int32_t>>;  // text, or token ids

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The published run of this study, repeated: makemore's names in the order of Python's random.seed(42)
-# shuffle, ten seeds of each model. Fails unless the means come out as published, within what runs
-# differ by.
+# Repeats the published run of this study: makemore's names in the order of Python's random.seed(42)
+# shuffle, ten seeds of each model. Fails unless the means agree with the published ones, within the
+# variation of runs.
 #
 #   examples/why_normalise/published.sh NAMES.txt [OUT]
 #
@@ -37,7 +37,7 @@ def per_seed(group, figure):
     return [figure(run) for (name, _), run in sorted(losses.items()) if name == group]
 bad = 0
 print("\nfigure                  here             published  allowed")
-# Forty seeds of an independent program: the middle and the tolerance of its mean.
+# Mean of forty seeds of an independent program, and its tolerance.
 for group, name, figure, published, middle, tolerance in [
     ("pre", "last 100", last(100), 2.357, 2.357, 0.02),
     ("none", "last 100", last(100), 2.315, 2.331, 0.02),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains the models of this folder with the same seeds and writes how they compare: a table here, and
-# a report.
+# Trains the models of this folder with the same seeds and compares them: prints a table, and writes a
+# report.
 #
 #   examples/wiring/run.sh                     names: build/studies/wiring/report.html
 #   examples/wiring/run.sh text --data FILE    a text: build/studies/wiring_text/report.html

@@ -1,13 +1,13 @@
 /* my_norm: y = g x / (mean|x| + eps), a norm by the mean absolute value of the row, with a learned
- * gain g. It is written to be changed: the mathematics is in FORWARD_My and BACKWARD_My, what may
- * be configured is in kAttributes, what is learned is in Create.
+ * gain g. Change it for your own norm: the mathematics is in FORWARD_My and BACKWARD_My, the
+ * attributes are in kAttributes, and the learned parameters in Create.
  *
  * With <a> the mean of a over the row, s = 1 / (<|x|> + eps), h = x s:
  *     y = g h
  * Let u = dy g, the gradient of h. As ds/dx_j = -s^2 sign(x_j) / dim,
  *     dx_j = s u_j + sum_i(u_i x_i) ds/dx_j = s (u_j - sign(x_j) <u h>)
  *     dgain = sum over rows of dy h
- * forward() keeps s for each row; backward() reads x again.
+ * forward() saves s of each row; backward() reads x again.
  */
 #include <float.h>
 #include <stdint.h>
@@ -24,8 +24,8 @@ struct plumb_norm_instance {
 
 /* -- The mathematics ----------------------------------------------------------------------------
  *
- * plumb/norm_rows.h says what may stand here. x and dy are the element's, i its index; `real` is
- * what is computed with, float or double. */
+ * plumb/norm_rows.h documents the macros. x and dy are the element's values and i is its index;
+ * `real` is the type to compute with, float or double. */
 
 #define FORWARD_My                                          \
   const real* gain = PLUMB_PARAM(0);                        \
@@ -37,7 +37,7 @@ struct plumb_norm_instance {
     PLUMB_Y(0, dim, (x * s * gain[i]));                     \
   }
 
-/* Too small for a normal number counts as 0: hosts may run with denormals as zeros. */
+/* Smaller numbers count as 0: hosts may flush denormals to zero. */
 #define LEAST (sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN)
 #define SIGN(v) ((v) >= LEAST ? (real)1 : (v) <= -LEAST ? (real)-1 : (real)0)
 
@@ -54,8 +54,7 @@ struct plumb_norm_instance {
 
 PLUMB_NORM_ROWS(My, 0)
 
-/* -- What may be configured, and what is learned ------------------------------------------------
- */
+/* -- Attributes and learned parameters -------------------------------------------------------- */
 
 enum { kEps, kAttributeCount };
 
@@ -78,7 +77,7 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   plumb_norm_instance* norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
   if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
   norm->eps = values[kEps].f;
-  norm->gain.name = "weight"; /* its name in checkpoints: never change it */
+  norm->gain.name = "weight"; /* key in checkpoints: never change it */
   norm->gain.doc = "The gain.";
   norm->gain.ndim = 1;
   norm->gain.dims[0] = dim;

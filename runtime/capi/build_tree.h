@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a build has its norms and placements. Only programs that stay in the build know: CMake
-// links the definition into tests and benchmarks, so that what is installed names no path of the
-// build.
+// Directories of norms and placements in a build tree. CMake links the definition only into tests
+// and benchmarks, so that installed programs contain no path of the build.
 #ifndef PLUMB_RUNTIME_CAPI_BUILD_TREE_H_
 #define PLUMB_RUNTIME_CAPI_BUILD_TREE_H_
 

@@ -11,21 +11,21 @@
 struct plumb_error {
   plumb_status code = PLUMB_OK;
   std::string message;
-  std::string file;  // "": the message begins with no place
+  std::string file;  // "": the message does not begin with a location
   int32_t line = 0, column = 0;
 };
 
 namespace plumb::capi {
 namespace {
 
-// The error for which there is no memory: a text so short that it takes none. Never freed.
+// Returns the error for a failed allocation, whose message is short enough to need none. Never
+// freed.
 plumb_error* NoMemory() {
   static plumb_error error = {PLUMB_RESOURCE_EXHAUSTED, "out of memory", "", 0, 0};
   return &error;
 }
 
-// "model.pbtxt:3:1: ..." into file, line and column, if the message begins so. The first line that
-// does: a list of mistakes has a place each.
+// Fills in file, line and column if the message begins with a location, "model.pbtxt:3:1: ...".
 void FindPlace(plumb_error* error) {
   const absl::string_view message = error->message;
   for (size_t at = message.find(':'); at != absl::string_view::npos;
@@ -48,6 +48,7 @@ void FindPlace(plumb_error* error) {
   }
 }
 
+// Returns `code`, and sets *error if `error` is not null.
 plumb_status GiveError(plumb_status code, absl::string_view message, plumb_error** error) {
   if (error == nullptr) return code;
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is at the border of plumb.h: statuses and exceptions become errors, options of any age
-// become this version's. Private to runtime/capi.
+// The border of plumb.h: conversion of statuses and exceptions to errors, and of options of any
+// version to the current one. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_ERROR_H_
 #define PLUMB_RUNTIME_CAPI_ERROR_H_
 
@@ -18,12 +18,12 @@
 
 namespace plumb::capi {
 
-// The code of `status`, with an error in *error if both want one.
+// Returns the code of `status`; sets *error unless `status` is OK or `error` is null.
 plumb_status ToError(const absl::Status& status, plumb_error** error);
 plumb_status OutOfMemory(plumb_error** error);
 plumb_status Unexpected(const char* what, plumb_error** error);
 
-// The status of `body`; nothing is thrown through.
+// Runs `body` and returns its status; converts exceptions to errors.
 template <class Body>
 plumb_status Guard(plumb_error** error, const Body& body) {
   try {
@@ -37,16 +37,17 @@ plumb_status Guard(plumb_error** error, const Body& body) {
   }
 }
 
-// kInvalidArgument: "runtime is NULL".
+// Returns kInvalidArgument: "runtime is NULL".
 absl::Status NullArgument(absl::string_view name);
 
-// Fails with kInvalidArgument for more elements of so many bytes than an array can have, as for -1
-// in a size_t. Every argument that counts what a pointer points to is checked by this before the
-// first element is read, so that no product of it overflows.
+// Fails with kInvalidArgument for more elements of this size than an array can have, such as -1 in
+// a size_t. Every argument that counts elements is checked before the first one is read, so that no
+// product with it overflows.
 absl::Status CheckSize(absl::string_view name, size_t size, size_t element_bytes = 1);
 
-// `options` as far as they reach, the rest 0; NULL: all 0. kInvalidArgument when struct_size is not
-// set, or when a caller of a newer header sets what this version does not know.
+// Returns `options`, with the fields beyond its struct_size set to 0; all 0 for NULL. Fails with
+// kInvalidArgument if struct_size is not set, or if a caller with a newer header sets an unknown
+// field.
 template <class Options>
 absl::StatusOr<Options> Complete(const Options* options) {
   static_assert(std::is_trivially_copyable<Options>::value, "options are plain");
@@ -57,7 +58,7 @@ absl::StatusOr<Options> Complete(const Options* options) {
   if (size < sizeof(size_t)) {
     return absl::InvalidArgumentError("options: struct_size is not set to sizeof the struct");
   }
-  constexpr size_t kMostSize = 4096;  // of any version's struct: more is no sizeof
+  constexpr size_t kMostSize = 4096;  // no version of a struct is larger
   if (size > kMostSize) {
     return absl::InvalidArgumentError("options: struct_size is not sizeof the struct");
   }
@@ -71,7 +72,7 @@ absl::StatusOr<Options> Complete(const Options* options) {
   return complete;
 }
 
-// As much of `from` as the caller's struct has room for.
+// Copies `from` as far as the caller's struct reaches.
 template <class Result>
 void Give(const Result& from, Result* to) {
   const size_t size = to->struct_size;
@@ -79,7 +80,8 @@ void Give(const Result& from, Result* to) {
   to->struct_size = size;
 }
 
-// A text for a caller's buffer: cut, ended with 0.
+// Copies `text` to a caller's buffer, cut to `capacity` and ended with 0. *needed becomes its
+// length.
 void GiveText(absl::string_view text, char* buffer, size_t capacity, size_t* needed);
 
 }  // namespace plumb::capi

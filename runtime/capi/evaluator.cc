@@ -17,14 +17,14 @@ struct plumb_evaluator {
   std::shared_ptr<plumb::capi::ModelState> model;
   plumb::WeightFormat format = plumb::WeightFormat::kF32;
   int64_t rows = 0, max_seq = 0;
-  // One of them.
+  // Exactly one of the two is set.
   std::unique_ptr<plumb::Evaluator> evaluator;
   std::unique_ptr<plumb::GradientPass> gradients;
   std::unique_ptr<plumb::Probe> probe;  // null: off
-  bool stopped = false;                 // by the probe's callback
-  bool busy = false;                    // in a run
+  bool stopped = false;                 // probe callback returned nonzero
+  bool busy = false;                    // during a run
   bool wants_logits = false, has_run = false;
-  std::vector<int32_t> positions, no_targets;  // of the last length
+  std::vector<int32_t> positions, no_targets;  // for the length of the last run
   std::vector<int32_t> types;                  // empty: all are 0
 
   ~plumb_evaluator() {
@@ -39,7 +39,7 @@ static const plumb::capi::RuntimeState& RuntimeOf(const plumb_evaluator& evaluat
 namespace plumb::capi {
 namespace {
 
-// Options that were looked at.
+// Options after validation.
 struct EvaluatorRequest {
   WeightFormat format = WeightFormat::kF32;
   int64_t rows = 1, seq = 0;
@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
   return made;
 }
 
-// One pass, probed if that is on.
+// Runs one pass, with the probe if it is on.
 absl::StatusOr<double> Pass(plumb_evaluator* evaluator, const int32_t* inputs,
                             const int32_t* targets, int64_t seq) {
   const BatchIds ids = {inputs, evaluator->positions.data(), targets,
@@ -161,7 +161,7 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
     evaluator->positions = std::move(positions);
   }
   evaluator->has_run = false;
-  // After a training step.
+  // Packs the weights again if a training step changed them.
   PLUMB_RETURN_IF_ERROR(evaluator->model->Pack(evaluator->format).status());
   PLUMB_ASSIGN_OR_RETURN(
       const double mean,

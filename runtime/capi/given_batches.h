@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GivenBatches: the micro-batches of one step, as a host gives them: where it has them, or by a
-// callback. Private to runtime/capi.
+// GivenBatches: a batch source with the micro-batches of one step, which a host has in memory or
+// fills in by a callback. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_GIVEN_BATCHES_H_
 #define PLUMB_RUNTIME_CAPI_GIVEN_BATCHES_H_
 
@@ -16,7 +16,7 @@ namespace plumb::capi {
 // Thread-compatible.
 class GivenBatches : public BatchSource {
  public:
-  // `pads`: inputs may end in -1, padding. `has_targets`: they are read.
+  // `pads`: inputs may end in -1, padding. `has_targets`: targets are read.
   struct Kind {
     bool pads = false, has_targets = true;
   };
@@ -27,21 +27,22 @@ class GivenBatches : public BatchSource {
         vocabulary_(vocabulary),
         kind_(kind) {}
 
-  // Sets all ids of the next step, [micro_batches, rows, seq]. kInvalidArgument for those that a
-  // program would take for memory.
+  // Sets all ids of the next step, [micro_batches, rows, seq]. Fails with kInvalidArgument for ids
+  // outside the vocabulary, which would index beyond the embedding.
   absl::Status Set(const int32_t* inputs, const int32_t* targets);
-  // Of the next step: who fills them.
+  // Sets the callback that fills the next step.
   void Set(plumb_micro_batch_fn fill, void* user);
 
   Batch MakeBatch() const override;
-  // REQUIRES: all ids were set.
+  // REQUIRES: all ids were set, not a callback.
   void Fill(int64_t index, Batch* batch) override;
-  // Errors of what was filled: as Set; kCancelled when there is none.
+  // Fills a micro-batch from the ids or the callback. Errors: those of Set; kCancelled if the
+  // callback has none.
   absl::Status TryFill(int64_t index, Batch* batch) override;
   int64_t max_seq() const override { return max_seq_; }
 
  private:
-  // Of a micro-batch with rows of `seq` ids.
+  // Checks a micro-batch with rows of `seq` ids.
   absl::Status Check(const int32_t* inputs, const int32_t* targets, int64_t seq,
                      int64_t micro_batch) const;
   absl::Status CheckIds(absl::string_view name, const int32_t* ids, int64_t n, int64_t micro_batch,

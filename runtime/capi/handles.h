@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind the handles of plumb.h. Private to runtime/capi.
+// The objects behind the handles of plumb.h. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_HANDLES_H_
 #define PLUMB_RUNTIME_CAPI_HANDLES_H_
 
@@ -33,15 +33,15 @@ struct RuntimeState {
   const PoolUser pool;
   HostExecutor executor;
   HostAllocator allocator;
-  Host host;  // points to those that were given
+  Host host;  // points to the executor and allocator if the host passed them
   std::unique_ptr<Runtime> runtime;
   plumb_log_fn log = nullptr;
   void* log_user = nullptr;
 
-  std::atomic<bool> told_gemm{false};     // impl().gemm.Problem()
-  std::atomic<bool> told_threads{false};  // ThreadsProblem()
+  std::atomic<bool> told_gemm{false};     // logged gemm.Problem()
+  std::atomic<bool> told_threads{false};  // logged ThreadsProblem()
 
-  // Tells the host what there is to tell.
+  // Passes new warnings to the host's log.
   void TellWarnings() {
     for (const std::string& warning : runtime->TakeWarnings()) {
       if (warning == runtime->impl().gemm.Problem() && told_gemm.exchange(true)) continue;
@@ -54,7 +54,7 @@ struct RuntimeState {
     if (log != nullptr) log(log_user, PLUMB_LOG_WARNING, warning.c_str());
   }
 
-  // The same of what compiling a program and running it brought up. Any thread.
+  // Logs problems of compiling or running a program, each once. Any thread.
   void TellOfPass() {
     const Runtime::Impl& impl = runtime->impl();
     if (!told_gemm.load(std::memory_order_relaxed)) {
@@ -68,17 +68,17 @@ struct RuntimeState {
   }
 };
 
-// Kept by the model's handle, its trainer and its sessions.
+// State of a model, shared by the handles of the model, its trainer, sessions and evaluators.
 struct ModelState {
   std::shared_ptr<RuntimeState> runtime;
   std::unique_ptr<ModelContext> context;
   std::unique_ptr<ParameterStore> parameters;
   bool has_weights = false;
-  std::atomic<int64_t> version{0};  // of the weights
+  std::atomic<int64_t> version{0};  // version of the weights
   std::atomic<int> trainers{0};
-  std::atomic<int> sessions{0};  // and evaluators: what reads the weights where they lie
+  std::atomic<int> sessions{0};  // sessions and evaluators, which read the weights in place
 
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards `packed`
   struct Packed {
     std::unique_ptr<PackedWeights> weights;
     int64_t version = 0;
@@ -88,29 +88,31 @@ struct ModelState {
   int threads() const { return runtime->runtime->threads(); }
   int64_t vocab_size() const { return context->model.dims.vocab_size; }
   absl::Status RequireWeights() const;
-  // The weights as programs of `format` read them, packed or up to date again. Errors: as
-  // ParameterStore::CheckWhole, of other formats than bf16.
+  // Returns the weights in the format that programs read, packed or refreshed. Errors: those of
+  // ParameterStore::CheckWhole, for formats other than bf16.
   absl::StatusOr<const PackedWeights*> Pack(WeightFormat format);
   absl::Status CheckTokens(const int32_t* tokens, size_t count, int32_t least) const;
-  // The inputs of [count / seq] rows: ids, and, where the model is bidirectional, -1 at their ends.
+  // Checks the inputs of [count / seq] rows: ids, and -1 at the ends of rows if the model is
+  // bidirectional.
   absl::Status CheckInputs(const int32_t* inputs, size_t count, size_t seq) const;
 };
 
-// Of PLUMB_WEIGHTS_F32 and so on.
+// Converts PLUMB_WEIGHTS_F32 and so on.
 absl::StatusOr<WeightFormat> FormatOf(int32_t weights);
 
 plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data);
-// The tensor of entry `i` at `data`, in the layout of the model's parameters.
+// Sets *tensor to the tensor of entry `i`, whose elements begin at `data`, as in the parameters'
+// layout.
 absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
 
-// The KV cache of one sequence with f32 weights; the largest number if it is larger.
+// Returns the bytes of one sequence's KV cache with f32 weights; INT64_MAX if it is larger.
 int64_t CacheBytes(const ResolvedModel& model);
 
-// kResourceExhausted when this process has not the memory, before any is taken. `what`: "the KV
-// caches".
+// Fails with kResourceExhausted if `bytes` exceed the available memory; allocates nothing. `what`:
+// "the KV caches".
 absl::Status CheckRoom(absl::string_view what, double bytes);
 
-// A handle is in a call that calls back. `*busy` is the handle's.
+// Marks a handle as busy during a call that invokes callbacks. `*busy` is a member of the handle.
 class InCall {
  public:
   explicit InCall(bool* busy) : busy_(busy) { *busy_ = true; }
@@ -127,9 +129,8 @@ inline absl::Status CheckNotInCall(bool busy, absl::string_view handle) {
       absl::StrCat("the ", handle, " is in a call, whose callback must not change it"));
 }
 
-// A call on a handle that stands on a runtime, after Guard: on the host's threads and memory, in
-// the floating-point mode of a new process. `name`: of the argument. RuntimeOf(*handle) is its
-// runtime.
+// Runs a call on a handle with a runtime, RuntimeOf(*handle): inside Guard, with the host's threads
+// and memory, in the default floating-point mode. `name`: name of the handle's argument.
 template <class Handle, class Body>
 plumb_status Call(const Handle* handle, absl::string_view name, plumb_error** error,
                   const Body& body) {
@@ -160,7 +161,7 @@ struct plumb_model {
   std::shared_ptr<plumb::capi::ModelState> state;
 };
 struct plumb_tokenizer {
-  std::shared_ptr<const plumb::Tokenizer> tokenizer;  // kept by its decoders
+  std::shared_ptr<const plumb::Tokenizer> tokenizer;  // shared with its decoders
 };
 
 inline const plumb::capi::RuntimeState& RuntimeOf(const plumb_runtime& runtime) {

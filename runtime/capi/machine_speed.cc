@@ -26,7 +26,7 @@ absl::StatusOr<double> MachineSpeed::MeasureGemm(DType dtype, int threads) {
   std::unique_ptr<GemmSpeed>& gemm = gemm_[dtype];
   if (gemm == nullptr) {
     PLUMB_ASSIGN_OR_RETURN(gemm, GemmSpeed::Create(dtype, threads));
-    PLUMB_RETURN_IF_ERROR(gemm->Measure().status());  // the first time is slower
+    PLUMB_RETURN_IF_ERROR(gemm->Measure().status());  // the first run is slower
   }
   return gemm->Measure();
 }

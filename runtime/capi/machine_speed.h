@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine could do: the yardsticks of passes, and the memory that measuring them takes.
-// Thread-compatible. Private to runtime/capi.
+// MachineSpeed: measures the peak speed of the machine, the yardstick for passes of models, and
+// owns the memory for that. Thread-compatible. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_MACHINE_SPEED_H_
 #define PLUMB_RUNTIME_CAPI_MACHINE_SPEED_H_
 
@@ -17,7 +17,7 @@ namespace plumb::capi {
 
 class MachineSpeed {
  public:
-  // `what`: PLUMB_SPEED_READ and so on.
+  // Measures floating-point operations or bytes per second. `what`: PLUMB_SPEED_READ and so on.
   absl::StatusOr<double> Measure(int32_t what, int threads);
 
  private:

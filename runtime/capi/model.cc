@@ -84,13 +84,13 @@ int64_t CacheBytes(const ResolvedModel& model) {
     for (const SublayerSpec& sublayer : block->sublayers) {
       ++scope.sublayer;
       if (sublayer.kind == SublayerSpec::Kind::kAttention) {  // keys and values
-        // A resolved model's numbers have values.
+        // Evaluation cannot fail for a resolved model.
         const auto numbers = EvaluateAttention(sublayer.attention, scope);
         const double tokens =
             numbers.ok() ? static_cast<double>(numbers->CachedTokens(dims)) : context;
         floats +=
             2 * tokens * static_cast<double>(dims.n_kv_head) * static_cast<double>(dims.head_dim);
-      } else if (sublayer.kind == SublayerSpec::Kind::kConv) {  // what went in
+      } else if (sublayer.kind == SublayerSpec::Kind::kConv) {  // inputs of the convolution
         floats += context * static_cast<double>(dims.d_model);
       }
     }
@@ -153,7 +153,8 @@ absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Mod
   return new plumb_model{std::move(state)};
 }
 
-// The store that weights are drawn or read into: made once, so that what points to it stays valid.
+// Returns the store into which weights are drawn or read. It is created once, so that pointers to
+// it stay valid.
 absl::StatusOr<ParameterStore*> StoreOf(ModelState* model) {
   const bool is_partial = model->parameters != nullptr && !model->parameters->is_whole();
   if (is_partial && (model->trainers > 0 || model->sessions > 0)) {

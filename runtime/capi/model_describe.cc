@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb_model_describe: what a model's text comes to, as JSON. plumb.h lists the fields.
+// plumb_model_describe: the resolved model as JSON. plumb.h lists the fields.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +24,7 @@ const char* RoleName(ParameterSpec::Role role) {
   return "learned";
 }
 
-// `tensor`: a ParameterSpec or a BufferSpec.
+// Writes a tensor, a ParameterSpec or a BufferSpec.
 template <class Tensor>
 void Write(const Tensor& tensor, const char* role, JsonWriter* json) {
   json->BeginObject();
@@ -64,7 +64,7 @@ void Write(const ModelDims& dims, JsonWriter* json) {
   json->EndObject();
 }
 
-// The tensors, the buffers, and their totals.
+// Writes the tensors, the buffers, and their totals.
 void WriteTensors(const ModelContext& context, JsonWriter* json) {
   int64_t parameters = 0, active = 0, buffer_elements = 0;
   json->Name("tensors");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be said of a model's programs without running them: the output of each stage of the
-// compiler, and the least work of a pass.
+// Inspection of a model's programs without running them: the output of each stage of the compiler,
+// and the min work of a pass.
 #include <set>
 #include <string>
 #include <vector>
@@ -31,7 +31,7 @@ std::vector<std::string> FullNames(const std::vector<ProbePoint>& points) {
   return names;
 }
 
-// One line a point; a star before those that are probed by default.
+// Lists the probe points, one per line, with a star before the default ones.
 absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<ProbePoint> points, ListProbePoints(context));
   const std::vector<std::string> names = FullNames(DefaultProbePoints(points));
@@ -51,7 +51,7 @@ absl::Status UnknownStage(const std::string& stage) {
       "; the stages are graph, grad, optimized, plan, exec, prompt, probes, svg, updates"));
 }
 
-// "svg" draws a layer of each kind, "svg:3" layer 3.
+// Draws a layer of each kind for "svg", or layer 3 for "svg:3".
 absl::StatusOr<std::string> Draw(const ModelContext& context, absl::string_view stage) {
   PictureOptions options;
   if (absl::ConsumePrefix(&stage, "svg:")) {
@@ -65,7 +65,7 @@ absl::StatusOr<std::string> Draw(const ModelContext& context, absl::string_view 
   return DrawModel(context.model, options);
 }
 
-// `program` is the training step's.
+// Prints a stage; `program` is the training step's.
 absl::StatusOr<std::string> ExplainStage(const ModelContext& context, const std::string& stage,
                                          const TrainSpec& recipe, BuildOptions program) {
   if (stage == "graph" || stage == "grad") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model is, for whoever keeps it: its whole text, and the norms that it runs.
+// Text of a model for storing it: the self-contained description, and the norms that it runs.
 #include <map>
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which norm a thread is in. Everything here is async-signal-safe.
+// The norm call that a thread is in. All functions here are async-signal-safe.
 #include <algorithm>
 #include <cstddef>
 
@@ -45,7 +45,7 @@ int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity) {
   if (calls == nullptr || capacity <= 0) return 0;
   plumb::SeenPluginCall seen[kMost];
   const int32_t n = plumb::PluginCallsInProgress(seen, std::min(capacity, kMost));
-  const size_t size = calls->struct_size;  // of the host's struct, which may be another version's
+  const size_t size = calls->struct_size;  // the host's struct may have another version
   auto* const bytes = reinterpret_cast<unsigned char*>(calls);
   for (int32_t i = 0; i < n; ++i) {
     auto* const call = reinterpret_cast<plumb_plugin_call*>(bytes + static_cast<size_t>(i) * size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A norm as it describes itself, as JSON. plumb.h lists the fields; they stay, and more may come.
+// Description of a norm as JSON. plumb.h lists the fields; they stay, and more may be added.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -24,7 +24,7 @@ std::string ToText(const NormAttrValue& value) {
   return std::get<std::string>(value);
 }
 
-// "" where any value will do.
+// Returns "min..max", or "" if any value is valid.
 std::string RangeOf(const NormAttrSpec& spec) {
   const bool numeric = spec.type == NormAttrType::kDouble || spec.type == NormAttrType::kInt;
   if (!numeric || (std::isnan(spec.min) && std::isnan(spec.max))) return "";
@@ -45,7 +45,8 @@ OrderedJson ToJson(const std::vector<NormAttrSpec>& specs) {
   return json;
 }
 
-// Shapes as functions of dim, seen by asking for one that no plugin uses as a constant.
+// Dimension that no plugin uses as a constant: an instance with it shows which dims of a shape are
+// `dim`.
 constexpr int64_t kProbeDim = 960;
 
 OrderedJson ToJson(const std::vector<NormParam>& params) {

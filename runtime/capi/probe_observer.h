@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a probe sees, as plumb.h has it. Private to runtime/capi.
+// Conversion of probes to the types of plumb.h. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_PROBE_OBSERVER_H_
 #define PLUMB_RUNTIME_CAPI_PROBE_OBSERVER_H_
 
@@ -14,13 +14,12 @@
 
 namespace plumb::capi {
 
-// The figures of a tensor that is not there: of no step, without a shape and data. `name` must
-// outlive them.
+// Returns statistics without a step, shape or data. `name` must outlive them.
 plumb_probe ToProbe(int32_t kind, const std::string& name, const TensorStats& stats);
-// The texts live as long as `seen`.
+// Returns an observed tensor with its statistics; its strings live as long as `seen`.
 plumb_probe ToProbe(const ObservedTensor& seen, int64_t step);
 
-// A host's names of points. kInvalidArgument for NULL.
+// Copies a host's names of points. Fails with kInvalidArgument for NULL.
 absl::StatusOr<std::vector<std::string>> ProbeGlobs(const char* const* points, size_t count);
 
 }  // namespace plumb::capi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProfileRows: where the time of steps goes, as plumb.h tells it, row by row. Thread-compatible.
-// Private to runtime/capi.
+// ProfileRows: a profile of steps, row by row, as plumb.h returns it. Thread-compatible. Private to
+// runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_PROFILE_ROWS_H_
 #define PLUMB_RUNTIME_CAPI_PROFILE_ROWS_H_
 
@@ -16,15 +16,16 @@ namespace plumb::capi {
 
 class ProfileRows {
  public:
-  // A new profile, for a session to add to; it replaces the one before.
+  // Starts a new profile, to which a session adds, and drops the previous one.
   StepProfile* Start();
 
-  // Row 0 is of the steps as a whole; with it the others are taken anew, and names live until then.
-  // kOutOfRange beyond the last; kFailedPrecondition before Start.
+  // Returns row `i` in *row. Row 0 is the total; reading it computes the other rows again, and
+  // names live until then. Errors: kOutOfRange beyond the last row; kFailedPrecondition before
+  // Start.
   absl::Status Give(size_t i, plumb_profile_row* row);
 
  private:
-  std::unique_ptr<StepProfile> profile_;  // null: none was wanted
+  std::unique_ptr<StepProfile> profile_;  // null: never started
   std::vector<StepProfile::Row> rows_;
 };
 

@@ -20,8 +20,8 @@
 namespace plumb::capi {
 namespace {
 
-// The prefix that libplumb.so is installed under, wherever it was moved, whose norms and placements
-// it uses, or that of a build, which is laid out alike; "" where it is in neither.
+// Returns the prefix under which libplumb.so is installed, even if it was moved there, or that of a
+// build tree, which has the same layout; "" if it is in neither.
 std::string InstallPrefix() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(&plumb_version), &info) == 0) return "";
@@ -34,7 +34,7 @@ std::string InstallPrefix() {
   return std::filesystem::is_directory(prefix + "/" PLUMB_DATA_DIR, error) ? prefix : "";
 }
 
-// The host's threads and memory for `state`. Errors name the field.
+// Sets the host's executor and allocator in `state`. Errors name the field.
 absl::Status TakeHost(const plumb_runtime_options& options, RuntimeState* state) {
   if (options.executor != nullptr) {
     PLUMB_ASSIGN_OR_RETURN(const plumb_executor executor, Complete(options.executor));
@@ -150,14 +150,14 @@ plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer, size_t cap
                                 size_t* needed, plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     plumb::capi::GiveText(runtime->state->runtime->matmul(), buffer, capacity, needed);
-    runtime->state->TellOfPass();  // it has loaded oneDNN, which may have failed
+    runtime->state->TellOfPass();  // it loaded oneDNN, which may have failed
     return absl::OkStatus();
   });
 }
 
 plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer, size_t capacity,
                                     size_t* needed, plumb_error** error) {
-  // Before the call sets its own.
+  // Read before the call sets its own mode.
   const plumb::FloatingPoint mode = plumb::CallersFloatingPoint();
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     const std::string text = runtime->state->runtime->DescribeJson(mode);

@@ -18,8 +18,8 @@
 namespace plumb {
 namespace {
 
-// OMP_NUM_THREADS, since that is what batch systems and containers set to say how many a program
-// shall use; its first number, if it is a list by nesting level.
+// Returns OMP_NUM_THREADS, with which batch systems and containers limit the threads of a program
+// (the first number if it is a list by nesting level), else the number of available processors.
 int DefaultThreads(bool use_environment, std::string* because) {
   constexpr char kVariable[] = "OMP_NUM_THREADS";
   const char* text = use_environment ? std::getenv(kVariable) : nullptr;

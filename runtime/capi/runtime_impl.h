@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plumb::Runtime owns. Private to runtime/capi.
+// The members of plumb::Runtime. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_RUNTIME_IMPL_H_
 #define PLUMB_RUNTIME_CAPI_RUNTIME_IMPL_H_
 
@@ -22,35 +22,36 @@
 namespace plumb {
 
 struct Runtime::Impl {
-  // So that handles on this runtime come and go without stopping the workers of other threads.
+  // Keeps the worker threads alive, so that freeing handles does not stop those of other threads.
   const PoolUser pool;
   OpRegistry ops;
   PluginRegistry plugins;
   ResolveOptions resolve;
   int threads = 1;
-  std::string threads_because;  // "OMP_NUM_THREADS", "as asked for", or "": all that there are
+  std::string threads_because;  // "OMP_NUM_THREADS", "as asked for", or "": all processors
   bool use_environment = true;
-  // Of directories that are searched for plugins: what named them.
+  // Source of each directory that is searched for plugins: "PLUMB_PLUGIN_PATH", "installed", ...
   std::map<std::string, std::string> directory_from;
   GemmPolicy gemm;
   ProgramCache cache;
   std::vector<std::string> warnings;
-  std::set<std::string> warned;  // all that were ever added by Warn
+  std::set<std::string> warned;  // all warnings ever added by Warn
   size_t plugin_warnings_taken = 0;
 
+  // Adds a directory to search for plugins; `from` is its source, for reports.
   void AddPluginDirectory(const std::string& path, const char* from);
 
-  // Why fewer threads work than there should; "" if none was refused.
+  // Returns why fewer threads work than configured; "" if none was refused.
   std::string ThreadsProblem() const;
 
   // Adds a warning for TakeWarnings, unless it was added before.
   void Warn(const std::string& warning);
 
-  // Resolves a description and lists its tensors. The model's warnings are the caller's to pass on.
+  // Resolves a description and lists its tensors. The caller passes on the model's warnings.
   absl::StatusOr<std::unique_ptr<ModelContext>> MakeContext(const ModelSpec& spec);
 };
 
-// The version of plumb itself: "0.1.0".
+// Returns the version of plumb: "0.1.0".
 const char* PlumbVersion();
 
 }  // namespace plumb

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report says that would go wrong or slow, and what to do about it.
+// Problems that a report reveals, which would make plumb fail or slow, and their remedies.
 #include <algorithm>
 #include <set>
 
@@ -14,12 +14,12 @@ namespace {
 
 class Problems {
  public:
-  // Each said once, however many files it is about.
+  // Adds a problem once, however many files have it.
   void Add(const std::string& what, const std::string& remedy, bool fatal = false) {
     if (seen_.insert(what).second) found_.push_back({fatal, what, remedy});
   }
   std::vector<RuntimeReport::Problem> Take() {
-    // What makes plumb useless first.
+    // Fatal problems come first.
     std::stable_sort(found_.begin(), found_.end(),
                      [](const auto& a, const auto& b) { return a.fatal && !b.fatal; });
     return std::move(found_);
@@ -98,7 +98,7 @@ void AboutPlugins(const RuntimeReport& report, Problems* problems) {
       if (file.problem.empty()) {
         ++usable;
       } else if (!file.shadowed) {
-        // A search ends at the first file that has a norm, whatever is wrong with it.
+        // A search ends at the first file that has the norm, even if the file is refused.
         const std::string norm =
             file.id.empty() ? "" : absl::StrCat(", and with it the norm \"", file.id, "\"");
         problems->Add(absl::StrCat("a plugin is refused", norm, ": ", file.problem), kWhere);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kPluginPath[] = "PLUMB_PLUGIN_PATH", kPlacementPath[] = "PLUMB_PLACEMENT_PATH";
 
-// Why a directory cannot be searched, without its name; "" if it can.
+// Returns why a directory cannot be searched, without its name; "" if it can.
 std::string Why(const absl::Status& status, const std::string& path) {
   absl::string_view message = status.message();
   absl::ConsumePrefix(&message, absl::StrCat(path, ": "));
@@ -104,7 +104,8 @@ std::vector<std::string> OpenMpRuntimes(const std::vector<std::string>& mapped) 
   return found;
 }
 
-// The files of each directory; `others`: those that are in none.
+// Returns the directories with their plugin files; `others` get the files outside of all
+// directories.
 std::vector<RuntimeReport::PluginDirectory> ReportPlugins(const Runtime::Impl& impl,
                                                           std::vector<PluginFile>* others) {
   std::vector<RuntimeReport::PluginDirectory> directories;
@@ -146,7 +147,7 @@ std::vector<RuntimeReport::Variable> ReportEnvironment(bool used) {
   const std::vector<std::string> known = {
       kPluginPath,        kPlacementPath,   "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA",
       "DNNL_MAX_CPU_ISA", "ONEDNN_VERBOSE", "DNNL_VERBOSE",    "LD_LIBRARY_PATH",
-      "LD_PRELOAD",       "PLUMB_LIBRARY"};  // the last is read by plumb.py
+      "LD_PRELOAD",       "PLUMB_LIBRARY"};  // plumb.py reads the last one
   std::vector<RuntimeReport::Variable> variables;
   for (auto& [name, value] : Environment()) {
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end();

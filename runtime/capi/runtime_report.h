@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RuntimeReport: what a runtime runs on, what it found, and what would go wrong or slow with it:
-// the content of Runtime::DescribeJson and `plumb doctor`. A value. Private to runtime/capi.
+// RuntimeReport: facts about the machine and the runtime, and problems: the content of
+// Runtime::DescribeJson and `plumb doctor`. A value. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_RUNTIME_REPORT_H_
 #define PLUMB_RUNTIME_CAPI_RUNTIME_REPORT_H_
 
@@ -15,15 +15,15 @@
 
 namespace plumb {
 
-// Where a text is "" or a number -1 the system does not say, or there is no such limit.
+// "" or -1 in a field means that the system has no such information, or no such limit.
 struct RuntimeReport {
   struct Processor {
     std::string name;
     ProcessorModel model;
     std::vector<InstructionSet> instruction_sets;
     std::string kernels;    // "AVX3"
-    std::string gemm;       // --gemm
-    std::string f32, bf16;  // what multiplies matrices of these
+    std::string gemm;       // the --gemm option
+    std::string f32, bf16;  // engine for products of f32, and of bf16
   } processor;
 
   struct OneDnn {
@@ -34,22 +34,22 @@ struct RuntimeReport {
   struct Library {
     std::string name, version;
   };
-  std::vector<Library> libraries;   // the others
-  std::vector<std::string> openmp;  // the files of the OpenMP runtimes in the process
+  std::vector<Library> libraries;   // other libraries
+  std::vector<std::string> openmp;  // files of the OpenMP runtimes in the process
 
   struct Threads {
     ProcessorCounts processors;
     int available = 0, used = 0;
-    std::string used_because;  // "OMP_NUM_THREADS"; "": one for each that is available, or as asked
+    std::string used_because;  // "OMP_NUM_THREADS", "as asked for"; "": all that are available
   } threads;
 
   struct PluginDirectory {
     std::string path, from;
     std::string problem;            // why it cannot be searched
-    std::vector<PluginFile> files;  // with their norms
+    std::vector<PluginFile> files;  // files with their norms
   };
-  std::vector<PluginDirectory> plugin_directories;  // in the order of the search
-  std::vector<PluginFile> other_plugins;            // given by name, or linked in
+  std::vector<PluginDirectory> plugin_directories;  // in search order
+  std::vector<PluginFile> other_plugins;            // loaded by name, or linked in
   std::vector<std::string> dropped;                 // entries of PLUMB_PLUGIN_PATH, and why
 
   struct PlacementDirectory {
@@ -61,30 +61,30 @@ struct RuntimeReport {
   struct Variable {
     std::string name, value, problem;
   };
-  std::vector<Variable> environment;  // of those that plumb and its libraries read, what is set
+  std::vector<Variable> environment;  // set variables that plumb and its libraries read
 
   MemoryLimits limits;
-  MemoryLimit memory;  // the least of them
+  MemoryLimit memory;  // the tightest limit
   int64_t stack = -1;
   std::string huge_pages;
-  std::string directory;  // the current one
+  std::string directory;  // the current directory
   int64_t free_disk = -1;
   FloatingPoint floating_point;
 
   struct Problem {
-    bool fatal = false;  // plumb is of no use with it
+    bool fatal = false;  // plumb cannot be used
     std::string what, remedy;
   };
   std::vector<Problem> problems;
 };
 
-// Looks at everything. Loads nothing, and runs no plugin's code.
+// Collects the report. Loads nothing, and runs no plugin's code.
 RuntimeReport MakeRuntimeReport(const Runtime::Impl& impl, const FloatingPoint& mode);
 
-// What it says that would go wrong or slow.
+// Returns the problems that a report reveals.
 std::vector<RuntimeReport::Problem> FindProblems(const RuntimeReport& report);
 
-// JSON text, indented.
+// Returns the report as indented JSON.
 std::string ToJson(const RuntimeReport& report);
 
 }  // namespace plumb

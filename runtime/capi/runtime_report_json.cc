@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report as JSON. plumb.h lists the fields; they stay, and more may come.
+// The report as JSON. plumb.h lists the fields; they stay, and more may be added.
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -133,7 +133,7 @@ std::string ToJson(const RuntimeReport& report) {
         {"flush_to_zero", report.floating_point.flush_to_zero},
         {"denormals_are_zero", report.floating_point.denormals_are_zero}}},
       {"problems", problems}};
-  // Bytes of the environment that are no UTF-8 are replaced.
+  // Invalid UTF-8 in the environment is replaced.
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

@@ -19,14 +19,14 @@ struct plumb_session {
   std::shared_ptr<plumb::capi::ModelState> model;
   plumb::WeightFormat format = plumb::WeightFormat::kF32;
   std::unique_ptr<plumb::DecodeSession> decode;
-  int64_t version = 0;                          // of the weights that were fed with last
-  std::vector<bool> has_logits;                 // by sequence
-  int32_t finish_reason = PLUMB_FINISH_NONE;    // of the last plumb_session_generate
-  absl::optional<plumb::TokenSampler> sampler;  // of the last draw
+  int64_t version = 0;                          // version of the weights at the last feed
+  std::vector<bool> has_logits;                 // one per sequence
+  int32_t finish_reason = PLUMB_FINISH_NONE;    // result of the last plumb_session_generate
+  absl::optional<plumb::TokenSampler> sampler;  // with the options of the last draw
   std::atomic<bool> cancelled{false};
-  bool busy = false;  // in a call that calls back
+  bool busy = false;  // during a call that invokes callbacks
   plumb::capi::ProfileRows profile;
-  plumb::StepProfile* profiled = nullptr;  // into this; null: off
+  plumb::StepProfile* profiled = nullptr;  // points into `profile`; null: off
 
   ~plumb_session() {
     if (decode != nullptr) --model->sessions;
@@ -79,7 +79,7 @@ absl::Status CheckSequence(const plumb_session& session, int32_t sequence) {
                                             session.decode->batch()));
 }
 
-// Before tokens are fed: weights that have changed, by a training step say, are taken.
+// Takes new weights, such as those of a training step, before tokens are fed.
 absl::Status TakeWeights(plumb_session* session) {
   PLUMB_RETURN_IF_ERROR(session->model->Pack(session->format).status());
   const int64_t version = session->model->version;
@@ -89,7 +89,7 @@ absl::Status TakeWeights(plumb_session* session) {
   return absl::OkStatus();
 }
 
-// `pass` is one step of the profile, if there is one.
+// Runs `pass` as one step of the profile, if there is one.
 template <class Pass>
 absl::Status Profiled(plumb_session* session, const Pass& pass) {
   const auto begin = std::chrono::steady_clock::now();
@@ -101,14 +101,14 @@ absl::Status Profiled(plumb_session* session, const Pass& pass) {
   return absl::OkStatus();
 }
 
-// Feeds one sequence by `pass`, and notes that it has logits.
+// Feeds one sequence with `pass`, after which it has logits.
 template <class Pass>
 absl::Status FeedBy(plumb_session* session, int32_t sequence, const Pass& pass) {
   PLUMB_RETURN_IF_ERROR(TakeWeights(session));
   const int64_t length = session->decode->length(sequence);
   const absl::Status fed = Profiled(session, pass);
   if (!fed.ok()) {
-    // A sequence that should have begun again with its newer half has lost the tokens before.
+    // A sequence that failed to restart with its newer half has lost its earlier tokens.
     if (session->decode->length(sequence) != length) {
       session->has_logits[static_cast<size_t>(sequence)] = false;
     }
@@ -145,7 +145,8 @@ absl::Status FeedEach(plumb_session* session, absl::Span<const int32_t> tokens) 
   return absl::OkStatus();
 }
 
-// The session's sampler, made anew if it is of other options: hosts draw token by token too.
+// Returns the session's sampler, and creates it only if options changed, as hosts also draw token
+// by token.
 absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
                                         const plumb_sample_options& options) {
   const int64_t vocabulary = session->model->vocab_size();

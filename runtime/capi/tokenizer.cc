@@ -43,11 +43,11 @@ void GiveTokens(const std::vector<int32_t>& from, int32_t* tokens, size_t capaci
 struct plumb_decoder {
   const std::shared_ptr<const plumb::Tokenizer> tokenizer;
   plumb::TokenDecoder decoder;
-  std::string text;  // that the last call gave
+  std::string text;  // returned by the last call
   plumb::StopTexts stops;
   bool has_finished = false;  // the next token begins a new text
 
-  // Lets the caller see the text until the next call.
+  // Returns a view of the text, which is valid until the next call.
   void Give(const char** to, size_t* size) const {
     if (to != nullptr) *to = text.c_str();
     if (size != nullptr) *size = text.size();

@@ -16,11 +16,11 @@
 namespace plumb::capi {
 namespace {
 
-// Whether programs of `form`, on a rank of which the weights `owned` are, cannot train the weights
-// where they lie.
+// Returns true if programs of `form` cannot train the weights in place, on a rank that owns the
+// weights `owned`.
 bool MustLayOut(WeightFormat form, const std::vector<bool>& owned,
                 const ParameterStore& parameters) {
-  // Which form a store has, its matrices tell; a model without any is alike in both.
+  // The matrices show the form of a store; a store without matrices is the same in both forms.
   bool is_split = false;
   for (size_t i = 0; i < parameters.layout().entries.size(); ++i) {
     is_split |= parameters.is_split(i);
@@ -29,7 +29,7 @@ bool MustLayOut(WeightFormat form, const std::vector<bool>& owned,
          owned != parameters.owned();
 }
 
-// The weights as programs of `form` read them in place.
+// Copies the weights into the layout that programs of `form` read in place.
 std::unique_ptr<ParameterStore> LayOut(WeightFormat form, const std::vector<bool>& owned,
                                        const ModelState& model) {
   const std::vector<ParameterSpec>& specs = model.context->parameters;
@@ -49,7 +49,8 @@ std::unique_ptr<ParameterStore> LayOut(WeightFormat form, const std::vector<bool
   return other;
 }
 
-// With the average of the weights, where there is one, under "ema.": all that resuming needs.
+// Returns all tensors that resuming needs besides the weights; the average of the weights, if any,
+// has the prefix "ema.".
 std::vector<TensorToWrite> OptimizerTensors(const TrainSession& session) {
   std::vector<TensorToWrite> tensors = session.optimizer().Tensors();
   if (session.average() == nullptr) return tensors;
@@ -59,7 +60,7 @@ std::vector<TensorToWrite> OptimizerTensors(const TrainSession& session) {
   return tensors;
 }
 
-// Where bf16 saves memory alone.
+// Warns if bf16 only saves memory on this machine.
 void TellOfBf16(const TrainSpec& spec, const RuntimeState& runtime) {
   const GemmPolicy& gemm = runtime.runtime->impl().gemm;
   if (spec.dtype != DType::kBF16 || gemm.MultipliesBf16()) return;
@@ -68,7 +69,7 @@ void TellOfBf16(const TrainSpec& spec, const RuntimeState& runtime) {
       gemm.Bf16Reason(), ")"));
 }
 
-// Options that were looked at.
+// Options after validation.
 struct TrainerRequest {
   TrainSpec spec;
   int64_t seq = 0, reserve = 0;
@@ -158,7 +159,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
       spec.batch_size, trainer->seq, spec.gradient_accumulation_steps, model->vocab_size(),
       GivenBatches::Kind{model->context->model.bidirectional, !spec.masked_tokens.has_value()});
   trainer->batches = batches.get();
-  std::unique_ptr<ParameterStore> laid_out;  // the model's once nothing can fail
+  std::unique_ptr<ParameterStore> laid_out;  // becomes the model's once nothing can fail
   const auto parameters = [&]() -> absl::StatusOr<ParameterStore*> {
     const ModelContext& context = *model->context;
     if (lays_out && !request.draws_weights) laid_out = LayOut(form, owned, *model);
@@ -186,7 +187,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
     model->packed.clear();
     model->parameters = std::move(laid_out);
   }
-  // Nothing fails from here on: the trainer's destructor counts down.
+  // Nothing fails from here on, as the trainer's destructor decrements `trainers`.
   if (request.draws_weights) {
     model->has_weights = true;
     ++model->version;
@@ -204,7 +205,7 @@ absl::Status CheckWhole(const plumb_trainer& trainer, size_t n) {
       " micro-batches x ", trainer.spec.batch_size, " rows x ", trainer.seq, "), not ", n));
 }
 
-// On the batches that were set.
+// Does a step on the batches that were set.
 absl::Status Step(plumb_trainer* trainer, plumb_step_info* info) {
   if (trainer->shares_states) {
     return absl::FailedPreconditionError("plumb_trainer_share_states: there are no steps in it");
@@ -227,7 +228,7 @@ absl::Status Step(plumb_trainer* trainer, plumb_step_info* info) {
 
 absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn step, void* user) {
   const size_t n = trainer->step_tokens();
-  constexpr size_t kMostIds = size_t{1} << 28;  // that are held here
+  constexpr size_t kMostIds = size_t{1} << 28;  // max number of ids in these buffers
   if (n > kMostIds) {
     return absl::InvalidArgumentError(
         absl::StrCat("recipe: ", trainer->spec.gradient_accumulation_steps, " micro-batches x ",

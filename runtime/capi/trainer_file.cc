@@ -42,14 +42,14 @@ absl::StatusOr<int64_t> StepOf(const SafetensorsFile& file) {
   return step;
 }
 
-// Of what a trainer's file never holds: numbers that are not finite, negative second moments.
+// Fails for numbers that a trainer never saves: ones that are not finite, negative second moments.
 absl::Status CheckNumbers(const SafetensorsFile& file) {
   std::vector<float> piece(size_t{1} << 16);
   for (const TensorEntry& tensor : file.tensors()) {
     const bool is_square = absl::StartsWith(tensor.name, kSecond);
     if (!is_square && !absl::StartsWith(tensor.name, kWeight) &&
         !absl::StartsWith(tensor.name, kFirst) && !absl::StartsWith(tensor.name, kAverage)) {
-      continue;  // which nothing reads
+      continue;  // no other tensors are read
     }
     const size_t bytes = piece.size() * sizeof(float);
     for (size_t at = 0; at < tensor.data.size(); at += bytes) {
@@ -65,7 +65,7 @@ absl::Status CheckNumbers(const SafetensorsFile& file) {
   return absl::OkStatus();
 }
 
-// "d_model: 64", and here "d_model: 32": the first lines that differ; "" if none do.
+// Returns the first lines that differ, "d_model: 64" there and "d_model: 32" here; "" if none do.
 std::string FirstDifference(absl::string_view there, absl::string_view here) {
   const std::vector<absl::string_view> theirs = absl::StrSplit(there, '\n');
   const std::vector<absl::string_view> ours = absl::StrSplit(here, '\n');

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer's state as a safetensors file: weights and norms' states as "weight.NAME", the moments
-// of AdamW as "m.NAME" and "v.NAME", and in the metadata the steps done. Private to runtime/capi.
+// A trainer's state as a safetensors file: weights and norm states are named "weight.NAME", the
+// moments of AdamW "m.NAME" and "v.NAME", averages "ema.NAME"; the metadata have the number of
+// steps. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_TRAINER_FILE_H_
 #define PLUMB_RUNTIME_CAPI_TRAINER_FILE_H_
 
@@ -13,15 +14,15 @@
 
 namespace plumb::capi {
 
-// The prefix of weights in the file: that of a trainer's; that of an average of weights in a file
-// of a trainer's state without its weights; or "".
+// Returns the prefix of weights in the file: "weight." in a trainer's file; "ema." in a file with a
+// trainer's optimizer state alone, which has the averages; else "".
 absl::string_view WeightPrefix(const SafetensorsFile& file);
 
-// `model`: the text of the whole description. Replaces the file at once.
+// Saves the state, replacing the file atomically. `model`: the model's self-contained description.
 absl::Status SaveTrainer(const TrainSession& session, const std::string& model,
                          const std::string& path);
-// `*difference` becomes where the model of the file is described otherwise, or "". After an error
-// nothing has changed.
+// Loads a saved state. `*difference` becomes the first difference between the file's description of
+// the model and `model`, or "". Changes nothing on failure.
 absl::Status LoadTrainer(const std::string& path, const std::string& model, TrainSession* session,
                          std::string* difference);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind a plumb_trainer. Private to runtime/capi.
+// plumb_trainer: the object behind the handle. Private to runtime/capi.
 #ifndef PLUMB_RUNTIME_CAPI_TRAINER_HANDLE_H_
 #define PLUMB_RUNTIME_CAPI_TRAINER_HANDLE_H_
 
@@ -22,14 +22,14 @@ struct plumb_trainer {
   plumb::TrainSpec spec;
   int64_t seq = 0;
   std::unique_ptr<plumb::Communicator> ranks;    // null: this process alone
-  plumb::capi::GivenBatches* batches = nullptr;  // the session's
+  plumb::capi::GivenBatches* batches = nullptr;  // owned by the session
   std::unique_ptr<plumb::TrainSession> session;
   std::atomic<bool> cancelled{false};
   bool has_gradients = false;
-  bool busy = false;           // in a call
-  bool shares_states = false;  // in plumb_trainer_share_states
+  bool busy = false;           // during a call
+  bool shares_states = false;  // during plumb_trainer_share_states
 
-  // The tensors of its state, by kind (PLUMB_STATE_MODEL, ...), as a file has them.
+  // Tensors of the state by kind (PLUMB_STATE_MODEL, ...), as for a file.
   std::vector<plumb::TensorToWrite> state[2];
 
   plumb::capi::ProfileRows profile;

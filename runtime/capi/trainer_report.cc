@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trainer tells of its steps: probes and profiles.
+// Probes and profiles of a trainer's steps.
 #include <string>
 #include <utility>
 
@@ -12,7 +12,7 @@
 namespace plumb::capi {
 namespace {
 
-// What a probe tells, for `tell`, which may end the run.
+// Returns an observer that calls `tell`, which may end the run.
 ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn tell, void* user) {
   if (tell == nullptr) return nullptr;
   return [=](const ObservedTensor& seen) {
@@ -21,7 +21,8 @@ ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn tell, void* user
   };
 }
 
-// Point `i` of the activations, then their gradients, then each parameter and its gradient.
+// Returns the statistics of point `i`: activations, then their gradients, then each parameter and
+// its gradient.
 absl::StatusOr<plumb_probe> FigureOf(const ProbeResult& result, size_t i) {
   size_t at = i;
   if (at < result.activations.size()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trainer holds between steps: tensor by tensor, and as a file; and where it stands.
+// State of a trainer between steps, tensor by tensor and as a file, its number of steps and
+// learning rate.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -26,7 +27,7 @@ absl::StatusOr<const TensorToWrite*> FindState(const plumb_trainer& trainer, int
       absl::StrCat("there is no tensor ", i, " of this kind: there are ", tensors.size()));
 }
 
-// The tensor, whose elements [begin, begin + count) exist.
+// Returns the tensor; fails unless its elements [begin, begin + count) exist.
 absl::StatusOr<const TensorToWrite*> FindElements(const plumb_trainer& trainer, int32_t kind,
                                                   size_t i, int64_t begin, int64_t count) {
   PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const tensor, FindState(trainer, kind, i));
@@ -38,8 +39,8 @@ absl::StatusOr<const TensorToWrite*> FindElements(const plumb_trainer& trainer, 
   return tensor;
 }
 
-// Whether it can be read and written: states of the optimizer, and the f32 of weights, may lie on
-// other ranks.
+// Fails if the tensor cannot be accessed here: states of the optimizer, and the f32 of weights, may
+// be stored on other ranks.
 absl::Status CheckIsHere(const plumb_trainer& trainer, int32_t kind, size_t i,
                          const TensorToWrite& tensor) {
   if (tensor.data != nullptr) return absl::OkStatus();
@@ -47,7 +48,7 @@ absl::Status CheckIsHere(const plumb_trainer& trainer, int32_t kind, size_t i,
   return trainer.session->CheckStatesAreHere();
 }
 
-// What a file only reads belongs to the trainer.
+// Returns writable data: the const of TensorToWrite is for files, and the trainer owns the memory.
 float* DataOf(const TensorToWrite& tensor) {
   return static_cast<float*>(const_cast<void*>(tensor.data));
 }
@@ -135,7 +136,7 @@ plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind, siz
     if (found->data == nullptr && kind == PLUMB_STATE_OPTIMIZER) {  // on another rank
       const plumb::Optimizer& optimizer = trainer->session->optimizer();
       optimizer.Write(optimizer.states()[i], begin, count, from);
-    } else if (found->data == nullptr) {  // a weight, which stand before all else
+    } else if (found->data == nullptr) {  // a weight; these come first
       trainer->model->parameters->Write(i, begin, count, from);
     } else {
       std::copy_n(from, count, DataOf(*found) + begin);

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb.hpp: plumb.h for C++17 and later. Header-only; what it needs is plumb.h, libplumb.so and
-// the standard library. What functions do, and what may run beside what, plumb.h says: each is
-// called here by the name that it has there.
+// plumb.hpp: plumb.h for C++17 and later. Header-only; needs plumb.h, libplumb.so and the standard
+// library. plumb.h documents the functions and their thread-safety; each is called here under its
+// name there.
 //
-// - A handle is a value that moves and frees itself, in any order. Calls on one that was moved from
+// - A handle is a movable value that frees itself, in any order. Calls on one that was moved from
 //   return an error.
-// - What can fail returns a Result<T>, which must be looked at: `if (result)` and *result, or
-//   result.value(), which throws its Error. Without exceptions (-fno-exceptions) value() of an
-//   error writes it to stderr and calls std::abort(): test first, and it never does.
-// - A callback is anything that can be called. It returns nothing, or Next::kGoOn or Next::kStop.
-//   An exception of its own ends the call that it is in, which throws it again. A callback may
-//   call no function of the handle that calls it but Cancel(), and in the step callback those that
-//   are const.
+// - A function that can fail returns a Result<T>, which must be checked: `if (result)` and *result,
+//   or result.value(), which throws its Error. Without exceptions (-fno-exceptions), value() of an
+//   error writes it to stderr and calls std::abort(); check first to avoid it.
+// - A callback is any callable that returns void, or Next::kGoOn or Next::kStop. An exception that
+//   it throws ends the call it runs in, which throws it again. A callback may call no function of
+//   the handle that calls it but Cancel() and, in the step callback, the const ones.
 // - Views (Span, TensorView) own nothing, and live as long as plumb.h says.
 //
-// The inline namespace keeps these classes apart from those of the same names inside of plumb, for
-// a program that is linked with both, and apart from themselves as compiled without exceptions. A
-// program with names of its own in namespace plumb can define PLUMB_HPP_INLINE as nothing before it
-// includes this file: then the classes are plumb::hpp1::Model and so on, and only that.
+// The inline namespace keeps these classes apart from classes with the same names inside plumb, for
+// a program that links both, and apart from those compiled without exceptions. A program with its
+// own names in namespace plumb can define PLUMB_HPP_INLINE as nothing before it includes this file;
+// then the classes are only plumb::hpp1::Model and so on.
 #ifndef PLUMB_HPP_
 #define PLUMB_HPP_
 
@@ -44,31 +43,34 @@ PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 // --- Sampling -----------------------------------------------------------------------------------
 
 struct SessionOptions {
-  std::int32_t sequences = 1;  // to 16
+  std::int32_t sequences = 1;  // max 16
   Weights weights = Weights::kF32;
 };
 
 struct SampleOptions {
-  std::int64_t max_tokens = 0;  // past the context, if need be; 0: until the context is full
+  std::int64_t max_tokens = 0;  // max to draw, also beyond the context; 0: until it is full
   double temperature = 1;       // 0: always the most likely token
-  std::int32_t top_k = 0;       // of the k most likely tokens; 0: of all
-  double top_p = 1;             // of the fewest likeliest tokens with this share, above 0
-  std::uint64_t seed = 0;       // of the random stream
-  std::uint64_t index = 0;      // by which samples of one seed differ
-  std::int64_t drawn = 0;       // tokens that were drawn from the stream before
-  std::int32_t vocabulary = 0;  // ids below this may be drawn; 0: all
-  std::vector<std::int32_t> end_tokens = {};  // drawing one of these ends the text; it is not told
+  std::int32_t top_k = 0;       // sample from the k most likely tokens; 0: from all
+  double top_p = 1;             // sample from the fewest tokens with this probability, > 0
+  std::uint64_t seed = 0;       // selects the random stream
+  std::uint64_t index = 0;      // distinguishes samples of one seed
+  std::int64_t drawn = 0;       // number of tokens already drawn from the stream
+  std::int32_t vocabulary = 0;  // only ids below this are drawn; 0: all
+  std::vector<std::int32_t> end_tokens = {};  // end the text; not passed to the callback
 };
 
-// Why Session::Generate ended.
+// Reasons why Session::Generate ended.
 enum class FinishReason : std::int32_t {
-  kStop = PLUMB_FINISH_STOP,       // the callback wants no more
+  kStop = PLUMB_FINISH_STOP,       // an end token was drawn, or the callback returned kStop
   kLength = PLUMB_FINISH_LENGTH,   // max_tokens were drawn
   kContext = PLUMB_FINISH_CONTEXT  // the context is full, and max_tokens is 0
 };
 
+// Sequences that grow token by token, with a KV cache (plumb_session). Thread-compatible, except
+// for Cancel.
 class Session {
  public:
+  // Creates a session on a model with weights.
   static Result<Session> Create(Model& model, const SessionOptions& options = {}) {
     auto given = internal::Sized<plumb_session_options>();
     given.sequences = options.sequences;
@@ -82,46 +84,47 @@ class Session {
     return Session(*std::move(made), model.Info().vocab_size);
   }
 
-  // Appends tokens to a sequence.
+  // Appends tokens to a sequence (from 0).
   Result<void> Feed(std::int32_t sequence, Span<const std::int32_t> tokens) {
     return internal::Call([&](plumb_error** error) {
       return plumb_session_feed(handle_.get(), sequence, tokens.data(), tokens.size(), error);
     });
   }
-  // Appends one token; a full sequence begins again with the newer half of its tokens.
+  // Appends one token; a full sequence restarts with the newer half of its tokens.
   Result<void> Append(std::int32_t sequence, std::int32_t token) {
     return internal::Call([&](plumb_error** error) {
       return plumb_session_append(handle_.get(), sequence, token, error);
     });
   }
-  // Appends tokens[s] to every sequence s, in one pass over the weights.
+  // Appends tokens[s] to each sequence s, in one pass over the weights.
   Result<void> FeedEach(Span<const std::int32_t> tokens) {
     return internal::Call([&](plumb_error** error) {
       return plumb_session_feed_each(handle_.get(), tokens.data(), tokens.size(), error);
     });
   }
-  // [vocab_size], of the token after the last; empty before one was fed. Until the next call.
+  // Returns the logits [vocab_size] of the token after the last one, valid until the next call;
+  // empty before a token was fed.
   Span<const float> Logits(std::int32_t sequence) const noexcept {
     const float* const logits = plumb_session_logits(handle_.get(), sequence);
     return {logits, logits == nullptr ? 0 : vocab_size_};
   }
-  // Tokens in a sequence; -1 for one that there is not.
+  // Returns the number of tokens in a sequence; -1 if the sequence does not exist.
   std::int64_t Length(std::int32_t sequence) const noexcept {
     return plumb_session_length(handle_.get(), sequence);
   }
-  // Takes all but the first `length` tokens back.
+  // Removes all but the first `length` tokens.
   Result<void> Truncate(std::int32_t sequence, std::int64_t length) {
     return internal::Call([&](plumb_error** error) {
       return plumb_session_truncate(handle_.get(), sequence, length, error);
     });
   }
 
-  // Draws tokens, appends all but the last, and tells each: token(std::int32_t). Texts are made of
-  // them by a Decoder.
+  // Draws tokens, passes each to token(std::int32_t), and appends all but the last. A Decoder
+  // converts them to text.
   template <class Token>
   Result<FinishReason> Generate(std::int32_t sequence, const SampleOptions& options,
                                 Token&& token) {
-    // In C, 0 is the default.
+    // In C, 0 means the default.
     if (options.top_p == 0) {
       return Error(Code::kInvalidArgument,
                    "top_p must be above 0 and at most 1 (1 keeps all tokens), is 0");
@@ -150,16 +153,16 @@ class Session {
     if (!generated) return generated.error();
     return static_cast<FinishReason>(plumb_session_finish_reason(handle_.get()));
   }
-  // Any thread, and signal handlers.
+  // Ends Generate before its next token. Any thread, and signal handlers.
   void Cancel() const noexcept { plumb_session_cancel(handle_.get()); }
 
-  // From now on passes are timed, into a new profile; or no more.
+  // Starts a new profile of the following passes, or ends it.
   Result<void> Profile(bool on) {
     return internal::Call([&](plumb_error** error) {
       return plumb_session_profile(handle_.get(), on ? 1 : 0, error);
     });
   }
-  // As Trainer::ProfileRows.
+  // Returns the profile, like Trainer::ProfileRows.
   std::vector<ProfileRow> ProfileRows() {
     return internal::ProfileRowsOf([&](std::size_t i, plumb_profile_row* row) {
       return plumb_session_profile_row(handle_.get(), i, row, nullptr);
@@ -179,15 +182,18 @@ class Session {
 // --- Evaluation ---------------------------------------------------------------------------------
 
 struct EvaluatorOptions {
-  std::int64_t rows = 1;  // sequences of a batch
-  std::int64_t seq = 0;   // the most tokens of one; 0: the model's context_length
+  std::int64_t rows = 1;  // sequences in a batch
+  std::int64_t seq = 0;   // max tokens of a sequence; 0: the model's context_length
   Weights weights = Weights::kF32;
-  bool logits = false;     // whether they are wanted
-  bool gradients = false;  // the same; of Weights::kF32
+  bool logits = false;     // compute them
+  bool gradients = false;  // compute them; requires Weights::kF32
 };
 
+// Loss, logits and gradients of whole sequences, without a change of the model (plumb_evaluator).
+// Thread-compatible.
 class Evaluator {
  public:
+  // Creates an evaluator of a model with weights.
   static Result<Evaluator> Create(Model& model, const EvaluatorOptions& options = {}) {
     const plumb_evaluator_options given = ToOptions(options);
     auto made = internal::Make<Handle>(
@@ -199,7 +205,7 @@ class Evaluator {
     return Evaluator(*std::move(made), model.Info().vocab_size);
   }
 
-  // The memory of one beside the weights, in bytes; takes none of it.
+  // Computes the memory of an evaluator next to the weights, in bytes, without allocating it.
   static Result<std::int64_t> Plan(const Model& model, const EvaluatorOptions& options = {}) {
     const plumb_evaluator_options given = ToOptions(options);
     std::int64_t bytes = 0;
@@ -210,7 +216,7 @@ class Evaluator {
     return bytes;
   }
 
-  // The mean loss over the targets of inputs [rows, n / rows], in nats.
+  // Returns the mean loss over the targets of inputs [rows, n / rows], in nats.
   Result<double> Loss(Span<const std::int32_t> inputs, Span<const std::int32_t> targets) {
     if (inputs.size() != targets.size()) return internal::TwoLengths(inputs, targets);
     double loss = 0;
@@ -218,32 +224,33 @@ class Evaluator {
     if (!run) return run.error();
     return loss;
   }
-  // [rows, n / rows, vocab_size], until the next run.
+  // Returns logits [rows, n / rows, vocab_size], valid until the next run. Requires:
+  // options.logits.
   Result<Span<const float>> Logits(Span<const std::int32_t> inputs) {
     const Result<void> run = Run(inputs, {}, inputs.size(), nullptr);
     if (!run) return run.error();
     return Logits();
   }
-  // The token types of the inputs of all further runs; none: 0.
+  // Sets the token types of the inputs of all further runs; an empty span sets all to 0.
   Result<void> SetTypes(Span<const std::int32_t> types) {
     return internal::Call([&](plumb_error** error) {
       return plumb_evaluator_set_types(handle_.get(), types.data(), types.size(), error);
     });
   }
-  // Of the last run; empty without one, or if they were not wanted.
+  // Returns the logits of the last run; empty without a run or options.logits.
   Span<const float> Logits() const noexcept {
     const float* const logits = plumb_evaluator_logits(handle_.get());
     return {logits, logits == nullptr ? 0 : size_ * vocab_size_};
   }
 
-  // The gradient of the last run's loss by the i-th parameter, until the next run.
+  // Returns the gradient of the last run's loss for the i-th parameter, valid until the next run.
   Result<TensorView<const float>> Gradient(std::size_t i) const {
     return internal::TensorOf<const float>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_evaluator_gradient(handle_.get(), i, tensor, error);
     });
   }
-  // From now on tells probe(info), a const ProbeInfo&, of each run, as Trainer::SetProbe;
-  // Next::kStop fails the run with Code::kCancelled. Gradients must be wanted.
+  // Calls probe(info), with a const ProbeInfo&, in each further run, like Trainer::SetProbe.
+  // Next::kStop fails the run with Code::kCancelled. Requires: options.gradients.
   template <class Probe>
   Result<void> SetProbe(const std::vector<std::string>& points, Probe probe) {
     auto kept = internal::KeepProbe(std::move(probe));

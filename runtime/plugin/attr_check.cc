@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NormPlugin::CheckAttrs: what a user wrote against what the plugin's schema allows.
+// NormPlugin::CheckAttrs: checks a user's attributes against the plugin's definitions.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
 
-// "the number 3", "the text \"a\"", "true".
+// Returns "the number 3", "the text \"a\"", "true".
 std::string Describe(const NormAttrValue& value) {
   if (const double* number = std::get_if<double>(&value))
     return absl::StrCat("the number ", *number);
@@ -55,8 +55,8 @@ std::string CheckInteger(const NormAttrSpec& spec, int64_t value) {
   return "";
 }
 
-// The value as an attribute of that type holds it: of an integer as an integer, which may also be
-// given as a number without a fraction, and as its digits.
+// Converts a value to the attribute's type. An integer may be written as an integer, as a number
+// without a fraction, or as a string of its digits.
 NormAttrValue AsTyped(const NormAttrSpec& spec, const NormAttrValue& value) {
   if (spec.type != NormAttrType::kInt) return value;
   int64_t integer = 0;
@@ -81,7 +81,7 @@ std::string CheckText(const NormAttrSpec& spec, const std::string& text) {
                       DidYouMean(text, spec.choices));
 }
 
-// What is wrong with giving `value` to the attribute; "" if nothing is.
+// Returns why the attribute cannot have `value`; "" if it can.
 std::string Objection(const NormAttrSpec& spec, const NormAttrValue& value) {
   const double* number = std::get_if<double>(&value);
   const int64_t* integer = std::get_if<int64_t>(&value);

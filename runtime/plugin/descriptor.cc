@@ -16,7 +16,7 @@
 namespace plumb {
 namespace {
 
-// The fields of v1.0. A plugin of any minor has at least these.
+// Size of the v1.0 table, the min size for a plugin of any minor version.
 constexpr size_t kTableSizeV1 = 160;
 constexpr size_t kAttrDefSizeV1 = 72;
 constexpr size_t kTensorDefSizeV1 = 80;
@@ -59,7 +59,7 @@ absl::Status CheckFlags(uint32_t flags) {
   return absl::OkStatus();
 }
 
-// The functions that `table` must have, or must not have, and in which it does otherwise.
+// Checks that `table` has the functions that its flags require, and no others.
 absl::Status CheckFunctions(const plumb_norm_plugin& table) {
   struct Function {
     const char* name;
@@ -108,7 +108,8 @@ absl::StatusOr<std::string> ReadName(const char* text, absl::string_view what) {
   return name;
 }
 
-// The array's elements are the plugin's, perhaps longer than ours: copies what both know.
+// Returns element `i` of a plugin's array, whose elements may be longer than ours: copies the part
+// that both know.
 template <class T>
 T ReadElement(const T* array, uint32_t stride, uint32_t i) {
   T element{};
@@ -290,7 +291,7 @@ absl::Status CheckSizes(const plumb_norm_layout& layout, int64_t dim, bool two_i
   return absl::OkStatus();
 }
 
-// The layout's parameters or buffers, whose kind is `what`.
+// Returns the parameters or buffers of a layout; `what` is their kind.
 absl::StatusOr<std::vector<NormParam>> ReadTensors(absl::string_view what,
                                                    const plumb_tensor_def* defs, uint32_t count,
                                                    uint32_t stride, uint32_t most,
@@ -314,7 +315,7 @@ absl::StatusOr<std::vector<NormParam>> ReadTensors(absl::string_view what,
   return tensors;
 }
 
-// What the plugin has under that id, null when nothing.
+// Returns the plugin's extension with this id, or null.
 absl::StatusOr<const void*> FindExtension(const plumb_norm_plugin& table, const char* id) {
   const void* found = nullptr;
   if (table.get_extension == nullptr) return found;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin says of itself, checked and copied into the host's types: nothing that a plugin
-// answers is used before it has passed here. Stateless.
+// Reading of a plugin's description: checks it and copies it into the host's types. No answer of a
+// plugin is used before that. Stateless.
 #ifndef PLUMB_RUNTIME_PLUGIN_DESCRIPTOR_H_
 #define PLUMB_RUNTIME_PLUGIN_DESCRIPTOR_H_
 
@@ -16,7 +16,7 @@
 
 namespace plumb {
 
-// Longest answers that are believed.
+// Limits on a plugin's answers; larger ones are refused.
 inline constexpr size_t kMaxNormIdLength = 63;
 inline constexpr size_t kMaxNormTextLength = 4096;
 inline constexpr uint32_t kMaxNormAttrs = 64;
@@ -29,52 +29,54 @@ inline constexpr int64_t MaxNormSavedPerCall(int64_t dim) { return 16 * dim + 64
 inline constexpr int64_t MaxNormPartialElems(int64_t dim) { return 16 * dim + 64; }
 inline constexpr int64_t MaxNormScratchPerRow(int64_t dim) { return 256 * dim + 4096; }
 
-// Text that a plugin may write into, read back whatever it did to it.
+// Buffer for a plugin's message, which may come back without a NUL.
 struct ErrorText {
   char text[512] = "";
   absl::string_view view() const { return {text, strnlen(text, sizeof(text))}; }
 };
 
-// The plugin's table as this host knows it; what the plugin is too old to have is null. Errors,
-// without the norm's name: too small, mandatory functions missing (all named), mandatory flags that
-// this host does not understand or that contradict each other, a newer host needed, no f32. Calls
-// nothing.
+// Returns the plugin's table in this host's layout, with fields that the plugin does not know set
+// to null. Calls no function of the plugin. Errors, without the norm's name: too small, mandatory
+// functions missing (all are named), mandatory flags that are unknown or contradictory, a newer
+// host required, no f32.
 absl::StatusOr<plumb_norm_plugin> ReadTable(const plumb_norm_plugin* table);
 
-// A plugin's string; null is "". Error: longer than `max_length`. `what` names it: "its id".
+// Returns a plugin's string; "" for null. Fails if it is longer than `max_length`. `what` names it:
+// "its id".
 absl::StatusOr<std::string> ReadText(const char* text, absl::string_view what, size_t max_length);
 
+// Returns the attribute definitions of a table, after checking them.
 absl::StatusOr<std::vector<NormAttrSpec>> ReadAttrSchema(const plumb_norm_plugin& table);
 
-// What a layout says of the trainable tensors and the buffers of an instance.
+// Trainable tensors and buffers of an instance, from its layout.
 struct NormTensors {
   std::vector<NormParam> params;
   std::vector<NormParam> buffers;
 };
 
-// The tensors of an instance of `dim`, their names unique over both kinds; also checks everything
-// else that the layout says. `cross_row`: the norm has PLUMB_NORM_CROSS_ROW; without it there are
-// no buffers and no statistics. `two_inputs`: it has PLUMB_NORM_TWO_INPUTS.
+// Returns the tensors of an instance of `dim`, whose names are unique over both kinds, and checks
+// all other fields of the layout. `cross_row`: the norm has PLUMB_NORM_CROSS_ROW; other norms have
+// no buffers and statistics. `two_inputs`: it has PLUMB_NORM_TWO_INPUTS.
 absl::StatusOr<NormTensors> ReadLayout(const plumb_norm_layout& layout, int64_t dim, bool cross_row,
                                        bool two_inputs = false);
 
-// The table's "plumb.norm.residual/1"; null where the plugin has none, has half of it, or is a
-// cross-row norm, whose rows cannot be added and normalized in one go, or one of two inputs. Calls
-// get_extension; an exception that leaves it is an error.
+// Returns the table's "plumb.norm.residual/1"; null functions if the plugin has none or only half
+// of it, or for a norm that is cross-row or has two inputs, which cannot be fused with a sum. Calls
+// get_extension; fails if that throws.
 absl::StatusOr<plumb_norm_residual> ReadResidual(const plumb_norm_plugin& table);
 
-// The table's "plumb.norm.combine/1"; null where the plugin has none or is no cross-row norm. Calls
-// get_extension, as does the next.
+// Returns the table's "plumb.norm.combine/1"; a null function if the plugin has none or is not a
+// cross-row norm. Calls get_extension, as does the next function.
 absl::StatusOr<plumb_norm_combine> ReadCombine(const plumb_norm_plugin& table);
 
-// The table's "plumb.norm.instance/1"; null where the plugin has none.
+// Returns the table's "plumb.norm.instance/1"; a null function if the plugin has none.
 absl::StatusOr<plumb_norm_instance_extensions> ReadInstanceExtensions(
     const plumb_norm_plugin& table);
 
-// What `found` points to as a residual extension: null functions when it is null or not whole.
+// Returns the residual extension at `found`; null functions if it is null or incomplete.
 plumb_norm_residual KnownResidual(const void* found);
 
-// A status that a plugin returned, with its message if it gave one.
+// Converts a status that a plugin returned, with its message if there is one.
 absl::Status FromPlugin(plumb_status code, absl::string_view message);
 
 }  // namespace plumb

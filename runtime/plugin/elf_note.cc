@@ -34,14 +34,15 @@ constexpr unsigned char kByteOrder = ELFDATA2MSB;
 constexpr unsigned char kByteOrder = ELFDATA2LSB;
 #endif
 
-// Real plugins have a handful of program headers and some hundred bytes of notes.
+// Limits far above those of real plugins, with a handful of program headers and some hundred bytes
+// of notes.
 constexpr size_t kMaxProgramHeaders = 512;
 constexpr uint64_t kMaxNoteBytes = 1 << 16;
 constexpr size_t kMaxNotes = 64;
 
 absl::Status RefusedFile(absl::string_view why) { return absl::FailedPreconditionError(why); }
 
-// Bytes [offset, offset + size) of the file; all of them or an error.
+// Reads bytes [offset, offset + size) of the file; fails unless all are there.
 absl::Status ReadAt(int fd, uint64_t file_size, uint64_t offset, uint64_t size, void* to) {
   if (offset > file_size || size > file_size - offset) return RefusedFile("is truncated");
   char* out = static_cast<char*>(to);
@@ -74,14 +75,14 @@ absl::Status CheckHeader(const Elf64_Ehdr& header) {
   return absl::OkStatus();
 }
 
-// One note's description, as the file has it, to a NormNote.
+// Parses the description of a note as stored in the file.
 absl::StatusOr<NormNote> ParseDescription(absl::string_view description) {
   constexpr size_t kIdSize = sizeof(plumb_norm_note::id);
   if (description.size() < 2 * sizeof(uint32_t)) return RefusedFile("has a malformed plumb note");
   NormNote note;
   std::memcpy(&note.abi_major, description.data(), sizeof(uint32_t));
   std::memcpy(&note.abi_minor, description.data() + sizeof(uint32_t), sizeof(uint32_t));
-  // Only the two numbers are promised to stay where they are in another major.
+  // Only the two numbers have a fixed place in other majors.
   const absl::string_view text = description.substr(2 * sizeof(uint32_t), kIdSize);
   const size_t length = text.find('\0');
   if (length != absl::string_view::npos) note.id = std::string(text.substr(0, length));
@@ -98,7 +99,8 @@ absl::Status ParseSegment(absl::string_view bytes, uint64_t alignment,
   const auto align = [alignment](uint64_t n) {
     return (n + alignment - 1) / alignment * alignment;
   };
-  const absl::string_view owner(PLUMB_NORM_NOTE_OWNER, sizeof(PLUMB_NORM_NOTE_OWNER));  // with NUL
+  // Includes the NUL.
+  const absl::string_view owner(PLUMB_NORM_NOTE_OWNER, sizeof(PLUMB_NORM_NOTE_OWNER));
   while (bytes.size() >= sizeof(Elf64_Nhdr)) {
     Elf64_Nhdr header;
     std::memcpy(&header, bytes.data(), sizeof(header));
@@ -150,7 +152,7 @@ absl::StatusOr<std::vector<NormNote>> ReadNormNotes(int fd) {
       ReadAt(fd, file_size, header.e_phoff, segments.size() * sizeof(Elf64_Phdr), segments.data()));
   std::vector<NormNote> notes;
   for (const Elf64_Phdr& segment : segments) {
-    // The loader maps what lies past the end of a truncated file and dies of it.
+    // The loader maps segments beyond the end of a truncated file, and a fault follows.
     if (segment.p_type == PT_LOAD &&
         (segment.p_offset > file_size || segment.p_filesz > file_size - segment.p_offset)) {
       return RefusedFile("is truncated");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The notes that PLUMB_NORM_NOTE leaves in an ELF file, read without running any of its code.
+// Reading of the notes that PLUMB_NORM_NOTE stores in an ELF file, without running any of its code.
 // Stateless.
 #ifndef PLUMB_RUNTIME_PLUGIN_ELF_NOTE_H_
 #define PLUMB_RUNTIME_PLUGIN_ELF_NOTE_H_
@@ -18,12 +18,12 @@ struct NormNote {
   std::string id;
 };
 
-// The plumb notes of the file open at `fd`, in file order; none when it is a shared library without
-// any. Errors, without the file's name: not a shared library for this machine, truncated,
-// malformed. Trusts no number in the file.
+// Returns the plumb notes of the file open at `fd`, in file order; empty for a shared library
+// without any. Trusts no number in the file. Errors, without the file's name: not a shared library
+// for this machine, truncated, malformed.
 absl::StatusOr<std::vector<NormNote>> ReadNormNotes(int fd);
 
-// What plumb takes for a norm's id: [a-z][a-z0-9_]*(\.[a-z0-9_]+)*, at most 63 characters.
+// Returns true for a norm's id: [a-z][a-z0-9_]*(\.[a-z0-9_]+)*, at most 63 characters.
 bool IsNormId(const std::string& id);
 
 }  // namespace plumb

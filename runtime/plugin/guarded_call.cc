@@ -33,14 +33,14 @@ absl::Status ExceptionLeft(const char* function) {
   std::string text = absl::StrCat("exception ", name, " left ", function, "()");
   try {
     throw;
-  } catch (const std::bad_alloc&) {  // a mistake too, but of the moment
+  } catch (const std::bad_alloc&) {  // also a violation, but it may not happen again
     return absl::ResourceExhaustedError(absl::StrCat(text, ": out of memory"));
   } catch (const std::exception& exception) {
     const char* what = exception.what();
     const std::string words =
         what == nullptr ? "" : std::string(what, strnlen(what, kMaxWhatLength));
     if (!words.empty() && words != name) absl::StrAppend(&text, ": ", words);
-  } catch (...) {  // the type is all there is to tell
+  } catch (...) {  // only the type is known
   }
   return absl::InternalError(text);
 }

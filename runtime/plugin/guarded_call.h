@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guarded: the one way into a plugin's code. The ABI forbids that an exception leaves a plugin, and
-// a plugin may do it all the same: what is thrown ends here, as a status, on the thread and at the
-// place of the call, so that it never reaches a parallel region or a destructor. While the call
-// runs, the thread's record says so (plugin_call.h). Stateless.
+// Guarded: the only way to call a plugin's code. The ABI forbids exceptions to leave a plugin; one
+// that does becomes a status at the call, on its thread, so that it never reaches a parallel region
+// or a destructor. The thread's record names the call while it runs (plugin_call.h). Stateless.
 #ifndef PLUMB_RUNTIME_PLUGIN_GUARDED_CALL_H_
 #define PLUMB_RUNTIME_PLUGIN_GUARDED_CALL_H_
 
@@ -12,12 +11,12 @@
 
 namespace plumb {
 
-// kInternal "exception std::bad_alloc left forward()", with what() where it says more. REQUIRES: an
-// exception is being handled.
+// Returns kInternal "exception std::bad_alloc left forward()", with what() if that says more.
+// REQUIRES: an exception is being handled.
 ABSL_ATTRIBUTE_NOINLINE ABSL_ATTRIBUTE_COLD absl::Status ExceptionLeft(const char* function);
 
-// Runs call(), which calls the function that `record` names. The record outlives the exception,
-// since what() is the plugin's code too. Costs two stores when nothing is thrown.
+// Runs call(), which calls the function that `record` names. The record covers the handling of an
+// exception too, since what() is the plugin's code. Costs two stores if nothing is thrown.
 template <class Call>
 absl::Status Guarded(const PluginCall& record, const Call& call) {
   const PluginCallScope scope(&record);
@@ -29,7 +28,7 @@ absl::Status Guarded(const PluginCall& record, const Call& call) {
   return absl::OkStatus();
 }
 
-// The same for another function of the norm and file that the thread is already in a call of.
+// Runs call() for another function of the norm and file of the thread's current call.
 template <class Call>
 absl::Status Guarded(const char* function, const Call& call) {
   PluginCall record;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NormInstance's calls with guarded operands: what each function may read and write, as the ABI has
-// it (plugins/abi/plumb/norm_plugin.h), and nothing beside it.
+// NormInstance's calls with guarded operands: each function may access exactly what the ABI permits
+// (plugins/abi/plumb/norm_plugin.h).
 #include <cstring>
 #include <string>
 #include <vector>
@@ -36,7 +36,7 @@ absl::Status WroteOutside(const PluginCall& record, const std::string& damage) {
       *record.file == '\0' ? "" : absl::StrCat("\nsee: plumb plugin check ", record.file)));
 }
 
-// While one lives, a fault of this thread is looked up in the guard.
+// Makes the guard available to the fault handler of this thread, for its lifetime.
 class GuardScope {
  public:
   explicit GuardScope(const OperandGuard* guard)
@@ -51,7 +51,7 @@ class GuardScope {
   PluginCallSlot* const slot_;
 };
 
-// Copies of the pointers to an instance's tensors, each to guarded memory.
+// Returns pointers to guarded copies of an instance's tensors.
 template <class Pointer>
 std::vector<Pointer> GuardTensors(const char* kind, Access access,
                                   const std::vector<NormParam>& tensors, int64_t element_bytes,
@@ -92,7 +92,7 @@ absl::Status NormInstance::RunGuarded(NormFunction which, uint32_t phase, CallOp
                         int64_t* pitch) {
     guard.AddRows(name, written(may_write), call.rows, r0, r1, row_bytes, base, pitch);
   };
-  // What is written comes first: what is only read may be the same memory.
+  // Written operands come first, since read-only ones may share their memory.
   rows("dx", is_backward, row, &call.dx, &call.dx_pitch);
   rows("dx2", is_backward, row, &call.dx2, &call.dx2_pitch);
   rows("sum", is_forward, row, &residual.sum, &residual.sum_pitch);

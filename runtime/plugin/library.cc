@@ -27,7 +27,7 @@
 
 namespace plumb {
 
-// A descriptor, closed at the end unless it is kept, and what is known of its file.
+// A file descriptor, closed by the destructor unless Keep was called, and the file's metadata.
 class OpenLibrary {
  public:
   explicit OpenLibrary(int fd) : fd_(fd) {}
@@ -40,7 +40,7 @@ class OpenLibrary {
   int fd() const { return fd_; }
   void Keep() { fd_ = -1; }
 
-  struct stat info = {};  // when it was inspected
+  struct stat info = {};  // at the time of inspection
 
  private:
   int fd_;
@@ -48,8 +48,8 @@ class OpenLibrary {
 
 namespace {
 
-// A library built with -ffast-math sets flush-to-zero for the thread that loads it, from a
-// constructor.
+// Restores the floating-point environment: a constructor of a library built with -ffast-math sets
+// flush-to-zero for the thread that loads it.
 class FloatingPointGuard {
  public:
   FloatingPointGuard() { std::fegetenv(&environment_); }
@@ -65,7 +65,7 @@ FileKey KeyOf(const struct stat& info) {
   return {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino)};
 }
 
-// Why others than root and this user could put code into `path`; "" if they cannot.
+// Returns why users other than root and this one could put code into `path`; "" if they cannot.
 std::string WhoElseCanChange(const std::string& path, const struct stat& info) {
   if (info.st_uid != 0 && info.st_uid != geteuid()) {
     return absl::StrFormat(
@@ -79,7 +79,8 @@ std::string WhoElseCanChange(const std::string& path, const struct stat& info) {
   return "";
 }
 
-// The first objection to the file itself, the directory it lies in, or the one it was found in.
+// Returns the first objection to the file, its directory, or the directory it was found in; "" if
+// there is none.
 std::string Objection(const std::string& asked, const std::string& real, const struct stat& file) {
   if (std::string why = WhoElseCanChange(real, file); !why.empty()) return why;
   for (const std::string& directory : {DirectoryOf(real), DirectoryOf(asked)}) {
@@ -99,7 +100,7 @@ absl::Status CannotOpen(const std::string& path) {
       absl::StrCat(path, ": cannot be opened: ", ErrnoText(error)));
 }
 
-// Of the notes, is there one for this host?
+// Fails unless one of the notes is for this host.
 absl::Status CheckMajor(const LibraryFile& file) {
   if (file.notes.empty()) {
     return absl::FailedPreconditionError(
@@ -114,22 +115,22 @@ absl::Status CheckMajor(const LibraryFile& file) {
       ", and this plumb has norm ABI ", PLUMB_NORM_ABI_MAJOR, "; see docs/plugin-abi.md"));
 }
 
-// Not the time of status changes: that is also of a file whose name is taken away.
+// Ignores the time of status changes, which also changes when a name of the file is removed.
 bool IsUnchanged(const struct stat& before, const struct stat& now) {
   return KeyOf(before) == KeyOf(now) && before.st_size == now.st_size &&
          before.st_mtim.tv_sec == now.st_mtim.tv_sec &&
          before.st_mtim.tv_nsec == now.st_mtim.tv_nsec;
 }
 
-// Returns true if the file holds "$ORIGIN", by which a library asks the loader to look for others
-// next to itself. A file that holds this text for another reason counts, too.
+// Returns true if the file contains "$ORIGIN", with which a library requests that the loader search
+// next to it. False positives do no harm.
 bool MentionsOrigin(int fd) {
   const std::string origins[] = {"$ORIGIN", "${ORIGIN"};
-  std::string text;  // the end of the previous part, and this part
+  std::string text;  // end of the previous part, and this part
   std::vector<char> part(1 << 16);
   for (off_t at = 0;;) {
     const ssize_t count = pread(fd, part.data(), part.size(), at);
-    if (count <= 0) return false;  // the loader reports a file that cannot be read
+    if (count <= 0) return false;  // the loader reports an unreadable file
     at += count;
     text.append(part.data(), static_cast<size_t>(count));
     for (const std::string& origin : origins) {
@@ -139,12 +140,12 @@ bool MentionsOrigin(int fd) {
   }
 }
 
-// Returns the name by which the loader opens the file that was inspected, even if another file has
-// its path by now: the name of its descriptor. The loader treats libraries of one name as one, and
-// the number of a closed descriptor is used again, so the name also encodes device and inode, in
-// slashes and dots that do not change what it refers to. Debuggers need the process id.
+// Returns the name by which the loader opens the inspected file, even if another file has its path
+// by now: the name of its descriptor. The loader identifies libraries by name, and descriptor
+// numbers are reused, so the name also encodes device and inode, in slashes and dots that do not
+// change its meaning. Debuggers need the process id in it.
 //
-// Returns the path if there is no /proc, and for a library that looks for others next to itself.
+// Returns the path if there is no /proc, and for a library that searches next to itself.
 std::string LoaderName(const LibraryFile& file) {
   if (MentionsOrigin(file.opened->fd())) return file.path;
   std::string name = absl::StrCat("/proc/", getpid());
@@ -155,14 +156,14 @@ std::string LoaderName(const LibraryFile& file) {
   return access(name.c_str(), R_OK) == 0 ? name : file.path;
 }
 
-// What the loader knows of libraries is read under it. The loader has a lock of its own, which the
-// thread sanitizer does not see; as there, an initializer may load a further library.
+// Returns the mutex for reading the loader's data. The loader has its own lock, which the thread
+// sanitizer does not see. Recursive, since an initializer may load another library.
 std::recursive_mutex& LoaderMutex() {
   static auto* const mutex = new std::recursive_mutex;
   return *mutex;
 }
 
-// False where the library had been loaded before, by another name.
+// Returns false if the library had been loaded before under another name.
 bool IsLoadedAs(const std::string& name, void* handle) {
   struct link_map* map = nullptr;
   return dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && name == map->l_name;
@@ -189,7 +190,7 @@ std::string LibraryFile::NormIds() const {
 LibraryFile InspectLibrary(const std::string& path, FileOrigin origin) {
   LibraryFile file;
   file.path = path;
-  // O_NONBLOCK: a FIFO of that name must not hang the host.
+  // O_NONBLOCK, so that a FIFO of that name cannot hang the host.
   const auto opened = std::make_shared<OpenLibrary>(
       open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (opened->fd() < 0 || fstat(opened->fd(), &opened->info) != 0) {
@@ -244,7 +245,7 @@ absl::StatusOr<plumb_norm_plugin_v1_fn> LoadLibrary(const LibraryFile& file) {
   const bool is_same =
       (name == file.path ? stat(name.c_str(), &now) : fstat(opened->fd(), &now)) == 0 &&
       IsUnchanged(opened->info, now);
-  // A debugger opens it by the name that the loader has.
+  // A debugger opens the library by the loader's name for it.
   if (IsLoadedAs(name, handle) && name != file.path) opened->Keep();
   if (!is_same) {
     return absl::FailedPreconditionError(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NormInstance: a norm's instance made, read, and called.
+// NormInstance: creation, layout and calls of an instance.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,9 +22,10 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kBufferAlignment = 16;  // floats: a cache line, as the ABI asks
+constexpr int64_t kBufferAlignment = 16;  // in floats: a cache line, as the ABI requires
 
-// The fewest digits that read back as the same number: equal text, equal value.
+// Returns the shortest decimal that reads back as the same number, so that equal text means equal
+// value.
 std::string NumberToText(double value) {
   for (int digits = 6; digits < 17; ++digits) {
     const std::string text = absl::StrFormat("%.*g", digits, value);
@@ -51,7 +52,7 @@ std::string InstanceText(const std::string& id, const std::vector<NormAttrSpec>&
   return absl::StrCat(id, "(", absl::StrJoin(parts, ", "), ")[", size, "]");
 }
 
-// The values as the ABI wants them. Their strings belong to `values`.
+// Converts values to the ABI's struct; the strings belong to `values`.
 std::vector<plumb_attr_value> ToAbi(const std::vector<NormAttrValue>& values) {
   std::vector<plumb_attr_value> out(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -69,7 +70,7 @@ std::vector<plumb_attr_value> ToAbi(const std::vector<NormAttrValue>& values) {
   return out;
 }
 
-// What the plugin left in the call's own buffer, if there is one.
+// Returns the plugin's message in the call's buffer; "" without a buffer.
 std::string MessageOf(const plumb_norm_call& call) {
   if (call.err == nullptr || call.err_cap == 0) return "";
   return std::string(call.err, strnlen(call.err, call.err_cap));
@@ -131,7 +132,7 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(int6
   plumb_norm_layout layout{};
   layout.struct_size = sizeof(layout);
   {
-    // What the layout points to is the plugin's too.
+    // Reading the memory that the layout points to is part of the call.
     const PluginCallScope scope(&Record(NormFunction::kLayout));
     PLUMB_RETURN_IF_ERROR(
         Annotate(Guarded("layout", [&] { code = table_.layout(handle, &layout); }), where));
@@ -202,7 +203,7 @@ NormInstance::~NormInstance() {
   }
 }
 
-// function() -> plumb_status, one call of the plugin. `call` is where it may leave its own words.
+// Makes one call of the plugin, function() -> plumb_status; `call` has the buffer for its message.
 template <class Function>
 absl::Status NormInstance::Run(NormFunction which, const plumb_norm_call* call,
                                const Function& function) const {
@@ -282,7 +283,7 @@ absl::Status NormInstance::StatsPartial(uint32_t phase, const plumb_norm_call& c
   return CallOrGuard(NormFunction::kStatsPartial, phase, {&call, nullptr, partial}, r0, r1);
 }
 
-// The last two have no rows to touch.
+// The last two access no rows.
 absl::Status NormInstance::StatsCombine(uint32_t phase, const plumb_norm_call& call, void* acc,
                                         const void* partial) const {
   return CallOrGuard(NormFunction::kStatsCombine, phase, {&call, nullptr, acc, partial}, 0, 0);

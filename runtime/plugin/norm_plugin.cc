@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<NormPlugin>> NormPlugin::Create(const plumb_norm_
                                                                std::string path) {
   const std::string file = path.empty() ? "norm linked into the host" : path;
   absl::StatusOr<plumb_norm_plugin> known = ReadTable(table);
-  // The norm's own name makes a better message, as far as there is one to be read.
+  // Names the norm in messages if its id can be read.
   std::string id;
   if (table != nullptr && PLUMB_HAS(plumb_norm_plugin, table, id)) {
     id = ReadText(table->id, "its id", kMaxNormIdLength).value_or("");

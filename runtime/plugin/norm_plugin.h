@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // NormPlugin and NormInstance: the host's side of the norm ABI (plugins/abi/plumb/norm_plugin.h).
 //
-// NormPlugin is a norm as its library describes it: id, attribute schema, traits. NormInstance is
-// one configuration of it (attributes and dimension), ready to run. Both are immutable and
-// thread-safe; a library, once loaded, stays loaded until the process ends.
+// NormPlugin is a norm with its description: id, attributes, traits. NormInstance is one
+// configuration of it (attributes and dimension), ready to run. Both are immutable and thread-safe;
+// a library, once loaded, is never unloaded.
 #ifndef PLUMB_RUNTIME_PLUGIN_NORM_PLUGIN_H_
 #define PLUMB_RUNTIME_PLUGIN_NORM_PLUGIN_H_
 
@@ -24,8 +24,8 @@
 
 namespace plumb {
 
-// What a user wrote: numbers, booleans or text. Converted to the schema's type when they agree: the
-// value of an integer attribute is an int64_t then.
+// Value that a user wrote: a number, boolean or string. CheckAttrs converts it to the attribute's
+// type if possible; an integer attribute then has an int64_t.
 using NormAttrValue = std::variant<double, bool, std::string, int64_t>;
 using NormAttrs = std::map<std::string, NormAttrValue>;
 
@@ -36,15 +36,15 @@ struct NormAttrSpec {
   std::string doc;
   NormAttrType type = NormAttrType::kDouble;
   bool required = false;
-  double min = 0, max = 0;  // inclusive; NaN = unbounded
+  double min = 0, max = 0;  // inclusive; NaN: unbounded
   NormAttrValue default_value;
   std::vector<std::string> choices;  // kEnum
 
   std::string TypeName() const;  // "number", "integer", "bool", "one of a, b", "text"
 };
 
-// One trainable tensor of an instance, or one buffer: what a cross-row norm keeps from call to call
-// (running statistics), with the checkpoint and without a gradient.
+// A trainable tensor of an instance, or a buffer of a cross-row norm (running statistics), which is
+// stored in checkpoints and has no gradient.
 struct NormParam {
   std::string name;  // "weight"
   std::string doc;
@@ -53,8 +53,9 @@ struct NormParam {
   double init_a = 0, init_b = 0;  // constant: a; normal: mean a, deviation b; uniform: [a, b)
   bool weight_decay = false;
   double lr_scale = 1;
-  double offset = 0;  // what the norm adds to the stored numbers: 1 where the gain is 1 + weight
-  // kFill: writes the values; NormInstance::Fill calls it.
+  // Number that the norm adds to the stored values: 1 if the gain is 1 + weight.
+  double offset = 0;
+  // Writes the values for kFill; called by NormInstance::Fill.
   plumb_status (*fill)(const plumb_norm_instance*, const plumb_fill_call*) = nullptr;
 
   std::string InitToString() const;  // "ones", "normal(0, 0.02)", "fill"
@@ -62,7 +63,7 @@ struct NormParam {
 
 class NormPlugin;
 
-// The functions that are called of an instance.
+// Functions that are called on an instance.
 enum class NormFunction {
   kCreate,
   kLayout,
@@ -96,29 +97,29 @@ class NormInstance {
 
   const NormPlugin& plugin() const { return *plugin_; }
   int64_t dim() const { return dim_; }
-  // How many heads of dim() elements a token has where the instance tells them apart: row r is of
-  // head r % heads(). 0: all rows alike.
+  // Number of heads of dim() elements per token if the instance distinguishes heads: row r belongs
+  // to head r % heads(). 0: all rows are alike.
   int64_t heads() const { return heads_; }
   const std::vector<NormParam>& params() const { return params_; }
   int64_t saved_per_row() const { return saved_per_row_; }
-  // The most chunks of rows that a backward call may be cut into; 0: any number.
+  // Max number of chunks of rows in a backward call; 0: no limit.
   int64_t max_chunks() const { return max_chunks_; }
   bool backward_needs_x() const { return backward_needs_x_; }
   bool backward_needs_y() const { return backward_needs_y_; }
-  // norm(x, x2).
+  // True for norm(x, x2).
   bool two_inputs() const;
   bool backward_needs_x2() const { return backward_needs_x2_; }
-  // What of plumb_norm_context the norm makes use of; false for cross-row norms.
+  // True if the norm uses this field of plumb_norm_context; false for cross-row norms.
   bool wants_positions() const { return (context_wants_ & PLUMB_CONTEXT_POSITIONS) != 0; }
   bool wants_step() const { return (context_wants_ & PLUMB_CONTEXT_STEP) != 0; }
   int64_t scratch_bytes(int64_t rows) const {
     return scratch_bytes_ + scratch_bytes_per_row_ * rows;
   }
 
-  // Cross-row norms: statistics over the rows of a call, in training and, with cross_row_eval, in
-  // evaluation too. All of one use's buffers are one flat tensor of state_elements() floats, buffer
-  // i from element buffer_offset(i) on, a multiple of 16. There is always some state, also where
-  // there is no buffer, so that every use of a cross-row norm looks alike. 0 for other norms.
+  // Cross-row norms use statistics over the rows of a call, in training and, with cross_row_eval,
+  // in evaluation too. The buffers of one use are one flat tensor of state_elements() floats;
+  // buffer i begins at element buffer_offset(i), a multiple of 16. Cross-row norms without buffers
+  // have some state, too, so that all are alike. 0 for other norms.
   bool cross_row() const;
   bool cross_row_eval() const;
   const std::vector<NormParam>& buffers() const { return buffers_; }
@@ -127,31 +128,31 @@ class NormInstance {
   int64_t saved_per_call() const { return saved_per_call_; }
   int64_t partial_elems() const { return partial_elems_; }
 
-  // Writes the initial values of a tensor, params()[tensor] or, beyond them, of buffers(), whose
-  // init is kFill: `elements` floats, that of its dims. Errors: the plugin's; a value that is not
+  // Writes the initial values of tensor params()[tensor] or, beyond them, of buffers(), whose init
+  // is kFill: `elements` floats, the product of its dims. Errors: the plugin's; a value that is not
   // finite.
   absl::Status Fill(size_t tensor, uint64_t seed, int64_t elements, float* values) const;
 
-  // "rms_norm(eps=1e-05)[16]", with heads() "[4 x 16]": all attributes, defaults included; equal
-  // text, equal behaviour.
+  // Returns "rms_norm(eps=1e-05)[16]", with heads() "[4 x 16]": all attributes, including defaults.
+  // Equal strings mean equal behaviour.
   const std::string& ToString() const { return text_; }
 
-  // Rows [r0, r1) of `call`. The hot path: one indirect call, no checks but the status.
-  // Errors carry the instance's text and the plugin's message, if `call` has an `err` buffer for
-  // one. An exception that leaves the plugin is kInternal, here and below.
+  // Runs rows [r0, r1) of `call`. The hot path: one indirect call, no checks but the status. Errors
+  // carry ToString() and, if `call` has an `err` buffer, the plugin's message. An exception that
+  // leaves the plugin is kInternal, here and below.
   absl::Status Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
   absl::Status Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
 
-  // The same with the sum before the norm (PLUMB_EXT_RESIDUAL), which an instance may lack though
-  // its norm has it. REQUIRES: has_residual().
+  // Runs the norm fused with the sum before it (PLUMB_EXT_RESIDUAL). REQUIRES: has_residual(),
+  // which may be false for an instance even if its norm has the extension.
   bool has_residual() const { return residual_.forward != nullptr; }
   absl::Status ForwardResidual(const plumb_norm_call& call, const plumb_residual_call& residual,
                                int64_t r0, int64_t r1) const;
   absl::Status BackwardResidual(const plumb_norm_call& call, const plumb_residual_call& residual,
                                 int64_t r0, int64_t r1) const;
 
-  // The statistics of a phase, PLUMB_FWD or PLUMB_BWD; `partial` and `acc` have partial_elems()
-  // numbers of the accumulate type. REQUIRES: cross_row().
+  // Computes the statistics of a phase, PLUMB_FWD or PLUMB_BWD; `partial` and `acc` have
+  // partial_elems() numbers of the accumulate type. REQUIRES: cross_row().
   absl::Status StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0, int64_t r1,
                             void* partial) const;
   absl::Status StatsCombine(uint32_t phase, const plumb_norm_call& call, void* acc,
@@ -166,16 +167,16 @@ class NormInstance {
   absl::Status ReadTensors(const plumb_norm_layout& layout);
   absl::Status ReadExtensions();
 
-  // What a function on rows or statistics is given; null where it is not.
+  // Arguments of a function on rows or statistics; null if it has no such argument.
   struct CallOperands {
     const plumb_norm_call* call = nullptr;
     const plumb_residual_call* residual = nullptr;
-    void* acc = nullptr;  // the statistic that is written
+    void* acc = nullptr;  // the written statistic
     const void* partial = nullptr;
   };
   absl::Status Call(NormFunction which, uint32_t phase, const CallOperands& operands, int64_t r0,
                     int64_t r1) const;
-  // The same with copies of the operands, and the error when the plugin left them.
+  // Makes the call with guarded copies of the operands; fails if the plugin writes outside of them.
   absl::Status RunGuarded(NormFunction which, uint32_t phase, CallOperands operands, int64_t r0,
                           int64_t r1) const;
   absl::Status FillGuarded(const NormParam& tensor, plumb_fill_call call) const;
@@ -184,14 +185,14 @@ class NormInstance {
 
   const NormPlugin* plugin_ = nullptr;
   plumb_norm_instance* handle_ = nullptr;
-  plumb_host host_{};  // what create() is given; its context is the plugin
+  plumb_host host_{};  // argument of create(); its context is the plugin
   int64_t dim_ = 0;
   int64_t heads_ = 0;
   std::vector<NormParam> params_;
   std::vector<NormParam> buffers_;
   std::vector<int64_t> buffer_offsets_;
   int64_t state_elements_ = 0;
-  plumb_norm_residual residual_{};  // null functions when this instance has it not
+  plumb_norm_residual residual_{};  // null functions if this instance has no such extension
   int64_t saved_per_row_ = 0;
   int64_t max_chunks_ = 0;
   int64_t saved_per_call_ = 0;
@@ -207,9 +208,9 @@ class NormInstance {
 
 class NormPlugin {
  public:
-  // Checks the descriptor (not null, sizes, mandatory functions and flags, schema) and copies what
-  // it says; queries whether it is available here and its extensions. `path` is "" for a
-  // norm that is linked into the host. The table must live for ever.
+  // Checks the descriptor (not null, sizes, mandatory functions and flags, attributes), copies it,
+  // and queries availability and extensions. `path` is "" for a norm that is linked into the host.
+  // REQUIRES: the table lives as long as the process.
   static absl::StatusOr<std::unique_ptr<NormPlugin>> Create(const plumb_norm_plugin* table,
                                                             std::string path);
   NormPlugin(const NormPlugin&) = delete;
@@ -225,34 +226,34 @@ class NormPlugin {
 
   uint32_t dtypes() const { return table_.dtypes; }  // PLUMB_F32 and others, or'ed
   bool has_f64() const { return (table_.dtypes & PLUMB_F64) != 0; }
-  // Hints (PLUMB_NORM_*): what a host may make use of, or show.
-  bool identity() const { return Has(PLUMB_NORM_IDENTITY); }  // a compiler may leave it out
+  // Hints (PLUMB_NORM_*) that a host may use or show.
+  bool identity() const { return Has(PLUMB_NORM_IDENTITY); }  // a compiler may drop it
   bool in_place() const { return Has(PLUMB_NORM_INPLACE); }
   bool dx_may_be_dy() const { return Has(PLUMB_NORM_DX_ALIAS_DY); }
   bool nan_isolated() const { return Has(PLUMB_NORM_NAN_ISOLATED); }
   bool scale_invariant() const { return Has(PLUMB_NORM_SCALE_INVARIANT); }
   bool shift_invariant() const { return Has(PLUMB_NORM_SHIFT_INVARIANT); }
   bool approximate_gradient() const { return Has(PLUMB_NORM_APPROXIMATE_GRADIENT); }
-  // Statistics over rows, in training; and in evaluation too.
+  // True for statistics over rows, in training; and in evaluation too.
   bool cross_row() const { return Has(PLUMB_NORM_CROSS_ROW); }
   bool cross_row_eval() const { return Has(PLUMB_NORM_CROSS_ROW_EVAL); }
-  // Is applied to two tensors, norm(x, y).
+  // True if it is applied to two tensors, norm(x, y).
   bool two_inputs() const { return Has(PLUMB_NORM_TWO_INPUTS); }
-  // Calls on operands are made with guarded copies of them (operand_guard.h), which is slow: a
-  // plugin that writes outside of them is an error, kFailedPrecondition, that says where; or a
-  // fault.
+  // Makes calls with guarded copies of the operands (operand_guard.h), which is slow: a plugin that
+  // writes outside of them causes kFailedPrecondition with the place, or a fault.
   void GuardCalls() { guards_calls_ = true; }
   bool guards_calls() const { return guards_calls_; }
-  // Has the extension PLUMB_EXT_RESIDUAL.
+  // True with the extension PLUMB_EXT_RESIDUAL.
   bool has_residual() const { return residual_.forward != nullptr; }
 
-  // Checks `attrs` against the schema: unknown name (with a suggestion), wrong type, out of range,
-  // missing; all mistakes in one message, one a line. Returns them complete, in the schema's order.
+  // Checks `attrs` against the definitions: unknown name (with a suggestion), wrong type, out of
+  // range, missing; all errors in one message, one per line. Returns all values, in the
+  // definitions' order.
   absl::StatusOr<std::vector<NormAttrValue>> CheckAttrs(const NormAttrs& attrs) const;
 
-  // An instance for vectors of `dim` elements; dim >= 1; `heads` of them a token in a slot of
-  // heads, 0 in others. kInvalidArgument also when the plugin itself refuses (its own message is
-  // passed on). REQUIRES: this plugin outlives the instance.
+  // Creates an instance for vectors of `dim` >= 1 elements. `heads`: number of them per token in a
+  // slot of heads, 0 in other slots. Errors: kInvalidArgument also if the plugin refuses, with its
+  // message. REQUIRES: this plugin outlives the instance.
   absl::StatusOr<std::shared_ptr<const NormInstance>> Instantiate(int64_t dim,
                                                                   const NormAttrs& attrs,
                                                                   int64_t heads = 0) const;
@@ -266,14 +267,14 @@ class NormPlugin {
   }
 
   bool guards_calls_ = false;
-  plumb_norm_plugin table_{};       // normalized: fields that the plugin does not know are null
-  plumb_norm_residual residual_{};  // null functions when it is not offered, here and below
+  plumb_norm_plugin table_{};       // fields that the plugin does not know are null
+  plumb_norm_residual residual_{};  // null functions if not offered, here and below
   plumb_norm_combine combine_{};
   plumb_norm_instance_extensions of_instance_{};
   std::string id_, version_, vendor_, license_, doc_, path_;
   std::array<PluginCall, std::size(kNormFunctionNames)> records_;
   std::vector<NormAttrSpec> attrs_;
-  plumb_host host_{};  // what instances make theirs of; its context is this plugin
+  plumb_host host_{};  // template for those of instances; its context is this plugin
 };
 
 inline bool NormInstance::two_inputs() const { return plugin_->two_inputs(); }

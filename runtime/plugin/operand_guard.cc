@@ -15,9 +15,10 @@ namespace plumb {
 namespace {
 
 constexpr unsigned char kGuardByte = 0x7b;
-// Before the first row and behind the last; between rows there are kAlignment bytes.
+// Size of the canary before the first row and behind the last; between rows there are kAlignment
+// bytes.
 constexpr int64_t kCanaryBytes = 256;
-// Unreadable, before and behind that: addresses, not memory.
+// Size of the unreadable ranges around that, which take addresses but no memory.
 constexpr int64_t kUnreadableBytes = 1 << 20;
 
 char* ToPage(char* address, bool up) {
@@ -26,7 +27,7 @@ char* ToPage(char* address, bool up) {
   return reinterpret_cast<char*>((up ? at + page - 1 : at) / page * page);
 }
 
-// The first byte of [from, to) that is no canary; `to` if all are.
+// Returns the first byte of [from, to) that is not a canary; `to` if all are.
 const char* FirstDamaged(const char* from, const char* to) {
   return std::find_if(from, to, [](char c) { return static_cast<unsigned char>(c) != kGuardByte; });
 }
@@ -59,7 +60,7 @@ const OperandGuard::Operand& OperandGuard::Add(const char* name, Access access, 
   operand.rows = r1 - r0;
   operand.row_bytes = row_bytes;
   operand.pitch = AlignUp(row_bytes) + kAlignment;
-  // Addresses for all rows, so that one that is not of this call is not somebody else's memory.
+  // Reserves addresses for all rows, so that a row outside of this call is not other memory.
   operand.map_bytes = static_cast<size_t>(rows * operand.pitch + 2 * kUnreadableBytes);
   void* const map = mmap(nullptr, operand.map_bytes, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -81,7 +82,7 @@ const OperandGuard::Operand& OperandGuard::Add(const char* name, Access access, 
   return operands_.back();
 }
 
-// No memory: the operand as it was, of a call that will not be made.
+// Returns the unguarded operand if there is no memory; the call is then not made.
 const OperandGuard::Operand& OperandGuard::GiveUp(Operand operand) {
   operand.data = operand.original;
   operand.pitch = operand.original_pitch;
@@ -112,7 +113,7 @@ std::string OperandGuard::Damage() const {
       const char* const to = is_last ? operand.window + operand.window_bytes : operand.Row(i);
       const char* const damaged = FirstDamaged(from, to);
       if (damaged != to) {
-        // The nearer row.
+        // Reports the nearer row.
         if (i == 0 || (!is_last && to - damaged < damaged - from)) {
           const char* last = to;
           while (static_cast<unsigned char>(last[-1]) == kGuardByte) --last;

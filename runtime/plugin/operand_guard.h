@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OperandGuard: the operands of one call of a plugin, in memory of their own between canaries and
-// unreadable pages, so that a plugin that leaves them is caught in the act or right after it. What
-// the call may only read cannot be written. Thread-compatible; lives as long as the call. Slow.
+// OperandGuard: copies of the operands of one plugin call, between canaries and unreadable pages,
+// so that a plugin that accesses other memory is detected at once or after the call. Read-only
+// operands cannot be written. Thread-compatible; lives as long as the call. Slow.
 #ifndef PLUMB_RUNTIME_PLUGIN_OPERAND_GUARD_H_
 #define PLUMB_RUNTIME_PLUGIN_OPERAND_GUARD_H_
 
@@ -15,16 +15,16 @@ namespace plumb {
 
 class OperandGuard {
  public:
-  enum class Access { kRead, kWrite };  // kWrite: and read
+  enum class Access { kRead, kWrite };  // kWrite: read and write
 
   OperandGuard() = default;
   ~OperandGuard();
   OperandGuard(const OperandGuard&) = delete;
   OperandGuard& operator=(const OperandGuard&) = delete;
 
-  // Rows [r0, r1) of an operand of `rows` rows of `row_bytes` each: *base and *pitch become those
-  // of the guarded rows, which keep their indices; the other rows are not there. Null stays null.
-  // An operand that another one lies in (same base) shares its memory: add those that are written
+  // Adds rows [r0, r1) of an operand with `rows` rows of `row_bytes` each: *base and *pitch become
+  // those of the guarded rows, which keep their indices; other rows are inaccessible. Null stays
+  // null. An operand with the same base as another shares its guarded memory: add written operands
   // first. `name` outlives this.
   template <class Pointer>
   void AddRows(const char* name, Access access, int64_t rows, int64_t r0, int64_t r1,
@@ -36,25 +36,26 @@ class OperandGuard {
     *base = reinterpret_cast<Pointer>(reinterpret_cast<uintptr_t>(operand.data) -
                                       static_cast<uintptr_t>(r0 * operand.pitch));
   }
-  // `bytes` at *data.
+  // Adds `bytes` at *data.
   template <class Pointer>
   void AddVector(const char* name, Access access, int64_t bytes, Pointer* data) {
     int64_t pitch = bytes;
     AddRows(name, access, 1, 0, 1, bytes, data, &pitch);
   }
 
-  // After the last operand, before the call: what is only read becomes unwritable. False when there
-  // is no memory for all of this, and the call must not be made.
+  // Makes read-only operands unwritable. Call it after the last operand and before the call.
+  // Returns false if memory did not suffice, and the call must not be made.
   bool Seal();
 
-  // Where a canary was overwritten: "byte 3 behind row 7 of y"; "" if none was.
+  // Returns where a canary was overwritten: "byte 3 behind row 7 of y"; "" if none was.
   std::string Damage() const;
 
-  // What was written goes where the operands were taken from.
+  // Copies written operands back to their originals.
   void CopyBack() const;
 
-  // The operand whose guard `address` is in; null if it is in none. *bytes: before its first byte
-  // (negative), within it if it must not be written, or behind its last one. Async-signal-safe.
+  // Returns the operand in whose guard `address` is, or null. *bytes is its offset: negative before
+  // the first byte, or within the operand if that must not be written, or from its end.
+  // Async-signal-safe.
   const char* Find(const void* address, int64_t* bytes, bool* read_only) const;
 
  private:
@@ -63,11 +64,11 @@ class OperandGuard {
     Access access;
     char* original;  // row r0
     int64_t original_pitch;
-    bool is_one_row;  // of this call and any other: a vector
+    bool is_one_row;  // a vector, the same in all calls
     int64_t first_row, rows, row_bytes;
-    char* map;  // everything
+    char* map;  // the whole mapping
     size_t map_bytes;
-    char* window;  // what is mapped for reading or writing
+    char* window;  // accessible part of the mapping
     size_t window_bytes;
     char* data;  // row r0
     int64_t pitch;

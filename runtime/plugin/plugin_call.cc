@@ -12,7 +12,8 @@
 namespace plumb {
 namespace {
 
-// Threads beyond them are not seen by others, but still by their own handlers.
+// Max number of records that other threads can see. Further threads are seen by their own handlers
+// only.
 constexpr int kSlots = 512;
 PluginCallSlot call_slots[kSlots];
 thread_local PluginCallSlot overflow_slot;
@@ -20,12 +21,12 @@ thread_local PluginCallSlot overflow_slot;
 std::atomic<bool> wants_signal_stacks{false};
 thread_local void* own_signal_stack = nullptr;
 
-// A frame with the widest registers takes 11 KiB.
+// A signal frame with the widest registers takes 11 KiB.
 size_t SignalStackBytes() {
   return static_cast<size_t>(std::max(64L << 10, 4 * sysconf(_SC_MINSIGSTKSZ)));
 }
 
-// Mapped, so that nothing is allocated for it while a program counts allocations.
+// Uses mmap, so that programs that count allocations see none.
 void GiveSignalStack() {
   stack_t now = {};
   if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
@@ -47,14 +48,15 @@ void TakeSignalStackBack() {
   if (now.ss_sp == own_signal_stack) {
     stack_t none = {};
     none.ss_flags = SS_DISABLE;
-    if (sigaltstack(&none, nullptr) != 0) return;  // this is running on it
+    if (sigaltstack(&none, nullptr) != 0) return;  // this code is running on it
   }
   munmap(own_signal_stack, SignalStackBytes());
   own_signal_stack = nullptr;
 }
 
-// At the end of a thread. A pthread key, because exit() runs C++ destructors of thread-local
-// objects, and the record is wanted after that; nor does it allocate.
+// Releases the record at the end of a thread. A pthread key calls it, because exit() runs
+// destructors of thread-local objects, and the record is needed after that; the key does not
+// allocate either.
 void ReleaseSlot(void* slot) {
   plugin_call_slot = nullptr;
   TakeSignalStackBack();
@@ -63,8 +65,8 @@ void ReleaseSlot(void* slot) {
   mine->taken.store(false, std::memory_order_release);
 }
 
-// Deleted when this code is unloaded, or the process ends: a thread that ends later must not look
-// for ReleaseSlot.
+// Deletes the key when this code is unloaded or the process ends, so that a thread that ends later
+// does not call ReleaseSlot.
 struct SlotKey {
   pthread_key_t key;
   SlotKey() { pthread_key_create(&key, ReleaseSlot); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of which plugin function each thread is in, for whoever has to say so when the process
-// is about to end: a signal handler, an exit handler. They see nothing but globals, so the records
-// are the one state of the module with process lifetime. Thread-safe; what reads the records is
-// async-signal-safe. Entering a call is two stores to memory of the thread's own.
+// Records of the plugin function that each thread is in, for signal handlers and exit handlers that
+// report it when the process ends. These see only globals, so the records are the one state of the
+// module with process lifetime. Thread-safe; readers are async-signal-safe. Entering a call costs
+// two stores to thread-owned memory.
 #ifndef PLUMB_RUNTIME_PLUGIN_PLUGIN_CALL_H_
 #define PLUMB_RUNTIME_PLUGIN_PLUGIN_CALL_H_
 
@@ -13,26 +13,26 @@ namespace plumb {
 
 class OperandGuard;
 
-// One function of one norm. The texts are the owner's, and not null.
+// A function of a norm. The strings belong to the caller and are not null.
 struct PluginCall {
-  const char* function = "";  // "forward"
-  const char* norm = "";      // its id
-  const char* file = "";      // "" for a norm that is linked into the host
+  const char* function = "";  // "forward", ...
+  const char* norm = "";      // id
+  const char* file = "";      // "" for a norm linked into the host
 };
 
-// A thread's place among the records.
+// A thread's record.
 struct alignas(64) PluginCallSlot {
-  std::atomic<const PluginCall*> call{nullptr};     // the innermost one; null outside of any
-  std::atomic<uint64_t> entered{0};                 // calls so far: tells one from the next
-  std::atomic<const OperandGuard*> guard{nullptr};  // of the call, if its operands are guarded
+  std::atomic<const PluginCall*> call{nullptr};     // the innermost call; null outside of any
+  std::atomic<uint64_t> entered{0};                 // number of calls so far; identifies a call
+  std::atomic<const OperandGuard*> guard{nullptr};  // guard of the call's operands, if any
   std::atomic<bool> taken{false};
 };
 
-// This thread's; null until its first call.
+// This thread's record; null until its first call.
 inline thread_local PluginCallSlot* plugin_call_slot = nullptr;
 PluginCallSlot* ClaimPluginCallSlot();
 
-// While one lives, the thread is in `call`, which outlives it.
+// Records that the thread is in `call`, which must outlive the scope.
 class PluginCallScope {
  public:
   explicit PluginCallScope(const PluginCall* call)
@@ -55,11 +55,12 @@ class PluginCallScope {
   const PluginCall* const outer_;
 };
 
-// The call that this thread is in; null if none.
+// Returns the call that this thread is in, or null.
 const PluginCall* CurrentPluginCall();
 
-// The calls that all threads are in, up to `most` of them. `entered` tells a call that is seen
-// again from a later one of the same thread. A call that ends meanwhile may be among them.
+// Returns the number of calls that all threads are in, and up to `most` of them. `entered`
+// distinguishes a call from a later one of the same thread. A call that ends meanwhile may be
+// included.
 struct SeenPluginCall {
   PluginCall call;
   int thread = 0;
@@ -67,8 +68,8 @@ struct SeenPluginCall {
 };
 int PluginCallsInProgress(SeenPluginCall* seen, int most);
 
-// From now on every thread that calls a plugin and has no alternate signal stack gets one, at its
-// first call.
+// Gives every thread that calls a plugin from now on an alternate signal stack at its first call,
+// if it has none.
 void UseSignalStacksInPluginCalls();
 
 }  // namespace plumb

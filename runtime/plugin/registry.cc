@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint32_t kMaxNormsPerFile = 64;
 
-// The *.so of a directory, by name; nothing if it is not there.
+// Inspects the *.so files of a directory, sorted by name; none if it does not exist.
 std::vector<LibraryFile> InspectDirectory(const std::string& directory) {
   std::vector<LibraryFile> files;
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory(directory);
@@ -35,11 +35,11 @@ std::vector<LibraryFile> InspectDirectory(const std::string& directory) {
   return files;
 }
 
-// The norms of a loaded library, in its order. All are checked before one is used.
+// Returns the norms of a loaded library, in its order, after checking all of them.
 absl::StatusOr<std::vector<std::unique_ptr<NormPlugin>>> ReadNorms(const LibraryFile& file,
                                                                    plumb_norm_plugin_v1_fn entry) {
   std::vector<std::unique_ptr<NormPlugin>> norms;
-  // For all that is read of the tables, too: they are the plugin's memory.
+  // The record also covers reading the tables, which are the plugin's memory.
   const std::string ids = file.NormIds();
   const PluginCall record = {PLUMB_NORM_ENTRY_SYMBOL, ids.c_str(), file.path.c_str()};
   const PluginCallScope scope(&record);
@@ -67,15 +67,14 @@ absl::StatusOr<std::vector<std::unique_ptr<NormPlugin>>> ReadNorms(const Library
   return norms;
 }
 
-// "mine" for /usr/lib/plumb/norm-v1/mine.so: what somebody looking for a norm expects to
-// find there.
+// Returns "mine" for /usr/lib/plumb/norm-v1/mine.so, the norm that users expect in that file.
 std::string Stem(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   return std::string(absl::StripSuffix(name, ".so"));
 }
 
-// One line on what a search found in a directory.
+// Returns a line about the result of searching a directory.
 std::string DescribeDirectory(const std::string& directory, const std::vector<LibraryFile>& files) {
   if (!IsDirectory(directory)) return absl::StrCat(directory, ": no such directory");
   std::set<std::string> ids;
@@ -167,7 +166,7 @@ absl::StatusOr<const NormPlugin*> PluginRegistry::Find(const std::string& id) {
 
   std::vector<std::string> looked_in, known;
   for (const auto& [name, plugin] : plugins_) known.push_back(name);
-  absl::Status bad_namesake;  // a file of this name that tells no id
+  absl::Status bad_namesake;  // error of a file of this name without an id
   FileKey first_key{0, 0};
   for (const std::string& directory : directories_) {
     const std::vector<LibraryFile> files = InspectDirectory(directory);
@@ -202,7 +201,7 @@ absl::StatusOr<const NormPlugin*> PluginRegistry::Find(const std::string& id) {
 
 std::vector<PluginFile> PluginRegistry::Scan() const {
   std::vector<PluginFile> found;
-  std::map<std::string, std::string> first;  // id -> the file that it is taken from
+  std::map<std::string, std::string> first;  // id -> the file that offers it first
   std::set<FileKey> seen;
   const auto add = [&](const std::string& path, const std::string& id, std::string problem) {
     bool shadowed = false;
@@ -216,7 +215,7 @@ std::vector<PluginFile> PluginRegistry::Scan() const {
     }
     found.push_back({path, id, std::move(problem), shadowed, ""});
   };
-  // What is loaded is what is used, wherever the search would find it now.
+  // Loaded norms are the ones in use, even if a search would find others now.
   for (const auto& [id, plugin] : plugins_) {
     add(plugin->path(), id, "");
     found.back().version = plugin->version();
@@ -229,7 +228,7 @@ std::vector<PluginFile> PluginRegistry::Scan() const {
       if (file.notes.empty()) add(file.path, "", problem);
       for (const NormNote& note : file.notes) {
         const bool other = note.abi_major != PLUMB_NORM_ABI_MAJOR;
-        if (other && file.problem.ok()) continue;  // the file serves this host too
+        if (other && file.problem.ok()) continue;  // the file has a note for this host, too
         add(file.path, note.id, problem);
       }
     }

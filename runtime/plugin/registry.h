@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PluginRegistry: finds norm plugins by id, on demand. Thread-compatible; owned by one Runtime.
+// PluginRegistry: finds norm plugins by id, on demand. Owned by one Runtime. Thread-compatible.
 //
 // A plugin runs with all rights of the host, so files come only from --plugin, PLUMB_PLUGIN_PATH
 // (absolute directories), and the installed and built directories, in this order; never from the
@@ -21,18 +21,18 @@ namespace plumb {
 
 struct LibraryFile;
 
-// A colon-separated variable (PLUMB_PLUGIN_PATH), as secure_getenv gives it, to directories.
+// Splits a colon-separated variable (PLUMB_PLUGIN_PATH), read by secure_getenv, into directories.
 // Entries that are not absolute are dropped with a warning.
 std::vector<std::string> PathFromEnvironment(const char* variable,
                                              std::vector<std::string>* warnings);
 
-// One candidate file on the search path.
+// A candidate file on the search path.
 struct PluginFile {
   std::string path;
-  std::string id;         // from the ELF note, without running any of its code; "" if it has none
-  std::string problem;    // why it is not usable; "" if it is
-  bool shadowed = false;  // that another file, or the host, offers the same norm before it
-  std::string version;    // of a norm that is loaded
+  std::string id;         // from the ELF note; "" without one
+  std::string problem;    // why it cannot be used; "" if it can
+  bool shadowed = false;  // true if an earlier file, or the host, offers the norm
+  std::string version;    // version of the norm if it is loaded
 };
 
 class PluginRegistry {
@@ -41,7 +41,7 @@ class PluginRegistry {
   PluginRegistry(const PluginRegistry&) = delete;
   PluginRegistry& operator=(const PluginRegistry&) = delete;
 
-  // Directories searched by Find, in order.
+  // Adds a directory for Find, which searches in the order of addition.
   void AddDirectory(std::string directory) { directories_.push_back(std::move(directory)); }
 
   const std::vector<std::string>& directories() const { return directories_; }
@@ -50,36 +50,35 @@ class PluginRegistry {
   // (NormPlugin::GuardCalls).
   void GuardCalls() { guards_calls_ = true; }
 
-  // Loads all norms of one file now (--plugin FILE). Errors: not found, not a shared library, a
-  // shared library that is not a plumb plugin, another ABI major, missing functions, unknown
-  // mandatory flags.
+  // Loads all norms of a file (--plugin FILE). Errors: not found, not a shared library, not a plumb
+  // plugin, another ABI major, missing functions, unknown mandatory flags.
   absl::Status LoadFile(const std::string& path);
 
-  // A norm that is linked into the host. kAlreadyExists if the id is taken.
+  // Registers a norm that is linked into the host. Errors: kAlreadyExists if the id is taken.
   absl::Status Register(const plumb_norm_plugin* table);
 
-  // The norm with this id, loading its library if need be. kNotFound lists where it looked and
-  // suggests the nearest id. A broken file on the path is an error only if it is the one that
-  // is wanted.
+  // Returns the norm with this id, loading its library if necessary. Errors: kNotFound lists the
+  // directories searched and suggests the nearest id. A broken file on the path is an error only if
+  // it is the one wanted.
   absl::StatusOr<const NormPlugin*> Find(const std::string& id);
 
-  // Every loaded or registered norm, by id, and then the other files on the search path, in search
-  // order; a file of several norms once for each. Runs none of their code.
+  // Returns every loaded or registered norm, by id, and then the other files on the search path, in
+  // search order; a file with several norms once for each. Runs none of their code.
   std::vector<PluginFile> Scan() const;
-  std::vector<const NormPlugin*> Loaded() const;  // by id
+  std::vector<const NormPlugin*> Loaded() const;  // sorted by id
 
-  // Things worth telling a user that were not errors: duplicate ids, skipped files.
+  // Returns messages for the user that are not errors: duplicate ids, skipped files.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   absl::Status Load(const LibraryFile& file);
-  void Warn(std::string warning);  // once
+  void Warn(std::string warning);  // keeps each once
   void WarnOfDuplicate(const std::string& id, const std::string& path);
 
   bool guards_calls_ = false;
   std::vector<std::string> directories_;
   std::map<std::pair<uint64_t, uint64_t>, std::string> loaded_files_;  // (device, inode) -> path
-  std::map<std::string, std::unique_ptr<NormPlugin>> plugins_;         // by id
+  std::map<std::string, std::unique_ptr<NormPlugin>> plugins_;         // sorted by id
   std::vector<std::string> warnings_;
 };
 

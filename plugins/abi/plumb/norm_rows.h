@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plumb/norm_rows.h: the rows of a norm, so that its author writes the equations and nothing else.
+/* plumb/norm_rows.h: macros for row-wise norms, so that an author writes only the equations.
  *
- * Optional, beside plumb/norm_plugin.h: C11 or C++11 and later, no library. The author says in two
- * macros what happens to a row; PLUMB_NORM_ROWS makes of them the functions of the table, for f32,
- * bf16 and f64, for several instruction sets of which the best is taken when a range is run, with
+ * Optional, next to plumb/norm_plugin.h: C11 or C++11 or later, no library. The author defines two
+ * macros that process a row. PLUMB_NORM_ROWS expands them into the functions of the table for f32,
+ * bf16 and f64 and for several instruction sets, of which the best is chosen at run time, including
  * the accumulation of dx and the residual extension. RMSNorm without attributes is
  *
  *   #define FORWARD_Rms                                                \
@@ -32,29 +32,28 @@
  * RmsGetExtension, .dtypes = PLUMB_ROWS_DTYPES, .flags |= PLUMB_ROWS_FLAGS. The layout's
  * backward_needs is PLUMB_BWD_X.
  *
- * What the two macros may use.
+ * Names for use in the two macros:
  *   norm, call           the instance and the call
  *   dim                  the length of a row
- *   variant              what the second argument of PLUMB_NORM_ROWS says of the instance: an
- *                        expression over `norm` with the value 0, 1 or 2. A constant wherever it is
- *                        used: the code of each is compiled apart, and no loop asks.
- *   real, element        the accumulate type, and the type in memory (not to be computed with)
- *   wide                 a type that holds squares and sums of any `real`, slowly
+ *   variant              value of the second argument of PLUMB_NORM_ROWS: an expression over `norm`
+ *                        that yields 0, 1 or 2. It is a constant in the macros: each value gets its
+ *                        own code, without branches in loops.
+ *   real, element        the accumulate type, and the type in memory (only for loads and stores)
+ *   wide                 a type with the range for squares and sums of any `real`; slow
  *   sum_type             double for f32 and f64, float for bf16
- *   fused                whether the instruction set multiplies and adds in one step, for PLUMB_FMA
+ *   fused                true if the instruction set has fused multiply-add, for PLUMB_FMA
  *   i, x, dy             in the expressions of the loops below: the element's index, its value in
  *                        x, and (backward) in dy
  *
- * Sums are taken in an order that depends on the number of elements alone, and a multiplication is
- * not fused with an addition if the compiler has -ffp-contract=off, as plumb_add_norm_plugin() and
- * pkg-config plumb-norm give it: a row then has the same bits in any range, at any address and by
- * every instruction set. y may be x and dx may be dy. (Parentheses round a product keep
- * clang-format from taking it for a pointer's declaration.)
+ * The order of a sum depends on the number of elements only, and multiplications and additions are
+ * not fused if the compiler has -ffp-contract=off, as plumb_add_norm_plugin() and pkg-config
+ * plumb-norm set it. A row then has the same bits in any range, at any address and with every
+ * instruction set. y may be x and dx may be dy. (Parentheses around a product keep clang-format
+ * from reading it as a pointer declaration.)
  *
- * Instruction sets: AVX-512 with and without bf16, AVX2 and the compiler's own on x86-64 with gcc
- * and clang; elsewhere the compiler's own alone. PLUMB_ROWS_MAX_LEVEL (0 to 3) as a macro keeps to
- * the lower ones.
- */
+ * Instruction sets: AVX-512 with and without bf16, AVX2 and the compiler's default on x86-64 with
+ * gcc and clang; elsewhere only the compiler's default. The macro PLUMB_ROWS_MAX_LEVEL (0 to 3)
+ * limits them to the lower ones. */
 #ifndef PLUMB_NORM_ROWS_H
 #define PLUMB_NORM_ROWS_H
 
@@ -69,9 +68,10 @@
 
 /* -- For create() ------------------------------------------------------------------------------ */
 
-/* Returns PLUMB_OK if every number among the `n` values of create() lies in the range of its
- * definition; else PLUMB_INVALID_ARGUMENT, with a text in `err`. A host has checked this; a norm
- * that is linked into a program may not have one. NaN lies in no range that has a bound. */
+/* Checks that every number among the `n` values of create() is in the range of its definition. A
+ * host has checked this, but not always for a norm that is linked into a program. NaN is in no
+ * range that has a bound.
+ * Errors: PLUMB_INVALID_ARGUMENT, with a message in `err`. */
 static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32_t n,
                                               const plumb_attr_value* values, char* err,
                                               size_t cap) {
@@ -86,16 +86,17 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
   return PLUMB_OK;
 }
 
-/* -- The author's words ------------------------------------------------------------------------ */
+/* -- Macros for the author ------------------------------------------------------------------- */
 
+/* Parameter number k, and its gradient, as pointers to `real`. */
 #define PLUMB_PARAM(k) ((const real*)call->params[k])
 #define PLUMB_DPARAM(k) ((real*)call->dparams[k])
 
-/* The loop over the rows of the range; its body works on one of them. */
+/* Loop over the rows of the range; its body processes one row. */
 #define PLUMB_EACH_ROW for (int64_t row = r0; row < r1 && PLUMB_ROWS_ENTER_(row); ++row)
 
-/* Number k of what forward leaves for backward, saved_per_row numbers a row. PLUMB_SAVE does
- * nothing in calls that save nothing. */
+/* Number k of the saved_per_row numbers that forward leaves for backward. PLUMB_SAVE does nothing
+ * in calls that save nothing. */
 #define PLUMB_SAVE(k, value)                                             \
   do {                                                                   \
     if (call->saved != NULL) {                                           \
@@ -104,11 +105,11 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
   } while (0)
 #define PLUMB_SAVED(k) (PLUMB_CONST_ROW(real, call->saved, call->saved_pitch, row)[k])
 
-/* Element k of the row, outside of the loops below. */
+/* Element k of the row, for use outside of the loops below. */
 #define PLUMB_X(k) plumb_rows_load_(x_row[k])
 
-/* sum = the sum of `term` over begin <= i < end, taken in type S: float, double, real or sum_type.
- * Partial sums lie side by side, 128 bytes of them, as vector instructions want them. */
+/* Computes sum = the sum of `term` over begin <= i < end in type S: float, double, real or
+ * sum_type. Adds into 128 bytes of adjacent partial sums, for vector instructions. */
 #define PLUMB_SUM(S, sum, begin, end, term)                                \
   do {                                                                     \
     PLUMB_ROWS_PARTS_(S, plumb_part)                                       \
@@ -124,7 +125,7 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
     PLUMB_ROWS_FOLD_(S, sum, plumb_part, plumb_rest);                      \
   } while (0)
 
-/* Two sums from one reading of the row. */
+/* Computes two sums in one pass over the row. */
 #define PLUMB_SUM2(S, sum, other, begin, end, term, other_term)                       \
   do {                                                                                \
     PLUMB_ROWS_PARTS_(S, plumb_part)                                                  \
@@ -144,8 +145,8 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
     PLUMB_ROWS_FOLD_(S, other, plumb_more, plumb_more_rest);                          \
   } while (0)
 
-/* The same sum in `wide`, one element after the other, for rows whose numbers leave the range of
- * the fast one. */
+/* Computes the sum in `wide`, element by element, for rows whose numbers exceed the range of
+ * PLUMB_SUM. */
 #define PLUMB_WIDE_SUM(sum, begin, end, term)                       \
   do {                                                              \
     (sum) = 0;                                                      \
@@ -155,7 +156,7 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
     }                                                               \
   } while (0)
 
-/* y = `value` for begin <= i < end. */
+/* Stores y = `value` for begin <= i < end. */
 #define PLUMB_Y(begin, end, value)                              \
   do {                                                          \
     const size_t plumb_end = (end);                             \
@@ -168,9 +169,9 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
     PLUMB_ROWS_FOR_REST_(plumb_rows_store_(y_row + i, (value))) \
   } while (0)
 
-/* dx = `gradient` for begin <= i < end, added to what is there when the call says so; and the
- * statements `update` before it, for each element: they add to element i of parameters' gradients,
- * and may define what `gradient` uses; or (void)0. */
+/* Stores dx = `gradient` for begin <= i < end, or adds it to dx if the call requests that. Before
+ * it the statements `update` run for each element: they add to element i of parameters' gradients,
+ * and may define variables for `gradient`; (void)0 for none. */
 #define PLUMB_DX(begin, end, gradient, update)                                                   \
   do {                                                                                           \
     const size_t plumb_end = (end);                                                              \
@@ -186,8 +187,8 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
     PLUMB_ROWS_FOR_REST_(update; plumb_rows_store_(dx_row + i, (gradient)))                      \
   } while (0)
 
-/* The same without passing by the caches, with the sums, as PLUMB_SUM2 has them, of two terms that
- * are made of what `gradient` is made of, and which would cost as much again by themselves. */
+/* Does the same with ordinary stores, and computes two sums, as PLUMB_SUM2 does, of terms that
+ * share intermediate results with `gradient`. */
 #define PLUMB_DX_SUM2(S, sum, other, begin, end, gradient, update, term, other_term)            \
   do {                                                                                          \
     PLUMB_ROWS_PARTS_(S, plumb_part)                                                            \
@@ -217,18 +218,18 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
   } while (0)
 #define PLUMB_ROWS_MORE_ plumb_rows_load_(add_row[i])
 
-/* Functions that the two macros call are declared so. */
+/* Specifiers of functions that the two macros call. */
 #if defined(__GNUC__)
 #define PLUMB_ROWS_INLINE static inline __attribute__((always_inline, unused))
 #else
 #define PLUMB_ROWS_INLINE static inline
 #endif
 
-/* a b + c, rounded once if `fused`, else twice: faster in long polynomials, and the bits then
- * differ between processors with AVX2 and those without. */
+/* Computes a b + c, rounded once if `fused`, else twice. Faster in long polynomials, but the bits
+ * then differ between processors with and without AVX2. */
 #define PLUMB_FMA(fused, a, b, c) ((fused) ? plumb_fma_((a), (b), (c)) : (a) * (b) + (c))
 
-/* Also: plumb_abs(v) and plumb_sqrt(v), of a float or a double. */
+/* Also available: plumb_abs(v) and plumb_sqrt(v), of a float or a double. */
 
 #include "plumb/norm_rows_impl.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plumb/norm_rows_impl.h: how plumb/norm_rows.h is made, which includes it. Not for authors: any
- * name in it may change with the next version.
+/* plumb/norm_rows_impl.h: the implementation of plumb/norm_rows.h, which includes it. Not for
+ * authors: any name in it may change with the next version.
  *
- * PLUMB_ROWS_BODY_ makes one always-inlined function for each direction and element type, in which
- * the author's macros are expanded; PLUMB_ROWS_LEVELS_ inlines it into one function for each
- * instruction set, where the compiler turns its loops into vector code, and one that chooses. */
+ * PLUMB_ROWS_BODY_ defines an always-inlined function for each direction and element type, in which
+ * the author's macros are expanded. PLUMB_ROWS_LEVELS_ inlines it into one function for each
+ * instruction set, where the compiler vectorizes its loops, and defines one that chooses. */
 #ifndef PLUMB_NORM_ROWS_IMPL_H
 #define PLUMB_NORM_ROWS_IMPL_H
 
@@ -25,13 +25,14 @@ PLUMB_ROWS_INLINE double plumb_fma_f64_(double a, double b, double c) { return f
 #define PLUMB_ROWS_MAX_LEVEL 3
 #endif
 
-/* y may be x and dx may be dy, but element i only ever meets element i. */
+/* Asserts that iterations are independent: y may be x and dx may be dy, but only with equal
+ * indices. */
 #if defined(__clang__)
 #define PLUMB_ROWS_IVDEP_ _Pragma("clang loop vectorize(assume_safety)")
-/* The same of a block of results: what clang unrolls before it looks for vectors it leaves scalar.
- * A loop of sums it vectorizes either way. */
+/* Also keeps a block of results rolled: clang would unroll it first, and then not vectorize it.
+ * Loops of sums are vectorized either way. */
 #define PLUMB_ROWS_IVDEP_ROLLED_ _Pragma("clang loop vectorize(assume_safety) unroll(disable)")
-/* Where a loop stays as it is, with little optimization or a sanitizer, there is nothing to do. */
+/* Without optimization or with a sanitizer a loop may stay scalar, which is no error. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #elif defined(__GNUC__)
 #define PLUMB_ROWS_IVDEP_ _Pragma("GCC ivdep")
@@ -42,13 +43,14 @@ PLUMB_ROWS_INLINE double plumb_fma_f64_(double a, double b, double c) { return f
 #endif
 
 enum {
-  PLUMB_ROWS_AHEAD_ = 2,         /* rows between the one that is written and the one prefetched */
-  PLUMB_ROWS_STREAM_ = 20 << 20, /* results of so many bytes a call pass by the caches: two thirds
-                                    of a last-level cache of 32 MiB, where it begins to pay */
+  /* distance in rows between the written row and the prefetched one */
+  PLUMB_ROWS_AHEAD_ = 2,
+  /* Results of a call with at least this many bytes are stored past the caches: two thirds of a
+   * last-level cache of 32 MiB, from where on it pays. */
+  PLUMB_ROWS_STREAM_ = 20 << 20,
 };
 
-/* The one of functions NAME0_, NAME1_, NAME##two##_ and NAME##three##_ for the level, a constant.
- */
+/* Calls NAME0_, NAME1_, NAME##two##_ or NAME##three##_, depending on the level, a constant. */
 #if PLUMB_ROWS_X86_
 #define PLUMB_ROWS_BY_LEVEL_(NAME, two, three, ...) \
   do {                                              \
@@ -66,15 +68,15 @@ enum {
 #define PLUMB_ROWS_BY_LEVEL_(NAME, two, three, ...) NAME##0_(__VA_ARGS__)
 #endif
 
-/* An element outside of blocks. */
+/* Declares i, x and dy of an element outside of blocks. */
 #define PLUMB_ROWS_ELEMENT_(at)                                           \
   const size_t i = (at);                                                  \
   const real x = plumb_rows_load_(x_row[i]);                              \
   const real dy = plumb_backward ? plumb_rows_load_(dy_row[i]) : (real)0; \
   (void)i, (void)x, (void)dy;
 
-/* `statement` for the `n` elements of a block from plumb_at on, numbered by plumb_k; bf16 is made
- * float for all of them first. */
+/* Runs `statement` for the `n` elements of a block that begins at plumb_at, numbered by plumb_k.
+ * First converts a whole block of bf16 to float. */
 #define PLUMB_ROWS_FOR_BLOCK_(n, statement) PLUMB_ROWS_LOOP_(PLUMB_ROWS_IVDEP_, n, statement)
 #define PLUMB_ROWS_LOOP_(PRAGMA, n, statement)                                                   \
   do {                                                                                           \
@@ -104,7 +106,8 @@ enum {
     statement;                               \
   }
 
-/* A block of results, computed in `real`, to the row: bf16, or past the caches. */
+/* Stores a block of results, computed in `real`: narrowed to bf16 if necessary, and past the caches
+ * if `past`. */
 #define PLUMB_ROWS_PUT_(past, row, from, n)                                                        \
   do {                                                                                             \
     element* const plumb_to = (row) + plumb_at;                                                    \
@@ -120,8 +123,8 @@ enum {
     }                                                                                              \
   } while (0)
 
-/* The blocks of a row of results, `value` after the statements `update`, written past the caches
- * or not. What is to be written so comes from memory: a later row of x is asked for. */
+/* Computes a row of results in blocks, `value` after the statements `update`, and stores it past
+ * the caches if `past`. Such operands come from memory, so a later row of x is prefetched. */
 #define PLUMB_ROWS_BLOCKS_(past, row, update, value)                                     \
   for (; plumb_at + plumb_block <= plumb_end; plumb_at += plumb_block) {                 \
     if ((past) && !plumb_backward) {                                                     \
@@ -149,7 +152,7 @@ PLUMB_ROWS_INLINE void plumb_rows_prefetch_(const void* at, size_t bytes) {
 #define PLUMB_ROWS_FOR_TYPE_(S, ELEMENT, REAL, LOAD, STORE)                                 \
   PLUMB_ROWS_INLINE REAL plumb_rows_load_##S(ELEMENT v) { return LOAD(v); }                 \
   PLUMB_ROWS_INLINE void plumb_rows_store_##S(ELEMENT* to, REAL v) { *to = STORE(v); }      \
-  /* The row to be normalized: of x, or of x + res once that is stored. */                  \
+  /* Returns the row to normalize: x, or x + res, which it stores first. */                 \
   PLUMB_ROWS_INLINE const ELEMENT* plumb_rows_enter_##S(                                    \
       const ELEMENT* x, const plumb_residual_call* residual, size_t dim, int64_t row) {     \
     if (residual == NULL) return x;                                                         \
@@ -163,8 +166,8 @@ PLUMB_ROWS_FOR_TYPE_(f32, float, float, PLUMB_ROWS_SAME_, PLUMB_ROWS_SAME_)
 PLUMB_ROWS_FOR_TYPE_(bf16, plumb_bf16, float, plumb_bf16_to_float, plumb_bf16_from_float)
 PLUMB_ROWS_FOR_TYPE_(f64, double, double, PLUMB_ROWS_SAME_, PLUMB_ROWS_SAME_)
 
-/* With gcc partial sums are vectors of the level's registers, as it would leave an array in memory,
- * and wider vectors too. */
+/* With gcc, partial sums are vectors of the level's register size, since gcc keeps an array, and
+ * wider vectors, in memory. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define PLUMB_ROWS_PARTS_(S, part)                                    \
   enum { plumb_parts = (int)(128 / sizeof(S)) };                      \
@@ -233,7 +236,7 @@ PLUMB_ROWS_INLINE double plumb_fma_(double a, double b, double c) {
 #define plumb_sqrt(v) _Generic((v), float : plumb_sqrt_f32_, double : plumb_sqrt_f64_)(v)
 #endif
 
-/* Finds the row's operands. */
+/* Sets the pointers to the row's operands. */
 #define PLUMB_ROWS_ENTER_(r)                                                                       \
   (plumb_backward                                                                                  \
        ? (x_row = PLUMB_CONST_ROW(element, call->x, call->x_pitch, r),                             \
@@ -248,7 +251,7 @@ PLUMB_ROWS_INLINE double plumb_fma_(double a, double b, double c) {
                               (r) + PLUMB_ROWS_AHEAD_ < r1 ? (r) + PLUMB_ROWS_AHEAD_ : (r)),       \
           1))
 
-/* One direction for one type; inlined into a function for each instruction set and variant. */
+/* Defines the types of one element type. */
 #define PLUMB_ROWS_TYPES_(ELEMENT, REAL, WIDE, SUM_TYPE) \
   typedef ELEMENT element;                               \
   typedef REAL real;                                     \
@@ -263,7 +266,7 @@ PLUMB_ROWS_INLINE double plumb_fma_(double a, double b, double c) {
   const plumb_norm_instance *norm, const plumb_norm_call *call, \
       const plumb_residual_call *residual, int64_t r0, int64_t r1
 
-/* One direction for one type and level; inlined into a function for each variant. */
+/* Defines one direction for one type and level, to be inlined into a function for each variant. */
 #define PLUMB_ROWS_BODY_(FUNCTION, TARGET, LEVEL, BACKWARD, TYPE, ...)                        \
   PLUMB_ROWS_INLINE TARGET void FUNCTION##TYPE##_##LEVEL##_(PLUMB_ROWS_PARAMETERS_,           \
                                                             const int variant) {              \
@@ -290,7 +293,7 @@ PLUMB_ROWS_INLINE double plumb_fma_(double a, double b, double c) {
     __VA_ARGS__ plumb_rows_fence_(stream);                                                    \
   }
 
-/* May results be stored past the caches? Not over operands, which are in them. */
+/* Returns true if results may be stored past the caches: not over operands, which are cached. */
 PLUMB_ROWS_INLINE int plumb_rows_streams_(const plumb_norm_call* call,
                                           const plumb_residual_call* residual, size_t element_bytes,
                                           int backward) {
@@ -315,7 +318,7 @@ PLUMB_ROWS_INLINE int plumb_rows_streams_(const plumb_norm_call* call,
       FUNCTION(norm, call, residual, r0, r1, 2); \
       return PLUMB_OK;                           \
   }
-/* FUNCTIONRows, which chooses, and what it chooses from; the author's macro comes last. */
+/* Defines the base level of all types. The author's macro is the last argument. */
 #define PLUMB_ROWS_BASE_(FUNCTION, VARIANT, BACKWARD, ...)                          \
   PLUMB_ROWS_BODY_(FUNCTION, , 0, BACKWARD, F32, __VA_ARGS__)                       \
   PLUMB_ROWS_BODY_(FUNCTION, , 0, BACKWARD, BF16, __VA_ARGS__)                      \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plumb/norm_rows_vectors.h: what plumb/norm_rows_impl.h does by vector instructions that compilers
- * do not find by themselves: bf16 to float and back, stores past the caches, square roots. Not for
+/* plumb/norm_rows_vectors.h: vector instructions for plumb/norm_rows_impl.h that compilers do not
+ * generate by themselves: bf16 to float and back, stores past the caches, square roots. Not for
  * authors: any name in it may change with the next version.
  *
- * The functions end in the level that they are for: 0 the compiler's own instruction set, 1 AVX2, 2
- * AVX-512, 3 AVX-512 with bf16 and bytes (Zen 4, Sapphire Rapids and later). Each level gives the
+ * The suffix of a function is its level: 0 the compiler's default instruction set, 1 AVX2, 2
+ * AVX-512, 3 AVX-512 with bf16 and bytes (Zen 4, Sapphire Rapids and later). All levels give the
  * same bits. `n` is a constant, a multiple of 16. */
 #ifndef PLUMB_NORM_ROWS_VECTORS_H
 #define PLUMB_NORM_ROWS_VECTORS_H
@@ -29,12 +29,12 @@ PLUMB_ROWS_INLINE void plumb_rows_widen_0_(float* to, const plumb_bf16* from, si
   for (size_t k = 0; k < n; ++k) to[k] = plumb_bf16_to_float(from[k]);
 }
 
-/* Rounds to the nearest, ties to even; a NaN stays one. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 PLUMB_ROWS_INLINE void plumb_rows_narrow_0_(plumb_bf16* to, const float* from, size_t n) {
   for (size_t k = 0; k < n; ++k) to[k] = plumb_bf16_from_float(from[k]);
 }
 
-/* Stores `bytes`, a multiple of 64, past the caches where the place is a whole number of lines. */
+/* Stores `bytes`, a multiple of 64, past the caches if `to` is aligned to cache lines. */
 PLUMB_ROWS_INLINE void plumb_rows_stream_0_(void* to, const void* from, size_t bytes) {
 #if PLUMB_ROWS_X86_
   if (((uintptr_t)to & 63) == 0) {
@@ -56,7 +56,7 @@ PLUMB_ROWS_INLINE void plumb_rows_fence_(int stream) {
 #endif
 }
 
-/* Of negative numbers too, without a call for errno's sake. */
+/* Returns the square root without the library call that sets errno; NaN for negative numbers. */
 PLUMB_ROWS_INLINE float plumb_sqrt_f32_(float v) {
 #if PLUMB_ROWS_X86_
   return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(v)));
@@ -72,7 +72,8 @@ PLUMB_ROWS_INLINE double plumb_sqrt_f64_(double v) {
 #endif
 }
 
-/* The sum of 128 bytes of partial sums, by adding the upper half to the lower until one is left. */
+/* Returns the sum of 128 bytes of partial sums, by adding the upper half to the lower until one is
+ * left. */
 PLUMB_ROWS_INLINE float plumb_rows_fold_f32_0_(const void* parts) {
   float part[32];
   memcpy(part, parts, sizeof(part));
@@ -134,7 +135,8 @@ PLUMB_ROWS_FOR_(PLUMB_ROWS_AVX2_) double plumb_rows_fold_f64_1_(const void* part
   return plumb_rows_fold4d_(_mm256_add_pd(a, b));
 }
 
-/* The upper halves of what rounds to the nearest, ties to even, where it is no NaN. */
+/* Returns v rounded to bf16, to nearest, ties to even, in the lower half of each element. Requires:
+ * no NaN. */
 PLUMB_ROWS_FOR_(PLUMB_ROWS_AVX2_) __m256i plumb_rows_round_1_(__m256 v) {
   const __m256i bits = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -167,8 +169,7 @@ void plumb_rows_stream_1_(void* to, const void* from, size_t bytes) {
   }
 }
 
-/* -- Level 2: masks of ones, as gcc's C++ warns of the forms without ----------------------------
- */
+/* -- Level 2: with masks of ones, as gcc warns in C++ of the unmasked forms -------------------- */
 
 #define PLUMB_ROWS_ALL_ ((__mmask16)0xffff)
 
@@ -220,7 +221,7 @@ void plumb_rows_stream_2_(void* to, const void* from, size_t bytes) {
 
 /* -- Level 3 ----------------------------------------------------------------------------------- */
 
-/* By one permutation of bytes, with zeros below. */
+/* Widens with one permutation of bytes, which puts zeros below. */
 PLUMB_ROWS_FOR_(PLUMB_ROWS_BF16_)
 void plumb_rows_widen_3_(float* to, const plumb_bf16* from, size_t n) {
   static const uint32_t bytes[16] = {0x01000000, 0x03020000, 0x05040000, 0x07060000,
@@ -241,7 +242,8 @@ void plumb_rows_widen_3_(float* to, const plumb_bf16* from, size_t n) {
   plumb_rows_widen_2_(to + k, from + k, n - k);
 }
 
-/* The instruction takes denormal numbers for zeros, whatever the mode: they go the other way. */
+/* Narrows with vcvtne2ps2bf16, except for denormals, which that instruction always flushes to zero.
+ */
 PLUMB_ROWS_FOR_(PLUMB_ROWS_BF16_)
 void plumb_rows_narrow_3_(plumb_bf16* to, const float* from, size_t n) {
   const __m512i exponent = _mm512_set1_epi32(0x7f800000);

@@ -12,7 +12,7 @@
  *                running_var = (1 - momentum) running_var + momentum var n / (n - 1)
  *   evaluation   y = weight (x - running_mean) / sqrt(running_var + eps) + bias
  *
- * One row has no variance: there var = 0, y = bias, and running_var stays as it is.
+ * With one row var = 0 and y = bias, and running_var does not change.
  *
  * Backward. With u = dy weight, a change of x moves h directly, through the mean and through rstd:
  *   dh = rstd (dx - <dx>) - h <h dx> rstd,   as d var = 2 <(x - mean) dx> and <h> = 0,
@@ -21,12 +21,12 @@
  *   dweight = sum dy h,  dbias = sum dy
  *
  * Statistics. A partial is [rows, mean, M2] forward, M2 = sum (x - mean)^2, and [rows,
- * sum dy, sum dy h] backward. Means and M2 of blocks of rows are put together by the formula of
+ * sum dy, sum dy h] backward. Means and M2 of blocks of rows are combined by the formula of
  * Chan, Golub & LeVeque 1979 ("Updating formulae and a pairwise algorithm for computing sample
  * variances"), which loses nothing to cancellation: with d = mean_b - mean_a, n = n_a + n_b,
  *   mean = mean_a + d n_b / n,  M2 = M2_a + M2_b + d^2 n_a n_b / n
  */
-#ifndef ELEMENT /* what does not depend on the element type; the rest follows for each of them */
+#ifndef ELEMENT /* code for all element types; the rest is compiled for each of them */
 
 #include <math.h>
 #include <stdbool.h>
@@ -41,10 +41,11 @@ PLUMB_NORM_NOTE("batch_norm");
 enum { kWeight, kBias, kParams };
 enum { kRunningMean, kRunningVar, kNumBatches, kBuffers };
 enum { kEps, kMomentum, kAffine, kAttrs };
-enum { kPartialRows, kPartialColumns };                /* then two numbers a column */
+enum { kPartialRows, kPartialColumns };                /* followed by two numbers per column */
 enum { kMean, kRstd, kMeanDy, kMeanDyH, kSavedParts }; /* parts of call_saved, dim numbers each */
-enum { kMaxDim = 1 << 28 };                            /* all sizes fit 32 bits */
-enum { kTile = 128, kBlock = 32 }; /* columns and rows that are gone through twice in the cache */
+enum { kMaxDim = 1 << 28 };                            /* so that all sizes fit 32 bits */
+/* columns and rows of a tile, which is read twice from the cache */
+enum { kTile = 128, kBlock = 32 };
 
 struct plumb_norm_instance {
   size_t dim;
@@ -139,14 +140,14 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 
 #else /* ELEMENT: for one element type */
 
-/* Adds the statistic of `rows_b` rows to that of `rows_a`. */
+/* Merges the statistic of `rows_b` rows into that of `rows_a`. */
 static void FOR_TYPE(MergeMoments)(SUM rows_a, SUM* mean_a, SUM* m2_a, SUM rows_b,
                                    const SUM* mean_b, const SUM* m2_b, size_t n) {
   const SUM share_b = rows_b / (rows_a + rows_b), factor = rows_a * share_b;
   INDEPENDENT for (size_t i = 0; i < n; ++i) {
     const SUM d = mean_b[i] - mean_a[i];
     mean_a[i] += d * share_b;
-    m2_a[i] += m2_b[i] + d * factor * d; /* in this order: d^2 may be too large when factor is 0 */
+    m2_a[i] += m2_b[i] + d * factor * d; /* in this order: d^2 may overflow when factor is 0 */
   }
 }
 

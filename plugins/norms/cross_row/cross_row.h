@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frame of a norm that takes statistics over rows, which batch_norm.c and power_norm.c share: a
- * file that includes itself once for each element type, by way of this header, and the functions of
- * the table that choose among the three.
+/* Framework of a norm with statistics over rows, shared by batch_norm.c and power_norm.c: it
+ * includes the norm's file once for each element type, and defines the functions of the table,
+ * which choose among the three versions.
  *
- * The file includes this header while ELEMENT is not defined, after struct plumb_norm_instance with
- * a member `dim`, and with CROSS_ROW_FILE its own name. The header includes it again
- * with ELEMENT          the type of x, y, dy and dx SUM              the type of everything else
- *   LOAD, STORE      an element as a SUM, and back
+ * A norm's file includes this header while ELEMENT is not defined, after struct plumb_norm_instance
+ * with a member `dim`, and with CROSS_ROW_FILE defined as its own name. The header includes the
+ * file again with
+ *   ELEMENT          the type of x, y, dy and dx
+ *   SUM              the type of everything else
+ *   LOAD, STORE      conversion of an element to SUM, and back
  *   FOR_TYPE(name)   the name of a function for this type
- * and it then defines FOR_TYPE(kFunctions). */
+ * and the file then defines FOR_TYPE(kFunctions). */
 #ifndef PLUMB_NORMS_CROSS_ROW_H_
 #define PLUMB_NORMS_CROSS_ROW_H_
 
-#include "plumb/norm_rows.h" /* plumb_check_ranges */
+#include "plumb/norm_rows.h" /* for plumb_check_ranges */
 
-/* The norm for one element type. */
+/* Functions of the norm for one element type. */
 typedef struct Functions {
   void (*partial)(const plumb_norm_instance*, uint32_t, const plumb_norm_call*, int64_t, int64_t,
                   void*);
@@ -24,16 +26,16 @@ typedef struct Functions {
   void (*backward)(const plumb_norm_instance*, const plumb_norm_call*, int64_t, int64_t);
 } Functions;
 
-/* The loops over rows are compiled for three instruction sets, and those for this machine chosen as
- * the library is loaded. All give the same bits, as nothing is fused: -ffp-contract=off. */
+/* Compiles the loops over rows for three instruction sets; the loader chooses the one for this
+ * machine. All give the same bits, as nothing is fused: -ffp-contract=off. */
 #if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 12 && !defined(__clang__)
 #define HOT __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define HOT
 #endif
 
-/* Before a loop no step of which needs another's result: y may be x, and dx may be dy, but element
- * i only ever meets element i. The compiler cannot know. */
+/* Marks a loop with independent iterations, which the compiler cannot see: y may be x and dx may be
+ * dy, but only with equal indices. */
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -116,14 +118,14 @@ static plumb_status StatsFinalize(const plumb_norm_instance* instance, uint32_t 
   return PLUMB_OK;
 }
 
-/* Returns a tensor of `dim` numbers, or, for 0, a single number. */
+/* Returns a tensor of `dim` numbers, or a single number for dim 0. */
 static plumb_tensor_def Tensor(const char* name, const char* doc, uint32_t init, uint32_t dim) {
   plumb_tensor_def tensor = {.name = name, .doc = doc, .dims = {dim}, .init = init, .lr_scale = 1};
   tensor.ndim = dim > 0;
   return tensor;
 }
 
-/* An attribute from 0 to MAX. */
+/* Initializer of an attribute from 0 to MAX. */
 #define ATTR(NAME, TYPE, FIELD, MAX, DEFAULT, DOC) \
   { NAME, DOC, PLUMB_ATTR_##TYPE, 0, 0, MAX, {.FIELD = DEFAULT}, NULL }
 

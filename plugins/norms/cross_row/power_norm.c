@@ -5,7 +5,7 @@
  *   Transformers", arXiv:2003.07845, algorithms 1 and 2, in the form of the authors' code.
  *
  * A row is first scaled by its own root mean square, in `groups` equal parts (the authors'
- * GroupScaling; `groups: 0` leaves it out):
+ * GroupScaling; `groups: 0` drops it):
  *   q = 1 / sqrt(mean of x^2 over the group + eps),  s = q x
  * Then, for each column, with <.> the mean over the n rows of a call and psi = <s^2>:
  *   training     z = s / sqrt(phi + eps); in the first `warmup` calls z = s / sqrt(psi + eps)
@@ -14,22 +14,22 @@
  *                phi = alpha_forward phi + (1 - alpha_forward) psi
  *   evaluation   y = weight s / sqrt(phi + eps) + bias
  *
- * Backward is not the derivative of this. phi carries the calls of the past, whose gradients are
- * gone; nu, a running mean of <u z>, stands for what the derivative of batch normalization
+ * Backward is not the derivative of forward. phi depends on past calls, whose gradients are gone;
+ * nu, a running mean of <u z>, replaces the term that the derivative of batch normalization
  * subtracts. With u = dy weight:
  *   e = u - (1 - alpha_backward) nu z
  *   ds = e / sqrt(psi + eps)
  *   nu = nu + <e z> = nu + <u z> - (1 - alpha_backward) nu <z^2>, after its use in e
  *   dweight = sum dy z,  dbias = sum dy
  * (The paper divides e by sqrt(phi + eps), and its nu is (1 - alpha_backward) times this one.)
- * Through the scaling of the row it is exact again. With <.> the mean over the group, as
+ * The gradient through the scaling of the row is exact. With <.> the mean over the group, since
  * dq/dx_j = -q^3 x_j / size:
  *   dx = q (ds - s <ds s>)
  *
  * Statistics. A partial is [rows, sum s^2, 0] forward and [rows, sum dy, sum dy z]
  * backward.
  */
-#ifndef ELEMENT /* what does not depend on the element type; the rest follows for each of them */
+#ifndef ELEMENT /* code for all element types; the rest is compiled for each of them */
 
 #include <math.h>
 #include <stdbool.h>
@@ -44,18 +44,18 @@ PLUMB_NORM_NOTE("power_norm");
 enum { kWeight, kBias, kParams };
 enum { kPhi, kNu, kIterations, kBuffers };
 enum { kEps, kAlphaForward, kAlphaBackward, kWarmup, kGroups, kAffine, kAttrs };
-enum { kPartialRows, kPartialColumns }; /* then two numbers a column */
+enum { kPartialRows, kPartialColumns }; /* followed by two numbers per column */
 /* Parts of call_saved, dim numbers each: 1 / sqrt(phi + eps) with the phi or psi of z,
  * 1 / sqrt(psi + eps), <z^2>; and from the backward statistics ds = gain dy - pull s. */
 enum { kRoot, kBatchRoot, kMeanSquare, kGain, kPull, kSavedParts };
-enum { kMaxDim = 1 << 28 }; /* all sizes fit 32 bits */
-enum { kLanes = 16 };       /* sums side by side, for vectors: their order is part of the result */
+enum { kMaxDim = 1 << 28 }; /* so that all sizes fit 32 bits */
+enum { kLanes = 16 };       /* adjacent partial sums, for vectors: their order affects the result */
 
 struct plumb_norm_instance {
   size_t dim;
   double eps, alpha_forward, alpha_backward, warmup;
   size_t groups, group_size;
-  bool scaled; /* else there is one group, and q = 1 */
+  bool scaled; /* false: one group, and q = 1 */
   bool affine;
   plumb_tensor_def params[kParams], buffers[kBuffers];
 };
@@ -71,7 +71,7 @@ static const plumb_attr_def kAttributes[kAttrs] = {
                             "What the running mean of the gradient along z keeps of itself."),
     [kWarmup] = ATTR("warmup", I64, i, 1e7, 10000,
                      "Training calls that are normalized by their own quadratic mean."),
-    [kGroups] = ATTR("groups", I64, i, NAN, 1, /* create() compares it with dim */
+    [kGroups] = ATTR("groups", I64, i, NAN, 1, /* create() checks it against dim */
                      "Equal parts of a row that are first scaled by their root mean squares; 0 "
                      "leaves that out."),
     [kAffine] = ATTR("affine", BOOL, i, 1, 1, "Whether there are a weight and a bias."),
@@ -128,7 +128,7 @@ static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layou
   out->saved_per_call = kSavedParts * dim;
   out->partial_elems = kPartialColumns + 2 * dim;
   out->backward_needs = PLUMB_BWD_X;
-  out->scratch_bytes = dim * sizeof(double); /* weight times the root */
+  out->scratch_bytes = dim * sizeof(double); /* weight times 1 / sqrt(phi + eps) */
   return PLUMB_OK;
 }
 
@@ -176,7 +176,7 @@ static SUM FOR_TYPE(SumOf)(SUM* lanes) {
   return lanes[0];
 }
 
-/* q of one group. */
+/* Returns q of one group. */
 static inline SUM FOR_TYPE(GroupScale)(const plumb_norm_instance* instance, const ELEMENT* x) {
   if (!instance->scaled) return 1;
   const size_t n = instance->group_size, whole = n - n % kLanes;
@@ -188,7 +188,7 @@ static inline SUM FOR_TYPE(GroupScale)(const plumb_norm_instance* instance, cons
   return FOR_TYPE(InverseRoot)(FOR_TYPE(SumOf)(lanes) / (SUM)n + (SUM)instance->eps);
 }
 
-/* q of a group that forward() has seen. */
+/* Returns q of a group as forward() saved it. */
 static inline SUM FOR_TYPE(SavedScale)(const plumb_norm_instance* instance,
                                        const plumb_norm_call* call, int64_t r, size_t group) {
   return instance->scaled ? PLUMB_CONST_ROW(SUM, call->saved, call->saved_pitch, r)[group] : 1;
@@ -225,7 +225,7 @@ HOT static void FOR_TYPE(Partial)(const plumb_norm_instance* instance, uint32_t 
 }
 
 static void FOR_TYPE(Combine)(size_t dim, uint32_t phase, void* acc, const void* partial) {
-  (void)phase; /* sums, in both */
+  (void)phase; /* both phases are sums */
   SUM* a = acc;
   const SUM* b = partial;
   if (b[kPartialRows] == 0) return;
@@ -325,7 +325,7 @@ HOT static void FOR_TYPE(Forward)(const plumb_norm_instance* instance, const plu
   }
 }
 
-/* ds s of one element. */
+/* Returns ds s of one element. */
 static inline SUM FOR_TYPE(Product)(SUM gain, SUM dy, SUM pull, SUM s) {
   return (gain * dy - pull * s) * s;
 }

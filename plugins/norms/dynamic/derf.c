@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* derf: y = weight erf(alpha x + shift) + bias, the Dynamic erf of Chen, Lu, Zhu, Sun & Liu 2025,
- * "Stronger Normalization-Free Transformers", arXiv:2512.10938. It is dyt with the Gaussian's
- * distribution function, scaled to go from -1 to 1, and one more learned number that moves it.
+ * "Stronger Normalization-Free Transformers", arXiv:2512.10938: dyt with the Gaussian's
+ * distribution function, scaled to the range -1 to 1, and another learned number that shifts it.
  * erf'(z) = (2 / sqrt(pi)) exp(-z^2).
  *
- * double, which serves gradient checks, has the C library's functions. */
+ * For double, which serves gradient checks, the functions are those of the C library. */
 #include <math.h>
 
 #include "plumb/norm_rows.h"
 
-/* erf to 6 units in the last place, and never beyond 1: a P(a^2) / Q(a^2) for a = |z|, up to where
- * erf is 1 in float. P and Q were fitted for the least relative error (1.9e-8) on 0 < a <= 3.92;
- * all their coefficients are positive, so that no digit is lost in them. Comparisons are written so
+/* Returns erf, to 6 units in the last place and never beyond 1: a P(a^2) / Q(a^2) for a = |z|, up
+ * to where erf is 1 in float. P and Q were fitted for the min relative error (1.9e-8) on 0 < a <=
+ * 3.92; all their coefficients are positive, so that no digit is lost. Comparisons are written so
  * that a NaN passes through, here and below. */
 PLUMB_ROWS_INLINE float ErfOfFloat(float z, int fused) {
   const float end = 3.92f, size = plumb_abs(z), a = size > end ? end : size, s = a * a;
@@ -30,10 +30,10 @@ PLUMB_ROWS_INLINE float ErfOfFloat(float z, int fused) {
   return copysignf(t > 1.0f ? 1.0f : t, z);
 }
 
-/* exp(-s) for s >= 0: 2^-n exp(n ln 2 - s), n the integer nearest to s / ln 2. The exponential of
- * what is left, at most ln 2 / 2 in size, is its Taylor sum (the next term is below 1e-8). ln 2 is
- * subtracted in two parts, of which the first has few enough digits for n times it to be exact.
- * Beyond 80, before subnormal numbers begin, the result is 0. */
+/* Returns exp(-s) for s >= 0: 2^-n exp(n ln 2 - s), with n the integer nearest to s / ln 2. The
+ * exponential of the remainder, at most ln 2 / 2 in size, is its Taylor sum (the next term is below
+ * 1e-8). ln 2 is subtracted in two parts; the first has few enough digits for n times it to be
+ * exact. Beyond 80, before subnormal numbers begin, the result is 0. */
 PLUMB_ROWS_INLINE float ExpOfMinusFloat(float s, int fused) {
   union {
     float value;

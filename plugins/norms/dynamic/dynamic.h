@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The norm y = weight f(alpha x + shift) + bias, which dyt.c and derf.c compile with their own f.
  * alpha, shift, weight and bias are learned; alpha and shift are single numbers. `bias: false`
- * leaves the bias out, `affine: false` the weight too.
+ * drops the bias, `affine: false` also the weight.
  *
  * With z = alpha x + shift and v = dy weight f'(z):
  *     dx = alpha v
@@ -11,7 +11,7 @@
  *
  * The file that includes this one defines:
  *   DYNAMIC_ID, DYNAMIC_NAME, DYNAMIC_PAPER   strings of the plugin's table
- *   DYNAMIC_FUNCTION                          the name of f in the texts, a string
+ *   DYNAMIC_FUNCTION                          the name of f in doc strings, a string
  *   DYNAMIC_HAS_SHIFT                         1, or 0 for z = alpha x without a shift
  *   DYNAMIC_F(z)                              f
  *   DYNAMIC_SLOPE(z, f)                       f'(z), given f(z)
@@ -36,7 +36,7 @@ enum { kAlphaInit, kAffine, kHasBias, kAttributeCount };
 #endif
 
 struct plumb_norm_instance {
-  uint32_t n_params; /* a prefix of params is learned */
+  uint32_t n_params; /* learned params, a prefix of the array */
   plumb_tensor_def params[kParamCount];
 };
 
@@ -74,7 +74,7 @@ static const plumb_attr_def the_attributes[kAttributeCount] = {
 #define DYNAMIC_ADD_SHIFT(sum) (void)(sum)
 #endif
 
-/* The variant is the number of vectors that are learned: none, the weight, or both. */
+/* The variant is the number of learned vectors: none, the weight, or both. */
 #define FORWARD_Dynamic                                                   \
   const real alpha = *PLUMB_PARAM(kAlpha);                                \
   DYNAMIC_SHIFT                                                           \

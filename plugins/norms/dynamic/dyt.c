@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dyt: y = weight tanh(alpha x) + bias, the Dynamic Tanh of Zhu, Chen, He, LeCun & Liu 2025,
- * "Transformers without Normalization", arXiv:2503.10622. No statistics: alpha, one learned number,
- * stands for the scale that a norm would measure, and tanh for its hold on large elements.
- * `bias: false` is DyT in LLaMA. tanh' = 1 - tanh^2.
+ * "Transformers without Normalization", arXiv:2503.10622. It has no statistics: alpha, one learned
+ * number, replaces the scale that a norm would measure, and tanh limits large elements. `bias:
+ * false` is DyT in LLaMA. tanh' = 1 - tanh^2.
  *
- * double, which serves gradient checks, has the C library's function. */
+ * For double, which serves gradient checks, the function is that of the C library. */
 #include <math.h>
 
 #include "plumb/norm_rows.h"
 
-/* tanh to 6 units in the last place, and never beyond 1: a P(a^2) / Q(a^2) for a = |z|, and 1 from
- * where tanh is 1 in float. P and Q were fitted for the least relative error (2.1e-8) on 0 < a <=
- * 9.01; all their coefficients are positive, so that no digit is lost in them. Comparisons are
- * written so that a NaN passes through. */
+/* Returns tanh, to 6 units in the last place and never beyond 1: a P(a^2) / Q(a^2) for a = |z|, and
+ * 1 from where tanh is 1 in float. P and Q were fitted for the min relative error (2.1e-8) on 0 < a
+ * <= 9.01; all their coefficients are positive, so that no digit is lost. Comparisons are written
+ * so that a NaN passes through. */
 PLUMB_ROWS_INLINE float TanhOfFloat(float z, int fused) {
   const float end = 9.01f, size = plumb_abs(z), a = size > end ? end : size, s = a * a;
   float p = 1.333686050486449e-08f, q = 7.769288572490041e-07f;

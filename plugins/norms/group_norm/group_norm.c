@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group_norm: the row is cut into `groups` pieces of dim / groups neighbours, and each piece is
- * layer-normalized on its own: h = (x - mean) / sqrt(var + eps), with mean and (biased) variance
- * of the piece, and y = gamma h + beta with a gamma and a beta for each element of the row
+/* group_norm: layer-normalizes each of `groups` pieces of a row, dim / groups adjacent elements,
+ * separately: h = (x - mean) / sqrt(var + eps), with mean and (biased) variance of the piece, and y
+ * = gamma h + beta with a gamma and a beta for each element of the row
  * (`affine: false`: y = h). Wu & He 2018, "Group Normalization", arXiv:1803.08494, for one token at
  * a time: no statistic leaves the row, unlike in images, where it runs over positions. As used on
  * the heads of retention, Sun et al. 2023, arXiv:2307.08621.
@@ -12,7 +12,7 @@
  *     dh_i/dx_j = r ([i = j] - 1/n) - r h_i h_j / n
  *     dx_j      = r (u_j - <u> - h_j <u h>)
  *     dgamma    = sum over rows of dy h,   dbeta = sum over rows of dy
- * forward() keeps mean and r for each piece; backward() reads x again and makes h from them. */
+ * forward() saves mean and r of each piece; backward() reads x again and computes h from them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static const plumb_attr_def the_attributes[kAttributeCount] = {
                  .doc = "The number of pieces; it must divide the length of the row.",
                  .type = PLUMB_ATTR_I64,
                  .min = 1,
-                 .max = NAN, /* create() compares it with dim */
+                 .max = NAN, /* create() checks it against dim */
                  .def = {.i = 1}},
     [kEps] = {.name = "eps",
               .doc = "Added to the variance before the root.",
@@ -49,7 +49,7 @@ struct plumb_norm_instance {
   plumb_tensor_def params[2];
 };
 
-/* Piece by piece; the variant says whether there are a gain and a bias. */
+/* The row piece by piece. The variant is 1 with a gain and a bias, else 0. */
 #define FORWARD_Group                                                                         \
   const size_t n = norm->dim / norm->groups;                                                  \
   const real* weight = variant ? PLUMB_PARAM(0) : NULL;                                       \

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* l2_norm: y = a x / max(|x|, eps), with |x| the row's Euclidean length and a the attribute
- * `scale`; nothing to learn. With the defaults, a = 1 and eps = 0, rows land on the unit sphere:
+ * `scale`, without parameters. With the defaults, a = 1 and eps = 0, rows land on the unit sphere:
  * the normalization of nGPT, Loshchilov et al. 2024, "nGPT: Normalized Transformer with
  * Representation Learning on the Hypersphere", arXiv:2410.01131.
  *
- * A row of zeros has no direction. It stays a row of zeros, also with eps = 0, but then it passes
- * no gradient on: the gradient for eps > 0, a dy / eps, has no limit. So that no gradient
- * overflows, rows whose max(|x|, eps) is below 1e-30 count as zeros.
+ * A row of zeros has no direction. It stays a row of zeros, and with eps = 0 its gradient is 0,
+ * since the gradient for eps > 0, a dy / eps, has no limit. Rows whose max(|x|, eps) is below 1e-30
+ * count as zeros, so that no gradient overflows.
  *
  * Let r = 1 / max(|x|, eps), or 0 for a row that counts as zeros, and h = r x, so that y = a h.
  * Where |x| > eps, dr/dx_j = -r^3 x_j, and
  *     dx_j = a (r dy_j + sum_i(dy_i x_i) dr/dx_j) = a r (dy_j - h_j c),   c = sum_i(dy_i h_i)
  * In a row that is shorter than eps, r is constant: dx = a r dy.
  *
- * forward() keeps r for each row; backward() reads x again and makes h from it. */
+ * forward() saves r of each row; backward() reads x again and computes h from it. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -42,7 +42,7 @@ struct plumb_norm_instance {
   double eps, scale;
 };
 
-/* Squares of floats do not always fit a float. A NaN stays one. */
+/* Squares of floats may overflow float. A NaN stays a NaN. */
 #define FORWARD_L2                                                                         \
   const real a = (real)norm->scale, largest = (real)(1 / norm->eps); /* may be infinite */ \
   PLUMB_EACH_ROW {                                                                         \

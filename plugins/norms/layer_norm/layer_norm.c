@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer_norm: y = gamma (x - mu) / sigma + beta, Ba, Kiros & Hinton 2016, "Layer Normalization",
- * arXiv:1607.06450, eq. 4, with the biased variance and eps inside the root. `affine: false` leaves
- * gamma and beta out (OLMo 1), `bias: false` beta alone.
+ * arXiv:1607.06450, eq. 4, with the biased variance and eps inside the root. `affine: false` drops
+ * gamma and beta (OLMo 1), `bias: false` beta alone.
  *
  * With <a> the mean of a over the row, mu = <x>, r = (<(x - mu)^2> + eps)^(-1/2), h = (x - mu) r:
  *     y = gamma h + beta
  * Let u = dy gamma, the gradient of h. As dmu/dx_j = 1/dim and dr/dx_j = -r^3 (x_j - mu) / dim,
  *     dx_j = r (u_j - <u>) + sum_i(u_i (x_i - mu)) dr/dx_j = r (u_j - <u> - h_j <u h>)
  *     dgamma = sum over rows of dy h,   dbeta = sum over rows of dy
- * forward() keeps mu and r for each row; backward() reads x again and makes h from it.
+ * forward() saves mu and r of each row; backward() reads x again and computes h from them.
  *
- * Statistics from one reading of the row. With d = x - x_0, mu = x_0 + <d>, and the variance is
+ * The statistics take one pass over the row. With d = x - x_0, mu = x_0 + <d>, and the variance is
  * <d^2> - <d>^2: shifted data, Chan, Golub & LeVeque 1983, "Algorithms for computing the sample
- * variance". The difference loses digits only where x_0 lies some sigma off the mean, and such a
- * row is read again with the mean as the shift. A constant row so has variance 0 and y = beta,
- * exactly.
+ * variance". The difference loses digits only if x_0 is some sigma away from the mean; such a row
+ * is read again with the mean as the shift. So a constant row has variance 0 and y = beta, exactly.
  *
- * Borders. r is 0 where variance + eps is 0 (a constant row, eps = 0), and so is dx there. Squares
- * that leave the range of float (|x| beyond 1e17; tiny rows with a tiny eps) are taken in double.
+ * Special cases. r and dx are 0 if variance + eps is 0 (a constant row, eps = 0). Squares outside
+ * the range of float (|x| beyond 1e17; tiny rows with a tiny eps) are computed in double.
  */
 #include <float.h>
 #include <math.h>
@@ -48,18 +47,18 @@ static const plumb_attr_def the_attributes[kAttributeCount] = {
 
 struct plumb_norm_instance {
   double eps;
-  uint32_t n_params; /* 0, 1 the gain, 2 the bias too */
+  uint32_t n_params; /* 0, 1 (gain) or 2 (gain and bias) */
   plumb_tensor_def params[2];
 };
 
-/* 1 over the root of variance + eps, in double. */
+/* Returns 1 / sqrt(variance + eps), at most `largest`. */
 static long double WideReciprocal(long double variance, double eps, double largest) {
   const long double v = variance + (long double)eps, r = v == 0 ? 0 : 1 / sqrtl(v);
   return r > (long double)largest ? (long double)largest : r;
 }
 
 #define LARGEST (sizeof(real) == sizeof(float) ? (real)FLT_MAX : (real)DBL_MAX)
-/* Below, squares that were rounded to nothing would count. */
+/* Bound below which squares that underflowed to 0 would matter. */
 #define LEAST \
   (sizeof(real) == sizeof(float) ? (real)(FLT_MIN / FLT_EPSILON) : (real)(DBL_MIN / DBL_EPSILON))
 #define FORWARD_Layer                                                                       \

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* none: the identity, y = x and dx = dy.
  *
- * It lets a placement be run without its norms, and lets one slot of several stay empty. It says
- * that it is the identity (PLUMB_NORM_IDENTITY), so a host may leave it out of the graph
- * altogether. */
+ * With it a placement runs without its norms, or with an empty slot. Its flag PLUMB_NORM_IDENTITY
+ * lets a host drop it from the graph. */
 #include <string.h>
 
 #include "plumb/norm_plugin.h"
 
 PLUMB_NORM_NOTE("none");
 
-/* Nothing to keep; the address only has to be one. */
+/* Instance without a state; only its address is needed. */
 struct plumb_norm_instance {
   char unused;
 };
@@ -44,7 +43,7 @@ static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layou
   return PLUMB_OK;
 }
 
-/* dst[r] = src[r]; one copy when the rows are dense on both sides. */
+/* Computes dst[r] = src[r], with one copy if the rows are dense on both sides. */
 static void CopyRows(void* dst, int64_t dst_pitch, const void* src, int64_t src_pitch,
                      size_t row_bytes, int64_t r0, int64_t r1) {
   char* to = (char*)dst + r0 * dst_pitch;
@@ -66,7 +65,7 @@ static plumb_status Forward(const plumb_norm_instance* instance, const plumb_nor
   return PLUMB_OK;
 }
 
-/* dx[r] += dy[r]; LOAD and STORE lead from an element to the number and back. */
+/* Computes dx[r] += dy[r]; LOAD and STORE convert an element to a number and back. */
 #define ADD_ROWS(NAME, T, LOAD, STORE)                                                 \
   static void NAME(const plumb_norm_call* call, int64_t r0, int64_t r1) {              \
     for (int64_t r = r0; r < r1; ++r) {                                                \

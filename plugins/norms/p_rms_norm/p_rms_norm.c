@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* p_rms_norm: y = g x r, where r = (<x^2>_k + eps)^(-1/2) and <x^2>_k is the mean over the first k
- * = ceil(p dim) elements of the row only: a part stands for the whole. pRMSNorm, Zhang & Sennrich
+ * = ceil(p dim) elements of the row only, an estimate of the whole. pRMSNorm, Zhang & Sennrich
  * 2019, "Root Mean Square Layer Normalization", arXiv:1910.07467, section 4, with eps inside the
- * root as rms_norm has it.
+ * root, as in rms_norm.
  *
- * Let h = x r, so that y = g h, and u = dy g, the gradient of h. Only the first k elements move r:
- * dr/dx_j = -r^3 x_j / k for j < k, else 0. So
+ * Let h = x r, so that y = g h, and u = dy g, the gradient of h. Only the first k elements affect
+ * r: dr/dx_j = -r^3 x_j / k for j < k, else 0. So
  *     dx_j = r u_j + [j < k] sum_i(u_i x_i) dr/dx_j = r (u_j - [j < k] h_j c)
  *     c    = sum_i(u_i h_i) / k, over all elements
  *     dg   = sum over rows of dy h
- * forward() keeps r for each row; backward() reads x again and makes h from it. */
+ * forward() saves r of each row; backward() reads x again and computes h from it. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -48,7 +48,7 @@ struct plumb_norm_instance {
     PLUMB_SAVE(0, r);                                                       \
     PLUMB_Y(0, dim, weight[i] * (x * r));                                   \
   }
-/* The first k elements, and those after them. */
+/* The first k elements and the rest have different gradients. */
 #define BACKWARD_PRms                                                                        \
   const real* weight = PLUMB_PARAM(0);                                                       \
   real* dweight = PLUMB_DPARAM(0);                                                           \
@@ -72,7 +72,8 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   if (in_range != PLUMB_OK) return in_range;
   plumb_norm_instance* norm = malloc(sizeof(*norm));
   if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
-  /* p dim, rounded up; but not because 0.07 * 100 is a little more than 7. */
+  /* p dim, rounded up, unless it exceeds an integer by a rounding error only, as 0.07 * 100
+   * does. */
   const double k = ceil(values[kP].f * (double)dim * (1 - 1e-12));
   *norm = (plumb_norm_instance){
       .dim = dim,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rms_norm: y = g * x / rms(x), Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", eq.
- * 4, with eps inside the root as LLaMA has it. g is the weight, or 1 + weight (`unit_offset`, as in
+ * 4, with eps inside the root, as in LLaMA. g is the weight, or 1 + weight (`unit_offset`, as in
  * Gemma: weight decay and zero initial values then pull the gain towards 1), or 1 (`affine:
  * false`).
  *
@@ -9,10 +9,10 @@
  * Let u = dy g, the gradient of h. As dr/dx_j = -r^3 x_j / dim,
  *     dx_j = r u_j + sum_i(u_i x_i) dr/dx_j = r (u_j - h_j <u h>)
  *     dweight = sum over rows of dy h        (g and weight differ by a constant)
- * forward() keeps r for each row; backward() reads x again and makes h from it.
+ * forward() saves r of each row; backward() reads x again and computes h from it.
  *
- * Borders. r is 0 where <x^2> + eps is 0 (a row of zeros, eps = 0), and so is dx there. Squares
- * that leave the range of float (|x| beyond 1e17; tiny rows with a tiny eps) are taken in double.
+ * Special cases. r and dx are 0 if <x^2> + eps is 0 (a row of zeros, eps = 0). Squares outside the
+ * range of float (|x| beyond 1e17; tiny rows with a tiny eps) are computed in double.
  */
 #include <float.h>
 #include <math.h>
@@ -42,7 +42,7 @@ static const plumb_attr_def the_attributes[kAttributeCount] = {
                      .def = {.i = 0}},
 };
 
-enum { kNone, kWeight, kOnePlusWeight }; /* the gain */
+enum { kNone, kWeight, kOnePlusWeight }; /* kinds of gain */
 
 struct plumb_norm_instance {
   double eps;
@@ -50,14 +50,14 @@ struct plumb_norm_instance {
   plumb_tensor_def weight;
 };
 
-/* From the mean square less eps, in double. */
+/* Returns 1 / sqrt(square + eps), at most `largest`. */
 static long double WideReciprocal(long double square, double eps, double largest) {
   const long double v = square + (long double)eps, r = v == 0 ? 0 : 1 / sqrtl(v);
   return r > (long double)largest ? (long double)largest : r;
 }
 
 #define LARGEST (sizeof(real) == sizeof(float) ? (real)FLT_MAX : (real)DBL_MAX)
-/* Below, squares that were rounded to nothing would count. */
+/* Bound below which squares that underflowed to 0 would matter. */
 #define LEAST \
   (sizeof(real) == sizeof(float) ? (real)(FLT_MIN / FLT_EPSILON) : (real)(DBL_MIN / DBL_EPSILON))
 #define GAIN (variant == kNone ? (real)1 : variant == kWeight ? weight[i] : weight[i] + 1)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scale_norm: y = g x / max(|x|, eps), with |x| the row's Euclidean length and g one learned
- * number. ScaleNorm, Nguyen & Salazar 2019, "Transformers without Tears", arXiv:1910.05895. With g
- * = sqrt(dim), where it starts, it is RMSNorm without a gain for each channel.
+ * number. ScaleNorm, Nguyen & Salazar 2019, "Transformers without Tears", arXiv:1910.05895.
+ * Initially g = sqrt(dim), which is RMSNorm without a gain per channel.
  *
  * Let r = 1 / max(|x|, eps) and h = r x, so that y = g h. Where |x| > eps, dr/dx_j = -r^3 x_j, and
  *     dx_j = g (r dy_j + sum_i(dy_i x_i) dr/dx_j) = g r (dy_j - h_j c),   c = sum_i(dy_i h_i)
@@ -9,7 +9,7 @@
  * In a row that is shorter than eps, r is constant: dx = (g / eps) dy. (At |x| = eps both are
  * subgradients; the second is taken.)
  *
- * forward() keeps r for each row; backward() reads x again and makes h from it. */
+ * forward() saves r of each row; backward() reads x again and computes h from it. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -33,7 +33,7 @@ struct plumb_norm_instance {
   plumb_tensor_def scale;
 };
 
-/* Squares of floats do not always fit a float. A NaN stays one. */
+/* Squares of floats may overflow float. A NaN stays a NaN. */
 #define FORWARD_Scale                                                                   \
   const real g = *PLUMB_PARAM(0), largest = (real)(1 / norm->eps);                      \
   PLUMB_EACH_ROW {                                                                      \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* std_norm: y = gamma (x - mean) / (sigma + eps) + beta, with sigma the row's standard deviation
  * and eps outside the root: the layer normalization of the Annotated Transformer (Rush 2018).
- * There, and by default here, sigma is the unbiased estimate, with dim - 1 in the denominator; with
- * `unbiased: false` it is dim.
+ * There, and here by default, sigma is the unbiased estimate, with the denominator dim - 1; with
+ * `unbiased: false` the denominator is dim.
  *
  * Let n be that denominator, s = 1 / (sigma + eps), h = (x - mean) s, so that y = gamma h + beta,
  * u = dy gamma the gradient of h, and <a> the mean of a over the row.
@@ -10,10 +10,10 @@
  *     dh_i/dx_j   = s ([i = j] - 1/dim) - s h_i dsigma/dx_j
  *     dx_j = s (u_j - <u>) - s c (x_j - mean) / (n sigma) = s (u_j - <u>) - h_j c / (n sigma)
  *     c    = sum_i(u_i h_i),   dgamma = sum over rows of dy h,   dbeta = sum over rows of dy
- * In a row of one constant sigma is 0 and has no derivative; 0 is a subgradient, so the term with
- * sigma is left out there: dx = (u - <u>) / eps.
+ * In a constant row sigma is 0 and has no derivative; 0 is a subgradient, so the term with
+ * sigma is dropped there: dx = (u - <u>) / eps.
  *
- * forward() keeps mean and sigma for each row; backward() reads x again and makes h from them. */
+ * forward() saves mean and sigma of each row; backward() reads x again and computes h from them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static const plumb_attr_def the_attributes[kAttributeCount] = {
 
 struct plumb_norm_instance {
   size_t dim;
-  double eps, n; /* n: the denominator of the variance */
+  double eps, n; /* n: denominator of the variance */
   plumb_tensor_def params[2];
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// base.hpp: what is below the classes of plumb.hpp, which includes it: errors and results, views,
-// and how a call of plumb.h becomes one of C++. Header-only, over plumb.h alone.
+// base.hpp: the base of plumb.hpp, which includes it: errors and results, views, and calls of
+// plumb.h from C++. Header-only; uses plumb.h alone.
 #ifndef PLUMB_BASE_HPP_
 #define PLUMB_BASE_HPP_
 
@@ -34,7 +34,7 @@
 #define PLUMB_HPP_CATCH else
 #endif
 
-// Nothing: the classes are only plumb::hpp1::Model and so on (plumb.hpp).
+// A program may define this as nothing: the classes are then only plumb::hpp1::Model and so on.
 #ifndef PLUMB_HPP_INLINE
 #define PLUMB_HPP_INLINE inline
 #endif
@@ -44,7 +44,7 @@ PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
 // --- Errors -------------------------------------------------------------------------------------
 
-// plumb_status.
+// Status code of an error, a plumb_status.
 enum class Code : std::int32_t {
   kCancelled = PLUMB_CANCELLED,
   kInvalidArgument = PLUMB_INVALID_ARGUMENT,
@@ -61,24 +61,24 @@ enum class Code : std::int32_t {
   kDataLoss = PLUMB_DATA_LOSS,
 };
 
-// Immutable; any thread. Copies share what they hold.
+// An error with its message. Immutable; any thread. Copies share their content.
 class Error : public std::exception {
  public:
-  // Takes `error`, which a function gave.
+  // Takes ownership of `error`, which a function of plumb.h returned.
   explicit Error(plumb_error* error) : error_(error, plumb_error_free) {}
-  // Of a mistake that no function was called for.
+  // Creates an error that is not from a function of plumb.h.
   Error(Code code, std::string message)
       : own_(std::make_shared<const Own>(Own{code, std::move(message)})) {}
 
   Code code() const noexcept {
     return own_ ? own_->code : static_cast<Code>(plumb_error_code(error_.get()));
   }
-  // All of it, for people, with the place in front if there is one.
+  // Returns the whole message, which begins with the location if there is one.
   const char* what() const noexcept override {
     return own_ ? own_->message.c_str() : plumb_error_message(error_.get());
   }
   std::string message() const { return what(); }
-  // The place in a text that the message begins with: "" and 0 without one.
+  // Returns the location in a text that the message begins with; "" and 0 without one.
   std::string file() const {
     const char* file = "";
     plumb_error_location(error_.get(), &file, nullptr, nullptr);
@@ -101,12 +101,12 @@ class Error : public std::exception {
     std::string message;
   };
   std::shared_ptr<plumb_error> error_;
-  std::shared_ptr<const Own> own_;  // instead
+  std::shared_ptr<const Own> own_;  // instead of error_
 };
 
 namespace internal {
 
-// value() of an error.
+// Throws the error, or aborts without exceptions, for value().
 [[noreturn]] inline void Raise(const Error& error) {
 #if defined(__cpp_exceptions)
   throw error;
@@ -118,7 +118,7 @@ namespace internal {
 
 }  // namespace internal
 
-// A T, or the Error why there is none.
+// A T, or an Error if there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -131,13 +131,13 @@ class [[nodiscard]] Result {
   T& value() & { return Checked(), *std::get_if<0>(&held_); }
   const T& value() const& { return Checked(), *std::get_if<0>(&held_); }
   T value() && { return Checked(), std::move(*std::get_if<0>(&held_)); }
-  // Only if it is ok().
+  // Requires: ok().
   T& operator*() & noexcept { return *std::get_if<0>(&held_); }
   const T& operator*() const& noexcept { return *std::get_if<0>(&held_); }
   T&& operator*() && noexcept { return std::move(*std::get_if<0>(&held_)); }
   T* operator->() noexcept { return std::get_if<0>(&held_); }
   const T* operator->() const noexcept { return std::get_if<0>(&held_); }
-  // Only if it is not.
+  // Requires: !ok().
   const Error& error() const noexcept { return *std::get_if<1>(&held_); }
 
  private:
@@ -166,17 +166,18 @@ class [[nodiscard]] Result<void> {
 
 // --- Views --------------------------------------------------------------------------------------
 
-// Elements that somebody else owns: std::span, which C++17 lacks and which this becomes.
+// View of elements that another object owns: std::span, which C++17 lacks and which will replace
+// it.
 template <class T>
 class Span {
  public:
   constexpr Span() noexcept = default;
   constexpr Span(T* data, std::size_t size) noexcept : data_(data), size_(size) {}
-  // Of the elements in braces, for the call that they are written in.
+  // Views the elements in braces, only during the call that they are written in.
   template <class U = T, class = std::enable_if_t<std::is_const_v<U>>>
   constexpr Span(std::initializer_list<std::remove_const_t<U>> list) noexcept
       : Span(list.begin(), list.size()) {}
-  // Of a vector, an array, a string, another Span.
+  // Views a vector, an array, a string or another Span.
   template <class Container, class = std::enable_if_t<std::is_convertible_v<
                                  decltype(std::declval<Container&>().data()), T*>>>
   constexpr Span(Container&& container) noexcept
@@ -199,18 +200,18 @@ class Span {
   std::size_t size_ = 0;
 };
 
-// A tensor where it lies, row-major.
+// View of a tensor, row-major.
 template <class T>
 struct TensorView {
   std::string_view name;
   int rank = 0;
   std::array<std::int64_t, 4> shape = {1, 1, 1, 1};  // 1 beyond the rank
-  Span<T> data;                                      // all of it; empty: not as floats
+  Span<T> data;                                      // all elements; empty: not available as floats
 };
 
 // --- Behind the classes -------------------------------------------------------------------------
 
-// What a callback that returns something returns.
+// Result of a callback that is not void.
 enum class Next { kGoOn, kStop };
 
 enum class LogLevel : std::int32_t {
@@ -226,7 +227,7 @@ inline Error TwoLengths(Span<const std::int32_t> inputs, Span<const std::int32_t
                                            " ids and targets " + std::to_string(targets.size()));
 }
 
-// What the library calls until the last handle that was made with a runtime is freed.
+// Callbacks that the library calls until the last handle created with a runtime is freed.
 struct Host {
   std::function<void(LogLevel, std::string_view)> log;
   std::function<void*(std::size_t, std::size_t)> allocate;
@@ -234,7 +235,7 @@ struct Host {
   std::function<void(std::int32_t, const std::function<void(std::int32_t)>&)> run;
 };
 
-// Frees a handle, and keeps what that may call.
+// Frees a handle, and keeps the callbacks alive that it may call.
 template <class T, void (*Free)(T*)>
 struct Freer {
   void operator()(T* handle) const noexcept { Free(handle); }
@@ -243,13 +244,13 @@ struct Freer {
 template <class T, void (*Free)(T*)>
 using Handle = std::unique_ptr<T, Freer<T, Free>>;
 
-// What a callback threw on this thread, until the call that it is in has returned.
+// Exception that a callback threw on this thread, until the call around it returns.
 inline std::exception_ptr& Thrown() noexcept {
   thread_local std::exception_ptr thrown;
   return thrown;
 }
 
-// 0, or 1 when `body` wants no more or throws.
+// Returns 0, or 1 if `body` returns Next::kStop or throws.
 template <class Body>
 std::int32_t Stops(const Body& body) noexcept {
   using Returned = decltype(body());
@@ -269,7 +270,7 @@ std::int32_t Stops(const Body& body) noexcept {
   }
 }
 
-// The functions of a Host, as C calls them.
+// The functions of a Host, with C signatures.
 inline void Log(void* host, std::int32_t level, const char* message) noexcept {
   Stops([&] { static_cast<Host*>(host)->log(static_cast<LogLevel>(level), message); });
 }
@@ -286,7 +287,8 @@ inline void RunTasks(void* host, std::int32_t n, void (*task)(void* argument, st
   static_cast<Host*>(host)->run(n, [=](std::int32_t i) { task(argument, i); });
 }
 
-// After every call that may have called back: throws what was thrown there, or returns the error.
+// Ends a call that may have called back: rethrows an exception of the callback, or returns the
+// error.
 inline std::optional<Error> Finish(plumb_status status, plumb_error* error) {
   std::optional<Error> failure;
   if (status != PLUMB_OK) failure.emplace(error);
@@ -296,6 +298,7 @@ inline std::optional<Error> Finish(plumb_status status, plumb_error* error) {
   return failure;
 }
 
+// Calls function(error) and returns its status as a Result.
 template <class Function>
 Result<void> Call(const Function& function) {
   plumb_error* error = nullptr;
@@ -304,7 +307,7 @@ Result<void> Call(const Function& function) {
   return {};
 }
 
-// The handle that `function` makes.
+// Returns the handle that `function` creates.
 template <class H, class Function>
 Result<H> Make(const Function& function, std::shared_ptr<Host> host = nullptr) {
   typename H::pointer made = nullptr;
@@ -315,11 +318,11 @@ Result<H> Make(const Function& function, std::shared_ptr<Host> host = nullptr) {
   return handle;
 }
 
-// Length of most texts that take some work to make: descriptions, graphs.
+// Length of most texts that are expensive to compute: descriptions, graphs.
 constexpr std::size_t kLongText = 65535;
 
-// Returns the text that `function` puts into a buffer, at the second call if it is longer than
-// `expected`.
+// Returns the text that `function` writes to a buffer; calls it again if the text exceeds
+// `expected` bytes.
 template <class Function>
 Result<std::string> Text(const Function& function, std::size_t expected = 63) {
   std::string text(expected, '\0');
@@ -357,7 +360,7 @@ TensorView<T> View(const plumb_tensor& tensor) {
   return view;
 }
 
-// The tensor that `function` fills in.
+// Returns the tensor that `function` fills in.
 template <class T, class Function>
 Result<TensorView<T>> TensorOf(const Function& function) {
   auto tensor = Sized<plumb_tensor>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// models.hpp: the part of plumb.hpp, which includes it, that is about models and their weights.
+// models.hpp: the part of plumb.hpp, which includes it, for models and their weights.
 #ifndef PLUMB_MODELS_HPP_
 #define PLUMB_MODELS_HPP_
 
@@ -22,18 +22,21 @@ PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 using ModelInfo = plumb_model_info;
 using Work = plumb_work;
 
-// What a model's work is counted of: forward and backward, or feeding a session.
+// Pass whose work is counted: forward and backward, or feeding a session.
 enum class Pass : std::int32_t { kTraining = PLUMB_PASS_TRAINING, kFeed = PLUMB_PASS_FEED };
 
 struct ExplainOptions {
-  std::string stage;       // "graph", "grad", "optimized", "plan", "exec", "prompt", "probes"
+  std::string stage;       // "graph", "grad", "optimized", "plan", "exec", "prompt", ...
   std::int64_t batch = 1;  // sequences
   std::int64_t seq = 0;    // tokens of each; 0: the model's context_length
-  std::string recipe;      // of which dtype and recompute matter
+  std::string recipe;      // dtype and recompute matter; for "updates" all of it
 };
 
+// A model and its weights (plumb_model). Const functions may run on several threads at once; others
+// need exclusive access.
 class Model {
  public:
+  // Creates a model without weights from a description.
   static Result<Model> Create(Runtime& runtime, const Spec& spec) {
     auto made = internal::Make<Handle>(
         [&](plumb_model** model, plumb_error** error) {
@@ -44,13 +47,14 @@ class Model {
     return Model(*std::move(made));
   }
 
+  // Returns the dimensions and sizes of the model.
   ModelInfo Info() const {
     auto info = internal::Sized<plumb_model_info>();
     plumb_model_get_info(handle_.get(), &info);
     return info;
   }
 
-  // What the description comes to, as JSON.
+  // Describes the resolved model as JSON.
   Result<std::string> Describe() const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
@@ -58,7 +62,7 @@ class Model {
         },
         internal::kLongText);
   }
-  // What the compiler makes of it, for people.
+  // Prints a stage of the compiler, for people.
   Result<std::string> Explain(const ExplainOptions& options) const {
     auto given = internal::Sized<plumb_explain_options>();
     given.stage = options.stage.c_str();
@@ -72,7 +76,7 @@ class Model {
         },
         internal::kLongText);
   }
-  // The least work of a pass over one sequence of `tokens` tokens.
+  // Counts the min work of a pass over one sequence of `tokens` tokens.
   Result<PLUMB_HPP_NAMESPACE::Work> Work(Pass pass, std::int64_t tokens,
                                          Weights weights = Weights::kF32) const {
     auto work = internal::Sized<plumb_work>();
@@ -84,7 +88,7 @@ class Model {
     return work;
   }
 
-  // The names that Trainer::SetProbe takes, one a line.
+  // Lists the names that Trainer::SetProbe takes, one per line.
   Result<std::string> ProbePoints() const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
@@ -93,46 +97,50 @@ class Model {
         internal::kLongText);
   }
 
-  // One of the four gives a model its weights.
+  // Draws the weights from a seed. Init, Load, LoadMemory, Map or MapTensors gives a model its
+  // weights.
   Result<void> Init(std::uint64_t seed) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_init(handle_.get(), seed, error); });
   }
+  // Reads the weights from a safetensors file.
   Result<void> Load(const std::string& path) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_load(handle_.get(), path.c_str(), error); });
   }
-  // From the content of a safetensors file, of which nothing is kept.
+  // Reads the weights from the content of a safetensors file, which is not kept.
   Result<void> LoadMemory(const void* data, std::size_t size) {
     return internal::Call([&](plumb_error** error) {
       return plumb_model_load_memory(handle_.get(), data, size, error);
     });
   }
-  // The weights stay in the file, which is read where it is used.
+  // Maps the weights: they stay in the file and are read on demand.
   Result<void> Map(const std::string& path) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_map(handle_.get(), path.c_str(), error); });
   }
-  // The same of tensors anywhere in files; their struct_size is set here.
+  // Maps tensors that are stored anywhere in files. Sets their struct_size.
   Result<void> MapTensors(std::vector<plumb_tensor_in_file> tensors) {
     for (plumb_tensor_in_file& tensor : tensors) tensor.struct_size = sizeof(tensor);
     return internal::Call([&](plumb_error** error) {
       return plumb_model_map_tensors(handle_.get(), tensors.data(), tensors.size(), error);
     });
   }
+  // Saves the weights as safetensors, replacing the file atomically.
   Result<void> Save(const std::string& path) const {
     return internal::Call(
         [&](plumb_error** error) { return plumb_model_save(handle_.get(), path.c_str(), error); });
   }
 
+  // Returns the number of parameters.
   std::size_t TensorCount() const noexcept { return plumb_model_tensor_count(handle_.get()); }
-  // A parameter, which may be written to while nothing else uses the model.
+  // Returns a parameter, which may be written to while nothing else uses the model.
   Result<TensorView<float>> Tensor(std::size_t i) { return View<float>(i); }
   Result<TensorView<const float>> Tensor(std::size_t i) const { return View<const float>(i); }
-  // After tensors were written to.
+  // Makes sessions and evaluators use new weights, after tensors were written to.
   void Changed() noexcept { plumb_model_changed(handle_.get()); }
 
-  // The description with all that it refers to inside of it.
+  // Returns a self-contained description, which includes placements and imports.
   Result<std::string> Text() const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
@@ -140,7 +148,7 @@ class Model {
         },
         internal::kLongText);
   }
-  // The norms that its layers have: JSON, {ID: version}.
+  // Lists the norms of the layers: JSON, {ID: version}.
   Result<std::string> Norms() const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {

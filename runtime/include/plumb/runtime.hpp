@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime.hpp: the part of plumb.hpp, which includes it, that is about what models stand on:
-// plugins, placements, threads, and the machine.
+// runtime.hpp: the part of plumb.hpp, which includes it, for what models need: plugins, placements,
+// threads, and facts about the machine.
 #ifndef PLUMB_RUNTIME_HPP_
 #define PLUMB_RUNTIME_HPP_
 
@@ -19,7 +19,7 @@
 namespace plumb {
 PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
-// Versions of the library, which may be newer than this header's.
+// Returns versions of the library, which may be newer than this header.
 inline std::uint32_t AbiVersion() noexcept { return plumb_abi_version(); }
 inline std::string Version() { return plumb_version(); }
 
@@ -29,30 +29,35 @@ struct RuntimeOptions {
   bool use_environment = true;  // false: PLUMB_NO_ENVIRONMENT
   bool guard_plugins = false;   // PLUMB_GUARD_PLUGINS
   bool signal_stacks = false;   // PLUMB_SIGNAL_STACKS
-  std::int32_t threads = 0;     // 0: one for each processor
+  std::int32_t threads = 0;     // max of a call; 0: one for each processor, or OMP_NUM_THREADS
   std::string gemm;             // "": "auto"
-  // Absolute directories, ':' between them, that are searched first.
+  // Absolute directories, separated by ':', that are searched first.
   std::string plugin_path, placement_path;
-  std::string install_prefix;  // of a program that has plumb linked in; "": where libplumb.so lies
-  // What follows is called until the last handle that was made with the runtime is freed.
+  // Directory below which plumb is installed, for a program that links it statically; "": found
+  // from libplumb.so.
+  std::string install_prefix;
+  // Receives messages. This and the following callbacks are called until the last handle created
+  // with the runtime is freed.
   std::function<void(LogLevel, std::string_view)> log;
-  // The host's memory, both or neither: of `size` bytes, nullptr if there is none; and back.
+  // The host's allocator; set both or neither. Returns `size` bytes, or nullptr.
   std::function<void*(std::size_t size, std::size_t alignment)> allocate;
   std::function<void(void* memory, std::size_t size)> release;  // must not throw
-  // The host's threads: calls task(i) for each i in 0 .. n - 1, and returns when all are done. Must
-  // not throw.
+  // The host's thread pool: calls task(i) for each i in 0 .. n - 1, and returns when all are done.
+  // Must not throw.
   std::function<void(std::int32_t n, const std::function<void(std::int32_t)>& task)> run;
 };
 
-// What can be measured: floating-point operations of matrix products, or bytes that are read.
+// Speed to measure: floating-point operations of matrix products, or bytes read.
 enum class Speed : std::int32_t {
   kGemmF32 = PLUMB_SPEED_GEMM_F32,
   kGemmBf16 = PLUMB_SPEED_GEMM_BF16,
   kRead = PLUMB_SPEED_READ
 };
 
+// Plugins, placements and threads of models (plumb_runtime). Thread-compatible.
 class Runtime {
  public:
+  // Creates a runtime.
   static Result<Runtime> Create(RuntimeOptions options = {}) {
     auto given = internal::Sized<plumb_runtime_options>();
     if (!options.use_environment) given.flags |= PLUMB_NO_ENVIRONMENT;
@@ -86,19 +91,20 @@ class Runtime {
     return Runtime(*std::move(made));
   }
 
-  // A const plumb_norm_plugin* of plumb/norm_plugin.h, which outlives all that is made with this.
+  // Registers a `const plumb_norm_plugin*` (plumb/norm_plugin.h), which must outlive the runtime
+  // and everything created with it.
   Result<void> RegisterPlugin(const void* norm_plugin) {
     return internal::Call([&](plumb_error** error) {
       return plumb_plugin_register(handle_.get(), norm_plugin, error);
     });
   }
 
-  // The norms of a plugin's file.
+  // Registers the norms of a plugin file.
   Result<void> LoadPlugin(const std::string& path) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_plugin_load(handle_.get(), path.c_str(), error); });
   }
-  // A norm as it describes itself, as JSON.
+  // Describes a norm as JSON, with the fields in plumb.h.
   Result<std::string> DescribePlugin(const std::string& id) {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
@@ -106,15 +112,16 @@ class Runtime {
         });
   }
 
+  // Returns the max number of threads of a call.
   std::int32_t Threads() const noexcept { return plumb_runtime_threads(handle_.get()); }
-  // The engines that multiply matrices: equal texts, equal rounding.
+  // Names the GEMM engines; runtimes with equal strings round equally.
   Result<std::string> Gemm() const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
           return plumb_runtime_gemm(handle_.get(), buffer, capacity, needed, error);
         });
   }
-  // What the machine could do, a second.
+  // Measures the peak speed of the machine, per second.
   Result<double> MeasureSpeed(Speed speed) {
     double per_second = 0;
     const Result<void> measured = internal::Call([&](plumb_error** error) {
@@ -124,7 +131,8 @@ class Runtime {
     if (!measured) return measured.error();
     return per_second;
   }
-  // What it runs on, what it found and refused, as JSON.
+  // Reports the machine, the norms and placements that were found or refused, and problems, as
+  // JSON.
   Result<std::string> Describe() const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
@@ -142,7 +150,7 @@ class Runtime {
   Handle handle_;
 };
 
-// What is computed with, of a model.
+// Format of the weights that a session or evaluator computes with.
 enum class Weights : std::int32_t {
   kF32 = PLUMB_WEIGHTS_F32,
   kBf16 = PLUMB_WEIGHTS_BF16,
@@ -153,15 +161,16 @@ enum class Weights : std::int32_t {
 
 using PluginCall = plumb_plugin_call;
 
-// The call of a norm that this thread is in, and where `address` lies; none: it is in none. Signal
-// handlers may.
+// Returns the norm call that this thread is in, with the operand at `address`; nothing if it is in
+// none. May be called by signal handlers.
 inline std::optional<PluginCall> PluginCallHere(const void* address = nullptr) noexcept {
   PluginCall call = {};
   call.struct_size = sizeof(call);
   if (plumb_plugin_call_here(address, &call) == 0) return std::nullopt;
   return call;
 }
-// The calls that all threads are in: fills `calls`, returns how many. Signal handlers may.
+// Fills `calls` with the norm calls of all threads, and returns their number. May be called by
+// signal handlers.
 inline std::size_t PluginCalls(Span<PluginCall> calls) noexcept {
   if (calls.empty()) return 0;
   calls[0].struct_size = sizeof(PluginCall);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// texts.hpp: the part of plumb.hpp, which includes it, that is about texts: descriptions of models,
-// and tokenizers.
+// texts.hpp: the part of plumb.hpp, which includes it, for texts: descriptions of models, and
+// tokenizers.
 #ifndef PLUMB_TEXTS_HPP_
 #define PLUMB_TEXTS_HPP_
 
@@ -20,19 +20,23 @@ PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
 // --- Descriptions of models ---------------------------------------------------------------------
 
+// A model's description, plumb.v1.Model in protobuf text format (plumb_spec). Thread-compatible.
 class Spec {
  public:
+  // Reads a description from a file.
   static Result<Spec> FromFile(const std::string& path) {
     return Made([&](plumb_spec** spec, plumb_error** error) {
       return plumb_spec_from_file(path.c_str(), spec, error);
     });
   }
+  // Reads a description from text; `name` stands for the file in messages.
   static Result<Spec> FromText(std::string_view text, const std::string& name = "model") {
     return Made([&](plumb_spec** spec, plumb_error** error) {
       return plumb_spec_from_text(text.data(), text.size(), name.c_str(), spec, error);
     });
   }
 
+  // Sets a field: ("n_layer", "8"), ("norm[0].attr[0].number", "1e-6").
   Result<void> Set(const std::string& field, const std::string& value) {
     return internal::Call([&](plumb_error** error) {
       return plumb_spec_set(handle_.get(), field.c_str(), value.c_str(), error);
@@ -46,6 +50,7 @@ class Spec {
       return Set(field, std::to_string(value));
     }
   }
+  // Returns the description in protobuf text format.
   Result<std::string> Text() const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
@@ -69,55 +74,61 @@ class Spec {
 
 // --- Tokenizers ---------------------------------------------------------------------------------
 
+// Converts text to token ids and back (plumb_tokenizer). Immutable; any thread.
 class Tokenizer {
  public:
-  // A token for each character in `text`; `begin_end` adds one that begins and ends a document.
+  // Creates a tokenizer with a token for each character in `text`; `begin_end` adds one that begins
+  // and ends a document.
   static Result<Tokenizer> Characters(std::string_view text, bool begin_end = false) {
     return Create(PLUMB_CHARACTERS, text, begin_end);
   }
-  // A token for each byte there is.
+  // Creates a tokenizer with a token for each of the 256 bytes.
   static Result<Tokenizer> Bytes(bool begin_end = false) {
     return Create(PLUMB_BYTES, {}, begin_end);
   }
-  // From the text of a run's tokenizer.json, or of one that a model is published with.
+  // Reads a tokenizer from the text of a tokenizer.json, of a run or of a published model.
   static Result<Tokenizer> FromJson(std::string_view json) {
     return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
       return plumb_tokenizer_from_json(json.data(), json.size(), tokenizer, error);
     });
   }
-  // From a run's directory, or a published model's, with the special tokens that its files say.
+  // Reads a tokenizer from the directory of a run or a published model, with the special tokens in
+  // its files.
   static Result<Tokenizer> FromDirectory(const std::string& path) {
     return Made([&](plumb_tokenizer** tokenizer, plumb_error** error) {
       return plumb_tokenizer_from_directory(path.c_str(), tokenizer, error);
     });
   }
 
+  // Returns the tokenizer as a tokenizer.json.
   Result<std::string> Json() const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
           return plumb_tokenizer_json(handle_.get(), buffer, capacity, needed, error);
         });
   }
+  // Returns the number of tokens.
   std::int32_t VocabSize() const noexcept { return plumb_tokenizer_vocab_size(handle_.get()); }
-  // The token that ends a document; -1 without one.
+  // Returns the token that ends a document; -1 without one.
   std::int32_t BeginEnd() const noexcept { return plumb_tokenizer_begin_end(handle_.get()); }
-  // The token that begins a document; -1 without one.
+  // Returns the token that begins a document; -1 without one.
   std::int32_t Begin() const noexcept { return plumb_tokenizer_begin(handle_.get()); }
 
-  // The tokens each of which ends a text: for SampleOptions::end_tokens.
+  // Returns the tokens that end a text, for SampleOptions::end_tokens.
   Result<std::vector<std::int32_t>> EndTokens() const {
     return Ids(4, [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
                       plumb_error** error) {
       return plumb_tokenizer_end_tokens(handle_.get(), tokens, capacity, needed, error);
     });
   }
-  // The tokens that a prompt begins with, before those of Encode: <s> for example.
+  // Returns the tokens to put before those of Encode in a prompt, such as <s>.
   Result<std::vector<std::int32_t>> Prefix() const {
     return Ids(4, [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
                       plumb_error** error) {
       return plumb_tokenizer_prefix(handle_.get(), tokens, capacity, needed, error);
     });
   }
+  // Converts text to ids.
   Result<std::vector<std::int32_t>> Encode(std::string_view text) const {
     return Ids(text.size(), [&](std::int32_t* tokens, std::size_t capacity, std::size_t* needed,
                                 plumb_error** error) {
@@ -125,7 +136,8 @@ class Tokenizer {
                                     needed, error);
     });
   }
-  // For bytes not always UTF-8. Tokens that come one by one are for a Decoder.
+  // Converts ids to text, which for bytes may be invalid UTF-8. Use a Decoder for tokens that
+  // arrive one by one.
   Result<std::string> Decode(Span<const std::int32_t> tokens) const {
     return internal::Text(
         [&](char* buffer, std::size_t capacity, std::size_t* needed, plumb_error** error) {
@@ -142,7 +154,8 @@ class Tokenizer {
  private:
   using Handle = internal::Handle<plumb_tokenizer, plumb_tokenizer_free>;
   explicit Tokenizer(Handle handle) : handle_(std::move(handle)) {}
-  // The ids that `function` puts into a buffer, at the second try if they are more than `expected`.
+  // Returns the ids that `function` writes to a buffer; calls it again if there are more than
+  // `expected`.
   template <class Function>
   static Result<std::vector<std::int32_t>> Ids(std::size_t expected, const Function& function) {
     std::vector<std::int32_t> tokens(expected);
@@ -172,11 +185,11 @@ class Tokenizer {
   Handle handle_;
 };
 
-// Text of tokens that come one by one: what Next and Finish return, put together, is what
-// Tokenizer::Decode makes of all tokens at once.
+// Converts tokens that arrive one by one to text (plumb_decoder): the results of Next and Finish
+// concatenate to what Tokenizer::Decode returns for all tokens at once. Thread-compatible.
 class Decoder {
  public:
-  // Begins a text after the tokens of a prompt, whose text is not returned again.
+  // Creates a decoder that begins after the tokens of a prompt, whose text is not returned.
   static Result<Decoder> Create(const Tokenizer& tokenizer, Span<const std::int32_t> prompt = {}) {
     auto made = internal::Make<Handle>([&](plumb_decoder** decoder, plumb_error** error) {
       return plumb_decoder_create(tokenizer.get(), prompt.data(), prompt.size(), decoder, error);
@@ -185,21 +198,22 @@ class Decoder {
     return Decoder(*std::move(made));
   }
 
-  // The text that is complete with these tokens, often "".
+  // Returns the text that these tokens complete, often "".
   Result<std::string> Next(Span<const std::int32_t> tokens) {
     return Given([&](const char** text, std::size_t* size, plumb_error** error) {
       return plumb_decoder_next(handle_.get(), tokens.data(), tokens.size(), text, size, error);
     });
   }
   Result<std::string> Next(std::int32_t token) { return Next(Span<const std::int32_t>(&token, 1)); }
-  // The text that was held back. The next token begins a new text.
+  // Returns the text that was held back. The next token begins a new text.
   Result<std::string> Finish() {
     return Given([&](const char** text, std::size_t* size, plumb_error** error) {
       return plumb_decoder_finish(handle_.get(), text, size, error);
     });
   }
 
-  // From now on a text ends before the first of these in it; what may become one is held back.
+  // Makes the text end before the first occurrence of one of these strings; text that may become
+  // one is held back.
   Result<void> StopAt(const std::vector<std::string>& texts) {
     std::vector<const char*> given;
     for (const std::string& text : texts) given.push_back(text.c_str());
@@ -207,7 +221,7 @@ class Decoder {
       return plumb_decoder_stop_at(handle_.get(), given.data(), given.size(), error);
     });
   }
-  // True once the text has come to one.
+  // Returns true once the text has reached such a string.
   bool Stopped() const noexcept { return plumb_decoder_stopped(handle_.get()) != 0; }
 
   plumb_decoder* get() const noexcept { return handle_.get(); }

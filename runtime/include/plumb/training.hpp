@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// training.hpp: the part of plumb.hpp, which includes it, that is about probes and trainers.
+// training.hpp: the part of plumb.hpp, which includes it, for probes and trainers.
 #ifndef PLUMB_TRAINING_HPP_
 #define PLUMB_TRAINING_HPP_
 
@@ -28,7 +28,7 @@ namespace internal {
 
 using ProbeFunction = std::function<std::int32_t(const ProbeInfo&)>;
 
-// `probe`, as plumb.h calls it by TellProbe.
+// Wraps `probe` for TellProbe, which plumb.h calls.
 template <class Probe>
 std::unique_ptr<ProbeFunction> KeepProbe(Probe probe) {
   return std::make_unique<ProbeFunction>([probe](const ProbeInfo& info) mutable {
@@ -50,12 +50,12 @@ inline std::vector<const char*> NamesOf(const std::vector<std::string>& points) 
 
 struct TrainerOptions {
   std::string recipe;         // plumb.v1.Train in protobuf text format; "": its defaults
-  std::int64_t seq = 0;       // tokens of a sequence, at most; 0: the model's context_length
-  bool draw_weights = false;  // from the recipe's seed, whatever the model has
-  std::int64_t reserve = 0;   // bytes that memory must hold beside the trainer
-  // Of several processes that train together, as plumb.h says; must outlive the trainer.
+  std::int64_t seq = 0;       // max tokens of a sequence; 0: the model's context_length
+  bool draw_weights = false;  // from the recipe's seed, whatever weights the model has
+  std::int64_t reserve = 0;   // bytes that must fit into memory next to the trainer
+  // Ranks that train together, as documented in plumb.h; must outlive the trainer.
   const plumb_communicator* communicator = nullptr;
-  std::int32_t ranks = 0;  // for Plan: of so many; 0: one, or the communicator's
+  std::int32_t ranks = 0;  // for Plan: number of ranks; 0: the communicator's, or 1
 };
 
 using StepInfo = plumb_step_info;
@@ -64,7 +64,7 @@ using ProfileRow = plumb_profile_row;
 
 namespace internal {
 
-// All that row_of(i, row), a status, gives.
+// Returns all rows: calls row_of(i, row), which returns a status, until it fails.
 template <class Function>
 std::vector<ProfileRow> ProfileRowsOf(const Function& row_of) {
   std::vector<ProfileRow> rows;
@@ -75,10 +75,10 @@ std::vector<ProfileRow> ProfileRowsOf(const Function& row_of) {
 
 }  // namespace internal
 
-// Of what a trainer holds between steps.
+// Kind of state that a trainer holds between steps.
 enum class State : std::int32_t { kModel = PLUMB_STATE_MODEL, kOptimizer = PLUMB_STATE_OPTIMIZER };
 
-// A recipe in full: `text`, then settings ("learning_rate", "0.01") in order.
+// Returns a complete recipe: `text`, with settings ("learning_rate", "0.01") applied in order.
 inline Result<std::string> RecipeText(
     std::string_view text, const std::vector<std::pair<std::string, std::string>>& settings = {},
     const std::string& name = "recipe") {
@@ -94,8 +94,10 @@ inline Result<std::string> RecipeText(
       });
 }
 
+// Trains a model's weights (plumb_trainer). Thread-compatible, except for Cancel.
 class Trainer {
  public:
+  // Creates a trainer. A model may have only one at a time.
   static Result<Trainer> Create(Model& model, const TrainerOptions& options = {}) {
     const plumb_trainer_options given = ToOptions(options);
     auto made = internal::Make<Handle>(
@@ -107,7 +109,7 @@ class Trainer {
     return Trainer(*std::move(made));
   }
 
-  // What a trainer would take of memory; takes none of it.
+  // Computes the memory of a trainer, without allocating it.
   static Result<TrainerMemory> Plan(const Model& model, const TrainerOptions& options = {}) {
     const plumb_trainer_options given = ToOptions(options);
     auto memory = internal::Sized<plumb_trainer_memory>();
@@ -117,16 +119,18 @@ class Trainer {
     if (!planned) return planned.error();
     return memory;
   }
+  // Returns the memory of this trainer.
   TrainerMemory Memory() const noexcept {
     auto memory = internal::Sized<plumb_trainer_memory>();
     plumb_trainer_get_memory(handle_.get(), &memory);
     return memory;
   }
 
+  // Returns the number of ids in a step, and the number of completed steps.
   std::size_t StepTokens() const noexcept { return plumb_trainer_step_tokens(handle_.get()); }
   std::int64_t Steps() const noexcept { return plumb_trainer_steps(handle_.get()); }
 
-  // One optimizer step. The target of an input is the token after it, or -1.
+  // Does one optimizer step. The target of an input is the id of the next token, or -1 for none.
   Result<StepInfo> Step(Span<const std::int32_t> inputs, Span<const std::int32_t> targets) {
     if (inputs.size() != targets.size()) return internal::TwoLengths(inputs, targets);
     auto info = internal::Sized<plumb_step_info>();
@@ -138,9 +142,9 @@ class Trainer {
     return info;
   }
 
-  // The same on micro-batches that fill(i, inputs, targets, seq) makes: std::int32_t* inputs and
-  // targets, of [batch_size, seq], and std::int64_t& seq, which may be made smaller. Next::kStop:
-  // there is none, and the step fails with Code::kCancelled.
+  // Does one step on micro-batches that fill(i, inputs, targets, seq) makes: std::int32_t* inputs
+  // and targets, [batch_size, seq], and std::int64_t& seq, which may be made smaller. Next::kStop
+  // means that there is none, and fails the step with Code::kCancelled.
   template <class Fill>
   Result<StepInfo> StepFilled(Fill&& fill) {
     struct User {
@@ -159,8 +163,9 @@ class Trainer {
     return info;
   }
 
-  // batch(step, inputs, targets): fills both, Span<std::int32_t> of StepTokens(); Next::kStop ends
-  // the run. after(info), a const StepInfo&: Next::kStop ends it with Code::kCancelled.
+  // Does steps until the recipe's max_steps. batch(step, inputs, targets) fills both, each a
+  // Span<std::int32_t> of StepTokens(); its Next::kStop ends the run. after(info), with a const
+  // StepInfo&, is called after each step; its Next::kStop fails the run with Code::kCancelled.
   template <class Batch, class After>
   Result<void> Run(Batch&& batch, After&& after) {
     return Run(batch, &after);
@@ -169,30 +174,32 @@ class Trainer {
   Result<void> Run(Batch&& batch) {
     return Run(batch, static_cast<void (*)(const StepInfo&)>(nullptr));
   }
-  // Any thread, and signal handlers.
+  // Ends Run before its next step. Any thread, and signal handlers.
   void Cancel() const noexcept { plumb_trainer_cancel(handle_.get()); }
 
-  // The gradient of the i-th parameter in the last step, before clipping.
+  // Returns the gradient of the last step for the i-th parameter, before clipping.
   Result<TensorView<const float>> Gradient(std::size_t i) const {
     return internal::TensorOf<const float>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_trainer_gradient(handle_.get(), i, tensor, error);
     });
   }
 
-  // Weights and the state of the optimizer, into a file and back.
+  // Saves weights, optimizer state and the number of steps as one file.
   Result<void> Save(const std::string& path) const {
     return internal::Call([&](plumb_error** error) {
       return plumb_trainer_save(handle_.get(), path.c_str(), error);
     });
   }
+  // Loads such a file, and continues from it to the same bits.
   Result<void> Load(const std::string& path) {
     return internal::Call([&](plumb_error** error) {
       return plumb_trainer_load(handle_.get(), path.c_str(), error);
     });
   }
 
-  // All ranks call it; rank 0 calls use(), which may read and write all states, save and load. It
-  // returns nothing or Next: Next::kStop is Code::kCancelled on all ranks.
+  // Lets rank 0 access the state of all ranks. All ranks call it; rank 0 calls use(), which may
+  // read and write all states, save and load. It returns void or Next: Next::kStop is
+  // Code::kCancelled on all ranks.
   template <class Use>
   Result<void> ShareStates(Use&& use) {
     struct User {
@@ -206,8 +213,8 @@ class Trainer {
     });
   }
 
-  // From now on tells probe(info), a const ProbeInfo&, of step 1 and every `every`-th; 0: of none.
-  // Next::kStop ends a run. `points`, none: streams, norms, logits and parameters.
+  // Calls probe(info), with a const ProbeInfo&, in step 1 and every `every`-th step from now on; 0:
+  // never. Next::kStop ends a run. Without `points`: streams, norms, logits and parameters.
   template <class Probe>
   Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points, Probe probe) {
     auto kept = internal::KeepProbe(std::move(probe));
@@ -220,7 +227,7 @@ class Trainer {
     return set;
   }
 
-  // From now on probes the points without telling of tensors: Probed() has the figures.
+  // Probes the points without a callback: Probed() returns the statistics.
   Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points = {}) {
     const std::vector<const char*> names = internal::NamesOf(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
@@ -230,8 +237,8 @@ class Trainer {
     if (set) probe_ = nullptr;
     return set;
   }
-  // The figures of the last step, point by point; none if it was not probed. Names live until
-  // SetProbe().
+  // Returns the statistics of the last step for each point; empty if it was not probed. Names live
+  // until SetProbe().
   std::vector<ProbeInfo> Probed() const {
     std::vector<ProbeInfo> figures;
     auto next = internal::Sized<plumb_probe>();
@@ -241,39 +248,40 @@ class Trainer {
     return figures;
   }
 
-  // From now on steps are timed, into a new profile; or no more.
+  // Starts a new profile of the following steps, or ends it.
   Result<void> Profile(bool on) {
     return internal::Call([&](plumb_error** error) {
       return plumb_trainer_profile(handle_.get(), on ? 1 : 0, error);
     });
   }
-  // The first is of the steps as a whole. Names live until the next call.
+  // Returns the profile. The first row is the total. Names live until the next call.
   std::vector<ProfileRow> ProfileRows() {
     return internal::ProfileRowsOf([&](std::size_t i, plumb_profile_row* row) {
       return plumb_trainer_profile_row(handle_.get(), i, row, nullptr);
     });
   }
 
+  // Returns the learning rate of the next step.
   double LearningRate() const noexcept { return plumb_trainer_learning_rate(handle_.get()); }
-  // From now on it is the schedule's times `scale`.
+  // Multiplies the scheduled learning rate by `scale` from now on.
   Result<void> ScaleLearningRate(double scale) {
     return internal::Call([&](plumb_error** error) {
       return plumb_trainer_scale_learning_rate(handle_.get(), scale, error);
     });
   }
-  // Code::kAborted when a number is not finite.
+  // Fails with Code::kAborted if a weight, a moment or a norm state is not finite.
   Result<void> Check() const {
     return internal::Call(
         [&](plumb_error** error) { return plumb_trainer_check(handle_.get(), error); });
   }
 
-  // The i-th tensor of a state; without data where a matrix is trained in bf16.
+  // Returns the i-th tensor of a state; without data for a matrix that is trained in bf16.
   Result<TensorView<float>> StateTensor(State state, std::size_t i) {
     return internal::TensorOf<float>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_trainer_state(handle_.get(), static_cast<std::int32_t>(state), i, tensor, error);
     });
   }
-  // Elements from `begin` on, of any tensor.
+  // Copies elements from `begin` on to or from any state tensor.
   Result<void> ReadState(State state, std::size_t i, std::int64_t begin, Span<float> to) const {
     return internal::Call([&](plumb_error** error) {
       return plumb_trainer_read_state(handle_.get(), static_cast<std::int32_t>(state), i, begin,
@@ -286,7 +294,7 @@ class Trainer {
                                        static_cast<std::int64_t>(from.size()), from.data(), error);
     });
   }
-  // The steps that count as done.
+  // Sets the number of completed steps.
   Result<void> SetSteps(std::int64_t steps) {
     return internal::Call(
         [&](plumb_error** error) { return plumb_trainer_set_steps(handle_.get(), steps, error); });
@@ -295,7 +303,7 @@ class Trainer {
   plumb_trainer* get() const noexcept { return handle_.get(); }
 
  private:
-  // As long as `options` is.
+  // Returns options that point into `options`.
   static plumb_trainer_options ToOptions(const TrainerOptions& options) {
     auto given = internal::Sized<plumb_trainer_options>();
     given.recipe = options.recipe.data();
