@@ -9,9 +9,9 @@
 //   norm_benchmark --outside [--json]
 //                             prints a table: norms that others could write, the shipped ones, a
 //                             hand-written RMSNorm (`limit`: the best that is possible), and memcpy
-//   norm_benchmark --serve    reads cases from standard input, one per line: "BY NORM PASS DTYPE
-//   ROWS
-//                             DIM THREADS RUNS"; answers with the nanoseconds of a run, or "none"
+//   norm_benchmark --serve    reads cases from standard input, one per line:
+//                             "BY NORM PASS DTYPE ROWS DIM THREADS RUNS"; answers with the
+//                             nanoseconds of a run, or "none"
 #include <benchmark/benchmark.h>
 #include <omp.h>
 

@@ -168,8 +168,7 @@ int CreateTemporary(std::string* temporary, std::optional<UnfinishedPath>* unfin
     if (errno != EEXIST) break;
   }
   if (fd < 0 || !target.exists) return fd;
-  // Only root may change the owner. If owner or mode cannot be kept, the content still matters
-  // more.
+  // Only root may change the owner. Failing to keep owner or mode is no reason to lose the content.
   [[maybe_unused]] const int owned =
       Files().ChangeOwner(fd, target.info.st_uid, target.info.st_gid);
   [[maybe_unused]] const int moded = Files().ChangeMode(fd, target.info.st_mode & 07777);

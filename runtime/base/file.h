@@ -24,7 +24,7 @@ inline constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
 inline constexpr int64_t kMaxResultBytes = int64_t{1} << 40;
 int64_t MaxDataBytes();
 
-// Reads a whole file. A pipe is waited for until it has a writer, for at most two seconds.
+// Reads a whole file. Waits up to two seconds for a pipe to get a writer.
 // Errors: kInvalidArgument if the file is longer than `max_bytes`, found without reading the rest
 // since it may have no end (at most 1 MiB of a device is read), or if it is a directory or a pipe
 // without a writer; kResourceExhausted if memory runs out; else the error of the system call.

@@ -33,8 +33,7 @@ namespace plumb {
 // Returns the status with `prefix` in front of its message; OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
 
-// Returns the text for an errno, with the limit that may cause it: "Too many open files (ulimit
-// -n)".
+// Returns the text for an errno and the limit that may cause it: "Too many open files (ulimit -n)".
 std::string ErrnoText(int error);
 
 // Returns the error of a system call on a file, kUnavailable "PATH: WHAT: <text for errno>".

@@ -36,8 +36,7 @@ constexpr Clock::duration kSpinForTasks = std::chrono::microseconds(50);
 // Time without new workers after the system refused to start one.
 constexpr Clock::duration kTryAgain = std::chrono::seconds(1);
 
-// Limits, so that a worker's index fits in a byte, and a Job, 64 bytes per slot, on a thread's
-// stack.
+// Limits, so that an index fits in a byte, and a Job, 64 bytes per slot, on a thread's stack.
 constexpr int kMaxThreads = 128;
 constexpr int kMaxWorkers = 255;
 
@@ -195,8 +194,7 @@ struct alignas(128) Worker {
 
 class Pool {
  public:
-  // Returns the pool, which is never destroyed: workers may still spin on it while the process
-  // ends.
+  // Returns the pool. It is never destroyed, since workers may spin on it while the process ends.
   static Pool* Get() {
     alignas(Pool) static std::byte memory[sizeof(Pool)];
     static Pool* const pool = new (memory) Pool;

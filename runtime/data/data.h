@@ -35,8 +35,7 @@ struct DatasetOptions {
   // Names of the tokens that begin and end a document; "": the tokenizer's own.
   std::string begin_token, end_token;
   int64_t bpe_vocab_size = 4096;
-  // Bits of an id in token files without a header: 16 or 32; 0: the smaller that fits the
-  // vocabulary.
+  // Bits of an id in token files without a header: 16 or 32; 0: as the vocabulary's size requires.
   int64_t token_bits = 0;
   // Fraction that is held out for validation, 0 to 1: floor(n * (1 - fraction)) of n tokens or
   // documents train, but at least one unless the fraction is 1. The held-out part is the end of a
@@ -49,10 +48,10 @@ const char* SplitName(Split split);  // "training", "validation"
 
 class Dataset {
  public:
-  // Reads `path`; for token files, opens a file or a directory of shards. Characters outside the
-  // vocabulary of a given `tokenizer` are errors; for documents it needs an end token.
-  // Errors: kInvalidArgument with `path:line:column` for an empty file, a file without a document,
-  // and text that is not UTF-8 if the vocabulary is characters; kResourceExhausted.
+  // Reads `path`; for token files, opens a file or a directory of shards.
+  // Errors: kInvalidArgument for an empty file, a file without a document, text that is not UTF-8
+  // if the vocabulary is characters, documents if `tokenizer` has no end token, and, with
+  // `path:line:column`, characters outside the vocabulary; kResourceExhausted.
   static absl::StatusOr<Dataset> Load(const std::string& path, const DatasetOptions& options,
                                       const Tokenizer* tokenizer = nullptr);
   // Does the same with text in memory; `name` replaces the path in errors.

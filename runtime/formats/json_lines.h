@@ -27,8 +27,7 @@ class JsonLinesWriter {
   JsonLinesWriter(const JsonLinesWriter&) = delete;
   ~JsonLinesWriter();
 
-  // Writes `line`, which ends with a newline, to the file before it returns; on an error, none of
-  // it.
+  // Writes `line`, which ends with a newline, to the file; writes none of it on an error.
   absl::Status Append(absl::string_view line);
   // Syncs the lines to disk.
   absl::Status Sync();

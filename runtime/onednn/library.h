@@ -5,7 +5,6 @@
 // MB, plus OpenCL and OpenMP), and a machine without it computes all products with plumb's own
 // GEMM. It is loaded once per process and stays. It is not loaded if the process may not have the
 // address space, since the library would then end the process instead of returning an error.
-// Thread-safe. address space that it takes: it has no error for that, and ends the process.
 // Thread-safe.
 #ifndef PLUMB_RUNTIME_ONEDNN_LIBRARY_H_
 #define PLUMB_RUNTIME_ONEDNN_LIBRARY_H_

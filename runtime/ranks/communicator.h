@@ -38,9 +38,8 @@ class Communicator {
   };
 
   // Start to send or to receive, and return immediately. `data` must stay valid, and unchanged by
-  // the caller, until Wait has returned or Test has returned true. Every transfer needs one of
-  // these: a send may complete only after its receive was started. The receive states the message's
-  // size.
+  // the caller, until Wait has returned or Test has returned true, which every transfer needs: a
+  // send may complete only after its receive was started. `bytes` is equal on both sides.
   virtual absl::StatusOr<Transfer> StartSend(int to, int tag, const void* data, size_t bytes) = 0;
   virtual absl::StatusOr<Transfer> StartReceive(int from, int tag, void* data, size_t bytes) = 0;
 

@@ -63,8 +63,7 @@ class Message {
   void Replace(const Field& field, int index, T value) {
     (*static_cast<std::vector<T>*>(field.access.member(*this)))[Index(index)] = std::move(value);
   }
-  // Returns a nested message, which is marked as set. Requires: index < Size() for a repeated
-  // field.
+  // Returns a nested message and marks it as set. Requires: index < Size() for a repeated field.
   Message* MutableMessage(const Field& field, int index);
 
   // Returns the member of a oneof that is set; null if none is.

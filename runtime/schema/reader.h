@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf's text format: parses and prints messages, and sets one field by its path. Pure
+// Parses and prints messages in protobuf's text format, and sets a field by its path. Pure
 // functions.
 #ifndef PLUMB_RUNTIME_SCHEMA_READER_H_
 #define PLUMB_RUNTIME_SCHEMA_READER_H_

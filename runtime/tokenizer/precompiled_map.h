@@ -29,8 +29,7 @@ class PrecompiledMap {
   absl::Status Append(absl::string_view text, WorkBudget* budget, std::string* out) const;
 
  private:
-  // Appends the replacement of the shortest rule that is a prefix of `text`; false if there is
-  // none.
+  // Appends the replacement by the shortest rule that is a prefix of `text`; false if none is.
   bool AppendRule(absl::string_view text, std::string* out) const;
 
   std::vector<uint32_t> units_;

@@ -152,7 +152,7 @@ absl::Status SubwordEncoder::EncodeNormalized(absl::string_view text, const CutC
                                               Call* call) {
   const auto encode = [&](absl::string_view piece) { return EncodePiece(piece, call); };
   if (!tokenizer_->cuts_at_marks_) return cutter_.Cut(text, context, encode);
-  // The file does not split, but splitting before marks changes no token: a piece begins at each
+  // There is no pre-tokenizer, but splitting before marks changes no token: a piece begins at each
   // mark that does not follow another.
   size_t begin = 0;
   for (size_t at = text.find(kSpaceMark); at != absl::string_view::npos;) {

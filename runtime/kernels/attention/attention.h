@@ -6,7 +6,6 @@
 //
 // T is the type of tensor elements: float, or uint16_t for bf16. Sums, maxima and log-sum-exps are
 // f32 in both cases.
-// way.
 #ifndef PLUMB_RUNTIME_KERNELS_ATTENTION_ATTENTION_H_
 #define PLUMB_RUNTIME_KERNELS_ATTENTION_ATTENTION_H_
 

@@ -58,8 +58,7 @@ struct Blocks {
   float *dk_total, *dv_total;
 };
 
-// Returns true if one block has all queries and keys, so that sums are final and are stored
-// directly.
+// Returns true if one block has all queries and keys, so that sums are final and stored directly.
 template <class T>
 bool IsOneBlock(const AttendGradArgs<T>& args) {
   return args.group == 1 && args.tokens <= kGradRows;

@@ -242,8 +242,7 @@ HWY_INLINE void Unpack(const float* from, int64_t rows, int64_t width, float fac
 
 // -- Variants of the softmax
 
-// Returns ALiBi's bias for keys `at`, at + 1, ... in the lanes, for the query whose own key is
-// `own`.
+// Returns ALiBi's bias of keys `at`, at + 1, ... (one per lane) for the query at position `own`.
 HWY_INLINE Vf DistanceBias(float slope, int64_t own, int64_t at) {
   const Df d;
   const Vf distance = hn::Abs(hn::Iota(d, static_cast<float>(at - own)));
@@ -269,8 +268,7 @@ HWY_INLINE hn::Mask<Df> KeysWithin(int64_t begin, int64_t end, int64_t at) {
 
 // -- Products
 
-// A tile of kRowTile rows by kVectors vectors of accumulators. The arrays are unrolled to
-// registers.
+// A tile of kRowTile rows by kVectors vectors of accumulators, which are unrolled to registers.
 template <int64_t kVectors>
 struct Tile {
   static constexpr int64_t kVectorCount = kVectors;

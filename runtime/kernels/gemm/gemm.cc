@@ -69,8 +69,7 @@ Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
   if (work >= kMaxSerialWork) slots_ = PlannedSlots(static_cast<int64_t>(tasks_.size()));
 }
 
-// Returns true if sums accumulate in the result's memory, because the epilogue does not change
-// them.
+// Returns true if sums accumulate in the result's memory: the epilogue does not change them.
 bool Gemm::StoresDirectly(const GemmResult& result) const {
   if (spec_.out != DType::kF32) return false;
   return spec_.epilogue == Epilogue::kStore ||

@@ -56,9 +56,8 @@ GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   return s.work() < least ? GemmEngine::kSmall : onednn();
 }
 
-// Returns the number of threads that an op is partitioned for. There are few tasks, since each
-// packs its own operands, and more for larger products. It must not depend on the actual thread
-// count.
+// Returns the number of threads that an op is partitioned for, whatever their actual number. There
+// are few tasks, since each packs its own operands, and more for larger products.
 int64_t WantedTasks(int64_t work) {
   struct Row {
     int64_t work;

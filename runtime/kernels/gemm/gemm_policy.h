@@ -12,8 +12,7 @@
 
 namespace plumb {
 
-// Properties of the processor that the choice depends on. Tests construct those of other
-// processors.
+// Properties of the processor that the choice depends on. Tests construct them for others.
 struct GemmProcessor {
   std::string vendor;  // "AuthenticAMD", "GenuineIntel"
   int family = 0, model = 0;

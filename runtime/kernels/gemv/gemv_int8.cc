@@ -28,7 +28,7 @@ constexpr int64_t kPairs = kInt8Group / 2;
 // AVX-512, else 16.
 constexpr int kMaxRows = kVectors == 1 ? 8 : 4;
 
-// Two elements of each of some rows. Add returns sum + their dot products with the two elements at
+// Two elements of each of several rows. Add returns sum + their dot products with two elements of
 // x.
 #if HWY_TARGET == HWY_SCALAR
 struct Weights {

@@ -112,8 +112,7 @@ struct Silu {
 };
 
 // Up to |x| = 0.625, an odd polynomial (Chebyshev interpolation of (tanh(x)/x - 1) / x^2 in x^2,
-// degree 4, error 2e-8 of tanh); beyond, 1 - 2 / (e^2|x| + 1), which loses less than two bits
-// there.
+// degree 4, error 2e-8 of tanh); beyond, 1 - 2 / (e^2|x| + 1), which loses less than two bits.
 struct Tanh {
   template <class D, class V>
   static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {

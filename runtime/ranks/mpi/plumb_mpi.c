@@ -174,9 +174,8 @@ static plumb_status Initialize(int* by_us, char* problem, size_t capacity) {
              "MPI cannot be called from several threads in turn, which plumb does");
     return PLUMB_UNIMPLEMENTED;
   }
-  /* Errors are returned instead of ending the job. If the host initialized MPI, the host also
-   * decides about errors that belong to no communicator, which MPICH has for messages of a rank to
-   * itself. */
+  /* Errors are returned instead of ending the job. If the host initialized MPI, it also handles
+   * errors that belong to no communicator, which MPICH has for messages of a rank to itself. */
   if (*by_us) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
