@@ -26,7 +26,7 @@ class JsonWriter {
   void Number(int64_t value);
   void Flag(bool value);
 
-  // Write a member of an object.
+  // Writes a member of an object.
   void Text(absl::string_view name, absl::string_view value) { Name(name), Text(value); }
   void Number(absl::string_view name, int64_t value) { Name(name), Number(value); }
   void Flag(absl::string_view name, bool value) { Name(name), Flag(value); }

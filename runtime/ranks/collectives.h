@@ -18,18 +18,18 @@
 
 namespace plumb {
 
-// Transfer one message between two ranks. Send returns when `data` may be changed.
+// Transfers one message between two ranks. Send returns when `data` may be changed.
 absl::Status Send(Communicator* ranks, int to, int tag, const void* data, size_t bytes);
 absl::Status Receive(Communicator* ranks, int from, int tag, void* data, size_t bytes);
-// Transfer a text of any length, in two messages.
+// Transfers a text of any length, in two messages.
 absl::Status SendText(Communicator* ranks, int to, int tag, absl::string_view text);
 absl::StatusOr<std::string> ReceiveText(Communicator* ranks, int from, int tag);
 
-// Broadcast the data of rank `root` to all ranks. Collective.
+// Broadcasts the data of rank `root` to all ranks. Collective.
 absl::Status Broadcast(Communicator* ranks, int root, void* data, size_t bytes);
 absl::Status Broadcast(Communicator* ranks, int root, std::string* text);
 
-// Return the texts of all ranks, ordered by rank: Gather on rank 0 (empty elsewhere), AllGather on
+// Returns the texts of all ranks, ordered by rank: Gather on rank 0 (empty elsewhere), AllGather on
 // every rank. Collective.
 absl::StatusOr<std::vector<std::string>> Gather(Communicator* ranks, absl::string_view text);
 absl::StatusOr<std::vector<std::string>> AllGather(Communicator* ranks, absl::string_view text);

@@ -37,7 +37,7 @@ class Communicator {
     void* handle = nullptr;
   };
 
-  // Start to send or to receive, and return immediately. `data` must stay valid, and unchanged by
+  // Starts to send or to receive, and returns immediately. `data` must stay valid, and unchanged by
   // the caller, until Wait has returned or Test has returned true, which every transfer needs: a
   // send may complete only after its receive was started. `bytes` is equal on both sides.
   virtual absl::StatusOr<Transfer> StartSend(int to, int tag, const void* data, size_t bytes) = 0;

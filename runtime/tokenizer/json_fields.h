@@ -34,12 +34,12 @@ class JsonFields {
   const Json* Take(absl::string_view name);
   void Ignore(absl::string_view name) { Take(name); }
 
-  // Take a field; a missing one has the value `otherwise`. Errors: kInvalidArgument if the type is
+  // Takes a field; a missing one has the value `otherwise`. Errors: kInvalidArgument if the type is
   // wrong.
   absl::StatusOr<bool> Bool(absl::string_view name, bool otherwise);
   absl::StatusOr<int64_t> Int(absl::string_view name, int64_t otherwise);
   absl::StatusOr<std::string> String(absl::string_view name, absl::string_view otherwise);
-  // Take a required field. Errors: also kInvalidArgument if it is missing.
+  // Takes a required field. Errors: also kInvalidArgument if it is missing.
   absl::StatusOr<std::string> NeededString(absl::string_view name);
   absl::StatusOr<const Json*> NeededArray(absl::string_view name);
 

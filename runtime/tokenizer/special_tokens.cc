@@ -43,7 +43,7 @@ class Reader {
   Reader(const Tokenizer* tokenizer, int64_t vocab_size)
       : tokenizer_(tokenizer), vocab_size_(vocab_size) {}
 
-  // Take from the file `name` the kinds that no earlier file had.
+  // Takes from the file `name` the kinds that no earlier file had.
   absl::Status TakeIds(const Json& root, const std::string& name) {
     return Take(root, name, "_id", [this](const Json& value, std::vector<int32_t>* ids) {
       const Json list = value.is_array() ? value : Json::array({value});

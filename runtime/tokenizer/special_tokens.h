@@ -48,7 +48,7 @@ absl::StatusOr<SpecialTokens> ReadSpecialTokens(const std::string& directory,
                                                 const nlohmann::json* config,
                                                 const Tokenizer* tokenizer, int64_t vocab_size);
 
-// Convert the tokens to the content of a generation_config.json and back. Errors: see
+// Converts the tokens to the content of a generation_config.json and back. Errors: see
 // ReadSpecialTokens; `name` is the file in messages.
 std::string GenerationConfigJson(const SpecialTokens& tokens);
 absl::StatusOr<SpecialTokens> SpecialTokensOfJson(absl::string_view json, const std::string& name,

@@ -65,7 +65,7 @@ class SubwordModel {
   size_t entries_ = 0;
 };
 
-// Read the object `model` of a tokenizer.json, whose type the caller has checked. If `byte_level`,
+// Reads the object `model` of a tokenizer.json, whose type the caller has checked. If `byte_level`,
 // the vocabulary is in the alphabet of bytes (byte_alphabet.h), and Append takes bytes.
 absl::StatusOr<std::unique_ptr<SubwordModel>> ReadBpe(const nlohmann::json& model, bool byte_level);
 absl::StatusOr<std::unique_ptr<SubwordModel>> ReadUnigram(const nlohmann::json& model);

@@ -20,7 +20,7 @@ bool IsAscii(absl::string_view text);
 // Appends the full lower-case mapping of a character, independent of its context.
 void AppendLowerCase(uint32_t c, std::string* out);
 
-// Test for sets of characters, as the tokenizers library defines them. Its parts follow different
+// Tests for sets of characters, as the tokenizers library defines them. Its parts follow different
 // versions of Unicode; tools/make_unicode_tables.py states which.
 bool IsMark(uint32_t c);            // Mn, Mc, Me: StripAccents
 bool IsNonspacingMark(uint32_t c);  // Mn: BertNormalizer's strip_accents

@@ -35,7 +35,7 @@ inline TensorType Int8Elements(const Shape& matrix) {
 inline TensorType Int8Scales(const Shape& matrix) {
   return F32({Int8BlocksOf(matrix), Int8Groups(matrix.last()), kInt8TileRows});
 }
-// Return the indices of element [row, i] and of its scale.
+// Returns the indices of element [row, i] and of its scale.
 inline int64_t Int8ElementAt(int64_t row, int64_t i, int64_t groups) {
   const int64_t tile = row / kInt8TileRows * groups + i / kInt8Group, in_group = i % kInt8Group;
   return tile * kInt8TileElements + in_group / 2 * 2 * kInt8TileRows + row % kInt8TileRows * 2 +

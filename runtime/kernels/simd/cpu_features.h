@@ -27,7 +27,7 @@ struct ProcessorModel {
 };
 ProcessorModel HostProcessorModel();
 
-// Return true if the processor has AVX512_BF16, and if kernels convert to bf16 with it, which they
+// Returns true if the processor has AVX512_BF16, and if kernels convert to bf16 with it, which they
 // do not if tests chose a lower target. Results are bit-identical except for denormals.
 bool HasBf16Instructions();
 bool UsesBf16Instructions();
@@ -39,7 +39,7 @@ bool HasFastBf16();
 // Returns true if kernels multiply bf16x2: HasFastBf16(), unless tests chose a lower target.
 bool UsesBf16Pairs();
 
-// Return true if the processor has AVX512_VNNI, which multiplies and adds 16-bit pairs in one
+// Returns true if the processor has AVX512_VNNI, which multiplies and adds 16-bit pairs in one
 // instruction, and if kernels use it, unless tests chose a lower target. Results are bit-identical.
 bool HasVnni();
 bool UsesVnni();

@@ -35,7 +35,7 @@ inline SplitF32 SplitF32In(float* storage, int64_t n) {
   return {high, high + AlignUp(n * 2) / 2};
 }
 
-// Convert one number; kernels agree with these to the bit.
+// Converts one number; kernels agree with these to the bit.
 inline float JoinFloat(uint16_t high, uint16_t low) {
   const uint32_t sign = 0u - (low >> 15);  // -1 if `low` is negative: a borrow from `high`
   const uint32_t bits = ((static_cast<uint32_t>(high) + sign) << 16) | low;
@@ -51,7 +51,7 @@ inline void SplitFloat(float value, uint16_t* high, uint16_t* low) {
   *low = static_cast<uint16_t>(bits);
 }
 
-// Convert n numbers.
+// Converts n numbers.
 void SplitFloats(const float* from, int64_t n, int threads, const SplitF32& to);
 void JoinFloats(const SplitF32& from, int64_t n, int threads, float* to);
 // Computes only the high plane.

@@ -26,8 +26,8 @@ struct TensorStats {
   double Rms() const { return count > 0 ? std::sqrt(sum_squares / static_cast<double>(count)) : 0; }
 };
 
-// Return the statistics of x[0..n), in blocks of fixed size that are added in order. Independent of
-// the caller's floating-point mode.
+// Returns the statistics of x[0..n), in blocks of fixed size that are added in order. Independent
+// of the caller's floating-point mode.
 TensorStats StatsOf(const float* x, int64_t n, int threads);
 TensorStats StatsOf(const uint16_t* x, int64_t n, int threads);  // bf16
 // Returns bit-identical statistics for the same numbers in split form.
