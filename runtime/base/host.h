@@ -19,8 +19,7 @@ struct HostExecutor {
 
 struct HostAllocator {
   void* context = nullptr;
-  void* (*allocate)(void* context, size_t size,
-                    size_t alignment) = nullptr;  // NULL if out of memory
+  void* (*allocate)(void* context, size_t size, size_t alignment) = nullptr;  // NULL: no memory
   void (*release)(void* context, void* memory, size_t size) = nullptr;
 };
 

@@ -391,8 +391,7 @@ void RunOnPool(int64_t n, int threads, TaskFn task, const void* context) {
     for (int64_t i = 0; i < n; ++i) task(context, i, /*slot=*/0);
     return;
   }
-  constexpr int64_t kMost =
-      std::numeric_limits<int32_t>::max();  // a SlotRange holds 32-bit indices
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // SlotRange has 32 bits
   const HostExecutor* const executor = CurrentHost().executor;
   for (int64_t first = 0; first < n; first += kMost) {
     const int64_t count = std::min(n - first, kMost);

@@ -158,8 +158,7 @@ struct Erf {
     const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), hn::Add(tail, tail)), x);
     const V small = hn::Mul(hn::Mul(scale, x), Polynomial(d, square, kSeries));
     *value = hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large);
-    *value =
-        hn::IfThenElse(hn::Eq(x, x), *value, x);  // MagnitudeAtMost may turn a NaN into a number
+    *value = hn::IfThenElse(hn::Eq(x, x), *value, x);  // the bound of x loses a NaN
     *derivative = hn::Mul(scale, density);
   }
 };
