@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention as the ops run it, as a share of what matrix products reach on the same machine in the
-// same run: GFLOP/s of the causal half (2 products of [T, T/2] by the head forward, 5 backward)
-// over those of a plumb `matmul` of 2048^3 in f32 (of a bf16 one for bf16 where that is faster).
+// Measures attention ops as a share of the GEMM peak of the same machine in the same run: GFLOP/s
+// of the causal half (2 products of [T, T/2] by the head forward, 5 backward) over those of a plumb
+// `matmul` of 2048^3 in f32 (in bf16 for bf16, if that is faster).
 //
 //   attention_benchmark [f32|bf16 [CONTEXT...]]
 //
-// Peak and attention are interleaved, so that both meet the same clock; the best of many short runs
-// counts.
+// Peak and attention are interleaved, so that both run at the same clock frequency; the best of
+// many short runs counts.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +25,7 @@
 namespace plumb {
 namespace {
 
-// One op with operands of its own, ready to run again and again.
+// One op with its own operands, ready to run repeatedly.
 class Runner {
  public:
   Runner(const OpRegistry& registry, const std::string& op, const std::vector<TensorType>& inputs,
@@ -70,14 +70,14 @@ class Runner {
   }
 
  private:
-  // A single thread is timed by its own clock, which stands while others have the processor.
+  // Returns the time. A single thread is timed by its CPU clock, which stops while others run.
   static double Now(int threads) {
     timespec now;
     clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
   }
 
-  // Scores near 0, and log-sum-exps near that of equal ones.
+  // Fills an operand with scores near 0, or with log-sum-exps near that of equal scores.
   static void Draw(const TensorType& type, size_t i, void* to) {
     const RngStream draws(7, std::to_string(i));
     const bool lse = type.dtype == DType::kF32 && type.shape.rank() == 3 && i == 4;
@@ -118,7 +118,7 @@ Rates Measure(const OpRegistry& registry, DType dtype, const Sizes& s, int threa
   Runner backward(registry, "attention_grad", {x, x, x, x, lse, x}, attrs);
   if (!peak.ok() || !forward.ok() || !backward.ok()) return {};
 
-  // Of one product of the causal half.
+  // FLOPs of one product of the causal half.
   const double product =
       static_cast<double>(s.batch * s.heads * s.context * s.context * s.head_dim);
   double best_peak = 1e9, best_forward = 1e9, best_backward = 1e9;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two builds of plumb side by side: seconds of a training step and of a decoded token, as ratios.
+"""Compares two builds of plumb: seconds of a training step and of a decoded token, as ratios.
 
     bench/compare_builds.py OLD/bin/plumb build/release/bin/plumb [--rounds 9]
 
-Each round runs `plumb bench` of one build and of the other, the first by turns, and gives one ratio new/old a case;
-printed are their median and the middle half of them. Wants an idle machine.
+Each round runs `plumb bench` of both builds, in alternating order, and yields one ratio new/old for each case. The
+output is the median of the ratios and their middle half. Requires an idle machine.
 """
 
 import argparse

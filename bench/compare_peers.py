@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plumb beside PyTorch: training steps of five models, interleaved within each round.
+"""Compares plumb with PyTorch: training steps of five models, interleaved within each round.
 
-Both sides live through the whole comparison of a model and step on command, so that starting,
-compiling and first touches are outside of what is timed. A ratio is that of a round; printed are
-medians and, of the ratio, the 10th and 90th percentiles. GFLOP/s are the model's: 6 a weight and
-token and attention's, as if nothing were masked. "of peak" is against a product of [2048, 2048]
+For each model, both processes run during the whole comparison and execute steps on request, so that
+starting, compiling and first touches are not timed. Ratios are computed within a round; the output is
+medians and, for the ratio, the 10th and 90th percentiles. GFLOP/s are those of the model: 6 per weight
+and token, plus attention as if nothing were masked. "of peak" is relative to a product of [2048, 2048]
 matrices of the same type (oneDNN, packed), measured in the same rounds.
 
     compare_peers.py --build BUILD --python PYTHON_WITH_TORCH --sgemm LIB [--quick] [--rounds 7]
                      [--only NAME,..] [--dtypes f32,bf16] [--markdown] [--json FILE]
 
-bench/compare_peers.sh finds those three by itself.
+bench/compare_peers.sh finds these three automatically.
 """
 import argparse
 import json
@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = os.path.join(HERE, "..", "examples")
 STUDY = os.path.join(EXAMPLES, "why_normalise")
 
-# What PyTorch must know of a model is in `torch`, what plumb must know beside the file in `plumb`.
+# `torch` has the description of a model for PyTorch, `plumb` the options in addition to the file.
 GPT2 = dict(n_layer=12, n_head=12, d_model=768, vocab=50304, activation="gelu_tanh",
             tied=True, bias=True, clip=True)
 MODELS = {
@@ -54,7 +54,7 @@ MODELS = {
         plumb=["--batch", "1"], torch=dict(GPT2, context=1024, batch=1)),
 }
 
-# Fresh large buffers would cost PyTorch page faults in every step: keep the heap, in huge pages.
+# Fresh large buffers would cost PyTorch page faults in every step, so it keeps the heap, in huge pages.
 TORCH_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
@@ -83,7 +83,7 @@ def start_torch(args, model, dtype):
 
 
 def compare(args, name, dtype):
-    """The record of one model in one type."""
+    """Returns the record of one model in one type."""
     model = MODELS[name]
     plumb, torch = start_plumb(args, model, dtype), start_torch(args, model, dtype)
     if plumb.parameters != torch.parameters:
@@ -99,9 +99,9 @@ def compare(args, name, dtype):
 
 
 def summary(record):
-    """What is printed of a record."""
+    """Returns the printed row of a record."""
     rounds = record["rounds"]
-    # Tokens per second, so that documents of different lengths do not matter.
+    # Compares tokens per second, so that documents of different lengths do not matter.
     ratio = [r["torch"]["seconds"] / r["torch"]["tokens"] * r["plumb"]["tokens"]
              / r["plumb"]["seconds"] for r in rounds]
     share = [r["plumb"]["flops"] / r["plumb"]["seconds"] / r["before"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Times plumb and PyTorch interleaved, in one run, on five training models; prints times, ratios with
-# their spread, GFLOP/s, shares of the machine's own GEMM peak and peak memory.
+# Measures plumb and PyTorch, interleaved in one run, on five training models; prints times, ratios with
+# their spread, GFLOP/s, shares of the machine's GEMM peak, and peak memory.
 #
 #   bench/compare_peers.sh [--quick] [--rounds N] [--only study,shakespeare,baby,gpt2-64,gpt2-1024]
 #                          [--dtypes f32,bf16] [--markdown] [--json FILE]
@@ -26,7 +26,7 @@ if [ -z "$python" ]; then
   echo "no python3 with PyTorch: install python3-torch, or set TORCH_PYTHON" >&2
   exit 2
 fi
-# Only a PyTorch that calls a BLAS from outside (as Debian's does) gains by another one.
+# A different BLAS helps only a PyTorch that calls an external one (as Debian's does).
 sgemm=()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

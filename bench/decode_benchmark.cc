@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding and prompts of GPT-2 124M with random weights, against what the machine can do in the
-// same run: bytes of weights read per second beside the speed of a plain read, and prompts beside
-// the speed of a matrix product. Both sides are interleaved, since memory bandwidth drifts from one
-// second to the next; ratios are medians over the rounds.
+// Measures decoding and prompts of GPT-2 124M with random weights relative to the limits of the
+// machine in the same run: bytes of weights read per second compared with a plain read, and prompts
+// compared with a matrix product. Both sides are interleaved, since memory bandwidth drifts from
+// one second to the next; ratios are medians over the rounds.
 //
 //   decode_benchmark [--seconds S] [--threads N] [--weights f32,bf16,int8] [--batch 1,4,8]
 #include <unistd.h>
@@ -52,7 +52,7 @@ double Median(std::vector<double> values) {
 }
 
 struct Options {
-  double seconds = 4;  // for each row of the table
+  double seconds = 4;  // time for each row of the table
   int threads = 0;
   std::vector<std::string> weights = {"f32", "bf16", "int8"};
   std::vector<std::string> batches = {"1", "4", "8"};
@@ -85,14 +85,14 @@ WeightFormat FormatOf(const std::string& name) {
   return WeightFormat::kF32;
 }
 
-// Tokens a second, bytes of weights a second, and those as a share of a plain read of f32 weights.
+// Prints tokens per second, bytes of weights per second, and these relative to a plain read.
 void TimeDecoding(const ModelContext& context, const ParameterStore& parameters,
                   const PackedWeights& weights, const std::string& name, int64_t batch,
                   const Options& options) {
   DecodeSession session(&context, &weights, batch, options.threads);
   const std::vector<int32_t> prompt(64, 17), tokens(static_cast<size_t>(batch), 17);
-  // Of the table of positions, and of that of tokens where it is not the head too, only some rows
-  // are read.
+  // The position table, and the token table if it is not also the head, are not counted, since only
+  // some of their rows are read.
   const double bytes =
       static_cast<double>(weights.matrix_bytes()) *
       static_cast<double>(parameters.layout().num_parameters() -

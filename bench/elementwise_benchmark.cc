@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The speed of memory-bound ops relative to a copy of as many bytes, in f32 and bf16: each op
-// and a copy interleaved, on as many threads.
+// Measures memory-bound ops relative to a copy of equally many bytes, in f32 and bf16: each op and
+// a copy are interleaved, on the same number of threads.
 //
 //   elementwise_benchmark [ROUNDS] [THREADS] [FILTER]     default: 31 rounds, 1 thread, all ops
 //
 // Prints for each op the bytes that it must move (operands read once, results written once), the
-// shortest time, the rate, and the copy's time as a share of the op's: above 1, the op is faster.
-// An op whose result takes the place of an operand is run so.
+// minimum time, the rate, and the copy's time as a share of the op's: above 1, the op is faster. An
+// op that can write its result over an operand runs in place.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -28,14 +28,14 @@ namespace {
 
 struct Operand {
   TensorType type;
-  int32_t ids = 0;  // i32: elements are drawn below this
+  int32_t ids = 0;  // for i32: elements are drawn from [0, ids)
 };
 
 struct Case {
   std::string op;
   std::vector<Operand> inputs;
   Attrs attrs;
-  int in_place = -1;  // the input whose memory output 0 takes
+  int in_place = -1;  // index of the input whose memory output 0 takes; -1: none
 };
 
 [[noreturn]] void Die(const absl::Status& status) {
@@ -43,7 +43,7 @@ struct Case {
   std::exit(1);
 }
 
-// Numbers between -2 and 2, or ids.
+// Fills an operand with numbers between -2 and 2, or with ids.
 void Fill(const Operand& operand, void* to) {
   uint32_t state = 1;
   for (int64_t i = 0; i < operand.type.num_elements(); ++i) {
@@ -64,7 +64,7 @@ double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// One op with its operands in memory.
+// An op with its operands in memory.
 class Run {
  public:
   Run(const OpRegistry& registry, const Case& c) {
@@ -125,7 +125,7 @@ class Run {
   int64_t bytes_ = 0;
 };
 
-// Half of the bytes read, half written.
+// A copy that reads half of the bytes and writes the other half.
 class Copy {
  public:
   explicit Copy(int64_t bytes) : half_(bytes / 2), from_(half_ + 64), to_(half_ + 64) {
@@ -209,7 +209,7 @@ std::string Describe(const Case& c) {
   return text;
 }
 
-// Of a table only the rows of the ids are touched.
+// Returns the bytes that a case moves. Only those rows of a table count whose ids occur.
 int64_t BytesMoved(const Case& c, int64_t all) {
   if (c.op == "embedding") {
     const TensorType& table = c.inputs[0].type;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plumb.h costs over the modules below it: a training step by plumb_trainer_step and by
-// TrainSession, of the study's model and of a baby GPT, and a decoded token likewise; in turns, as
-// ratios of medians.
+// Measures the overhead of plumb.h over the modules below it: a training step by plumb_trainer_step
+// and by TrainSession, of the study's model and of a baby GPT, and a decoded token. The two sides
+// are interleaved; the output is ratios of medians.
 //
 //   embed_benchmark [--rounds N]
 #include <algorithm>
@@ -60,7 +60,7 @@ struct Case {
   int rounds;
 };
 
-// One model twice: by plumb.h, and by the modules.
+// One model twice: through plumb.h, and through the modules.
 class Twins {
  public:
   Twins(const Case& of, Runtime* runtime) {
@@ -123,7 +123,7 @@ class Twins {
     return SecondsOf([&] { Value(session_->Step()); });
   }
 
-  // A context's worth of tokens, less one.
+  // Feeds all tokens of a context but one. Returns the seconds.
   double FeedByC() {
     plumb_error* error = nullptr;
     Must(plumb_session_truncate(c_session_, 0, 0, &error), error);
@@ -159,7 +159,7 @@ class Twins {
   std::vector<int32_t> inputs_, targets_;
 };
 
-// `first` and `second` by turns; prints their medians and the median of the ratios.
+// Interleaves `first` and `second`; prints their medians and the median of the ratios.
 template <class First, class Second>
 void Compare(const char* name, const char* what, int rounds, const First& first,
              const Second& second) {

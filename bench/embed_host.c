@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host that only samples, for embed_start.py: maps weights, draws one token, prints it at once,
- * and then what a token takes after it and the memory of the process.
+/* A host that only samples, for embed_start.py. It maps weights and samples one token, which it
+ * prints immediately, and then prints the time of a further token and the memory of the process.
  *
  *   embed_host MODEL.pbtxt WEIGHTS [VOCABULARY]           samples
  *   embed_host --write MODEL.pbtxt WEIGHTS [VOCABULARY]   writes random weights first, and ends
@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
   printf("token\n");
   fflush(stdout);
 
-  /* The rest of the context, some times over. */
+  /* Samples the rest of the context, several times. */
   memset(&info, 0, sizeof(info));
   info.struct_size = sizeof(info);
   plumb_model_get_info(model, &info);

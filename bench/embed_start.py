@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A host of libplumb.so that only samples: start of the process to its first token, seconds a token, memory.
+"""Measures a host of libplumb.so that only samples: time to its first token, seconds per token, memory.
 
     bench/embed_start.py [--build build/release] [--rounds 15]
 
-The host (embed_host.c) maps random weights of the study's model and of GPT-2 124M. Beside it, in turns: a process that
-does nothing, and `plumb sample` of the study's model, which reads a run directory. Memory is held against weights plus
-KV cache plus what the host takes with the study's model, which is libraries. Wants an idle machine.
+The host (embed_host.c) maps random weights of the study's model and of GPT-2 124M. For comparison, interleaved with it:
+a process that does nothing, and `plumb sample` of the study's model, which reads a run directory. Memory is compared
+with weights plus KV cache plus the memory of the host with the study's model, which is libraries. Requires an idle
+machine.
 """
 
 import argparse
@@ -26,7 +27,7 @@ CASES = [("study's model", os.path.join(STUDY, "pre.pbtxt"), ["27"]),
 
 
 def first_line(command):
-    """Seconds until the command's first line, and the rest of its output."""
+    """Returns the seconds until the command's first line, and the rest of its output."""
     begin = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
         process.stdout.readline()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fills the tables of pages from measured results: what stands between "<!-- NAME -->" and "<!-- end -->"
-is written anew from RESULTS.json, if NAME is one of TABLES.
+"""Fills the tables of pages with measured results: the text between "<!-- NAME -->" and "<!-- end -->" is
+replaced by a table made from RESULTS.json, if NAME is one of TABLES.
 
     fill_page.py RESULTS.json PAGE.md..            docs/performance/results.json; writes the pages
-    fill_page.py --check RESULTS.json PAGE.md..    fails where a page does not hold what the file says
+    fill_page.py --check RESULTS.json PAGE.md..    fails if a page differs from the results
 """
 import json
 import re
@@ -24,7 +24,7 @@ def percent(share):
 
 
 def times(ratio):
-    """A factor with two digits, or all before the point."""
+    """Returns a factor with two decimals, or none from 10 on."""
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
 
 
@@ -37,7 +37,7 @@ def memory_text(count):
 
 
 def system_of(entry):
-    """One sentence about what it was measured on."""
+    """Returns one sentence about the system of the measurement."""
     machine = entry["machine"]
     if "text" in machine:
         return machine["text"]
@@ -85,7 +85,7 @@ def profile_table(section):
     for column in columns:
         names += [name for name in column["ms"] if name not in names]
     sums = [sum(column["ms"].values()) for column in columns]
-    # What takes less than a percent everywhere is one line.
+    # Ops that take less than one percent everywhere share one row.
     large = [name for name in names
              if any(c["ms"].get(name, 0) >= 0.01 * s for c, s in zip(columns, sums))]
     large.sort(key=lambda name: -columns[0]["ms"].get(name, 0))
@@ -144,7 +144,7 @@ SECTIONS = [
 
 
 def all_results(results):
-    """docs/performance/results.md: every table of every processor."""
+    """Returns docs/performance/results.md: every table of every processor."""
     parts = []
     for entry in results["processors"].values():
         if not any(name in entry for name, _, _ in SECTIONS):
@@ -157,12 +157,12 @@ def all_results(results):
 
 
 def current(results, section):
-    """Entries that have a section measured with this version."""
+    """Returns the entries that have a section measured with this version."""
     return [e for e in results["processors"].values() if section in e and not e[section].get("remark")]
 
 
 def summary(results):
-    """README.md: a line a model, a column a processor."""
+    """Returns the table of README.md: a row per model, a column per processor."""
     entries = current(results, "training")
     titles = []
     for row in [row for entry in entries for row in entry["training"]["rows"]]:
@@ -181,7 +181,7 @@ def summary(results):
 
 
 def decoding(results):
-    """README.md: tokens a second of GPT-2 124M."""
+    """Returns the table of README.md with tokens per second of GPT-2 124M."""
     rows = []
     for entry in current(results, "sampling"):
         found = {r["dtype"]: r for r in entry["sampling"]["rows"] if r["pass"].startswith("decode 1 x")}
@@ -192,7 +192,7 @@ def decoding(results):
 
 
 def pytorch(results):
-    """docs/comparison.md: every processor's training steps."""
+    """Returns the tables of docs/comparison.md: training steps on every processor."""
     parts = []
     for entry in current(results, "training"):
         parts.append(f"{entry['name']} ({system_of(entry).rstrip('.')}):\n\n" + training_table(entry["training"]))
@@ -200,7 +200,7 @@ def pytorch(results):
 
 
 def others(results):
-    """docs/comparison.md: programs other than PyTorch."""
+    """Returns the table of docs/comparison.md with programs other than PyTorch."""
     rows = []
     for entry in results["processors"].values():
         for r in entry.get("others", {}).get("rows", []):

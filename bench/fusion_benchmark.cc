@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gain of fusing residual sums with norms: a training step with the pass
-// fuse-residual-norms and one without it, interleaved, for models that differ in width, and whether
-// their losses are the same bits.
+// Measures the gain of fusing residual sums with norms: a training step with the pass
+// fuse-residual-norms and one without it, interleaved, for models of different widths. Also checks
+// that their losses are bit-identical.
 //
 //   fusion_benchmark [ROUNDS] [THREADS]     default: 41 rounds, 1 thread
 //
-// Prints the median time of a step of each, and the median of the ratios within rounds with half
-// their quartile distance.
+// Prints the median time of a step of each, and the median of the ratios within rounds with half of
+// their interquartile range.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -59,7 +59,7 @@ ResolvedModel ModelOf(const Case& c, PluginRegistry* plugins) {
   return OrDie(Resolve(OrDie(ModelSpec::FromText(text, "model")), plugins, options));
 }
 
-// Text of 65 different characters.
+// Returns a text of 65 different characters.
 std::string RandomText() {
   std::string text;
   unsigned state = 1;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix products of training steps and prompts by every engine that can do them, in f32 and
-// bf16: GFLOP/s of each, and the plan's choice relative to the best. Engines are interleaved, call
-// by call. On one thread the median of processor time counts, on several the least time, since
-// others' work may be on the machine.
+// Measures the matrix products of training steps and prompts with every engine that supports them,
+// in f32 and bf16: GFLOP/s of each, and the time of the plan's choice relative to the best. Engines
+// are interleaved call by call. With one thread the median of the CPU time counts, with several the
+// minimum of the wall time, since other processes may use the machine.
 //
 //   gemm_benchmark [THREADS [SECONDS A SHAPE [PART OF A NAME]]]
 //
 // The last line has the worst choice. ONEDNN_MAX_CPU_ISA (SSE41, AVX2, AVX512_CORE,
-// AVX512_CORE_BF16) shows what lesser processors get.
+// AVX512_CORE_BF16) emulates older processors.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ struct Case {
   std::string name;
   int64_t m, n, k;
   bool ta, tb;
-  bool f32_out;  // of bf16 operands: gradients of weights
+  bool f32_out;  // f32 results of bf16 operands: gradients of weights
 
   double Flops() const { return 2.0 * static_cast<double>(m * n) * static_cast<double>(k); }
 };
@@ -113,7 +113,7 @@ class Comparison {
     spec.results = {result};
     out_ = AlignedBuffer(c.m * c.n * plumb::SizeOf(spec.out));
     std::vector<GemmChoice> choices = {GemmChoice::kAuto, GemmChoice::kOneDnn};
-    // Far above the crossing plumb's own is known to be slower.
+    // Above this size, plumb's own engine is known to be slower.
     if (c.Flops() < 6e9) choices.push_back(GemmChoice::kSmall);
     if (dtype == DType::kBF16)
       choices.insert(choices.end(), {GemmChoice::kPairs, GemmChoice::kWiden});
@@ -121,7 +121,7 @@ class Comparison {
       Contender contender;
       contender.choice = choice;
       contender.gemm = std::make_unique<plumb::Gemm>(spec, plumb::HostGemmPolicy(choice));
-      // What the plan chose anyway would only measure noise.
+      // A second contender with the same plan would only measure noise.
       const bool is_known =
           std::any_of(contenders_.begin(), contenders_.end(), [&](const Contender& other) {
             return other.gemm->ToString() == contender.gemm->ToString();
@@ -134,7 +134,7 @@ class Comparison {
 
   void Measure(int threads, double seconds) {
     const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    // Some calls at a time, so that the clock's own cost does not count.
+    // Several calls are timed together, so that the cost of reading the clock does not matter.
     const int calls = static_cast<int>(std::clamp(2e6 / case_.Flops(), 1.0, 200.0));
     for (Contender& contender : contenders_) Run(contender, threads, 1);
     const double begin = Seconds(clock);

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2 124M as Hugging Face lays it out, with random weights: imported, sampled from, fine-tuned.
+"""Measures GPT-2 124M in Hugging Face's layout, with random weights: import, sampling, fine-tuning.
 
     bench/import_gpt2.py PLUMB [--dtype f32|bf16|f16] [--directory DIR] [--tokens N] [--steps N] [--json]
 
-Measures, each in a process of its own: the import; a prompt of 512 tokens and 128 more, greedily, with the
+Measures, each in a separate process: the import; a prompt of 512 tokens and 128 more, greedily, with the
 weights as f32, bf16 and int8 (tokens per second, time to the first token, peak memory); then 20 steps of
-training with post-norm in the upper six layers, which begin with the imported weights. `plumb bench` of the
-same model says what decoding could take.
+training with post-norm in the upper six layers, starting from the imported weights. `plumb bench` of the
+same model measures the speed that decoding could reach.
 """
 
 import argparse
@@ -26,7 +26,7 @@ PROMPT = 512
 
 
 def run(words):
-    """The output of a command, its seconds and its peak memory in bytes."""
+    """Returns the output of a command, its seconds and its peak memory in bytes."""
     begin = time.perf_counter()
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     out, err = process.stdout.read(), process.stderr.read()
@@ -93,7 +93,7 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         source, imported = os.path.join(directory, "gpt2"), os.path.join(directory, "run")
-        # In a process of its own: a child's peak memory counts what its parent had when it was forked.
+        # Runs in a separate process, because the peak memory of a child includes its parent's at the fork.
         maker = multiprocessing.Process(target=make_checkpoint, args=(source, options.dtype))
         maker.start()
         maker.join()

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RMSNorm, y = g x / sqrt(<x^2> + 1e-5), by hand: what norm_benchmark holds the shipped rms_norm
- * against, to tell what plumb/norm_rows.h costs from what the processor forbids. It promises less
- * than the header: no fixed order of sums, no same bits by every instruction set, no f64, no
- * attribute, no residual extension. Rows that are no whole number of 64 elements, and processors
- * other than x86-64 with AVX2, get plain loops. LIMIT_MAX_LEVEL (0 to 3: plain, AVX2, AVX-512,
- * AVX-512 with bf16) keeps to the lower ones. */
+/* RMSNorm, y = g x / sqrt(<x^2> + 1e-5), written by hand. norm_benchmark compares the shipped
+ * rms_norm with it, to separate the overhead of plumb/norm_rows.h from the limits of the processor.
+ * It guarantees less than the header: no fixed order of sums, no identical bits on every
+ * instruction set, no f64, no attribute, no residual extension. Rows that are no multiple of 64
+ * elements, and processors other than x86-64 with AVX2, use plain loops. LIMIT_MAX_LEVEL (0 to 3:
+ * plain, AVX2, AVX-512, AVX-512 with bf16) is the highest instruction set. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -117,7 +117,7 @@ static int Level(void) {
   return LIMIT_MAX_LEVEL > 2 && __builtin_cpu_supports("avx512bf16") ? 3 : 2;
 }
 
-/* Results that are far beyond the second level of cache pass by all of them. */
+/* Results that far exceed the L2 cache are stored past all caches. */
 enum { kPast = 4 << 20 };
 static int Past(const plumb_norm_call* call) {
   const int64_t bytes = call->rows * (int64_t)call->dim * (call->dtype == PLUMB_BF16 ? 2 : 4);

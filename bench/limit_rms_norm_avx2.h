@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What limit_rms_norm_rows.h is made of, by AVX2. */
+/* Primitives of limit_rms_norm_rows.h for AVX2. */
 #define NAME(f) f##Avx2
 #define V __m256
 #define LANES 8
@@ -25,7 +25,7 @@ LIMIT_INLINE NAME(Pair) NAME(Widen)(const plumb_bf16* from) {
                       _mm256_castsi256_ps(_mm256_and_si256(v, upper))};
 }
 
-/* The upper halves are those of bf16, rounded to the nearest, ties to even; a NaN stays one. */
+/* Rounds to bf16 in the upper halves, to nearest, ties to even; a NaN stays a NaN. */
 LIMIT_INLINE __m256i NAME(Round)(V v) {
   const __m256i bits = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -49,7 +49,7 @@ LIMIT_INLINE void NAME(AddSquares)(V* sum, V* more, const plumb_bf16* from) {
   *more = NAME(Fma)(v.b, v.b, *more);
 }
 
-/* The even elements and the odd ones of a and b, and the way back. */
+/* Separates a and b into even and odd elements; and the inverse. */
 LIMIT_INLINE NAME(Pair) NAME(Apart)(V a, V b) {
   const __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
   const __m256d odd = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd));

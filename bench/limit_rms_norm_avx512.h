@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What limit_rms_norm_rows.h is made of, by AVX-512; with its instructions for bf16 if NATIVE. */
+/* Primitives of limit_rms_norm_rows.h for AVX-512, with its bf16 instructions if NATIVE. */
 #define V __m512
 #define LANES 16
 
@@ -27,7 +27,7 @@ LIMIT_INLINE NAME(Pair) NAME(Widen)(const plumb_bf16* from) {
 }
 
 #if NATIVE
-/* The instruction takes denormal numbers for zeros. */
+/* Converts to bf16. The instruction treats denormals as zeros. */
 LIMIT_INLINE __m512i NAME(ToBf16)(V even, V odd) {
   static const uint16_t order[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -40,7 +40,7 @@ LIMIT_INLINE void NAME(AddSquares)(V* sum, V* more, const plumb_bf16* from) {
   *sum = _mm512_dpbf16_ps(*sum, v, v);
 }
 #else
-/* The upper halves are those of bf16, rounded to the nearest, ties to even; a NaN stays one. */
+/* Rounds to bf16 in the upper halves, to nearest, ties to even; a NaN stays a NaN. */
 LIMIT_INLINE __m512i NAME(Round)(V v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -67,7 +67,7 @@ LIMIT_INLINE void NAME(Narrow)(plumb_bf16* to, V even, V odd, int past) {
   }
 }
 
-/* The even elements and the odd ones of a and b, and the way back. */
+/* Separates a and b into even and odd elements; and the inverse. */
 LIMIT_INLINE NAME(Pair) NAME(Apart)(V a, V b) {
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of limit_rms_norm.c, for one instruction set, whose vectors the including file defines:
- * V a vector of LANES floats, NAME(f) what f is called for this set.
+/* Row kernels of limit_rms_norm.c for one instruction set. The including file defines its vectors:
+ * V is a vector of LANES floats, and NAME(f) the name of f for this set.
  *
- * Up to four rows go through a loop together: the sum across a vector, the root and the quotient,
- * each a chain of latencies, are waited for once, and the gain and its gradient are read once.
- * `bf16`, `past` and the number of rows `n` are constants wherever this is inlined. */
+ * A loop handles up to four rows together, so that the latencies of the horizontal sums, roots and
+ * divisions overlap, and the gain and its gradient are read once. `bf16`, `past` and the number of
+ * rows `n` are constants wherever this is inlined. */
 
-/* Two vectors of a row: neighbours of f32; of bf16 the even elements and the odd ones, as one shift
- * and one mask find them. */
+/* Loads two vectors of a row: adjacent ones in f32; in bf16 the even and the odd elements, since
+ * one shift and one mask extract them. */
 LIMIT_INLINE NAME(Pair) NAME(LoadRow)(const void* row, size_t i, int bf16) {
   if (bf16) return NAME(Widen)((const plumb_bf16*)row + i);
   const float* at = (const float*)row + i;
@@ -29,7 +29,7 @@ LIMIT_INLINE void NAME(StoreRow)(void* row, size_t i, V a, V b, int bf16, int pa
   }
 }
 
-/* Of the gain or its gradient, in the order of a row's pair. */
+/* Loads two vectors of the gain or its gradient, in the order of a row's pair. */
 LIMIT_INLINE NAME(Pair) NAME(LoadGain)(const float* gain, size_t i, int bf16) {
   const V a = NAME(Load)(gain + i), b = NAME(Load)(gain + i + LANES);
   return bf16 ? NAME(Apart)(a, b) : (NAME(Pair)){a, b};
@@ -41,7 +41,7 @@ LIMIT_INLINE void NAME(StoreGain)(float* gain, size_t i, NAME(Pair) v, int bf16)
   NAME(Store)(gain + i + LANES, to.b);
 }
 
-/* The sums over the row of each of four vectors. */
+/* Returns the horizontal sum of each of four vectors. */
 LIMIT_INLINE __m128 NAME(Across)(const V* v) {
   const __m256 a = NAME(Halves)(v[0]), b = NAME(Halves)(v[1]);
   const __m256 c = NAME(Halves)(v[2]), d = NAME(Halves)(v[3]);
@@ -96,7 +96,7 @@ LIMIT_INLINE void NAME(ForwardRows)(const plumb_norm_call* call, int64_t row, in
   }
 }
 
-/* dx = r (dy g - x r m) with m the mean of dy g x r; dgain += dy x r. */
+/* Computes dx = r (dy g - x r m) with m the mean of dy g x r; dgain += dy x r. */
 LIMIT_INLINE void NAME(BackwardRows)(const plumb_norm_call* call, int64_t row, int n, int bf16,
                                      int past) {
   const size_t dim = call->dim;
@@ -120,7 +120,7 @@ LIMIT_INLINE void NAME(BackwardRows)(const plumb_norm_call* call, int64_t row, i
     }
   }
   for (int k = 0; k < n; ++k) sum[k] = NAME(Add)(sum[k], more[k]);
-  float mean[4]; /* of dy g x */
+  float mean[4]; /* mean of dy g x */
   _mm_storeu_ps(mean, _mm_mul_ps(NAME(Across)(sum), _mm_set1_ps(1 / (float)dim)));
   for (int k = 0; k < n; ++k) {
     const float factor = *PLUMB_CONST_ROW(float, call->saved, call->saved_pitch, row + k);
@@ -143,7 +143,7 @@ LIMIT_INLINE void NAME(BackwardRows)(const plumb_norm_call* call, int64_t row, i
   }
 }
 
-/* What goes past the caches comes from memory, where one row after the other is best. */
+/* Data that bypasses the caches is in memory, where single rows in sequence are fastest. */
 #define LIMIT_RANGE_(ROWS, BF16, PAST)                                   \
   do {                                                                   \
     if (!(PAST)) {                                                       \

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All measurements of docs/performance/, in about ten minutes on an idle machine. They go into
-# docs/performance/results.json under this machine's processor, and from there into the pages.
+# Runs all measurements of docs/performance/, in about ten minutes on an idle machine. The results go
+# into docs/performance/results.json under this machine's processor, and from there into the pages.
 #
 #   bench/measure_all.sh [OUT [PART..]]   parts: training sampling profile placements scaling record
 #
-# OUT: where the measurements lie as JSON and plots (default: build/measurements). Without parts: all.
-# `record` alone writes what OUT holds. BUILD: the build directory (default: build/release) with plumb
-# and step_server. TORCH_PYTHON as for compare_peers.sh. PROCESSOR: the processor's name in the pages
-# (default: from plumb --version). RESULTS: another file than results.json; pages are then left alone.
-# QUICK=1: few rounds, to see that it runs; they are not recorded unless `record` is named.
+# OUT: directory of the measurements as JSON and plots (default: build/measurements). Without parts: all.
+# The part `record` only records the measurements in OUT. BUILD: the build directory (default:
+# build/release) with plumb and step_server. TORCH_PYTHON: see compare_peers.sh. PROCESSOR: the processor's
+# name in the pages (default: from plumb --version). RESULTS: another file than results.json; then the pages
+# are not written. QUICK=1: few rounds, as a smoke test; not recorded unless `record` is named.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/.." && pwd)
@@ -26,7 +26,7 @@ gpt2=$here/models/gpt2.pbtxt
 results=${RESULTS:-$root/docs/performance/results.json}
 mkdir -p "$out"
 
-# What it is measured on, without names.
+# Describes the machine of the measurement, without names.
 machine() {
   local candidate torch=
   for candidate in ${TORCH_PYTHON:-python3 /usr/bin/python3}; do
@@ -41,7 +41,7 @@ training() {
   bash "$here/compare_peers.sh" --json "$out/training.json" ${quick:+--quick}
 }
 
-# The files are numbered in the order of the table.
+# Numbers the files in the order of the table.
 sampling() {
   local rounds=${quick:+1} number=0 options
   rounds=${rounds:-5}
@@ -50,7 +50,7 @@ sampling() {
   for options in "prompt f32" "prompt bf16" "decode f32 --tokens 128" "decode bf16 --tokens 128" \
     "decode int8 --tokens 128" "decode bf16 --sequences 8"; do
     number=$((number + 1))
-    # shellcheck disable=SC2086  # words
+    # shellcheck disable=SC2086  # split into words on purpose
     set -- $options
     "$plumb" bench "$gpt2" --only "$1" --weights "$2" "${@:3}" --rounds "$rounds" --json \
       > "$out/sampling/$number.json"

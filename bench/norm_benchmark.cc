@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms against memory: plumb's layer_norm and rms_norm beside oneDNN's layer normalization and
-// beside memcpy of as many bytes, forward and backward, in and out of cache; the residual addition
-// fused and apart; and what one row costs through the ABI. bytes_per_second counts each operand
-// once. bench/norm_peers.py interleaves the same cases with PyTorch's.
+// Measures norms relative to memory bandwidth: plumb's layer_norm and rms_norm compared with
+// oneDNN's layer normalization and with a memcpy of equally many bytes, forward and backward, in
+// and out of cache; the residual addition fused and separate; and the cost of one row through the
+// ABI. bytes_per_second counts each operand once. bench/norm_peers.py interleaves the same cases
+// with PyTorch's.
 //
 //   norm_benchmark [Google Benchmark's flags]
 //   norm_benchmark --outside [--json]
-//                             a table: norms as others write them beside the shipped ones, an
-//                             RMSNorm by hand (`limit`: how far careful work comes) and
-//                             memcpy
-//   norm_benchmark --serve    reads cases from standard input: "BY NORM PASS DTYPE ROWS DIM THREADS
-//                             RUNS", a line each; answers with the nanoseconds of a run, or "none"
+//                             prints a table: norms that others could write, the shipped ones, a
+//                             hand-written RMSNorm (`limit`: the best that is possible), and memcpy
+//   norm_benchmark --serve    reads cases from standard input, one per line:
+//                             "BY NORM PASS DTYPE ROWS DIM THREADS RUNS"; answers with the
+//                             nanoseconds of a run, or "none"
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -74,8 +75,8 @@ void RegisterCases() {
   }
 }
 
-// A forward call by the plugin's table for no row (what the call itself costs), for one, and for
-// 64, of which each costs what a row alone does less the call.
+// Times a forward call through the plugin's table for no row (the cost of a call), for one, and
+// for 64.
 void OneRow(benchmark::State& state, const char* id) {
   const int64_t rows = state.range(0), dim = state.range(1);
   const plumb::OneNorm norm = plumb::LoadNorm(id, dim);
@@ -106,9 +107,9 @@ BENCHMARK_CAPTURE(OneRow, rms_norm, "rms_norm")
     ->ArgNames({"rows", "dim"})
     ->ArgsProduct({{0, 1, 64}, {16, 768}});
 
-// The nanoseconds of a run, of `runs` in a row.
+// Returns the mean nanoseconds of `runs` consecutive runs.
 double Nanoseconds(const std::function<void()>& run, int64_t runs) {
-  run();  // operands in cache where they fit, threads awake
+  run();  // warm-up: operands in cache if they fit, threads awake
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < runs; ++i) run();
   const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
@@ -140,14 +141,14 @@ int Serve() {
 }
 
 struct Compared {
-  const char *title, *norm;  // norm: the name of the plugin's file
+  const char *title, *norm;  // norm: the name of the plugin file
 };
 constexpr Compared kCompared[] = {{"template", "my_norm"},         {"tutorial", "mix_norm"},
                                   {"outside", "outside_rms_norm"}, {"shipped", "rms_norm"},
                                   {"limit", "limit_rms_norm"},     {"layer_norm", "layer_norm"}};
 constexpr size_t kOutside = 2, kShipped = 3, kLimit = 4;
 
-// Whether `got` is `expected` but for another order of sums, and the last place of bf16.
+// Returns true if `got` equals `expected` up to the order of sums and the last place of bf16.
 bool Agree(const std::string& what, const std::vector<float>& expected,
            const std::vector<float>& got, float relative) {
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -163,8 +164,8 @@ bool Agree(const std::string& what, const std::vector<float>& expected,
   return true;
 }
 
-// Whether the norm by hand computes what the shipped one does, by every instruction set that is
-// here: in cache, past the caches, for rows that are left over, and by plain loops.
+// Returns true if the hand-written norm computes the same as the shipped one, with every available
+// instruction set: in cache, past the caches, for leftover rows, and with plain loops.
 bool LimitIsRmsNorm() {
   bool agrees = true;
   for (const char* pass : {"forward", "backward"}) {
@@ -193,8 +194,8 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Rounds in which memcpy and every norm take their turn on one thread. What is printed are medians
-// of rounds: of memcpy's time, and of quotients of times of the same round.
+// Interleaves memcpy and every norm in rounds on one thread. Prints medians over rounds: of
+// memcpy's time, and of quotients of times within a round.
 void PrintOutsideRow(NormCase c, int64_t runs, bool json, bool first) {
   constexpr int kRounds = 31;
   c.by = "memcpy";

@@ -24,7 +24,7 @@ constexpr int64_t kFloat = sizeof(float);
 
 int64_t ElementBytes(const NormCase& c) { return c.dtype == "bf16" ? 2 : 4; }
 
-// Rows of standard normal numbers; their number is a period that no cache line divides.
+// Returns rows of standard normal numbers that repeat with a period that is coprime to cache lines.
 AlignedBuffer RandomRows(const NormCase& c, uint32_t seed) {
   std::vector<float> numbers(4999);
   std::mt19937 random(seed);
@@ -42,7 +42,7 @@ AlignedBuffer RandomRows(const NormCase& c, uint32_t seed) {
   return buffer;
 }
 
-// Rows in the ranges and on the threads that the runtime's op `norm` gives them.
+// Partitions rows into the same ranges, on the same threads, as the runtime's op `norm`.
 template <class Body>
 void ForChunks(const NormCase& c, const Body& body) {
   const int64_t chunk_rows = std::max<int64_t>(8, (c.rows + 63) / 64);
@@ -67,7 +67,7 @@ struct Copy {
     });
   }
   NormCase c;
-  int64_t row_bytes;  // read, and as many written
+  int64_t row_bytes;  // bytes read, and as many written
   AlignedBuffer from, to;
 };
 
@@ -103,7 +103,7 @@ struct Plumb {
     call.saved_pitch = norm.layout.saved_per_row * kFloat;
     call.y = result.data();
     if (c.pass == "backward") {
-      Forward(call, nullptr);  // for the statistics
+      Forward(call, nullptr);  // computes the statistics
       call.y = nullptr;
       call.dy = other.data();
       call.dx = result.data();
@@ -135,7 +135,7 @@ struct Plumb {
     });
   }
 
-  // Each chunk adds its parameters' gradients into zeroed memory, as in the runtime.
+  // Each chunk adds its parameters' gradients to zeroed memory, as in the runtime.
   void Backward() const {
     ForChunks(c, [&](int64_t chunk, int64_t r0, int64_t r1) {
       const int64_t bytes = norm.layout.n_params * vector_bytes();
@@ -151,7 +151,7 @@ struct Plumb {
     });
   }
 
-  // sum = x + other by itself, f32 only: the compiler makes vectors of it.
+  // Computes only sum = x + other, in f32; the compiler vectorizes it.
   void Add() const {
     const float *a = x.as<float>(), *b = other.as<float>();
     float* s = sum.as<float>();
@@ -183,7 +183,7 @@ struct Plumb {
 
 // -- oneDNN
 
-// Version 3 takes the operands where version 2 took a description of the operation.
+// Version 3 takes the operands directly, version 2 a description of the operation.
 using LayerNorm = dnnl::layer_normalization_forward;
 using LayerNormGradient = dnnl::layer_normalization_backward;
 constexpr float kEpsilon = 1e-5f;
@@ -228,7 +228,7 @@ struct OneDnn {
     args = {{DNNL_ARG_SRC, src},           {DNNL_ARG_DST, dst},     {DNNL_ARG_MEAN, mean},
             {DNNL_ARG_VARIANCE, variance}, {DNNL_ARG_SCALE, scale}, {DNNL_ARG_SHIFT, shift}};
     if (c.pass == "forward") return;
-    Run();  // for the statistics
+    Run();  // computes the statistics
     primitive = LayerNormGradient(LayerNormGradientDesc(engine, rows, forward));
     args.erase(DNNL_ARG_DST);
     args.insert({DNNL_ARG_DIFF_DST, memory(rows, engine, dy.data())});
@@ -261,7 +261,7 @@ int64_t BytesOf(const NormCase& c) {
   const int64_t operand = c.rows * c.dim * ElementBytes(c);
   if (c.pass == "forward") return 2 * operand;
   if (c.pass == "backward") return 3 * operand;
-  return 4 * operand;  // x and the residual in, sum and y out
+  return 4 * operand;  // x and the residual are read, sum and y are written
 }
 
 std::function<void()> MakeNormCase(const NormCase& c) {
@@ -279,7 +279,7 @@ std::function<void()> MakeNormCase(const NormCase& c) {
   if (c.by != "onednn" || c.norm != "layer_norm" || !plain) return nullptr;
   try {
     return Runner<OneDnn>(c);
-  } catch (const dnnl::error&) {  // no such primitive on this processor
+  } catch (const dnnl::error&) {  // there is no such primitive on this processor
     return nullptr;
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norm_benchmark measures: one norm pass over rows in memory, by plumb's plugins, by oneDNN,
-// and as the memcpy that moves the same number of bytes. A case owns its operands; running it
-// allocates nothing. Thread-compatible.
+// Cases of norm_benchmark: one norm pass over rows in memory, by plumb's plugins, by oneDNN, and as
+// the memcpy that moves the same number of bytes. A case owns its operands; running it allocates
+// nothing. Thread-compatible.
 #ifndef PLUMB_BENCH_NORM_BENCHMARK_CASES_H_
 #define PLUMB_BENCH_NORM_BENCHMARK_CASES_H_
 
@@ -24,22 +24,22 @@ struct NormCase {
   int threads = 1;
 };
 
-// Bytes that the pass must move: each operand once. Parameters and statistics are left out.
+// Returns the bytes that the pass must move: each operand once, without parameters and statistics.
 int64_t BytesOf(const NormCase& c);
 
-// Runs the case once. Empty when there is no such case.
+// Returns a function that runs the case once; empty if there is no such case.
 std::function<void()> MakeNormCase(const NormCase& c);
 
-// What a pass of plumb's leaves: y or dx, what forward saves, and the parameters' gradients of each
-// range of rows.
+// Results of a pass of plumb's: y or dx, the statistics that forward saves, and the parameters'
+// gradients of each range of rows.
 struct NormResults {
   std::vector<float> rows, saved, gradients;
 };
 NormResults ResultsOf(const NormCase& c);
 
 // A norm of the build's plugin directory, or of the benchmark's own, by the name of its file, with
-// its default attributes: what a call through the ABI costs. Ends the process when the plugin
-// cannot be loaded.
+// default attributes, for measuring a call through the ABI. Ends the process if the plugin cannot
+// be loaded.
 struct OneNorm {
   const plumb_norm_plugin* plugin;
   plumb_norm_instance* instance;

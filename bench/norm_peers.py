@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Norms beside their peers: memcpy, plumb, oneDNN and, where it is installed, PyTorch.
+"""Compares norms with their peers: memcpy, plumb, oneDNN and, if it is installed, PyTorch.
 
-All of them are interleaved within each round, so that other load of the machine affects them
-alike; the ratios are medians of the ratios within rounds. Times are for whole passes over [rows,
-dim] with affine parameters. "of memcpy" is the time of a memcpy that moves as many bytes, in the
-same ranges on the same threads, by the norm's own time: 100 % is the speed of memory.
+All of them are interleaved within each round, so that other load on the machine affects them
+equally; the ratios are medians of the ratios within rounds. Times are for whole passes over [rows,
+dim] with affine parameters. "of memcpy" is the time of a memcpy that moves equally many bytes, in the
+same ranges on the same threads, divided by the norm's time: 100 % is the speed of memory.
 
     norm_peers.py [--build build] [--rounds 31] [--shapes 8192x768,256x768] [--threads 1,2]
                   [--dtypes f32] [--norms layer_norm,rms_norm] [--json FILE]
 
-PyTorch's RMSNorm is composed of its operations, as it has none of its own before 2.4.
+PyTorch's RMSNorm is composed of its operations, because versions before 2.4 do not have one.
 """
 import argparse
 import json
@@ -20,8 +20,8 @@ import subprocess
 import sys
 import time
 
-# A thread that waits for the next region would take the processor from the other process; and
-# PyTorch, which allocates its results, should meet memory that is mapped already.
+# A thread that spins until the next region would take the processor from the other process; and
+# PyTorch, which allocates its results, should find memory that is mapped already.
 ENVIRONMENT = {
     "OMP_WAIT_POLICY": "passive",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
@@ -32,7 +32,7 @@ ENVIRONMENT = {
 
 
 class Served:
-    """The cases of `norm_benchmark --serve`."""
+    """Runs the cases of `norm_benchmark --serve`."""
 
     def __init__(self, program, by):
         self.program, self.by = program, by
@@ -48,7 +48,7 @@ class Served:
 
 
 class Torch:
-    """The same passes by PyTorch, without its autograd."""
+    """Runs the same passes with PyTorch, without its autograd."""
 
     def __init__(self, torch):
         self.torch, self.cases = torch, {}
@@ -87,7 +87,7 @@ class Torch:
                 run = self.cases[key]
                 self.torch.set_num_threads(threads)
                 run()
-            except RuntimeError:  # no such kernel in this version
+            except RuntimeError:  # this version has no such kernel
                 return None
             start = time.perf_counter_ns()
             for _ in range(runs):
@@ -96,13 +96,13 @@ class Torch:
 
 
 def median_ratio(over, under):
-    """The median over rounds of over / under, or None."""
+    """Returns the median over rounds of over / under, or None."""
     ratios = [a / b for a, b in zip(over, under) if a is not None and b is not None]
     return statistics.median(ratios) if ratios else None
 
 
 def spread(times):
-    """Half the distance between the quartiles, as a share of the median."""
+    """Returns half of the interquartile range, as a share of the median."""
     if len(times) < 4:
         return 0.0
     low, middle, high = statistics.quantiles(times, n=4)
@@ -110,7 +110,7 @@ def spread(times):
 
 
 def measure(peers, case, rounds, runs):
-    """{peer: [ns, one a round]}, the peers interleaved and each round starting with another."""
+    """Returns {peer: [nanoseconds per round]}; peers are interleaved in rotating order."""
     times = {name: [] for name in peers}
     names = list(peers)
     for i in range(rounds + 1):

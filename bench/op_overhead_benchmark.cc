@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op costs beyond its arithmetic: executables of a thousand tiny nodes in a chain, [1, 16]
-// each, on one thread and on two (which must make no difference: there is nothing to share).
-// "s/op" is the time of a run divided by its nodes.
+// Measures the cost of an op beyond its arithmetic: executables of a thousand tiny nodes in a
+// chain, [1, 16] each, on one thread and on two (which must not differ, since there is nothing to
+// share). "s/op" is the time of a run divided by the number of nodes.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ void TinyNodes(benchmark::State& state, Append append) {
   for (const char* name : {"vector", "matrix", "x", "y"}) {
     memory.emplace_back(int64_t{16 * 16 * 4});
     std::fill_n(memory.back().as<float>(), 16 * 16, 1.0f / 16);
-    // A graph may not use all of them.
+    // A graph may not use all of the inputs.
     (*executable)->Bind(name, memory.back().data()).IgnoreError();
   }
   const int threads = static_cast<int>(state.range(0));
@@ -63,7 +63,7 @@ void TinyNodes(benchmark::State& state, Append append) {
       return state.SkipWithError(status.ToString().c_str());
     }
   }
-  // Printed with an SI prefix: 20n is 20 ns.
+  // The value is printed with an SI prefix: 20n is 20 ns.
   state.counters["s/op"] =
       benchmark::Counter(static_cast<double>(state.iterations()) * kNodes,
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW over flat buffers beside a loop that moves the same bytes and computes next to nothing:
-// what share of the machine's memory speed the optimizer's pass reaches, over weights as floats and
-// as split f32, and the cost of the gradient norm and of accumulating micro-batches. All cases run
-// interleaved in one process.
+// Measures AdamW over flat buffers, compared with a loop that moves the same bytes and computes
+// almost nothing: the share of the memory bandwidth that the optimizer reaches, with weights as
+// floats and as split f32, and the cost of the gradient norm and of accumulating micro-batches. All
+// cases are interleaved in one process.
 //
 //   optimizer_benchmark [PARAMETERS [ROUNDS]]      default: 32 million, far beyond any cache; 15
 #include <algorithm>
@@ -28,12 +28,12 @@ constexpr int64_t kStretch = 32768;
 
 struct Case {
   std::string name;
-  double bytes;  // a parameter, each operand once
+  double bytes;  // bytes per parameter, each operand once
   std::function<void()> run;
   std::vector<double> seconds;
 };
 
-// Reads four arrays and writes three of them, as AdamW does.
+// Reads four arrays and writes three of them, like AdamW.
 void Move(const AdamWBuffers& b, int64_t n, int threads) {
   ParallelFor(n / kStretch, threads, [&](int64_t task) {
     const auto* g = reinterpret_cast<const Vector*>(b.grad + task * kStretch);
@@ -69,7 +69,7 @@ int Run(int64_t n, int rounds) {
   const AdamWBuffers plain{grad.as<float>(), param.as<float>(), m.as<float>(), v.as<float>()};
   AdamWBuffers split = plain;
   split.param = split_param.as<float>();
-  double sum = 0;  // keeps results alive
+  double sum = 0;  // keeps the compiler from eliminating results
 
   std::vector<Case> cases;
   for (const int threads : {1, 2}) {

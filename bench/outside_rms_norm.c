@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RMSNorm, y = g x / sqrt(<x^2> + 1e-5), as somebody else would write it with plumb/norm_rows.h:
- * what norm_benchmark holds the shipped rms_norm against. */
+/* RMSNorm, y = g x / sqrt(<x^2> + 1e-5), as somebody else would write it with plumb/norm_rows.h.
+ * norm_benchmark compares the shipped rms_norm with it. */
 #include <stdlib.h>
 
 #include "plumb/norm_rows.h"

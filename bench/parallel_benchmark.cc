@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sharing costs: ParallelFor against OpenMP (static, as libgomp schedules by default), on two
-// threads. The tasks are empty, so that time is overhead alone, in real time:
+// Measures the overhead of ParallelFor compared with OpenMP (static, the default schedule of
+// libgomp), on two threads. The tasks are empty, so that the wall time is only overhead:
 //   Hot         jobs follow each other
-//   AfterPause  a job after the caller was busy alone for so many microseconds
-// and tasks of a given length, for the gain: the time of 16 of them on two threads, against one.
+//   AfterPause  a job after the caller was busy alone for the given number of microseconds
+// For the gain, it also times 16 tasks of a given length on two threads and on one.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -43,7 +43,7 @@ void Hot(benchmark::State& state) {
   }
 }
 
-// Tasks of 15 us: work that is worth waking a worker for.
+// Times tasks of 15 us, which are worth waking a worker for.
 template <class Threads>
 void AfterPause(benchmark::State& state) {
   for (auto _ : state) {
@@ -54,7 +54,7 @@ void AfterPause(benchmark::State& state) {
   }
 }
 
-// Empty tasks: the cost of waking a worker alone. Ops do not get here: kMinParallelWork.
+// Times empty tasks, which is only the cost of waking a worker. Ops avoid this: kMinParallelWork.
 template <class Threads>
 void EmptyAfterPause(benchmark::State& state) {
   for (auto _ : state) {

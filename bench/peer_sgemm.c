@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Fortran BLAS functions that PyTorch's f32 products call, by oneDNN. To be preloaded: where
-   libblas.so.3 is the reference implementation, or one that takes this processor for an older one,
-   PyTorch is many times slower than it could be, and a comparison with it would say nothing.
+/* The Fortran BLAS functions that PyTorch's f32 products call, implemented by oneDNN. To be
+   preloaded: if libblas.so.3 is the reference implementation, or one that mistakes this processor
+   for an older one, PyTorch is many times slower than it could be, and a comparison would be
+   meaningless.
 
      cc -O2 -shared -fPIC peer_sgemm.c -o libpeer_sgemm.so -ldnnl
      LD_PRELOAD=./libpeer_sgemm.so python3 ...                                                  */
@@ -9,11 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Column-major C is row-major C^T, and C^T = alpha op(B)^T op(A)^T + beta C^T. */
+/* A column-major C is a row-major C^T, and C^T = alpha op(B)^T op(A)^T + beta C^T. */
 void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
             const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
             const float* beta, float* c, const int* ldc) {
-  /* PyTorch asks BLAS for 'n', 't' and, though nothing is complex, 'c'. */
+  /* PyTorch passes 'n', 't' and, though nothing is complex, 'c'. */
   const char ta = *transa == 'n' || *transa == 'N' ? 'N' : 'T';
   const char tb = *transb == 'n' || *transb == 'N' ? 'N' : 'T';
   if (*m == 0 || *n == 0) return;

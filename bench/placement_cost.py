@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a placement costs: training steps of one model under pre, post, double and none, interleaved,
-against what their norms cost alone; and a norm that comes from a plugin outside of the tree against
-the same norm as it is shipped.
+"""Measures the cost of placements: training steps of one model under pre, post, double and none,
+interleaved, compared with the cost of their norms; and a norm from a plugin outside of the tree
+compared with the same norm as it is shipped.
 
-The norms' own cost is what the profile of a step says of the ops with "norm" in their names. A
-placement is cheap when the rest of its step takes as long as that of `none`: "rest over none" is
-(step - norms) / (step of none - its norms), by rounds; 1.03 would be three percent.
+The cost of the norms is taken from the profile of a step: the ops with "norm" in their names. A
+placement is cheap if the rest of its step takes as long as that of `none`: "rest over none" is
+(step - norms) / (step of none - its norms), within rounds; 1.03 would be three percent.
 
-Part wiring: steps of rules that wire the stream otherwise over those of pre, beside the arithmetic and
-the bytes of operands that their ops add to those of pre's, by the same profile.
+Part wiring: steps of rules that wire the stream differently over those of pre, next to the arithmetic
+and the bytes of operands that their ops add to those of pre, according to the same profile.
 
     placement_cost.py --build BUILD [--rounds 7] [--batch 4] [--seq 64] [--dtype f32]
                       [--part placements|plugin|wiring] [--markdown] [--json FILE]
@@ -39,7 +39,7 @@ def start(args, name, extra):
 
 
 def profile(worker, steps):
-    """The ops of a mean step: (name, seconds, FLOPs, bytes)."""
+    """Returns the ops of a mean step: (name, seconds, FLOPs, bytes)."""
     worker.process.stdin.write(f"profile {steps}\n")
     worker.process.stdin.flush()
     ops = []
@@ -47,14 +47,14 @@ def profile(worker, steps):
         line = worker.process.stdout.readline().strip()
         if not line:
             return ops
-        # Names of stages hold spaces; the five figures after them do not.
+        # Names of stages contain spaces; the five figures after them do not.
         name, in_graph, _, *figures = line.rsplit(" ", 5)
         if in_graph == "1":
             ops.append((name, *(float(figure) / steps for figure in figures)))
 
 
 def norm_seconds(worker, steps):
-    """Seconds of the norm ops in a mean step."""
+    """Returns the seconds of the norm ops in a mean step."""
     return sum(seconds for name, seconds, _, _ in profile(worker, steps) if "norm" in name)
 
 
@@ -64,7 +64,7 @@ def placements(args):
     for worker in started:
         worker.warm_up()
     rounds, norms = [], {name: [] for name in PLACEMENTS}
-    # The profiles of a round are measured next to its steps, under the same load of the machine.
+    # The profiles of a round are measured next to its steps, under the same load on the machine.
     for _ in range(args.rounds):
         rounds += workers.interleave(started, 1)
         for worker in started:
@@ -110,7 +110,7 @@ def wiring(args):
 
 
 def outside_plugin(directory):
-    """rms_norm under another name, built outside of the tree as its user would: the path."""
+    """Builds rms_norm under another name outside of the tree, as a user would; returns its path."""
     source = os.path.join(ROOT, "plugins", "norms", "rms_norm")
     copy = os.path.join(directory, "outside_norm")
     shutil.copytree(source, copy)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A training step of 2 and 4 ranks over links of several rates and delays: predicted, from the link as it is measured, and
-# measured by plumb bench, a host a rank. The hosts are network namespaces of this machine, so ranks share its
-# processors, and so does what delays the links. Last, two ranks of one thread against one rank of two threads, and
-# PyTorch's DistributedDataParallel against two ranks, where there is one (PLUMB_PYTHON_TORCH, /usr/bin/python3). As
-# root; with Open MPI.
+# Measures a training step of 2 and 4 ranks over links of several rates and delays: predicted from the measured link,
+# and measured by plumb bench with one host per rank. The hosts are network namespaces of this machine, so ranks share
+# its processors with the program that delays the links. Then compares two ranks of one thread with one rank of two
+# threads, and PyTorch's DistributedDataParallel, if available (PLUMB_PYTHON_TORCH, /usr/bin/python3), with two ranks.
+# Requires root and Open MPI.
 #
 #   bench/ranks_links.sh [BUILD_DIRECTORY [OPTIONS OF plumb bench]]
 set -euo pipefail
@@ -48,12 +48,12 @@ for link in "1e9 0.0001 1Gbit,100us" "2e8 0.001 200Mbit,1ms" "5e7 0.0005 50Mbit,
   hosts_scratch=$(mktemp -d)
 done
 
-# In turn, so that all have the same load of the machine.
+# The runs are interleaved, so that all have the same load on the machine.
 python=${PLUMB_PYTHON_TORCH:-/usr/bin/python3}
 torch=()
 if "$python" -c 'import torch.distributed' 2> /dev/null; then
   torch=(env OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive)
-  # As in compare_peers.sh: a PyTorch that calls a BLAS from outside gets oneDNN's.
+  # A PyTorch that calls an external BLAS gets oneDNN's, as in compare_peers.sh.
   if "$python" -c 'import sys, torch; sys.exit("BLAS_INFO=generic" not in torch.__config__.show())'; then
     "${CC:-cc}" -O2 -shared -fPIC bench/peer_sgemm.c -o "$results/libpeer_sgemm.so" -ldnnl
     torch+=("LD_PRELOAD=$results/libpeer_sgemm.so")

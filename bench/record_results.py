@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured, as the one file that the pages are filled from: docs/performance/results.json, an
-object by processor. A section that is measured again takes the place of the old one; others stay.
+"""Records measurements in the file that the pages are filled from: docs/performance/results.json, an
+object by processor. A section that is measured again replaces the old one; others stay.
 
-    record_results.py machine PLUMB [PYTHON_WITH_TORCH]        what it is measured on, as JSON
+    record_results.py machine PLUMB [PYTHON_WITH_TORCH]        prints the system as JSON
     record_results.py record OUT RESULTS.json [--processor NAME]
 
-OUT is the directory of measure_all.sh. NAME is the heading in the pages; without it, it is made from
-what `plumb --version` says of the processor.
+OUT is the directory of measure_all.sh. NAME is the heading in the pages; the default is derived from
+the processor that `plumb --version` prints.
 """
 import argparse
 import json
@@ -16,13 +16,13 @@ import re
 import subprocess
 import sys
 
-# Intel's family 6 by model.
+# Names of Intel's family 6 by model.
 INTEL = {85: "Intel Skylake-SP", 106: "Intel Ice Lake-SP", 143: "Intel Sapphire Rapids",
          173: "Intel Granite Rapids", 174: "Intel Granite Rapids", 207: "Intel Emerald Rapids"}
 
 
 def processor_name(version):
-    """What people call it, from the text of `plumb --version`."""
+    """Returns the common name of the processor, from the text of `plumb --version`."""
     found = re.search(r"(\w+) family (\d+) model (\d+)", version)
     if not found:
         return "unknown processor"
@@ -56,7 +56,7 @@ def machine(plumb, python):
 
 
 def rounded(value):
-    """Four digits are more than any of these figures is good for."""
+    """Rounds to four digits, which is more than the accuracy of any of these figures."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, (list, tuple)):
@@ -104,7 +104,7 @@ def sampling(directory):
 
 
 def profile(directory):
-    """Milliseconds of a step by op, one column a shape and type."""
+    """Returns the milliseconds of a step by op, one column per shape and type."""
     columns = []
     for name in sorted(os.listdir(directory)):
         for p in load(directory, name)["passes"]:

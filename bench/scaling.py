@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How the time of a training step grows with depth, width, context and batch, as JSON and as four
-plots with their floors drawn in.
+"""Measures how the time of a training step grows with depth, width, context and batch; writes JSON and
+four plots with lower bounds.
 
-The floor of a step is its model's FLOPs over the machine's GEMM speed, and 28 bytes a parameter (what
-AdamW must read and write: gradient, weight and two moments read, the last three written) over its
-reading speed, both measured beside each point.
+The lower bound of a step is its model's FLOPs divided by the machine's GEMM speed, plus 28 bytes per
+parameter (the traffic of AdamW: gradient, weight and two moments read, the last three written) divided
+by its read bandwidth, both measured next to each point.
 
     scaling.py --build BUILD --out DIRECTORY [--rounds 3] [--dtypes f32,bf16]
                [--only depth,width,context,batch] [--quick]
@@ -22,8 +22,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MODEL = os.path.join(HERE, "models", "gpt2.pbtxt")
 OPTIMIZER_BYTES = 28
 
-# One of them grows, the others stay. Heads are 64 wide; a vocabulary of 512 leaves the blocks most of
-# the work.
+# One of these grows while the others stay. Heads are 64 wide; with a vocabulary of 512, the blocks do most
+# of the work.
 BASE = {"depth": 6, "width": 256, "context": 128, "batch": 4}
 VOCAB = 512
 GROWS = {

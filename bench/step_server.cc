@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps on command, for scripts that interleave plumb and a peer: a process that
-// lives as long as the comparison, so that starting it, compiling and first touching memory are not
-// part of what is timed.
+// Executes training steps on request, for scripts that interleave plumb and a peer. The process
+// lives as long as the comparison, so that starting, compiling and first touches of memory are not
+// timed.
 //
 //   step_server MODEL.pbtxt [--seq N] [--batch N] [--dtype f32|bf16] [--vocab N] [--data FILE]
 //               [--train FILE] [--threads N] [--seed N] [--set-model FIELD=VALUE]
 //               [--set-train FIELD=VALUE]
 //
-// One line on stdout when it is ready, and one for each line that it reads:
+// It prints one line when it is ready, and one for each line that it reads:
 //
 //   ready PARAMETERS
-//   step N     seconds of N steps, tokens, FLOPs, loss of the last
-//   matmul D   FLOP/s of a product of 2048s in f32 or bf16; 0 where there is none
-//   read       bytes a second
-//   memory     peak of resident bytes since the start, the yardsticks' not counted if it is read
-//   first profile N  the table of a step's time by op, N steps; ends with an empty line
+//   step N     seconds of N steps, tokens, FLOPs, loss of the last step
+//   matmul D   FLOP/s of a product of 2048s in f32 or bf16; 0 if there is none
+//   read       read bandwidth in bytes per second
+//   memory     peak of resident bytes since the start; without those of matmul and read if it is
+//              requested before them
+//   profile N  table of the time of N steps by op, which ends with an empty line
 //
-// It ends with its input.
+// It ends at the end of its input.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -50,7 +51,7 @@ std::pair<std::string, std::string> Assignment(const std::string& word) {
   return {word.substr(0, equals), word.substr(equals + 1)};
 }
 
-// Sums of `n` steps.
+// Executes `n` steps and prints their sums.
 void Step(plumb::TrainBench* train, long n) {
   plumb::BenchStep sum;
   for (long i = 0; i < n; ++i) {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of measured points with floors, on logarithmic axes, as SVG. Standard library only."""
+"""Plots measured points with lower bounds on logarithmic axes, as SVG. Standard library only."""
 import math
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 72, 16, 44, 56
-# Readable on white and on a dark page, and apart for those who see red and green alike.
+# These are readable on a white and on a dark page, and distinguishable with red-green color blindness.
 COLORS = ["#2f6fd0", "#d9822b", "#2a9d6f", "#9b59b6"]
 
 
@@ -15,7 +15,7 @@ def _number(value):
 
 
 def _ticks(low, high):
-    """1, 2 and 5 times powers of ten within [low, high]."""
+    """Returns 1, 2 and 5 times powers of ten within [low, high]."""
     ticks = []
     for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1):
         for factor in (1, 2, 5):
@@ -61,8 +61,8 @@ def _grid(axes, xs):
 
 
 def plot(title, x_label, y_label, series):
-    """The text of an SVG. `series`: [{"name", "points": [(x, y)], "floor": bool}], y > 0; floors are
-    dashed lines in the colour of the series before them."""
+    """Returns the text of an SVG. `series`: [{"name", "points": [(x, y)], "floor": bool}], y > 0; floors
+    are dashed lines in the color of the previous series."""
     xs = sorted({x for s in series for x, _ in s["points"]})
     axes = _Axes(xs, [y for s in series for _, y in s["points"]])
     parts = [

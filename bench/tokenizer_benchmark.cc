@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast texts become tokens, beside what the machine does with the same bytes in the same run:
-// a copy, and counting words as wc does.
+// Measures the speed of tokenization, compared with other work on the same bytes in the same run: a
+// copy, and counting words like wc.
 //
 //   tokenizer_benchmark [TEXT [TOKENIZER]]      default: plumb's documentation, BPE trained on it
 #include <algorithm>
@@ -22,14 +22,14 @@ constexpr size_t kBytes = size_t{16} << 20;
 constexpr int kRounds = 5;
 constexpr int64_t kVocabSize = 8192;
 
-// Of this thread's processor, so that others do not count.
+// Returns the CPU time of this thread, so that other processes do not count.
 double Seconds() {
   struct timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The fastest of some rounds, in bytes a second.
+// Returns the rate of the fastest of several rounds, in bytes per second.
 template <class Body>
 double Rate(size_t bytes, const Body& body) {
   double best = 0;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds of a training step of PyTorch's DistributedDataParallel over gloo on this machine: the model of
-torch_steps.py, a process a rank, random tokens, each rank a batch. Prints the median of the rounds.
+"""Measures a training step of PyTorch's DistributedDataParallel over gloo on this machine: the model of
+torch_steps.py, one process per rank, random tokens, one batch per rank. Prints the median of the rounds.
 
   torch_ddp.py RANKS --n_layer 4 --n_head 4 --d_model 128 --vocab 65 --context 64 --batch 8 --threads 1
 """

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps of PyTorch on command, for compare_peers.py: a worker that answers as step_server
-does ("ready PARAMETERS"; "step N" -> seconds, tokens, 0, loss; "memory" -> peak resident bytes).
+"""Executes training steps of PyTorch on request, for compare_peers.py: a worker with the protocol of
+step_server ("ready PARAMETERS"; "step N" -> seconds, tokens, 0, loss; "memory" -> peak resident bytes).
 
-The models are written as one would write them for speed with this version: fused query, key and
-value projections, scale and mask inside the product of the scores, foreach AdamW and clipping,
-denormals flushed, and bf16 through autocast. compare_peers.py sets the environment that makes
-PyTorch fastest.
+The models are written for speed with this version of PyTorch: fused query, key and value projections,
+scale and mask inside the product of the scores, foreach AdamW and clipping, denormals flushed, and
+bf16 through autocast. compare_peers.py sets the environment that makes PyTorch fastest.
 """
 import argparse
 import math
@@ -101,7 +100,7 @@ class Gpt(nn.Module):
 
 
 class RandomTokens:
-    """Windows of random tokens, drawn beforehand."""
+    """Yields windows of random tokens, drawn beforehand."""
 
     def __init__(self, c):
         self.batches = torch.randint(0, c.vocab, (16, c.batch, c.context + 1))
@@ -114,7 +113,7 @@ class RandomTokens:
 
 
 class Names:
-    """One line of a file a step, between marks, as the study has it."""
+    """Yields one line of a file per step, between begin and end tokens, as in the study."""
 
     def __init__(self, c):
         lines = [line.strip() for line in open(c.data)]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps per second: the models of the why-normalise study (one name a step) and the
-// Shakespeare recipe (12 x 64 characters), on one thread and on all.
+// Measures training steps per second of the models of the why-normalise study (one name per step)
+// and of the Shakespeare recipe (12 x 64 characters), on one thread and on all.
 //
-// Time is that of the steps alone, as metrics.jsonl has it; the first steps, which compile an
-// executable for each length of the data, are left out. Data: the shipped names, and text with 65
-// different characters that is made here (what the characters are does not change the work).
+// Only the steps are timed, as in metrics.jsonl; the first steps, which compile an executable for
+// each length of the data, are excluded. Data: the shipped names, and generated text with 65
+// different characters (which characters does not change the work).
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 const char kExamples[] = PLUMB_SOURCE_DIR "/examples/";
 
-// A file that is gone when the program ends.
+// A file that is removed when the program ends.
 class TemporaryText {
  public:
   TemporaryText() : path_("/tmp/plumb_train_benchmark." + std::to_string(getpid()) + ".txt") {

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that do work on command, and the figures of taking turns between them. Imported by the
-measuring scripts of this folder; standard library only."""
+"""Processes that do work on request, and statistics of interleaving them. Imported by the measuring
+scripts of this folder; standard library only."""
 import os
 import statistics
 import subprocess
 import sys
 import time
 
-# Threads of a process that has just had its turn spin for a moment; they should not meet the next.
+# Threads of a process that has just finished its turn spin for a moment; this must not affect the next.
 SETTLE_SECONDS = 0.4
-TURN_SECONDS = 0.4  # a turn takes as many steps as fit, but at least one
+TURN_SECONDS = 0.4  # a turn has as many steps as fit, and at least one
 
 
 class Worker:
-    """step_server or torch_steps.py: started once, one request and answer a line."""
+    """A step_server or torch_steps.py process: started once; each request and each answer is one line."""
 
     def __init__(self, name, command, environment=None):
         self.name = name
@@ -41,7 +41,7 @@ class Worker:
         return {"seconds": seconds / n, "tokens": tokens / n, "flops": flops / n, "loss": loss}
 
     def warm_up(self, least=3, seconds=0.5):
-        """Steps until compiling and first touches are over; sets how many make a turn."""
+        """Runs steps until compiling and first touches are over; sets the number of steps in a turn."""
         taken, last = 0.0, 0.0
         for done in range(10000):
             if done >= least and taken >= seconds:
@@ -54,7 +54,7 @@ class Worker:
         return int(self.ask("memory")[0])
 
     def matmul(self, dtype):
-        """FLOP/s: the best of three products, what the machine can do."""
+        """Returns the machine's peak in FLOP/s: the best of three products."""
         return max(float(self.ask(f"matmul {dtype}")[0]) for _ in range(3))
 
     def read(self):
@@ -66,8 +66,8 @@ class Worker:
 
 
 def interleave(workers, rounds, before=None):
-    """[{name: figures of its turn, "before": what before() gave}], one a round; each round begins
-    with another worker."""
+    """Returns [{name: figures of its turn, "before": result of before()}], one per round; the order of
+    the workers rotates."""
     results = []
     for i in range(rounds):
         turns = {"before": before()} if before else {}
@@ -92,7 +92,7 @@ def quantile(values, q):
 
 
 def spread(values):
-    """(median, p10, p90)."""
+    """Returns (median, p10, p90)."""
     return median(values), quantile(values, 0.1), quantile(values, 0.9)
 
 
@@ -109,7 +109,7 @@ def bytes_text(count):
 
 
 def table(head, rows, markdown):
-    """Rows of text as a table, for a terminal or for a page."""
+    """Returns rows of text as a table, for a terminal or in Markdown."""
     if markdown:
         lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
         return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether training slows down as moments of rare tokens decay: a small model with a vocabulary of
-// 50,000, whose tokens are as frequent as Zipf's law has it. A row of the embedding that gets no
-// gradient has its moments multiplied by beta1 and beta2 in every step, so that within some hundred
-// steps they would be denormal, and stay so: 0.9 of the least denormal is rounded to itself.
+// Measures if training slows down as the moments of rare tokens decay, with a small model and a
+// vocabulary of 50,000 whose frequencies follow Zipf's law. The moments of an embedding row without
+// a gradient are multiplied by beta1 and beta2 in every step, so that within some hundred steps
+// they would become denormal, and stay so: 0.9 times the smallest denormal rounds to itself.
 //
-// Two sessions are interleaved, one as plumb trains, with denormals flushed to zero, and one that
-// keeps them. For each: the median step of the first and of the last 100, and their ratio; the
-// denormals among the moments; and "interleaved", the median ratio of the last 100 steps to the
-// first 100 of a further session that runs beside them, so that a machine that has become slower
-// counts on both sides. The cost of denormals depends on the processor: high on Intel, low on AMD.
+// Two sessions are interleaved: one with denormals flushed to zero, as plumb trains, and one that
+// keeps them. For each it prints: the median step of the first and of the last 100, and their
+// ratio; the denormals among the moments; and "interleaved", the median ratio of the last 100 steps
+// to the first 100 of a further session that runs interleaved with them, so that a machine that has
+// become slower affects both. The cost of denormals depends on the processor: high on Intel, low on
+// AMD.
 //
 //   zipf_benchmark [--steps N] [--threads N]      default: 2000; all processors
 #include <algorithm>
@@ -34,8 +35,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kVocabulary = 50000;
-constexpr int kTokens = 400000;  // of the text
-constexpr int kCompared = 100;   // steps at either end
+constexpr int kTokens = 400000;  // number of tokens of the text
+constexpr int kCompared = 100;   // number of steps at either end
 
 constexpr char kModel[] = R"pbtxt(
   n_layer: 2 n_head: 2 d_model: 64 context_length: 64 vocab_size: 50000
@@ -66,7 +67,7 @@ Options ReadOptions(int argc, char** argv) {
   return options;
 }
 
-// U+10000 and after, four bytes each: a character for every rank.
+// Appends the character of a rank, from U+10000 on, which has four bytes.
 void AppendCharacter(int rank, std::string* text) {
   const int code = 0x10000 + rank;
   text->push_back(static_cast<char>(0xf0 | code >> 18));
@@ -75,7 +76,7 @@ void AppendCharacter(int rank, std::string* text) {
   }
 }
 
-// The token of rank k (from 0) with a probability of 1 / (k + 1), normalized.
+// Returns a text in which the token of rank k (from 0) has the probability 1 / (k + 1), normalized.
 Dataset ZipfText() {
   std::vector<double> cumulative;
   double sum = 0;
@@ -102,7 +103,7 @@ double Median(std::vector<double> values) {
 struct Run {
   const char* name;
   std::unique_ptr<TrainSession> session;
-  std::vector<double> seconds;  // by step
+  std::vector<double> seconds;  // seconds of each step
   double loss = 0;
 
   void Step() {

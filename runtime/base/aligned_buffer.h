@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AlignedBuffer: owned, 64-byte aligned, zero-filled memory, of the current host (host.h) if that
-// gives any. Large ones use huge pages if the system has them, since page faults are a large part
-// of a training step otherwise. Move-only.
+// AlignedBuffer: owned, zero-filled memory, aligned to 64 bytes. It comes from the current host's
+// allocator (host.h) if there is one. Large buffers use huge pages if the system has them, because
+// page faults are otherwise a large part of a training step. Move-only; thread-compatible.
 #ifndef PLUMB_RUNTIME_BASE_ALIGNED_BUFFER_H_
 #define PLUMB_RUNTIME_BASE_ALIGNED_BUFFER_H_
 
@@ -22,7 +22,7 @@ inline constexpr int64_t AlignUp(int64_t bytes) {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(int64_t bytes);  // bytes >= 0; throws std::bad_alloc
+  explicit AlignedBuffer(int64_t bytes);  // Requires: bytes >= 0. Throws std::bad_alloc.
   AlignedBuffer(AlignedBuffer&& other) noexcept
       : memory_(std::move(other.memory_)), size_(std::exchange(other.size_, 0)) {}
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
@@ -42,8 +42,8 @@ class AlignedBuffer {
   struct Free {
     Free() : allocator(nullptr), size(0) {}
     Free(const HostAllocator* by, size_t bytes) : allocator(by), size(bytes) {}
-    const HostAllocator* allocator;  // null: the C library's
-    size_t size;                     // that was asked for
+    const HostAllocator* allocator;  // null: std::aligned_alloc
+    size_t size;                     // number of bytes that were requested from the allocator
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte[], Free> memory_;

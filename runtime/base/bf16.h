@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bf16: the upper half of an f32, eight bits of exponent and seven of mantissa. Scalar conversions;
-// kernels have vector ones (runtime/kernels/simd/bf16-inl.h) that agree with these to the bit.
+// bf16: the upper half of an f32, with eight exponent bits and seven mantissa bits. These are the
+// scalar conversions; the vector ones of the kernels (runtime/kernels/simd/bf16-inl.h) agree with
+// them to the bit.
 #ifndef PLUMB_RUNTIME_BASE_BF16_H_
 #define PLUMB_RUNTIME_BASE_BF16_H_
 
@@ -16,7 +17,7 @@ inline float FloatFromBf16(uint16_t b) {
   return value;
 }
 
-// Rounds to nearest, ties to even; a NaN stays a NaN.
+// Rounds to nearest, ties to even. A NaN stays a NaN.
 inline uint16_t Bf16FromFloat(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PLUMB_CHECK(condition, reason): for what only a bug in plumb can break. Nothing that a user
-// types, loads or sends may reach one of these; that is what absl::Status is for.
+// PLUMB_CHECK(condition, reason): aborts if `condition` is false, which only a bug in plumb can
+// cause. Nothing that a user types, loads or sends may reach one: that is what absl::Status is for.
 #ifndef PLUMB_RUNTIME_BASE_CHECK_H_
 #define PLUMB_RUNTIME_BASE_CHECK_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole numbers of parts.
+// Integer division and rounding, both upwards.
 #ifndef PLUMB_RUNTIME_BASE_DIVIDE_H_
 #define PLUMB_RUNTIME_BASE_DIVIDE_H_
 
@@ -7,10 +7,10 @@
 
 namespace plumb {
 
-// How many parts of `part` hold `n`, n >= 0.
+// Returns the number of parts of size `part` that hold `n`. Requires: n >= 0, part > 0.
 constexpr int64_t CeilDiv(int64_t n, int64_t part) { return (n + part - 1) / part; }
 
-// The least multiple of `unit` that is not below n, n >= 0.
+// Returns the smallest multiple of `unit` that is at least n. Requires: n >= 0, unit > 0.
 constexpr int64_t RoundUp(int64_t n, int64_t unit) { return CeilDiv(n, unit) * unit; }
 
 }  // namespace plumb

@@ -33,9 +33,9 @@
 namespace plumb {
 namespace {
 
-constexpr absl::string_view kTemporary = ".tmp.";  // and digits
+constexpr absl::string_view kTemporary = ".tmp.";  // followed by digits
 
-// A name longer than names may be is that of nothing.
+// A name that is longer than the system allows cannot exist.
 bool IsAbsent(int error) { return error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG; }
 
 absl::Status FromErrno(absl::string_view path, absl::string_view what) {
@@ -73,7 +73,7 @@ absl::Status WriteAll(int fd, absl::string_view content, const std::string& path
     const ssize_t written = Files().Write(fd, content.data(), content.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      // A full pipe.
+      // EAGAIN: the pipe is full.
       if (errno == EAGAIN && (Files().Poll(fd, POLLOUT, -1) >= 0 || errno == EINTR)) continue;
       return FromErrno(path, "cannot write");
     }
@@ -82,7 +82,7 @@ absl::Status WriteAll(int fd, absl::string_view content, const std::string& path
   return absl::OkStatus();
 }
 
-// Opens a regular file for reading. A pipe that nobody writes to does not hold the caller up.
+// Opens a regular file for reading. Does not block on a pipe without a writer.
 absl::Status OpenRegular(const std::string& path, FileDescriptor* file, struct stat* info) {
   file->Reset(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
   if (file->get() < 0) return FromErrno(path, "cannot open");
@@ -91,16 +91,16 @@ absl::Status OpenRegular(const std::string& path, FileDescriptor* file, struct s
   return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
 }
 
-// Where the writing of a file ends up.
+// Place where the content of a file is written.
 struct Target {
   std::string path;      // with all symbolic links followed
-  bool replaces = true;  // by a rename; else written through: a device, a pipe, /dev/stdout
+  bool replaces = true;  // renamed over; false: written in place (a device, a pipe, /dev/stdout)
   bool exists = false;
-  struct stat info = {};  // of what exists
+  struct stat info = {};  // valid if the file exists
 };
 
-// Links below /proc lead to open files, which a rename would not reach: a shell's "> file" behind
-// /dev/stdout.
+// Returns true for links below /proc, which lead to open files that a rename would not reach, for
+// example the target of a shell's "> file" behind /dev/stdout.
 bool IsOfOpenFiles(const std::string& link) {
   std::error_code error;
   const auto directory = std::filesystem::canonical(DirectoryOf(link), error);
@@ -137,8 +137,8 @@ absl::StatusOr<Target> FollowLinks(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": too many symbolic links"));
 }
 
-// A name beside `path` that no other call of this process has: two that write one file at once each
-// replace it whole.
+// Returns a name next to `path` that no other call of this process uses, so that two calls that
+// write one file at once each replace it whole.
 std::string TemporaryName(const std::string& path) {
   static std::atomic<uint32_t> calls{0};
   constexpr size_t kMostName = 255;
@@ -152,12 +152,12 @@ std::string TemporaryName(const std::string& path) {
   return absl::StrCat(path.substr(0, name + kMostName - kTemporary.size() - kMostDigits), end);
 }
 
-// A new file with the mode, and if possible the owner, of what it is to replace. Its name is on the
-// list of unfinished files before it exists: a signal may come at once.
+// Creates a file with the mode and, if possible, the owner of the file that it will replace. The
+// name is on the list of unfinished paths before the file exists, since a signal may come at once.
 int CreateTemporary(std::string* temporary, std::optional<UnfinishedPath>* unfinished,
                     const Target& target) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;  // never through a link
-  constexpr int kTries = 100;  // names that processes of the same number left when they were killed
+  constexpr int kTries = 100;  // names may remain from a killed process with the same process id
   int fd = -1;
   for (int i = 0; i < kTries; ++i) {
     *temporary = TemporaryName(target.path);
@@ -168,20 +168,21 @@ int CreateTemporary(std::string* temporary, std::optional<UnfinishedPath>* unfin
     if (errno != EEXIST) break;
   }
   if (fd < 0 || !target.exists) return fd;
-  // Root alone gives files away. What cannot be kept is no reason to lose the content.
+  // Only root may change the owner. Failing to keep owner or mode is no reason to lose the content.
   [[maybe_unused]] const int owned =
       Files().ChangeOwner(fd, target.info.st_uid, target.info.st_gid);
   [[maybe_unused]] const int moded = Files().ChangeMode(fd, target.info.st_mode & 07777);
   return fd;
 }
 
-// `path` is what errors name: the file that the caller asked for.
+// Errors name `path`, the file as the caller named it.
 absl::Status WritePieces(int fd, absl::FunctionRef<absl::Status(PieceSink sink)> produce,
                          const std::string& path) {
   return produce([&](absl::string_view piece) { return WriteAll(fd, piece, path); });
 }
 
-// `*temporary` becomes the name of the file, "" if there is none; `*unfinished` says so.
+// Sets `*temporary` to the name of the file, or to "" if none was created, and lists it in
+// `*unfinished`.
 absl::Status WriteAndSync(const Target& target,
                           absl::FunctionRef<absl::Status(PieceSink sink)> produce,
                           const std::string& path, std::string* temporary,
@@ -199,7 +200,7 @@ absl::Status WriteAndSync(const Target& target,
 absl::Status WriteThrough(const Target& target,
                           absl::FunctionRef<absl::Status(PieceSink sink)> produce,
                           const std::string& path) {
-  // O_NONBLOCK: opening a pipe would wait for a reader.
+  // O_NONBLOCK, because opening a pipe would wait for a reader.
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   FileDescriptor file(Files().Open(target.path.c_str(), kFlags, 0));
   if (file.get() < 0 && errno == ENXIO && S_ISFIFO(target.info.st_mode)) {
@@ -209,9 +210,9 @@ absl::Status WriteThrough(const Target& target,
   return WritePieces(file.get(), produce, path);
 }
 
-// Waits until there is something to read, or the end, of a file that was opened with O_NONBLOCK.
-// `begun`: something came of it before. A pipe without a writer looks as if it were at its end; it
-// gets a moment for one, since "cat model.pbtxt > pipe &" may be slower than plumb.
+// Waits until a file that was opened with O_NONBLOCK has something to read or has ended. A pipe
+// that has no writer yet looks like one at its end. Unless `begun` (bytes or a writer were seen),
+// it gets some time, since the writer of "cat model.pbtxt > pipe &" may start later than plumb.
 absl::Status WaitForWriter(int fd, bool begun, const std::string& path) {
   constexpr int kPatienceMs = 2000;
   int ready;
@@ -225,11 +226,11 @@ absl::Status WaitForWriter(int fd, bool begun, const std::string& path) {
   return absl::OkStatus();
 }
 
-// Appends the content of a file that was opened with O_NONBLOCK, until it is longer than
+// Appends the content of a file that was opened with O_NONBLOCK, until `*content` is longer than
 // `max_bytes`. May throw std::bad_alloc.
 absl::Status AppendContent(int fd, bool is_pipe, int64_t max_bytes, const std::string& path,
                            std::string* content) {
-  bool begun = !is_pipe;  // a pipe has, or had, a writer
+  bool begun = !is_pipe;  // true once the pipe is known to have or have had a writer
   char buffer[1 << 16];
   while (static_cast<int64_t>(content->size()) <= max_bytes) {
     const ssize_t n = Files().Read(fd, buffer, sizeof(buffer));
@@ -250,7 +251,7 @@ absl::Status AppendContent(int fd, bool is_pipe, int64_t max_bytes, const std::s
   return absl::OkStatus();
 }
 
-// ReadFile; `because` ends the message about a file that is longer.
+// Reads a file as ReadFile does. `because` ends the error message about a file that is too long.
 absl::StatusOr<std::string> ReadUpTo(const std::string& path, int64_t max_bytes,
                                      absl::string_view because) {
   FileDescriptor file(Files().Open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
@@ -345,15 +346,14 @@ absl::Status MakeDirectories(const std::string& path) {
   if (above != path && above != ".") PLUMB_RETURN_IF_ERROR(MakeDirectories(above));
   if (Files().MakeDirectory(path.c_str()) == 0) return absl::OkStatus();
   if (errno == EEXIST && IsDirectory(path))
-    return absl::OkStatus();  // by another process, just now
+    return absl::OkStatus();  // another process created it just now
   return FromErrno(path, "cannot create the directory");
 }
 
 absl::Status SyncDirectory(const std::string& path) {
   FileDescriptor directory(Files().Open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
   if (directory.get() < 0) return FromErrno(path, "cannot open the directory");
-  // Some file systems cannot sync a directory and say EINVAL; their renames are as safe as they
-  // get.
+  // Some file systems cannot sync a directory and return EINVAL; nothing more can be done there.
   if (Files().Sync(directory.get()) != 0 && errno != EINVAL) return FromErrno(path, "cannot sync");
   return absl::OkStatus();
 }
@@ -531,10 +531,10 @@ MappedFile::~MappedFile() {
 absl::StatusOr<DirectoryLock> DirectoryLock::Acquire(const std::string& path) {
   const int directory = Files().Open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (directory < 0) return FromErrno(path, "cannot open the directory");
-  DirectoryLock lock(directory, -1);  // closes on every way out
+  DirectoryLock lock(directory, -1);  // closes the descriptors on every return
   int locked = Files().Lock(directory);
   if (locked != 0 && (errno == EBADF || errno == EINVAL || errno == EISDIR)) {
-    // NFS locks only what is open for writing.
+    // NFS locks only files that are open for writing.
     const std::string file = JoinPath(path, ".lock");
     lock.file_ = Files().Open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock.file_ < 0) return FromErrno(file, "cannot create");
@@ -554,7 +554,7 @@ DirectoryLock& DirectoryLock::operator=(DirectoryLock&& other) noexcept {
   return *this;
 }
 
-DirectoryLock::~DirectoryLock() {  // closing gives the lock back
+DirectoryLock::~DirectoryLock() {  // closing a descriptor releases its lock
   if (file_ >= 0) Files().Close(file_);
   if (directory_ >= 0) Files().Close(directory_);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are never seen half-written, files mapped for reading, and files read piece by piece.
+// Files that are replaced atomically, files mapped for reading, and files read at random offsets.
 #ifndef PLUMB_RUNTIME_BASE_FILE_H_
 #define PLUMB_RUNTIME_BASE_FILE_H_
 
@@ -16,79 +16,81 @@
 
 namespace plumb {
 
-// Limits of ReadFile: for what people write by hand (descriptions, recipes), for what plumb writes
-// of a bounded size (states, tokenizers), and for data: half of the memory that
-// this process may use (memory.h).
+// Limits for ReadFile: files that people write by hand (specs, recipes), files of bounded size
+// that plumb writes (states, tokenizers), and results. MaxDataBytes() is the limit for data: half
+// of the memory that this process may use (memory.h).
 inline constexpr int64_t kMaxTextBytes = int64_t{16} << 20;
 inline constexpr int64_t kMaxStateBytes = int64_t{256} << 20;
 inline constexpr int64_t kMaxResultBytes = int64_t{1} << 40;
 int64_t MaxDataBytes();
 
-// A file longer than `max_bytes` is an error (kInvalidArgument), found before more of it is read:
-// it may have no end, as devices, of which a MiB is read at most. So is a pipe to which nobody
-// writes within two seconds. kResourceExhausted: no memory for it.
+// Reads a whole file. Waits up to two seconds for a pipe to get a writer.
+// Errors: kInvalidArgument if the file is longer than `max_bytes`, found without reading the rest
+// since it may have no end (at most 1 MiB of a device is read), or if it is a directory or a pipe
+// without a writer; kResourceExhausted if memory runs out; else the error of the system call.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = kMaxStateBytes);
-// With a limit of MaxDataBytes() / `times`, where memory is taken several times the file's size;
-// the message names what limits this process.
+// Reads a file as ReadFile does, with the limit MaxDataBytes() / `times`: for callers that need
+// `times` times the file's size in memory. The error message names the limit of this process.
 absl::StatusOr<std::string> ReadData(const std::string& path, int64_t times = 1);
 
-// Takes the next piece of a content, which it may look at until it returns.
+// Consumes the next piece of a file's content. The piece is valid only during the call.
 using PieceSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;
 
-// Writes the pieces that `produce` gives to the sink it is called with, one after another, to a
-// temporary beside `path`, syncs it, renames it over `path` and syncs the directory: at any moment
-// `path` holds the old content or the new, whole. An error of `produce` leaves the old one.
-// Symbolic links are followed, and a file that exists keeps its mode. What is no regular file (a
-// device, a pipe, /dev/stdout) is written through. kInvalidArgument: a directory, or a pipe that
-// nobody reads from. No signal is raised (SIGPIPE, SIGXFSZ).
+// Calls `produce` with a sink and writes all pieces that it passes to the sink, in order, to a
+// temporary file next to `path`; syncs it, renames it over `path` and syncs the directory. At any
+// moment `path` holds the old content or the new, whole; an error of `produce` keeps the old one.
+// Follows symbolic links. An existing file keeps its mode. A file that is not regular (a device, a
+// pipe, /dev/stdout) is written in place. Raises no signal (SIGPIPE, SIGXFSZ).
+// Errors: kInvalidArgument if `path` is a directory or a pipe without a reader.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::FunctionRef<absl::Status(PieceSink sink)> produce);
-// The same for pieces that are there.
+// Does the same for pieces that are in memory already.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> parts);
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content);
 
-// Removes what WriteFileAtomically left beside the files `names` of `directory` when its process
-// was killed. REQUIRES: no other process writes there.
+// Removes the temporary files of WriteFileAtomically for the files `names` in `directory`, which
+// remain if its process was killed. Requires: no other process writes there.
 absl::Status RemoveTemporaries(const std::string& directory,
                                absl::Span<const absl::string_view> names);
 
-// mkdir -p.
+// Creates a directory and its missing parents (mkdir -p).
 absl::Status MakeDirectories(const std::string& path);
-// fsync of a directory: makes the renames inside it durable.
+// Syncs a directory (fsync), which makes the renames inside it durable.
 absl::Status SyncDirectory(const std::string& path);
-// Names in `path`, sorted, without "." and "..".
+// Returns the names in the directory `path`, sorted, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 
-// rm -rf; what is not there is gone already. Links are removed, not followed.
+// Removes a file or directory tree (rm -rf); OK if there is none. Removes links, not their targets.
 absl::Status RemoveTree(const std::string& path);
 
-// Whether both paths name one regular file, or would if it were made. Devices and pipes take any
-// number of outputs.
+// Returns true if both paths name one regular file, or would name one if it were created. Devices
+// and pipes are never the same file, because they accept any number of outputs.
 bool IsSameFile(const std::string& a, const std::string& b);
-// False where it is certain. Where the system does not say, for want of permission or for an error
-// of the disk, what opens the path says so: "no" would be taken for leave to begin anew.
+// Returns false only if it is certain. If the system cannot tell (no permission, a disk error), it
+// returns true, so that opening the path reports the error: a "no" would let the caller start over.
 bool IsDirectory(const std::string& path);
 bool FileExists(const std::string& path);
 std::string JoinPath(absl::string_view directory, absl::string_view name);
 std::string DirectoryOf(absl::string_view path);  // "a/b" -> "a", "b" -> "."
 
-// Bytes that this user may still write where `path` is, or would be made; -1 where the system does
-// not say.
+// Returns the number of bytes that this user may still write at `path`, or in the nearest parent
+// that exists; -1 if the system does not say.
 int64_t FreeSpace(const std::string& path);
 
-// A regular file from which pieces are copied at any offset. A file that is cut or removed while it
-// is in use is an error of the read that misses the bytes. Move-only. Thread-safe for reads.
+// A regular file from which ranges of bytes are copied. If the file is truncated or removed while
+// it is in use, the read that misses the bytes fails. Move-only. Thread-safe for reads.
 class RandomAccessFile {
  public:
   enum class Descriptor {
-    kKept,     // open as long as the object
-    kForRead,  // opened for each read: for more files than a process may have open
+    kKept,     // the descriptor is open as long as the object lives
+    kForRead,  // opened for each read, for more files than a process may have open
   };
-  // Errors: kInvalidArgument unless it is a regular file.
+  // Opens a file. Errors: kInvalidArgument if it is not a regular file.
   static absl::StatusOr<RandomAccessFile> Open(const std::string& path,
                                                Descriptor descriptor = Descriptor::kKept);
-  // Memory of the caller's that holds a file's content, and outlives this.
+  // Reads from the caller's memory instead of a file; `path` is for messages. `content` must
+  // outlive the object.
   static RandomAccessFile Borrow(absl::string_view content, const std::string& path);
   RandomAccessFile(RandomAccessFile&& other) noexcept;
   RandomAccessFile& operator=(RandomAccessFile&& other) noexcept;
@@ -96,10 +98,10 @@ class RandomAccessFile {
   ~RandomAccessFile();
 
   const std::string& path() const { return path_; }
-  int64_t size() const { return size_; }  // when it was opened
+  int64_t size() const { return size_; }  // size in bytes when the file was opened
   // Copies the bytes [offset, offset + n) to `to`. Allocates nothing unless it fails.
-  // Errors: kUnavailable, with the path, if the file has fewer bytes now or was replaced, and for
-  // an error of the disk.
+  // Errors: kUnavailable, with the path, if the file is now shorter or was replaced, or if the disk
+  // fails.
   // Requires: 0 <= offset, 0 <= n, offset + n <= size().
   absl::Status Read(int64_t offset, int64_t n, char* to) const;
 
@@ -109,28 +111,28 @@ class RandomAccessFile {
 
   std::string path_;
   int64_t size_ = 0;
-  int fd_ = -1;                     // kKept
-  const char* borrowed_ = nullptr;  // memory of the caller's
+  int fd_ = -1;                     // open only with kKept
+  const char* borrowed_ = nullptr;  // the caller's memory; null for a file
   uint64_t device_ = 0, inode_ = 0;
 };
 
-// A mapped file, which must not be cut meanwhile. Move-only; the view lives as long as the object.
-// Thread-safe for reads.
+// A memory-mapped file, which must not be truncated while it is mapped. Move-only; thread-safe for
+// reads.
 class MappedFile {
  public:
   enum class Access {
     kRead,
-    kCopyOnWrite,  // what is written stays in this process
+    kCopyOnWrite,  // writes stay in this process
   };
   static absl::StatusOr<MappedFile> Open(const std::string& path, Access access = Access::kRead);
-  // Memory of the caller's that holds a file's content, and outlives this.
+  // Views the caller's memory instead of a file; `content` must outlive the object.
   static MappedFile Borrow(absl::string_view content);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   MappedFile(const MappedFile&) = delete;
   ~MappedFile();
 
-  absl::string_view content() const { return {data_, size_}; }
+  absl::string_view content() const { return {data_, size_}; }  // valid as long as the object lives
 
  private:
   MappedFile(const char* data, size_t size, bool is_mapped)
@@ -140,24 +142,24 @@ class MappedFile {
   bool is_mapped_ = false;
 };
 
-// An exclusive lock on a directory, held until the object goes or the process ends, however it
-// ends. Of the directory itself: a lock file can be deleted. Move-only.
+// An exclusive lock on a directory, held until the object is destroyed or the process ends in any
+// way. It locks the directory itself, since a lock file could be deleted. Move-only.
 class DirectoryLock {
  public:
-  // kAlreadyExists when another process holds the lock.
+  // Locks a directory. Errors: kAlreadyExists if another process holds the lock.
   static absl::StatusOr<DirectoryLock> Acquire(const std::string& path);
   DirectoryLock(DirectoryLock&& other) noexcept;
   DirectoryLock& operator=(DirectoryLock&& other) noexcept;
   DirectoryLock(const DirectoryLock&) = delete;
   ~DirectoryLock();
 
-  // Whether `path` still is the directory that was locked, not removed or replaced.
+  // Returns true if `path` is still the directory that was locked, neither removed nor replaced.
   bool Holds(const std::string& path) const;
 
  private:
   DirectoryLock(int directory, int file) : directory_(directory), file_(file) {}
   int directory_ = -1;
-  int file_ = -1;  // of a lock file, where the file system locks no directories
+  int file_ = -1;  // descriptor of a lock file, if the file system cannot lock directories
 };
 
 }  // namespace plumb

@@ -18,9 +18,9 @@
 namespace plumb {
 namespace {
 
-// While it lives, SIGPIPE and SIGXFSZ do not reach this thread, which alone is sent them for what
-// it writes; those of that time are gone afterwards. Handlers are left as they are: they belong to
-// the process.
+// Blocks SIGPIPE and SIGXFSZ while it lives, and drops those that the thread's own writes raised;
+// the kernel sends them only to the writing thread. Signal handlers belong to the process and are
+// not changed.
 class WriteSignalsBlocked {
  public:
   WriteSignalsBlocked() {
@@ -28,7 +28,7 @@ class WriteSignalsBlocked {
     sigemptyset(&signals_);
     sigpending(&pending);
     for (const int signal : {SIGPIPE, SIGXFSZ}) {
-      // One that waits already was blocked by the host, and stays its own.
+      // A signal that is pending already was blocked by the host, which must still receive it.
       if (sigismember(&pending, signal) == 0) sigaddset(&signals_, signal);
     }
     pthread_sigmask(SIG_BLOCK, &signals_, &before_);
@@ -74,7 +74,7 @@ ssize_t FileSystem::ReadAt(int fd, void* buffer, size_t n, off_t offset) {
 ssize_t FileSystem::Write(int fd, const void* data, size_t n) {
   WriteSignalsBlocked blocked;
   const ssize_t written = write(fd, data, n);
-  if (written < static_cast<ssize_t>(n)) blocked.set_failed();  // also after a part of it
+  if (written < static_cast<ssize_t>(n)) blocked.set_failed();  // a partial write may signal too
   return written;
 }
 ssize_t FileSystem::WriteAt(int fd, const void* data, size_t n, off_t offset) {

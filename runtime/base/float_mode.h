@@ -11,8 +11,8 @@
 
 namespace plumb {
 
-// A value. The pool's workers take that of the caller whose tasks they run, so that results do not
-// depend on which thread ran a task.
+// A floating-point mode; a value. Workers of the pool adopt the mode of the caller whose tasks they
+// run, so that results do not depend on the thread.
 class FloatMode {
  public:
   static FloatMode Current() {
@@ -27,22 +27,22 @@ class FloatMode {
 #endif
   }
 
-  // The same with denormal results flushed to zero and denormal operands read as zero. A denormal
-  // costs an Intel processor some 150 cycles; moments of rows without a gradient decay into them
-  // within some hundred steps.
+  // Returns this mode with denormal results flushed to zero and denormal operands read as zero. A
+  // denormal costs an Intel processor some 150 cycles; the optimizer moments of rows without a
+  // gradient decay into denormals within some hundred steps.
   FloatMode WithoutDenormals() const {
 #if defined(__SSE2__)
     constexpr uint64_t kDenormalsAreZero = 1u << 6, kFlushToZero = 1u << 15;
     return FloatMode(control_ | kDenormalsAreZero | kFlushToZero);
 #elif defined(__aarch64__)
-    constexpr uint64_t kFlushToZero = 1u << 24;  // operands and results
+    constexpr uint64_t kFlushToZero = 1u << 24;  // for operands and results
     return FloatMode(control_ | kFlushToZero);
 #else
     return *this;
 #endif
   }
 
-  // Makes it the calling thread's. Exception flags that were raised stay raised.
+  // Makes this the calling thread's mode. Raised exception flags stay raised.
   void Install() const {
 #if defined(__SSE2__)
     const uint32_t now = _mm_getcsr();
@@ -57,14 +57,14 @@ class FloatMode {
 
  private:
 #if defined(__SSE2__)
-  static constexpr uint32_t kFlags = 0x3f;  // of MXCSR: which exceptions arithmetic has raised
+  static constexpr uint32_t kFlags = 0x3f;  // MXCSR bits of the exceptions raised so far
 #endif
   explicit FloatMode(uint64_t control) : control_(control) {}
   uint64_t control_;  // MXCSR or FPCR; 0 on other processors
 };
 
-// Denormals are zero on the calling thread, and on workers in its jobs, while this is in scope; the
-// mode of before is restored at the end. Not `active`: nothing changes.
+// Treats denormals as zero on the calling thread, and on the workers of its jobs, while it lives;
+// then restores the mode. Changes nothing if `active` is false.
 class ScopedNoDenormals {
  public:
   explicit ScopedNoDenormals(bool active = true) : before_(FloatMode::Current()) {
@@ -78,8 +78,8 @@ class ScopedNoDenormals {
   const FloatMode before_;
 };
 
-// The mode that a process starts with, on the calling thread, while this is in scope. At the end
-// all is as before, flags of raised exceptions included.
+// Sets the calling thread to the mode that a process starts with while it lives; then restores the
+// mode and the flags of raised exceptions.
 class ScopedDefaultFloatMode {
  public:
 #if defined(__SSE2__)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host program gives for plumb to run on: its threads, its memory. Known to the thread that
-// is in a call of the host's, so that two hosts in a process each have their own.
+// The threads and the memory that a host program provides to plumb. They are set per thread for the
+// duration of a call, so that two hosts in one process can each have their own.
 #ifndef PLUMB_RUNTIME_BASE_HOST_H_
 #define PLUMB_RUNTIME_BASE_HOST_H_
 
@@ -12,7 +12,7 @@ namespace plumb {
 struct HostExecutor {
   void* context = nullptr;
   // Calls task(argument, i) once for every i in [0, n), on any threads, and returns when all are
-  // done. Two with the same i never run at once.
+  // done. Two calls with the same i never run at once.
   void (*run)(void* context, int32_t n, void (*task)(void* argument, int32_t i),
               void* argument) = nullptr;
 };
@@ -23,7 +23,7 @@ struct HostAllocator {
   void (*release)(void* context, void* memory, size_t size) = nullptr;
 };
 
-// Null: plumb's own.
+// Executor and allocator in use; null stands for plumb's own.
 struct Host {
   const HostExecutor* executor = nullptr;
   const HostAllocator* allocator = nullptr;
@@ -33,11 +33,11 @@ namespace internal {
 inline thread_local Host current_host;
 }
 
-// Of this thread.
+// Returns the host of the calling thread.
 inline const Host& CurrentHost() { return internal::current_host; }
 
-// Makes `host` the current one of this thread, and at its end the one before. What it points to
-// must outlive all memory that is taken meanwhile.
+// Makes `host` the current one of this thread while it lives, then restores the previous one. The
+// executor and allocator must outlive all memory that is allocated meanwhile.
 class ScopedHost {
  public:
   explicit ScopedHost(const Host& host) : before_(internal::current_host) {

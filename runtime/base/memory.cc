@@ -18,14 +18,14 @@
 namespace plumb {
 namespace {
 
-// A number in a file of one; -1 for "max", and without it.
+// Returns the number in a file of one number; -1 for "max" or if there is none.
 int64_t NumberIn(const std::string& path) {
   const std::vector<std::string> words = ShortFileWords(path);
   int64_t n;
   return words.size() == 1 && absl::SimpleAtoi(words[0], &n) && n >= 0 ? n : -1;
 }
 
-// What /proc/meminfo or /proc/self/status says behind `name`, in bytes; -1 if nothing.
+// Returns the value after `name` in /proc/meminfo or /proc/self/status, in bytes; -1 if missing.
 int64_t KilobytesBehind(const std::string& path, absl::string_view name) {
   const std::vector<std::string> words = ShortFileWords(path);
   for (size_t i = 0; i + 1 < words.size(); ++i) {
@@ -99,7 +99,7 @@ MemoryLimits ReadMemoryLimits() {
       membership.ok()) {
     int64_t left;
     const int64_t cgroup = CgroupMemory(*membership, "/sys/fs/cgroup", &left);
-    constexpr int64_t kNone = int64_t{1} << 60;  // version 1 writes none as the largest there is
+    constexpr int64_t kNone = int64_t{1} << 60;  // version 1 shows "no limit" as a huge number
     if (cgroup < kNone) limits.cgroup = cgroup;
   }
   limits.address_space = ResourceLimit(RLIMIT_AS);

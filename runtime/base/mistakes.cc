@@ -25,7 +25,7 @@ absl::Status ErrorInText(const Text& text, size_t offset, absl::string_view mess
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
   offset = std::min(offset, line.size());
-  // Of a line that would wrap, what is around the caret.
+  // A line that would wrap is shown only around the caret.
   constexpr size_t kLongest = 160;
   constexpr size_t kAround = 60;
   if (line.size() > kLongest) {
@@ -47,7 +47,7 @@ char Fold(char c) {
   return absl::ascii_tolower(static_cast<unsigned char>(c));
 }
 
-// Optimal string alignment distance: insert, delete, replace, swap of neighbours.
+// Optimal string alignment distance: insertions, deletions, replacements, swaps of neighbours.
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -69,16 +69,16 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
 std::string DidYouMean(absl::string_view name, const std::vector<std::string>& candidates) {
   constexpr size_t kLongestWorthComparing = 64;
   if (name.size() > kLongestWorthComparing) return "";
-  const size_t farthest = std::max<size_t>(1, name.size() / 3);  // farther is another name
+  const size_t farthest = std::max<size_t>(1, name.size() / 3);  // beyond it, the names differ
   const std::string* best = nullptr;
   size_t best_distance = farthest + 1;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > kLongestWorthComparing) continue;
     size_t distance = EditDistance(name, candidate);
-    // With nothing left of either, it is not a slip: "y" does not mean "x".
+    // If every character had to change, it is no misspelling: "y" does not mean "x".
     if (distance >= std::max(name.size(), candidate.size())) continue;
-    // "layers" for "layer", "norm" for "norm_out": one is the beginning of the other. A slip is
-    // nearer.
+    // "layers" for "layer", "norm" for "norm_out": one name is a prefix of the other. A true
+    // misspelling is still nearer.
     const size_t common = std::min(name.size(), candidate.size());
     if (common >= 3 && EditDistance(name.substr(0, common), candidate.substr(0, common)) == 0) {
       distance = std::min(distance, farthest);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ParallelFor over the threads of the process (thread_pool.h).
+// ParallelFor over the threads of the process (thread_pool.h). Stateless; thread-safe.
 //
-// The caller partitions its work into `n` tasks by shape alone, never by the number of threads, so
+// Callers partition their work into `n` tasks by shape alone, never by the number of threads, so
 // that results are bit-identical for any thread count and schedule. Nested calls run serially.
 #ifndef PLUMB_RUNTIME_BASE_PARALLEL_H_
 #define PLUMB_RUNTIME_BASE_PARALLEL_H_
@@ -15,21 +15,21 @@
 
 namespace plumb {
 
-// Below about this many scalar operations, some microseconds, an op is faster on one thread:
-// dispatching a worker takes a microsecond.
+// Number of scalar operations, some microseconds of work, below which an op is faster on one
+// thread: dispatching a worker takes about a microsecond.
 inline constexpr int64_t kMinParallelWork = 1 << 15;
 
-// More tasks than threads balance the load; more than this many cost more than they gain.
+// Maximum number of tasks. More tasks than threads balance the load, but each has a cost.
 inline constexpr int64_t kMaxTasks = 64;
 
-// The number of tasks for `items` equal items that cost `work` scalar operations together: one if
-// that is too little to parallelize, else at most kMaxTasks. A function of the shape only.
+// Returns the number of tasks for `items` equal items that together cost `work` scalar operations:
+// 1 if that is too little to parallelize, at most kMaxTasks. Depends on the shape only.
 inline int64_t TaskCount(int64_t items, int64_t work) {
   if (work < kMinParallelWork) return 1;
   return std::max<int64_t>(1, std::min<int64_t>({items, kMaxTasks, work / (kMinParallelWork / 2)}));
 }
 
-// The half-open range of items that task `i` of `n` owns.
+// Half-open range of items that task `i` of `n` owns.
 struct Range {
   int64_t begin;
   int64_t end;
@@ -38,9 +38,9 @@ inline Range TaskRange(int64_t items, int64_t n, int64_t i) {
   return {items * i / n, items * (i + 1) / n};
 }
 
-// Runs body(i), or body(i, slot), for every i in [0, n) on at most `threads` threads: the calling
-// one and idle workers. A slot identifies the thread within the call: tasks of one slot run one
-// after the other and may share scratch. `body` must not throw.
+// Runs body(i), or body(i, slot), for every i in [0, n) on at most `threads` threads: the caller
+// and idle workers. A slot identifies the thread within the call: tasks with the same slot run one
+// after another and may share scratch. `body` must not throw.
 template <class Body>
 void ParallelFor(int64_t n, int threads, const Body& body) {
   const auto run = [](const void* context, int64_t i, int slot) {
@@ -59,12 +59,12 @@ void ParallelFor(int64_t n, int threads, const Body& body) {
   RunOnPool(n, threads, run, &body);
 }
 
-// The slots for which an op plans scratch, which bounds the threads that it may use: the number of
-// processors, which does not change results. At least four if there are as many tasks, so that
-// tests on small machines run several threads.
+// Returns the number of slots for which an op plans scratch, which is the maximum number of threads
+// that it may use: the number of processors, which does not change results, but at least four (if
+// there are as many tasks), so that tests on small machines run several threads.
 inline int PlannedSlots(int64_t tasks) {
   constexpr int kLeastSlots = 4;
-  static const int processors = AvailableProcessors();  // reads files
+  static const int processors = AvailableProcessors();  // static because it reads files
   return static_cast<int>(std::min<int64_t>(tasks, std::max(kLeastSlots, processors)));
 }
 

@@ -40,7 +40,7 @@ std::string LibcVersion() {
 }
 
 std::string HugePages() {
-  // "always [madvise] never"
+  // The file contains, for example, "always [madvise] never".
   const absl::StatusOr<std::string> text =
       ReadFile("/sys/kernel/mm/transparent_hugepage/enabled", 1 << 12);
   if (!text.ok()) return "";
@@ -66,7 +66,7 @@ std::vector<std::string> MappedLibraries() {
   std::vector<std::string> files;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* data) {
-        // The program's own name is empty.
+        // The name of the program itself is empty.
         if (info->dlpi_name != nullptr && info->dlpi_name[0] != '\0') {
           static_cast<std::vector<std::string>*>(data)->emplace_back(info->dlpi_name);
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts that the system states about this process and its machine: for reports, and how many
-// processors there are. Pure reads; thread-safe. A fact that the system does not state, as in a
-// container without /proc, is an empty text, or -1.
+// Facts that the system states about this process and its machine, for reports, and the number of
+// processors. The functions only read system state; thread-safe. A fact that the system does not
+// state, as in a container without /proc, is an empty string or -1.
 #ifndef PLUMB_RUNTIME_BASE_PROCESS_H_
 #define PLUMB_RUNTIME_BASE_PROCESS_H_
 
@@ -17,49 +17,49 @@ namespace plumb {
 
 std::string ProcessorName();     // "AMD EPYC 9R14"
 std::string LibcVersion();       // "glibc 2.36"
-std::string HugePages();         // of memory that does not ask: "always", "madvise", "never"
-std::string CurrentDirectory();  // absolute
+std::string HugePages();         // mode of transparent huge pages: "always", "madvise", "never"
+std::string CurrentDirectory();  // absolute path
 int64_t StackLimit();            // bytes of a thread's stack (ulimit -s); INT64_MAX: unlimited
 
-// The files of the shared objects that are mapped, the program's own left out.
+// Returns the files of the mapped shared objects, without the program itself.
 std::vector<std::string> MappedLibraries();
 
-// The floating-point mode of the calling thread.
+// Floating-point mode of the calling thread.
 struct FloatingPoint {
   std::string rounding;             // "nearest", "upward", "downward", "toward zero"
-  bool flush_to_zero = false;       // denormal results
-  bool denormals_are_zero = false;  // operands
+  bool flush_to_zero = false;       // denormal results become zero
+  bool denormals_are_zero = false;  // denormal operands are read as zero
 };
 FloatingPoint CallersFloatingPoint();
 
-// Names and values of the environment, in its order.
+// Returns names and values of the environment variables, in their order.
 std::vector<std::pair<std::string, std::string>> Environment();
 
-// Calls visit(directory, is version 2) for the groups of `controller` in `membership` (the text of
-// /proc/self/cgroup), from each up to its root, under `mount` (/sys/fs/cgroup). In a container the
-// first may be names of the outside, and not be there.
+// Calls visit(directory, is version 2) for the control groups of `controller` in `membership` (the
+// text of /proc/self/cgroup), from each group up to its root, under `mount` (/sys/fs/cgroup). In a
+// container the deepest directories may have names of the outside and not exist.
 void ForEachCgroup(absl::string_view membership, const std::string& mount,
                    absl::string_view controller,
                    absl::FunctionRef<void(const std::string& directory, bool v2)> visit);
 
-// Returns the words of a short file; none if it cannot be read.
+// Returns the words of a short file; empty if it cannot be read.
 std::vector<std::string> ShortFileWords(const std::string& path);
 
-// Numbers of processors by their source; 0 where a source has none.
+// Numbers of processors by source; 0 if a source states none.
 struct ProcessorCounts {
-  int machine = 0;   // online
-  int affinity = 0;  // that the calling thread may run on (sched_getaffinity)
-  int quota = 0;     // that the CPU quota of the control groups amounts to, rounded up
+  int machine = 0;   // online processors
+  int affinity = 0;  // processors that the calling thread may run on (sched_getaffinity)
+  int quota = 0;     // CPU quota of the control groups in processors, rounded up
 };
 ProcessorCounts CountProcessors();
 
-// Returns how many processors the calling thread may run on (sched_getaffinity), or, if that is
-// less, what the CPU quota of its control groups amounts to, rounded up. At least 1.
+// Returns the number of processors that the calling thread may run on (sched_getaffinity), or the
+// CPU quota of its control groups, rounded up, if that is less. At least 1.
 int AvailableProcessors();
 
-// Returns the quota of the control groups in `membership` (the text of /proc/self/cgroup) and of
-// all above them, in processors rounded up; 0 if there is none. Hierarchies of version 1 and 2 are
-// looked for under `mount` (/sys/fs/cgroup).
+// Returns the minimum CPU quota of the control groups in `membership` (the text of
+// /proc/self/cgroup) and of their ancestors, in processors rounded up; 0 if there is none. `mount`
+// (/sys/fs/cgroup) is where hierarchies of version 1 and 2 are mounted.
 int CgroupProcessors(absl::string_view membership, const std::string& mount);
 
 }  // namespace plumb

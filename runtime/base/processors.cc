@@ -18,7 +18,7 @@ namespace plumb {
 
 namespace {
 
-// Microseconds of processor time in a period of microseconds; -1 and "max" stand for no limit.
+// Lowers `*processors` to quota / period (both in microseconds); -1 and "max" mean no limit.
 void AddQuota(absl::string_view quota, absl::string_view period, int* processors) {
   int64_t q, p;
   if (!absl::SimpleAtoi(quota, &q) || !absl::SimpleAtoi(period, &p) || q <= 0 || p <= 0) return;
@@ -47,7 +47,7 @@ ProcessorCounts CountProcessors() {
   ProcessorCounts counts;
   counts.machine = static_cast<int>(std::max(0L, sysconf(_SC_NPROCESSORS_ONLN)));
   cpu_set_t set;
-  // Fails on machines of more than 1024 processors; then all count.
+  // Fails on machines with more than 1024 processors; then `machine` is used.
   if (sched_getaffinity(0, sizeof(set), &set) == 0) counts.affinity = CPU_COUNT(&set);
   if (const absl::StatusOr<std::string> membership = ReadFile("/proc/self/cgroup", 1 << 16);
       membership.ok()) {
@@ -66,7 +66,7 @@ int AvailableProcessors() {
 void ForEachCgroup(absl::string_view membership, const std::string& mount,
                    absl::string_view controller,
                    absl::FunctionRef<void(const std::string& directory, bool v2)> visit) {
-  // "hierarchy:controllers:/path", where version 2 has no controllers.
+  // Each line is "hierarchy:controllers:/path"; version 2 has no controllers.
   for (const absl::string_view line : absl::StrSplit(membership, '\n', absl::SkipEmpty())) {
     const std::vector<absl::string_view> field = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (field.size() != 3) continue;

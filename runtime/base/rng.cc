@@ -8,7 +8,7 @@
 namespace plumb {
 namespace {
 
-// FNV-1a, 64 bits: names of streams to numbers, the same on every machine.
+// FNV-1a, 64 bits: maps names of streams to numbers, the same on every machine.
 uint64_t HashName(absl::string_view name) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers (Philox 4x32-10; Salmon et al., "Parallel random numbers: as easy as
 // 1, 2, 3", SC 2011). A stream is named by (seed, purpose, step); the i-th draw is a pure function
-// of the name and i, so nothing has to be saved to resume and no order of calls can change a value.
+// of that name and i, so resuming needs no saved state and the order of calls changes no value.
 #ifndef PLUMB_RUNTIME_BASE_RNG_H_
 #define PLUMB_RUNTIME_BASE_RNG_H_
 
@@ -19,14 +19,14 @@ class RngStream {
   uint64_t Bits(uint64_t i) const;               // 64 uniform bits
   double Uniform(uint64_t i) const;              // [0, 1), 53 bits
   double Normal(uint64_t i) const;               // N(0, 1), Box-Muller on draw i
-  uint64_t Below(uint64_t i, uint64_t n) const;  // [0, n), without bias worth measuring (n << 2^64)
+  uint64_t Below(uint64_t i, uint64_t n) const;  // [0, n); the bias is negligible for n << 2^64
 
  private:
   uint64_t key_;
   uint64_t step_;
 };
 
-// 0..n-1 in a random order (Fisher-Yates on the stream's draws).
+// Returns 0..n-1 in a random order (Fisher-Yates on the stream's draws).
 std::vector<int64_t> Permutation(const RngStream& stream, int64_t n);
 
 }  // namespace plumb

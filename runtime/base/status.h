@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Early-return helpers over absl::Status. A user's mistake travels as a Status that carries its
-// place ("pre.pbtxt:12:9: ..."); a programmer's mistake is a PLUMB_CHECK (base/check.h).
+// Early-return helpers over absl::Status. A user's error travels as a Status that carries its
+// location ("pre.pbtxt:12:9: ..."); a programmer's error is a PLUMB_CHECK (base/check.h).
 #ifndef PLUMB_RUNTIME_BASE_STATUS_H_
 #define PLUMB_RUNTIME_BASE_STATUS_H_
 
@@ -30,13 +30,13 @@
 
 namespace plumb {
 
-// The same code with `prefix` put before the message; OK stays OK.
+// Returns the status with `prefix` in front of its message; OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
 
-// What errno says, and which limit of the process it was: "Too many open files (ulimit -n)".
+// Returns the text for an errno and the limit that may cause it: "Too many open files (ulimit -n)".
 std::string ErrnoText(int error);
 
-// Returns the error of a system call on a file: kUnavailable, "PATH: WHAT: " and what errno says.
+// Returns the error of a system call on a file, kUnavailable "PATH: WHAT: <text for errno>".
 inline absl::Status FileError(const std::string& path, absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", ErrnoText(errno)));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DType, Shape and TensorType: what a tensor is, without its data. Values: copy, compare, print.
+// DType, Shape and TensorType: the description of a tensor without its data. Values: they copy,
+// compare and print.
 #ifndef PLUMB_RUNTIME_BASE_TENSOR_TYPE_H_
 #define PLUMB_RUNTIME_BASE_TENSOR_TYPE_H_
 
@@ -37,8 +38,9 @@ class Shape {
 
   int64_t num_elements() const;  // 1 for rank 0
   int64_t last() const { return dims_.empty() ? 1 : dims_.back(); }
-  int64_t rows() const { return last() == 0 ? 0 : num_elements() / last(); }  // all but the last
-  // The same shape with another last dimension.
+  // Product of all dimensions but the last; 0 if the last is 0.
+  int64_t rows() const { return last() == 0 ? 0 : num_elements() / last(); }
+  // Returns the same shape with another last dimension.
   Shape WithLast(int64_t last) const;
 
   std::string ToString() const;  // "[2, 16]"

@@ -25,27 +25,27 @@ using Clock = std::chrono::steady_clock;
 
 // Measured on 2 virtual processors: handing a job to a worker that spins takes 0.4 us; waking one
 // that sleeps costs the caller 4 to 6 us (a system call and an interrupt to the other processor),
-// and the worker is there 3 us later.
+// and the worker starts 3 us later.
 //
-// How long a worker spins after its last job. Ops of a training step follow each other within this
-// time, so that it is asleep only where there is nothing to share.
+// Time that a worker spins after its last job. Ops of a training step follow each other within this
+// time, so a worker sleeps only when there is nothing to share.
 constexpr Clock::duration kSpinIdle = std::chrono::microseconds(60);
-// How long a caller spins for the last tasks of others before it sleeps. They nearly always finish
-// within it, unless the system preempted a worker: then sleeping frees a processor for it.
+// Time that a caller spins for the last tasks of others before it sleeps. They nearly always finish
+// within it, unless the system preempted a worker; then sleeping frees a processor for it.
 constexpr Clock::duration kSpinForTasks = std::chrono::microseconds(50);
-// The time without new workers after the system refused to start one.
+// Time without new workers after the system refused to start one.
 constexpr Clock::duration kTryAgain = std::chrono::seconds(1);
 
-// Their numbers fit a byte, and a Job, 64 bytes a slot, a thread's stack.
+// Limits, so that an index fits in a byte, and a Job, 64 bytes per slot, on a thread's stack.
 constexpr int kMaxThreads = 128;
 constexpr int kMaxWorkers = 255;
 
-// A worker's stack: what the process's limit says, within these. Plugins run on it.
+// A worker's stack has the size of the process's limit, within these bounds. Plugins run on it.
 constexpr size_t kLeastStack = size_t{1} << 20, kMostStack = size_t{8} << 20;
 
 std::atomic<bool> refused_threads{false};
 
-// Threads that are in a task; calls from there run serially.
+// True in threads that run a task; calls from there run serially.
 thread_local bool in_task = false;
 
 void Pause() {
@@ -79,9 +79,9 @@ void Wait(sem_t* semaphore) {
   }
 }
 
-// A slot's own range of tasks: the first in the low 32 bits, the end in the high ones. The owner
-// takes from the front; idle threads steal from the back. Adjacent tasks touch adjacent memory, the
-// same in every op, so that a thread finds the results of its previous op in its own cache.
+// Range of tasks of a slot: begin in the low 32 bits, end in the high ones. The owner takes from
+// the front; idle threads steal from the back. Adjacent tasks touch adjacent memory, the same in
+// every op, so that a thread finds the results of its previous op in its own cache.
 struct alignas(64) SlotRange {
   std::atomic<uint64_t> range;
 
@@ -90,8 +90,8 @@ struct alignas(64) SlotRange {
                 std::memory_order_relaxed);
   }
 
-  // One task of the range, or -1 when none is left. Relaxed: the workers' states order memory, this
-  // only ensures that no task runs twice.
+  // Takes one task of the range; -1 if none is left. Relaxed, because the workers' states order
+  // memory; this only ensures that no task runs twice.
   int64_t Take(bool from_front) {
     uint64_t old = range.load(std::memory_order_relaxed);
     for (;;) {
@@ -105,19 +105,19 @@ struct alignas(64) SlotRange {
   }
 };
 
-// One call of RunOnPool, on the caller's stack: the caller does not return while a worker's state
-// points to it.
+// One call of RunOnPool. It is on the caller's stack, which is safe because the caller does not
+// return while a worker's state points to it.
 struct Job {
   TaskFn task;
   const void* context;
   FloatMode float_mode = FloatMode::Current();  // the caller's
-  int64_t first;                                // of all the caller's tasks, that of this job
+  int64_t first;                  // index of this job's first task among all tasks of the caller
   int slots;                      // threads that the tasks are partitioned for, available or not
   int dispatched = 0;             // workers that the job was dispatched to
   sem_t finished;                 // posted by a worker that finishes while the caller sleeps
-  uint8_t worker[kMaxThreads];    // the workers that it was dispatched to
-  uint8_t slot_of[kMaxWorkers];   // by worker, set before it is dispatched
-  SlotRange ranges[kMaxThreads];  // the first is the caller's
+  uint8_t worker[kMaxThreads];    // indices of these workers
+  uint8_t slot_of[kMaxWorkers];   // slot of each worker, set before it is dispatched
+  SlotRange ranges[kMaxThreads];  // one range per slot; the first is the caller's
 
   Job(int64_t first_task, int64_t n, int threads, TaskFn of, const void* with)
       : task(of),
@@ -138,12 +138,12 @@ struct Job {
 };
 
 // A worker's state is one of:
-//   kIdle           spinning, or on its way to that; anyone may give it a job
-//   kAsleep         as kIdle, but whoever gives it a job must post `wake`
-//   a Job*          dispatched, and not begun yet: the caller may cancel it
+//   kIdle           spinning, or about to spin; anyone may give it a job
+//   kAsleep         like kIdle, but whoever gives it a job must post `wake`
+//   a Job*          dispatched, and not begun yet; the caller may cancel it
 //   Job* + kBegun   working on the job; only the worker changes this, back to kIdle, except that
 //                   the caller may add kAwaited and sleep until the worker posts job->finished
-//   kStopped        told to end, for good
+//   kStopped        ended for good
 constexpr uintptr_t kIdle = 0, kAsleep = 4, kBegun = 1, kAwaited = 2, kStopped = 8;
 
 struct alignas(128) Worker {
@@ -163,7 +163,7 @@ struct alignas(128) Worker {
         if (state.compare_exchange_strong(seen, kAsleep, std::memory_order_acq_rel)) Wait(&wake);
       }
       seen = state.load(std::memory_order_acquire);
-      if (seen == kIdle) continue;  // cancelled
+      if (seen == kIdle) continue;  // the job was cancelled
       if (seen == kStopped) return;
       if (!state.compare_exchange_strong(seen, seen | kBegun, std::memory_order_acq_rel)) continue;
       Job* const job = reinterpret_cast<Job*>(seen);
@@ -175,7 +175,7 @@ struct alignas(128) Worker {
     }
   }
 
-  // Ends the thread, after the job that it may be at.
+  // Ends the thread, after its current job if it has one.
   void Stop() {
     for (;;) {
       uintptr_t seen = kIdle;
@@ -194,7 +194,7 @@ struct alignas(128) Worker {
 
 class Pool {
  public:
-  // Never destroyed: workers may be spinning on it while the process ends.
+  // Returns the pool. It is never destroyed, since workers may spin on it while the process ends.
   static Pool* Get() {
     alignas(Pool) static std::byte memory[sizeof(Pool)];
     static Pool* const pool = new (memory) Pool;
@@ -210,11 +210,12 @@ class Pool {
  private:
   Pool();
 
-  // Dispatches `job` to idle workers until it has `wanted`: spinning ones before sleeping ones,
-  // which are woken immediately: work is partitioned only where it exceeds the cost of waking
-  // (kMinParallelWork), and the first task may be as long as another thread's whole range.
+  // Dispatches `job` to idle workers until it has `wanted`, to spinning ones before sleeping ones.
+  // Sleeping workers are woken immediately, because work is partitioned only if it exceeds the cost
+  // of waking (kMinParallelWork), and the first task may be as long as another thread's whole
+  // range.
   void Dispatch(int wanted, Job* job);
-  // Starts workers with `job` until it has `wanted`, if there may be more and the system lets it.
+  // Starts workers with `job` until it has `wanted`, as far as limits and the system allow.
   void Grow(int wanted, int threads, Job* job);
   // Cancels the job for `worker`, or waits until it has finished.
   void Join(Worker* worker, Job* job);
@@ -225,10 +226,10 @@ class Pool {
 
   const int processors_ = AvailableProcessors();
   pthread_mutex_t growing_ = PTHREAD_MUTEX_INITIALIZER;
-  Clock::time_point refused_{};  // when the system last refused a thread; under growing_
-  int users_ = 0;                // under growing_
-  std::atomic<int> forks_{0};    // from the first process to this one
-  std::atomic<int> workers_{0};  // how many of worker_ there are
+  Clock::time_point refused_{};  // time of the last refusal of a thread; guarded by growing_
+  int users_ = 0;                // guarded by growing_
+  std::atomic<int> forks_{0};    // number of forks from the first process to this one
+  std::atomic<int> workers_{0};  // number of workers in worker_
   Worker worker_[kMaxWorkers];
 };
 
@@ -239,7 +240,7 @@ void PrepareWorker(Worker* worker, uintptr_t state) {
 
 Pool::Pool() { pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild); }
 
-// Only the thread that forked lives on in the child.
+// Only the forking thread exists in the child, so the pool is empty there.
 void Pool::AfterForkInChild() {
   Pool* const pool = Get();
   for (int i = 0; i < pool->workers_.load(std::memory_order_relaxed); ++i) {
@@ -259,7 +260,7 @@ void Pool::AddUser() {
 void Pool::RemoveUser() {
   pthread_mutex_lock(&growing_);
   if (--users_ == 0) {
-    // Calls of others, from now on, find none of them idle.
+    // A stopped worker is never idle, so concurrent calls by others no longer use it.
     for (int i = 0; i < workers_.load(std::memory_order_relaxed); ++i) worker_[i].Stop();
     workers_.store(0, std::memory_order_release);
   }
@@ -272,7 +273,7 @@ void Pool::Dispatch(int wanted, Job* job) {
     for (int i = 0; i < workers && job->dispatched < wanted; ++i) {
       uintptr_t state = free;
       if (worker_[i].state.load(std::memory_order_acquire) != free) continue;
-      // Once it is dispatched, a worker may begin at any moment and looks for its slot.
+      // The slot is set first: once dispatched, the worker may begin at any moment and reads it.
       job->slot_of[i] = static_cast<uint8_t>(job->dispatched + 1);
       if (!worker_[i].state.compare_exchange_strong(state, reinterpret_cast<uintptr_t>(job),
                                                     std::memory_order_acq_rel)) {
@@ -296,14 +297,14 @@ int StartThread(pthread_t* thread, void* (*loop)(void*), Worker* worker) {
 }
 
 void Pool::Grow(int wanted, int threads, Job* job) {
-  // At most as many as this call can use, or as there are processors.
+  // The pool has as many threads as this call can use or as there are processors, if that is more.
   const int most = std::min(std::max(threads, processors_) - 1, kMaxWorkers);
   if (job->dispatched >= wanted || workers_.load(std::memory_order_relaxed) >= most) return;
-  if (pthread_mutex_trylock(&growing_) != 0) return;  // another caller is starting some
+  if (pthread_mutex_trylock(&growing_) != 0) return;  // another caller is starting workers
   const Clock::time_point now = Clock::now();
   if (refused_ == Clock::time_point{} || now - refused_ > kTryAgain) {
-    // Signals are for the host's threads, but for those that say what this one did: blocked, they
-    // would end the process without the host's handler.
+    // Workers leave signals to the host's threads, except those that report a fault of the thread
+    // itself: if blocked, these would end the process without calling the host's handler.
     sigset_t all, before;
     sigfillset(&all);
     for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
@@ -316,7 +317,7 @@ void Pool::Grow(int wanted, int threads, Job* job) {
       PrepareWorker(worker, reinterpret_cast<uintptr_t>(job));
       job->slot_of[i] = static_cast<uint8_t>(job->dispatched + 1);
       worker->index = i;
-      // Spinning is for those that find a processor free beside the caller's.
+      // Only workers that have a processor for themselves, next to the caller's, spin.
       worker->spins = i + 1 < processors_;
       const auto loop = [](void* w) -> void* {
         static_cast<Worker*>(w)->Loop();
@@ -339,7 +340,7 @@ void Pool::Join(Worker* worker, Job* job) {
   const uintptr_t dispatched = reinterpret_cast<uintptr_t>(job), begun = dispatched | kBegun;
   uintptr_t seen = dispatched;
   if (worker->state.compare_exchange_strong(seen, kIdle, std::memory_order_acq_rel)) return;
-  // It has begun, or has finished and perhaps works for another caller.
+  // The worker has begun, or has finished and perhaps works for another caller.
   const auto finished = [&] { return worker->state.load(std::memory_order_acquire) != begun; };
   if (SpinUntil(worker->spins ? kSpinForTasks : Clock::duration::zero(), finished)) return;
   sem_init(&job->finished, 0, 0);
@@ -361,7 +362,7 @@ void Pool::Run(int64_t first, int64_t n, int threads, TaskFn task, const void* c
   in_task = false;
 }
 
-// The job in slots as tasks of the host's executor.
+// Runs the job on the host's executor, one executor task per slot.
 void RunOnExecutor(const HostExecutor& executor, int64_t first, int64_t n, int threads, TaskFn task,
                    const void* context) {
   Job job(first, n, threads, task, context);
@@ -376,7 +377,7 @@ void RunOnExecutor(const HostExecutor& executor, int64_t first, int64_t n, int t
     own.Install();
   };
   executor.run(executor.context, job.slots, run_slot, &job);
-  run_slot(&job, 0);  // what an executor that ran less has left
+  run_slot(&job, 0);  // runs the tasks that an incorrect executor did not run
 }
 
 }  // namespace
@@ -390,7 +391,7 @@ void RunOnPool(int64_t n, int threads, TaskFn task, const void* context) {
     for (int64_t i = 0; i < n; ++i) task(context, i, /*slot=*/0);
     return;
   }
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // of what a range can say
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // SlotRange has 32 bits
   const HostExecutor* const executor = CurrentHost().executor;
   for (int64_t first = 0; first < n; first += kMost) {
     const int64_t count = std::min(n - first, kMost);

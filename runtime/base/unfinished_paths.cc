@@ -16,9 +16,10 @@ namespace plumb {
 namespace {
 
 constexpr int kSlots = 64;
-// Deeper than any directory that plumb writes.
+// Greater than the depth of any directory that plumb writes.
 constexpr int kMaxDepth = 4;
-// A thread that still writes may put a file into a directory that has just been emptied.
+// Several attempts, since a thread that still writes may put a file into a directory that has just
+// been emptied.
 constexpr int kAttempts = 3;
 
 struct Slot {
@@ -30,7 +31,7 @@ struct Slot {
 
 Slot slots[kSlots];
 
-// Entry of a directory as the system call getdents64 gives it, which, unlike readdir, a signal
+// Directory entry in the layout of the system call getdents64, which, unlike readdir, a signal
 // handler may use.
 struct DirectoryEntry {
   uint64_t inode;
@@ -102,7 +103,7 @@ void RemoveUnfinishedPaths() {
     const uint32_t version = slot.version.load(std::memory_order_acquire);
     if (version % 2 == 0 || slot.process != getpid()) continue;
     std::memcpy(path, slot.path, sizeof(path));
-    // Another thread may have given the slot to another path meanwhile: half of one is no path.
+    // If the slot got another path meanwhile, the copy may be a mixture of both.
     std::atomic_thread_fence(std::memory_order_acquire);
     if (slot.version.load(std::memory_order_relaxed) != version) continue;
     Remove(AT_FDCWD, path, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files and directories that are being written under a temporary name: what a process that is ended
-// by a signal would leave behind. A list of the process, since a signal handler sees nothing but
-// globals. The library installs no handler: a program whose own handlers end it removes them there.
+// Files and directories that are being written under a temporary name, which would remain if a
+// signal ended the process. The list is global, since a signal handler can reach only globals. The
+// library installs no handler: a program that handles signals calls RemoveUnfinishedPaths there.
 #ifndef PLUMB_RUNTIME_BASE_UNFINISHED_PATHS_H_
 #define PLUMB_RUNTIME_BASE_UNFINISHED_PATHS_H_
 
@@ -9,11 +9,11 @@
 
 namespace plumb {
 
-// Keeps a path on the list as long as it lives. Thread-compatible; the list is thread-safe.
+// Keeps a path on the list while it lives. Thread-compatible; the list is thread-safe.
 class UnfinishedPath {
  public:
-  // Adds `path`, a file or a directory. A path that is longer than a path may be, or finds the list
-  // full, is not added: then it stays behind as if there were no list.
+  // Adds `path`, a file or a directory. A path that is too long, or that finds the list full, is
+  // not added and would remain after a signal.
   explicit UnfinishedPath(const std::string& path);
   ~UnfinishedPath();
   UnfinishedPath(const UnfinishedPath&) = delete;
@@ -23,9 +23,9 @@ class UnfinishedPath {
   int slot_ = -1;
 };
 
-// Removes all that this process has on the list, directories with their content. Does nothing in a
-// child of fork(), to which the files do not belong. Async-signal-safe: for a handler that ends the
-// process. The threads that write may still run, and find their files gone.
+// Removes all paths that this process has on the list, directories with their content. Does nothing
+// in a child of fork(), since the files belong to its parent. Async-signal-safe, for a handler that
+// ends the process. Threads that are still writing find their files removed.
 void RemoveUnfinishedPaths();
 
 }  // namespace plumb

@@ -8,8 +8,8 @@
 namespace plumb {
 namespace {
 
-// Characters that say something to a terminal instead of printing: C0 and C1 controls, line and
-// paragraph separators, and what reorders the characters around it.
+// Returns true for characters that control a terminal instead of printing: C0 and C1 controls, line
+// and paragraph separators, and characters that change the direction of text.
 bool CommandsTerminal(uint32_t code_point) {
   const auto within = [&](uint32_t first, uint32_t last) {
     return code_point >= first && code_point <= last;
@@ -19,8 +19,8 @@ bool CommandsTerminal(uint32_t code_point) {
          within(0x2028, 0x202E) || within(0x2066, 0x2069);
 }
 
-// `text` with what escape(code point) or escape_byte(byte, of what is not UTF-8) gives in the place
-// of what must not be printed.
+// Returns `text` with unprintable characters replaced by escape(code point) and invalid bytes by
+// escape_byte(byte).
 template <class Escape, class EscapeByte>
 std::string Escaped(absl::string_view text, const Escape& escape, const EscapeByte& escape_byte) {
   std::string escaped;
@@ -39,7 +39,7 @@ std::string Escaped(absl::string_view text, const Escape& escape, const EscapeBy
   return escaped;
 }
 
-// The length of the longest beginning of at most `most` bytes that ends between characters.
+// Returns the length of the longest prefix of at most `most` bytes that ends between characters.
 size_t WholeCharacters(absl::string_view text, size_t most) {
   if (text.size() <= most) return text.size();
   size_t end = most;
@@ -57,7 +57,7 @@ absl::optional<uint32_t> NextCodePoint(absl::string_view text, size_t* offset) {
     return lead;
   }
   size_t length;
-  uint32_t smallest;  // below it the form is overlong
+  uint32_t smallest;  // a smaller code point would be an overlong form
   if (lead >= 0xC2 && lead <= 0xDF) {
     length = 2;
     smallest = 0x80;
@@ -114,7 +114,7 @@ absl::optional<size_t> FindInvalidUtf8(absl::string_view text) {
 size_t IncompleteUtf8End(absl::string_view text) {
   for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
     const auto byte = static_cast<unsigned char>(text[text.size() - bytes]);
-    if ((byte & 0xC0) == 0x80) continue;  // not the first byte of its character
+    if ((byte & 0xC0) == 0x80) continue;  // a continuation byte
     if (byte < 0xC2 || byte > 0xF4) return 0;
     const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
     return bytes < length ? bytes : 0;

@@ -15,7 +15,7 @@
 namespace plumb {
 namespace {
 
-// Over a hundred million tokens in one batch is a slip of the keyboard, and would exhaust memory.
+// Maximum number of tokens in a batch: a larger one is surely a typing error and exhausts memory.
 constexpr int64_t kMaxBatchTokens = int64_t{1} << 27;
 
 absl::Status CheckSizes(int64_t batch_size, int64_t context_length) {
@@ -40,7 +40,7 @@ absl::Status EmptySplit(const Dataset& dataset, Split split) {
                    " split has nothing to predict; change val_fraction or use more data"));
 }
 
-// Number of inputs of a document: the begin token and the document, cut.
+// Returns the number of inputs of a document: the begin token and the document, truncated.
 int64_t DocumentSeq(int64_t tokens, int64_t context_length) {
   return std::min(tokens + 1, context_length);
 }
@@ -54,7 +54,7 @@ Batch Reserved(int64_t rows, int64_t max_seq) {
   return batch;
 }
 
-// All padding.
+// Fills the batch with padding.
 void Reset(int64_t rows, int64_t seq, int32_t padding, Batch* batch) {
   batch->batch = rows;
   batch->seq = seq;
@@ -69,12 +69,12 @@ void Reset(int64_t rows, int64_t seq, int32_t padding, Batch* batch) {
   }
 }
 
-// The tokens around a document.
+// Tokens at either end of a document.
 struct Marks {
   int32_t begin, end;
 };
 
-// REQUIRES: a tokenizer of documents, which has both.
+// Requires: a tokenizer for documents, which has both tokens.
 Marks MarksOf(const Tokenizer& tokenizer) {
   return {*tokenizer.begin_token(), *tokenizer.end_token()};
 }
@@ -91,8 +91,8 @@ void PutDocument(absl::Span<const int32_t> document, Marks marks, int64_t row, B
   batch->valid_targets += length;
 }
 
-// The window of a split that begins at `begin` and has `length` inputs, of which the first
-// `context` predict nothing.
+// Writes the window of a split that begins at `begin` and has `length` inputs, of which the first
+// `context` have no target.
 void PutWindow(const Dataset& dataset, Split split, int64_t begin, int64_t length, int64_t context,
                int64_t row, Batch* batch) {
   const int64_t at = row * batch->seq;
@@ -154,7 +154,7 @@ int64_t TrainBatches::DocumentOf(int64_t sequence) {
   const int64_t epoch = sequence / n;
   if (options_.keep_order) return sequence % n;
   if (epoch != epoch_) {
-    // What Permutation does, without its allocation.
+    // This is Permutation, without its allocation.
     const RngStream stream(options_.seed, "document-order", static_cast<uint64_t>(epoch));
     std::iota(order_.begin(), order_.end(), int64_t{0});
     for (size_t i = order_.size() - 1; i > 0; --i) {
@@ -220,7 +220,7 @@ EvalBatches::EvalBatches(const Dataset* dataset, Split split, const Options& opt
       padding_(options.padding) {
   if (dataset->is_running()) {
     num_targets_ = std::max<int64_t>(dataset->num_tokens(split) - 1, 0);
-    // The first window predicts a whole one, each after it a stride.
+    // The first window has context_length targets, each later one a stride.
     const int64_t rest = std::max<int64_t>(num_targets_ - context_length_, 0);
     num_sequences_ = num_targets_ > 0 ? 1 + CeilDiv(rest, stride_) : 0;
     max_seq_ = std::min(num_targets_, context_length_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of sequences cut from a Dataset: random ones for training, all of a split in order for
-// evaluation. Which sequences a batch holds is a pure function of its index, so a resumed run sees
-// what the unbroken one would have seen, and nothing about the position in the data is saved.
+// Batch sources over a Dataset: random sequences for training, and all sequences of a split in
+// order for evaluation. The content of a batch is a pure function of its index, so a resumed run
+// sees the same batches as an unbroken one, and no position in the data has to be saved.
 //
 // Both classes borrow the Dataset, which must outlive them.
 #ifndef PLUMB_RUNTIME_DATA_BATCHES_H_
@@ -16,19 +16,18 @@
 
 namespace plumb {
 
-// Sequences side by side, row-major [batch, seq]. Rows that are shorter than the longest end in
-// padding: token 0, or -1 where options say so, target -1. Padding comes after everything else in
-// its row, so in a causal model no real position sees it, unless a norm takes statistics over
-// tokens.
+// A batch of sequences, row-major [batch, seq]. Rows shorter than the longest end in padding: token
+// 0, or -1 if the options say so, and target -1. Padding comes last in its row, so in a causal
+// model no real position attends to it; only norms with statistics over tokens see it.
 struct Batch {
   int64_t batch = 0;
   int64_t seq = 0;
-  int64_t valid_targets = 0;       // targets that are not -1
+  int64_t valid_targets = 0;       // number of targets that are not -1
   std::vector<int32_t> tokens;     // inputs
-  std::vector<int32_t> targets;    // the token after each input; -1: none, not part of the loss
+  std::vector<int32_t> targets;    // next token of each input; -1: none, not part of the loss
   std::vector<int32_t> positions;  // 0, 1, 2, ... in every row
 
-  // The memory of one, and of one with room for `rows` rows of `max_seq` tokens, in bytes.
+  // Memory in bytes of this batch, and of one with capacity for `rows` rows of `max_seq` tokens.
   int64_t bytes() const {
     const size_t ids = tokens.capacity() + targets.capacity() + positions.capacity();
     return static_cast<int64_t>(ids * sizeof(int32_t));
@@ -38,51 +37,52 @@ struct Batch {
   }
 };
 
-// Where a training session's batches come from.
+// Source of a training session's batches.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // A batch with capacity for any that Fill makes.
+  // Returns a batch with capacity for any that Fill produces.
   virtual Batch MakeBatch() const = 0;
-  // Batch `index` >= 0 into one from MakeBatch. Allocates nothing.
+  // Writes batch `index` into `*batch`, which MakeBatch returned. Allocates nothing.
+  // Requires: index >= 0.
   virtual void Fill(int64_t index, Batch* batch) = 0;
-  // The same of a source that may have none.
+  // Does the same for a source that can fail.
   virtual absl::Status TryFill(int64_t index, Batch* batch) {
     Fill(index, batch);
     return absl::OkStatus();
   }
-  virtual int64_t max_seq() const = 0;  // the longest seq of any batch
+  virtual int64_t max_seq() const = 0;  // maximum seq of any batch
 };
 
-// Training batches. Thread-compatible (Fill keeps the order of one epoch).
+// Batches for training. Thread-compatible (Fill caches the order of one epoch).
 class TrainBatches : public BatchSource {
  public:
   struct Options {
     int64_t batch_size = 1;
-    int64_t micro_batches = 1;   // batches that make up one step
-    int64_t context_length = 0;  // no sequence has more inputs
+    int64_t micro_batches = 1;   // number of micro-batches per step
+    int64_t context_length = 0;  // maximum number of inputs of a sequence
     uint64_t seed = 1;
-    bool keep_order = false;  // documents in the order of the file in every epoch
-    int32_t padding = 0;      // the token of padding: -1 for models that are bidirectional
+    bool keep_order = false;  // keep the documents in the order of the file in every epoch
+    int32_t padding = 0;      // token of padding; -1 for bidirectional models
   };
-  // InvalidArgument when the training split is empty, when a text has no window of context_length +
-  // 1 tokens (the message says how many are missing), and for sizes that cannot be.
+  // Errors: kInvalidArgument if the training split is empty, if a text is shorter than a window of
+  // context_length + 1 tokens (the message states both), or if a size is invalid.
   static absl::StatusOr<TrainBatches> Create(const Dataset* dataset, const Options& options);
 
   Batch MakeBatch() const override;
 
   // `index` counts micro-batches over the whole run (step * micro_batches + micro-step, steps from
   // 0). Row i is sequence s = index * batch_size + i of the run, and row s mod (micro_batches *
-  // batch_size) of its step. So the sequences of a step do not depend on how it is divided.
+  // batch_size) of its step, so the sequences of a step do not depend on how it is divided.
   //   documents: sequence s is document s mod n of epoch s / n, whose order is
-  //     Permutation(RngStream(seed, "document-order", epoch), n); its inputs are the begin
-  //     token and the document, its targets the document and the end token, both cut to
+  //     Permutation(RngStream(seed, "document-order", epoch), n). The inputs are the begin token
+  //     and the document, the targets are the document and the end token, both truncated to
   //     context_length. seq is the length of the longest row.
-  //   text: a window of context_length inputs, start RngStream(seed, "window", step).Below(row of
-  //     the step, n - context_length) of n tokens. seq is context_length.
+  //   text: a window of context_length inputs that starts at RngStream(seed, "window",
+  //     step).Below(row of the step, n - context_length), for n tokens. seq is context_length.
   void Fill(int64_t index, Batch* batch) override;
-  // Fails if the dataset could not be read.
+  // Does the same. Fails if the dataset could not be read.
   absl::Status TryFill(int64_t index, Batch* batch) override;
 
   int64_t max_seq() const override { return max_seq_; }
@@ -96,44 +96,45 @@ class TrainBatches : public BatchSource {
   const Dataset* dataset_;
   Options options_;
   int64_t max_seq_;
-  int64_t epoch_ = -1;          // whose order order_ holds
-  std::vector<int64_t> order_;  // of documents; empty when the file's order is kept
-  std::vector<int64_t> rows_;   // the document of each row
+  int64_t epoch_ = -1;          // epoch of order_
+  std::vector<int64_t> order_;  // order of the documents; empty with keep_order
+  std::vector<int64_t> rows_;   // document of each row
 };
 
-// Every sequence of a split, once, in the order of the file, so that the mean of the losses
-// weighted with valid_targets is the exact loss over the split. Immutable, thread-safe.
-//   documents: as in training (cut to context_length as there).
-//   text: windows of context_length, the last one shorter; all tokens but the first are targets
-//     exactly once. Side by side, the first token of a window has nothing before it. With a stride
-//     windows overlap: each begins that many tokens after the one before, and what that one
-//     predicted is only context in it, so that all but the first tokens of the text have at least
-//     context_length - stride before them (Baevski & Auli 2018, "Adaptive Input Representations",
-//     section 4.3: a context window).
+// Every sequence of a split once, in the order of the file, so that the mean of the losses weighted
+// by valid_targets is the exact loss over the split. Immutable, thread-safe.
+//   documents: the same sequences as in training, also truncated to context_length.
+//   text: windows of context_length, the last one shorter; every token but the first is a target
+//     exactly once. Without overlap, the first input of a window has no context. With a stride,
+//     windows overlap: each begins `stride` tokens after the previous one, and tokens that the
+//     previous one predicted serve only as context. So all but the first tokens of the text are
+//     predicted from at least context_length - stride tokens of context (Baevski & Auli 2018,
+//     "Adaptive Input Representations", section 4.3: a context window).
 class EvalBatches {
  public:
   struct Options {
     int64_t batch_size = 1;
     int64_t context_length = 0;
-    int64_t stride = 0;   // of text: 1..context_length; 0: context_length, side by side
-    int32_t padding = 0;  // as TrainBatches::Options
+    int64_t stride = 0;   // for text: 1..context_length; 0: context_length, no overlap
+    int32_t padding = 0;  // see TrainBatches::Options
   };
-  // InvalidArgument when the split has nothing to predict, for sizes that cannot be, and for a
-  // stride of documents.
+  // Errors: kInvalidArgument if the split has nothing to predict, if a size is invalid, or if
+  // documents have a stride.
   static absl::StatusOr<EvalBatches> Create(const Dataset* dataset, Split split,
                                             const Options& options);
 
   Batch MakeBatch() const;
-  // Batch `index` in [0, size()) into one from MakeBatch. All have the same number of rows, the
-  // last one filled up with rows of padding. Allocates nothing.
+  // Writes batch `index` into `*batch`, which MakeBatch returned. All batches have the same number
+  // of rows; the last one ends with rows of padding. Allocates nothing.
+  // Requires: 0 <= index < size().
   void Fill(int64_t index, Batch* batch) const;
-  // The same; fails if the dataset could not be read.
+  // Does the same. Fails if the dataset could not be read.
   absl::Status TryFill(int64_t index, Batch* batch) const;
 
-  int64_t size() const;  // batches
+  int64_t size() const;  // number of batches
   int64_t num_sequences() const { return num_sequences_; }
   int64_t num_targets() const { return num_targets_; }
-  int64_t rows() const { return rows_; }  // batch_size, or num_sequences when that is less
+  int64_t rows() const { return rows_; }  // min(batch_size, num_sequences)
   int64_t max_seq() const { return max_seq_; }
 
  private:

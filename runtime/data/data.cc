@@ -25,7 +25,7 @@ absl::Status Error(const std::string& name, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(name, ": ", what));
 }
 
-// The lines that are documents; views into `content`.
+// Returns the lines that are documents, as views into `content`.
 std::vector<absl::string_view> FindDocuments(absl::string_view content) {
   std::vector<absl::string_view> documents;
   while (!content.empty()) {
@@ -60,7 +60,7 @@ absl::StatusOr<Tokenizer> TrainBpe(const std::vector<absl::string_view>& texts, 
   return Tokenizer::FromJson(json);
 }
 
-// Gives the tokenizer the begin and end tokens that the options name.
+// Sets the begin and end tokens of the tokenizer to those that the options name.
 absl::Status NameSpecialTokens(const DatasetOptions& options, Tokenizer* tokenizer) {
   SpecialTokens special = tokenizer->special_tokens();
   if (!options.begin_token.empty()) {
@@ -80,7 +80,7 @@ absl::Status NameSpecialTokens(const DatasetOptions& options, Tokenizer* tokeniz
   return absl::OkStatus();
 }
 
-// How many of n >= 1 train.
+// Returns the number of tokens or documents, out of n >= 1, that train.
 int64_t TrainCount(int64_t n, double val_fraction) {
   const int64_t count = static_cast<int64_t>(static_cast<double>(n) * (1.0 - val_fraction));
   return std::clamp<int64_t>(count, val_fraction < 1 ? 1 : 0, n);
@@ -103,7 +103,7 @@ absl::StatusOr<Dataset> Dataset::Load(const std::string& path, const DatasetOpti
     }
     return LoadTokens(path, options, *tokenizer);
   }
-  // A byte becomes a token of four, and the tokens of other than ASCII are copied once.
+  // One byte becomes a token of four bytes, and non-ASCII text is copied once.
   constexpr int64_t kTimesItsSize = 6;
   PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadData(path, kTimesItsSize));
   try {

@@ -14,7 +14,7 @@ bool IsChoosable(const TokenMasking& masking, int32_t token) {
                                  token) == masking.special_tokens.end();
 }
 
-// Draws of token t: whether it is chosen, what becomes of it, the random token.
+// Number of draws per token: if it is chosen, how it is replaced, and the random token.
 constexpr uint64_t kDraws = 3;
 
 int32_t Replacement(const TokenMasking& masking, const RngStream& stream, uint64_t t,
@@ -40,7 +40,8 @@ void MaskTokens(const TokenMasking& masking, absl::string_view purpose, int64_t 
     const double share = masking.share * static_cast<double>(left);
     int64_t wanted = std::min(left, std::max<int64_t>(1, std::llround(share)));
     batch->valid_targets += wanted;
-    // Selection sampling (Knuth, volume 2, 3.4.2, algorithm S): every set of `wanted` is as likely.
+    // Selection sampling (Knuth, volume 2, 3.4.2, algorithm S): all sets of `wanted` tokens are
+    // equally likely.
     for (int64_t t = 0; t < batch->seq; ++t) {
       targets[t] = -1;
       if (!IsChoosable(masking, tokens[t])) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MaskTokens: the targets of a model that fills gaps (BERT; Devlin et al. 2018, section 3.1, task
-// 1). Stateless, thread-safe; allocates nothing.
+// MaskTokens: inputs and targets of masked language modelling (BERT; Devlin et al. 2018, section
+// 3.1, task 1). Stateless, thread-safe; allocates nothing.
 #ifndef PLUMB_RUNTIME_DATA_MASKED_TOKENS_H_
 #define PLUMB_RUNTIME_DATA_MASKED_TOKENS_H_
 
@@ -14,21 +14,21 @@ namespace plumb {
 
 struct TokenMasking {
   uint64_t seed = 1;
-  double share = 0.15;                  // of a sequence's tokens, that are chosen
-  double masked = 0.8, random = 0.1;    // shares of the chosen: replaced so; the others stay
-  int32_t mask_token = 0;               // that replaces them
-  int64_t vocab_size = 0;               // of which a random token is drawn
-  std::vector<int32_t> special_tokens;  // are never chosen
+  double share = 0.15;                  // fraction of a sequence's tokens that are chosen
+  double masked = 0.8, random = 0.1;    // fractions of the chosen; the rest keeps its token
+  int32_t mask_token = 0;               // replacement of the masked ones
+  int64_t vocab_size = 0;               // random tokens are drawn from [0, vocab_size)
+  std::vector<int32_t> special_tokens;  // tokens that are never chosen
 };
 
-// Chooses max(1, round(share * n)) of each row's n tokens that are neither padding (-1) nor
-// special, makes them the row's only targets, and replaces them. Which, and by what, is a function
-// of the stream (seed, purpose, number of the sequence), where row r has the number first_sequence
-// + r.
+// Chooses max(1, round(share * n)) of the n tokens in each row that are neither padding (-1) nor
+// special, makes them the row's only targets, and replaces them. The choice and the replacements
+// are a function of the stream (seed, purpose, number of the sequence); row r has the number
+// first_sequence + r.
 void MaskTokens(const TokenMasking& masking, absl::string_view purpose, int64_t first_sequence,
                 Batch* batch);
 
-// Purposes: of training, and of what is held out, whose choice does not depend on the step.
+// Purposes for training and for validation data, whose masks do not depend on the step.
 inline constexpr char kTrainingMasks[] = "masked-tokens";
 inline constexpr char kEvaluationMasks[] = "masked-tokens-evaluation";
 

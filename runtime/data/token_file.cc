@@ -55,7 +55,7 @@ absl::StatusOr<TokenFile> TokenFile::FromContent(absl::string_view content, cons
 absl::StatusOr<TokenFile> TokenFile::Of(RandomAccessFile file, TokenLayout headerless) {
   const std::string& path = file.path();
   const int64_t bytes = file.size();
-  int32_t words[3] = {};  // of a header
+  int32_t words[3] = {};  // first words of a header
   if (bytes >= kHeaderBytes) {
     PLUMB_RETURN_IF_ERROR(file.Read(0, sizeof(words), reinterpret_cast<char*>(words)));
   }

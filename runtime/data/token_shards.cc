@@ -15,10 +15,10 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kHashedAtEitherEnd = int64_t{1} << 20;
-// A process may have 1024 files open on most systems.
+// Files that are kept open: most systems allow a process 1024.
 constexpr size_t kMaxOpenFiles = 256;
 
-// Letters of other alphabets are bytes above ASCII, all of which are taken for letters.
+// Bytes above ASCII, which may encode letters of other alphabets, all count as letters.
 bool IsLetter(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return absl::ascii_isalpha(byte) || byte >= 0x80;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TokenShards: token files one after another as one long list of ids, larger than memory if need
-// be. Immutable but for read_status(), thread-safe.
+// TokenShards: token files, one after another, as one long list of ids that may be larger than
+// memory. Immutable except for read_status(); thread-safe.
 #ifndef PLUMB_RUNTIME_DATA_TOKEN_SHARDS_H_
 #define PLUMB_RUNTIME_DATA_TOKEN_SHARDS_H_
 
@@ -18,28 +18,29 @@
 
 namespace plumb {
 
-// True if a file's name says that it is for validation: one of its words is val, valid, validation,
-// eval or evaluation. Words are what digits, '_', '-', '.' and other characters than letters
-// separate: "val_000.bin" and "shakespeare.Val-1.bin" are, "retrieval_000.bin" is not.
+// Returns true if a file name marks validation data: one of its words is val, valid, validation,
+// eval or evaluation. All characters other than letters separate words: true for "val_000.bin" and
+// "shakespeare.Val-1.bin", false for "retrieval_000.bin".
 bool IsValidationName(absl::string_view name);
 
 class TokenShards {
  public:
-  // One file, or of a directory all *.bin files in the order of their names.
-  // Errors name the file; a directory without one is kNotFound.
+  // Opens one file, or all *.bin files of a directory in the order of their names.
+  // Errors: kNotFound for a directory without one; errors of a file name it.
   static absl::StatusOr<TokenShards> Open(const std::string& path, TokenLayout headerless);
 
   int64_t size() const { return starts_.back(); }
-  // Index of the first token that is held out. Held out are those shards of a directory whose name
-  // IsValidationName; they come last. Equal to size() if there is none.
+  // Index of the first held-out token. The shards of a directory that satisfy IsValidationName are
+  // held out and come last. Equal to size() if there are none.
   int64_t validation_begin() const { return validation_begin_; }
-  // Copies tokens [begin, begin + out.size()). Allocates nothing unless it fails. An error is kept
-  // in read_status(), and the tokens that could not be read are 0.
+  // Copies tokens [begin, begin + out.size()). Allocates nothing unless it fails. After an error,
+  // which read_status() keeps, the tokens that could not be read are 0.
   // Requires: begin + out.size() <= size().
   void Read(int64_t begin, absl::Span<int32_t> out) const;
-  // First error of Read: a file was cut while it was in use, for example. Lasting.
+  // First error of Read, for example that a file was truncated while in use. It stays.
   absl::Status read_status() const;
-  // Identity of the data, 16 hexadecimal digits: of every shard its size and the MiB at either end.
+  // Returns the identity of the data, 16 hexadecimal digits: a hash over the size and the first and
+  // last MiB of every shard.
   absl::StatusOr<std::string> Hash() const;
 
  private:
@@ -50,7 +51,7 @@ class TokenShards {
 
   std::unique_ptr<ReadError> error_ = std::make_unique<ReadError>();
   std::vector<TokenFile> files_;
-  std::vector<int64_t> starts_ = {0};  // of each file, and the end
+  std::vector<int64_t> starts_ = {0};  // index of the first token of each file, and the end
   int64_t validation_begin_ = 0;
 };
 

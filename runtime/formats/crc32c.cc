@@ -12,7 +12,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read as they
 
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
-// tables[k][b]: what the byte b does to the checksum when k bytes follow it in the same word.
+// tables[k][b]: effect of the byte b on the checksum if k bytes follow it in the same word.
 constexpr Tables MakeTables() {
   Tables tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CRC-32C (Castagnoli; RFC 3720, appendix B.4): the checksum of TFRecord files. Pure, thread-safe.
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4), the checksum of TFRecord files. Pure, thread-safe.
 #ifndef PLUMB_RUNTIME_FORMATS_CRC32C_H_
 #define PLUMB_RUNTIME_FORMATS_CRC32C_H_
 
@@ -9,11 +9,12 @@
 
 namespace plumb {
 
-// The reflected polynomial 0x82f63b78, all bits set before and inverted after.
+// Returns the CRC with the reflected polynomial 0x82f63b78, initialized to all ones and inverted at
+// the end.
 uint32_t Crc32c(absl::string_view bytes);
 
-// As a record stores it: rotated right by 15 bits, plus 0xa282ead8, so that the checksum of data
-// that holds checksums is no trivial value.
+// Returns the form that records store: rotated right by 15 bits, plus 0xa282ead8, so that computing
+// the CRC of data that contains CRCs causes no trouble.
 uint32_t MaskedCrc32c(absl::string_view bytes);
 
 }  // namespace plumb

@@ -26,12 +26,12 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they lie");
 
-// The fields that are written, with their numbers, of event.proto, summary.proto, tensor.proto and
-// tensor_shape.proto in tensorflow/core. Numbers and wire types are fixed for good once published.
+// Numbers of the fields that are written, from event.proto, summary.proto, tensor.proto and
+// tensor_shape.proto in tensorflow/core. Published numbers and wire types never change.
 namespace event {
 constexpr int kWallTime = 1;     // double
 constexpr int kStep = 2;         // int64
-constexpr int kFileVersion = 3;  // string; one of
+constexpr int kFileVersion = 3;  // string; this and the next two are a oneof
 constexpr int kSummary = 5;      // Summary
 constexpr int kSessionLog = 7;   // SessionLog
 }  // namespace event
@@ -58,12 +58,12 @@ constexpr int kPluginName = 1;  // string
 }  // namespace plugin_data
 namespace tensor {
 constexpr int kDtype = 1;        // enum
-constexpr int kTensorShape = 2;  // TensorShapeProto; empty: a scalar
+constexpr int kTensorShape = 2;  // TensorShapeProto; empty for a scalar
 constexpr int kStringVal = 8;    // repeated bytes
 constexpr uint64_t kDtString = 7;
 }  // namespace tensor
 
-// The wire format: https://protobuf.dev/programming-guides/encoding.
+// Wire format of protobuf: https://protobuf.dev/programming-guides/encoding.
 constexpr int kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
 constexpr size_t kMaxVarint = 10;
 
@@ -79,7 +79,7 @@ char* PutVarint(char* to, uint64_t number) {
   return to;
 }
 
-// All field numbers here are below 16: a key is one byte.
+// Writes a key. All field numbers here are below 16, so a key is one byte.
 char* PutKey(char* to, int field, int wire_type) {
   *to++ = static_cast<char>(field << 3 | wire_type);
   return to;
@@ -103,7 +103,7 @@ char* PutBytes(char* to, int field, absl::string_view bytes) {
   return to + bytes.size();
 }
 
-// The same for messages that are not written at every step.
+// Returns the same field as a string, for messages that are not written at every step.
 std::string BytesField(int field, absl::string_view bytes) {
   std::string out(BytesFieldSize(bytes.size()), '\0');
   PutBytes(&out[0], field, bytes);
@@ -116,13 +116,13 @@ std::string VarintField(int field, uint64_t number) {
   return out;
 }
 
-// SummaryMetadata that names the plugin of a tag. A reader remembers it, so it comes once a tag.
+// Returns a SummaryMetadata with the plugin of a tag, which a reader needs once per tag.
 std::string PluginMetadata(absl::string_view plugin) {
   return BytesField(metadata::kPluginData, BytesField(plugin_data::kPluginName, plugin));
 }
 
 constexpr absl::string_view kScalarsPlugin = "scalars";
-// PluginMetadata(kScalarsPlugin), and as a field of a Value.
+// Sizes of PluginMetadata(kScalarsPlugin) and of the field of a Value that contains it.
 constexpr size_t kScalarMetadataSize = 4 + kScalarsPlugin.size();
 constexpr size_t kScalarMetadataFieldSize = 2 + kScalarMetadataSize;
 
@@ -137,7 +137,7 @@ size_t ScalarSize(const EventScalar& scalar, bool is_new) {
          (is_new ? kScalarMetadataFieldSize : 0);
 }
 
-// Converting a double beyond the range of f32 is undefined; what it means is infinity.
+// Converts to f32. Out of its range the result is an infinity; the plain conversion is undefined.
 float ToFloat(double number) {
   constexpr double kMax = std::numeric_limits<float>::max();
   if (number > kMax) return std::numeric_limits<float>::infinity();
@@ -152,7 +152,7 @@ constexpr absl::string_view kNamePrefix = "events.out.tfevents.";
 constexpr absl::string_view kNameSuffix = ".plumb";
 constexpr int64_t kMaxSeconds = 9999999999;  // ten digits
 
-// The seconds in the name of an event file, of any program; -1 if it has none.
+// Returns the seconds in the name of an event file of any program; -1 if the name has none.
 int64_t SecondsInName(absl::string_view name) {
   int64_t seconds = 0;
   if (!absl::ConsumePrefix(&name, kNamePrefix)) return -1;
@@ -160,12 +160,12 @@ int64_t SecondsInName(absl::string_view name) {
   return digits.size() == 10 && absl::SimpleAtoi(digits, &seconds) ? seconds : -1;
 }
 
-// A host's name as a part of a file's.
+// Returns a host's name in a form that fits into a file name.
 std::string HostInName(std::string host) {
   for (char& c : host) {
     if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
   }
-  constexpr size_t kMaxHost = 64;  // a name has 255 bytes at most
+  constexpr size_t kMaxHost = 64;  // a file name has at most 255 bytes
   host.resize(std::min(host.size(), kMaxHost));
   return host.empty() ? "localhost" : host;
 }
@@ -190,7 +190,7 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& directory,
   const int fd =
       Files().Open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(path, "cannot make");
-  EventFile file(path, fd, options);  // closes fd on every way out
+  EventFile file(path, fd, options);  // closes fd on every return
   const auto add = [&file](int64_t step, int what, absl::string_view bytes) {
     return file.AddEvent(step, what, bytes.size(), [bytes](char* to) {
       std::memcpy(to, bytes.data(), bytes.size());
@@ -237,7 +237,7 @@ EventFile& EventFile::operator=(EventFile&& other) noexcept {
 
 EventFile::~EventFile() {
   if (fd_ < 0) return;
-  Flush().IgnoreError();  // there is nobody to tell; whoever wants to know has called Sync
+  Flush().IgnoreError();  // a destructor cannot report it; callers who need to know call Sync
   Files().Close(fd_);
 }
 
@@ -257,7 +257,7 @@ absl::Status EventFile::AddEvent(int64_t step, int what, size_t size, const Writ
   char* const record = buffer_.data() + used_;
   char* const message = record + kRecordHead;
   char* end = PutNumber(PutKey(message, event::kWallTime, kFixed64), now);
-  // As in any proto3 message, a number that is 0 is left out.
+  // proto3 omits a number that is 0.
   if (step != 0) end = PutVarint(PutKey(end, event::kStep, kVarint), static_cast<uint64_t>(step));
   end = PutBytesHead(end, what, size);
   char* const body = end;
@@ -269,7 +269,7 @@ absl::Status EventFile::AddEvent(int64_t step, int what, size_t size, const Writ
   PutNumber(record + sizeof(length), MaskedCrc32c({record, sizeof(length)}));
   end = PutNumber(end, MaskedCrc32c({message, static_cast<size_t>(length)}));
   used_ += static_cast<size_t>(end - record);
-  // A clock that was set back must not keep events for as long.
+  // If the clock was set back, events are flushed rather than kept until it catches up.
   if (now - flushed_at_ < flush_seconds_ && now >= flushed_at_) return absl::OkStatus();
   flushed_at_ = now;
   return Flush();
@@ -302,7 +302,7 @@ absl::Status EventFile::AddScalars(int64_t step, absl::Span<const EventScalar> s
     }
     return to;
   });
-  // An event for which there was no room describes nothing.
+  // If the event did not fit, no metadata was written, so its tags are still new.
   if (known == known_before) tags_.resize(known_before);
   return status;
 }
@@ -334,7 +334,7 @@ absl::Status EventFile::Flush() {
     }
     done += static_cast<size_t>(written);
   }
-  // What is left begins where the file ends, be that in the middle of a record.
+  // The remaining bytes continue at the end of the file, possibly in the middle of a record.
   if (done < used_) std::memmove(buffer_.data(), buffer_.data() + done, used_ - done);
   used_ -= done;
   return status;

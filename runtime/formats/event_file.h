@@ -5,14 +5,14 @@
 //
 //   u64 length | u32 masked CRC-32C of the length | bytes | u32 masked CRC-32C of the bytes
 //
-// the bytes of each being an Event message (tensorflow/core/util/event.proto; event_file.cc has
-// the few fields that are written). The first says file_version "brain.Event:2". A record that a
-// crash has cut short ends the file for every reader.
+// The bytes of each record are an Event message (tensorflow/core/util/event.proto; event_file.cc
+// has the few fields that are written). The first event has file_version "brain.Event:2". For every
+// reader, a record that a crash has truncated ends the file.
 //
-// A run has one file for each time that it was started or resumed. Files are never changed once
-// they are closed, since a reader may have them open; instead the second event of each is a
-// SessionLog START whose step is the first that this session takes. A reader forgets what earlier
-// files say of that step and later ones, so that it shows what metrics.jsonl holds.
+// A run has one file for each start and each resume. Closed files are never changed, since a reader
+// may have them open. Instead, the second event of each file is a SessionLog START with the first
+// step of this session. A reader then drops the events of that and later steps in earlier files, so
+// that it shows what metrics.jsonl contains.
 #ifndef PLUMB_RUNTIME_FORMATS_EVENT_FILE_H_
 #define PLUMB_RUNTIME_FORMATS_EVENT_FILE_H_
 
@@ -32,23 +32,23 @@ namespace plumb {
 
 struct EventScalar {
   absl::string_view tag;
-  double value = 0;  // stored as f32; NaN and infinities are shown as such
+  double value = 0;  // stored as f32; NaN and infinities are kept
 };
 
 struct EventFileOptions {
-  std::string host;               // for the file's name
-  std::function<double()> clock;  // seconds since 1970-01-01 UTC
-  int64_t first_step = 1;         // of this session
-  double flush_seconds = 2;       // by that clock: how old a buffered event may become
+  std::string host;               // part of the file's name
+  std::function<double()> clock;  // returns seconds since 1970-01-01 UTC
+  int64_t first_step = 1;         // first step of this session
+  double flush_seconds = 2;       // maximum age of a buffered event, by that clock
 };
 
 // Appends to a new event file. Owns the open file and a buffer; move-only; thread-compatible.
-// Adding scalars whose tags were seen before allocates nothing.
+// Adding scalars with known tags allocates nothing.
 class EventFile {
  public:
-  // Makes `directory`/events.out.tfevents.<seconds>.<host>.plumb, ten digits of seconds. Readers
-  // take a directory's files in the order of their names; so the seconds are the clock's, or one
-  // more than those of the newest file that is there, whichever is later.
+  // Creates `directory`/events.out.tfevents.<seconds>.<host>.plumb with ten digits of seconds.
+  // Readers read the files of a directory in the order of their names, so the seconds are the
+  // maximum of the clock's and one more than those of the newest existing file.
   static absl::StatusOr<EventFile> Create(const std::string& directory,
                                           const EventFileOptions& options);
   EventFile(EventFile&& other) noexcept;
@@ -56,15 +56,15 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   ~EventFile();  // flushes
 
-  // One event. An error is one of writing what was buffered; the next call tries again where that
-  // one stopped, so that no record is torn by it.
+  // Appends one event. An error means that buffered bytes could not be written; the next call
+  // continues at the first unwritten byte, so that no record is torn.
   absl::Status AddScalars(int64_t step, absl::Span<const EventScalar> scalars);
-  // `markdown` is UTF-8.
+  // Appends a text. Requires: `markdown` is UTF-8.
   absl::Status AddText(int64_t step, absl::string_view tag, absl::string_view markdown);
 
-  // Hands what is buffered to the operating system.
+  // Writes the buffer to the file.
   absl::Status Flush();
-  // Flushes and waits until it is on the disk: before a checkpoint that counts on it.
+  // Flushes and syncs the file to disk, before a checkpoint that relies on it.
   absl::Status Sync();
 
   const std::string& path() const { return path_; }
@@ -72,12 +72,12 @@ class EventFile {
  private:
   EventFile(std::string path, int fd, const EventFileOptions& options);
 
-  // A record of an Event with the field number `what` of its oneof, `size` bytes that
-  // write(char*) puts down.
+  // Appends a record of an Event whose oneof has field number `what`; write(char*) writes its
+  // `size` bytes.
   template <class Write>
   absl::Status AddEvent(int64_t step, int what, size_t size, const Write& write);
   absl::Status MakeRoom(size_t size);
-  // Index into tags_, -1 if the tag is new.
+  // Returns the index in tags_; -1 if the tag is new.
   int FindTag(absl::string_view tag) const;
 
   std::string path_;
@@ -85,12 +85,12 @@ class EventFile {
   std::function<double()> clock_;
   double flush_seconds_ = 0;
   double flushed_at_ = 0;
-  std::vector<std::string> tags_;  // of scalars that have been described
-  std::vector<char> buffer_;       // its first used_ bytes are not written yet
+  std::vector<std::string> tags_;  // scalar tags whose metadata has been written
+  std::vector<char> buffer_;       // its first used_ bytes are not yet in the file
   size_t used_ = 0;
 };
 
-// Whether `directory` holds an event file that plumb wrote.
+// Returns true if `directory` contains an event file that plumb wrote.
 absl::StatusOr<bool> HasEventFile(const std::string& directory);
 
 }  // namespace plumb

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two hashes for provenance and for noticing damage. Neither resists an adversary.
+// Two hashes, for provenance and for detecting damage. Neither resists an adversary.
 #ifndef PLUMB_RUNTIME_FORMATS_HASH_H_
 #define PLUMB_RUNTIME_FORMATS_HASH_H_
 
@@ -11,12 +11,12 @@
 
 namespace plumb {
 
-// FNV-1a, 64 bits, byte by byte: the published function, so that anybody can recompute the hash of
-// a data file in five lines of any language.
+// Returns FNV-1a, 64 bits, byte by byte: the published function, so that anybody can recompute the
+// hash of a data file in five lines of any language.
 uint64_t Fnv1a64(absl::string_view bytes);
 
-// The checksum of checkpoint files, fast enough that checking costs less than reading: it takes 32
-// bytes at a time. How the bytes are cut into Update calls does not matter.
+// The checksum of checkpoint files. It takes 32 bytes at a time, so that checking costs less than
+// reading. The division of the bytes into Update calls does not matter.
 //
 //   four lanes, lane k starts at Mix(k + 1); the stream is padded with zeros to a multiple of 32
 //   bytes and the k-th little-endian 8-byte word of each block enters lane k:
@@ -24,13 +24,13 @@ uint64_t Fnv1a64(absl::string_view bytes);
 //   value: h = length in bytes; for each lane, h = Mix(h ^ lane)       (Mix: splitmix64's
 //   finalizer)
 //
-// A step is a bijection of the word, so any damage inside one word changes the value for certain.
+// A step is a bijection of the word, so damage inside a single word always changes the value.
 // Thread-compatible.
 class ContentHasher {
  public:
   ContentHasher();
   void Update(absl::string_view bytes);
-  uint64_t Finish() const;  // of everything so far; may be called again later
+  uint64_t Finish() const;  // returns the hash of all bytes so far; may be called again later
 
  private:
   static constexpr size_t kBlock = 32;
@@ -44,7 +44,7 @@ class ContentHasher {
 
 uint64_t ContentHash(absl::string_view bytes);
 
-// 16 lower-case hexadecimal digits.
+// Returns 16 lower-case hexadecimal digits.
 std::string HexDigits(uint64_t value);
 
 }  // namespace plumb

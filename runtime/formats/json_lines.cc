@@ -12,18 +12,18 @@
 namespace plumb {
 namespace {
 
-// Takes the next line off `rest`.
+// Visits the next line of `*rest` and removes it.
 absl::Status VisitLine(absl::string_view* rest,
                        absl::FunctionRef<absl::Status(absl::string_view line)> visit) {
   const size_t newline = rest->find('\n');
   const absl::string_view line = rest->substr(0, newline);
   rest->remove_prefix(newline == absl::string_view::npos ? rest->size() : newline + 1);
   const absl::Status status = visit(line);
-  // Only the last line can have been cut by a crash; a disk may also have filled it with zeros.
+  // A crash can truncate only the last line; the disk may also have filled it with zeros.
   return rest->empty() ? absl::OkStatus() : status;
 }
 
-// Writes the content of `path` beside it, over nothing that is there; its new name.
+// Copies the content of `path` to a new file next to it and returns that file's name.
 absl::StatusOr<std::string> SetAside(const std::string& path, const std::string& content) {
   std::string aside = absl::StrCat(path, ".damaged");
   constexpr int kMost = 1000;
@@ -37,7 +37,7 @@ absl::StatusOr<std::string> SetAside(const std::string& path, const std::string&
 absl::StatusOr<JsonLinesWriter> JsonLinesWriter::Open(const std::string& path) {
   const int fd = Files().Open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(path, "cannot open");
-  JsonLinesWriter writer(path, fd, 0);  // closes fd on every way out
+  JsonLinesWriter writer(path, fd, 0);  // closes fd on every return
   struct stat info;
   if (Files().FileStat(fd, &info) != 0) return FileError(path, "cannot stat");
   writer.size_ = info.st_size;
@@ -72,7 +72,7 @@ absl::Status JsonLinesWriter::Append(absl::string_view line) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const absl::Status status = FileError(path_, "cannot write");
-      // Take back the half line; should that fail too, resuming drops it.
+      // Removes the partial line. If that fails too, resuming drops it.
       if (done > 0 && Files().Truncate(fd_, size_) != 0) return status;
       return status;
     }
@@ -100,7 +100,7 @@ absl::StatusOr<std::string> FilterJsonLines(
   if (!FileExists(path)) return std::string();
   PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadData(path));
   std::string kept;
-  absl::Status damage;  // of the first line that has some
+  absl::Status damage;  // error of the first damaged line
   const auto visit = [&](absl::string_view line) -> absl::Status {
     const absl::StatusOr<bool> keeps = keep(line);
     if (keeps.ok() && *keeps) absl::StrAppend(&kept, line, "\n");

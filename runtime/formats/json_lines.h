@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of one JSON object a line that grow during a run, and are truncated to a step when it is
-// resumed: metrics.jsonl, probes.jsonl. Internal to this module.
+// Files with one JSON object per line that grow during a run and are truncated to a step when it is
+// resumed: metrics.jsonl, probes.jsonl.
 #ifndef PLUMB_RUNTIME_FORMATS_JSON_LINES_H_
 #define PLUMB_RUNTIME_FORMATS_JSON_LINES_H_
 
@@ -15,21 +15,21 @@
 
 namespace plumb {
 
-// Appends lines. Owns the open file; move-only; thread-compatible. Append allocates nothing.
+// Appends lines to a file. Owns the open file; move-only; thread-compatible. Append allocates
+// nothing unless it fails.
 class JsonLinesWriter {
  public:
-  // Creates `path` if it is not there. FailedPrecondition when it ends in the middle of a line,
-  // which FilterJsonLines mends.
+  // Opens `path`, or creates it. Errors: kFailedPrecondition if the file ends in the middle of a
+  // line, which FilterJsonLines repairs.
   static absl::StatusOr<JsonLinesWriter> Open(const std::string& path);
   JsonLinesWriter(JsonLinesWriter&& other) noexcept;
   JsonLinesWriter& operator=(JsonLinesWriter&& other) noexcept;
   JsonLinesWriter(const JsonLinesWriter&) = delete;
   ~JsonLinesWriter();
 
-  // `line` ends with its newline. Handed to the operating system before this returns; all of it or,
-  // on an error, none.
+  // Writes `line`, which ends with a newline, to the file; writes none of it on an error.
   absl::Status Append(absl::string_view line);
-  // Waits until the lines are on the disk.
+  // Syncs the lines to disk.
   absl::Status Sync();
 
  private:
@@ -41,15 +41,16 @@ class JsonLinesWriter {
   int64_t size_ = 0;
 };
 
-// Calls visit(line without its newline) for every whole line of `content`. Its errors come back
-// with file and line; but a last line that it refuses is taken for one that a crash cut short.
+// Calls visit(line without its newline) for every line of `content`. Returns the first error of
+// `visit`, with file and line; an error on the last line is ignored, since a crash may have
+// truncated that line.
 absl::Status ForEachJsonLine(const std::string& path, absl::string_view content,
                              absl::FunctionRef<absl::Status(absl::string_view line)> visit);
 
-// Drops the lines of `path` that `keep` says no to, and a last line that was cut short. Kept lines
-// keep their bytes; the file is replaced atomically, and not touched when nothing is to be dropped.
-// Without the file there is nothing to do. Lines that `keep` has an error for are dropped too, once
-// a copy of the file is PATH.damaged: a warning that says so is returned, else "".
+// Drops the lines of `path` for which `keep` returns false, and a truncated last line. Kept lines
+// keep their bytes. The file is replaced atomically, and not touched if nothing is dropped or if it
+// does not exist. Lines for which `keep` fails are dropped too, after the file was copied to
+// PATH.damaged. Returns a warning in this case, else "".
 absl::StatusOr<std::string> FilterJsonLines(
     const std::string& path, absl::FunctionRef<absl::StatusOr<bool>(absl::string_view line)> keep);
 

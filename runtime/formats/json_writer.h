@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JsonWriter: a JSON text, piece by piece, whose members keep the order in which they are written.
-// A value.
+// JsonWriter: builds a JSON text incrementally. Members keep the order in which they are written.
+// A value; thread-compatible.
 #ifndef PLUMB_RUNTIME_FORMATS_JSON_WRITER_H_
 #define PLUMB_RUNTIME_FORMATS_JSON_WRITER_H_
 
@@ -14,19 +14,19 @@ namespace plumb {
 
 class JsonWriter {
  public:
-  // What is opened is closed again; in an object each value is after its name.
+  // Requires: every Begin has its End, and in an object each value follows its name.
   void BeginObject() { Open('{'); }
   void EndObject() { Close('}'); }
   void BeginArray() { Open('['); }
   void EndArray() { Close(']'); }
 
   void Name(absl::string_view name);
-  // Bytes that are not UTF-8 become U+FFFD.
+  // Writes a string. Bytes that are not UTF-8 become U+FFFD.
   void Text(absl::string_view value);
   void Number(int64_t value);
   void Flag(bool value);
 
-  // A member of an object.
+  // Writes a member of an object.
   void Text(absl::string_view name, absl::string_view value) { Name(name), Text(value); }
   void Number(absl::string_view name, int64_t value) { Name(name), Number(value); }
   void Flag(absl::string_view name, bool value) { Name(name), Flag(value); }
@@ -48,13 +48,13 @@ class JsonWriter {
   std::string Take() { return std::move(text_); }
 
  private:
-  // The comma between this value and the one before it.
+  // Writes the comma between this value and the previous one.
   void Separate();
   void Open(char bracket);
   void Close(char bracket);
 
   std::string text_;
-  bool follows_ = false;  // a value, in the same object or array
+  bool follows_ = false;  // true if a value precedes in the same object or array
 };
 
 }  // namespace plumb

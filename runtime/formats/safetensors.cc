@@ -23,13 +23,13 @@ namespace {
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little-endian");
 
 constexpr size_t kLengthBytes = 8;
-constexpr int64_t kCopiedBytes = int64_t{1} << 20;  // at a time
+constexpr int64_t kCopiedBytes = int64_t{1} << 20;  // size of the copy buffer
 
 const char* SafetensorsDType(DType dtype) {
   return dtype == DType::kF32 ? "F32" : dtype == DType::kBF16 ? "BF16" : "I32";
 }
 
-// The header's JSON within `content`.
+// Returns the JSON header in `content`.
 absl::StatusOr<absl::string_view> FindHeader(absl::string_view content) {
   if (content.size() < kLengthBytes) {
     return absl::DataLossError(absl::StrCat("is no safetensors file: ", content.size(),
@@ -163,7 +163,7 @@ absl::StatusOr<SafetensorsImage> SafetensorsImage::Create(
 
 namespace {
 
-// `buffer` is kept from one tensor to the next.
+// Allocates `buffer` if it is needed; callers reuse it for all tensors.
 absl::Status ProduceTensorIn(const TensorToWrite& tensor, PieceSink sink, AlignedBuffer* buffer) {
   if (tensor.data != nullptr) {
     return sink(absl::string_view(static_cast<const char*>(tensor.data),
@@ -221,7 +221,7 @@ absl::Status CheckTensorsFit(const SafetensorsFile& file, absl::Span<const Wante
   const std::vector<std::string> names(known.begin(), known.end());
   for (const TensorEntry& tensor : file.tensors()) {
     if (!absl::StartsWith(tensor.name, prefix) || known.count(tensor.name) > 0) continue;
-    const bool shown = mistakes.size() < kShownMistakes;  // suggestions take their time
+    const bool shown = mistakes.size() < kShownMistakes;  // DidYouMean is slow
     mistakes.push_back(
         absl::StrCat("surplus: ", tensor.name, shown ? DidYouMean(tensor.name, names) : ""));
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors files: an 8-byte little-endian header length, a JSON header that gives each tensor a
-// dtype, a shape and a range of the data, then the data, back to back.
+// safetensors files: an 8-byte little-endian header length, a JSON header with the dtype, the shape
+// and the data range of each tensor, then the data, back to back.
 //
-// The reader maps the file and trusts nothing in it; the writer streams from the tensors' own
-// memory, or a piece at a time from whoever knows them, and replaces the file atomically.
+// The reader maps the file and validates everything in it. The writer streams from the tensors' own
+// memory or from callbacks, and replaces the file atomically.
 #ifndef PLUMB_RUNTIME_FORMATS_SAFETENSORS_H_
 #define PLUMB_RUNTIME_FORMATS_SAFETENSORS_H_
 
@@ -25,21 +25,22 @@ namespace plumb {
 
 struct TensorEntry {
   std::string name;
-  std::string dtype;  // as the file spells it: "F32", "I32", "BF16", ...
+  std::string dtype;  // spelled like in the file: "F32", "I32", "BF16", ...
   Shape shape;
-  // In the mapped file. May lie at any address: copy it out instead of casting.
+  // Bytes in the mapped file. They may be unaligned: copy them instead of casting.
   absl::string_view data;
 };
 
-// A file opened for reading. Every range was checked: inside the data, of the size that dtype and
-// shape require, without holes and overlaps. Immutable; move-only; the entries live as long as it.
+// A file opened for reading. Every range was checked: it is inside the data, has the size that
+// dtype and shape require, and there are no holes or overlaps. Immutable; move-only; owns the
+// entries.
 class SafetensorsFile {
  public:
-  // Errors name the file and the tensor: NotFound and the like from the file system, DataLoss when
-  // the content is not a whole safetensors file, InvalidArgument when its header breaks the format.
+  // Opens and checks a file. Errors name the file and the tensor: kNotFound and others from the
+  // file system; kDataLoss if the file is truncated; kInvalidArgument if its header is malformed.
   static absl::StatusOr<SafetensorsFile> Open(
       const std::string& path, MappedFile::Access access = MappedFile::Access::kRead);
-  // The same over a file that is already mapped; `path` is for messages.
+  // Does the same with a file that is already mapped; `path` is for messages.
   static absl::StatusOr<SafetensorsFile> FromMapped(MappedFile file, const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -47,16 +48,16 @@ class SafetensorsFile {
     return tensors_;
   }  // in the order of their data
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  const TensorEntry* Find(absl::string_view name) const;  // nullptr when missing
-  // Of one of this file's tensors: where its data begin, in bytes from the file's beginning.
+  const TensorEntry* Find(absl::string_view name) const;  // nullptr if missing
+  // Returns the offset in bytes of a tensor's data in the file. Requires: an entry of this file.
   int64_t OffsetOf(const TensorEntry& tensor) const {
     return tensor.data.data() - file_.content().data();
   }
-  // What stands before the data: all that says which tensors there are, and where.
+  // Returns all bytes before the data, which describe all tensors.
   absl::string_view header() const;
 
-  // Copies tensor `name` to `destination`, type.bytes() of it. NotFound when the file has no such
-  // tensor, InvalidArgument when its dtype or shape is another.
+  // Copies tensor `name`, type.bytes() of it, to `destination`. Errors: kNotFound if the file has
+  // no such tensor, kInvalidArgument if its dtype or shape differs.
   absl::Status Read(absl::string_view name, const TensorType& type, void* destination) const;
 
  private:
@@ -73,29 +74,30 @@ class SafetensorsFile {
 struct TensorToWrite {
   std::string name;
   TensorType type;
-  const void* data = nullptr;  // type.bytes() of it, borrowed
-  // For a tensor that does not stand anywhere as the file has it (`data` is null): copies its
-  // elements [begin, begin + n) to `to`.
+  const void* data = nullptr;  // type.bytes() bytes, borrowed
+  // Copies elements [begin, begin + n) to `to`. Used if `data` is null, for a tensor that is not in
+  // memory in the form that the file has.
   std::function<void(int64_t begin, int64_t n, void* to)> copy = nullptr;
-  // What the file calls elements of type.dtype's size, where it is not that dtype: "F16".
+  // dtype that the file states, if it is not type.dtype but has elements of the same size: "F16".
   const char* dtype = nullptr;
 };
 
-// A safetensors file before it is written: its header, and where the tensors are, which must stay
-// as they are for as long as the image is used.
+// A safetensors file before it is written: the header, and references to the tensors, whose memory
+// must stay valid and unchanged while the image is used.
 class SafetensorsImage {
  public:
-  // Tensors lie in the given order, the first at a multiple of 64 bytes. `metadata` is written with
-  // "format":"pt" added, which readers of the Python world insist on. InvalidArgument for a name
-  // that comes twice, is empty, is not UTF-8 or is "__metadata__", and for another "format".
+  // Creates an image with the tensors in the given order; the first one's data begins at a multiple
+  // of 64 bytes. "format":"pt", which Python readers require, is added to `metadata`. Errors:
+  // kInvalidArgument for a name that occurs twice, is empty, is not UTF-8 or is "__metadata__", and
+  // for another "format".
   static absl::StatusOr<SafetensorsImage> Create(
       absl::Span<const TensorToWrite> tensors, const std::map<std::string, std::string>& metadata);
 
-  // Gives the file to `sink`, piece after piece; ends with its first error. What must be copied
-  // goes through a buffer of one megabyte.
+  // Passes the content of the file to `sink` in pieces; returns the first error of `sink`. Tensors
+  // with `copy` pass through a buffer of one MiB.
   absl::Status Produce(PieceSink sink) const;
   int64_t bytes() const { return bytes_; }
-  // What stands before the data.
+  // Returns all bytes before the data.
   absl::string_view header() const { return prefix_; }
 
  private:
@@ -104,7 +106,7 @@ class SafetensorsImage {
   int64_t bytes_ = 0;
 };
 
-// Gives the data of one tensor to `sink`, as SafetensorsImage::Produce does.
+// Passes the data of one tensor to `sink`, like SafetensorsImage::Produce.
 absl::Status ProduceTensor(const TensorToWrite& tensor, PieceSink sink);
 
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorToWrite> tensors,
@@ -112,11 +114,11 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorTo
 
 struct WantedTensor {
   std::string name;
-  Shape shape;  // of f32
+  Shape shape;  // the dtype is f32
 };
 
-// Checks that a file has the tensors of a model. Errors: kInvalidArgument with all that is missing,
-// misshapen, or surplus among the names in the file that begin with `prefix`.
+// Checks that a file has the tensors of a model. Errors: kInvalidArgument with all tensors that are
+// missing or misshapen, and all surplus ones whose names begin with `prefix`.
 absl::Status CheckTensorsFit(const SafetensorsFile& file, absl::Span<const WantedTensor> wanted,
                              absl::string_view prefix);
 

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
 
-// Bytes of an element; 0 for a dtype that the format does not know.
+// Returns the size of an element in bytes; 0 for a dtype that the format does not define.
 int64_t DTypeBytes(absl::string_view dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
   if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
@@ -34,13 +34,14 @@ absl::Status TensorError(absl::string_view name, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("tensor ", QuoteName(name), ": ", what));
 }
 
-// The bytes of a tensor; nullopt when they, or the product of any of its dimensions, overflow.
+// Returns the size of a tensor in bytes; nullopt if it, or the product of its nonzero dimensions,
+// overflows.
 absl::optional<int64_t> TensorBytes(const Shape& shape, int64_t element) {
   int64_t product = element;
   bool empty = false;
   for (int64_t dim : shape.dims()) {
     if (dim == 0) {
-      empty = true;  // and go on: Shape multiplies the others too
+      empty = true;  // the other dimensions are still checked, since Shape multiplies them too
     } else if (__builtin_mul_overflow(product, dim, &product)) {
       return absl::nullopt;
     }
@@ -112,7 +113,7 @@ absl::Status ParseMetadata(const Json& value, std::map<std::string, std::string>
   return absl::OkStatus();
 }
 
-// `tensors` sorted by their data.
+// Requires: `tensors` are sorted by the offsets of their data.
 absl::Status CheckLayout(const std::vector<SafetensorsHeader::Tensor>& tensors,
                          int64_t data_bytes) {
   int64_t end = 0;
@@ -140,7 +141,7 @@ absl::Status CheckLayout(const std::vector<SafetensorsHeader::Tensor>& tensors,
 
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
                                                          int64_t data_bytes) {
-  // An object of objects of arrays: whatever is deeper is not a header.
+  // A header is an object of objects of arrays, so its depth is 3.
   absl::StatusOr<Json> root = ParseStrictJson(json, /*max_depth=*/3);
   if (!root.ok()) return Annotate(root.status(), "the header is not valid: ");
   if (!root->is_object()) return absl::InvalidArgumentError("the header is not a JSON object");
@@ -163,7 +164,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
 }
 
 std::string FormatSafetensorsHeader(const SafetensorsHeader& header, size_t alignment) {
-  // Put together by hand: the JSON library would sort the tensors by name.
+  // The text is assembled here, because the JSON library would sort the tensors by name.
   std::string text = absl::StrCat("{\"", kMetadata, "\":{");
   absl::StrAppend(&text,
                   absl::StrJoin(header.metadata, ",", [](std::string* out, const auto& item) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON header of a safetensors file: text to checked values and back. Internal to this module.
+// JSON header of a safetensors file: text to checked values and back. Internal to this module.
 #ifndef PLUMB_RUNTIME_FORMATS_SAFETENSORS_HEADER_H_
 #define PLUMB_RUNTIME_FORMATS_SAFETENSORS_HEADER_H_
 
@@ -14,7 +14,7 @@
 
 namespace plumb {
 
-// The reference reader's limit.
+// Limit of the reference implementation.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 struct SafetensorsHeader {
@@ -22,20 +22,21 @@ struct SafetensorsHeader {
     std::string name;
     std::string dtype;
     Shape shape;
-    int64_t begin = 0;  // of the data, in bytes from the end of the header
+    int64_t begin = 0;  // offsets of the data, in bytes from the end of the header
     int64_t end = 0;
   };
   std::vector<Tensor> tensors;
   std::map<std::string, std::string> metadata;
 };
 
-// Checks everything against `data_bytes`, what the file holds behind the header. The tensors come
-// out in the order of their data, which they cover exactly: no hole, no overlap, nothing left over.
+// Parses a header and checks all of it against `data_bytes`, the number of bytes after the header.
+// Returns the tensors in the order of their data, which they cover exactly: without holes,
+// overlaps, or a remainder.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
                                                          int64_t data_bytes);
 
-// The header as text, tensors in the order given, padded with spaces so that 8 + its size is a
-// multiple of `alignment`. REQUIRES: names and metadata are UTF-8.
+// Returns the header as text, tensors in the given order, padded with spaces so that 8 + its size
+// is a multiple of `alignment`. Requires: names and metadata are UTF-8.
 std::string FormatSafetensorsHeader(const SafetensorsHeader& header, size_t alignment);
 
 }  // namespace plumb

@@ -24,7 +24,7 @@ absl::Status WriteAllAt(int fd, int64_t offset, absl::string_view piece, const s
   return absl::OkStatus();
 }
 
-// `write` gets the descriptor of the file, which is synced then.
+// Opens the file, calls `write` with its descriptor, and syncs it.
 absl::Status WithFile(const std::string& path, int flags,
                       absl::FunctionRef<absl::Status(int fd)> write) {
   const int fd = Files().Open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that several processes write, each its parts. Functions without state.
+// A file of which several processes each write a part. Functions without state; thread-safe.
 #ifndef PLUMB_RUNTIME_FORMATS_SHARED_FILE_H_
 #define PLUMB_RUNTIME_FORMATS_SHARED_FILE_H_
 
@@ -12,14 +12,14 @@
 
 namespace plumb {
 
-// Makes a file of `bytes` bytes that begins with `begin`, and syncs it. What was there is lost.
+// Creates or overwrites a file of `bytes` bytes that starts with `begin`, and syncs it.
 absl::Status MakeSizedFile(const std::string& path, absl::string_view begin, int64_t bytes);
 
-// Takes a piece of a content, and where it stands in it.
+// Consumes a piece of content for the given offset in the file.
 using OffsetSink = absl::FunctionRef<absl::Status(int64_t offset, absl::string_view piece)>;
 
-// Writes the pieces that `produce` gives to the sink over what a file that exists holds there, and
-// syncs it. Other processes may write other parts of it meanwhile.
+// Calls `produce` with a sink, writes all pieces that it passes to the sink into an existing file,
+// and syncs it. Other processes may write other parts of the file at the same time.
 absl::Status WriteIntoFile(const std::string& path,
                            absl::FunctionRef<absl::Status(OffsetSink sink)> produce);
 

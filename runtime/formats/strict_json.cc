@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Builds the value from the parser's events; returning false ends the parse.
+// Builds the value from the parser's events. An event handler returns false to end the parse.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(int max_depth) : max_depth_(max_depth) {}
@@ -43,8 +43,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t, const std::string&, const Json::exception& error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...": the tag helps
-    // nobody.
+    // Drops the tag of "[json.exception.parse_error.101] parse error at line 1, column 2: ...".
     absl::string_view message = error.what();
     const size_t tag = message.find("] ");
     if (absl::StartsWith(message, "[json.exception") && tag != absl::string_view::npos) {
@@ -98,8 +97,8 @@ class Builder : public nlohmann::json_sax<Json> {
 
   const int max_depth_;
   Json root_;
-  std::vector<Json*> open_;  // the objects and arrays around the next value
-  Json* member_ = nullptr;   // where the next value of an object goes
+  std::vector<Json*> open_;  // the objects and arrays that contain the next value
+  Json* member_ = nullptr;   // destination of the next value of an object
   std::string error_;
 };
 

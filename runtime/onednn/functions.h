@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of oneDNN that plumb calls, and those of its OpenMP. Private to runtime/onednn.
+// Functions of oneDNN, and of its OpenMP runtime, that plumb calls. Private to runtime/onednn.
 #ifndef PLUMB_RUNTIME_ONEDNN_FUNCTIONS_H_
 #define PLUMB_RUNTIME_ONEDNN_FUNCTIONS_H_
 
@@ -11,7 +11,7 @@
 
 namespace plumb {
 
-// Names without "dnnl_". What differs between versions 2 and 3 is how things are described.
+// Names without "dnnl_". Versions 2 and 3 differ only in how descriptors are made.
 #if DNNL_VERSION_MAJOR >= 3
 #define PLUMB_ONEDNN_DESCRIPTIONS(X) \
   X(memory_desc_create_with_tag)     \
@@ -49,24 +49,24 @@ struct OneDnnFunctions {
   PLUMB_ONEDNN_FUNCTIONS(PLUMB_MEMBER)
 #undef PLUMB_MEMBER
 
-  // Null in a library without it.
+  // Null if the library does not export it.
   dnnl_status_t (*gemm_bf16bf16f32)(char transa, char transb, dnnl_dim_t m, dnnl_dim_t n,
                                     dnnl_dim_t k, float alpha, const uint16_t* a, dnnl_dim_t lda,
                                     const uint16_t* b, dnnl_dim_t ldb, float beta, float* c,
                                     dnnl_dim_t ldc) = nullptr;
 
-  // Of the OpenMP runtime that oneDNN runs on; null where it runs on none.
+  // Functions of the OpenMP runtime that oneDNN uses; null if it uses none.
   int (*omp_in_parallel)() = nullptr;
   int (*omp_get_max_threads)() = nullptr;
   void (*omp_set_num_threads)(int) = nullptr;
 };
 
-// REQUIRES: OneDnn().usable().
+// Returns the functions of the loaded library. Requires: OneDnn().usable().
 const OneDnnFunctions& LoadedOneDnn();
 
-// Makes oneDNN generate the code of all its kernels for products, which takes tens of milliseconds
-// and has to happen before any product. The first call does it, and later calls return what it
-// returned: kResourceExhausted if this process may not have the memory. REQUIRES: OneDnn().usable().
+// Makes oneDNN generate the code of all its GEMM kernels, which takes tens of milliseconds and must
+// happen before any GEMM. The first call does it; later calls return its result. Thread-safe.
+// Requires: OneDnn().usable(). Errors: kResourceExhausted if the process cannot get the memory.
 const absl::Status& GenerateOneDnnCode();
 
 }  // namespace plumb

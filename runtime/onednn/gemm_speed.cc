@@ -20,8 +20,7 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kSize = 2048;
-// Rows are cut for each thread into this many parts: long ones, as every part reads all of the
-// packed operand.
+// Number of row parts per thread. Few, because every part reads the whole packed operand.
 constexpr int kPartsPerThread = 4;
 
 absl::Status Failure(dnnl_status_t status) {
@@ -36,10 +35,10 @@ absl::Status Failure(dnnl_status_t status) {
 
 }  // namespace
 
-// What Impl has members of.
+// Types of the members of Impl.
 namespace onednn {
 
-// A handle of the library, and the function that ends it.
+// A handle of the library and the function that destroys it.
 template <class Handle>
 class Owned {
  public:
@@ -65,8 +64,8 @@ namespace {
 
 using onednn::Owned;
 
-// A matrix's type and layout: a value in version 2, a handle in version 3, which also takes the
-// operands of a product where version 2 took a description of the operation.
+// Type and layout of a matrix: a value in version 2, a handle in version 3. Version 3 passes these
+// directly to the matmul, version 2 passes a description of the operation.
 #if DNNL_VERSION_MAJOR >= 3
 using ConstDesc = const_dnnl_memory_desc_t;
 class MatrixDesc {
@@ -118,7 +117,7 @@ dnnl_status_t DescribeMatmul(const OneDnnFunctions& f, dnnl_engine_t engine, Con
 
 struct GemmSpeed::Impl {
   using Memory = onednn::Owned<dnnl_memory_t>;
-  // Some rows of the product, with memory of their own.
+  // Some rows of the product, with their own memory.
   struct Part {
     explicit Part(const OneDnnFunctions& f) : stream(f.stream_destroy) {}
 
@@ -130,9 +129,9 @@ struct GemmSpeed::Impl {
 
   explicit Impl(int thread_count) : threads(thread_count) {}
   absl::Status Init(dnnl_data_type_t dtype);
-  // The memory of an operand of `desc` at `data`, for `part`.
+  // Adds an operand with layout `desc` at `data` to the arguments of `part`.
   absl::Status AddOperand(int arg, ConstDesc desc, void* data, Part* part);
-  absl::StatusOr<double> Multiply();  // seconds
+  absl::StatusOr<double> Multiply();  // returns seconds
 
   const OneDnnFunctions& onednn = LoadedOneDnn();
   const int threads;
@@ -140,7 +139,7 @@ struct GemmSpeed::Impl {
   onednn::Owned<dnnl_primitive_t> matmul{onednn.primitive_destroy};
   AlignedBuffer weights;
   std::vector<Part> parts;
-  double flops = 0;  // of all parts
+  double flops = 0;  // sum over all parts
 };
 
 absl::Status GemmSpeed::Impl::AddOperand(int arg, ConstDesc desc, void* data, Part* part) {
@@ -155,7 +154,7 @@ absl::Status GemmSpeed::Impl::Init(dnnl_data_type_t dtype) {
   const OneThread one_thread(onednn);
   RETURN_IF_ONEDNN_FAILS(onednn.engine_create(engine.out(), dnnl_cpu, 0));
   const int64_t rows = std::max<int64_t>(1, kSize / (threads * kPartsPerThread));
-  MatrixDesc some_rows(onednn), any(onednn);  // rows: of src and of dst, which are alike
+  MatrixDesc some_rows(onednn), any(onednn);  // some_rows describes both src and dst
   RETURN_IF_ONEDNN_FAILS(some_rows.Init(onednn, rows, kSize, dtype, dnnl_ab));
   RETURN_IF_ONEDNN_FAILS(any.Init(onednn, kSize, kSize, dtype, dnnl_format_tag_any));
   Owned<dnnl_primitive_attr_t> attr(onednn.primitive_attr_destroy);
@@ -174,7 +173,7 @@ absl::Status GemmSpeed::Impl::Init(dnnl_data_type_t dtype) {
   const auto bytes = [&](ConstDesc of) {
     return static_cast<int64_t>(onednn.memory_desc_get_size(of));
   };
-  // Zeros, packed or not, are zeros; and what the numbers are does not change the time.
+  // Zeros stay zeros when they are packed, and the values do not change the time.
   weights = AlignedBuffer(bytes(packed));
   const int64_t count = CeilDiv(kSize, rows);
   flops = 2.0 * kSize * kSize * static_cast<double>(rows) * static_cast<double>(count);
@@ -218,7 +217,7 @@ absl::StatusOr<std::unique_ptr<GemmSpeed>> GemmSpeed::Create(DType dtype, int th
         absl::StrCat("no matrix product of ", DTypeName(dtype), " to measure"));
   }
   if (!OneDnn().usable()) return absl::UnimplementedError(OneDnn().problem);
-  // The library has no error for memory that the code of a primitive does not get.
+  // The library crashes if it gets no memory for the code of a primitive, so this is checked here.
   constexpr int64_t kRoom = int64_t{32} << 20;
   if (!HasRoomFor(kRoom)) {
     return absl::ResourceExhaustedError(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GemmSpeed: how fast this machine multiplies matrices: the yardstick for models' passes.
+// GemmSpeed: measures how fast this machine multiplies matrices, as a yardstick for models' passes.
 //
-// One product of [2048, 2048] matrices by oneDNN's matmul, the right operand packed beforehand as
-// the library likes it best; the rows are shared out among the threads. Owns its operands, 48 MB in
-// f32. Thread-compatible.
+// It computes one product of [2048, 2048] matrices with oneDNN's matmul. The right operand is
+// packed beforehand in the library's preferred layout, and the rows are divided among the threads.
+// Owns its operands, 48 MB in f32. Thread-compatible.
 #ifndef PLUMB_RUNTIME_ONEDNN_GEMM_SPEED_H_
 #define PLUMB_RUNTIME_ONEDNN_GEMM_SPEED_H_
 
@@ -16,14 +16,14 @@ namespace plumb {
 
 class GemmSpeed {
  public:
-  // `dtype`: of the operands, kF32 or kBF16; sums are f32. kUnimplemented where the library has no
-  // such product for this processor, or is not there.
+  // Prepares a product with operands of type kF32 or kBF16 and f32 sums.
+  // Errors: kUnimplemented if the library is missing or has no such product for this processor.
   static absl::StatusOr<std::unique_ptr<GemmSpeed>> Create(DType dtype, int threads);
   ~GemmSpeed();
   GemmSpeed(const GemmSpeed&) = delete;
   GemmSpeed& operator=(const GemmSpeed&) = delete;
 
-  // Floating-point operations a second of one product.
+  // Returns the floating-point operations per second of one product.
   absl::StatusOr<double> Measure();
 
  private:

@@ -25,9 +25,9 @@
 #endif
 #endif
 #ifdef PLUMB_ADDRESS_SANITIZER
-// Options of a program that is built with the address sanitizer. The leak sanitizer guesses where
-// the thread-local memory of a library lies that is loaded late, and with a newer C library guesses
-// wrong: the program would end in the search for leaks.
+// Default options of a program that is built with the address sanitizer. The leak sanitizer guesses
+// the address of the thread-local memory of a library that is loaded late. With newer C libraries
+// the guess is wrong, and the leak check would end the program.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() { return "intercept_tls_get_addr=0"; }
 #endif
@@ -36,8 +36,8 @@ namespace plumb {
 namespace {
 
 constexpr char kFileName[] = PLUMB_ONEDNN_SONAME;
-// Names to try in this order, because plumb may run on a system that names oneDNN differently.
-// Load() refuses a library of another major version.
+// File names to try in this order, because the system may name oneDNN differently than the one
+// where plumb was built. Load() rejects a library of another major version.
 constexpr const char* kFileNames[] = {
     kFileName, "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR),
     "libdnnl.so." PLUMB_TEXT(DNNL_VERSION_MAJOR) "." PLUMB_TEXT(DNNL_VERSION_MINOR)};
@@ -47,7 +47,8 @@ struct Loaded {
   OneDnnFunctions functions;
 };
 
-// A library built with -ffast-math sets flush-to-zero for the thread that loads it.
+// Restores the mode, because a library built with -ffast-math sets flush-to-zero in the thread that
+// loads it.
 class KeepFloatMode {
  public:
   KeepFloatMode() { std::fegetenv(&environment_); }
@@ -64,8 +65,9 @@ std::string LoaderError() {
   return error != nullptr ? error : absl::StrCat(kFileName, ": could not be loaded");
 }
 
-// What every library of the process sees first: the program, what it is linked to, and what was
-// loaded for all. Not what only this code's own library is linked to.
+// Returns the scope that every library of the process searches first: the program, its
+// dependencies, and libraries that were loaded with RTLD_GLOBAL. It excludes the dependencies of
+// libplumb alone.
 void* GlobalScope() { return dlopen(nullptr, RTLD_NOW); }
 
 bool IsInstrumented(void* global) {
@@ -75,10 +77,10 @@ bool IsInstrumented(void* global) {
   return false;
 }
 
-// A host may be linked to a oneDNN of another version. The library exports its functions without
-// symbol versions and calls some of them through the dynamic linker, which would hand them the
-// host's. So ours is to look at itself first, where there is another: only there, since malloc and
-// its like of a host are passed over as well then, and since sanitizers refuse it.
+// A host may be linked to another version of oneDNN. The library exports its functions without
+// symbol versions and calls some of them through the dynamic linker, which would then call the
+// host's. So if there is another oneDNN, ours searches itself first (RTLD_DEEPBIND); not otherwise,
+// since that also bypasses a host's malloc, and sanitizers reject it.
 struct Opened {
   void* handle = nullptr;
   bool itself_first = false;
@@ -88,8 +90,8 @@ Opened Open(void* global) {
   Opened opened;
   for (const char* name : kFileNames) {
     opened.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    dlerror();  // discards the error, which a host would find otherwise
-    if (opened.handle != nullptr) return opened;  // the host has loaded it
+    dlerror();  // clears the error, which the host would otherwise see
+    if (opened.handle != nullptr) return opened;  // the host has loaded the library
   }
   opened.itself_first = dlsym(global, "dnnl_version") != nullptr && !IsInstrumented(global);
   dlerror();
@@ -102,7 +104,8 @@ Opened Open(void* global) {
   return opened;
 }
 
-// Type-checked by the caller's pointer; a function pointer and a data pointer have one size here.
+// Finds a function. The caller's pointer type is not checked, only that function and data pointers
+// have the same size.
 template <class Function>
 bool Find(void* handle, const char* name, Function** function) {
   void* const address = dlsym(handle, name);
@@ -111,8 +114,8 @@ bool Find(void* handle, const char* name, Function** function) {
   return address != nullptr;
 }
 
-// The functions of the OpenMP that the library is bound to, which are those that the dynamic linker
-// found first for it: of the host's OpenMP, say libomp, if it has one.
+// Finds the functions of the OpenMP runtime that the library is bound to. The dynamic linker takes
+// the first one that it finds, which is the host's (for example libomp) if it has one.
 void FindOpenMp(const Opened& opened, void* global, OneDnnFunctions* functions) {
   void* const first = opened.itself_first ? opened.handle : global;
   for (void* scope : {first, opened.handle}) {
@@ -125,7 +128,7 @@ void FindOpenMp(const Opened& opened, void* global, OneDnnFunctions* functions) 
   }
 }
 
-// Whether all are there; else the first that is not, in `missing`.
+// Returns true if all functions exist; else sets `*missing` to the first that does not.
 bool FindAll(void* handle, OneDnnFunctions* functions, const char** missing) {
 #define PLUMB_FIND(name)                                \
   if (!Find(handle, "dnnl_" #name, &functions->name)) { \
@@ -139,7 +142,7 @@ bool FindAll(void* handle, OneDnnFunctions* functions, const char** missing) {
 }
 
 void DescribeIsa(unsigned isa, OneDnnLibrary* library) {
-  // Sets of bits, in versions 2 and 3: a later instruction set has all bits of those before it.
+  // The values are sets of bits in versions 2 and 3: a later ISA has all bits of the earlier ones.
   struct Named {
     unsigned bits;
     const char* name;
@@ -162,8 +165,8 @@ void DescribeIsa(unsigned isa, OneDnnLibrary* library) {
   library->amx = has(dnnl_cpu_isa_avx512_core_amx);
 }
 
-// Returns true if ulimit -v leaves what the library takes: 2.6 and its OpenMP 41 MiB, the code of its
-// kernels 6 MiB, and later versions are larger.
+// Returns true if ulimit -v leaves enough address space: 2.6 with its OpenMP takes 41 MiB and the
+// code of its kernels 6 MiB; later versions take more.
 bool HasRoom(OneDnnLibrary* library) {
   constexpr int64_t kMiB = 1 << 20;
   constexpr int64_t kRoom = 96 * kMiB;
@@ -177,11 +180,11 @@ bool HasRoom(OneDnnLibrary* library) {
   return !library->no_room;
 }
 
-// oneDNN generates code at the first product that takes one of a set of kernels, inside of
-// std::call_once, where memory that is not there ends the process: by a null pointer, or an
-// exception that nobody catches. Here one thread does it after asking for the memory; later products
-// take memory for their operands only, which has an error. The sets, of f32 products: those that
-// copy their operands, those that do not (small ones), and those of few rows by a transposed matrix.
+// oneDNN generates the code of a set of kernels during the first product that needs one of them,
+// inside std::call_once, where a lack of memory ends the process through a null pointer or an
+// uncaught exception. So one thread generates it here after checking for the memory; later products
+// allocate only operands, whose failure is reported. The sets for f32 are: kernels that copy their
+// operands, kernels that do not (small ones), and kernels for few rows times a transposed matrix.
 // For bf16 there is one set.
 absl::Status GenerateCode() {
   const OneDnnFunctions& functions = LoadedOneDnn();
@@ -206,7 +209,7 @@ absl::Status GenerateCode() {
   if (status == dnnl_success && OneDnn().bf16_gemm) {
     status = functions.gemm_bf16bf16f32('N', 'N', kSide, kSide, kSide, 1, narrow, kSide, narrow,
                                         kSide, 0, result, kSide);
-    // A processor without the instructions has no such product, and needs no code.
+    // A processor without the instructions has no such product and needs no code for it.
     if (status == dnnl_unimplemented) status = dnnl_success;
   }
   if (status == dnnl_success) return absl::OkStatus();
@@ -226,7 +229,7 @@ void Load(Loaded* loaded) {
     return;
   }
   library.file = kFileName;
-  // The version before all else: what one of another lacks is no news.
+  // The version is checked first, since another version may lack functions as well.
   if (Find(opened.handle, "dnnl_version", &functions.version)) {
     Dl_info info;
     if (dladdr(reinterpret_cast<void*>(functions.version), &info) != 0) {
@@ -251,7 +254,7 @@ void Load(Loaded* loaded) {
   library.bf16_gemm = functions.gemm_bf16bf16f32 != nullptr;
 }
 
-// Of the process, as loaded libraries are; null before the first call of OneDnn().
+// Result of loading, per process like the loaded libraries; null before the first OneDnn().
 std::atomic<const Loaded*>& Tried() {
   static std::atomic<const Loaded*> tried{nullptr};
   return tried;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// OneThread: oneDNN runs on the calling thread alone while this is in scope. Private to
-// runtime/onednn.
+// OneThread: restricts oneDNN to the calling thread while it lives. Private to runtime/onednn.
 //
 // oneDNN takes its team size from the calling thread's OpenMP setting, except inside a parallel
-// region, where it runs alone by itself. The setting belongs to the calling thread, so changing it
-// for the length of a call disturbs nobody.
+// region, where it runs on one thread anyway. The setting is per thread, so changing it during a
+// call affects no other thread.
 #ifndef PLUMB_RUNTIME_ONEDNN_ONE_THREAD_H_
 #define PLUMB_RUNTIME_ONEDNN_ONE_THREAD_H_
 

@@ -22,7 +22,7 @@ void AppendText(absl::string_view text, std::string* all) {
   all->append(text.data(), text.size());
 }
 
-// What AppendText appended, text by text; what another rank of this program sent.
+// Returns the texts that AppendText appended; `all` may come from another rank of this program.
 std::vector<std::string> SplitTexts(absl::string_view all) {
   std::vector<std::string> texts;
   while (!all.empty()) {
@@ -47,7 +47,7 @@ std::string ValueText(absl::string_view value) {
   return value.empty() ? std::string("nothing") : std::string(value);
 }
 
-// "rank 2 (host b)", "ranks 1, 2 and 3 (host b)".
+// Returns "rank 2 (host b)" or "ranks 1 2 3 (host b)".
 std::string RanksOnHosts(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
   std::map<std::string, std::vector<int>> by_host;
   for (int rank : ranks) by_host[hosts[rank]].push_back(rank);
@@ -85,7 +85,8 @@ absl::StatusOr<std::string> ReceiveText(Communicator* ranks, int from, int tag) 
 }
 
 absl::Status Broadcast(Communicator* ranks, int root, void* data, size_t bytes) {
-  // A binomial tree over the ranks, counted from the root: who has it sends it as far again.
+  // A binomial tree over the ranks, counted from the root: in each round, every rank that has the
+  // data sends it to the rank `reach` further.
   const int size = ranks->size();
   const int me = (ranks->rank() - root + size) % size;
   int reach = 1;
@@ -143,7 +144,7 @@ absl::StatusOr<std::vector<double>> AllGather(Communicator* ranks,
 }
 
 absl::Status AllOk(Communicator* ranks, const absl::Status& status) {
-  // Code, host, message; of those that are well: the empty text.
+  // Code, host and message; the empty text if the status is OK.
   std::string mine;
   if (!status.ok()) {
     mine =
@@ -173,7 +174,7 @@ absl::Status AllAgree(Communicator* ranks, absl::Span<const Fact> facts) {
     values.emplace_back(texts.begin() + 1, texts.end());
   }
   for (size_t fact = 0; fact < facts.size(); ++fact) {
-    std::vector<std::pair<std::string, std::vector<int>>> who;  // by value, rank 0's first
+    std::vector<std::pair<std::string, std::vector<int>>> who;  // ranks per value, rank 0's first
     for (int rank = 0; rank < ranks->size(); ++rank) {
       size_t at = 0;
       while (at < who.size() && who[at].first != values[rank][fact]) ++at;

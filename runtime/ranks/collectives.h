@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks of a job do together, blocking, by the messages of a communicator: every rank
-// calls the same function with the same arguments where nothing else is said. Small data: names,
-// numbers, texts. Stateless; thread class of the communicator.
+// Blocking collective operations on small data (names, numbers, texts), built from the messages of
+// a communicator. Unless stated otherwise, every rank calls the same function with the same
+// arguments. Stateless; thread class of the communicator.
 #ifndef PLUMB_RUNTIME_RANKS_COLLECTIVES_H_
 #define PLUMB_RUNTIME_RANKS_COLLECTIVES_H_
 
@@ -18,38 +18,41 @@
 
 namespace plumb {
 
-// One message from one rank to another. A send returns when `data` may be changed.
+// Transfers one message between two ranks. Send returns when `data` may be changed.
 absl::Status Send(Communicator* ranks, int to, int tag, const void* data, size_t bytes);
 absl::Status Receive(Communicator* ranks, int from, int tag, void* data, size_t bytes);
-// A text of any length (two messages).
+// Transfers a text of any length, in two messages.
 absl::Status SendText(Communicator* ranks, int to, int tag, absl::string_view text);
 absl::StatusOr<std::string> ReceiveText(Communicator* ranks, int from, int tag);
 
-// `data` of rank `root`, to all.
+// Broadcasts the data of rank `root` to all ranks. Collective.
 absl::Status Broadcast(Communicator* ranks, int root, void* data, size_t bytes);
 absl::Status Broadcast(Communicator* ranks, int root, std::string* text);
 
-// Everyone's text in the order of ranks: at rank 0 (empty elsewhere), or everywhere.
+// Returns the texts of all ranks, ordered by rank: Gather on rank 0 (empty elsewhere), AllGather on
+// every rank. Collective.
 absl::StatusOr<std::vector<std::string>> Gather(Communicator* ranks, absl::string_view text);
 absl::StatusOr<std::vector<std::string>> AllGather(Communicator* ranks, absl::string_view text);
-// The same for numbers: of rank 0, of rank 1 ...; ranks may have different counts.
+// Returns the numbers of rank 0, of rank 1 ... on every rank; counts may differ. Collective.
 absl::StatusOr<std::vector<double>> AllGather(Communicator* ranks, absl::Span<const double> values);
 
-// OK if no rank has an error; else, everywhere, the error of the first rank that has one: "rank 2
-// on host b: ...", with its code.
+// Returns OK if no rank has an error. Otherwise every rank returns the error of the first rank that
+// has one, with its code: "rank 2 on host b: ...". Collective.
 absl::Status AllOk(Communicator* ranks, const absl::Status& status);
 
-// What is to be equal on all ranks: {"model", its hash}. Every rank has the same names.
+// A name and a value that must be equal on all ranks: {"model", its hash}. All ranks have the same
+// names.
 using Fact = std::pair<std::string, std::string>;
-// OK if all have the values of rank 0; else, everywhere, kFailedPrecondition with the first fact
-// that differs, which ranks differ, and where: "the model differs: abc on rank 0 (host a), def on
-// rank 2 (host b)".
+// Returns OK if all ranks have the same values. Otherwise every rank returns kFailedPrecondition
+// with the first fact that differs, and the ranks of each value: "the model differs between ranks:
+// abc on rank 0 (host a); def on rank 2 (host b)". Collective.
 absl::Status AllAgree(Communicator* ranks, absl::Span<const Fact> facts);
 
-// Units of a step, for a recipe that does not say how many, of `micro_batches` micro-batches of
-// `batch_size` sequences: the micro-batches themselves where each of `ranks` ranks gets one; else
-// the number of units with which the busiest rank has the fewest sequences, and of several such
-// numbers the smallest. 0 if the step has fewer sequences than there are ranks. No messages.
+// Returns the number of units that a step of `micro_batches` micro-batches of `batch_size`
+// sequences is divided into if the recipe does not state it. If each of `ranks` ranks gets a
+// micro-batch, the units are the micro-batches; else the number for which the busiest rank has the
+// fewest sequences, and the smallest of several such numbers. 0 if the step has fewer sequences
+// than there are ranks. Sends no messages.
 int64_t ChooseUnits(int64_t batch_size, int64_t micro_batches, int ranks);
 
 }  // namespace plumb

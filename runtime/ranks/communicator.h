@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between the processes (ranks) of one job, on one machine or on several. Everything
-// that is beyond one process is written against this interface; who carries the messages is behind
-// it: MPI (host_communicator.h), threads of one process (local_ranks.h), nobody (SingleRank).
+// Communicator: messages between the processes (ranks) of one job, on one machine or on several.
+// All distributed code uses this interface. It is implemented by MPI (host_communicator.h), by
+// threads of one process (local_ranks.h), and for a single process (SingleRank).
 #ifndef PLUMB_RUNTIME_RANKS_COMMUNICATOR_H_
 #define PLUMB_RUNTIME_RANKS_COMMUNICATOR_H_
 
@@ -15,13 +15,14 @@
 
 namespace plumb {
 
-// Number of ranks above which a job is refused: a size that is not meant, over which loops would
-// not end.
+// Maximum number of ranks of a job. A larger number is surely an error, and loops over it would
+// hardly end.
 inline constexpr int kMaxRanks = 1 << 20;
 
 // One rank of a job. Messages of one tag between two ranks arrive in the order in which their sends
-// were started. Not thread-safe: one thread at a time. Errors: kAborted after an Abort() by any
-// rank, kUnavailable where a rank or the network is gone, kInternal for a receive of another size.
+// were started. Thread-compatible: only one thread at a time may call it. Errors: kAborted after an
+// Abort() by any rank, kUnavailable if a rank or the network failed, kInternal if a receive has
+// another size than its message.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -30,55 +31,55 @@ class Communicator {
   virtual int size() const = 0;
   virtual std::string host() const = 0;  // name of this rank's machine, for messages
 
-  // A send or a receive that is pending. The communicator owns it; null: there is none, or it is
-  // over.
+  // A pending send or receive, owned by the communicator. A null handle is no transfer, or one
+  // that has completed.
   struct Transfer {
     void* handle = nullptr;
   };
 
-  // Start to send or to receive and return at once. `data` stays as it is until Wait returned or
-  // Test said true, which every transfer needs: a send may be over only when its receive has
-  // started. The size of a receive is that of its message.
+  // Starts to send or to receive, and returns immediately. `data` must stay valid, and unchanged by
+  // the caller, until Wait has returned or Test has returned true, which every transfer needs: a
+  // send may complete only after its receive was started. `bytes` is equal on both sides.
   virtual absl::StatusOr<Transfer> StartSend(int to, int tag, const void* data, size_t bytes) = 0;
   virtual absl::StatusOr<Transfer> StartReceive(int from, int tag, void* data, size_t bytes) = 0;
 
-  // Whether the transfer is over; also carries the others on. Returns at once.
+  // Returns true if the transfer has completed, and makes progress on the others. Does not wait.
   virtual absl::StatusOr<bool> Test(Transfer* transfer) = 0;
-  // Returns when the transfer is over.
+  // Returns when the transfer has completed.
   virtual absl::Status Wait(Transfer* transfer) = 0;
 
   struct Message {
     int from;
     size_t bytes;
   };
-  // The next message of this tag, from anyone, if one has arrived that no receive was started for.
+  // Returns the next message of this tag from any rank that has arrived and has no receive yet;
+  // nullopt if there is none.
   virtual absl::StatusOr<std::optional<Message>> Probe(int tag) = 0;
 
-  // Returns when all ranks have called it.
+  // Returns when all ranks have called it. Collective.
   virtual absl::Status Barrier() = 0;
 
-  // Ends the job: all ranks exit with `code` as soon as possible. May return: where threads are
+  // Ends the job: all ranks exit with `code` as soon as possible. May return: if threads are the
   // ranks, their pending and later calls fail with kAborted.
   virtual void Abort(int code) = 0;
 };
 
-// Returns rank 0 of 1, so that code for many ranks runs on one. It may send to itself. Abort()
-// returns, and later calls fail with kAborted.
+// Returns rank 0 of a job of size 1, so that code for many ranks runs on one. It may send to
+// itself. Abort() returns, and later calls fail with kAborted.
 std::unique_ptr<Communicator> SingleRank();
 
-// Returns the name of this machine, as its kernel has it.
+// Returns the name of this machine according to its kernel.
 std::string OwnHostName();
 
-// Tags of all of plumb's messages: messages of different tags do not overtake each other's
-// receives.
+// Tags of all of plumb's messages. A receive matches only messages of its tag.
 enum RankTag : int {
-  kTagControl = 1,  // errors, and waits of ranks (stall_watch.h)
-  kTagFacts,        // what ranks say of themselves
+  kTagControl = 1,  // errors, and reports of long waits (stall_watch.h)
+  kTagFacts,        // properties of a rank
   kTagGradients,
   kTagWeights,
   kTagStates,
-  kTagCheckpoint,  // the hash of a file, from one of its writers to the next
-  kTagStudy,       // runs that are handed out, and what came of them
+  kTagCheckpoint,  // the hash of a file, passed from one of its writers to the next
+  kTagStudy,       // assignments of a study's runs, and their results
   kTagLinks,       // measurements of latency and bandwidth
   kTagCollective,  // collectives.h
 };

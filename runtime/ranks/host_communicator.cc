@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> FromHost(const plumb_communicator&
   return std::make_unique<HostCommunicator>(known);
 }
 
-// The functions of a plumb_communicator, over the context's.
+// Implements the functions of a plumb_communicator whose context is a ForHost.
 struct ForHostCalls {
   static plumb_status Result(void* context, const absl::Status& status) {
     static_cast<ForHost*>(context)->error_ = std::string(status.message());

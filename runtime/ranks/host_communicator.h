@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the interface of C, plumb_communicator, and that of C++: of a host's communicator for the
-// runtime, and of the runtime's for plumb.h.
+// Adapters between the C interface, plumb_communicator of plumb.h, and the C++ interface
+// Communicator: FromHost wraps a host's, ForHost exposes the runtime's.
 #ifndef PLUMB_RUNTIME_RANKS_HOST_COMMUNICATOR_H_
 #define PLUMB_RUNTIME_RANKS_HOST_COMMUNICATOR_H_
 
@@ -13,12 +13,12 @@
 
 namespace plumb {
 
-// A communicator that calls the functions of `host`, which is copied; what its context points to
-// must outlive it. Errors: kInvalidArgument where a function is missing or rank and size make no
-// sense: for more than kMaxRanks, too.
+// Returns a communicator that calls the functions of `host`, which is copied; the object behind its
+// context must outlive it. Errors: kInvalidArgument if a function is missing, or if rank and size
+// are inconsistent or exceed kMaxRanks.
 absl::StatusOr<std::unique_ptr<Communicator>> FromHost(const plumb_communicator& host);
 
-// `ranks` as plumb.h has it. Thread class of `ranks`, which must outlive it.
+// The plumb_communicator for `ranks`, which must outlive it. Thread class of `ranks`.
 class ForHost {
  public:
   explicit ForHost(Communicator* ranks);

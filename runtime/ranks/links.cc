@@ -18,7 +18,7 @@ constexpr size_t kMostHosts = 8;
 constexpr size_t kSmall = 8, kLarge = size_t{1} << 20;
 
 std::vector<std::pair<int, int>> LinksOf(const std::vector<std::string>& hosts) {
-  std::vector<std::vector<int>> by_host;  // in the order of their first ranks
+  std::vector<std::vector<int>> by_host;  // sorted by the first rank of each host
   std::map<std::string, size_t> places;
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
     const auto [at, is_new] = places.try_emplace(hosts[rank], by_host.size());
@@ -36,7 +36,7 @@ std::vector<std::pair<int, int>> LinksOf(const std::vector<std::string>& hosts) 
   return links;
 }
 
-// The median time of a message to and fro, `times` times, after one that is not counted; at `a`.
+// Returns, on rank `a`, the median of `times` round trips of a message, after one warm-up.
 absl::StatusOr<double> RoundTrip(Communicator* ranks, int a, int b, size_t bytes, int times) {
   std::vector<char> data(bytes);
   std::vector<double> seconds;

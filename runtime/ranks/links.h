@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the messages of a job are: what `plumb doctor` says of its links.
+// Measures the speed of a job's messages, for `plumb doctor`.
 #ifndef PLUMB_RUNTIME_RANKS_LINKS_H_
 #define PLUMB_RUNTIME_RANKS_LINKS_H_
 
@@ -11,17 +11,16 @@
 
 namespace plumb {
 
-// Between two ranks, by messages to and fro.
+// Speed of the link between two ranks, from ping-pong messages.
 struct LinkSpeed {
   int a = 0, b = 0;
-  double latency_seconds = 0;   // of a message of 8 bytes, one way: the median of 100
-  double bytes_per_second = 0;  // in messages of 1 MiB, one way: the median of 9
+  double latency_seconds = 0;   // one way, message of 8 bytes; median of 100
+  double bytes_per_second = 0;  // one way, messages of 1 MiB; median of 9
 };
 
-// One link of every host that has several ranks, between the first two; and the links between
-// hosts, each by its first rank: of all pairs of at most 8 hosts, else those of rank 0's. `hosts`:
-// by rank. All ranks call it with the same; the result is everyone's. Links are measured one after
-// the other.
+// Measures, one after another, the link between the first two ranks of every host that has several,
+// and links between the first ranks of hosts: all pairs of up to 8 hosts, or, for more hosts, only
+// those with rank 0's host. `hosts` is indexed by rank. Returns the same on all ranks. Collective.
 absl::StatusOr<std::vector<LinkSpeed>> MeasureLinks(Communicator* ranks,
                                                     const std::vector<std::string>& hosts);
 

@@ -20,7 +20,7 @@
 namespace plumb {
 namespace {
 
-// A send or a receive. The job has it until it has met its other side.
+// A send or a receive. The job lists it until it is matched with its counterpart.
 struct LocalTransfer {
   bool is_send;
   int from;
@@ -35,14 +35,14 @@ struct LocalTransfer {
   int peer() const { return is_send ? to : from; }
 };
 
-// What the ranks share. Everything is guarded by `mutex`.
+// State that the ranks share. Everything is guarded by `mutex`.
 struct LocalJob {
   explicit LocalJob(int ranks) : size(ranks), returned(ranks, false) {}
 
   const int size;
   std::mutex mutex;
   std::condition_variable changed;
-  std::list<LocalTransfer*> unmatched;  // in the order of their starts
+  std::list<LocalTransfer*> unmatched;  // in the order in which they were started
   std::vector<bool> returned;
   bool aborted = false;
   int abort_code = 0;
@@ -177,7 +177,7 @@ class LocalRank : public Communicator {
                      receive.tag, " and rank ", send.from, " sent ", send.bytes));
   }
 
-  // Of one that is over, or never will be.
+  // Ends a transfer that has completed or never will.
   absl::Status Finish(Transfer* transfer) {
     LocalTransfer* const local = static_cast<LocalTransfer*>(transfer->handle);
     transfer->handle = nullptr;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of one process as the ranks of a job, for tests. As strict as MPI may be: a send is over
-// only when its receive has started, so what waits for one that never comes waits here too. A wait
-// that can never end, for a rank that has returned or for oneself, is an error, so tests do not
-// hang.
+// Threads of one process as the ranks of a job, for tests and for SingleRank(). It is as strict as
+// MPI may be: a send completes only after its receive was started, so code that deadlocks with MPI
+// blocks here too. A wait that can never end, because the peer has returned or is the rank itself,
+// is an error instead, so that tests do not hang.
 #ifndef PLUMB_RUNTIME_RANKS_LOCAL_RANKS_H_
 #define PLUMB_RUNTIME_RANKS_LOCAL_RANKS_H_
 
@@ -15,12 +15,13 @@
 
 namespace plumb {
 
-// The ranks 0 ... size - 1 of one job, each for one thread. A rank has returned when its
-// communicator is destroyed. Rank r is on host "host<r>".
+// Returns the ranks 0 ... size - 1 of one job, each for use by one thread. A rank has left the job
+// when its communicator is destroyed. Rank r is on host "host<r>"; a single rank is on this
+// machine.
 std::vector<std::unique_ptr<Communicator>> LocalRanks(int size);
 
-// Calls `run` with each rank, on a thread of its own, and returns what it returned, in the order of
-// ranks. If one returns an error the others' calls fail with kAborted.
+// Calls `run` with each rank on a separate thread and returns the results ordered by rank. If one
+// returns an error, the other ranks' calls fail with kAborted.
 std::vector<absl::Status> RunRanks(int size, const std::function<absl::Status(Communicator*)>& run);
 
 }  // namespace plumb

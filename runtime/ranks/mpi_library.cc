@@ -17,7 +17,7 @@
 namespace plumb {
 namespace {
 
-// Owns what libplumb-mpi.so filled.
+// Owns a plumb_communicator that libplumb-mpi.so filled.
 class MpiCommunicator : public Communicator {
  public:
   MpiCommunicator(const plumb_communicator& host, decltype(&plumb_mpi_release) release,
@@ -66,11 +66,11 @@ absl::Status NotLoaded(const std::string& file) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> JoinByMpi(const std::string& file) {
-  // What MPI loads may change how this thread computes.
+  // Libraries that MPI loads may change the floating-point mode of this thread.
   std::fenv_t environment;
   std::fegetenv(&environment);
-  // Never unloaded: MPI leaves threads and handlers behind. Global, for those versions of MPI whose
-  // own plugins look for it there.
+  // The library is never unloaded, because MPI leaves threads and handlers behind. It is global,
+  // because the plugins of some MPI versions search for MPI's symbols there.
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   decltype(&plumb_mpi_communicator) communicator = nullptr;
   decltype(&plumb_mpi_release) release = nullptr;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI, in a library of its own that is loaded when it is wanted: libplumb-mpi.so. Neither plumb nor
-// libplumb.so is linked with MPI.
+// Loads libplumb-mpi.so on demand. Neither plumb nor libplumb.so is linked with MPI.
 #ifndef PLUMB_RUNTIME_RANKS_MPI_LIBRARY_H_
 #define PLUMB_RUNTIME_RANKS_MPI_LIBRARY_H_
 
@@ -12,10 +11,10 @@
 
 namespace plumb {
 
-// The ranks that the launcher of this process started, by the libplumb-mpi.so of `file`. All ranks
-// call it, once. MPI is finalized, together with all ranks, when the communicator is destroyed.
-// Errors: kNotFound where the library, or the MPI that it is linked with, cannot be loaded;
-// kUnavailable where MPI does not begin.
+// Returns this process's rank among those that the launcher started, using the libplumb-mpi.so at
+// `file`. Destroying the communicator finalizes MPI, which is collective. Collective; at most once.
+// Errors: kNotFound if the library, or the MPI that it is linked with, cannot be loaded;
+// kUnavailable if MPI cannot be initialized; kUnimplemented if MPI allows only one thread.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinByMpi(const std::string& file);
 
 }  // namespace plumb

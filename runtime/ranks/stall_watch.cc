@@ -14,8 +14,8 @@
 namespace plumb {
 namespace {
 
-// Time between two looks at what other ranks tell, and before the first of a wait: most waits are
-// shorter, and a rank that has failed with all others shall come to its own error.
+// Time between two reads of control messages, and before the first one of a wait. Most waits are
+// shorter, and if all ranks fail together, each should report its own error.
 constexpr double kLookSeconds = 0.2, kFirstLookSeconds = 1;
 
 }  // namespace
@@ -52,8 +52,8 @@ absl::Status StallWatch::Wait(Transfer* transfer) {
   const Clock::time_point begin = Clock::now();
   Schedule schedule = {kFirstLookSeconds, options_.grace_seconds / 2,
                        options_.grace_seconds + kFirstLookSeconds, false};
-  // Messages that are nearly there are met without a delay. Later a processor is not kept busy with
-  // asking: who is waited for may want it.
+  // Polls without a pause at first, for messages that are about to arrive. Later it sleeps, since
+  // the rank that is waited for may need the processor.
   constexpr auto kEager = std::chrono::microseconds(200);
   constexpr auto kLongest = std::chrono::microseconds(1000);
   auto pause = std::chrono::microseconds(20);
@@ -69,13 +69,13 @@ absl::Status StallWatch::Wait(Transfer* transfer) {
     pause = std::min(2 * pause, kLongest);
     const double seconds = std::chrono::duration<double>(waited).count();
     if (seconds < schedule.look) continue;
-    // An error of the look is one of the transfer, which the next test returns.
+    // An error here is also one of the transfer, which the next test returns.
     (void)LookAround(peer, seconds, &schedule);
   }
 }
 
 absl::Status StallWatch::LookAround(int peer, double waited, Schedule* schedule) {
-  // What ranks have told before this wait may be over.
+  // Reports from before this wait may be outdated.
   if (!schedule->has_looked) waiting_for_.clear();
   FinishSends();
   PLUMB_RETURN_IF_ERROR(ReadControl(/*keep_waits=*/schedule->has_looked));
@@ -83,7 +83,7 @@ absl::Status StallWatch::LookAround(int peer, double waited, Schedule* schedule)
   schedule->look = waited + kLookSeconds;
   if (options_.grace_seconds <= 0) return absl::OkStatus();
   if (waited >= schedule->report) {
-    schedule->report = waited + options_.grace_seconds / 2;  // at least one in a grace time
+    schedule->report = waited + options_.grace_seconds / 2;  // so at least one per grace period
     for (const int to : {0, 1}) {
       if (to != rank()) SendControl(to, {kWaiting, peer}, "");
     }
@@ -113,7 +113,7 @@ absl::Status StallWatch::ReadControl(bool keep_waits) {
     std::string message(found->bytes, '\0');
     PLUMB_ASSIGN_OR_RETURN(Transfer receive, ranks_->StartReceive(found->from, kTagControl,
                                                                   message.data(), message.size()));
-    PLUMB_RETURN_IF_ERROR(ranks_->Wait(&receive));  // it has arrived
+    PLUMB_RETURN_IF_ERROR(ranks_->Wait(&receive));  // does not block: the message has arrived
     Head head = {};
     std::memcpy(&head, message.data(), std::min(message.size(), sizeof(head)));
     if (head.kind == kWaiting && keep_waits) waiting_for_[found->from] = head.value;
@@ -144,7 +144,7 @@ absl::Status StallWatch::ReportFailure(int exit_code, const std::string& text, d
   const Clock::time_point begin = Clock::now();
   while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
     FinishSends();
-    // Carries messages on, and fails where threads are ranks and the job has ended.
+    // Makes progress on the sends, and fails if threads are the ranks and the job has ended.
     const absl::Status looked = ranks_->Probe(kTagControl).status();
     if (absl::IsAborted(looked)) return looked;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -162,7 +162,8 @@ void StallWatch::Drain() {
 }
 
 absl::Status StallWatch::Barrier() {
-  // Dissemination: after round k everyone has heard, in turn, of 2^(k+1) ranks.
+  // Dissemination barrier: after round k every rank has heard, directly or indirectly, from 2^(k+1)
+  // ranks.
   for (int distance = 1; distance < size(); distance *= 2) {
     PLUMB_ASSIGN_OR_RETURN(Transfer send,
                            StartSend((rank() + distance) % size(), kTagCollective, nullptr, 0));

@@ -21,16 +21,16 @@ bool IsHexDigit(char c) { return absl::ascii_isxdigit(static_cast<unsigned char>
 bool IsLetter(char c) { return absl::ascii_isalpha(static_cast<unsigned char>(c)) || c == '_'; }
 bool IsControl(char c) { return static_cast<unsigned char>(c) < ' '; }
 
-// REQUIRES: a hexadecimal digit.
+// Returns the value of a digit. Requires: a hexadecimal digit.
 uint32_t DigitValue(char c) {
   return static_cast<uint32_t>(IsDigit(c) ? c - '0' : absl::ascii_tolower(c) - 'a' + 10);
 }
 
-// The characters of escapes that are one letter long, and what they mean.
+// Escapes of a single letter, and the characters that they stand for.
 constexpr absl::string_view kEscapes = "abfnrtv\\?'\"";
 constexpr absl::string_view kEscaped = "\a\b\f\n\r\t\v\\?'\"";
 
-// The number of `n` hexadecimal digits at the front of `text`, which are removed.
+// Removes `n` hexadecimal digits from the front of `text` and returns their number.
 uint32_t TakeHex(absl::string_view* text, size_t n) {
   uint32_t number = 0;
   for (const char c : text->substr(0, n)) number = number << 4 | DigitValue(c);
@@ -41,8 +41,8 @@ uint32_t TakeHex(absl::string_view* text, size_t n) {
 bool IsHeadSurrogate(uint32_t code) { return code >= 0xD800 && code < 0xDC00; }
 bool IsTailSurrogate(uint32_t code) { return code >= 0xDC00 && code < 0xE000; }
 
-// The code point of "uXXXX" or "UXXXXXXXX" at the front of `text`, which is removed; two \u that
-// are halves of one UTF-16 character count as that.
+// Removes "uXXXX" or "UXXXXXXXX" from the front of `text` and returns the code point. Two \u
+// escapes that are a UTF-16 surrogate pair are one code point.
 uint32_t TakeCodePoint(absl::string_view* text) {
   const size_t digits = text->front() == 'u' ? 4 : 8;
   text->remove_prefix(1);
@@ -55,8 +55,8 @@ uint32_t TakeCodePoint(absl::string_view* text) {
   return 0x10000 + ((code - 0xD800) << 10 | (tail - 0xDC00));
 }
 
-// Half of a character is written down too, as three bytes that are not UTF-8: whoever checks the
-// content finds it.
+// Appends a code point. An unpaired surrogate becomes three bytes that are not valid UTF-8, so that
+// the check of the content reports it.
 void AppendCodePoint(uint32_t code, std::string* content) {
   if (!IsHeadSurrogate(code) && !IsTailSurrogate(code)) return AppendUtf8(code, content);
   content->push_back(static_cast<char>(0xE0 | code >> 12));
@@ -202,13 +202,13 @@ TokenKind Lexer::String() {
   return TokenKind::kString;
 }
 
-// Moves past an escape. False: it is none, and a mistake is set.
+// Moves past an escape. Returns false and sets the error if it is not one.
 bool Lexer::Escape() {
   const Location start = here_;
   Advance();
   const char key = Peek();
   if (IsOctalDigit(key) || (key != '\0' && absl::StrContains(kEscapes, key))) {
-    Advance();  // further octal digits are as good as other characters here
+    Advance();  // further octal digits pass as ordinary characters here
     return true;
   }
   if (key == 'x') {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lexer: protobuf's text format (https://protobuf.dev/reference/protobuf/textformat-spec) cut into
-// tokens. Internal to runtime/schema. Thread-compatible.
+// Lexer: splits protobuf's text format (https://protobuf.dev/reference/protobuf/textformat-spec)
+// into tokens. Internal to runtime/schema. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SCHEMA_LEXER_H_
 #define PLUMB_RUNTIME_SCHEMA_LEXER_H_
 
@@ -15,11 +15,11 @@ namespace plumb::textproto {
 enum class TokenKind {
   kEnd,
   kIdentifier,
-  kInteger,  // without a sign: decimal, 0x or, with a leading zero, octal
-  kFloat,    // without a sign
-  kString,   // with its quotes; its escapes are valid
+  kInteger,  // unsigned: decimal, 0x..., or octal with a leading zero
+  kFloat,    // unsigned
+  kString,   // including its quotes; its escapes are valid
   kSymbol,   // one character
-  kMistake,  // no token begins here; `text` is empty
+  kMistake,  // an error: no token begins here, and `text` is empty
 };
 
 struct Token {
@@ -30,18 +30,18 @@ struct Token {
 
 class Lexer {
  public:
-  // Stands at the first token. `text` must outlive it.
+  // Starts at the first token. `text` must outlive the lexer.
   explicit Lexer(absl::string_view text) : text_(text) { Next(); }
 
   const Token& current() const { return current_; }
-  // Stays at a mistake, and at the end.
+  // Moves to the next token. Does not move beyond an error or the end.
   void Next();
-  // What is wrong at a kMistake.
+  // Error message. Requires: current() is a kMistake.
   const std::string& mistake() const { return mistake_; }
 
  private:
   bool AtEnd() const { return offset_ == text_.size(); }
-  // The character at `ahead` from here; 0 beyond the end.
+  // Returns the character `ahead` characters from here; 0 beyond the end.
   char Peek(size_t ahead = 0) const {
     return offset_ + ahead < text_.size() ? text_[offset_ + ahead] : '\0';
   }
@@ -60,7 +60,7 @@ class Lexer {
   std::string mistake_;
 };
 
-// The content of a string token, appended. REQUIRES: a kString's text.
+// Appends the content of a string token. Requires: the text of a kString.
 void AppendUnescaped(absl::string_view token, std::string* content);
 
 }  // namespace plumb::textproto

@@ -6,7 +6,7 @@
 namespace plumb {
 namespace {
 
-// Of a field that is not repeated there is one.
+// Returns the index to look up; a field that is not repeated has index 0.
 int Position(int index) { return index < 0 ? 0 : index; }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Located: a message of the schema and where it was read, for errors that point there. A value;
-// what it points to must outlive it.
+// Located: a message of the schema with its locations in a file, for error messages. A value; it
+// borrows the message and the locations, which must outlive it.
 #ifndef PLUMB_RUNTIME_SCHEMA_LOCATED_H_
 #define PLUMB_RUNTIME_SCHEMA_LOCATED_H_
 
@@ -19,11 +19,12 @@ class Located {
           const textproto::Locations* locations)
       : file_(std::move(file)), message_(&message), locations_(locations) {}
 
-  // Of this message's field; `index` for repeated ones. Without a record: the file alone.
+  // Returns the location of a field; `index` is for repeated fields. Without locations, it has only
+  // the file.
   Place At(const char* field, int index = -1) const;
-  // A string field with its place.
+  // Returns a string field with its location.
   Text TextOf(const char* field, int index = -1) const;
-  // A nested message.
+  // Returns a nested message.
   Located Nested(const char* field, int index = -1) const;
 
   const std::string& file() const { return file_; }
@@ -33,7 +34,7 @@ class Located {
 
   std::string file_;
   const textproto::Message* message_;
-  const textproto::Locations* locations_;  // null: made by the program
+  const textproto::Locations* locations_;  // null: the message was made by the program
 };
 
 }  // namespace plumb

@@ -8,8 +8,8 @@
 namespace plumb::textproto {
 namespace {
 
-// Whether a field without a record of being set differs from its default. Of a double the bits
-// count, as in protobuf: -0 is said.
+// Returns true if a field without presence differs from its default. A double is compared by its
+// bits, as in protobuf, so -0 counts as set.
 bool HasContent(const Message& message, const Field& field) {
   switch (field.type) {
     case FieldType::kInt32:
@@ -27,7 +27,7 @@ bool HasContent(const Message& message, const Field& field) {
     case FieldType::kString:
       return !message.Get<std::string>(field, 0).empty();
     case FieldType::kMessage:
-      break;  // knows whether it was set
+      break;  // messages track their presence
   }
   return false;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Message: a value of a schema's type. The classes that are derived from it, one for each message
-// of the schema, are generated (runtime/schema/compiler/schema_compiler.cc) and have accessors by
-// name; here are those by Field, for what reads, prints and sets any message. A value;
-// thread-compatible.
+// Message: a value of a schema's type. The derived classes, one for each message of the schema, are
+// generated (runtime/schema/compiler/schema_compiler.cc) and have accessors by name. The accessors
+// here take a Field, for code that reads, prints or sets any message. A value; thread-compatible.
 #ifndef PLUMB_RUNTIME_SCHEMA_MESSAGE_H_
 #define PLUMB_RUNTIME_SCHEMA_MESSAGE_H_
 
@@ -19,25 +18,25 @@ namespace plumb::textproto {
 class Message {
  public:
   virtual ~Message() = default;
-  // With a capital: accessors of fields begin with a small letter.
+  // Returns the type. The capital letter avoids a clash with accessors of fields.
   virtual const MessageType& Type() const = 0;
 
-  // Whether it has no field that would be printed.
+  // Returns true if no field would be printed.
   bool IsEmpty() const;
 
-  // REQUIRES, of all below: `field` is one of Type().fields.
+  // Requires, for all functions below: `field` is one of Type().fields.
 
-  // Whether a printer shows a field that is not repeated.
+  // Returns true if a printer shows the field, which must not be repeated.
   bool Has(const Field& field) const;
-  // Elements of a repeated field; of others, 1 if there is one, else 0.
+  // Returns the number of elements of a repeated field; for others, 1 if it is present, else 0.
   int Size(const Field& field) const;
 
-  // The value, or the element of a repeated field; its default if there is none. REQUIRES: the type
-  // that FieldType names, index < Size() of a repeated field.
+  // Returns the value, or an element of a repeated field; the default if there is none. Requires: T
+  // is the type that FieldType names, and index < Size() for a repeated field.
   template <class T>
   const T& Get(const Field& field, int index) const {
     const void* member = field.access.member(const_cast<Message&>(*this));
-    if constexpr (!std::is_same_v<T, bool>) {  // of which there are no repeated fields
+    if constexpr (!std::is_same_v<T, bool>) {  // there are no repeated bools
       if (field.repeated()) return (*static_cast<const std::vector<T>*>(member))[Index(index)];
     }
     return *static_cast<const T*>(member);
@@ -46,7 +45,7 @@ class Message {
     return *field.access.nested(const_cast<Message&>(*this), index);
   }
 
-  // Sets the value, or adds an element to a repeated field.
+  // Sets the value, or appends an element to a repeated field.
   template <class T>
   void Put(const Field& field, T value) {
     void* member = field.access.member(*this);
@@ -59,15 +58,15 @@ class Message {
   }
   Message* PutMessage(const Field& field);
 
-  // Replaces an element. REQUIRES: a repeated field, index < Size().
+  // Replaces an element. Requires: a repeated field, and index < Size().
   template <class T>
   void Replace(const Field& field, int index, T value) {
     (*static_cast<std::vector<T>*>(field.access.member(*this)))[Index(index)] = std::move(value);
   }
-  // Sets a message if it is not there. REQUIRES: index < Size() of a repeated field.
+  // Returns a nested message and marks it as set. Requires: index < Size() for a repeated field.
   Message* MutableMessage(const Field& field, int index);
 
-  // The member of a oneof that is set; null: none.
+  // Returns the member of a oneof that is set; null if none is.
   const Field* SetInOneof(int oneof) const;
 
  protected:
@@ -77,18 +76,19 @@ class Message {
 
   bool IsSet(int field) const { return (set_ >> field & 1) != 0; }
   void MarkSet(int field) { MarkSet(Type().fields[Index(field)]); }
-  // The number of the field that is set, 0: none.
+  // Returns the number of the field that is set; 0 if none is.
   int OneofCase(int oneof) const;
 
  private:
   static size_t Index(int index) { return static_cast<size_t>(index); }
-  // Remembers that an optional field is there, and resets the others of its oneof.
+  // Marks an optional field as set, and resets the others of its oneof.
   void MarkSet(const Field& field);
 
-  uint64_t set_ = 0;  // of optional fields, a bit by Field::index
+  uint64_t set_ = 0;  // one bit per optional field, at Field::index
 };
 
-// FieldAccess of a member, by what it holds: AccessToValue<&Model::n_layer_>().
+// Functions for the FieldAccess of a member. The accessors below are chosen by the member's kind:
+// AccessToValue<&Model::n_layer_>().
 template <auto member>
 struct MemberAccess;
 

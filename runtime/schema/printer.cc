@@ -14,7 +14,7 @@
 namespace plumb::textproto {
 namespace {
 
-// printf's "%.*g", whatever the locale.
+// Formats like printf's "%.*g", independently of the locale.
 std::string Digits(double value, int precision) {
   char text[32];
   const std::to_chars_result end =
@@ -22,7 +22,7 @@ std::string Digits(double value, int precision) {
   return std::string(text, end.ptr);
 }
 
-// In 15 digits, or in 17 where 15 are another number.
+// Prints 15 digits, or 17 if 15 would be read as another number.
 std::string PrintDouble(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -80,7 +80,7 @@ std::string PrintScalar(const Message& message, const Field& field, int index) {
     case FieldType::kString:
       return PrintString(message.Get<std::string>(field, index));
     case FieldType::kMessage:
-      break;  // Print's
+      break;  // handled by Print
   }
   return "";
 }

@@ -20,9 +20,9 @@ namespace plumb::textproto {
 
 namespace {
 
-constexpr int kMaxDepth = 50;  // of messages in messages
+constexpr int kMaxDepth = 50;  // nesting of messages
 
-// The number of an integer token, with the prefix of its base. False: it has more than 64 bits.
+// Parses an integer token with the prefix of its base. Returns false if it exceeds 64 bits.
 bool ParseInteger(absl::string_view token, uint64_t* number) {
   if (absl::StartsWithIgnoreCase(token, "0x")) return absl::SimpleHexAtoi(token, number);
   const uint64_t base = token.front() == '0' ? 8 : 10;
@@ -35,7 +35,8 @@ bool ParseInteger(absl::string_view token, uint64_t* number) {
   return true;
 }
 
-// Each function that returns bool reads one thing; false: a mistake was noted, and reading ends.
+// Recursive-descent parser. A function that returns bool reads one construct; it returns false
+// after it noted an error that ends the parse.
 class Reader {
  public:
   Reader(absl::string_view text, const std::string& file) : lexer_(text), file_(file) {}
@@ -67,7 +68,7 @@ class Reader {
     Note(location, what);
     return false;
   }
-  // The current token is not what belongs here; if it is no token at all, that is the mistake.
+  // Reports that the current token is unexpected, or the lexer's error if there is no token.
   bool FailHere(absl::string_view what) {
     return Fail(current().location, At(TokenKind::kMistake) ? lexer_.mistake() : what);
   }
@@ -87,7 +88,7 @@ class Reader {
   bool ReadName(absl::string_view* name) {
     if (At('}') && depth_ == 0) return FailHere("a \"}\" without a \"{\"");
     if (At('[')) return FailHere("a \"[\" instead of a field; extensions and Any are not read");
-    // A number is no field's name, but is skipped as an unknown one.
+    // A number is no field name, but is skipped like an unknown field.
     if (!At(TokenKind::kIdentifier) && !At(TokenKind::kInteger)) {
       return Expected("the name of a field");
     }
@@ -241,7 +242,7 @@ class Reader {
       number = word == "nan" ? std::numeric_limits<double>::quiet_NaN()
                              : std::numeric_limits<double>::infinity();
     } else if (At(TokenKind::kInteger) || At(TokenKind::kFloat)) {
-      // "0x10" and "010" are whole numbers only.
+      // "0x10" and "010" are valid only for integers.
       if (At(TokenKind::kInteger) && text.size() > 1 && text.front() == '0') {
         return Expected(absl::StrCat("a decimal number for ", field.name));
       }
@@ -293,7 +294,8 @@ class Reader {
     if (!At(TokenKind::kString)) return Expected(absl::StrCat("text in quotes for ", field.name));
     std::string content;
     for (; At(TokenKind::kString); lexer_.Next()) AppendUnescaped(current().text, &content);
-    // Strings go into messages, JSON and other files; the text format takes any bytes ("\377").
+    // Strings end up in messages, JSON and other files, but the text format can hold any bytes
+    // ("\377").
     if (FindInvalidUtf8(content)) {
       return Fail(start, absl::StrCat(field.name, " is not UTF-8 text"));
     }
@@ -301,7 +303,7 @@ class Reader {
     return true;
   }
 
-  // What follows an unknown field's name: a colon and a value, or a message.
+  // Skips the rest of an unknown field after its name: a colon and a value, or a message.
   bool SkipFieldBody() {
     const bool colon = Take(':');
     if (!(colon && !AtMessage() ? SkipValue() : SkipMessage())) return false;

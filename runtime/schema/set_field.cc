@@ -27,10 +27,10 @@ absl::Status BadValue(absl::string_view path, absl::string_view value, absl::str
   return BadPath(path, absl::StrCat("\"", value, "\" is not ", wanted));
 }
 
-// One part of a path: "norm[0]".
+// One step of a path: "norm[0]".
 struct Step {
   absl::string_view name;
-  int index = -1;  // -1: none is given
+  int index = -1;  // -1: no index is given
 };
 
 absl::StatusOr<Step> ParseStep(absl::string_view path, absl::string_view part) {

@@ -51,12 +51,12 @@ absl::StatusOr<AddedToken> ReadToken(const nlohmann::json& json, const std::stri
   return token;
 }
 
-// Checks the ids of added tokens. The library numbers them itself: one that the model has keeps the
-// model's id, and the others follow the model's pieces. A file that says otherwise would have other
-// ids there.
+// Checks the ids of added tokens. The tokenizers library ignores the file's ids: a token that the
+// model has keeps the model's id, and the others are numbered after the model's pieces. A file with
+// other ids would be read differently there.
 absl::Status CheckIds(const std::vector<AddedToken>& tokens, const std::vector<std::string>& places,
                       const SubwordModel& model) {
-  absl::flat_hash_map<absl::string_view, int32_t> ids;  // -1: not known yet
+  absl::flat_hash_map<absl::string_view, int32_t> ids;  // -1: not yet known
   for (const AddedToken& token : tokens) ids.emplace(token.content, -1);
   for (size_t id = 0; id < model.pieces().size(); ++id) {
     const auto entry = ids.find(model.pieces()[id]);

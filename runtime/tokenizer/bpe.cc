@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding (Sennrich et al. 2016): a piece begins as single bytes or characters, and of
-// the pairs beside each other that can be merged the one of least rank is, the leftmost first,
-// until none can. A short piece looks for it among all; a long one keeps a heap, so that n symbols
-// take n log n steps whatever they are.
+// Byte-pair encoding (Sennrich et al. 2016): a piece starts as single bytes or characters, and the
+// adjacent pair with the lowest rank, the leftmost of equals, is merged until no pair can be. A
+// short piece searches all pairs for it; a long one keeps a heap, so that n symbols take O(n log n)
+// steps in the worst case.
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -24,13 +24,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kShortPiece = 32;  // symbols
+constexpr size_t kShortPiece = 32;  // number of symbols
 constexpr uint64_t kNoMerge = FlatTable::kNone;
 
 uint64_t PairKey(int32_t a, int32_t b) {
   return static_cast<uint64_t>(static_cast<uint32_t>(a)) << 32 | static_cast<uint32_t>(b);
 }
-// A merge's rank and the token that it makes: ranks differ, so merges compare by rank.
+// Returns a merge's rank and its result in one number. Ranks differ, so merges compare by rank.
 uint64_t Merge(size_t rank, int32_t result) {
   return static_cast<uint64_t>(rank) << 32 | static_cast<uint32_t>(result);
 }
@@ -57,18 +57,18 @@ class Bpe : public SubwordModel {
 
   bool byte_level_ = false, byte_fallback_ = false, fuse_unknown_ = false, ignore_merges_ = false;
   int32_t unknown_ = -1;
-  PieceIds whole_;        // what ignore_merges looks up; of a byte-level vocabulary bytes
-  ByteTokens bytes_;      // of single bytes; -1: none
-  FlatTable characters_;  // code point to token; of a byte-level vocabulary empty
-  // end_of_word_suffix: the last character of a piece has it. The tokens that are one character
-  // and the suffix, as bytes_ and characters_ are those without.
+  PieceIds whole_;        // pieces that ignore_merges looks up; in bytes if byte_level_
+  ByteTokens bytes_;      // tokens of single bytes
+  FlatTable characters_;  // maps code points to tokens; empty if byte_level_
+  // end_of_word_suffix, which the last character of a piece has. last_bytes_ and last_characters_
+  // are the tokens of one character with the suffix, like bytes_ and characters_ without it.
   std::string suffix_;
   std::array<int32_t, 256> last_bytes_;
   FlatTable last_characters_;
   FlatTable merges_;
 };
 
-// The two sides of a merge, "a b" or ["a", "b"].
+// Returns the two sides of a merge, "a b" or ["a", "b"]; nullopt if it is malformed.
 absl::optional<std::pair<std::string, std::string>> SidesOf(const Json& merge) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     return std::make_pair(merge[0].get<std::string>(), merge[1].get<std::string>());
@@ -82,7 +82,7 @@ absl::optional<std::pair<std::string, std::string>> SidesOf(const Json& merge) {
   return std::make_pair(text.substr(0, space), text.substr(space + 1));
 }
 
-// The first line of merges.txt, which old files have among their merges.
+// Returns true for the first line of merges.txt, which old files have in their list of merges.
 bool IsVersionLine(const Json& merge) {
   return merge.is_string() && absl::StartsWith(merge.get_ref<const std::string&>(), "#version");
 }
@@ -111,13 +111,13 @@ absl::Status Bpe::ReadMerges(const Json& merges, const PieceIds& ids, absl::stri
       }
       found[i] = id->second;
     }
-    // If a pair is there twice, the last one counts.
+    // If a pair occurs twice, the last one counts.
     merges_.Set(PairKey(found[0], found[1]), Merge(rank - skipped, found[2]));
   }
   return absl::OkStatus();
 }
 
-// The tokens of single bytes or characters, which pieces begin as.
+// Collects the tokens of single bytes or characters, with which pieces start.
 void Bpe::TakeSymbols(const PieceIds& ids) {
   if (!byte_level_) {
     bytes_ = FindByteTokens(ids);
@@ -212,8 +212,8 @@ absl::Status Bpe::NoToken(absl::string_view character) const {
 }
 
 absl::Status Bpe::AppendSymbols(absl::string_view piece, std::vector<int32_t>* symbols) const {
-  // An unknown token is appended when a token follows that is not unknown. Bytes that stand for a
-  // character do not count as such: they come before it.
+  // An unknown token is appended when the next known token follows. Byte-fallback tokens of a
+  // character are not known tokens in this sense: they are put before it.
   bool is_pending = false;
   const auto& last_bytes = suffix_.empty() ? bytes_.ids : last_bytes_;
   const FlatTable& last_characters = suffix_.empty() ? characters_ : last_characters_;
@@ -224,7 +224,7 @@ absl::Status Bpe::AppendSymbols(absl::string_view piece, std::vector<int32_t>* s
       const auto byte = static_cast<unsigned char>(piece[end++]);
       token = (end == piece.size() ? last_bytes : bytes_.ids)[byte];
     } else if (const absl::optional<uint32_t> c = NextCodePoint(piece, &end)) {
-      // FlatTable::kNone is -1.
+      // FlatTable::kNone becomes -1.
       token = static_cast<int64_t>((end == piece.size() ? last_characters : characters_).Find(*c));
     } else {
       ++end;
@@ -251,7 +251,7 @@ absl::Status Bpe::AppendSymbols(absl::string_view piece, std::vector<int32_t>* s
 }
 
 void Bpe::MergeShort(std::vector<int32_t>* symbols) const {
-  uint64_t merges[kShortPiece];  // of symbol i and i + 1
+  uint64_t merges[kShortPiece];  // merges[i] is of symbols i and i + 1
   size_t n = symbols->size();
   int32_t* token = symbols->data();
   for (size_t i = 0; i + 1 < n; ++i) merges[i] = merges_.Find(PairKey(token[i], token[i + 1]));
@@ -275,7 +275,7 @@ void Bpe::MergeLong(ModelScratch* scratch) const {
   symbols.resize(scratch->tokens.size());
   heap.clear();
   const auto later = std::greater<std::pair<uint64_t, int32_t>>();
-  // Looks up what symbol i and the next merge to, and enters it.
+  // Looks up the merge of symbol i with the next one, and adds it to the heap.
   const auto enter = [&](int32_t i) {
     auto& symbol = symbols[static_cast<size_t>(i)];
     symbol.merge = kNoMerge;
@@ -296,7 +296,7 @@ void Bpe::MergeLong(ModelScratch* scratch) const {
     const auto [merge, i] = heap.back();
     heap.pop_back();
     auto& symbol = symbols[static_cast<size_t>(i)];
-    if (symbol.merge != merge) continue;  // one of the two has been merged since
+    if (symbol.merge != merge) continue;  // outdated: one of the two symbols has been merged since
     auto& next = symbols[static_cast<size_t>(symbol.next)];
     next.merge = kNoMerge;
     symbol.token = ResultOf(merge);

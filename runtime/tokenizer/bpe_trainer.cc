@@ -52,7 +52,7 @@ Json PreTokenizerOf(const std::string& pattern) {
 
 }  // namespace
 
-// How a text becomes pieces.
+// Pre-tokenization of a text into pieces.
 struct BpeTrainer::Cutting {
   std::unique_ptr<const PreTokenizer> pre_tokenizer;
   std::unique_ptr<Cutter> cutter;
@@ -116,7 +116,7 @@ absl::Status BpeTrainer::Count(absl::string_view text, Progress progress) {
       PLUMB_RETURN_IF_ERROR(
           cutting_->cutter->Cut(rest.substr(0, valid), CutContext{&budget}, count));
       at += valid;
-      // Bytes that are not UTF-8 are no words.
+      // Bytes that are not UTF-8 are not counted.
       for (size_t next = at; at < end && !NextCodePoint(text, &next); next = at) ++at;
     }
     if (found.token != nullptr) at = found.end;
@@ -140,7 +140,7 @@ absl::StatusOr<std::string> BpeTrainer::Train(Progress progress) {
   const int64_t wanted =
       options_.vocab_size - kBytes - static_cast<int64_t>(options_.special.size());
   std::vector<std::pair<int32_t, int32_t>> merges;
-  // Two ways to one text would be two tokens with it: the second is not taken.
+  // A pair whose text is a token already gets no second id for it.
   std::vector<std::string> texts;
   for (int byte = 0; byte < kBytes; ++byte) texts.emplace_back(1, static_cast<char>(byte));
   absl::flat_hash_map<std::string, int32_t> ids;

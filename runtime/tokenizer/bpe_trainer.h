@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of a byte-level BPE vocabulary (Sennrich et al. 2016; bytes: Radford et al. 2019): from
-// single bytes, the pair of tokens that is most often beside each other within a piece becomes a
-// token, again and again. Of pairs that are equally frequent the one with the lower ids is taken,
-// so that a text gives one vocabulary. Counts are kept up to date, and a merge costs as much as
-// there are places where it is done. Thread-compatible.
+// BpeTrainer: trains a byte-level BPE vocabulary (Sennrich et al. 2016; bytes: Radford et al.
+// 2019). Starting from single bytes, the most frequent pair of adjacent tokens within the pieces
+// repeatedly becomes a token. Of equally frequent pairs the one with the lower ids is taken, so
+// that a text determines its vocabulary. Counts are updated incrementally: a merge costs as much as
+// there are places where it applies. Thread-compatible.
 #ifndef PLUMB_RUNTIME_TOKENIZER_BPE_TRAINER_H_
 #define PLUMB_RUNTIME_TOKENIZER_BPE_TRAINER_H_
 
@@ -24,25 +24,25 @@ namespace plumb {
 class BpeTrainer {
  public:
   struct Options {
-    int64_t vocab_size = 0;     // bytes, merges and special tokens; at least 256 and those
-    int64_t min_frequency = 2;  // of a pair that is merged
-    // How a text is cut: "gpt2", "llama3" (which is GPT-4's), "qwen2", or a regular expression.
+    int64_t vocab_size = 0;     // bytes, merges and special tokens; at least 256 + special.size()
+    int64_t min_frequency = 2;  // minimum count of a pair that is merged
+    // Pre-tokenization: "gpt2", "llama3" (the same as GPT-4's), "qwen2", or a regular expression.
     std::string pattern = "gpt2";
-    std::vector<std::string> special = {"<|endoftext|>"};  // never cut, and the last ids
+    std::vector<std::string> special = {"<|endoftext|>"};  // never split; they get the last ids
   };
-  // InvalidArgument for options that cannot be.
+  // Creates a trainer. Errors: kInvalidArgument for invalid options.
   static absl::StatusOr<std::unique_ptr<BpeTrainer>> Create(const Options& options);
   ~BpeTrainer();
 
-  // Called now and then with how much of the text has been counted, and of how many merges made.
+  // Called regularly with the number of bytes counted (Count) or of merges made (Train).
   using Progress = absl::FunctionRef<absl::Status(int64_t done)>;
 
-  // Counts the pieces of a text; more than once, of several.
+  // Counts the pieces of a text. May be called for several texts.
   absl::Status Count(absl::string_view text, Progress progress);
   int64_t distinct_pieces() const { return static_cast<int64_t>(counts_.size()); }
 
-  // The vocabulary as a tokenizer.json. It has fewer tokens than asked for where no pair is left
-  // that occurs min_frequency times. Called once.
+  // Trains and returns the vocabulary as a tokenizer.json. It has fewer tokens than vocab_size if
+  // no pair occurs min_frequency times any more. Requires: called at most once.
   absl::StatusOr<std::string> Train(Progress progress);
 
  private:

@@ -17,7 +17,7 @@ constexpr uint32_t kFirstOther = 256, kOthers = 68;
 
 struct Alphabet {
   std::array<uint32_t, 256> character = {};
-  std::array<uint8_t, kOthers> other = {};  // byte of character kFirstOther + i
+  std::array<uint8_t, kOthers> other = {};  // byte of the character kFirstOther + i
 
   constexpr Alphabet() {
     uint32_t others = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ByteTrie: which of a vocabulary's pieces a text begins with. Built once; thread-safe for lookups.
+// ByteTrie: finds the pieces of a vocabulary that are prefixes of a text. Thread-compatible;
+// thread-safe for lookups.
 #ifndef PLUMB_RUNTIME_TOKENIZER_BYTE_TRIE_H_
 #define PLUMB_RUNTIME_TOKENIZER_BYTE_TRIE_H_
 
@@ -13,7 +14,7 @@ namespace plumb {
 
 class ByteTrie {
  public:
-  // Sets the value of a key. Returns false, and changes nothing, if it has one.
+  // Sets the value of a key. Returns false and changes nothing if the key has a value.
   bool Insert(absl::string_view key, int32_t value) {
     uint64_t node = 0;
     for (const char c : key) {
@@ -31,8 +32,8 @@ class ByteTrie {
     return true;
   }
 
-  // Calls visit(length, value) for every key that `text` begins with, shortest first. Returns the
-  // number of bytes that were looked at.
+  // Calls visit(length, value) for every key that is a prefix of `text`, shortest first. Returns
+  // the number of bytes that were read.
   template <class Visit>
   size_t VisitPrefixes(absl::string_view text, Visit visit) const {
     uint64_t node = 0;
@@ -44,8 +45,8 @@ class ByteTrie {
     return text.size();
   }
 
-  // Finds the longest of them: its value, -1 if there is none, and its length. Returns the number
-  // of bytes that were looked at.
+  // Finds the longest key that is a prefix: sets `*length` and `*value`, which is -1 if there is
+  // none. Returns the number of bytes that were read.
   size_t LongestPrefix(absl::string_view text, size_t* length, int32_t* value) const {
     *value = -1;
     return VisitPrefixes(text, [&](size_t n, int32_t found) {
@@ -57,8 +58,8 @@ class ByteTrie {
  private:
   static uint64_t Edge(uint64_t node, char c) { return node << 8 | static_cast<unsigned char>(c); }
 
-  std::vector<int32_t> values_ = {-1};  // by node; -1: no key ends there
-  FlatTable edges_;                     // node and byte to node
+  std::vector<int32_t> values_ = {-1};  // value of each node; -1: no key ends there
+  FlatTable edges_;                     // maps node and byte to the next node
 };
 
 }  // namespace plumb

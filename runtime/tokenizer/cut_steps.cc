@@ -15,13 +15,13 @@
 namespace plumb {
 namespace {
 
-// Puts stretches of a text, matches and what lies between, together to pieces.
+// Joins matches and the text between them to pieces.
 class Joiner {
  public:
   Joiner(absl::string_view text, Separator separator, bool inverted, CutSink sink)
       : text_(text), separator_(separator), inverted_(inverted), sink_(sink) {}
 
-  // The match [begin, end) and what is before it.
+  // Adds the match [begin, end) and the text before it.
   absl::Status Match(size_t begin, size_t end) {
     if (begin > at_) PLUMB_RETURN_IF_ERROR(Stretch(begin, inverted_));
     return Stretch(end, !inverted_);
@@ -32,7 +32,7 @@ class Joiner {
   }
 
  private:
-  // From where the last one ended.
+  // Adds the stretch from the end of the last one to `end`.
   absl::Status Stretch(size_t end, bool separates) {
     if (separator_ == Separator::kIsolated) {
       const size_t begin = std::exchange(at_, end);
@@ -64,8 +64,8 @@ class Joiner {
   Separator separator_;
   bool inverted_;
   CutSink sink_;
-  size_t piece_ = 0, at_ = 0;  // what is not yet given away
-  bool separated_ = false;     // whether its last stretch separates
+  size_t piece_ = 0, at_ = 0;  // range of the piece that is not yet passed to the sink
+  bool separated_ = false;     // true if the last stretch of this piece is a separator
 };
 
 class PatternSplit : public CutStep {
@@ -124,7 +124,7 @@ class CharacterSplit : public CutStep {
   Separator separator_;
 };
 
-// Cuts where words, white space and other characters meet, and drops white space.
+// Splits at transitions between words, white space and other characters, and drops white space.
 class WordSplit : public CutStep {
  public:
   absl::Status Cut(absl::string_view text, const CutContext&, SplitMatcher*,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of which a PreTokenizer is made. Private to this module.
+// Steps of a PreTokenizer. Private to this module.
 #ifndef PLUMB_RUNTIME_TOKENIZER_CUT_STEPS_H_
 #define PLUMB_RUNTIME_TOKENIZER_CUT_STEPS_H_
 
@@ -12,27 +12,27 @@
 
 namespace plumb {
 
-// What becomes of what separates.
+// Treatment of the matched text, the separators; `behavior` of a tokenizer.json.
 enum class Separator { kIsolated, kRemoved, kWithPrevious, kWithNext, kContiguous };
 absl::StatusOr<Separator> TakeBehavior(JsonFields* fields, const char* otherwise);
 
-// Cuts at matches of a pattern; inverted, at what lies between them.
+// Splits at matches of a pattern; if inverted, at the text between them.
 std::unique_ptr<CutStep> MakeSplit(std::shared_ptr<const SplitPattern> pattern, Separator separator,
                                    bool inverted);
 
-// Cuts at characters.
+// Splits at characters of a set.
 enum class CharacterSet { kWhiteSpace, kPunctuation, kNumbers };
 std::unique_ptr<CutStep> MakeCharacterSplit(CharacterSet set, Separator separator);
 
-// Cuts words from other characters, and drops white space.
+// Splits words from other characters, and drops white space.
 std::unique_ptr<CutStep> MakeWordSplit();
 
-// A space before a text that has none.
+// Prepends a space to a text that does not begin with one.
 std::unique_ptr<CutStep> MakePrefixSpace();
-// Bytes in the alphabet of byte_alphabet.h.
+// Maps bytes to the alphabet of byte_alphabet.h.
 std::unique_ptr<CutStep> MakeByteAlphabet();
 
-// SentencePiece's: spaces become `mark`, of which there is one at the beginning, too.
+// Replaces spaces by `mark` as SentencePiece does, and may prepend one at the beginning.
 enum class MarkScheme { kNever, kFirst, kAlways };
 std::unique_ptr<CutStep> MakeMetaspace(std::string mark, MarkScheme scheme, bool cuts);
 

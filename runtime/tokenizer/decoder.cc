@@ -60,7 +60,7 @@ class ByteLevelDecoder : public Decoder {
   bool Streams(bool fused) const override { return !fused; }
 };
 
-// "<0x0A>" is that byte.
+// Replaces a piece such as "<0x0A>" by that byte.
 class ByteFallbackDecoder : public Decoder {
   absl::Status Apply(bool, WorkBudget*, Pieces* pieces) const override {
     for (std::string& piece : *pieces) {
@@ -84,7 +84,7 @@ class FuseDecoder : public Decoder {
   bool Fuses() const override { return true; }
 };
 
-// Strips each piece, or, of pieces that have been fused, the text.
+// Strips each piece, or the whole text if the pieces have been fused.
 class StripDecoder : public Decoder {
  public:
   StripDecoder(std::string content, int64_t first, int64_t last, bool fused)
@@ -103,8 +103,8 @@ class StripDecoder : public Decoder {
     }
     return absl::OkStatus();
   }
-  // The content at a text's beginning may come in parts if it has several bytes, and its end is
-  // not known before all pieces are.
+  // A fused text streams only if its beginning can be stripped byte by byte and its end not at all:
+  // content of several bytes may arrive in parts, and the end is known only with the last piece.
   bool Streams(bool fused) const override { return !fused || (content_.size() == 1 && last_ == 0); }
 
  private:
@@ -175,7 +175,7 @@ class WordPieceDecoder : public Decoder {
   bool Streams(bool fused) const override { return !fused; }
 
  private:
-  // English as it is written, one rule after the other.
+  // Rules for English contractions and punctuation, applied one after another.
   static constexpr std::pair<absl::string_view, absl::string_view> kCleaned[] = {
       {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
       {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
@@ -184,7 +184,7 @@ class WordPieceDecoder : public Decoder {
   bool cleans_;
 };
 
-// Reads the object at `place`. `fused`: the step before, or one before that, joins all pieces.
+// Reads the object at `place`. `fused` is true if an earlier step joins all pieces.
 MadeDecoder ReadStep(const Json* json, const std::string& place, bool fused);
 
 MadeDecoder ReadDecoders(JsonFields* fields, bool fused) {

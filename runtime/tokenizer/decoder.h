@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoder: how a tokenizer.json puts pieces together to a text again. Immutable, thread-safe.
+// Decoder: joins the pieces of tokens to a text, as a tokenizer.json specifies. Immutable,
+// thread-safe.
 #ifndef PLUMB_RUNTIME_TOKENIZER_DECODER_H_
 #define PLUMB_RUNTIME_TOKENIZER_DECODER_H_
 
@@ -18,17 +19,17 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
 
-  // Changes pieces in place, and may join them; what remains is put together. `continues` is true
-  // if text came before, so that nothing is done that is done at a beginning. Bytes come out as
-  // they are, whether they are UTF-8 or not.
-  // Errors: ResourceExhausted if the text becomes longer than the budget allows.
+  // Changes pieces in place, and may join them; the caller concatenates the rest. `continues` is
+  // true if text came before, so that rules for the beginning of a text do not apply. Bytes are not
+  // changed, even if they are not UTF-8.
+  // Errors: kResourceExhausted if the text becomes longer than the budget allows.
   virtual absl::Status Apply(bool continues, WorkBudget* budget,
                              std::vector<std::string>* pieces) const = 0;
 
-  // Returns true if pieces may be applied one after the other: Apply(false, all) gives the text of
-  // Apply(false, the first), followed by those of Apply(true, each further one), where "the first"
-  // are as many as it takes until their text is not empty. `fused`: the pieces have been joined to
-  // one before. A decoder that does not override this has its text only when all pieces are known.
+  // Returns true if pieces may be applied one after another: Apply(false, all) then equals
+  // Apply(false, first) followed by Apply(true, each further piece), where `first` are the pieces
+  // up to the first one with text. `fused` is true if an earlier step has joined the pieces. A
+  // decoder that does not override this has its text only when all pieces are known.
   virtual bool Streams(bool fused) const {
     static_cast<void>(fused);
     return false;
@@ -36,8 +37,8 @@ class Decoder {
   // Returns true if it joins all pieces to one.
   virtual bool Fuses() const { return false; }
 
-  // Reads the object at `place`; null puts spaces between pieces. InvalidArgument names what is not
-  // supported.
+  // Reads the object at `place`; null puts spaces between pieces. Errors: kInvalidArgument with the
+  // unsupported part.
   static absl::StatusOr<std::unique_ptr<const Decoder>> Read(const nlohmann::json* json,
                                                              const std::string& place);
 };

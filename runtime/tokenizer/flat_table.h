@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlatTable: 64-bit keys to 64-bit values in one array, which is filled once and then looked up a
-// hundred million times. Open addressing, half full. A value; thread-safe for lookups.
+// FlatTable: a hash table from 64-bit keys to 64-bit values in one array, with open addressing and
+// a load factor of at most one half. It is filled once and then looked up very often. A value;
+// thread-safe for lookups.
 #ifndef PLUMB_RUNTIME_TOKENIZER_FLAT_TABLE_H_
 #define PLUMB_RUNTIME_TOKENIZER_FLAT_TABLE_H_
 
@@ -12,11 +13,11 @@ namespace plumb {
 
 class FlatTable {
  public:
-  static constexpr uint64_t kNone = ~uint64_t{0};  // no key and no value is this
+  static constexpr uint64_t kNone = ~uint64_t{0};  // reserved: neither a key nor a value
 
   FlatTable() { Resize(16); }
 
-  // Sets the value of a key unless it has one; false then.
+  // Sets the value of a key. Returns false and changes nothing if the key has a value.
   bool Insert(uint64_t key, uint64_t value) {
     if (2 * (size_ + 1) > slots_.size()) Resize(2 * slots_.size());
     Slot& slot = slots_[Place(key)];
@@ -26,12 +27,12 @@ class FlatTable {
     return true;
   }
 
-  // Sets the value of a key, which may have one.
+  // Sets or replaces the value of a key.
   void Set(uint64_t key, uint64_t value) {
     if (!Insert(key, value)) slots_[Place(key)].value = value;
   }
 
-  // kNone for a key that is not there.
+  // Returns the value of a key; kNone if it has none.
   uint64_t Find(uint64_t key) const { return slots_[Place(key)].value; }
 
  private:
@@ -40,7 +41,7 @@ class FlatTable {
     uint64_t value = kNone;
   };
 
-  // Of the key, or the free one where it belongs.
+  // Returns the slot of the key, or the free slot for it.
   size_t Place(uint64_t key) const {
     size_t at = static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> shift_);
     while (slots_[at].key != key && slots_[at].key != kNone) at = (at + 1) & (slots_.size() - 1);

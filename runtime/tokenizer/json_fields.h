@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JsonFields: one object of a tokenizer.json, whose fields are taken by name. What is not taken is
-// refused by Finish(), so that nothing that a file says is passed over in silence. Errors begin
-// with the place: `model.merges[3]: ...`. Borrows the object.
+// JsonFields: one object of a tokenizer.json, whose fields are taken by name. Finish() rejects
+// fields that were not taken, so that no setting of a file is silently ignored. Error messages
+// begin with the location: `model.merges[3]: ...`. Borrows the object. Thread-compatible.
 #ifndef PLUMB_RUNTIME_TOKENIZER_JSON_FIELDS_H_
 #define PLUMB_RUNTIME_TOKENIZER_JSON_FIELDS_H_
 
@@ -23,29 +23,30 @@ class JsonFields {
  public:
   using Json = nlohmann::json;
 
-  // InvalidArgument when `json` is no object.
+  // Errors: kInvalidArgument if `json` is not an object.
   static absl::StatusOr<JsonFields> Of(const Json& json, std::string place);
 
   const std::string& place() const { return place_; }
   std::string PlaceOf(absl::string_view name) const;
   absl::Status Error(absl::string_view what) const;
 
-  // The field, which counts as taken; nullptr when it is missing or null.
+  // Returns the field and marks it as taken; nullptr if it is missing or null.
   const Json* Take(absl::string_view name);
   void Ignore(absl::string_view name) { Take(name); }
 
-  // InvalidArgument when the field is there and of another type.
+  // Takes a field; a missing one has the value `otherwise`. Errors: kInvalidArgument if the type is
+  // wrong.
   absl::StatusOr<bool> Bool(absl::string_view name, bool otherwise);
   absl::StatusOr<int64_t> Int(absl::string_view name, int64_t otherwise);
   absl::StatusOr<std::string> String(absl::string_view name, absl::string_view otherwise);
-  // The same of a field that must be there.
+  // Takes a required field. Errors: also kInvalidArgument if it is missing.
   absl::StatusOr<std::string> NeededString(absl::string_view name);
   absl::StatusOr<const Json*> NeededArray(absl::string_view name);
 
-  // InvalidArgument when the field is there and says anything but `only`.
+  // Takes a field. Errors: kInvalidArgument if it is present and has another value than `only`.
   absl::Status Only(absl::string_view name, const Json& only);
 
-  // InvalidArgument for a field that was not taken, with the nearest of those that were.
+  // Fails with kInvalidArgument if a field was not taken; suggests the nearest name that was.
   absl::Status Finish() const;
 
  private:
@@ -55,16 +56,16 @@ class JsonFields {
   std::vector<std::string> taken_;
 };
 
-// True for the UTF-8 of one character.
+// Returns true if `text` is the UTF-8 of exactly one character.
 bool IsOneCharacter(absl::string_view text);
 
-// `place: type "Foo" is not supported; plumb reads A, B and C`.
+// Returns the error `place: type "Foo" is not supported; plumb reads A, B, C`.
 absl::Status UnsupportedType(const JsonFields& fields, absl::string_view type,
                              const std::vector<std::string>& supported);
 
-// Field `pattern` of a tokenizer.json, {"String": text} or {"Regex": expression}.
+// Field `pattern` of a tokenizer.json: {"String": text} or {"Regex": expression}.
 struct JsonPattern {
-  std::string literal;  // text of a String; empty for a Regex
+  std::string literal;  // the text of a String; empty for a Regex
   std::shared_ptr<const SplitPattern> pattern;
 };
 

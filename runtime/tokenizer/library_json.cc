@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr char kBeginEnd[] = "<|endoftext|>";
 
-// The name by which the library knows a token.
+// Returns the name of a token in the library.
 std::string NameOf(const Tokenizer& tokenizer, int32_t token) {
   if (tokenizer.subwords() != nullptr) return tokenizer.subwords()->piece(token);
   if (tokenizer.has_begin_end() && token == tokenizer.vocab_size() - 1) return kBeginEnd;
@@ -25,7 +25,7 @@ std::string NameOf(const Tokenizer& tokenizer, int32_t token) {
   return tokenizer.kind() == Tokenizer::Kind::kBytes ? ToByteAlphabet(text) : text;
 }
 
-// Puts the begin token before every text.
+// Returns a post-processor that puts the begin token before every text.
 Json BeginTemplate(const Tokenizer& tokenizer, int32_t begin) {
   const std::string name = NameOf(tokenizer, begin);
   const auto special = [&](int type) {

@@ -18,8 +18,8 @@ namespace {
 using Json = nlohmann::json;
 using MadeNormalizer = absl::StatusOr<std::unique_ptr<Normalizer>>;
 
-// Charges for a text of which `out`, from `before`, was made by a rule that multiplies its length
-// by a small number at most.
+// Charges for the growth of `text` to out[before...], which a rule has made that multiplies the
+// length at most by a small factor.
 absl::Status ChargeGrowth(absl::string_view text, size_t before, const std::string& out,
                           WorkBudget* budget) {
   const size_t size = out.size() - before;
@@ -66,7 +66,7 @@ class InForm : public Normalizer {
   NormalForm form_;
 };
 
-// What each character becomes.
+// Replaces each character independently of the others.
 class ByCharacter : public Normalizer {
  public:
   bool Keeps(absl::string_view) const override { return false; }
@@ -92,14 +92,14 @@ class StripAccentsNormalizer : public ByCharacter {
   }
 };
 
-// BertNormalizer's strip_accents, of which spacing and enclosing marks remain.
+// BertNormalizer's strip_accents, which keeps spacing and enclosing marks.
 class StripNonspacingNormalizer : public ByCharacter {
   void Put(uint32_t c, std::string* out) const override {
     if (!IsNonspacingMark(c)) AppendUtf8(c, out);
   }
 };
 
-// Control characters go before white space becomes a space: U+000B and U+0085 are both.
+// Tests for control characters before white space, since U+000B and U+0085 are both.
 class CleanTextNormalizer : public ByCharacter {
   void Put(uint32_t c, std::string* out) const override {
     if (IsControl(c)) return;
@@ -111,7 +111,7 @@ class CleanTextNormalizer : public ByCharacter {
   }
 };
 
-// BERT's ideographs, each a word of its own.
+// Surrounds ideographs, in BERT's definition, with spaces, so that each becomes a word.
 class SpacesAroundIdeographs : public ByCharacter {
   void Put(uint32_t c, std::string* out) const override {
     const bool is_one = (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
@@ -185,7 +185,7 @@ class StripNormalizer : public Normalizer {
   bool Keeps(absl::string_view) const override { return false; }
   absl::Status Append(absl::string_view text, bool begins, WorkBudget*,
                       std::string* out) const override {
-    size_t begin = 0, end = 0;  // the text without the spaces around it
+    size_t begin = 0, end = 0;  // range of the text without surrounding spaces
     bool any = false;
     for (size_t offset = 0; offset < text.size();) {
       const size_t at = offset;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalizer: what a tokenizer.json does to a text before it is cut: normal forms, lower case,
-// SentencePiece's marks for spaces. Immutable, thread-safe.
+// Normalizer: changes a text before it is split, as a tokenizer.json specifies: normal forms, lower
+// case, SentencePiece's marks for spaces. Immutable, thread-safe.
 #ifndef PLUMB_RUNTIME_TOKENIZER_NORMALIZER_H_
 #define PLUMB_RUNTIME_TOKENIZER_NORMALIZER_H_
 
@@ -20,16 +20,16 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
 
-  // Appends `text` normalized to `out`, which is another string. `begins` is true at the beginning
-  // of a stretch between added tokens, and false after bytes that are not UTF-8.
-  // Errors: ResourceExhausted if the text becomes longer than the budget allows.
+  // Appends the normalized `text` to `out`, which must not alias it. `begins` is true at the
+  // beginning of a stretch between added tokens, and false after bytes that are not UTF-8.
+  // Errors: kResourceExhausted if the text becomes longer than the budget allows.
   virtual absl::Status Append(absl::string_view text, bool begins, WorkBudget* budget,
                               std::string* out) const = 0;
-  // True if `text` stays as it is; false if it may change.
+  // Returns true if `text` certainly stays as it is.
   virtual bool Keeps(absl::string_view text) const = 0;
 
-  // Reads the object at `place`; null gives a list of none. InvalidArgument names what is not
-  // supported.
+  // Reads the object at `place`; null returns a normalizer that changes nothing. Errors:
+  // kInvalidArgument with the unsupported part.
   static absl::StatusOr<std::unique_ptr<Normalizer>> Read(const nlohmann::json* json,
                                                           const std::string& place);
 };

@@ -17,15 +17,15 @@
 namespace plumb {
 namespace {
 
-// Characters that Oniguruma's \w has; PCRE2's own differs between its versions.
+// Categories of Oniguruma's \w. PCRE2's own \w differs between its versions.
 constexpr absl::string_view kWordCategories[] = {"L", "M", "Nd", "Nl", "Pc"};
 constexpr absl::string_view kOtherWords = "\\p{Alphabetic}\\xb2\\xb3\\xb9\\xbc-\\xbe";
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsAsciiLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Items of a character class for one general category. PCRE2 tests ASCII characters that a class
-// lists by a table, which is faster than their property.
+// Returns items of a character class for one general category. ASCII characters are listed, since
+// PCRE2 tests them with a table, which is faster than their property.
 std::string CategoryItems(absl::string_view name, CategoriesOf categories) {
   std::string items = name == "L" ? "A-Za-z" : name == "N" || name == "Nd" ? "0-9" : "";
   absl::StrAppend(&items, "\\p{", name, "}");
@@ -91,7 +91,7 @@ class Translator {
         break;
       default:
         last_ = out_.size();
-        do {  // a whole character
+        do {  // copies a whole character
           out_.push_back(pattern_[at_++]);
         } while (at_ < pattern_.size() && (pattern_[at_] & 0xC0) == 0x80);
         return absl::OkStatus();
@@ -119,10 +119,10 @@ class Translator {
     at_ += 2;
     bool any = false;
     for (; Peek() == 'i' || Peek() == 'm' || Peek() == '-'; ++at_, any = true) {
-      out_.push_back(Peek() == 'm' ? 's' : Peek());  // m lets a dot match a line break
+      out_.push_back(Peek() == 'm' ? 's' : Peek());  // m lets a dot match a line break in Oniguruma
     }
-    // An option without a group of its own holds to the end of the group around it, but Oniguruma
-    // then makes a group of the alternatives, too, unless it stands at the group's beginning.
+    // An option such as (?i) applies to the rest of the enclosing group. Unless it is at the
+    // group's beginning, Oniguruma also groups the following alternatives, which PCRE2 does not.
     const bool at_beginning = begin == 0 || pattern_[begin - 1] == '(';
     if (!any || (Peek() != ':' && (Peek() != ')' || !at_beginning))) {
       return Unsupported(begin, absl::StrCat("the group ", pattern_.substr(begin, 4), "..."));
@@ -132,8 +132,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // {n}, {n,}, {,m} and {n,m}; false for a brace that is a character. A + after one repeats it
-  // again, and a ? after {n} makes it optional.
+  // Translates {n}, {n,}, {,m} and {n,m}; returns false for a brace that is a literal character. In
+  // Oniguruma a following + repeats the interval, and a ? after {n} makes it optional.
   bool Interval() {
     size_t end = at_ + 1;
     const auto digits = [&] {
@@ -178,7 +178,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // A class of `items`, or these where a class is open already.
+  // Appends a class of `items`, or only the items if a class is open already.
   absl::Status Items(const std::string& items, bool negated, bool in_class, size_t begin) {
     if (!in_class) {
       absl::StrAppend(&out_, negated ? "[^" : "[", items, "]");
@@ -240,14 +240,14 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // Boundary of a word.
+  // Appends a word boundary, \b or \B.
   void Boundary(bool negated) {
     const std::string word = absl::StrCat("[", WordItems(categories_), "]");
     absl::StrAppend(&out_, "(?:(?<=", word, ")(?", negated ? "=" : "!", word, ")|(?<!", word, ")(?",
                     negated ? "!" : "=", word, "))");
   }
 
-  // \xHH of ASCII, \x{H...}, \uHHHH
+  // Translates \xHH of ASCII, \x{H...} and \uHHHH.
   absl::Status Number(size_t begin) {
     const bool is_unicode = pattern_[begin + 1] == 'u';
     absl::string_view digits;
@@ -271,10 +271,10 @@ class Translator {
     absl::StrAppendFormat(&out_, "\\x{%x}", value);
     return absl::OkStatus();
   }
-  // \xHH is a byte there, and not a character.
+  // Returns true for \xHH, which in Oniguruma is a byte and not a character.
   bool Raw(size_t begin) const { return pattern_[begin + 1] == 'x' && pattern_[begin + 2] != '{'; }
 
-  // \p{Name}, \p{^Name} and \P{Name}
+  // Translates \p{Name}, \p{^Name} and \P{Name}.
   absl::Status Property(size_t begin, bool in_class) {
     bool negated = pattern_[begin + 1] == 'P';
     const size_t end = pattern_.find('}', at_);
@@ -294,13 +294,14 @@ class Translator {
     if (IsGeneralCategory(name)) {
       return Items(CategoryItems(name, categories_), negated, in_class, begin);
     }
-    // A script is that of the character itself, and not of those that use it.
+    // Oniguruma tests the script of a character, and not its script extensions.
     const std::string prefix = IsScript(name) ? "sc:" : "";
     absl::StrAppend(&out_, negated ? "\\P{" : "\\p{", prefix, name, "}");
     return absl::OkStatus();
   }
 
-  // General categories whose new characters are known; C and Cn would have to lose them.
+  // Returns true for categories whose new characters are known. C and Cn are not among them, since
+  // new characters would have to be removed from these.
   static bool IsGeneralCategory(absl::string_view name) {
     return name.size() <= 2 && absl::StrContains("LMNPSZ", name.substr(0, 1));
   }
@@ -310,11 +311,11 @@ class Translator {
   CategoriesOf categories_;
   size_t at_ = 0;
   std::string out_;
-  std::vector<size_t> groups_;  // where in `out_` open groups begin
-  size_t last_ = 0;             // where in `out_` the item before begins, which may be repeated
+  std::vector<size_t> groups_;  // offsets in `out_` of the open groups
+  size_t last_ = 0;             // offset in `out_` of the previous item, which may be repeated
 };
 
-// PCRE2 knows the scripts; Oniguruma's names are the same.
+// Returns true if PCRE2 knows the script. Oniguruma has the same names.
 bool Translator::IsScript(absl::string_view name) {
   const std::string test = absl::StrCat("\\p{sc:", name, "}");
   int error = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Translation of a tokenizer.json's patterns, which are written for Oniguruma (its default syntax,
-// close to Ruby's), to PCRE2's syntax. The two differ in ways that change matches without an error:
-// {1,3}+ repeats there and is possessive here, \h is a hexadecimal digit or a space, ^ and $ are of
-// lines or of the text, [a&&b] is an intersection or two characters. What has the same meaning is
-// copied, what has another is rewritten, and everything else is refused. A pure function.
+// Translates the patterns of a tokenizer.json from Oniguruma's default syntax, which is close to
+// Ruby's, to PCRE2's. The two differ in ways that change matches without an error: {1,3}+ repeats
+// in Oniguruma and is possessive in PCRE2, \h is a hexadecimal digit or horizontal space, ^ and $
+// match at lines or at the text, [a&&b] is an intersection or a list. Constructs with the same
+// meaning are copied, others are rewritten, and the rest is rejected. A pure function.
 #ifndef PLUMB_RUNTIME_TOKENIZER_ONIG_SYNTAX_H_
 #define PLUMB_RUNTIME_TOKENIZER_ONIG_SYNTAX_H_
 
@@ -14,13 +14,12 @@
 
 namespace plumb {
 
-// Characters that categories in a pattern have: those of Unicode 16, or those that PCRE2 knows,
-// which are the same for texts without a new character (HasNewCharacter). The latter matches
-// faster.
+// Characters of a category in a pattern: those of Unicode 16, or those that PCRE2 knows. Both match
+// the same in texts without a new character (HasNewCharacter); PCRE2's match faster.
 enum class CategoriesOf { kUnicode16, kPcre2 };
 
 // Returns a pattern for PCRE2 with the options UTF, UCP and MULTILINE.
-// Errors: InvalidArgument with the byte in `pattern`.
+// Errors: kInvalidArgument with the byte offset in `pattern`.
 absl::StatusOr<std::string> ToPcre2(absl::string_view pattern, CategoriesOf categories);
 
 }  // namespace plumb

@@ -77,7 +77,7 @@ void PairCounts::Merge(Pair pair, int32_t token) {
     next_[place] = after;
   }
   pairs_.erase(pair);
-  // Pairs with the new token are all that grew.
+  // Only the counts of pairs with the new token have increased.
   std::sort(changed_.begin(), changed_.end());
   changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
   for (const Pair& grown : changed_) {

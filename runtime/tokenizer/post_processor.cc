@@ -27,7 +27,7 @@ absl::Status AppendId(const JsonFields& fields, const Json& json, int32_t vocab_
   return absl::OkStatus();
 }
 
-// ["[SEP]", 102]
+// Takes a field such as ["[SEP]", 102] and appends its id.
 absl::Status TakePair(JsonFields* fields, const char* name, int32_t vocab_size,
                       std::vector<int32_t>* ids) {
   PLUMB_ASSIGN_OR_RETURN(const Json* pair, fields->NeededArray(name));
@@ -35,7 +35,7 @@ absl::Status TakePair(JsonFields* fields, const char* name, int32_t vocab_size,
   return AppendId(*fields, (*pair)[1], vocab_size, ids);
 }
 
-// The ids that special_tokens has for the token of one piece of a template.
+// Appends the ids that special_tokens lists for one piece of a template.
 absl::Status AppendSpecial(const JsonFields& fields, const Json& piece, const Json* special_tokens,
                            int32_t vocab_size, std::vector<int32_t>* ids) {
   const Json* name = FindMember(piece, "id");
@@ -55,7 +55,7 @@ absl::Status AppendSpecial(const JsonFields& fields, const Json& piece, const Js
 
 absl::StatusOr<PostProcessor> ReadTemplate(JsonFields* fields, int32_t vocab_size) {
   PLUMB_ASSIGN_OR_RETURN(const Json* single, fields->NeededArray("single"));
-  fields->Ignore("pair");  // of two texts at once, which plumb does not encode
+  fields->Ignore("pair");  // template for pairs of texts, which plumb does not encode
   const Json* special_tokens = fields->Take("special_tokens");
   PostProcessor made;
   bool seen = false;
@@ -89,8 +89,8 @@ absl::StatusOr<PostProcessor> ReadPostProcessor(const Json* json, const std::str
     PLUMB_RETURN_IF_ERROR(TakePair(&fields, "cls", vocab_size, &made.before));
     PLUMB_RETURN_IF_ERROR(TakePair(&fields, "sep", vocab_size, &made.after));
     fields.Ignore("trim_offsets");
-    fields.Ignore("add_prefix_space");  // about offsets; the pre-tokenizer has its own
-  } else if (type == "ByteLevel") {     // about offsets only
+    fields.Ignore("add_prefix_space");  // affects offsets only; the pre-tokenizer has its own
+  } else if (type == "ByteLevel") {     // affects offsets only
     for (const char* name : {"trim_offsets", "add_prefix_space", "use_regex"}) fields.Ignore(name);
   } else if (type == "Sequence") {
     PLUMB_ASSIGN_OR_RETURN(const Json* list, fields.NeededArray("processors"));

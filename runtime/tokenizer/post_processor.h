@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tokenizer.json puts before and after a text: [CLS] and [SEP], <s>. A value.
+// PostProcessor: tokens that a tokenizer.json puts before and after a text: [CLS] and [SEP], <s>. A
+// value.
 #ifndef PLUMB_RUNTIME_TOKENIZER_POST_PROCESSOR_H_
 #define PLUMB_RUNTIME_TOKENIZER_POST_PROCESSOR_H_
 
@@ -16,8 +17,8 @@ struct PostProcessor {
   std::vector<int32_t> before, after;
 };
 
-// Reads the object at `place`; null puts nothing. Ids are below `vocab_size`, or it is an error, as
-// is what is not supported.
+// Reads the object at `place`; null adds no tokens. Errors: kInvalidArgument for ids that are not
+// below `vocab_size`, and for unsupported parts.
 absl::StatusOr<PostProcessor> ReadPostProcessor(const nlohmann::json* json,
                                                 const std::string& place, int32_t vocab_size);
 

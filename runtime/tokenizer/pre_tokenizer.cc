@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What ByteLevel cuts at by itself (Radford et al. 2019, GPT-2).
+// Pattern of a ByteLevel step that splits (Radford et al. 2019, GPT-2).
 constexpr absl::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<CutStep>> ReadMetaspace(JsonFields* fields) {
   PLUMB_ASSIGN_OR_RETURN(const bool prefix, fields->Bool("add_prefix_space", true));
   PLUMB_ASSIGN_OR_RETURN(const std::string scheme,
                          fields->String("prepend_scheme", prefix ? "always" : "never"));
-  fields->Ignore("str_rep");  // the replacement again, in old files
+  fields->Ignore("str_rep");  // a copy of the replacement in old files
   if (!IsOneCharacter(mark)) return fields->Error("replacement is not one character");
   if (scheme != "always" && scheme != "first" && scheme != "never") {
     return fields->Error("prepend_scheme is none of always, first, never");
@@ -70,7 +70,7 @@ absl::Status PreTokenizer::AddByteLevel(JsonFields* fields) {
   if (byte_level_) return fields->Error("is the second ByteLevel");
   PLUMB_ASSIGN_OR_RETURN(const bool prefix, fields->Bool("add_prefix_space", true));
   PLUMB_ASSIGN_OR_RETURN(const bool cuts, fields->Bool("use_regex", true));
-  fields->Ignore("trim_offsets");  // of offsets, which plumb does not give
+  fields->Ignore("trim_offsets");  // affects offsets, which plumb does not return
   byte_level_ = true;
   if (prefix) steps_.push_back(MakePrefixSpace());
   if (!cuts) return absl::OkStatus();
@@ -91,7 +91,7 @@ absl::Status PreTokenizer::AddStep(const Json& json, const std::string& place) {
     }
     return fields.Finish();
   }
-  // A later step sees the alphabet's characters: a byte of it may be a digit, or punctuation.
+  // A step after ByteLevel sees characters of the alphabet: a byte may be a digit or punctuation.
   if (byte_level_ && !maps_bytes_) {
     steps_.push_back(MakeByteAlphabet());
     maps_bytes_ = true;
@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<const PreTokenizer>> PreTokenizer::Read(const Jso
                                                                        const std::string& place) {
   auto made = std::make_unique<PreTokenizer>();
   if (json != nullptr && !json->is_null()) PLUMB_RETURN_IF_ERROR(made->AddStep(*json, place));
-  // Each step of a text is a few frames of the stack, and a host's threads have small ones.
+  // The limit bounds the stack: each step takes a few frames, and a host's threads may have little.
   PLUMB_RETURN_IF_ERROR(CheckPartCount(made->steps_.size(), place));
   return std::unique_ptr<const PreTokenizer>(std::move(made));
 }

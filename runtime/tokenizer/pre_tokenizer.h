@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PreTokenizer: how a tokenizer.json cuts a text into the pieces that its model sees: words,
-// mostly. A sequence of steps, each of which cuts what the one before it gave. Immutable,
-// thread-safe; what a thread needs to run one is a Cutter.
+// PreTokenizer: splits a text into the pieces for the model, mostly words, as a tokenizer.json
+// specifies. It is a sequence of steps, each of which splits the pieces of the previous one.
+// Immutable, thread-safe; a Cutter holds the mutable state of one thread.
 #ifndef PLUMB_RUNTIME_TOKENIZER_PRE_TOKENIZER_H_
 #define PLUMB_RUNTIME_TOKENIZER_PRE_TOKENIZER_H_
 
@@ -19,20 +19,20 @@
 
 namespace plumb {
 
-// A piece for the model, valid until the call returns.
+// Consumes a piece for the model. The piece is valid only during the call.
 using CutSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;
 
-// What is being cut.
+// Position of the text that is split.
 struct CutContext {
   WorkBudget* budget;          // not null
-  bool begins_text = true;     // of all that is encoded
-  bool begins_segment = true;  // of what stands between added tokens
+  bool begins_text = true;     // at the beginning of the encoded text
+  bool begins_segment = true;  // at the beginning of the text between added tokens
 };
 
 class CutStep {
  public:
   virtual ~CutStep() = default;
-  // REQUIRES: `text` is UTF-8; `matcher` is one of pattern(), or null where that is.
+  // Splits a text. Requires: `text` is UTF-8; `matcher` is for pattern(), or null if that is null.
   virtual absl::Status Cut(absl::string_view text, const CutContext& context, SplitMatcher* matcher,
                            CutSink sink) const = 0;
   virtual std::shared_ptr<const SplitPattern> pattern() const { return nullptr; }
@@ -40,14 +40,15 @@ class CutStep {
 
 class PreTokenizer {
  public:
-  // Reads the object at `place`; null is no cut at all. InvalidArgument names what is not
-  // supported.
+  // Reads the object at `place`; null does not split. Errors: kInvalidArgument with the unsupported
+  // part.
   static absl::StatusOr<std::unique_ptr<const PreTokenizer>> Read(const nlohmann::json* json,
                                                                   const std::string& place);
 
-  // Whether the model sees bytes in the alphabet of byte_alphabet.h.
+  // Returns true if the model's vocabulary uses the alphabet of byte_alphabet.h.
   bool byte_level() const { return byte_level_; }
-  // Whether pieces come in its characters, because a later step looks at them, and not as bytes.
+  // Returns true if pieces are in this alphabet, because a later step tests its characters, and not
+  // in bytes.
   bool maps_bytes() const { return maps_bytes_; }
   bool cuts() const { return !steps_.empty(); }
 
@@ -60,7 +61,7 @@ class PreTokenizer {
   bool byte_level_ = false, maps_bytes_ = false;
 };
 
-// Thread-compatible. Borrows the PreTokenizer.
+// Runs a PreTokenizer, which it borrows, in one thread. Thread-compatible.
 class Cutter {
  public:
   explicit Cutter(const PreTokenizer* pre_tokenizer);
@@ -72,7 +73,7 @@ class Cutter {
   absl::Status CutFrom(size_t step, absl::string_view text, const CutContext& context,
                        CutSink sink);
   const PreTokenizer* pre_tokenizer_;
-  std::vector<std::unique_ptr<SplitMatcher>> matchers_;  // by step
+  std::vector<std::unique_ptr<SplitMatcher>> matchers_;  // one per step; null without a pattern
 };
 
 }  // namespace plumb

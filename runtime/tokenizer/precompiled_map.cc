@@ -12,8 +12,8 @@
 namespace plumb {
 namespace {
 
-// A unit of the array: an offset to its children, the byte that leads to it, and whether a key ends
-// at it, which then has a child that holds the value.
+// A unit of the array has an offset to its children, the byte that leads to it, and a flag that a
+// key ends at it; then one of its children holds the value.
 bool HasLeaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
 uint32_t ValueOf(uint32_t unit) { return unit & 0x7FFFFFFF; }
 uint32_t LabelOf(uint32_t unit) { return unit & (0x80000000 | 0xFF); }
@@ -67,7 +67,7 @@ absl::Status PrecompiledMap::Append(absl::string_view text, WorkBudget* budget,
     size_t next = at;
     const uint32_t c = NextCodePoint(text, &next).value_or(0xFFFD);
     next = std::max(next, at + 1);
-    // Only marks, line breaks and characters that go before others make graphemes of several.
+    // Only marks, line breaks and prepended characters form graphemes of several characters.
     const bool is_alone = next == text.size() ||
                           (static_cast<unsigned char>(text[next]) < 0x80 && c < 0x600 && c != '\r');
     size_t end = next;

@@ -18,9 +18,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxConfigDepth = 64;  // quantization and rotary settings nest
+constexpr int kMaxConfigDepth = 64;  // generous, since quantization and RoPE settings are nested
 
-// Names that end a text in published vocabularies.
+// Names of end tokens in published vocabularies, the most common first.
 constexpr absl::string_view kEndNames[] = {
     "<|endoftext|>",
     "<|end_of_text|>",
@@ -36,14 +36,14 @@ constexpr absl::string_view kEndNames[] = {
     "<|return|>",
 };
 
-// Collects the ids of one kind of token from the files, in the order in which they count. Ids that
-// the vocabulary does not have are dropped.
+// Collects the ids of each kind of token from the files, which are read by descending priority. Ids
+// that the vocabulary does not have are dropped.
 class Reader {
  public:
   Reader(const Tokenizer* tokenizer, int64_t vocab_size)
       : tokenizer_(tokenizer), vocab_size_(vocab_size) {}
 
-  // Takes from the file `name` what no earlier file said.
+  // Takes from the file `name` the kinds that no earlier file had.
   absl::Status TakeIds(const Json& root, const std::string& name) {
     return Take(root, name, "_id", [this](const Json& value, std::vector<int32_t>* ids) {
       const Json list = value.is_array() ? value : Json::array({value});
@@ -120,7 +120,7 @@ absl::StatusOr<Json> ParseObject(absl::string_view text, const std::string& name
   return json;
 }
 
-// The object in a file of the directory; null when there is no such file.
+// Returns the object in a file of the directory; null if there is no such file.
 absl::StatusOr<Json> ReadObject(const std::string& directory, const char* name) {
   const std::string path = JoinPath(directory, name);
   if (!FileExists(path)) return Json();

@@ -18,7 +18,7 @@ namespace plumb {
 namespace {
 
 // Steps of a match that are free: more than a word or a run of spaces takes. A match that needs
-// more is tried again with more, which it is charged for.
+// more is repeated with a higher limit, and these steps are charged to the budget.
 constexpr uint32_t kFreeSteps = 1000;
 constexpr uint64_t kMoreSteps = 8, kMaxLimit = UINT32_MAX;
 constexpr size_t kFirstStack = size_t{32} << 10, kMaxStack = size_t{8} << 20;
@@ -154,7 +154,7 @@ SplitMatcher::SplitMatcher(std::shared_ptr<const SplitPattern> pattern)
 SplitMatcher::~SplitMatcher() = default;
 SplitMatcher::SplitMatcher(SplitMatcher&&) noexcept = default;
 
-// Machine code has a stack of its own, which a pattern may outgrow; the interpreter has the heap.
+// Runs the machine code, whose stack a pattern may exceed, or the interpreter, which uses the heap.
 int SplitMatcher::Match(absl::string_view text, size_t from) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const pcre2_code* code = code_->code;
@@ -167,7 +167,7 @@ int SplitMatcher::Match(absl::string_view text, size_t from) {
                      state_->match, state_->context);
 }
 
-// Tries with a few steps, and then with more and more of those that the budget has left.
+// Matches with a low step limit first, and raises it as long as the budget allows.
 absl::StatusOr<bool> SplitMatcher::MatchWithin(absl::string_view text, size_t from,
                                                WorkBudget* budget) {
   state_->SetLimit(kFreeSteps);
@@ -204,7 +204,7 @@ absl::StatusOr<bool> SplitMatcher::Find(absl::string_view text, bool first, Work
       *end = found[1];
       return true;
     }
-    // Nothing matched right after the last match, which is no match.
+    // An empty match directly after the last match does not count.
     if (at == text.size() || !NextCodePoint(text, &at)) return false;
   }
   return false;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// StopTexts: text on its way to a reader, which ends before the first stop text in it. What may
-// still become one is held back. A value; copies share nothing. Thread-compatible.
+// StopTexts: filters generated text so that it ends before the first stop text. Text that may still
+// become a stop text is held back. A value; thread-compatible.
 //
 // The text is read byte by byte (Knuth, Morris and Pratt 1977), so that the result does not depend
-// on how it is cut into tokens, and a byte costs the same whatever the stop texts are. The stop
-// text that is complete first counts; of several that end at the same byte, the longest.
+// on its division into tokens, and the cost per byte does not depend on its content. The stop text
+// that is complete first counts; of several that end at the same byte, the longest one.
 #ifndef PLUMB_RUNTIME_TOKENIZER_STOP_TEXTS_H_
 #define PLUMB_RUNTIME_TOKENIZER_STOP_TEXTS_H_
 
@@ -19,15 +19,15 @@ namespace plumb {
 
 class StopTexts {
  public:
-  StopTexts() = default;  // none: text passes as it comes
-  // Errors: kInvalidArgument for a stop text that is empty, or not UTF-8.
+  StopTexts() = default;  // no stop texts: all text passes
+  // Errors: kInvalidArgument for a stop text that is empty or not UTF-8.
   static absl::StatusOr<StopTexts> Create(const std::vector<std::string>& texts);
 
-  // Appends `text`. Returns what a reader can be shown by now. Requires: not stopped.
+  // Appends `text` and returns the text that may be shown now. Requires: !stopped().
   std::string Add(absl::string_view text);
-  // True once the text contains a stop text. The text before it has then been returned.
+  // Returns true once the text contains a stop text; the text before it has then been returned.
   bool stopped() const { return stopped_; }
-  // Returns what is still held back, when no more text comes.
+  // Returns the text that is still held back. To be called at the end of the text.
   std::string Rest();
   // Begins a new text.
   void Restart();
@@ -35,9 +35,9 @@ class StopTexts {
  private:
   struct Stop {
     std::string text;
-    // Length of the longest proper prefix that is a suffix, too, by length of a prefix.
+    // For each length of a prefix: length of its longest proper prefix that is also a suffix.
     std::vector<size_t> border;
-    size_t matched = 0;  // bytes of it that the text ends with
+    size_t matched = 0;  // number of its bytes that match the end of the text
   };
   static void Advance(char byte, Stop* stop);
 

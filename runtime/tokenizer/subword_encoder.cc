@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SubwordEncoder: from a text to tokens, segment by segment and piece by piece.
+// SubwordEncoder: encodes a text segment by segment and piece by piece.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kTokensBetweenProgress = size_t{1} << 16;
 
-// The end of a run of bytes that are not UTF-8, which begins at `at`.
+// Returns the end of the run of bytes that are not UTF-8 and begins at `at`.
 size_t EndOfInvalid(absl::string_view text, size_t at) {
   while (at < text.size()) {
     size_t next = at;
@@ -27,17 +27,17 @@ size_t EndOfInvalid(absl::string_view text, size_t at) {
 
 }  // namespace
 
-// One call of Encode.
+// State of one call of Encode.
 struct SubwordEncoder::Call {
   absl::string_view text;
   Options options;
   std::vector<int32_t>* tokens;
   Progress progress;
   WorkBudget budget;
-  size_t at = 0;  // where the segment or piece at hand begins
+  size_t at = 0;  // offset of the current segment or piece
   size_t next_progress = kTokensBetweenProgress;
 
-  // Pieces of a text that normalization changed have no place in it.
+  // Updates `at`, unless normalization has changed the piece, which then is not part of the text.
   void NotePlace(absl::string_view piece) {
     const std::less_equal<const char*> not_after;
     if (not_after(text.data(), piece.data()) &&
@@ -97,7 +97,7 @@ absl::Status SubwordEncoder::Encode(absl::string_view text, const Options& optio
   return progress(tokens, text.size());
 }
 
-// What stands between added tokens: stretches of UTF-8, and of bytes that are not.
+// Encodes the text between added tokens: stretches of UTF-8, and of bytes that are not.
 absl::Status SubwordEncoder::EncodeSegment(absl::string_view segment, Call* call) {
   CutContext context{&call->budget};
   context.begins_text = segment.data() == call->text.data();
@@ -152,7 +152,8 @@ absl::Status SubwordEncoder::EncodeNormalized(absl::string_view text, const CutC
                                               Call* call) {
   const auto encode = [&](absl::string_view piece) { return EncodePiece(piece, call); };
   if (!tokenizer_->cuts_at_marks_) return cutter_.Cut(text, context, encode);
-  // No cut at all, but at marks none is seen: each begins a piece unless another is before it.
+  // There is no pre-tokenizer, but splitting before marks changes no token: a piece begins at each
+  // mark that does not follow another.
   size_t begin = 0;
   for (size_t at = text.find(kSpaceMark); at != absl::string_view::npos;) {
     if (at > begin) PLUMB_RETURN_IF_ERROR(encode(text.substr(begin, at - begin)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SubwordModel: what turns one piece of text (a word, mostly) into tokens: byte-pair encoding,
-// unigram or WordPiece. Immutable, thread-safe; what a thread needs to run one is a ModelScratch.
+// SubwordModel: encodes one piece of text, mostly a word, as tokens: byte-pair encoding, unigram or
+// WordPiece. Immutable, thread-safe; a ModelScratch holds the mutable state of one thread.
 #ifndef PLUMB_RUNTIME_TOKENIZER_SUBWORD_MODEL_H_
 #define PLUMB_RUNTIME_TOKENIZER_SUBWORD_MODEL_H_
 
@@ -21,13 +21,13 @@ namespace plumb {
 // SentencePiece's mark for a space, U+2581.
 inline constexpr absl::string_view kSpaceMark = "\u2581";
 
-// Memory that grows to the longest piece and is used again. Thread-compatible.
+// Reused memory, which grows to the size for the longest piece. Thread-compatible.
 struct ModelScratch {
-  struct Symbol {  // of BPE: a token so far, in a list
+  struct Symbol {  // for BPE: a token so far, in a linked list
     int32_t token, previous, next;
-    uint64_t merge;  // of this one and the next: rank and result
+    uint64_t merge;  // merge of this token and the next: rank and result
   };
-  struct Best {  // of unigram: the best way to a byte
+  struct Best {  // for unigram: the best segmentation that ends at a byte
     double score;
     int32_t from, token;  // -1: an unknown character
   };
@@ -35,29 +35,29 @@ struct ModelScratch {
   std::vector<std::pair<uint64_t, int32_t>> heap;
   std::vector<Best> best;
   std::vector<int32_t> tokens;
-  WorkBudget* budget = nullptr;  // of the text at hand
+  WorkBudget* budget = nullptr;  // budget of the current text
 };
 
 class SubwordModel {
  public:
   virtual ~SubwordModel() = default;
 
-  // Appends the tokens of a piece. It may hold bytes that are not UTF-8 if takes_bytes().
-  // Errors: InvalidArgument for what has no token, ResourceExhausted if scratch->budget has too few
-  // steps.
+  // Appends the tokens of a piece. The piece may have bytes that are not UTF-8 if takes_bytes().
+  // Errors: kInvalidArgument for text without a token, kResourceExhausted if scratch->budget has
+  // too few steps.
   virtual absl::Status Append(absl::string_view piece, ModelScratch* scratch,
                               std::vector<int32_t>* tokens) const = 0;
   virtual bool takes_bytes() const = 0;
 
-  // Whether no token has `mark` anywhere but at its beginning (or is made of nothing else), so that
-  // cutting a text before every mark changes no token.
+  // Returns true if `mark` occurs in tokens only at the beginning (or in tokens made of marks), so
+  // that splitting a text before every run of marks changes no token.
   virtual bool NeverCrosses(absl::string_view mark) const = 0;
 
-  // The text of each token as the file has it; "" for an id that is none's.
+  // Text of each token, as in the file; "" for an unused id.
   const std::vector<std::string>& pieces() const { return pieces_; }
-  // Entries of the file's vocabulary, from which added tokens are numbered.
+  // Number of entries in the file's vocabulary; added tokens are numbered from it.
   size_t entries() const { return entries_; }
-  // "BPE", "unigram", "WordPiece"
+  // Returns "BPE", "unigram" or "WordPiece".
   virtual const char* name() const = 0;
 
  protected:
@@ -65,9 +65,8 @@ class SubwordModel {
   size_t entries_ = 0;
 };
 
-// Each reads the object `model` of a tokenizer.json, whose type the caller has looked at.
-// `byte_level`: pieces are in the alphabet of bytes (byte_alphabet.h), and what is given to Append
-// is bytes.
+// Reads the object `model` of a tokenizer.json, whose type the caller has checked. If `byte_level`,
+// the vocabulary is in the alphabet of bytes (byte_alphabet.h), and Append takes bytes.
 absl::StatusOr<std::unique_ptr<SubwordModel>> ReadBpe(const nlohmann::json& model, bool byte_level);
 absl::StatusOr<std::unique_ptr<SubwordModel>> ReadUnigram(const nlohmann::json& model);
 absl::StatusOr<std::unique_ptr<SubwordModel>> ReadWordPiece(const nlohmann::json& model);

@@ -25,7 +25,7 @@ constexpr int kMaxDepth = 16;
 absl::StatusOr<std::unique_ptr<SubwordModel>> ReadModel(const Json& json, bool byte_level) {
   PLUMB_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, "model"));
   PLUMB_ASSIGN_OR_RETURN(std::string type, fields.String("type", ""));
-  if (type.empty()) {  // old files do not say
+  if (type.empty()) {  // old files do not state the type
     const Json* vocab = fields.Take("vocab");
     const bool is_list = vocab != nullptr && vocab->is_array();
     type = fields.Take("merges") != nullptr ? "BPE" : is_list ? "Unigram" : "WordPiece";
@@ -63,7 +63,7 @@ absl::StatusOr<std::shared_ptr<const SubwordTokenizer>> SubwordTokenizer::FromJs
 absl::StatusOr<std::shared_ptr<const SubwordTokenizer>> SubwordTokenizer::FromParsed(
     absl::string_view json, const Json& root) {
   PLUMB_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(root, ""));
-  // Of how texts become a batch, and nothing of a text's tokens.
+  // These affect batches of texts, and not the tokens of a text.
   for (const char* name : {"version", "truncation", "padding"}) fields.Ignore(name);
   std::shared_ptr<SubwordTokenizer> made(new SubwordTokenizer);
   PLUMB_ASSIGN_OR_RETURN(made->normalizer_,

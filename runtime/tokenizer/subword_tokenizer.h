@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // SubwordTokenizer: a tokenizer.json as Hugging Face's tokenizers writes it, or GPT-2's vocab.json
-// and merges.txt. Text goes through added tokens, normalizer, pre-tokenizer, model and
-// post-processor; tokens come back through the decoder. What plumb does not know of a file is an
-// error that names it.
+// and merges.txt. Encoding applies added tokens, normalizer, pre-tokenizer, model and
+// post-processor; decoding applies the decoder. Unsupported parts of a file are errors that name
+// them.
 //
-// Bytes that are not UTF-8: each run of them is a piece by itself for a model that has tokens for
-// bytes, and an error for another. Byte-level vocabularies give every text back, byte for byte.
+// Each run of bytes that are not UTF-8 is a separate piece for a model that has tokens for bytes,
+// and an error for other models. Byte-level vocabularies reproduce every text byte for byte.
 //
-// SubwordTokenizer is immutable and thread-safe. SubwordEncoder is what one thread encodes with: it
-// has the tokens of words that it met. Thread-compatible; borrows the tokenizer.
+// SubwordTokenizer is immutable and thread-safe. SubwordEncoder encodes in one thread and caches
+// the tokens of words; it is thread-compatible and borrows the tokenizer.
 #ifndef PLUMB_RUNTIME_TOKENIZER_SUBWORD_TOKENIZER_H_
 #define PLUMB_RUNTIME_TOKENIZER_SUBWORD_TOKENIZER_H_
 
@@ -35,36 +35,36 @@ namespace plumb {
 
 class SubwordTokenizer {
  public:
-  // InvalidArgument with the place in the file.
+  // Errors: kInvalidArgument with the location in the file.
   static absl::StatusOr<std::shared_ptr<const SubwordTokenizer>> FromJson(absl::string_view json);
-  // The same of a text that has been parsed, strictly, to `root`.
+  // Does the same for a text that was parsed to `root` by ParseStrictJson.
   static absl::StatusOr<std::shared_ptr<const SubwordTokenizer>> FromParsed(
       absl::string_view json, const nlohmann::json& root);
-  // GPT-2's two files, as the tokenizer.json that says the same.
+  // Converts GPT-2's two files to an equivalent tokenizer.json.
   static absl::StatusOr<std::string> JsonOfVocabAndMerges(absl::string_view vocab_json,
                                                           absl::string_view merges_text);
 
-  const std::string& json() const { return json_; }  // what it was made of
+  const std::string& json() const { return json_; }  // the text that it was made from
   int32_t vocab_size() const { return static_cast<int32_t>(pieces_.size()); }
   const char* model_name() const { return model_->name(); }
-  // What a post-processor puts before a text and after.
+  // Tokens that the post-processor puts before and after a text.
   const PostProcessor& post_processor() const { return post_processor_; }
-  // Whether every text comes back byte for byte.
+  // Returns true if decoding reproduces every text byte for byte.
   bool is_byte_level() const { return pre_tokenizer_->byte_level(); }
   bool is_special(int32_t token) const { return special_[static_cast<size_t>(token)]; }
-  // The piece as the file has it.
+  // Piece of a token, as in the file.
   const std::string& piece(int32_t token) const { return pieces_[static_cast<size_t>(token)]; }
 
-  // As a person should see it: ` the`, `\n`, `\xff`.
+  // Returns a token in readable form: ` the`, `\n`, `\xff`.
   std::string TextOf(int32_t token) const;
 
   struct DecodeOptions {
-    bool continues = false;     // what came before has been decoded already
-    bool skip_special = false;  // leave special tokens out
+    bool continues = false;     // the tokens follow others that were decoded already
+    bool skip_special = false;  // drop special tokens
   };
-  // Returns true if tokens may be decoded one after the other (Decoder::Streams).
+  // Returns true if tokens may be decoded one after another (Decoder::Streams).
   bool streams() const { return decoder_->Streams(/*fused=*/false); }
-  // REQUIRES: tokens in [0, vocab_size).
+  // Requires: tokens in [0, vocab_size). Errors: see Decoder::Apply.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> tokens,
                                      const DecodeOptions& options) const;
 
@@ -82,22 +82,23 @@ class SubwordTokenizer {
   PostProcessor post_processor_;
   std::vector<std::string> pieces_;
   std::vector<bool> special_;
-  bool cuts_at_marks_ = false;  // no token crosses SentencePiece's mark for a space
+  bool cuts_at_marks_ = false;  // true if no token crosses SentencePiece's mark for a space
 };
 
 class SubwordEncoder {
  public:
   struct Options {
-    bool finds_added = true;  // added tokens in the text are tokens, and not text
+    bool finds_added = true;  // recognize added tokens in the text
     bool post_process = false;
   };
   explicit SubwordEncoder(const SubwordTokenizer* tokenizer);
 
-  // Takes what has been encoded so far, and how many bytes of the text that was.
+  // Called with the tokens so far and the number of bytes of the text that they encode.
   using Progress = absl::FunctionRef<absl::Status(std::vector<int32_t>* tokens, size_t bytes)>;
 
-  // Appends the tokens of `text`. `progress` is called now and then, and may take tokens away.
-  // InvalidArgument, and the offset of what has no token or of the piece that it is in.
+  // Appends the tokens of `text`. `progress` is called regularly and may remove tokens.
+  // Errors: kInvalidArgument; then `*bad_byte` is the offset of the text that has no token, or of
+  // its piece.
   absl::Status Encode(absl::string_view text, const Options& options, std::vector<int32_t>* tokens,
                       size_t* bad_byte, Progress progress);
   absl::Status Encode(absl::string_view text, const Options& options, std::vector<int32_t>* tokens,

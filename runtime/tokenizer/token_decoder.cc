@@ -41,7 +41,7 @@ absl::Status TokenDecoder::Append(absl::Span<const int32_t> tokens, std::string*
     tokens_.resize(before);
     return more.status();
   }
-  // Tokens that have no text are decoded again with the next ones: a text still begins there.
+  // Tokens without text are decoded again with the next ones, since the text still begins there.
   continues_ = continues_ || !more->empty();
   if (continues_ || subwords == nullptr) tokens_.clear();
   held_ += *more;
@@ -54,7 +54,7 @@ absl::Status TokenDecoder::Append(absl::Span<const int32_t> tokens, std::string*
 absl::Status TokenDecoder::Finish(std::string* text) {
   if (!streams_) {
     PLUMB_ASSIGN_OR_RETURN(held_, tokenizer_->Decode(tokens_));
-    // The rules may change even the prompt's end once more tokens follow it.
+    // The rules may change even the end of the prompt when more tokens follow it.
     const auto same =
         std::mismatch(held_.begin(), held_.end(), prompt_text_.begin(), prompt_text_.end());
     held_.erase(held_.begin(), same.first);

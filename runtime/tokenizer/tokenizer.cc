@@ -27,7 +27,7 @@ Tokenizer::Tokenizer(Kind kind, std::vector<uint32_t> characters, bool has_begin
 
 absl::StatusOr<Tokenizer> Tokenizer::Characters(absl::Span<const absl::string_view> texts,
                                                 bool with_begin_end) {
-  std::vector<bool> seen;  // up to the largest
+  std::vector<bool> seen;  // one entry per code point up to the largest
   for (absl::string_view text : texts) {
     for (size_t offset = 0; offset < text.size();) {
       const absl::optional<uint32_t> code_point = NextCodePoint(text, &offset);
@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<int32_t>> Tokenizer::Encode(absl::string_view text) c
   if (subwords_ != nullptr) {
     return Annotate(status, absl::StrCat("at byte ", bad_byte, ": "));
   }
-  // Every character before the bad one gave one token.
+  // Every character before the bad one is one token.
   return absl::Status(status.code(),
                       absl::StrCat("character ", tokens.size() + 1, ": ", status.message()));
 }
@@ -213,7 +213,7 @@ absl::Status TokenEncoder::Append(absl::string_view text, const SubwordEncoder::
   if (subwords_ != nullptr) {
     return subwords_->Encode(text, options, tokens, bad_byte, progress);
   }
-  // In blocks, which begin where characters do.
+  // Encodes in blocks that begin at a character.
   constexpr size_t kBlock = size_t{1} << 20;
   for (size_t at = 0; at < text.size();) {
     size_t end = std::min(text.size(), at + kBlock);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizer: text to token ids and back. A value: copies, compares, prints; immutable.
+// Tokenizer: text to token ids and back. A value: copies, compares, prints; immutable except for
+// set_special_tokens().
 //
-// Three kinds: `characters` (one token for each Unicode character of a given text, in the order of
-// their code points), `bytes` (token b is byte b) and `subwords` (subword_tokenizer.h). Either of
-// the first two may have one more token, the last, that marks where a document begins and where it
-// ends; one token serves for both. Subwords have the special tokens that special_tokens.h
-// describes.
+// There are three kinds: `characters` (one token for each Unicode character of a given text,
+// ordered by code point), `bytes` (token b is byte b) and `subwords` (subword_tokenizer.h). The
+// first two may have one more token, the last one, that marks both the beginning and the end of a
+// document. Subwords have the special tokens that special_tokens.h describes.
 //
-// As JSON (`tokenizer.json` of a run), of subwords what they were read from, else:
+// The JSON form (`tokenizer.json` of a run) of subwords is the file that they were read from, else:
 //
 //   {"format": "plumb-tokenizer", "version": 1, "kind": "characters",
 //    "characters": ["a", "b", ...],  // only for kind "characters": strictly ascending code points
@@ -36,61 +36,63 @@ class Tokenizer {
  public:
   enum class Kind { kCharacters, kBytes, kSubwords };
 
-  // The characters that `texts` hold. InvalidArgument when there are none or a text is not UTF-8
-  // (the message gives line and byte within it).
+  // Makes a token of each character in `texts`. Errors: kInvalidArgument if there are none or a
+  // text is not UTF-8 (the message has line and byte).
   static absl::StatusOr<Tokenizer> Characters(absl::Span<const absl::string_view> texts,
                                               bool with_begin_end);
   static Tokenizer Bytes(bool with_begin_end);
-  // REQUIRES: not null.
+  // Requires: `subwords` is not null.
   static Tokenizer Subwords(std::shared_ptr<const SubwordTokenizer> subwords);
 
   Kind kind() const { return kind_; }
   int32_t vocab_size() const { return num_symbols() + (has_begin_end_ ? 1 : 0); }
-  // The tokens that begin, end and pad a text. Subwords begin with no more than a guess.
+  // Tokens that begin, end and pad a text. For subwords they are initially only a guess.
   const SpecialTokens& special_tokens() const { return special_; }
   void set_special_tokens(SpecialTokens tokens) { special_ = std::move(tokens); }
-  // The token that ends a document of training data, and the one that begins it: without one of its
-  // own, what the post-processor puts there if that is one token, else the end token.
+  // Tokens that end and begin a document of training data. Without special_tokens().begin, the
+  // begin token is the one that the post-processor puts there, if it is one token, else the end
+  // token.
   absl::optional<int32_t> end_token() const;
   absl::optional<int32_t> begin_token() const;
-  // True for characters and bytes with a last token that begins and ends a document.
+  // Returns true for characters and bytes with a last token that begins and ends a document.
   bool has_begin_end() const { return has_begin_end_; }
-  // Of kind subwords, else null.
+  // Returns the tokenizer of kind subwords, else null.
   const SubwordTokenizer* subwords() const { return subwords_.get(); }
-  // The tokens that a prompt begins with: those that a post-processor of subwords puts before a
+  // Returns the tokens that begin a prompt: those that the post-processor of subwords puts before a
   // text, such as <s>, or the begin/end token of the other kinds.
   std::vector<int32_t> prompt_prefix() const;
 
-  // The token of this name: a piece as a tokenizer.json has it ("<|im_end|>"), a character, a byte.
+  // Returns the token with this name: a piece of a tokenizer.json ("<|im_end|>"), a character, or a
+  // byte. nullopt if there is none.
   absl::optional<int32_t> Find(absl::string_view name) const;
-  // The same; without such a token kInvalidArgument with a suggestion.
+  // Does the same. Errors: kInvalidArgument with a suggestion if there is none.
   absl::StatusOr<int32_t> FindNamed(absl::string_view name) const;
 
-  // The tokens of `text`, none added. InvalidArgument for a character outside the vocabulary, with
-  // the character, its position in the text, and the vocabulary.
+  // Returns the tokens of `text`, without adding any. Errors: kInvalidArgument for a character
+  // outside the vocabulary, with the character, its position in the text, and the vocabulary.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text) const;
 
-  // Encode for callers that know a better place: appends to `tokens`; on failure the message names
-  // no place and `*bad_byte` is the offset of the offending character in `text`.
+  // Appends the tokens to `tokens`, for callers that know a better location: on failure the message
+  // has no location, and `*bad_byte` is the offset of the offending character in `text`.
   absl::Status AppendTokens(absl::string_view text, std::vector<int32_t>* tokens,
                             size_t* bad_byte) const;
 
-  // The text of `tokens`; the begin/end token and special tokens stand for no text. Of kinds bytes
-  // and subwords the result need not be UTF-8. InvalidArgument for an id outside [0, vocab_size).
-  // For tokens that come one after the other there is TokenDecoder.
+  // Returns the text of `tokens`; the begin/end token and special tokens have no text. For bytes
+  // and subwords the result need not be UTF-8. Use TokenDecoder for tokens that arrive one after
+  // another. Errors: kInvalidArgument for an id outside [0, vocab_size).
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> tokens) const;
-  // Fails with InvalidArgument, naming the first id outside [0, vocab_size) and its position.
+  // Fails with kInvalidArgument, which has the first id outside [0, vocab_size) and its position.
   absl::Status CheckTokens(absl::Span<const int32_t> tokens) const;
 
-  // A token as a person should see it: `a`, `\n`, `\xff`, `<begin/end>`; `<invalid>` outside the
+  // Returns a token in readable form: `a`, `\n`, `\xff`, `<begin/end>`; `<invalid>` outside the
   // vocabulary.
   std::string TokenText(int32_t token) const;
 
-  // `26 characters "abc...", and a begin/end token`.
+  // Returns `26 characters "abc...", and a begin/end token`.
   std::string Description() const;
 
   std::string ToJson() const;
-  // InvalidArgument, saying which field is wrong and how, unless ToJson could have written it.
+  // Reads the JSON form. Errors: kInvalidArgument with the wrong field.
   static absl::StatusOr<Tokenizer> FromJson(absl::string_view json);
 
   friend bool operator==(const Tokenizer& a, const Tokenizer& b) {
@@ -111,19 +113,19 @@ class Tokenizer {
 
   Kind kind_;
   bool has_begin_end_;
-  std::vector<uint32_t> characters_;  // code points, ascending; of kind bytes empty
-  std::vector<int32_t> token_of_;     // code point -> token, or -1; up to the largest in use
+  std::vector<uint32_t> characters_;  // code points, ascending; empty for bytes and subwords
+  std::vector<int32_t> token_of_;     // token of each code point up to the largest, or -1
   std::shared_ptr<const SubwordTokenizer> subwords_;
   SpecialTokens special_;
 };
 
-// What one thread encodes many texts with: AppendTokens, without beginning anew each time.
+// Encodes many texts in one thread, like AppendTokens but with reused memory and a cache of words.
 // Thread-compatible; borrows the tokenizer.
 class TokenEncoder {
  public:
   explicit TokenEncoder(const Tokenizer* tokenizer);
   absl::Status Append(absl::string_view text, std::vector<int32_t>* tokens, size_t* bad_byte);
-  // Of subwords as SubwordEncoder::Encode; of the other kinds there are no options.
+  // Works like SubwordEncoder::Encode. Kinds other than subwords ignore the options.
   absl::Status Append(absl::string_view text, const SubwordEncoder::Options& options,
                       std::vector<int32_t>* tokens, size_t* bad_byte,
                       SubwordEncoder::Progress progress);

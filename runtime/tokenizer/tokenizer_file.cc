@@ -14,8 +14,8 @@
 namespace plumb {
 namespace {
 
-// Files of other formats, none of which says how a text is normalized and cut, or which tokens are
-// special: that is in the code of the programs that use them.
+// Formats that do not state how a text is normalized and split, or which tokens are special; only
+// the code of the programs that use them does. They are recognized for the error message.
 struct OtherFormat {
   absl::string_view name;  // usual name of the file
   absl::string_view what;
@@ -39,10 +39,10 @@ absl::Status Unsupported(const std::string& path, const OtherFormat& format) {
       ".from_pretrained(DIRECTORY).save_pretrained(DIRECTORY) writes"));
 }
 
-// Recognizes another format by the beginning of a file.
+// Recognizes another format by the beginning of a file; null if it is none of them.
 const OtherFormat* FormatOf(absl::string_view text) {
   const absl::string_view begin = text.substr(0, 256);
-  // The first field of a SentencePiece model is the piece <unk>, or <pad> before it.
+  // The first field of a SentencePiece model is the piece <unk> or, before it, <pad>.
   if (absl::StartsWith(begin, "\n") &&
       (absl::StrContains(begin, "<unk>") || absl::StrContains(begin, "<pad>")) &&
       begin.find_first_of(absl::string_view("\0\x15", 2)) != absl::string_view::npos) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizers from files.
+// Reads tokenizers from files.
 #ifndef PLUMB_RUNTIME_TOKENIZER_TOKENIZER_FILE_H_
 #define PLUMB_RUNTIME_TOKENIZER_TOKENIZER_FILE_H_
 
@@ -10,10 +10,10 @@
 
 namespace plumb {
 
-// Reads a tokenizer.json (Hugging Face's, or a run's), or from a directory that file, or a
-// vocab.json with a merges.txt. The special tokens are those that the other files of the directory
-// name. Errors: they name the file, and the format of one that is tiktoken's, SentencePiece's or a
-// WordPiece vocabulary.
+// Reads a tokenizer.json (Hugging Face's, or a run's), or a directory with this file or with
+// vocab.json and merges.txt. The special tokens come from the other files of the directory.
+// Errors: messages name the file; for a file of tiktoken, SentencePiece or WordPiece they name its
+// format.
 absl::StatusOr<Tokenizer> ReadTokenizer(const std::string& path);
 
 }  // namespace plumb

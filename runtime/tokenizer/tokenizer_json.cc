@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizer::ToJson and FromJson; the schema is specified in tokenizer.h.
+// Tokenizer::ToJson and FromJson; tokenizer.h specifies the schema.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kVersion = 1;
-constexpr int kMaxJsonDepth = 16;  // of other programs' files
+constexpr int kMaxJsonDepth = 16;  // enough for files of other programs
 
 absl::Status Error(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("tokenizer: ", what));

@@ -19,9 +19,9 @@ struct Range {
 };
 struct Decomposition {
   uint32_t character;
-  uint16_t at;  // in kDecomposed
+  uint16_t at;  // index in kDecomposed
   uint8_t size;
-  uint8_t compatible;  // 1: of the forms with K only
+  uint8_t compatible;  // 1: only for NFKC and NFKD
 };
 struct Composition {
   uint32_t first, second, result;
@@ -69,7 +69,7 @@ void AppendDecomposed(uint32_t c, bool compatible, std::vector<uint32_t>* out) {
     if (t > 0) out->push_back(kT + t);
     return;
   }
-  // The canonical one of a character, if it has both, is first.
+  // If a character has both decompositions, the canonical one is first.
   const Decomposition* found = std::lower_bound(
       std::begin(kDecompositions), std::end(kDecompositions), c,
       [](const Decomposition& entry, uint32_t value) { return entry.character < value; });
@@ -84,7 +84,7 @@ void AppendDecomposed(uint32_t c, bool compatible, std::vector<uint32_t>* out) {
   }
 }
 
-// Runs of marks get the order of their combining classes.
+// Sorts runs of marks by their combining classes.
 void Reorder(std::vector<uint32_t>* text) {
   const auto is_starter = [](uint32_t c) { return FindIn(kCombiningClasses, c) == 0; };
   for (auto at = text->begin(); at != text->end();) {
@@ -97,7 +97,7 @@ void Reorder(std::vector<uint32_t>* text) {
   }
 }
 
-// The character that two make, or 0.
+// Returns the composition of two characters; 0 if there is none.
 uint32_t Composed(uint32_t a, uint32_t b) {
   if (a >= kL && a < kL + kLCount && b >= kV && b < kV + kVCount) {
     return kS + ((a - kL) * kVCount + (b - kV)) * kTCount;
@@ -114,10 +114,10 @@ uint32_t Composed(uint32_t a, uint32_t b) {
   return is_it ? found->result : 0;
 }
 
-// Each character joins the last starter unless one between them blocks it.
+// Composes each character with the last starter, unless one between them blocks it.
 void Compose(std::vector<uint32_t>* text) {
   size_t size = 0;
-  size_t starter = text->size();  // none yet
+  size_t starter = text->size();  // text->size(): no starter yet
   uint8_t last_class = 0;
   for (const uint32_t c : *text) {
     const uint8_t combining = FindIn(kCombiningClasses, c);
@@ -136,7 +136,7 @@ void Compose(std::vector<uint32_t>* text) {
   text->resize(size);
 }
 
-// Pages of 256 characters that have a new one. Most texts have none of them.
+// Returns the pages of 256 characters that have a new one. Few texts have such pages.
 std::bitset<0x1100> NewPages() {
   std::bitset<0x1100> pages;
   for (const NewRange& range : kNewCharacters) {
@@ -160,7 +160,7 @@ void AppendNormalForm(absl::string_view text, NormalForm form, std::string* out)
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   std::vector<uint32_t> characters;
-  // Line by line: no character joins one that follows a line break.
+  // Lines are independent, since no character combines across a line break.
   for (size_t at = 0; at < text.size();) {
     const size_t newline = text.find('\n', at);
     const size_t end = newline == absl::string_view::npos ? text.size() : newline + 1;
@@ -191,7 +191,7 @@ void AppendLowerCase(uint32_t c, std::string* out) {
     out->push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c));
     return;
   }
-  if (c == 0x130) {  // the one that has two: i and a dot above
+  if (c == 0x130) {  // the only mapping to two characters: i and a dot above
     AppendUtf8('i', out);
     AppendUtf8(0x307, out);
     return;
@@ -229,7 +229,7 @@ void ForEachNewCharacterRange(absl::string_view category,
 }
 
 bool HasNewCharacter(absl::string_view text) {
-  // All of them have three bytes or four.
+  // All new characters have three or four bytes.
   constexpr unsigned char kFirstOfThree = 0xE0;
   for (size_t at = 0; at < text.size();) {
     if (static_cast<unsigned char>(text[at]) < kFirstOfThree) {

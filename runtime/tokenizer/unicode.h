@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What normalizations need of Unicode: the four normal forms (Unicode Standard Annex 15), lower
-// case and categories. All texts are UTF-8 and REQUIRED to be valid. Pure functions.
+// Unicode functions for normalization: the four normal forms (Unicode Standard Annex 15), lower
+// case and categories. Requires: all texts are valid UTF-8. Pure functions.
 #ifndef PLUMB_RUNTIME_TOKENIZER_UNICODE_H_
 #define PLUMB_RUNTIME_TOKENIZER_UNICODE_H_
 
@@ -17,25 +17,25 @@ void AppendNormalForm(absl::string_view text, NormalForm form, std::string* out)
 
 bool IsAscii(absl::string_view text);
 
-// The full mapping of each character by itself.
+// Appends the full lower-case mapping of a character, independent of its context.
 void AppendLowerCase(uint32_t c, std::string* out);
 
-// Sets of characters as the tokenizers library has them. Its parts follow different versions of
-// Unicode; tools/make_unicode_tables.py tells which.
+// Tests for sets of characters, as the tokenizers library defines them. Its parts follow different
+// versions of Unicode; tools/make_unicode_tables.py states which.
 bool IsMark(uint32_t c);            // Mn, Mc, Me: StripAccents
-bool IsNonspacingMark(uint32_t c);  // Mn: strip_accents of BertNormalizer
+bool IsNonspacingMark(uint32_t c);  // Mn: BertNormalizer's strip_accents
 bool IsPunctuation(uint32_t c);     // P*, and the symbols of ASCII
-bool IsControl(uint32_t c);         // clean_text of BertNormalizer: Cc, Cf, Co, U+FFFD
+bool IsControl(uint32_t c);         // Cc, Cf, Co, U+FFFD: BertNormalizer's clean_text
 bool IsNumber(uint32_t c);          // N*
 bool IsWhiteSpace(uint32_t c);
 bool IsWordCharacter(uint32_t c);  // letters, marks, decimal digits, connectors, joiners
 
-// Visits the characters that are newer than Unicode 14 and of the given general category ("L" or
+// Visits the characters that are newer than Unicode 14 and have the given general category ("L" or
 // "Lu"), in ascending order.
 void ForEachNewCharacterRange(absl::string_view category,
                               absl::FunctionRef<void(uint32_t first, uint32_t last)> visit);
 
-// Returns true if `text` has one of the characters that ForEachNewCharacterRange visits.
+// Returns true if `text` contains a character that is newer than Unicode 14.
 bool HasNewCharacter(absl::string_view text);
 
 }  // namespace plumb

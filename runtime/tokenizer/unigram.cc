@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unigram model (Kudo 2018): every piece has a log probability, and a text is cut so that their
-// sum is greatest (Viterbi). A character that begins no piece is unknown, ten below the least
-// likely piece; unknown characters beside each other are one token, or bytes where the vocabulary
-// has them.
+// The unigram model (Kudo 2018): every piece has a log probability, and a text is segmented so that
+// their sum is maximal (Viterbi). A character without a piece is unknown; its score is that of the
+// least likely piece minus 10. Adjacent unknown characters are one token, or bytes if the
+// vocabulary has these.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -59,7 +59,7 @@ absl::Status Unigram::ReadPieces(const Json& vocab, absl::string_view place) {
     }
     least = std::min(least, scores_.back());
   }
-  // If a piece is there twice, the last one counts.
+  // If a piece occurs twice, the last one counts.
   for (size_t id = pieces_.size(); id-- > 0;) trie_.Insert(pieces_[id], static_cast<int32_t>(id));
   unknown_score_ = least - kUnknownPenalty;
   entries_ = pieces_.size();
@@ -90,8 +90,8 @@ absl::StatusOr<std::unique_ptr<SubwordModel>> Unigram::Read(const Json& json) {
   return std::unique_ptr<SubwordModel>(std::move(model));
 }
 
-// Appends what a run of unknown characters becomes: the piece that it is (the text of the unknown
-// token), its bytes if all of them have tokens, or one unknown token.
+// Appends the tokens of a run of unknown characters: the piece with this text (possibly that of the
+// unknown token), its bytes if all of them have tokens, or one unknown token.
 absl::Status Unigram::AppendUnknown(absl::string_view text, std::vector<int32_t>* tokens) const {
   size_t length = 0;
   int32_t piece = -1;
@@ -114,7 +114,7 @@ absl::Status Unigram::AppendUnknown(absl::string_view text, std::vector<int32_t>
 
 absl::Status Unigram::Append(absl::string_view piece, ModelScratch* scratch,
                              std::vector<int32_t>* tokens) const {
-  // REQUIRES of Best::from: fewer than 2^31 bytes.
+  // Best::from has 32 bits.
   if (piece.size() > static_cast<size_t>(INT32_MAX)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "a piece of ", piece.size(), " bytes that no pattern cuts is longer than 2 GiB"));
@@ -127,7 +127,7 @@ absl::Status Unigram::Append(absl::string_view piece, ModelScratch* scratch,
   };
   for (size_t at = 0; at < piece.size();) {
     size_t next = at;
-    if (!NextCodePoint(piece, &next)) ++next;  // a byte that is not UTF-8 is unknown
+    if (!NextCodePoint(piece, &next)) ++next;  // a byte that is not UTF-8 counts as unknown
     bool has_single = false;
     const double score = best[at].score;
     const size_t steps = trie_.VisitPrefixes(piece.substr(at), [&](size_t length, int32_t token) {
@@ -138,7 +138,7 @@ absl::Status Unigram::Append(absl::string_view piece, ModelScratch* scratch,
     if (!has_single) offer(at, next, score + unknown_score_, -1);
     at = next;
   }
-  // Backwards along the best way, and forwards again.
+  // Follows the best segmentation backwards, then emits tokens forwards.
   scratch->tokens.clear();
   std::vector<int32_t>& ends = scratch->tokens;
   for (int32_t at = static_cast<int32_t>(piece.size()); at > 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vocabulary in JSON, {"piece": id}, as pieces by id. Pure functions.
+// Reads vocabularies in JSON, {"piece": id}. Pure functions.
 #ifndef PLUMB_RUNTIME_TOKENIZER_VOCABULARY_JSON_H_
 #define PLUMB_RUNTIME_TOKENIZER_VOCABULARY_JSON_H_
 
@@ -17,21 +17,21 @@ namespace plumb {
 
 using PieceIds = absl::flat_hash_map<std::string, int32_t>;
 
-// The largest id that a vocabulary with so many entries may have: files leave gaps, but a short one
-// is not to take gigabytes.
+// Returns the maximum id in a vocabulary of `entries` pieces. Files have gaps, but a short file
+// must not allocate gigabytes.
 int64_t MaxTokenId(size_t entries);
 
-// Reads the object `vocab`, which stands at `place`. InvalidArgument for an id that is no id, one
-// that two pieces have, and for an empty vocabulary.
+// Reads the object `vocab` at `place`. Errors: kInvalidArgument for an invalid id, an id of two
+// pieces, and an empty vocabulary.
 absl::StatusOr<PieceIds> ReadVocabulary(const nlohmann::json& vocab, absl::string_view place);
 std::vector<std::string> PiecesById(const PieceIds& ids);
 
-// The tokens <0x00> to <0xFF> by which SentencePiece's vocabularies fall back to bytes.
+// The tokens <0x00> to <0xFF> for the byte fallback of SentencePiece's vocabularies.
 struct ByteTokens {
-  // True if every byte of `text` has a token.
+  // Returns true if every byte of `text` has a token.
   bool Has(absl::string_view text) const;
-  std::array<int32_t, 256> ids;  // -1: there is none
-  bool all = false;              // true if there are 256
+  std::array<int32_t, 256> ids;  // token of each byte; -1: none
+  bool all = false;              // true if all 256 bytes have one
 };
 ByteTokens FindByteTokens(const PieceIds& ids);
 

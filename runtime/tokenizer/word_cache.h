@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// WordCache: the tokens of short words that were encoded before; a word takes the place of another
-// with which it shares one. Most words of a text are among a few thousand. Thread-compatible.
+// WordCache: a direct-mapped cache of the tokens of short words. It helps because a text consists
+// mostly of a few thousand words. Thread-compatible.
 #ifndef PLUMB_RUNTIME_TOKENIZER_WORD_CACHE_H_
 #define PLUMB_RUNTIME_TOKENIZER_WORD_CACHE_H_
 
@@ -18,17 +18,17 @@ class WordCache {
  public:
   static constexpr size_t kMaxBytes = 31, kMaxTokens = 7;
 
-  // A slot is a cache line; all of them fit into a second-level cache.
+  // A slot is a cache line, and all slots together fit into the L2 cache.
   struct Slot {
-    std::array<uint64_t, 4> key;  // the bytes, zeros, and the length as the last
-    int32_t count;                // of tokens; 0: empty
+    std::array<uint64_t, 4> key;  // the word's bytes, zeros, and the length in the last byte
+    int32_t count;                // number of tokens; 0: empty
     int32_t tokens[kMaxTokens];
   };
 
   WordCache() : slots_(kSlots) {}
 
-  // The slot where `word` is or would be, with `*key` what it has there.
-  // REQUIRES: 1 to kMaxBytes bytes.
+  // Returns the slot of `word`, whether it contains the word or not, and sets `*key` to its key.
+  // Requires: word.size() in 1..kMaxBytes.
   Slot* Find(absl::string_view word, std::array<uint64_t, 4>* key) {
     unsigned char bytes[32] = {};
     std::memcpy(bytes, word.data(), word.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// WordPiece as BERT has it (Devlin et al. 2018): the longest piece that a word begins with, then
-// the longest of those marked as continuations that the rest begins with, and so on; a word that
-// gets stuck is one unknown token.
+// WordPiece as in BERT (Devlin et al. 2018): the longest piece that is a prefix of the word, then
+// the longest continuation piece that is a prefix of the rest, and so on. A word that cannot be
+// completed this way is one unknown token.
 #include <nlohmann/json.hpp>
 #include <utility>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// WorkBudget: limits the time and the memory that one call of a tokenizer takes. A tokenizer.json
-// comes from others, and its patterns, replacements and tokens can make a short text run for hours
-// or fill the memory. Everything that may cost more than a few steps for a byte of the text is
-// charged here: steps of patterns, bytes by which a text grows, bytes of tokens that are tried.
+// WorkBudget: limits the time and the memory of one call of a tokenizer. A tokenizer.json comes
+// from other people, and its patterns, replacements and tokens can make a short text run for hours
+// or exhaust memory. Everything that may cost more than a few steps per byte of the text is charged
+// here: steps of patterns, bytes by which a text grows, bytes that are looked up in tries.
 // A value; thread-compatible.
 #ifndef PLUMB_RUNTIME_TOKENIZER_WORK_BUDGET_H_
 #define PLUMB_RUNTIME_TOKENIZER_WORK_BUDGET_H_
@@ -17,32 +17,32 @@ namespace plumb {
 
 class WorkBudget {
  public:
-  // Steps for a text of `bytes`. Published tokenizers take far fewer.
+  // Allows steps in proportion to the text's size. Published tokenizers take far fewer.
   explicit WorkBudget(size_t bytes)
       : limit_(kSteps + kStepsPerByte * static_cast<uint64_t>(bytes)),
         left_(limit_),
         bytes_(bytes) {}
 
-  // Steps that remain.
+  // Number of remaining steps.
   uint64_t left() const { return left_; }
 
-  // Takes `steps` away. ResourceExhausted if fewer remain; `part` names what wanted them.
+  // Takes `steps` away. Errors: kResourceExhausted, with `part`, if fewer remain.
   absl::Status Charge(uint64_t steps, absl::string_view part) {
     if (steps > left_) return Exhausted(part);
     left_ -= steps;
     return absl::OkStatus();
   }
-  // Charges for a text that becomes longer by `bytes`, so that memory is bounded, too.
+  // Charges for a text that grows by `bytes`, so that memory is bounded, too.
   absl::Status ChargeGrowth(size_t bytes, absl::string_view part) {
     return Charge(kStepsPerGrownByte * static_cast<uint64_t>(bytes), part);
   }
-  // Charges for `bytes` of a text that are looked up in a trie of tokens, which costs more.
+  // Charges for `bytes` of a text that are looked up in a trie of tokens, at a higher rate.
   absl::Status ChargeLookup(size_t bytes, absl::string_view part) {
     return Charge(kStepsPerLookup * static_cast<uint64_t>(bytes), part);
   }
   absl::Status Exhausted(absl::string_view part) const;
 
-  // Steps (normalizers, pre-tokenizers, decoders, post-processors) that a tokenizer.json may have.
+  // Maximum number of steps (normalizers, pre-tokenizers, decoders, post-processors) in a list.
   static constexpr size_t kMaxParts = 64;
 
  private:
@@ -52,7 +52,7 @@ class WorkBudget {
   size_t bytes_;
 };
 
-// The same error for a list of `parts` steps at `place` that is too long.
+// Fails in the same way if a list at `place` has too many steps.
 absl::Status CheckPartCount(size_t parts, absl::string_view place);
 
 }  // namespace plumb

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward kernel of attention: Dao et al., "FlashAttention" (2022), algorithm 4, for one head
-// of keys and values and the query heads that share it. With p_ij = exp(s_ij - lse_i):
+// Backward kernel of attention: Dao et al., "FlashAttention" (2022), algorithm 4, for one head of
+// keys and values and the query heads that share it. With p_ij = exp(s_ij - lse_i):
 //   dv_j = sum_i p_ij dcontext_i
 //   ds_ij = p_ij (dcontext_i . v_j - D_i),  D_i = dcontext_i . context_i
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i
-// and, where scores are capped, ds times 1 - tanh^2; s_ij is what the variant makes of it. E is the
-// format of the products' operands; kPlain: the variant of the softmax is plain.
+// s_ij is the score after the variant's changes; if scores are capped, ds is multiplied by
+// 1 - tanh^2. E is the operand format of the products; kPlain is true for a plain softmax.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -27,49 +27,49 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Sums f32 are [rows][width]. Of packed elements, those "by query" hold the terms of sums over
-// queries, those "by key" of sums over keys; of one term an element, they are the same.
+// Scratch. f32 sums are [rows][width]. Packed elements "by query" hold consecutive terms of sums
+// over queries, those "by key" of sums over keys; with one term per element they are the same.
 template <class E>
 struct Blocks {
   using Packed = typename E::Packed;
   int64_t width;
-  float scale;           // of the scores, over log 2; with a cap, of tanh's argument
+  float scale;           // scale of the scores, over log 2; with a cap, of tanh's argument
   float cap;             // over log 2; 0: none
-  float distance_slope;  // over log 2, of the head at hand; 0: none
-  int64_t window;        // not read where all is plain
-  // Of up to kQueryRows queries of one head, and packed as left and as right operands:
+  float distance_slope;  // over log 2, for the current head; 0: none
+  int64_t window;        // ignored if the softmax is plain
+  // Up to kQueryRows queries of one head, packed as left and as right operands:
   Packed *q_left, *q_right;
   Packed *dcontext_left, *dcontext_right;
   float* dq;    // without scale
   float* lse;   // in units of log 2
   float* dots;  // D
-  // Of a block of keys:
+  // A block of keys:
   Packed* k_right;
   Packed *k_transposed, *v_transposed;  // [head_dim / kTerms][kKeyBlock]
-  float *dk, *dv;                       // of these queries, dk without scale
-  // Of kGradRows queries and a block of keys: [kGradRows / kTerms][kKeyBlock]
+  float *dk, *dv;                       // sums over these queries, dk without scale
+  // kGradRows queries by a block of keys: [kGradRows / kTerms][kKeyBlock]
   Packed *p_by_query, *ds_by_query;
-  // Of a tile of queries and a block of keys, where the formats by query and by key differ:
+  // A tile of queries by a block of keys, if the formats by query and by key differ:
   float* p_tile;    // [kRowTile][kKeyBlock]
   Packed* ds_tile;  // [kRowTile][kKeyBlock / kTerms] by key
-  // Where scores are capped, the derivatives of a tile: [kRowTile][kKeyBlock]
+  // Derivatives of the cap for a tile, if scores are capped: [kRowTile][kKeyBlock]
   float* slopes;
-  // Sums over all queries, for tensors that are too coarse to be summed in, or null.
+  // Sums over all queries, if the tensors' format is too coarse to accumulate in; else null.
   float *dk_total, *dv_total;
 };
 
-// All sums over queries and keys are made at once and go where args says.
+// Returns true if one block has all queries and keys, so that sums are final and stored directly.
 template <class T>
 bool IsOneBlock(const AttendGradArgs<T>& args) {
   return args.group == 1 && args.tokens <= kGradRows;
 }
-// dk and dv are sums over several blocks of queries in a format coarser than f32.
+// Returns true if dk and dv are sums over several blocks of queries in a format coarser than f32.
 template <class T>
 bool NeedsTotals(const AttendGradArgs<T>& args) {
   return sizeof(T) < sizeof(float) && (args.group > 1 || args.tokens > kQueryRows);
 }
 
-// Lanes of a . b.
+// Returns the partial sums of a . b in the lanes of a vector.
 template <class T>
 HWY_INLINE Vf Dot(const T* a, const T* b, int64_t last, const FloatTail<Df>& tail) {
   const Df d;
@@ -80,9 +80,9 @@ HWY_INLINE Vf Dot(const T* a, const T* b, int64_t last, const FloatTail<Df>& tai
   return sum;
 }
 
-// Keeps of row r of a tile the keys before min(n_keys, extent + r), and with a window those from
-// extent + r - window on; others become 0. To select, not to multiply: they hold anything, NaN too.
-// kWhole: there are no others.
+// Keeps, in row r of a tile, the keys before min(n_keys, extent + r), and with a window those from
+// extent + r - window on; others become 0. It selects instead of multiplying, since the masked
+// lanes may hold anything, even NaN. kWhole is true if there are no masked lanes.
 template <bool kWhole, bool kPlain>
 struct CausalMask {
   int64_t n_keys;
@@ -102,13 +102,13 @@ struct CausalMask {
   }
 };
 
-// Where p and ds of a tile are.
+// Destinations of p and ds of a tile.
 template <class E>
 struct TileGradient {
   float* p;
   typename E::Packed *p_by_query, *ds_by_query, *ds_by_key;
 
-  // For the tile at row r0 of the block's.
+  // For the tile at row r0 of the block.
   TileGradient(const Blocks<E>& x, int64_t r0)
       : p(x.p_tile),
         p_by_query(x.p_by_query + r0 / E::kTerms * kKeyBlock),
@@ -121,12 +121,11 @@ struct TileGradient {
   }
 };
 
-// Computes p and ds of the tile of queries at i of the packed ones, against n_keys keys, of which the
-// first query sees those before `extent`.
+// Computes p and ds of the tile of packed queries at i against n_keys keys, of which the first
+// query attends to those before `extent`.
 template <class E, bool kWhole, bool kPlain>
 HWY_NOINLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors, int64_t n_keys,
-                                    int64_t extent, const Blocks<E>& x,
-                                    const TileGradient<E>& to) {
+                                    int64_t extent, const Blocks<E>& x, const TileGradient<E>& to) {
   const Df d;
   const CausalMask<kWhole, kPlain> mask{n_keys, extent, x.window};
   const hn::Rebind<typename E::Packed, Df> packed;
@@ -200,8 +199,8 @@ HWY_NOINLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors
       });
 }
 
-// Adds what queries [i0, +rows) of the packed ones make of a block of keys to dq, dk and dv. Query
-// i sees key j when i + diagonal - window < j <= i + diagonal. kOneBlock: IsOneBlock(args).
+// Adds the contributions of packed queries [i0, +rows) and a block of keys to dq, dk and dv. Query
+// i attends to key j if i + diagonal - window < j <= i + diagonal. kOneBlock is IsOneBlock(args).
 template <class E, bool kOneBlock>
 void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t i0, int64_t rows,
                         int64_t n_keys, int64_t diagonal, bool plain, const Blocks<E>& x) {
@@ -214,7 +213,7 @@ void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t 
     const int64_t i = i0 + r0;
     const int64_t extent = causal_extent(i + kRowTile - 1), vectors = VectorCount(extent);
     const TileGradient<E> tile(x, r0);
-    const int64_t end = i + diagonal + 1;  // of the keys that the first row sees
+    const int64_t end = i + diagonal + 1;  // end of the keys of the first row
     const bool whole =
         causal_extent(i) >= vectors * LaneCount() && (plain || end + kRowTile - 1 <= x.window);
     const auto differentiate =
@@ -236,7 +235,7 @@ void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t 
 
   const int64_t extent = causal_extent(i0 + rows - 1);
   for (int64_t g = 0; g < extent; g += kRowTile) {
-    // The first query that sees key g, and so all of the tile's columns were set by its tile.
+    // The first query that attends to key g. Its tile has set all columns of this tile.
     const int64_t from = std::max<int64_t>(0, g - diagonal - i0);
     const int64_t left = from / kTerms * kKeyBlock + g, right = (i0 + from) / kTerms * x.width;
     const Left p = {x.p_by_query + left, 1, kKeyBlock}, ds = {x.ds_by_query + left, 1, kKeyBlock};
@@ -279,7 +278,7 @@ void PackQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, i
   }
   const int64_t last = (VectorCount(c) - 1) * LaneCount();
   const FloatTail<Df> tail(d, c - last);
-  // Where there are fewer than four, the last row repeats.
+  // If there are fewer than four rows, the last one repeats.
   const auto dot = [&](int64_t r) HWY_ATTR {
     const int64_t at = start + std::min(r, rows - 1) * stride;
     return Dot(args.dcontext + at, args.context + at, last, tail);
@@ -289,7 +288,7 @@ void PackQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, i
   }
 }
 
-// Queries [s0, +rows) of one head against all keys that they see.
+// Processes queries [s0, +rows) of one head against all of their keys.
 template <class E>
 void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, int64_t s0,
                           int64_t rows, bool plain, const Blocks<E>& x) {
@@ -313,7 +312,7 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
     ZeroRows(x.dv, RoundUp(n_keys, kRowTile), x.width);
 
     const int64_t from = std::max<int64_t>(0, j0 - offset);
-    // Where the tiles begin whose windows are past these keys.
+    // First tile whose windows are entirely after these keys.
     const int64_t end =
         plain ? rows : std::min(rows, RoundUp(j0 + n_keys - offset + x.window - 1, kRowTile));
     for (int64_t i0 = from; i0 < end; i0 += kGradRows) {
@@ -321,7 +320,7 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
                                    plain, x);
     }
 
-    // Causal queries are the first to see the keys of their own blocks.
+    // In causal attention, a key's own block of queries is the first with a contribution.
     const bool add = head > 0 || (args.keys > 0 ? s0 > 0 : j0 < s0);
     const auto add_to = [&](auto* dk, auto* dv, int64_t to_stride) {
       Unpack(x.dk, n_keys, x.width, args.scale, c, add, dk + j0 * to_stride, to_stride);
@@ -376,7 +375,7 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   }
   arena.CheckWithin(AttendGradScratchBytes(n, c, sizeof(typename E::Tensor)));
 
-  // A sink is no key: with one alone, the softmax is plain but for its lse.
+  // A sink is not a key: the softmax of a variant with only a sink is plain except for its lse.
   const bool is_plain = variant.cap == 0 && variant.window == 0 && variant.slope == 0;
   for (int64_t head = 0; head < args.group; ++head) {
     x.distance_slope = kLog2E * (args.slopes != nullptr ? args.slopes[head] : variant.slope);
@@ -384,7 +383,7 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
       DifferentiateQueries<E>(args, head, s0, std::min(kQueryRows, n - s0), is_plain, x);
     }
   }
-  const int64_t seen = args.keys > 0 ? args.keys : n;  // keys, by some query
+  const int64_t seen = args.keys > 0 ? args.keys : n;  // number of keys with a query
   if (x.dk_total != nullptr) {
     Output *dk = reinterpret_cast<Output*>(args.dk), *dv = reinterpret_cast<Output*>(args.dv);
     Unpack(x.dk_total, seen, width, 1.0f, c, false, dk, args.kv_stride);
@@ -424,7 +423,7 @@ AttendGradFn<uint16_t> ChooseAttendGrad<uint16_t>() {
   return HWY_DYNAMIC_DISPATCH(SelectAttendGradBf16)();
 }
 
-// Of f32 operands; those of bf16x2 take no more.
+// Returns the size for f32 operands; bf16x2 operands do not need more.
 int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes) {
   const int64_t rows = PackedRows(tokens), width = PackedWidth(head_dim);
   const int64_t totals = element_bytes < 4 ? 2 * tokens * width : 0;

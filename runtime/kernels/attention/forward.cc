@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward kernel of attention. Softmax over blocks of keys with a running maximum and sum:
-// Milakov & Gimelshein, "Online normalizer calculation for softmax" (2018); the blocking is that of
-// Dao et al., "FlashAttention" (2022), algorithm 1. E is the format of the products' operands;
-// kPlain: the variant of the softmax is plain.
+// Forward kernel of attention. Softmax over KV blocks with a running maximum and sum: Milakov &
+// Gimelshein, "Online normalizer calculation for softmax" (2018); the blocking follows Dao et al.,
+// "FlashAttention" (2022), algorithm 1. E is the operand format of the products; kPlain is true for
+// a plain softmax.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -32,33 +32,33 @@ struct QueryBlock {
   int64_t width;
   const typename E::Packed* q;
   int64_t q_stride;
-  float scale;         // of the scores, over log 2; with a cap, of tanh's argument
+  float scale;         // scale of the scores, over log 2; with a cap, of tanh's argument
   float cap;           // over log 2; 0: none
   float slope;         // over log 2; 0: none
   float sink;          // over log 2
-  float* sum;          // [rows][width] values weighted with exponentials
-  float* denominator;  // [rows][kDenominatorWidth] sum of the exponentials
-  float* inverse;      // [rows] of the whole denominator
-  float* maximum;      // [rows] that the exponentials are relative to
+  float* sum;          // [rows][width], values weighted with exponentials
+  float* denominator;  // [rows][kDenominatorWidth], sum of the exponentials
+  float* inverse;      // [rows], inverse of the whole denominator
+  float* maximum;      // [rows], subtracted before exponentials are taken
   float* scores;       // [kScoreRows][kKeyBlock], then the exponentials as packed elements
 };
 
-// A block of `count` keys and values. Row r of the queries sees those up to r + diagonal, and with
-// a window those from FirstKey(r) on.
+// A block of `count` keys and values. Row r of the queries attends to keys up to r + diagonal, and
+// with a window to those from FirstKey(r) on.
 template <class E>
 struct KvBlock {
   const typename E::Packed* k;  // transposed: [head_dim / kTerms][kKeyBlock]
   const typename E::Packed* v;  // [kKeyBlock / kTerms][width]
   int64_t count;
   int64_t diagonal;
-  int64_t window;  // not read where all is plain
-  bool first;      // of all keys
+  int64_t window;  // ignored if the softmax is plain
+  bool first;      // true for the first block of all keys
 
-  // How many of the keys the last row of the tile at r0 sees.
+  // Returns the number of keys that the last row of the tile at r0 attends to.
   int64_t CausalExtent(int64_t r0) const { return std::min(count, r0 + kRowTile + diagonal); }
   int64_t FirstKey(int64_t r) const { return r + diagonal - window + 1; }
 
-  // Whether row r sees some of these keys and none of those before them.
+  // Returns true if row r attends to some of these keys and to none before them.
   template <bool kPlain>
   bool BeginsRow(int64_t r) const {
     if (kPlain) return first;
@@ -70,9 +70,9 @@ struct KvBlock {
   }
 };
 
-// Raises the maxima of those rows of the tile whose scores exceed theirs by more than
-// kRescaleThreshold, and of all rows at their first keys, and rescales what the rows hold. `raised`
-// gets by how much, which is still to be subtracted from the scores.
+// Raises the maxima of rows whose scores exceed them by more than kRescaleThreshold, and sets those
+// of rows at their first keys; rescales the rows' sums. Sets `raised` to the increases, which the
+// caller subtracts from the scores.
 template <bool kPlain, class E>
 HWY_INLINE void Rescale(int64_t r0, const float* scores, int64_t vectors, const KvBlock<E>& kv,
                         const QueryBlock<E>& x, float* raised) {
@@ -116,16 +116,16 @@ HWY_INLINE void Rescale(int64_t r0, const float* scores, int64_t vectors, const 
   }
 }
 
-// Scores of the tile of queries at r0, less the maxima. True if one exceeds kRescaleThreshold.
-// kWhole: all rows see all keys, which fill their vectors.
+// Computes the scores of the tile of queries at r0 minus the maxima. Returns true if one exceeds
+// kRescaleThreshold. kWhole: all rows attend to all keys, which fill whole vectors.
 template <bool kWhole, bool kPlain, class E>
 HWY_INLINE bool ScoreTile(int64_t r0, int64_t head_dim, const KvBlock<E>& kv,
                           const QueryBlock<E>& x, float* scores) {
   const Df d;
   const int64_t lanes = LaneCount();
-  // Vectors of keys that the first row, and so every row, sees whole.
+  // Number of vectors of keys that the first row, and so every row, attends to completely.
   const int64_t whole_vectors = std::min(kv.count, r0 + kv.diagonal + 1) / lanes;
-  // Vectors with a key that is before the last row's.
+  // Number of vectors with a key before the last row's window.
   const int64_t early_vectors =
       kPlain ? 0 : CeilDiv(std::max<int64_t>(0, kv.FirstKey(r0 + kRowTile - 1)), lanes);
   const float* maximum = x.maximum + r0;
@@ -167,9 +167,9 @@ HWY_INLINE bool ScoreTile(int64_t r0, int64_t head_dim, const KvBlock<E>& kv,
   return !hn::AllFalse(d, hn::Gt(highest, hn::Set(d, kRescaleThreshold)));
 }
 
-// Replaces the tile's scores by their exponentials, packed, and adds these to the denominators,
-// whose lanes are added up in `inverse` when the tile sees no keys after these (`last`). A sink is
-// in a row's denominator from the beginning.
+// Replaces the tile's scores by their packed exponentials and adds these to the denominators. If
+// the tile attends to no later keys (`last`), sums the denominators' lanes into `inverse`. A sink
+// is part of a row's denominator from the beginning.
 template <bool kPlain, class E>
 HWY_INLINE void ExponentiateTile(int64_t r0, bool rescale, bool last, const KvBlock<E>& kv,
                                  const QueryBlock<E>& x, float* scores) {
@@ -209,7 +209,7 @@ HWY_INLINE void ExponentiateTile(int64_t r0, bool rescale, bool last, const KvBl
   }
 }
 
-// lse = log(2^maximum denominator) of rows [begin, end), and the inverse of the denominator.
+// Computes lse = log(2^maximum denominator) of rows [begin, end), and inverts the denominators.
 template <class E>
 HWY_INLINE void FinishDenominators(const AttendArgs<typename E::Tensor>& args, int64_t begin,
                                    int64_t end, const QueryBlock<E>& x) {
@@ -227,8 +227,9 @@ HWY_INLINE void FinishDenominators(const AttendArgs<typename E::Tensor>& args, i
   }
 }
 
-// Adds the values weighted with the exponentials to the tile's sums, which begin here if it is its
-// `first` block of keys, or, if the tile sees no keys after these (`last`), makes the context of them.
+// Adds the values weighted with the exponentials to the tile's sums, which start from 0 in the
+// tile's `first` KV block. If the tile attends to no later keys (`last`), writes the context
+// instead.
 template <class E>
 HWY_NOINLINE void SumTile(const AttendArgs<typename E::Tensor>& args, int64_t r0, bool first,
                           bool last, const KvBlock<E>& kv, const QueryBlock<E>& x, float* scores) {
@@ -251,13 +252,13 @@ HWY_NOINLINE void SumTile(const AttendArgs<typename E::Tensor>& args, int64_t r0
   }
 }
 
-// Queries [begin, end), at most kScoreRows, against a block of keys, the last one that those before
-// `finished` see.
+// Processes queries [begin, end), at most kScoreRows, against a KV block. It is the last block for
+// the queries before `finished`.
 template <bool kPlain, class E>
 void AttendRows(const AttendArgs<typename E::Tensor>& args, int64_t begin, int64_t end,
                 int64_t finished, const KvBlock<E>& kv, const QueryBlock<E>& x) {
   const auto scores_of = [&](int64_t r0) { return x.scores + (r0 - begin) * kKeyBlock; };
-  // The first row that sees all of these keys.
+  // First row that attends to all of these keys.
   const int64_t whole = kv.count % LaneCount() == 0 ? kv.count - 1 - kv.diagonal : end;
   bool rescale[kScoreRows / kRowTile];
   for (int64_t r0 = begin; r0 < end; r0 += kRowTile) {
@@ -300,7 +301,7 @@ void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
   Packed* const q = arena.Take<Packed>(rows * x.width / E::kTerms);
   arena.CheckWithin(AttendScratchBytes(args.queries, c));
 
-  // f32 queries in whole tiles are multiplied where they are.
+  // f32 queries in whole tiles need no packing.
   bool packs_q = true;
   if constexpr (std::is_same<typename E::Tensor, Packed>::value) {
     packs_q = args.queries % kRowTile != 0;
@@ -320,13 +321,13 @@ void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
     PackTransposed<E>(args.k + j0 * args.kv_stride, args.kv_stride, kv.count, c, k);
     PackRight<E>(args.v + j0 * args.kv_stride, args.kv_stride, kv.count, c, v, x.width);
 
-    // The first tile that sees one of these keys, and the first that sees one of the next block's.
+    // First tile that attends to one of these keys, and first that attends to the next block.
     const int64_t from = std::max<int64_t>(0, -kv.diagonal) / kRowTile * kRowTile;
     const int64_t finished =
         j0 + kKeyBlock < n_keys
             ? std::max<int64_t>(0, kKeyBlock - kv.diagonal) / kRowTile * kRowTile
             : rows;
-    // Where the tiles begin whose windows are past these keys.
+    // First tile whose windows are entirely after these keys.
     const int64_t end = kPlain
                             ? args.queries
                             : std::min(args.queries, RoundUp(kv.count - kv.FirstKey(0), kRowTile));

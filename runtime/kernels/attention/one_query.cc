@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of decoding: one query against a cache of keys and values, which is read once and in
-// place.
+// Decoding kernel of attention: one query against a cache of keys and values, which is read once
+// and in place.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -22,7 +22,7 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Keys that are multiplied side by side: as many independent sums hide the latency of additions.
+// Number of keys that are multiplied together: independent sums hide the latency of additions.
 constexpr int64_t kKeyTile = 4;
 
 template <class D, class T>
@@ -31,19 +31,19 @@ HWY_INLINE hn::Vec<D> LoadChannels(D d, const T* row, int64_t e, int64_t last,
   return e < last ? LoadFloats(d, row + e) : tail.Load(d, row + last);
 }
 
-// Prefetches a head's keys and then its values 4 KB before they are read: a head is too short a
-// stream for the processor's own prefetchers, which start anew in each page. It stays because
-// decoding GPT-2 124M takes longer without it where the caches are as large as the weights: with
-// batch 8 and 500 to 800 keys by 12 % (int8) and 9 % (bf16), on Zen 5. With the 64 to 260 keys of
-// bench/decode_benchmark the difference is below its spread.
+// Prefetches a head's keys and then its values 4 KB before they are read. A head is too short a
+// stream for the hardware prefetchers, which start again in each page. It is kept because, on
+// machines whose caches are as large as the weights, decoding GPT-2 124M is slower without it: by
+// 12 % (int8) and 9 % (bf16) with batch 8 and 500 to 800 keys on Zen 5. With the 64 to 260 keys of
+// bench/decode_benchmark the difference is within the noise.
 template <class T>
 class Prefetcher {
  public:
   explicit Prefetcher(const AttendOneArgs<T>& args)
       : args_(args), distance_(std::max(kKeyTile, kBytesAhead / (args.head_dim * kSize))) {}
 
-  // Row `row` of the keys, or with args.keys added of the values, is read now. Always inlined: gcc
-  // takes a function that only prefetches for one without effect.
+  // To be called when row `row` of the keys, or `row` - args.keys of the values, is read. Always
+  // inlined, because gcc assumes that a function that only prefetches has no effect.
   [[gnu::always_inline]] void Step(int64_t row) const {
     const T* from = args_.k;
     row += distance_;
@@ -61,10 +61,11 @@ class Prefetcher {
  private:
   static constexpr int64_t kSize = sizeof(T), kLine = kAlignment / kSize, kBytesAhead = 4096;
   const AttendOneArgs<T>& args_;
-  const int64_t distance_;  // rows
+  const int64_t distance_;  // in rows
 };
 
-// Channels [e, e + kVectors * lanes) of the context: values weighted with `weights` * inverse.
+// Computes channels [e, e + kVectors * lanes) of the context: values weighted with `weights` *
+// inverse.
 template <int kVectors, class D, class T>
 HWY_INLINE void SumValues(D d, const AttendOneArgs<T>& args, const float* weights, int64_t e,
                           int64_t last, const FloatTail<D>& tail, hn::Vec<D> inverse,
@@ -104,7 +105,7 @@ HWY_INLINE void SumValues(D d, const AttendOneArgs<T>& args, const float* weight
   }
 }
 
-// D is the narrowest vector that holds a small head, else the widest there is.
+// D is the narrowest vector that holds a small head, else the widest vector.
 template <class D, class T>
 void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   const D d;
@@ -139,8 +140,8 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
     scores[j] = hn::GetLane(hn::SumOfLanes(d, s));
   }
 
-  // The scores' buffer is padded to whole vectors: the tail of the last one is set so as not to
-  // count, but for a sink, which is a score without a key.
+  // The scores' buffer is padded to whole vectors with -infinity, which has no effect. A sink is a
+  // score without a key.
   const hn::ScalableTag<float> wide;
   using W = hn::Vec<decltype(wide)>;
   const int64_t step = static_cast<int64_t>(hn::Lanes(wide));
@@ -150,7 +151,7 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   if (variant.has_sink()) scores[n] = variant.sink;
   const W scale = hn::Set(wide, variant.cap == 0 ? args.scale : args.scale / variant.cap);
   const auto scaled = [&](int64_t i) HWY_ATTR {
-    // -inf stays -inf whatever the sign of the scale.
+    // Lanes beyond the keys stay as they are, so that -inf keeps its sign.
     const W s = hn::Load(wide, scores + i);
     const int64_t left = std::max<int64_t>(0, std::min(step, n - i));
     W y = hn::Mul(s, scale);
@@ -159,7 +160,7 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
       Tanh::Both(wide, y, &y, &slope);
       y = hn::Mul(y, hn::Set(wide, variant.cap));
     }
-    if (variant.slope != 0) {  // the last key is the query's own
+    if (variant.slope != 0) {  // the last key is the query's own, at distance 0
       y = hn::MulAdd(hn::Set(wide, variant.slope), hn::Iota(wide, static_cast<float>(i - n + 1)),
                      y);
     }
@@ -180,7 +181,7 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
   }
   const V inverse = hn::Set(d, 1.0f / hn::GetLane(hn::SumOfLanes(wide, total)));
 
-  // Channels in groups of vectors that are summed side by side, rows in order.
+  // Channels are summed in groups of vectors, rows in order.
   for (int64_t e = 0; e <= last;) {
     const int64_t vectors = (last - e) / lanes + 1;
     if (vectors >= 4) {
@@ -225,7 +226,7 @@ AttendOneFn<uint16_t> ChooseAttendOne<uint16_t>(int64_t head_dim) {
 }
 
 int64_t AttendOneScratchBytes(int64_t keys) {
-  return PackedWidth(keys + 1) * static_cast<int64_t>(sizeof(float));  // and a sink
+  return PackedWidth(keys + 1) * static_cast<int64_t>(sizeof(float));  // one more for a sink
 }
 
 }  // namespace plumb

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What forward and backward attention are made of: the formats of packed operands, packing, and a
+// Parts shared by forward and backward attention: the formats of packed operands, packing, and a
 // register-blocked matrix product. Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_ATTENTION_TILES_INL_H_
@@ -27,7 +27,7 @@ using Df = hn::ScalableTag<float>;
 using Vf = hn::Vec<Df>;
 
 // A tile is kRowTile rows of at most two vectors: accumulators, operands and broadcasts must fit
-// the registers (32 in AVX3, 16 else), and hide the latency of a multiply-add.
+// the registers (32 in AVX3, else 16), and hide the latency of a multiply-add.
 #if HWY_TARGET == HWY_AVX3
 inline constexpr int64_t kRowTile = 8;
 #else
@@ -40,12 +40,12 @@ HWY_INLINE int64_t VectorCount(int64_t elements) { return CeilDiv(elements, Lane
 
 // -- Operand formats
 //
-// A packed element is a lane of 32 bits that holds kTerms consecutive terms of a product's sums, of
-// both operands alike. Tensors hold `Tensor`; `Output` is the same as StoreFloats takes it.
-// Along(y): the lanes of y[0], y[1] in order as terms of one row. Across(y): lane i of y[0], y[1]
-// as terms of element i.
+// A packed element is a lane of 32 bits that holds kTerms consecutive terms of a product's sums,
+// for both operands. `Tensor` is the type of tensor elements; `Output` is the same as StoreFloats
+// takes it. Along(y) packs the lanes of y[0], y[1] in order, as terms of one row. Across(y) packs
+// lane i of y[0] and of y[1] as the terms of element i.
 
-// f32; bf16 tensors are widened while they are packed.
+// f32 operands; bf16 tensors are widened when they are packed.
 template <class T>
 struct F32Operands {
   using Tensor = T;
@@ -64,9 +64,9 @@ struct F32Operands {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// Pairs of bf16, whose products AVX512_BF16 adds to f32 at twice the rate of f32: where
-// UsesBf16Pairs() (cpu_features.h). Probabilities and their gradients are rounded for it, as
-// FlashAttention does. In assembly, since this target's functions lack the intrinsics.
+// Pairs of bf16, whose products AVX512_BF16 adds to f32 at twice the rate of f32; used if
+// UsesBf16Pairs() (cpu_features.h). Probabilities and their gradients are rounded to bf16, as in
+// FlashAttention. The code uses assembly, since this target's functions lack the intrinsics.
 struct Bf16x2Operands {
   using Tensor = uint16_t;
   using Output = FastBf16;
@@ -104,7 +104,7 @@ template <class E>
 using TermTail = std::conditional_t<std::is_same<typename E::Term, float>::value, FloatTail<Df>,
                                     Tail<TermTag<E>>>;
 
-// Consecutive terms of a row, in D's lanes.
+// Loads consecutive terms of a row into D's lanes.
 template <class E, class D>
 HWY_INLINE hn::Vec<D> LoadTerms(D d, const typename E::Tensor* from) {
   if constexpr (std::is_same<typename E::Term, float>::value) {
@@ -114,7 +114,7 @@ HWY_INLINE hn::Vec<D> LoadTerms(D d, const typename E::Tensor* from) {
   }
 }
 
-// Packed elements that take the place of floats.
+// Returns the memory of floats for packed elements that replace them.
 template <class E>
 HWY_INLINE typename E::Packed* AsPacked(float* floats) {
   return reinterpret_cast<typename E::Packed*>(floats);
@@ -125,8 +125,8 @@ HWY_INLINE void ZeroRows(float* rows, int64_t count, int64_t width) {
   for (int64_t e = 0; e < count * width; e += LaneCount()) hn::Store(hn::Zero(d), d, rows + e);
 }
 
-// A left operand, with terms along the rows: to[j][0, n) = from[j][0, n), zero-filled to whole
-// vectors, for j < rows; then rows of zeros up to a whole tile. Rows of `to` are `width` terms.
+// Packs a left operand, with terms along the rows: to[j][0, n) = from[j][0, n) for j < rows, padded
+// with zeros to whole vectors and whole tiles. Rows of `to` are `width` terms.
 template <class E>
 HWY_INLINE void PackLeft(const typename E::Tensor* from, int64_t stride, int64_t rows, int64_t n,
                          typename E::Packed* to, int64_t width) {
@@ -144,8 +144,8 @@ HWY_INLINE void PackLeft(const typename E::Tensor* from, int64_t stride, int64_t
   for (int64_t e = 0; e < end; e += LaneCount()) hn::Store(hn::Zero(d), d, packed + e);
 }
 
-// A right operand, with terms down the columns: element e of to[j / kTerms] is column e of from[j]
-// to from[j + kTerms - 1], or 0 where there is none. Rows of `to` are `width` elements.
+// Packs a right operand, with terms down the columns: element e of to[j / kTerms] is column e of
+// from[j] to from[j + kTerms - 1], or 0 beyond the last row. Rows of `to` are `width` elements.
 template <class E>
 HWY_INLINE void PackRight(const typename E::Tensor* from, int64_t stride, int64_t rows, int64_t n,
                           typename E::Packed* to, int64_t width) {
@@ -170,7 +170,7 @@ HWY_INLINE void PackRight(const typename E::Tensor* from, int64_t stride, int64_
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Groups of four packed elements: group g stands at rows[4 * g] + e.
+// Loads groups of four packed elements: group g from rows[4 * g] + e.
 template <class E, class D>
 HWY_INLINE hn::Vec<D> LoadGroups(D d, const typename E::Tensor* const* rows, int64_t e) {
   if constexpr (hn::MaxLanes(D()) == 4) {
@@ -183,13 +183,13 @@ HWY_INLINE hn::Vec<D> LoadGroups(D d, const typename E::Tensor* const* rows, int
 }
 #endif
 
-// A right operand that is stored transposed: element j of to[e / kTerms] is from[j][e] to
+// Packs a right operand that is stored transposed: element j of to[e / kTerms] is from[j][e] to
 // from[j][e + kTerms - 1], for j < rows <= kKeyBlock, e < n. Rows of `to` are kKeyBlock elements.
-// Up to a whole vector beyond `rows`, anything may stand there.
+// The rest of the vector after `rows` is undefined.
 template <class E>
 HWY_INLINE void PackTransposed(const typename E::Tensor* from, int64_t stride, int64_t rows,
                                int64_t n, typename E::Packed* to) {
-  int64_t done = 0;  // terms
+  int64_t done = 0;  // number of terms packed so far
 #if HWY_TARGET != HWY_SCALAR
   const hn::Rebind<typename E::Packed, Df> d;
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Df()));
@@ -197,10 +197,10 @@ HWY_INLINE void PackTransposed(const typename E::Tensor* from, int64_t stride, i
   const hn::Repartition<double, Df> d64;
   done = n / kStep * kStep;
   for (int64_t j = 0; j < rows; j += kLanes) {
-    const typename E::Tensor* row[kLanes];  // the last one repeats where there are fewer
+    const typename E::Tensor* row[kLanes];  // repeats the last row if there are fewer
     for (int64_t i = 0; i < kLanes; ++i) row[i] = from + std::min(j + i, rows - 1) * stride;
     for (int64_t e = 0; e < done; e += kStep) {
-      // Vector i holds four elements from e on of rows i, 4 + i, 8 + i, ..
+      // Vector i holds four elements, starting at e, of rows i, 4 + i, 8 + i, ...
       const auto r0 = LoadGroups<E>(d, row, e), r1 = LoadGroups<E>(d, row + 1, e);
       const auto r2 = LoadGroups<E>(d, row + 2, e), r3 = LoadGroups<E>(d, row + 3, e);
       const auto t0 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
@@ -222,7 +222,7 @@ HWY_INLINE void PackTransposed(const typename E::Tensor* from, int64_t stride, i
   }
 }
 
-// to[0, n) = factor * from[0, n) for `rows` rows, or the same added to what is there.
+// Stores to[0, n) = factor * from[0, n) for `rows` rows, or adds it to `to`.
 template <class T>
 HWY_INLINE void Unpack(const float* from, int64_t rows, int64_t width, float factor, int64_t n,
                        bool add, T* to, int64_t stride) {
@@ -242,21 +242,21 @@ HWY_INLINE void Unpack(const float* from, int64_t rows, int64_t width, float fac
 
 // -- Variants of the softmax
 
-// What ALiBi adds to the scores of lanes from key `at` on of the query whose own key is `own`.
+// Returns ALiBi's bias of keys `at`, at + 1, ... (one per lane) for the query at position `own`.
 HWY_INLINE Vf DistanceBias(float slope, int64_t own, int64_t at) {
   const Df d;
   const Vf distance = hn::Abs(hn::Iota(d, static_cast<float>(at - own)));
   return hn::Mul(hn::Set(d, -slope), distance);
 }
-// Without a window, as wide as no window that hides anything.
+// Returns the window, or one that is wide enough to have no effect.
 HWY_INLINE int64_t WindowOf(const SoftmaxVariant& variant, int64_t keys) {
   return variant.window > 0 ? variant.window : keys + kMaxRowTile;
 }
-// Where the blocks of keys begin that a query sees which has `before` keys before its own.
+// Returns the first KV block of a query that has `before` keys before its own.
 HWY_INLINE int64_t FirstKeyBlock(int64_t before, int64_t window) {
   return std::max<int64_t>(0, before - window + 1) / kKeyBlock * kKeyBlock;
 }
-// Of lanes from `at` on, those of the keys [begin, end).
+// Returns the mask of lanes, which stand for keys `at`, at + 1, ..., with keys in [begin, end).
 HWY_INLINE hn::Mask<Df> KeysWithin(int64_t begin, int64_t end, int64_t at) {
   const Df d;
   const auto before = [&](int64_t key) HWY_ATTR {
@@ -268,13 +268,13 @@ HWY_INLINE hn::Mask<Df> KeysWithin(int64_t begin, int64_t end, int64_t at) {
 
 // -- Products
 
-// kRowTile rows by kVectors vectors of accumulators. The arrays are unrolled into registers.
+// A tile of kRowTile rows by kVectors vectors of accumulators, which are unrolled to registers.
 template <int64_t kVectors>
 struct Tile {
   static constexpr int64_t kVectorCount = kVectors;
   Vf acc[kRowTile][kVectors];
 
-  // body(row, vector, accumulator) for each of them.
+  // Calls body(row, vector, accumulator) for each accumulator.
   template <class Body>
   HWY_INLINE void ForEach(const Body& body) {
 #pragma GCC unroll 8
@@ -285,7 +285,7 @@ struct Tile {
   }
 };
 
-// The left operand of a product: element (r, k) stands at data[r * row_stride + k * k_stride].
+// Left operand of a product: element (r, k) is data[r * row_stride + k * k_stride].
 template <class Packed>
 struct LeftOperand {
   const Packed* data;
@@ -293,8 +293,8 @@ struct LeftOperand {
   int64_t k_stride;
 };
 
-// kRowTile rows of begin + a b, where b is [depth, vectors] of packed elements: begin(r, v) gives
-// where vector v of row r starts, end(tile, v0) takes the vectors from v0 on.
+// Computes kRowTile rows of begin + a b, where b is [depth, vectors] of packed elements: begin(r,
+// v) returns the initial value of vector v of row r; end(tile, v0) consumes the vectors from v0 on.
 template <class E, int64_t kVectors, class Begin, class End>
 HWY_INLINE void MultiplyTile(const LeftOperand<typename E::Packed>& a,
                              const typename E::Packed* HWY_RESTRICT b, int64_t b_stride,
@@ -330,7 +330,7 @@ HWY_INLINE void MultiplyRows(const LeftOperand<typename E::Packed>& a, const typ
   if (v < vectors) MultiplyTile<E, 1>(a, b, b_stride, depth, v, begin, end);
 }
 
-// Where a product starts, and where it goes.
+// Initial values of a product, and destinations of its result.
 struct FromZero {
   HWY_INLINE Vf operator()(int64_t /*r*/, int64_t /*v*/) const { return hn::Zero(Df()); }
 };
@@ -351,7 +351,8 @@ struct ToMemory {
   }
 };
 
-// To the first `rows` rows of a tensor, n channels of each, row r times factor[r * factor_step].
+// Writes to the first `rows` rows of a tensor, n channels of each, row r times
+// factor[r * factor_step].
 template <class E>
 class ToRows {
  public:
@@ -384,7 +385,7 @@ class ToRows {
   typename E::Output* to_;
   int64_t stride_;
   int64_t rows_;
-  int64_t last_;  // where the last vector of a row begins
+  int64_t last_;  // offset of the last vector of a row
   FloatTail<Df> tail_;
   const float* factor_;
   int64_t factor_step_;

@@ -13,12 +13,12 @@ namespace {
 
 constexpr int64_t kFloatBytes = SizeOf(DType::kF32);
 
-// Element [row, column] of a row-major bf16 matrix.
+// Returns the address of element [row, column] of a row-major bf16 matrix.
 const uint16_t* At(const void* matrix, int64_t row, int64_t column, int64_t ld) {
   return static_cast<const uint16_t*>(matrix) + row * ld + column;
 }
 
-// A part of a bf16 matrix as floats, rows `columns` apart.
+// Widens a part of a bf16 matrix to f32, with rows `columns` apart.
 void WidenPart(const uint16_t* from, int64_t ld, int64_t rows, int64_t columns, float* to) {
   for (int64_t i = 0; i < rows; ++i) WidenFromBf16(from + i * ld, columns, to + i * columns);
 }
@@ -47,7 +47,7 @@ absl::Status BlockProduct::Run(const GemmArgs& args, const float* bias, void* sc
   return widens_ ? RunWidened(args, bias, floats) : Multiply(operands_, args, bias, floats);
 }
 
-// k_block terms of both bf16 operands are widened at a time.
+// Widens both bf16 operands k_block terms at a time and multiplies these.
 absl::Status BlockProduct::RunWidened(const GemmArgs& args, const float* bias,
                                       float* scratch) const {
   const int64_t rows = args.m, columns = args.n;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BlockProduct: one block of a matrix product on the calling thread, by the engine that a plan
-// chose. It widens bf16 operands to f32 where the plan says so. Immutable, thread-safe.
+// BlockProduct: computes one block of a matrix product on the calling thread, with the engine of a
+// plan, which may also widen bf16 operands to f32. Immutable, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_BLOCK_PRODUCT_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_BLOCK_PRODUCT_H_
 
@@ -16,14 +16,14 @@ namespace plumb {
 
 class BlockProduct {
  public:
-  // `plan` is that of products of these operands; its grid is the caller's.
+  // Requires: `plan` is for products of these operands. The caller handles the plan's grid.
   BlockProduct(const GemmPlan& plan, DType operands, bool transpose_a, bool transpose_b);
 
-  // Of a block of at most these sizes, a multiple of 64.
+  // Returns the scratch size for a block of at most these sizes, a multiple of 64.
   int64_t scratch_bytes(int64_t rows, int64_t columns, int64_t k) const;
 
-  // `args` has the transposes of the constructor. c starts from `bias` [n], if that is not null; of
-  // the small engine only, and not when products accumulate.
+  // Computes the block. `args` has the transposes of the constructor. If `bias` [n] is not null, c
+  // starts from it; only the small engine supports this, and only without `args.accumulate`.
   absl::Status Run(const GemmArgs& args, const float* bias, void* scratch) const;
 
   GemmEngine engine() const { return engine_; }

@@ -11,7 +11,7 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kPanelFloats = 1 << 16;     // 256 KiB
-constexpr int64_t kRowBlockFloats = 1 << 17;  // of x
+constexpr int64_t kRowBlockFloats = 1 << 17;  // size of a row block of x
 
 }  // namespace
 

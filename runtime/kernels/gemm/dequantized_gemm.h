@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// DequantizedGemm: y[m,n] = x[m,k] w[n,k]^T (+ bias[n]) by an int8 matrix (quantize.h), where x has
-// more rows than a GEMV takes: over panels of w, some rows each, which are dequantized and
-// transposed in the cache and multiplied by all of x, in MC blocks of its rows. A panel is a task
-// for one thread. Immutable, thread-safe.
+// DequantizedGemm: y[m,n] = x[m,k] w[n,k]^T (+ bias[n]) with an int8 matrix w (quantize.h), for
+// more rows of x than a GEMV takes. It dequantizes and transposes a panel of w, which is some of
+// its rows, in the cache, and multiplies it by all of x in MC blocks. A panel is a task for one
+// thread. Immutable, thread-safe.
 //
-// Rounding: that of small_gemm.h; neither m nor the partition of panels changes it.
+// Rounding: see small_gemm.h; neither m nor the partition into panels changes it.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_DEQUANTIZED_GEMM_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_DEQUANTIZED_GEMM_H_
 
@@ -20,7 +20,7 @@ class DequantizedGemm {
   DequantizedGemm(int64_t n, int64_t k);
 
   int64_t panels() const { return CeilDiv(n_, panel_); }
-  int64_t scratch_bytes() const;  // of RunPanel, a multiple of 64
+  int64_t scratch_bytes() const;  // scratch of RunPanel, a multiple of 64
 
   struct Operands {
     const float* x;
@@ -29,12 +29,12 @@ class DequantizedGemm {
     const float* bias;  // or null
     float* y;
   };
-  // The columns of y that are rows of panel i of w.
+  // Computes the columns of y that correspond to the rows of panel i of w.
   void RunPanel(const Operands& operands, int64_t m, int64_t i, void* scratch) const;
 
  private:
   int64_t n_, k_, groups_;
-  int64_t panel_;  // rows of w in a panel: some tiles
+  int64_t panel_;  // number of rows of w in a panel: a multiple of the tile's
   SmallGemmFn multiply_;
 };
 

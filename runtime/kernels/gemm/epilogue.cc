@@ -18,7 +18,8 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// Each has y(sum, operand) and says whether it reads the operand; one with a derivative sets it.
+// Epilogues. Of() returns the output and, if kHasDerivative, sets the derivative; kReads is true if
+// it uses the operand.
 struct Store {
   static constexpr bool kReads = false, kHasDerivative = false;
   static HWY_INLINE V Of(V sum, V /*operand*/, V* /*derivative*/) { return sum; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Epilogues of GEMM, on a block of finished sums while it is in the cache: adds, multiplies,
-// applies an activation, rounds. Stateless, thread-safe.
+// Epilogues of GEMM: they add, multiply, apply an activation and round a block of finished sums
+// while it is in the cache. Stateless, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_EPILOGUE_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_EPILOGUE_H_
 
@@ -15,23 +15,23 @@ enum class Epilogue {
   kStore,       // out = sum
   kAdd,         // out = sum + operand
   kMul,         // out = sum * operand
-  kActivation,  // out = act(sum), derivative = act'(sum) where it is wanted
+  kActivation,  // out = act(sum); also derivative = act'(sum) if requested
 };
 
-// A block of sums, f32 [rows, columns], and the block in the result. `out` may share
-// memory with `operand` and, when the result is f32, with `sum`.
+// Arguments: a block of f32 sums [rows, columns] and the same block of the result. `out` may share
+// memory with `operand` and, if the result is f32, with `sum`.
 struct EpilogueArgs {
   int64_t rows, columns;
   const float* sum;
   int64_t ld_sum;
-  const void* operand;  // of the result's dtype, as is all below; null for kStore, kActivation
-  void* derivative;     // kActivation: null when not wanted
+  const void* operand;  // in the result's dtype, like the next two; null for kStore, kActivation
+  void* derivative;     // kActivation only; null if it is not needed
   void* out;
-  int64_t ld;  // of operand, derivative and out
+  int64_t ld;  // leading dimension of operand, derivative and out
 };
 using EpilogueFn = void (*)(const EpilogueArgs& args);
 
-// The function for this processor; `activation` matters for kActivation only.
+// Returns the function for this processor; `activation` is used for kActivation only.
 EpilogueFn SelectEpilogue(Epilogue epilogue, ActivationKind activation, DType out);
 
 }  // namespace plumb

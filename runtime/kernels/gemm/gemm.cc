@@ -29,7 +29,7 @@ std::vector<GemmShape> ShapesOf(const GemmSpec& spec) {
 
 int64_t Size(const Range& range) { return range.end - range.begin; }
 
-// Element [row, column] of a row-major matrix.
+// Returns the address of element [row, column] of a row-major matrix.
 const void* At(const void* matrix, int64_t row, int64_t column, int64_t ld, DType dtype) {
   return static_cast<const char*>(matrix) + (row * ld + column) * SizeOf(dtype);
 }
@@ -69,7 +69,7 @@ Gemm::Gemm(GemmSpec spec, const GemmPolicy& policy)
   if (work >= kMaxSerialWork) slots_ = PlannedSlots(static_cast<int64_t>(tasks_.size()));
 }
 
-// Whether sums accumulate in the result's own memory: if the epilogue does not change them.
+// Returns true if sums accumulate in the result's memory: the epilogue does not change them.
 bool Gemm::StoresDirectly(const GemmResult& result) const {
   if (spec_.out != DType::kF32) return false;
   return spec_.epilogue == Epilogue::kStore ||
@@ -79,7 +79,7 @@ bool Gemm::StoresDirectly(const GemmResult& result) const {
 absl::Status Gemm::Run(const void* const* in, void* const* out, void* scratch, int threads) const {
   if (tasks_.size() == 1) return RunTask(in, out, tasks_[0], static_cast<char*>(scratch));
   std::atomic<bool> failed{false};
-  absl::Status failure;  // the first
+  absl::Status failure;  // the first failure
   const auto run = [&](int64_t i, int slot) {
     if (failed.load(std::memory_order_relaxed)) return;
     absl::Status status = RunTask(in, out, tasks_[static_cast<size_t>(i)],

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gemm: matrix products of f32 or bf16 operands with sums in f32: one product, several that share
-// their left operand, sums of products, each with an epilogue (bias, addition, activation) on a
+// Gemm: matrix products of f32 or bf16 operands with f32 sums: one product, several that share
+// their left operand, or sums of products, each with an epilogue (bias, addition, activation) on a
 // block of sums while it is in the cache.
 //
-// One driver for all: PlanGemm (gemm_plan.h) partitions the results into blocks, each a task for
-// one thread, and chooses the engine that multiplies a block (block_product.h): oneDNN, or
-// small_gemm.h. The driver runs the epilogue.
+// PlanGemm (gemm_plan.h) partitions the results into blocks, each a task for one thread, and
+// chooses the engine that multiplies a block (block_product.h): oneDNN or small_gemm.h. This driver
+// distributes the tasks and runs the epilogue.
 //
 // Rounding: an element is a function of shape, processor, engine and oneDNN's version. The number
 // of threads never changes it. The small engine computes one ascending-k FMA chain per element,
@@ -27,45 +27,46 @@
 
 namespace plumb {
 
-// op(a) op(b): indices into the operand tables of Run. Leading dimensions in elements.
+// A product op(a) op(b): a and b index the operand table of Run. Leading dimensions in elements.
 struct GemmTerm {
   int a, b;
   int64_t k, lda, ldb;
 };
 
-// One result [m, n]; -1 where there is no such operand.
+// One result [m, n]; an index of -1 means that there is no such operand.
 struct GemmResult {
   int64_t n;
-  std::vector<GemmTerm> terms;  // the products that it sums
+  std::vector<GemmTerm> terms;  // the products that are summed
   int bias = -1;                // f32 [n]
-  int operand = -1;             // of kAdd and kMul, [m, n]
+  int operand = -1;             // operand of kAdd and kMul, [m, n]
   int out = 0;
-  int derivative = -1;  // output that keeps the activation's derivative, of kActivation
+  int derivative = -1;  // output for the activation's derivative, for kActivation
 };
 
 struct GemmSpec {
-  DType operands;  // of a and b: kF32 or kBF16
-  DType out;       // of results, `operand` and `derivative`
+  DType operands;  // dtype of a and b: kF32 or kBF16
+  DType out;       // dtype of results, `operand` and `derivative`
   bool transpose_a, transpose_b;
   int64_t m;
   Epilogue epilogue = Epilogue::kStore;
-  ActivationKind activation = ActivationKind::kRelu;  // of kActivation
+  ActivationKind activation = ActivationKind::kRelu;  // used with kActivation
   std::vector<GemmResult> results;
 };
 
-// Immutable; Run may be called from several threads at once with different operands and scratch.
+// Immutable; thread-safe if concurrent calls of Run have different results and scratch.
 class Gemm {
  public:
   Gemm(GemmSpec spec, const GemmPolicy& policy);
 
   int64_t scratch_bytes() const { return slots_ * slot_bytes(); }
 
-  // `in` and `out` are indexed as the specification says. A result may have the memory of its
-  // `operand`, and no other. kResourceExhausted where oneDNN finds no memory; results are then
-  // undefined.
+  // Computes all results. The specification's indices refer to `in` and `out`. A result may share
+  // memory with its `operand`, and with nothing else. Errors: kResourceExhausted if oneDNN cannot
+  // allocate memory; the results are then undefined.
   absl::Status Run(const void* const* in, void* const* out, void* scratch, int threads) const;
 
-  // The plans, one a result: "oneDNN f32 256x3072x768: 1x8 blocks of 256x384".
+  // Returns the plans, one per result: "oneDNN f32 256x3072x768: 1x4 blocks of 256x768, packed by
+  // each task".
   std::string ToString() const;
 
  private:
@@ -73,12 +74,12 @@ class Gemm {
     size_t result;
     Range rows, columns;
   };
-  // The accumulators of a task.
+  // Accumulators of a task.
   struct Sums {
-    float* at;  // [rows, columns], the first of them
+    float* at;  // the first element of [rows, columns]
     int64_t ld;
-    bool initialized;   // products accumulate; else they overwrite
-    const float* bias;  // the initial value, of the small engine, which reads it by itself
+    bool initialized;   // true: products accumulate; false: they overwrite
+    const float* bias;  // initial value for the small engine, which reads it; else null
   };
 
   bool StoresDirectly(const GemmResult& result) const;
@@ -90,13 +91,13 @@ class Gemm {
                        const Sums& sums, char* scratch) const;
 
   const GemmSpec spec_;
-  std::vector<GemmPlan> plans_;         // of each result
-  std::vector<BlockProduct> products_;  // of each result
+  std::vector<GemmPlan> plans_;         // one per result
+  std::vector<BlockProduct> products_;  // one per result
   std::vector<Task> tasks_;
   EpilogueFn epilogue_;
   int slots_ = 1;
-  int64_t sum_bytes_ = 0;     // of a slot: accumulators, if not in the result's own memory
-  int64_t engine_bytes_ = 0;  // of a slot: widened operands, and the small engine's packed panel
+  int64_t sum_bytes_ = 0;     // per slot: accumulators, if not in the result's memory
+  int64_t engine_bytes_ = 0;  // per slot: widened operands, and the small engine's packed panel
 };
 
 }  // namespace plumb

@@ -9,40 +9,43 @@
 namespace plumb {
 namespace {
 
-// Terms of widened blocks, so that they and the block of sums stay in an L2 cache of 1 MiB.
+// KC block for widened operands: both and the block of sums stay in an L2 cache of 1 MiB.
 constexpr int64_t kWidenedTerms = 384;
 
-// Tile of oneDNN's AVX-512 kernel, 8 rows by 48 columns; the others' divide it.
+// Register tile of oneDNN's AVX-512 kernel, 8 rows by 48 columns; the tiles of others divide it.
 constexpr int64_t kRowUnit = 8, kColumnUnit = 48;
-constexpr int64_t kMinRows = 48, kMinColumns = 48;  // of a block: less is all packing
+// Minimum size of a block: in smaller ones, packing dominates.
+constexpr int64_t kMinRows = 48, kMinColumns = 48;
 
-// Whether the small engine packs a transposed b for little: b is in a cache as a rule, or rows are
-// many. Else it does not overlap packing with products, and oneDNN is faster: on Zen 5 prompts of
-// 512 tokens of GPT-2 took 1.10 of the time. Zen 4 multiplies at half the rate, so packing weighs
-// less; but rows of a of 12 KiB map to few L1 sets, and cost the small engine a tenth.
+// Returns true if packing a transposed b is cheap for the small engine: b is usually in a cache, or
+// there are many rows. Otherwise its packing does not overlap with multiplication, and oneDNN is
+// faster: on Zen 5, prompts of 512 tokens of GPT-2 took 1.10 of oneDNN's time. Zen 4 multiplies at
+// half the rate, so packing costs relatively less; but rows of a of 12 KiB map to few L1 sets,
+// which costs the small engine a tenth.
 bool PacksForLittle(const GemmShape& s, const GemmProcessor& processor) {
   if (s.n > 1536) return false;
   if (processor.IsZen4()) return s.k <= 1536 && s.n * s.k <= (1 << 20);
   return s.n * s.k <= (1 << 18) || s.m >= 1024;
 }
 
-// Below, the small engine is faster on every processor.
+// Below this work, the small engine is faster on every processor.
 constexpr int64_t kLeastWork = int64_t{1} << 14;
 
-// The table, by bench/gemm_benchmark on Zen 4, Zen 5 and an Emerald Rapids. A call of oneDNN costs
-// half a microsecond and packs both operands; the small engine packs a transposed b only, and
-// faster.
+// Chooses by a table measured with bench/gemm_benchmark on Zen 4, Zen 5 and an Emerald Rapids. A
+// call of oneDNN costs half a microsecond and packs both operands; the small engine packs only a
+// transposed b, and faster.
 GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   const auto onednn = [&policy] {
     return policy.library().usable() ? GemmEngine::kOneDnn : GemmEngine::kSmall;
   };
   if (policy.choice == GemmChoice::kOneDnn) return onednn();
-  // Small products do not even ask whether there is a oneDNN, which would load it.
+  // Decides small products first, since policy.library() would load oneDNN.
   if (policy.choice == GemmChoice::kSmall || s.work() < kLeastWork) return GemmEngine::kSmall;
-  int64_t least = 0;  // work from which on oneDNN is faster
+  int64_t least = 0;  // minimum work for which oneDNN is faster
   if (s.operands == DType::kBF16 && policy.MultipliesBf16()) {
-    least = int64_t{1} << 17;  // the small engine widens: half the rate
-    if (policy.processor.IsZen4() && !s.transpose_a) least = kLeastWork;  // 0.77 to 0.87
+    least = int64_t{1} << 17;  // the small engine widens, at half the rate
+    // Zen 4: 0.77 to 0.87 of the small engine's time.
+    if (policy.processor.IsZen4() && !s.transpose_a) least = kLeastWork;
   } else if (!policy.processor.IsAmd()) {
     least = int64_t{1} << 21;  // Intel: 0.95 to 0.99 of the small engine's time at 2^23 and 2^24
   } else if (s.transpose_b && PacksForLittle(s, policy.processor)) {
@@ -53,8 +56,8 @@ GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   return s.work() < least ? GemmEngine::kSmall : onednn();
 }
 
-// The number of threads that an op is partitioned for. Each task packs its own operands, and the
-// partition must not depend on the threads there are: few tasks, more for larger products.
+// Returns the number of threads that an op is partitioned for, whatever their actual number. There
+// are few tasks, since each packs its own operands, and more for larger products.
 int64_t WantedTasks(int64_t work) {
   struct Row {
     int64_t work;
@@ -68,13 +71,14 @@ int64_t WantedTasks(int64_t work) {
   return 1;
 }
 
-// The largest of `parts` parts, relative to their mean.
+// Returns the size of the largest of `parts` parts, relative to their mean.
 double Unevenness(int64_t units, int64_t parts) {
   return static_cast<double>(CeilDiv(units, parts) * parts) / static_cast<double>(units);
 }
 
 // Clock cycles of packing an element, which each task does for its block; a multiply-add takes
-// 1/32. Fitted to oneDNN's sgemm on Zen 5. Rows of a multiple of 4 KiB map to few L1 sets.
+// 1/32. Fitted to oneDNN's sgemm on Zen 5. Rows whose size is a multiple of 4 KiB map to few L1
+// sets.
 struct PackingCost {
   double a, b;
 
@@ -85,7 +89,7 @@ struct PackingCost {
   }
 };
 
-// The grid that costs least for `threads` threads.
+// Chooses the grid with the lowest cost for `threads` threads.
 void ChooseGrid(const GemmShape& s, int64_t threads, GemmPlan* plan) {
   const double m = static_cast<double>(s.m), n = static_cast<double>(s.n);
   const PackingCost packing(s);

@@ -21,7 +21,7 @@ constexpr NamedChoice kChoices[] = {{GemmChoice::kAuto, "auto"},
                                     {GemmChoice::kPairs, "pairs"},
                                     {GemmChoice::kWiden, "widen"}};
 
-// The table, by processor: whether bf16x2 products are faster than f32.
+// Row of the table by processor: true if bf16x2 products are faster than f32, and the reason.
 struct Bf16Row {
   bool pairs;
   const char* why;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of GEMM engine, by a table of processors, without timing anything. Values.
+// GemmPolicy: chooses the GEMM engine by a table of processors, without measuring. Values.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_POLICY_H_
 
@@ -12,7 +12,7 @@
 
 namespace plumb {
 
-// The inputs of the choice. Tests write those of other processors by hand.
+// Properties of the processor that the choice depends on. Tests construct them for others.
 struct GemmProcessor {
   std::string vendor;  // "AuthenticAMD", "GenuineIntel"
   int family = 0, model = 0;
@@ -20,46 +20,46 @@ struct GemmProcessor {
   bool has_bf16 = false;      // AVX512_BF16
 
   bool IsAmd() const { return vendor == "AuthenticAMD" || vendor == "HygonGenuine"; }
-  bool IsZen4() const { return IsAmd() && family == 25; }  // or 3
+  bool IsZen4() const { return IsAmd() && family == 25; }  // also true for Zen 3
 };
 GemmProcessor HostGemmProcessor();
 
-// oneDNN, as far as the choice depends on it.
+// Properties of oneDNN that the choice depends on.
 struct GemmLibrary {
-  std::string problem;      // why it cannot be used; "" if it can
+  std::string problem;      // why it cannot be used; "" if it can be used
   std::string version;      // "2.6.3"
-  std::string isa;          // what it uses of the processor: "avx512_core_bf16"
-  bool bf16_pairs = false;  // multiplies bf16 pairs (AVX512_BF16)
-  bool bf16_tiles = false;  // and tiles (AMX)
+  std::string isa;          // instruction set that it uses: "avx512_core_bf16"
+  bool bf16_pairs = false;  // true if it multiplies bf16 pairs (AVX512_BF16)
+  bool bf16_tiles = false;  // true if it multiplies bf16 tiles (AMX)
 
   bool usable() const { return problem.empty(); }
 };
-// This machine's, as ONEDNN_MAX_CPU_ISA leaves it. Loads it at the first call.
+// Returns this machine's oneDNN, subject to ONEDNN_MAX_CPU_ISA. The first call loads it.
 const GemmLibrary& HostGemmLibrary();
 
-// The values of `--gemm`.
+// Values of `--gemm`.
 enum class GemmChoice {
   kAuto,
-  kOneDnn,  // every product that is not a GEMV is oneDNN's
-  kSmall,   // every one is plumb's own
-  kPairs,   // as kAuto; bf16 operands are multiplied as bf16, where oneDNN can
-  kWiden,   // as kAuto; bf16 operands are widened to f32
+  kOneDnn,  // oneDNN computes every product that is not a GEMV
+  kSmall,   // plumb's own engine computes every product
+  kPairs,   // like kAuto, but bf16 operands are multiplied as bf16 if oneDNN can
+  kWiden,   // like kAuto, but bf16 operands are widened to f32
 };
-// "auto", "onednn", "small", "pairs", "widen". kInvalidArgument with a suggestion for another.
+// Parses "auto", "onednn", "small", "pairs" or "widen". Errors: kInvalidArgument with a suggestion.
 absl::StatusOr<GemmChoice> ParseGemmChoice(absl::string_view name);
 absl::string_view GemmChoiceName(GemmChoice choice);
 
 struct GemmPolicy {
   GemmProcessor processor;
   GemmChoice choice = GemmChoice::kAuto;
-  // Unset: this machine's, which is loaded when a choice first depends on it.
+  // oneDNN's properties; if unset, this machine's, which is loaded when a choice first needs it.
   std::optional<GemmLibrary> given_library;
 
   const GemmLibrary& library() const {
     return given_library.has_value() ? *given_library : HostGemmLibrary();
   }
 
-  // Whether bf16 operands are multiplied as they are, and if so or if not, why:
+  // Returns true if bf16 operands are multiplied as bf16. Bf16Reason() returns why or why not:
   //   AMX                                         pairs: eight times the rate of f32
   //   AVX512_BF16, AMD (Zen 4, 5)                 pairs: twice the rate of f32
   //   AVX512_BF16, Intel (Sapphire, Emerald
@@ -68,11 +68,11 @@ struct GemmPolicy {
   bool MultipliesBf16() const;
   std::string Bf16Reason() const;
 
-  // What is not as it should be, of what was needed until now; "" where all is well. Loads nothing.
+  // Returns a problem with oneDNN if it was needed so far, else "". Loads nothing.
   std::string Problem() const;
 
-  // One line for people and run.json: "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; kernels AVX3;
-  // AuthenticAMD family 26 model 2". Equal lines: equal bits. Loads the library.
+  // Returns one line for people and run.json: "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs;
+  // kernels AVX3; AuthenticAMD family 26 model 2". Equal lines imply equal bits. Loads the library.
   std::string ToString() const;
 };
 GemmPolicy HostGemmPolicy(GemmChoice choice = GemmChoice::kAuto);

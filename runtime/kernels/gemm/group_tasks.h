@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GroupTasks: the tasks of work on groups of rows whose sizes are known only when it runs. They are
-// cut from the sizes of the groups, never from the number of threads. A value; lists lie in
-// scratch.
+// GroupTasks: partitions work on groups of rows whose sizes are known only at run time into tasks,
+// by the sizes of the groups and never by the number of threads. A value; its lists are in scratch.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GROUP_TASKS_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_GROUP_TASKS_H_
 
@@ -12,7 +11,7 @@
 
 namespace plumb {
 
-// Some rows of one group, part `part` of them.
+// Some rows of one group, and the part of their work that this task does.
 struct GroupTask {
   int64_t group, begin, rows;
   int64_t part;
@@ -21,11 +20,11 @@ struct GroupTask {
 class GroupTasks {
   struct Block {
     int64_t group, begin, rows;
-    int64_t first;  // of its tasks
+    int64_t first;  // index of its first task
   };
 
  public:
-  // At most `block` rows of a group, of which all have `rows`, are a block.
+  // Divides each group into blocks of at most `block` rows; all groups together have `rows`.
   GroupTasks(int64_t groups, int64_t rows, int64_t block)
       : groups_(groups), block_(block), most_blocks_(std::min(groups, rows) + rows / block) {}
 
@@ -34,7 +33,7 @@ class GroupTasks {
     return AlignUp(most_blocks_ * static_cast<int64_t>(sizeof(Block)));
   }
 
-  // The tasks of a call. `scratch` holds them.
+  // Tasks of one call, stored in the call's scratch.
   class List {
    public:
     int64_t size() const { return size_; }
@@ -51,7 +50,7 @@ class GroupTasks {
     int64_t count_ = 0, size_ = 0;
   };
 
-  // parts(rows): into how many parts a block of so many rows is cut.
+  // Returns the tasks; parts(rows) is the number of tasks for a block with that many rows.
   template <class Parts>
   List Cut(const int32_t* starts, void* scratch, const Parts& parts) const {
     List list;

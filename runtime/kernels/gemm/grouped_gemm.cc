@@ -14,14 +14,14 @@
 namespace plumb {
 namespace {
 
-// Rows and columns of a block. The larger it is, the less is packed; scratch grows with it.
+// Limits on the size of a block. A larger block needs less packing and more scratch.
 constexpr int64_t kLeastBlockRows = 64, kMostBlockRows = 512, kMostBlockColumns = 768;
-// Blocks begin at multiples of these, the tile of oneDNN's AVX-512 kernel.
+// Blocks begin at multiples of these units, the register tile of oneDNN's AVX-512 kernel.
 constexpr int64_t kGroupRowUnit = 8, kGroupColumnUnit = 48;
-// Tasks that balance the threads of a machine, where groups alone are fewer.
+// Number of tasks that balances the threads of a machine; used if there are fewer groups.
 constexpr int64_t kWantedTasks = 16;
 
-// A product of a group, if all groups had equally many rows.
+// Returns the shape of a group's product if all groups had equally many rows.
 GemmShape EqualGroup(const GroupedShape& groups, int64_t n, int64_t k, bool transpose_b,
                      DType operands) {
   return {CeilDiv(groups.rows, groups.groups), n, k, false, transpose_b, operands};
@@ -47,7 +47,7 @@ GemmPlan PlanColumns(const GroupedShape& groups, const GemmShape& shape, const G
   return plan;
 }
 
-// The columns of the widest block.
+// Returns the number of columns of the widest block.
 int64_t MostColumns(const GemmPlan& plan, const GemmShape& shape) {
   int64_t most = 0;
   for (int64_t j = 0; j < plan.columns; ++j) {
@@ -64,7 +64,7 @@ void* ElementAt(void* matrix, int64_t element, DType dtype) {
   return static_cast<char*>(matrix) + element * SizeOf(dtype);
 }
 
-// run(i, slot) for every i; the first failure.
+// Calls run(i, slot) for every i and returns the first failure.
 template <class Run>
 absl::Status RunTasks(int64_t tasks, int threads, const Run& run) {
   std::atomic<bool> failed{false};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of groups of rows, each by a matrix of its own, as of the experts of a mixture: rows
-// [starts[g], starts[g + 1]) of one matrix are group g. How many rows a group has is known only
-// when the product runs, so the engine is chosen for groups of equal size (gemm_plan.h), and tasks
-// are cut from the groups there are. Blocks are multiplied as Gemm's (block_product.h); groups of
-// few rows by GEMV, so that a matrix is read once.
+// Grouped GEMM: products of groups of rows, each with its own matrix, as for the experts of a
+// mixture of experts. Rows [starts[g], starts[g + 1]) of one matrix are group g. The sizes of the
+// groups are known only at run time, so the engine is chosen for groups of equal size
+// (gemm_plan.h), and tasks are partitioned from the actual groups. Blocks are multiplied as in Gemm
+// (block_product.h); groups of few rows use GEMV, which reads a matrix only once.
 //
 // Rounding: an element is a function of shape, processor, engine, oneDNN's version and the sizes of
-// the groups. Of up to kMaxGemvRows rows a group it does not depend on the other rows. The number
-// of threads never changes it. Immutable, thread-safe.
+// the groups. In a group of up to kMaxGemvRows rows it does not depend on the other rows. The
+// number of threads never changes it. Immutable, thread-safe.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GROUPED_GEMM_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_GROUPED_GEMM_H_
 
@@ -28,13 +28,13 @@ namespace plumb {
 
 struct GroupedShape {
   int64_t groups;
-  int64_t rows;  // of all groups
+  int64_t rows;  // total over all groups
 };
 
-// c[rows, n]: c_i = a_i op(b_g) (+ bias_g), of each row i of group g.
+// Computes c[rows, n]: c_i = a_i op(b_g) (+ bias_g) for each row i of group g.
 class GroupedGemm {
  public:
-  // `operands`: of a [rows, k] and b [groups, k, n] or, transposed, [groups, n, k].
+  // `operands` is the dtype of a [rows, k] and b [groups, k, n] or, transposed, [groups, n, k].
   GroupedGemm(const GroupedShape& groups, int64_t n, int64_t k, bool transpose_b, DType operands,
               DType out, const GemmPolicy& policy);
 
@@ -47,7 +47,7 @@ class GroupedGemm {
     const int32_t* starts;  // [groups + 1], ascending from 0 to rows
     void* c;
   };
-  // kResourceExhausted where oneDNN finds no memory.
+  // Errors: kResourceExhausted if oneDNN cannot allocate memory.
   absl::Status Run(const Operands& operands, void* scratch, int threads) const;
 
   std::string ToString() const;
@@ -59,22 +59,23 @@ class GroupedGemm {
   absl::Status RunBlock(const Operands& operands, const GroupTask& task, char* scratch) const;
 
   const GroupedShape groups_;
-  const GemmShape shape_;  // of a group of equal size
+  const GemmShape shape_;  // shape for groups of equal size
   const DType out_;
   bool has_gemv_;
-  GemmPlan plan_;  // of its grid, the columns
+  GemmPlan plan_;  // only the columns of its grid are used
   BlockProduct product_;
-  std::vector<Gemv> gemvs_;  // of m = 1, 2, .. rows
+  std::vector<Gemv> gemvs_;  // for m = 1, 2, ... rows
   EpilogueFn store_;
   GroupTasks tasks_;
   int slots_ = 1;
-  int64_t sum_bytes_ = 0, engine_bytes_ = 0;  // of a slot
+  int64_t sum_bytes_ = 0, engine_bytes_ = 0;  // per slot
 };
 
-// c[groups, m, n]: c_g = sum over the rows i of group g of a_i^T b_i, f32; 0 of an empty group.
+// Computes c[groups, m, n] in f32: c_g = sum over rows i of group g of a_i^T b_i; 0 for an empty
+// group.
 class GroupedOuterGemm {
  public:
-  // `operands`: of a [rows, m] and b [rows, n].
+  // `operands` is the dtype of a [rows, m] and b [rows, n].
   GroupedOuterGemm(const GroupedShape& groups, int64_t m, int64_t n, DType operands,
                    const GemmPolicy& policy);
 
@@ -85,7 +86,7 @@ class GroupedOuterGemm {
 
  private:
   const GroupedShape groups_;
-  const GemmShape shape_;  // of a group of equal size
+  const GemmShape shape_;  // shape for groups of equal size
   GemmPlan plan_;
   BlockProduct product_;
   int slots_ = 1;

@@ -15,7 +15,7 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
-// packed[p * width + j] = b[p * ldb + j] for j < n, p < k; `width` is n rounded up to whole
+// Packs packed[p * width + j] = b[p * ldb + j] for j < n, p < k; `width` is n rounded up to whole
 // vectors.
 void PackPlain(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width, float* packed) {
   const D d;
@@ -27,14 +27,14 @@ void PackPlain(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
   }
 }
 
-// Terms [p0, p0 + k) of every sum.
+// Adds the terms [p0, p0 + k) to every sum.
 template <bool kTransposeA, bool kTransposeB>
 void AddTerms(const GemmArgs& g, const float* bias, int64_t p0, int64_t k, float* scratch) {
   const float* a = static_cast<const float*>(g.a) + (kTransposeA ? p0 * g.lda : p0);
   const float* b = static_cast<const float*>(g.b) + (kTransposeB ? p0 : p0 * g.ldb);
   const TileRows rows(g.m, kMaxTileRows);
 
-  // Rows of b at a large stride map to few cache sets; for many tiles packing them pays.
+  // Rows of b at a large stride map to few cache sets; packing them pays off for many tiles.
   const bool copy = !kTransposeB && g.ldb >= 256 && g.m >= 32;
 
   for (int64_t j = 0; j < g.n; j += 2 * kLanes) {
@@ -77,7 +77,7 @@ void SmallGemm(const GemmArgs& g, const float* bias, float* scratch) {
   if (g.k <= kMaxSmallGemmTerms) {
     return AddTerms<kTransposeA, kTransposeB>(g, bias, 0, g.k, scratch);
   }
-  // Equal KC blocks, so that a panel of b and the rows of a stay in the caches.
+  // The KC blocks have equal sizes; a panel of b and the rows of a stay in the caches.
   const int64_t parts = CeilDiv(g.k, kMaxSmallGemmTerms);
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t begin = g.k * i / parts, end = g.k * (i + 1) / parts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Register tiles of a matrix product in f32, and the packing of a transposed b, for small_gemm.cc.
+// Register tiles of an f32 matrix product, and the packing of a transposed b, for small_gemm.cc.
 // Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_GEMM_TILES_INL_H_
@@ -20,9 +20,10 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Heights of tiles differ by one at most, since 9 rows are better as 5 + 4 than as 8 + 1.
+// Heights of the tiles of `rows` rows. They differ by at most one, since 5 + 4 rows are faster than
+// 8 + 1.
 struct TileRows {
-  int64_t tiles, height, taller;  // the first `taller` tiles have one row more
+  int64_t tiles, height, taller;  // the first `taller` tiles have one more row
 
   TileRows(int64_t rows, int64_t tallest)
       : tiles(rows <= tallest ? 1 : CeilDiv(rows, tallest)),
@@ -34,10 +35,10 @@ struct TileRows {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-constexpr int64_t kPanel = 2 * kLanes;  // columns of a panel of b
+constexpr int64_t kPanel = 2 * kLanes;  // number of columns of a panel of b
 static_assert(kPanel <= 32, "scratch sizes assume panels of at most 32 columns");
 
-// Rows of a tile: two vectors of columns a row, a vector of b for each and one of a must fit the
+// Rows of a tile: two vectors of columns per row, a vector of b for each and one of a must fit the
 // registers (32 with AVX-512, else 16).
 #if HWY_TARGET == HWY_AVX3
 constexpr int64_t kMaxTileRows = 14;
@@ -45,7 +46,7 @@ constexpr int64_t kMaxTileRows = 14;
 constexpr int64_t kMaxTileRows = 6;
 #endif
 
-// A tile of c: `rows` x (1 or 2 vectors). `ldb` is the distance between rows of b.
+// Arguments for a tile of c: `rows` x (1 or 2 vectors). Leading dimensions are in elements.
 struct TileArgs {
   int64_t k;
   const float* a;
@@ -55,8 +56,8 @@ struct TileArgs {
   const float* bias;
   float* c;
   int64_t ldc;
-  int64_t last_columns;  // of the last vector
-  const float* from;     // what sums begin from, rows ldc apart; null: bias
+  int64_t last_columns;  // number of columns of the last vector
+  const float* from;     // initial sums, with rows ldc apart; null: bias
 };
 using TileFn = void (*)(const TileArgs& t);
 
@@ -78,7 +79,7 @@ void Tile(const TileArgs& t) {
     }
   }
 
-  // One pointer per four rows: the addressing modes reach the other three.
+  // One pointer per four rows, since addressing modes reach the other three.
   constexpr int kPointers = kTransposeA ? 1 : CeilDiv(kRows, 4);
   const int64_t lda = t.lda, ldb = t.ldb;
   const float* a[kPointers];
@@ -135,7 +136,7 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
 
 #else
 
-// Groups of four elements: group g is read from p + 4 * g * stride.
+// Loads groups of four elements: group g from p + 4 * g * stride.
 template <class DB>
 HWY_INLINE hn::Vec<DB> LoadGroups(DB d, const float* p, int64_t stride) {
   if constexpr (hn::MaxLanes(DB()) == 4) {
@@ -148,7 +149,7 @@ HWY_INLINE hn::Vec<DB> LoadGroups(DB d, const float* p, int64_t stride) {
   }
 }
 
-// The same with group g read from rows[4 * g] + p.
+// Loads groups of four elements: group g from rows[4 * g] + p.
 template <class DB>
 HWY_INLINE hn::Vec<DB> LoadGroups(DB d, const float* const* rows, int64_t p) {
   if constexpr (hn::MaxLanes(DB()) == 4) {
@@ -179,13 +180,13 @@ HWY_INLINE void StoreTransposed(const V r0, const V r1, const V r2, const V r3, 
 #if HWY_TARGET == HWY_AVX3
 static_assert(kLanes == 16, "blocks of sixteen by sixteen");
 
-// The same of sixteen columns, p..p+15 of the rows `from`, ldb apart: one cache line of each, read
-// once. Rows at a large power of two map to few L1 sets, so their lines would be evicted between
-// groups of four columns.
+// Does the same for sixteen columns, p..p+15 of the rows `from`, ldb apart: one cache line of each,
+// read once. Rows at a large power of two map to few L1 sets, so their lines would be evicted
+// between groups of four columns.
 HWY_INLINE void StoreTransposedLines(const float* from, int64_t ldb, int64_t width, float* to) {
   const D d;
   const hn::Repartition<double, D> d64;
-  // transposed[c][g]: in each block b of four lanes, column 4b + c of rows 4g .. 4g + 3.
+  // transposed[c][g] has, in each block b of four lanes, column 4b + c of rows 4g .. 4g + 3.
   V transposed[4][4];
 #pragma GCC unroll 4
   for (int g = 0; g < 4; ++g) {
@@ -205,7 +206,7 @@ HWY_INLINE void StoreTransposedLines(const float* from, int64_t ldb, int64_t wid
   for (int c = 0; c < 4; ++c) {
     const V(&t)[4] = transposed[c];
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {  // of the blocks
+    for (int half = 0; half < 2; ++half) {  // lower and upper half of the blocks
       const V even =
           half == 0 ? hn::ConcatLowerLower(d, t[2], t[0]) : hn::ConcatUpperUpper(d, t[2], t[0]);
       const V odd =
@@ -218,8 +219,8 @@ HWY_INLINE void StoreTransposedLines(const float* from, int64_t ldb, int64_t wid
 }
 #endif
 
-// packed[p * width + j] = b[j * ldb + p] for j < n, p < k; `width` is n rounded up to whole
-// vectors. Columns beyond n hold copies of the last: products read them and drop the result.
+// Packs packed[p * width + j] = b[j * ldb + p] for j < n, p < k; `width` is n rounded up to whole
+// vectors. Columns beyond n are copies of the last one; the caller ignores their products.
 void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t width,
                     float* packed) {
   if (k < 4) {
@@ -230,8 +231,7 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
   }
   const D d;
   for (int64_t j = 0; j < width; j += kLanes) {
-    // The last columns of b may overlap those before; these are then written twice, with the same
-    // values.
+    // The last group of columns may overlap the previous one, whose values are then written again.
     if (n - j >= kLanes) {
       const float* rows = b + j * ldb;
 #if HWY_TARGET == HWY_AVX3

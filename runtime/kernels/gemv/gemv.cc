@@ -24,8 +24,8 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 
-// The register tile: rows of x by rows of w. Its sums, a vector each, must fit the registers (32
-// with AVX-512, else 16) beside one vector of each row.
+// Register tile: rows of x by rows of w. Its sums, a vector each, and one vector of each row must
+// fit the registers (32 with AVX-512, else 16).
 constexpr int kMaxRows = 8;
 constexpr int WeightRows(int rows) {
 #if HWY_TARGET == HWY_AVX3
@@ -44,7 +44,7 @@ HWY_INLINE V LoadWeights(const W* w, int64_t count) {
   return LoadWeights(lanes);
 }
 
-// Rows [i, i + kM) of columns j, j + stride, ... (kR of them) of y.
+// Computes rows [i, i + kM) of columns j, j + stride, ... (kR of them) of y.
 template <class W, int kM, int kR>
 void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
   const D d;
@@ -93,7 +93,7 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
   }
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
-    // Four at once; the order of additions of each does not depend on the others.
+    // Four sums are folded at once; the order of additions of each does not depend on the others.
     const auto of = [&](int r) HWY_ATTR { return r < kR ? sum[a][r] : hn::Zero(d); };
     float totals[4];
     FoldLanes(d, of(0), of(1), of(2), of(3), Sum(), totals);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMV, and GEMM of few rows: y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as in decoding. Every weight is
-// read once, so memory bandwidth limits it. The rows of w are read as four interleaved streams,
+// read once, so memory bandwidth is the limit. The rows of w are read as four interleaved streams,
 // each sequential, which hardware prefetchers recognise.
 //
 // Rounding: element [i,j] is one chain of fused multiply-adds over vectors of k and one sum of
@@ -17,11 +17,11 @@
 
 namespace plumb {
 
-// More rows are faster as GEMM. A matrix of fewer weights stays in the L1 cache, and transposing it
-// costs less than the horizontal sums.
+// Limits. More rows are faster as GEMM. A matrix with fewer weights stays in the L1 cache, and
+// transposing it costs less than the horizontal sums.
 inline constexpr int64_t kMaxGemvRows = 16;
 inline constexpr int64_t kMinGemvWeights = 4096;
-// Whether these kernels are used. Does not depend on m below the limit, for the same bits.
+// Returns true if these kernels are used. Independent of m up to the limit, so that bits are equal.
 inline bool UseGemv(int64_t m, int64_t n, int64_t k) {
   return m <= kMaxGemvRows && k >= 32 && n * k >= kMinGemvWeights;
 }
@@ -31,28 +31,28 @@ struct GemvArgs {
   const void* x;            // [m, k]: f32, or bf16 for FastBf16Gemv
   const void* w;            // [n, k]: f32 or bf16
   const float* bias;        // [n], or null
-  void* y;                  // [m, n] of `out`
-  DType out = DType::kF32;  // or kBF16
+  void* y;                  // [m, n], of type `out`
+  DType out = DType::kF32;  // kF32 or kBF16
 };
 
 inline constexpr int64_t kGemvStreams = 4;
-// Computes columns s * (n / 4) + j of y for each stream s and all j of [begin, end), a range within
-// [0, n / 4]. The n % 4 remaining columns are computed by the range with end == n / 4.
+// Computes columns s * (n / 4) + j of y for each stream s and all j in [begin, end), a range within
+// [0, n / 4]. The range with end == n / 4 also computes the n % 4 remaining columns.
 using GemvFn = void (*)(const GemvArgs& args, int64_t begin, int64_t end);
 
-// The function for this processor. `weights`: kF32, kBF16.
+// Returns the function for this processor. `weights` is kF32 or kBF16.
 GemvFn SelectGemv(DType weights);
-// x and w in bf16, multiplied as bf16x2; only to be called where HasFastBf16(). Its sums are of
-// pairs, so its bits differ from those of widened operands.
+// Returns the function for x and w in bf16, which multiplies them as bf16x2. It sums pairs, so its
+// bits differ from those of widened operands. Requires: HasFastBf16().
 GemvFn FastBf16Gemv();
 
-// to[i] = x[i], widened.
+// Widens to[i] = x[i].
 void WidenFromBf16(const uint16_t* x, int64_t n, float* to);
 
-// One product of fixed shape, partitioned into tasks: for GemvJob (gemv_job.h).
+// One product of fixed shape, partitioned into tasks, for GemvJob (gemv_job.h).
 class Gemv {
  public:
-  // x: kF32 or kBF16.
+  // x is kF32 or kBF16.
   Gemv(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out);
 
   int64_t scratch_bytes() const { return widen_ ? AlignUp(m_ * k_ * SizeOf(DType::kF32)) : 0; }
@@ -64,7 +64,8 @@ class Gemv {
     void* y;            // [m, n]
   };
   using Args = GemvArgs;
-  // The arguments of the tasks. `scratch` is for this call alone, aligned to 64 bytes.
+  // Returns the arguments of the tasks. Requires: `scratch` is exclusive to this call and aligned
+  // to 64 bytes.
   Args Prepare(const Operands& operands, void* scratch) const;
 
   int64_t tasks() const { return tasks_; }
@@ -76,7 +77,7 @@ class Gemv {
  private:
   int64_t m_, n_, k_, tasks_;
   DType out_;
-  bool bf16x2_, widen_;  // bf16 operands: multiplied as they are, or widened
+  bool bf16x2_, widen_;  // bf16 operands are multiplied as bf16x2, or widened
   GemvFn multiply_;
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMV of bf16 by a bf16 matrix with AVX512_BF16, which multiplies bf16x2: in intrinsics, which
-// Highway does not have, and called only where the instructions exist. One instruction per cache
-// line of weights keeps as many loads in flight as the processor can track. Denormal operands and
-// sums are zero.
+// GEMV of bf16 by a bf16 matrix with AVX512_BF16, which multiplies bf16x2. It uses intrinsics,
+// since Highway lacks these instructions, and is called only on processors that have them. One
+// instruction per cache line of weights keeps as many loads in flight as the processor can track.
+// Denormal operands and sums are zero.
 #include "runtime/kernels/gemv/gemv.h"
 
 #if defined(__x86_64__)
 #if !defined(__clang__)
-// gcc 12's own header leaves registers undefined on purpose, and warns of it where it is inlined.
+// gcc 12's own header leaves registers undefined on purpose, and warns about it when it is inlined.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
@@ -29,7 +29,7 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kTerms = 32;  // of a vector
+constexpr int64_t kTerms = 32;  // number of terms in a vector
 
 inline __m512bh Bf16x2(__m512i v) { return reinterpret_cast<__m512bh>(v); }
 inline __m512bh Load(const uint16_t* p) { return Bf16x2(_mm512_loadu_si512(p)); }
@@ -37,8 +37,8 @@ inline __m512bh Load(const uint16_t* p, __mmask32 mask) {
   return Bf16x2(_mm512_maskz_loadu_epi16(mask, p));
 }
 
-// The horizontal sums of four vectors, each in an order that does not depend on the others. One by
-// one they cost three times as much, a tenth of the time of a short row.
+// Returns the horizontal sums of four vectors, each in an order that does not depend on the others.
+// Separate sums cost three times as much, which is a tenth of the time of a short row.
 inline __m128 SumLanes(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
   // Within groups of four lanes: 0 1 0 1, 2 3 2 3, then 0 1 2 3.
   const __m512 v01 = _mm512_add_ps(_mm512_unpacklo_ps(v0, v1), _mm512_unpackhi_ps(v0, v1));
@@ -50,7 +50,7 @@ inline __m128 SumLanes(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 
-// Rows [i, i + kM) of columns j, j + stride, ... (kR of them) of y.
+// Computes rows [i, i + kM) of columns j, j + stride, ... (kR of them) of y.
 template <int kM, int kR>
 void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
   const int64_t k = g.k;
@@ -107,7 +107,7 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
 
 struct Tiles {
   static constexpr int64_t kMaxRows = 8;
-  // Sums must fit the 32 registers beside one vector of each row.
+  // Sums and one vector of each row must fit the 32 registers.
   static constexpr int64_t WeightRows(int64_t rows) { return rows <= 6 ? 4 : 2; }
 
   template <int kM = kMaxRows>

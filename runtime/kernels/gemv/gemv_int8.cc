@@ -21,14 +21,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<float, kInt8TileRows>;
 using D32 = hn::RebindToSigned<D>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
-constexpr int64_t kVectors = kInt8TileRows / kLanes;  // of sums, for the rows of a tile
+constexpr int64_t kVectors = kInt8TileRows / kLanes;  // vectors of sums for the rows of a tile
 constexpr int64_t kPairs = kInt8Group / 2;
 
-// Rows of x of a register tile: a sum of integers and one of floats each, in 32 registers with
+// Rows of x of a register tile. Each needs integer and float sums; there are 32 registers with
 // AVX-512, else 16.
 constexpr int kMaxRows = kVectors == 1 ? 8 : 4;
 
-// Two elements of each of some rows. Add returns sum + their dot products with the two at x.
+// Two elements of each of several rows. Add returns sum + their dot products with two elements of
+// x.
 #if HWY_TARGET == HWY_SCALAR
 struct Weights {
   HWY_INLINE explicit Weights(const int8_t* from) : first(from[0]), second(from[1]) {}
@@ -50,7 +51,7 @@ struct Weights {
     std::memcpy(&both, x, sizeof(both));
     const auto all = hn::Set(D32(), both);
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
-    auto unused = hn::Undefined(D32());  // x86 adds neighbours, and to one sum alone
+    auto unused = hn::Undefined(D32());  // x86 adds neighbours, all to the first sum
     return hn::ReorderWidenMulAccumulate(D32(), pairs, hn::BitCast(D16(), all), sum, unused);
 #else
     const auto low = [](hn::Vec<D32> v)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMV by an int8 matrix (quantize.h), y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as in decoding. x is
-// quantized to 16 bits, each group of 64 with a scale of its own, so that two products of 16 bits
-// are one instruction and their sums are exact. The error of an element of x is at most 1/65534 of
-// the largest of its group, that of a weight 1/254.
+// quantized to 16 bits with a scale per group of 64, so that two 16-bit products are one
+// instruction and their sums are exact. The error of an element of x is at most 1/65534 of the
+// largest in its group, that of a weight 1/254.
 //
 // Each thread reads its tiles as one sequential stream. A lane is a row of w, so there are no
 // horizontal sums. Rounding: element [i,j] is one chain of fused multiply-adds over groups; m and
@@ -20,23 +20,23 @@ namespace plumb {
 
 struct Int8GemvArgs {
   int64_t m, n, groups;
-  const int16_t* x;       // [m, groups, 64]: QuantizeInt16
+  const int16_t* x;       // [m, groups, 64], by QuantizeInt16
   const float* x_scales;  // [m, groups]
-  const int8_t* w;        // of Int8Elements
-  const float* w_scales;  // of Int8Scales
+  const int8_t* w;        // in the layout of Int8Elements
+  const float* w_scales;  // in the layout of Int8Scales
   const float* bias;      // [n], or null
   float* y;               // [m, n]
 };
 
-// Computes the columns of y that are rows of the blocks [begin, end) of w.
+// Computes the columns of y that correspond to the rows of w in blocks [begin, end).
 using Int8GemvFn = void (*)(const Int8GemvArgs& args, int64_t begin, int64_t end);
 
-// The function for this processor: the first, where it has VNNI.
+// Returns the function for this processor: the VNNI one if it has VNNI.
 Int8GemvFn SelectInt8Gemv();
-Int8GemvFn VnniInt8Gemv();  // only to be called where HasVnni()
+Int8GemvFn VnniInt8Gemv();  // Requires: HasVnni().
 Int8GemvFn PortableInt8Gemv();
 
-// One product of fixed shape, partitioned into tasks: for GemvJob (gemv_job.h).
+// One product of fixed shape, partitioned into tasks, for GemvJob (gemv_job.h).
 class Int8Gemv {
  public:
   Int8Gemv(int64_t m, int64_t n, int64_t k);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop order of an int8 GEMV (gemv_int8.h), shared by its kernels.
+// Loop order of an int8 GEMV (gemv_int8.h), shared by its kernels.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_BLOCKS_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_INT8_BLOCKS_H_
 
@@ -11,7 +11,7 @@
 
 namespace plumb {
 
-// Writes row i of the columns of a block.
+// Writes row i of the columns of a block, plus the bias.
 inline void StoreInt8Sums(const Int8GemvArgs& g, int64_t i, int64_t block, const float* sums) {
   const int64_t j = block * kInt8TileRows, columns = std::min(kInt8TileRows, g.n - j);
   float* const y = g.y + i * g.n + j;
@@ -20,8 +20,8 @@ inline void StoreInt8Sums(const Int8GemvArgs& g, int64_t i, int64_t block, const
   }
 }
 
-// Rows [i, i + rows) of the columns of a block: Block::Multiply<rows>(g, i, block), for rows of
-// [1, Block::kMaxRows].
+// Computes rows [i, i + rows) of the columns of a block with Block::Multiply<rows>(g, i, block),
+// for rows in [1, Block::kMaxRows].
 template <class Block, int kRows = Block::kMaxRows>
 void MultiplyInt8Block(const Int8GemvArgs& g, int64_t i, int64_t rows, int64_t block) {
   if constexpr (kRows > 1) {
@@ -30,10 +30,10 @@ void MultiplyInt8Block(const Int8GemvArgs& g, int64_t i, int64_t rows, int64_t b
   Block::template Multiply<kRows>(g, i, block);
 }
 
-// An Int8GemvFn.
+// Implements Int8GemvFn.
 template <class Block>
 void MultiplyInt8Blocks(const Int8GemvArgs& g, int64_t begin, int64_t end) {
-  // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The tiles of a block
+  // Passes of nearly equal height, since 5 + 4 rows are faster than 8 + 1. The tiles of a block
   // stay in the cache between passes.
   const int64_t passes = CeilDiv(g.m, Block::kMaxRows);
   const int64_t height = CeilDiv(g.m, passes);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Int8 GEMV with AVX512_VNNI, which multiplies and adds 16-bit pairs in one instruction: in
-// intrinsics, which Highway does not have for plumb's targets, and called only where the
-// instructions exist. Equal to the bit to gemv_int8.cc with AVX-512.
+// Int8 GEMV with AVX512_VNNI, which multiplies and adds 16-bit pairs in one instruction. It uses
+// intrinsics, since Highway lacks them for plumb's targets, and is called only on processors that
+// have them. Bit-identical to gemv_int8.cc with AVX-512.
 #include "runtime/kernels/gemv/gemv_int8.h"
 
 #if defined(__x86_64__)
 #if !defined(__clang__)
-// gcc 12's own header leaves registers undefined on purpose, and warns of it where it is inlined.
+// gcc 12's own header leaves registers undefined on purpose, and warns about it when it is inlined.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif

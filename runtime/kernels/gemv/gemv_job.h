@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several GEMVs (gemv.h, gemv_int8.h) as one job of the worker pool.
+// GemvJob: several GEMVs (gemv.h, gemv_int8.h) as one job of the worker pool.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_JOB_H_
 
@@ -14,8 +14,9 @@
 
 namespace plumb {
 
-// The number of tasks of a product of m rows with `weights` weights of `bytes`, at most `most`. A
-// thread's tasks are contiguous in memory, and short enough to balance the threads.
+// Returns the number of tasks, at most `most`, for a product of m rows by `weights` weights of
+// `bytes` bytes. A thread's tasks are contiguous in memory, and short enough to balance the
+// threads.
 inline int64_t CountGemvTasks(int64_t m, int64_t weights, int64_t bytes, int64_t most) {
   constexpr int64_t kTaskBytes = 128 << 10, kMostTasks = 2048;
   if (weights * (m + 3) < int64_t{1} << 18) return 1;
@@ -24,12 +25,12 @@ inline int64_t CountGemvTasks(int64_t m, int64_t weights, int64_t bytes, int64_t
 
 inline constexpr size_t kMaxGemvs = 8;
 
-// The tasks of all products in one ParallelFor, so that threads wait for each other only once.
-// Product: Gemv or Int8Gemv.
+// Runs the tasks of all products in one ParallelFor, so that threads synchronize only once. Product
+// is Gemv or Int8Gemv. Immutable and thread-safe after the last Add.
 template <class Product>
 class GemvJob {
  public:
-  // REQUIRES: at most kMaxGemvs calls.
+  // Requires: at most kMaxGemvs calls.
   void Add(const Product& product) {
     parts_.push_back({product, tasks_, scratch_bytes_});
     tasks_ += product.tasks();
@@ -38,7 +39,8 @@ class GemvJob {
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
-  // operands(r) are those of product r. `scratch` is for this call alone, aligned to 64 bytes.
+  // Computes all products; operands(r) returns those of product r. Requires: `scratch` is exclusive
+  // to this call and aligned to 64 bytes.
   template <class OperandsOf>
   void Run(const OperandsOf& operands, void* scratch, int threads) const {
     std::array<typename Product::Args, kMaxGemvs> args;
@@ -57,7 +59,7 @@ class GemvJob {
   struct Part {
     Product product;
     int64_t first_task;
-    int64_t scratch_at;  // bytes
+    int64_t scratch_at;  // offset in bytes
   };
   std::vector<Part> parts_;
   int64_t tasks_ = 0, scratch_bytes_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop order of a GEMV (gemv.h) over interleaved streams, shared by its kernels.
+// Loop order of a GEMV (gemv.h) over interleaved streams, shared by its kernels.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_GEMV_STREAMS_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_GEMV_STREAMS_H_
 
@@ -12,17 +12,17 @@
 
 namespace plumb {
 
-// With several rows of x a line of weights takes longer than the distance of the hardware
+// With several rows of x, a line of weights takes longer than the distance of the hardware
 // prefetcher covers, so kernels prefetch each stream this many bytes ahead. Prefetching past the
-// end of w is harmless. Always inlined: gcc removes calls of functions that only prefetch.
+// end of w is harmless. Always inlined, because gcc removes calls of functions that only prefetch.
 inline constexpr int64_t kPrefetchDistance = 2048;
 template <class W>
 [[gnu::always_inline]] inline void PrefetchStream(const W* w) {
   __builtin_prefetch(reinterpret_cast<const char*>(w) + kPrefetchDistance);
 }
 
-// y[at] = value, rounded to what y holds. Asked of each element: kernels for both types of y would
-// be twice the code.
+// Stores y[at] = value, rounded to the type of y. The type is tested for each element, since
+// separate kernels for both types would double the code.
 inline void PutInY(const GemvArgs& g, float value, int64_t at) {
   if (g.out == DType::kBF16) {
     static_cast<uint16_t*>(g.y)[at] = Bf16FromFloat(value);
@@ -31,17 +31,17 @@ inline void PutInY(const GemvArgs& g, float value, int64_t at) {
   }
 }
 
-// Vectors per loop iteration. With one, the loop overhead shows where memory is fast.
+// Vectors per loop iteration. With one, the loop overhead is noticeable when memory is fast.
 inline constexpr int kGemvUnroll = 4;
 
-// Columns j + s * stride of y, for streams s of [0, streams). Tiles has
-//   kMaxRows               rows of x of a register tile
-//   WeightRows(rows)       rows of w of a register tile with `rows` rows of x: 4, 2 or 1
+// Computes columns j + s * stride of y for streams s in [0, streams). Tiles has
+//   kMaxRows               maximum number of rows of x in a register tile
+//   WeightRows(rows)       rows of w in a register tile with `rows` rows of x: 4, 2 or 1
 //   Multiply(g, i, rows, j, weight_rows, stride)
-//                          rows [i, i + rows) of columns j, j + stride, ...: weight_rows of them
+//                          computes rows [i, i + rows) of weight_rows columns j, j + stride, ...
 template <class Tiles>
 void MultiplyColumns(const GemvArgs& g, int64_t j, int64_t streams, int64_t stride) {
-  // Passes of nearly equal height: 9 rows are better as 5 + 4 than as 8 + 1. The rows of w stay in
+  // Passes of nearly equal height, since 5 + 4 rows are faster than 8 + 1. The rows of w stay in
   // the cache between passes.
   const int64_t passes = CeilDiv(g.m, Tiles::kMaxRows);
   const int64_t height = CeilDiv(g.m, passes);
@@ -56,12 +56,12 @@ void MultiplyColumns(const GemvArgs& g, int64_t j, int64_t streams, int64_t stri
   }
 }
 
-// A GemvFn.
+// Implements GemvFn.
 template <class Tiles>
 void MultiplyStreams(const GemvArgs& g, int64_t begin, int64_t end) {
   const int64_t stride = g.n / kGemvStreams, rest = g.n - kGemvStreams * stride;
   for (int64_t j = begin; j < end; ++j) {
-    if (g.m == 1) {  // a constant: rows of 768 from the cache are 2 to 15 % faster
+    if (g.m == 1) {  // a constant makes rows of 768 from the cache 2 to 15 % faster
       Tiles::template Multiply<1>(g, 0, 1, j, kGemvStreams, stride);
     } else {
       MultiplyColumns<Tiles>(g, j, kGemvStreams, stride);

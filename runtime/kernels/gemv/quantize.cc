@@ -21,7 +21,7 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// One group of T, n of kInt8Group elements, filled up with zeros: returns its scale.
+// Quantizes one group of n <= kInt8Group elements, padded with zeros; returns its scale.
 template <class T>
 float QuantizeGroup(const float* from, int64_t n, T* to) {
   const D d;
@@ -30,7 +30,7 @@ float QuantizeGroup(const float* from, int64_t n, T* to) {
   const int64_t whole = n / lanes * lanes;
   const Tail<D> tail(d, whole < n ? n - whole : 1);
   V largest = hn::Zero(d);
-  V poison = hn::Zero(d);  // 0 * x is NaN where x is not finite
+  V poison = hn::Zero(d);  // becomes NaN if an element is not finite, since 0 * x is NaN
   const auto look = [&](V v) HWY_ATTR {
     largest = hn::Max(largest, hn::Abs(v));
     poison = hn::MulAdd(v, hn::Zero(d), poison);
@@ -64,7 +64,7 @@ float QuantizeGroup(const float* from, int64_t n, T* to) {
   return scale;
 }
 
-// One tile, of rows that are `width` apart.
+// Quantizes one tile from rows that are `width` apart.
 void QuantizeTile(const float* from, int64_t rows, int64_t width, int64_t n, int8_t* to,
                   float* scales) {
   int8_t group[kInt8Group];
@@ -85,7 +85,7 @@ void QuantizeRow(const float* from, int64_t width, int16_t* to, float* scales) {
   }
 }
 
-// One tile: to[64, 16], of rows that are `stride` apart.
+// Dequantizes one tile to to[64, 16] with rows `stride` apart.
 void TransposeTile(const int8_t* from, const float* scales, int64_t stride, float* to) {
   const hn::CappedTag<float, kInt8TileRows> d;
   const hn::RebindToSigned<decltype(d)> d32;

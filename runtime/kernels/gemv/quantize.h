@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantization: int8 matrices with scales, and int16 for the operands they are multiplied by (bf16:
-// split_f32.h). Stateless; results do not depend on the number of threads.
+// Quantization: int8 matrices with scales, and int16 for the operands that they are multiplied with
+// (bf16: split_f32.h). Stateless; results do not depend on the number of threads.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMV_QUANTIZE_H_
 #define PLUMB_RUNTIME_KERNELS_GEMV_QUANTIZE_H_
 
@@ -11,17 +11,18 @@
 
 namespace plumb {
 
-// Neighbours in a row that share a scale; the last group of a row may be shorter, and is filled up
+// Number of adjacent elements of a row that share a scale. A shorter last group of a row is padded
 // with zeros.
 inline constexpr int64_t kInt8Group = 64;
 inline int64_t Int8Groups(int64_t width) { return CeilDiv(width, kInt8Group); }
 
-// An int8 matrix [rows, width] lies in tiles of one group of each of 16 rows, in the order in which
-// GEMV reads them: all groups of 16 rows, then those of the next 16. A tile holds
-// the 16 rows' elements 0 and 1, then 2 and 3, ...; its 16 scales lie as one. Rows that fill up the
-// last tiles are zeros.
+// An int8 matrix [rows, width] is stored in tiles of one group of each of 16 rows, in the order in
+// which GEMV reads them: all groups of 16 rows, then those of the next 16. A tile stores the 16
+// rows' elements 0 and 1, then 2 and 3, ...; its 16 scales are contiguous. Rows that pad the last
+// tiles are zeros.
 //   elements i8[blocks, groups, 1024], each tile [32, 16, 2]; scales f32[blocks, groups, 16]
-// Several matrices [n, rows, width], of experts, lie one after the other, each in tiles of its own.
+// Several matrices [n, rows, width], of experts, are stored one after another, each in its own
+// tiles.
 inline constexpr int64_t kInt8TileRows = 16;
 inline constexpr int64_t kInt8TileElements = kInt8TileRows * kInt8Group;
 inline int64_t Int8Blocks(int64_t rows) { return CeilDiv(rows, kInt8TileRows); }
@@ -34,7 +35,7 @@ inline TensorType Int8Elements(const Shape& matrix) {
 inline TensorType Int8Scales(const Shape& matrix) {
   return F32({Int8BlocksOf(matrix), Int8Groups(matrix.last()), kInt8TileRows});
 }
-// Where element [row, i] and its scale lie.
+// Returns the indices of element [row, i] and of its scale.
 inline int64_t Int8ElementAt(int64_t row, int64_t i, int64_t groups) {
   const int64_t tile = row / kInt8TileRows * groups + i / kInt8Group, in_group = i % kInt8Group;
   return tile * kInt8TileElements + in_group / 2 * 2 * kInt8TileRows + row % kInt8TileRows * 2 +
@@ -45,20 +46,21 @@ inline int64_t Int8ScaleAt(int64_t row, int64_t i, int64_t groups) {
   return tile * kInt8TileRows + row % kInt8TileRows;
 }
 
-// Symmetric: a group's scale is its largest magnitude / 127, and to = round(from / scale), so that
+// Quantizes from [rows, width] symmetrically: a group's scale is its largest magnitude / 127, and
+// to = round(from / scale), so that
 //   |from - to * scale| <= scale / 2.
-// A group that holds a NaN or an infinity gets the scale NaN. from [rows, width].
+// The scale of a group with a NaN or an infinity is NaN.
 void QuantizeInt8(const float* from, int64_t rows, int64_t width, int threads, int8_t* to,
                   float* scales);
 
-// The same with 32767 for 127, on the calling thread. from [rows, width]; to [rows, 64 groups],
-// filled up with zeros; scales [rows, groups].
+// Does the same with 32767 instead of 127, on the calling thread. from [rows, width]; to
+// [rows, 64 groups], padded with zeros; scales [rows, groups].
 void QuantizeInt16(const float* from, int64_t rows, int64_t width, int16_t* to, float* scales);
 
-// to[width] = row `row` of an int8 matrix, as floats.
+// Dequantizes row `row` of an int8 matrix: to[width].
 void ReadInt8Row(const int8_t* from, const float* scales, int64_t row, int64_t width, float* to);
 
-// Some blocks of rows as floats, transposed: to[64 groups, 16 blocks].
+// Dequantizes some blocks of rows, transposed: to[64 groups, 16 blocks].
 void DequantizeTransposed(const int8_t* from, const float* scales, int64_t blocks, int64_t groups,
                           float* to);
 

@@ -19,8 +19,8 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The sum of n elements, so that the loads are not eliminated. Four streams: one alone does not
-// keep enough loads in flight.
+// Returns the sum of n elements, so that the loads are not eliminated. It reads four streams, since
+// a single one does not keep enough loads in flight.
 float ReadAll(const float* x, int64_t n) {
   const hn::ScalableTag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -57,14 +57,14 @@ namespace plumb {
 HWY_EXPORT(SelectRead);
 
 namespace {
-constexpr int64_t kStretch = int64_t{1} << 20;  // floats: 4 MiB
+constexpr int64_t kStretch = int64_t{1} << 20;  // number of floats: 4 MiB
 }  // namespace
 
 double MeasureReadSpeed(absl::Span<const float> data, int threads) {
   using Clock = std::chrono::steady_clock;
   const auto read = HWY_DYNAMIC_DISPATCH(SelectRead)();
   const int64_t n = static_cast<int64_t>(data.size());
-  // Many more tasks than threads, to balance threads that start late.
+  // There are many more tasks than threads, in case some threads start late.
   const int64_t tasks = std::max<int64_t>(threads, n / kStretch);
   std::vector<float> sums(static_cast<size_t>(tasks));
   const Clock::time_point start = Clock::now();
@@ -73,7 +73,7 @@ double MeasureReadSpeed(absl::Span<const float> data, int threads) {
     sums[static_cast<size_t>(i)] = read(data.data() + range.begin, range.end - range.begin);
   });
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  // Used, so that the compiler does not eliminate the reads.
+  // The sums are used, so that the compiler does not eliminate the reads.
   volatile float seen = 0;
   for (const float sum : sums) seen = sum;
   static_cast<void>(seen);

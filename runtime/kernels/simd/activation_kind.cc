@@ -19,8 +19,8 @@ constexpr double kCubic = 0.044715;
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// 2u, where gelu_tanh(x) = x/2 (1 + tanh(u)) = x sigmoid(2u): the form that does not cancel for x <
-// 0.
+// Returns 2u, where gelu_tanh(x) = x/2 (1 + tanh(u)) = x sigmoid(2u). The last form has no
+// cancellation for x < 0.
 double TwiceInner(double x) { return 2 * kSqrtTwoOverPi * (x + kCubic * x * x * x); }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalar functions that act and gated apply. Stateless.
+// The scalar functions of the ops act and gated. Stateless.
 //
 //   relu       max(x, 0)
 //   gelu       x Phi(x), Phi the normal distribution function (Hendrycks & Gimpel 2016)
@@ -16,10 +16,10 @@ namespace plumb {
 
 enum class ActivationKind { kRelu, kGelu, kGeluTanh, kSilu, kTanh, kSigmoid, kErf };
 
-// kInvalidArgument with a suggestion for an unknown name.
+// Parses a name. Errors: kInvalidArgument with a suggestion.
 absl::StatusOr<ActivationKind> ParseActivationKind(absl::string_view name);
 
-// The references: the function and its derivative (that of relu at 0 is 0).
+// Reference implementations of a function and of its derivative (0 for relu at 0).
 double ReferenceActivation(ActivationKind kind, double x);
 double ReferenceActivationDerivative(ActivationKind kind, double x);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of activation_kind.h on vectors of f32, with their derivatives. Included once per
-// SIMD target. Each struct has
-//   Both(d, x, value, derivative): *value = f(x), *derivative = f'(x);
-// a caller that ignores one of the two does not pay for it, since everything is inlined.
+// Highway target. Each struct has
+//   Both(d, x, value, derivative), which sets *value = f(x), *derivative = f'(x).
+// A result that the caller ignores costs nothing, since everything is inlined.
 //
-// Relative errors of values are below 4e-7, plus 2.4e-7 E in a tail e^-E, whose exponent is
-// rounded; derivatives are within 3e-7 (tests/ops/activation_test). NaN gives NaN.
+// Relative errors of values are below 4e-7, plus 2.4e-7 E in a tail e^-E, because the exponent is
+// rounded; derivatives are within 3e-7 (tests/ops/activation_test). NaN propagates.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_MATH_INL_H_
 #undef PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_MATH_INL_H_
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plumb {
 namespace HWY_NAMESPACE {
 
-// c[0] x^n + c[1] x^(n-1) + .. + c[n].
+// Returns c[0] x^n + c[1] x^(n-1) + .. + c[n].
 template <class D, class V, size_t kCount>
 HWY_INLINE V Polynomial(D d, V x, const float (&c)[kCount]) {
   V sum = hn::Set(d, c[0]);
@@ -32,7 +32,7 @@ HWY_INLINE V Polynomial(D d, V x, const float (&c)[kCount]) {
 
 constexpr float kLog2E = 1.44269504f;
 
-// *value = s = 1 / (1 + 2^y), *rest = 1 - s = 2^y s, without cancellation, for y <= 126.
+// Sets *value = s = 1 / (1 + 2^y) and *rest = 1 - s = 2^y s, without cancellation, for y <= 126.
 template <class D, class V>
 HWY_INLINE void Logistic(D d, V y, V* value, V* rest) {
   const V one = hn::Set(d, 1.0f);
@@ -41,7 +41,7 @@ HWY_INLINE void Logistic(D d, V y, V* value, V* rest) {
   *rest = hn::Mul(e, *value);
 }
 
-// The same of e^-x.
+// Does the same for e^-x in place of 2^y.
 template <class D, class V>
 HWY_INLINE void SigmoidParts(D d, V x, V* value, V* rest) {
   Logistic(d, AtMost(d, hn::Mul(x, hn::Set(d, -kLog2E)), 126.0f), value, rest);
@@ -55,13 +55,13 @@ struct Relu {
   }
 };
 
-// With a = |x|, Phi(-a) = e^(-a^2/2) R(a), where R(a) = e^(a^2/2) Phi(-a) is the smooth, slowly
-// falling Mills ratio (over sqrt(2 pi)). R is P(a) / Q(a), of degrees 3 and 4, with R(0) = 1/2: the
-// minimax fit on 0 <= a <= 14 for errors in proportion to R (1 + 0.4 a^2), as those of the
-// exponential are; relative error 7e-8 of that. At a = 14, Phi(-a) is below the range of f32. The
-// form keeps the tail's relative accuracy, which 1 + erf(x / sqrt(2)) loses; all coefficients are
-// positive, so that nothing cancels; and its exponential serves the derivative too:
-//   Phi(x) + x e^(-x^2/2) / sqrt(2 pi).
+// Returns Phi(-a) for a = |x|, given its density e^(-a^2/2). Phi(-a) = e^(-a^2/2) R(a), where
+// R(a) = e^(a^2/2) Phi(-a) is the smooth, slowly falling Mills ratio (over sqrt(2 pi)). R is
+// approximated by P(a) / Q(a), of degrees 3 and 4, with R(0) = 1/2: the minimax fit on 0 <= a <= 14
+// for errors in proportion to R (1 + 0.4 a^2), like those of the exponential; relative error 7e-8
+// of that. At a = 14, Phi(-a) is below the range of f32. This form keeps the tail's relative
+// accuracy, which 1 + erf(x / sqrt(2)) loses; all coefficients are positive, so that nothing
+// cancels; and the derivative Phi(x) + x e^(-x^2/2) / sqrt(2 pi) uses the same exponential.
 template <class D, class V>
 HWY_INLINE V NormalTail(D d, V a, V density) {
   static constexpr float kP[] = {1.44303780e-02f, 1.08375568e-01f, 3.42399433e-01f, 0.5f};
@@ -82,13 +82,13 @@ struct Gelu {
   }
 };
 
-// (1 + tanh(u)) / 2 = s = sigmoid(2u), 2u = x (c + k x^2):
+// With s = sigmoid(2u) = (1 + tanh(u)) / 2 and 2u = x (c + k x^2):
 //   f = x s,  f' = s + f (1 - s) (c + 3 k x^2).
 struct GeluTanh {
   template <class D, class V>
   static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
     constexpr float kC = 1.5957691216f, kK = 0.0713548162726f;  // 2 sqrt(2/pi), 0.044715 c
-    // From 10 on, s is 0 or 1; beyond, the exponential may overflow.
+    // From |x| = 10 on, s is 0 or 1; without the bound, the exponential may overflow.
     const V bounded = Bounded(d, x, 10.0f);
     const V square = hn::Mul(bounded, bounded);
     const V factor = hn::MulAdd(hn::Set(d, -kLog2E * kK), square, hn::Set(d, -kLog2E * kC));
@@ -100,7 +100,7 @@ struct GeluTanh {
   }
 };
 
-// f = x s,  f' = s + f (1 - s).
+// With s = sigmoid(x): f = x s,  f' = s + f (1 - s).
 struct Silu {
   template <class D, class V>
   static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
@@ -111,9 +111,8 @@ struct Silu {
   }
 };
 
-// Up to |x| = 0.625 an odd polynomial (Chebyshev interpolation of (tanh(x)/x - 1) / x^2 in x^2,
-// degree 4, error 2e-8 of tanh); from there on 1 - 2 / (e^2|x| + 1), which has lost less than two
-// bits.
+// Up to |x| = 0.625, an odd polynomial (Chebyshev interpolation of (tanh(x)/x - 1) / x^2 in x^2,
+// degree 4, error 2e-8 of tanh); beyond, 1 - 2 / (e^2|x| + 1), which loses less than two bits.
 struct Tanh {
   template <class D, class V>
   static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
@@ -144,8 +143,8 @@ struct Sigmoid {
   }
 };
 
-// Up to |x| = 0.625 the Maclaurin series, of which the first term left out is 2e-8 of erf; from
-// there on 1 - 2 Phi(-sqrt(2) |x|).
+// Up to |x| = 0.625, the Maclaurin series, whose first omitted term is 2e-8 of erf; beyond,
+// 1 - 2 Phi(-sqrt(2) |x|).
 struct Erf {
   template <class D, class V>
   static HWY_INLINE void Both(D d, V x, V* value, V* derivative) {
@@ -159,12 +158,12 @@ struct Erf {
     const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0f), hn::Add(tail, tail)), x);
     const V small = hn::Mul(hn::Mul(scale, x), Polynomial(d, square, kSeries));
     *value = hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large);
-    *value = hn::IfThenElse(hn::Eq(x, x), *value, x);  // the bound of a NaN is a number
+    *value = hn::IfThenElse(hn::Eq(x, x), *value, x);  // the bound of x loses a NaN
     *derivative = hn::Mul(scale, density);
   }
 };
 
-// select(F()), F the function of that kind.
+// Returns select(F()), where F is the function of that kind.
 template <class Select>
 auto WithActivation(ActivationKind kind, const Select& select) {
   switch (kind) {

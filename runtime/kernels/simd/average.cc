@@ -74,7 +74,7 @@ namespace {
 
 AverageFns AverageFunctions() { return HWY_DYNAMIC_DISPATCH(SelectAverage)(); }
 
-constexpr int64_t kAveragedElements = 32768;  // of a task
+constexpr int64_t kAveragedElements = 32768;  // elements of a task
 
 template <class Source, class Fn>
 void MoveInTasks(const Source& x, Fn move, float weight, int64_t n, int threads, float* average) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores of vectors of floats in f32 or bf16 memory, so that a kernel is written once for
-// both. Included once per Highway target.
+// Loads and stores float vectors in f32 or bf16 memory, so that a kernel is written once for both.
+// Included once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_BF16_INL_H_
 #undef PLUMB_RUNTIME_KERNELS_SIMD_BF16_INL_H_
@@ -27,13 +27,13 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, float* HWY_RESTRICT to) {
   hn::StoreU(v, d, to);
 }
 
-// bf16 in memory is uint16_t.
+// Widens bf16, which is uint16_t in memory.
 template <class D>
 HWY_INLINE hn::Vec<D> WidenBf16(D d, hn::Vec<hn::Rebind<uint16_t, D>> bf16) {
   const hn::RebindToUnsigned<D> du;
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bf16)));
 }
-// Rounds to nearest, ties to even; a NaN stays a NaN.
+// Rounds to nearest, ties to even. A NaN stays a NaN.
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundToBf16(D /*d*/, hn::Vec<D> v) {
 #if HWY_TARGET == HWY_AVX3
@@ -69,16 +69,16 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, uint16_t* HWY_RESTRICT to) {
 }
 
 #if HWY_TARGET == HWY_AVX3
-// bf16 memory that is stored with the processor's conversion, one instruction instead of seven: for
-// kernels that are called only where UsesBf16Instructions() (cpu_features.h). The same bits, except
-// that denormals become 0.
+// bf16 memory that is stored with the processor's conversion, one instruction instead of seven, for
+// kernels that are called only if UsesBf16Instructions() (cpu_features.h). The bits are the same,
+// except that denormals become 0.
 struct FastBf16 {
   uint16_t bits;
 };
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> RoundFast(D /*d*/, hn::Vec<D> v) {
   static_assert(hn::MaxLanes(D()) == 16, "of whole vectors");
-  __m256i bf16;  // the target of these functions lacks the intrinsic
+  __m256i bf16;  // assembly, since the target of these functions lacks the intrinsic
   asm("vcvtneps2bf16 %1, %0" : "=v"(bf16) : "v"(v.raw));
   return hn::Vec<hn::Rebind<uint16_t, D>>{bf16};
 }
@@ -92,7 +92,7 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, FastBf16* HWY_RESTRICT to) {
 }
 #endif
 
-// The same for the last, partial vector of a row: make one before the loop.
+// Loads and stores the last, partial vector of a row. To be constructed before the loop.
 template <class D>
 class FloatTail {
  public:
@@ -126,7 +126,7 @@ class FloatTail {
   Tail<hn::Rebind<uint16_t, D>> bf16_;
 };
 
-// A whole vector, with the interface of FloatTail.
+// Loads and stores a whole vector, with the interface of FloatTail.
 template <class D>
 struct WholeFloats {
   template <class T>
@@ -139,8 +139,8 @@ struct WholeFloats {
   }
 };
 
-// body(io, i) for each vector of elements [begin, end), i its first: io is WholeFloats, and for a
-// last, partial vector FloatTail. The body is a lambda with HWY_ATTR.
+// Calls body(io, i) for each vector of elements [begin, end), where i is its first element and io a
+// WholeFloats, or a FloatTail for a partial last vector. The body is a lambda with HWY_ATTR.
 template <class D, class Body>
 HWY_INLINE void ForVectors(D d, int64_t begin, int64_t end, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

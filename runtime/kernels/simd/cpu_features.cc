@@ -23,7 +23,7 @@ bool HasAvx512() {
 #endif
 }
 
-// Of leaf 7: bf16 tiles need the tiles and their products.
+// Reads leaf 7 of CPUID. bf16 tiles need both the tile registers and the bf16 products.
 bool HasAmxBf16() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -55,7 +55,7 @@ std::vector<InstructionSet> InstructionSets() {
 }
 
 std::string KernelTarget() {
-  // As HWY_DYNAMIC_DISPATCH: the best target (lowest bit) that is both compiled in and supported.
+  // HWY_DYNAMIC_DISPATCH chooses the best target (lowest bit) that is compiled in and supported.
   const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return hwy::TargetName(targets & -targets);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ElementTasks: elementwise work on n elements, cut by shape alone into ranges that start on cache
-// lines. A value.
+// ElementTasks: partitions elementwise work on n elements, by shape alone, into ranges that start
+// on cache lines. A value.
 #ifndef PLUMB_RUNTIME_KERNELS_SIMD_ELEMENT_TASKS_H_
 #define PLUMB_RUNTIME_KERNELS_SIMD_ELEMENT_TASKS_H_
 
@@ -14,11 +14,11 @@ namespace plumb {
 
 class ElementTasks {
  public:
-  // `cost`: scalar operations an element.
+  // `cost` is the number of scalar operations per element.
   ElementTasks(int64_t n, int64_t cost)
       : n_(n), lines_(CeilDiv(n, kLineElements)), tasks_(TaskCount(lines_, n * cost)) {}
 
-  // body(begin, end) for every range.
+  // Calls body(begin, end) for every range.
   template <class Body>
   void Run(int threads, const Body& body) const {
     if (tasks_ == 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Horizontal sums and maxima of four vectors at once, which is cheaper than one by one. Included
+// Horizontal sums and maxima of four vectors at once, which is cheaper than separately. Included
 // once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_FOLD_INL_H_
@@ -42,7 +42,7 @@ HWY_INLINE auto FoldToFour(D d, hn::Vec<D> v, const Fold& fold) {
 }
 #endif
 
-// to[r] = all lanes of v_r folded into one. D holds at least four lanes, but for the scalar target.
+// Folds all lanes of v_r into to[r]. D has at least four lanes, except for the scalar target.
 template <class D, class Fold>
 HWY_INLINE void FoldLanes(D d, hn::Vec<D> v0, hn::Vec<D> v1, hn::Vec<D> v2, hn::Vec<D> v3,
                           const Fold& fold, float* to) {

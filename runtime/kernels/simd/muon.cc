@@ -61,7 +61,7 @@ void ScaleFloats(float factor, int64_t n, float* x) {
   });
 }
 
-// Parameters as floats, whose last vector is a Tail, or split, with a SplitF32Tail.
+// Param is float*, with Tail for its last vector, or SplitF32, with SplitF32Tail.
 template <class ParamTail, class Param>
 HWY_INLINE void Step(const float* direction, float decay, float step_size, int64_t n, Param p) {
   const D d;
@@ -102,7 +102,7 @@ namespace {
 
 MuonFns MuonFunctions() { return HWY_DYNAMIC_DISPATCH(SelectMuon)(); }
 
-// body(begin, length) over stretches of [0, n) of fixed size: more work than waking a thread costs.
+// Calls body(begin, length) for stretches of [0, n), whose fixed size is worth waking a thread.
 template <class Body>
 void OverStretches(int64_t n, int threads, const Body& body) {
   constexpr int64_t kStretch = 32768;

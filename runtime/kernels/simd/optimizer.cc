@@ -20,7 +20,7 @@
 namespace plumb {
 namespace {
 
-// The factors of one segment's update, bias corrections included.
+// Factors of one segment's update, including bias corrections.
 struct AdamWFactors {
   float grad_scale;
   float decay;  // 1 - lr * weight_decay
@@ -31,8 +31,7 @@ struct AdamWFactors {
   float eps;
 };
 
-// The moments and the gradient of n elements; their parameters are passed beside, as floats or
-// split.
+// Moments and gradient of n elements. Their parameters are a separate argument, floats or split.
 struct AdamWStretch {
   const float* grad;
   float* m;
@@ -82,7 +81,7 @@ struct AdamWVectors {
   V grad_scale, decay, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, root_factor, eps;
 };
 
-// Parameters as floats, whose last vector is a Tail, or split, with a SplitF32Tail.
+// Param is float*, with Tail for its last vector, or SplitF32, with SplitF32Tail.
 template <class ParamTail, class Param>
 HWY_INLINE void AdamW(const AdamWFactors& factors, const AdamWStretch& stretch, Param param) {
   const D d;
@@ -117,7 +116,7 @@ void AdamWSplit(const AdamWFactors& factors, const AdamWStretch& stretch, const 
   AdamW<SplitF32Tail<D>>(factors, stretch, param);
 }
 
-// Sums of squares in double, in independent accumulators to hide the latency of the additions.
+// Sums squares in double, in independent accumulators to hide the latency of the additions.
 class SquareSums {
  public:
   using Wide = hn::ScalableTag<double>;
@@ -130,7 +129,7 @@ class SquareSums {
         s2_(hn::Zero(Wide())),
         s3_(hn::Zero(Wide())) {}
 
-  // Of four vectors, which are load(0) to load(3).
+  // Adds the squares of four vectors, load(0) to load(3).
   template <class Load>
   HWY_INLINE void AddFour(const Load& load) {
     const Wide d;
@@ -199,15 +198,15 @@ namespace {
 
 OptimizerFns Functions() { return HWY_DYNAMIC_DISPATCH(SelectOptimizer)(); }
 
-// Elements of one task: more work than the cost of waking a thread.
+// Number of elements of a task, worth the cost of waking a thread.
 constexpr int64_t kTaskElements = 32768;
 
 int64_t Tasks(int64_t n) { return CeilDiv(n, kTaskElements); }
 
-// The sum of sum_of(begin, length) over stretches of [0, n) of fixed size, added in their order.
+// Returns the sum of sum_of(begin, length) over stretches of [0, n) of fixed size, added in order.
 template <class SumOf>
 double SumOverTasks(int64_t n, int threads, const SumOf& sum_of) {
-  // A bounded number of partial sums at a time, so that memory does not grow with n.
+  // The number of partial sums at a time is bounded, so that memory does not grow with n.
   std::array<double, 64> partial;
   const int64_t wave = static_cast<int64_t>(partial.size()) * kTaskElements;
   double sum = 0;
@@ -226,7 +225,7 @@ double SumOverTasks(int64_t n, int threads, const SumOf& sum_of) {
 
 namespace {
 
-// The factors of a segment's update: those of its group, computed when it changes, and its own.
+// Computes the factors of a segment's update; caches those of its group until the group changes.
 class FactorsOfSegments {
  public:
   explicit FactorsOfSegments(const AdamWStep& step) : step_(step) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores of vectors of split f32 (split_f32.h), as bf16-inl.h has them of bf16. Included
+// Loads and stores vectors of split f32 (split_f32.h), with the interface of bf16-inl.h. Included
 // once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_SPLIT_F32_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_SPLIT_F32_INL_H_
@@ -20,7 +20,7 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// 16-bit lanes, as many as D has.
+// Tag for as many 16-bit lanes as D has.
 template <class D>
 using Bf16Tag = hn::Rebind<uint16_t, D>;
 
@@ -61,7 +61,7 @@ HWY_INLINE void StoreFloats(hn::Vec<D> v, D d, const SplitF32& to) {
   hn::StoreU(low, d16, to.low);
 }
 
-// The same for the last, partial vector: make one before the loop.
+// Loads and stores the last, partial vector. To be constructed before the loop.
 template <class D>
 class SplitF32Tail {
  public:

@@ -58,7 +58,7 @@ HWY_EXPORT(HighRange);
 
 namespace {
 
-// body(begin, length) over all of [0, n).
+// Calls body(begin, length) for ranges that cover [0, n).
 template <class Body>
 void ForEachRange(int64_t n, int threads, const Body& body) {
   const int64_t tasks = TaskCount(n, n);

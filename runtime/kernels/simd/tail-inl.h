@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores of the last, partial vector of a row, which never touch memory beyond it.
-// Included once per Highway target.
+// Loads and stores the last, partial vector of a row without touching memory beyond it. Included
+// once per Highway target.
 #if defined(PLUMB_RUNTIME_KERNELS_SIMD_TAIL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_KERNELS_SIMD_TAIL_INL_H_
 #undef PLUMB_RUNTIME_KERNELS_SIMD_TAIL_INL_H_
@@ -19,8 +19,8 @@ namespace plumb {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The smallest element, in bytes, of masked loads and stores that do not fault on lanes that are
-// off. AVX2 has none for 16 bits, where Highway would read a whole vector; smaller elements go
+// Minimum size in bytes of an element for which masked loads and stores do not fault on masked
+// lanes. AVX2 has none for 16 bits, where Highway would read a whole vector; smaller elements go
 // through a buffer.
 #if HWY_TARGET == HWY_AVX3
 inline constexpr size_t kLeastMasked = 1;
@@ -30,7 +30,7 @@ inline constexpr size_t kLeastMasked = 4;
 inline constexpr size_t kLeastMasked = 16;
 #endif
 
-// The first `count` lanes of a vector, 1 <= count <= Lanes(d); make it once a loop.
+// First `count` lanes of a vector, 1 <= count <= Lanes(d). To be constructed once per loop.
 template <class D>
 class Tail {
  public:
@@ -42,7 +42,7 @@ class Tail {
 
   HWY_INLINE hn::Mask<D> mask() const { return mask_; }
 
-  // Lanes beyond the count are 0.
+  // Loads the lanes; those beyond the count are 0.
   HWY_INLINE V Load(D d, const T* HWY_RESTRICT from) const {
     if constexpr (sizeof(T) >= kLeastMasked) {
       return hn::MaskedLoad(mask_, d, from);
@@ -68,7 +68,7 @@ class Tail {
   size_t count_;
 };
 
-// e^x that keeps a NaN: Highway's Exp makes 0 of it, which would hide a divergence.
+// Returns e^x and keeps a NaN, which Highway's Exp turns into 0; that would hide a divergence.
 template <class D>
 HWY_INLINE hn::Vec<D> ExpKeepingNaN(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);

@@ -21,7 +21,7 @@
 #define PLUMB_TENSOR_STATS_WIDEN
 namespace plumb {
 namespace {
-// The first element of a tensor in f32, in bf16, in split f32.
+// Returns the first element of a tensor in f32, bf16 or split f32 as a float.
 float Widen(const float* x) { return *x; }
 float Widen(const uint16_t* x) { return FloatFromBf16(*x); }
 float Widen(const SplitF32& x) { return JoinFloat(*x.high, *x.low); }
@@ -35,8 +35,8 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Assumes finite elements. If one is not, neither is sum_squares, which cannot overflow otherwise.
-// X: a pointer, or SplitF32.
+// Computes statistics of finite elements. If an element is not finite, sum_squares is not either;
+// it cannot overflow otherwise. X is a pointer or SplitF32.
 template <class X>
 TensorStats StatsOfFinite(X x, int64_t n) {
   const hn::ScalableTag<double> wide;
@@ -46,7 +46,7 @@ TensorStats StatsOfFinite(X x, int64_t n) {
   stats.count = n;
   int64_t i = 0;
   if (n >= 2 * lanes) {
-    // Two independent accumulators of each hide the latency of the additions.
+    // Two independent accumulators of each kind hide the latency of the additions.
     auto sum0 = hn::Zero(wide), sum1 = sum0, square0 = sum0, square1 = sum0;
     auto max0 = hn::Zero(narrow), max1 = max0;
     for (; i + 2 * lanes <= n; i += 2 * lanes) {
@@ -93,7 +93,7 @@ HWY_EXPORT(SelectSplitStats);
 
 namespace {
 
-// Elements of one task: more work than the cost of waking a thread.
+// Number of elements of a task, worth the cost of waking a thread.
 constexpr int64_t kTaskElements = 32768;
 
 template <class X>
@@ -123,7 +123,7 @@ TensorStats StatsInStretches(TensorStats (*stats_of_finite)(X x, int64_t n), X x
     return std::isfinite(stats.sum_squares) ? stats : StatsOfAny(x + begin, end - begin);
   };
   if (n <= kTaskElements) return stretch(0, n);
-  // A bounded number of blocks at a time, so that memory does not grow with n.
+  // The number of blocks at a time is bounded, so that memory does not grow with n.
   std::array<TensorStats, 64> partial;
   const int64_t wave = static_cast<int64_t>(partial.size()) * kTaskElements;
   TensorStats stats;

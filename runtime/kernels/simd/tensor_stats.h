@@ -11,12 +11,12 @@
 
 namespace plumb {
 
-// Over finite elements; the others are only counted, since one of them would make every sum
-// non-finite. Denormals are zeros, as for the ops of a program. Sums of f32 squares do not overflow
-// a double. A value.
+// Statistics over finite elements. The others are only counted, since one of them would make every
+// sum non-finite. Denormals count as zeros, as in the ops of a program. Sums of f32 squares do not
+// overflow a double. A value.
 struct TensorStats {
-  int64_t count = 0;      // finite elements
-  int64_t nonfinite = 0;  // NaN or infinite
+  int64_t count = 0;      // number of finite elements
+  int64_t nonfinite = 0;  // number of NaNs and infinities
   double sum = 0;
   double sum_squares = 0;
   float max_abs = 0;
@@ -26,11 +26,11 @@ struct TensorStats {
   double Rms() const { return count > 0 ? std::sqrt(sum_squares / static_cast<double>(count)) : 0; }
 };
 
-// Of x[0..n), in blocks of fixed size that are added in order. Does not depend on the caller's
-// floating-point mode.
+// Returns the statistics of x[0..n), in blocks of fixed size that are added in order. Independent
+// of the caller's floating-point mode.
 TensorStats StatsOf(const float* x, int64_t n, int threads);
-TensorStats StatsOf(const uint16_t* x, int64_t n, int threads);  // of bf16
-// Equal to those of the floats to the bit.
+TensorStats StatsOf(const uint16_t* x, int64_t n, int threads);  // bf16
+// Returns bit-identical statistics for the same numbers in split form.
 TensorStats StatsOf(const SplitF32& x, int64_t n, int threads);
 
 }  // namespace plumb

@@ -39,7 +39,7 @@ void NormalizeRow(const MatrixInPlace& matrix, int64_t row) {
   }
 }
 
-// Columns that are summed side by side, so that rows are read in lines of the cache.
+// Number of columns that are summed together, so that rows are read in whole cache lines.
 constexpr int64_t kColumns = 64;
 
 void NormalizeSomeColumns(const MatrixInPlace& matrix, int64_t first, int64_t count) {

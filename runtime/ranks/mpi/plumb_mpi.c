@@ -6,13 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A count of MPI is an int: longer messages are one element of a type that has pieces of this size.
- */
+/* MPI counts are ints, so a longer message is one element of a type made of pieces of this size. */
 enum { PIECE = 1 << 30 };
 
 typedef struct {
   MPI_Comm comm;
-  int initialized; /* MPI, by this library */
+  int initialized; /* nonzero if this library initialized MPI */
   char host[MPI_MAX_PROCESSOR_NAME];
   char error[MPI_MAX_ERROR_STRING + 128];
 } Job;
@@ -25,7 +24,7 @@ typedef struct {
   int receives;
 } Transfer;
 
-/* MPI's error as a status, with its text in job->error. */
+/* Returns the status for an MPI error and writes its message to job->error. */
 static plumb_status Failed(Job* job, const char* what, int peer, int code) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -45,8 +44,8 @@ static plumb_status OutOfMemory(Job* job) {
   return PLUMB_RESOURCE_EXHAUSTED;
 }
 
-/* `*type` and `*count` of a message of `size` bytes; the type is to be freed if it is not MPI_BYTE.
- */
+/* Sets `*type` and `*count` for a message of `size` bytes. The caller frees a type that is not
+ * MPI_BYTE. */
 static int TypeOf(size_t size, MPI_Datatype* type, int* count) {
   *type = MPI_BYTE;
   *count = (int)size;
@@ -98,7 +97,7 @@ static plumb_status StartReceive(void* context, int32_t from, int32_t tag, void*
   return Start(context, 1, from, tag, data, size, transfer);
 }
 
-/* Of a transfer that is over, or failed: frees it. */
+/* Checks and frees a transfer that has completed or failed. */
 static plumb_status Finish(Job* job, Transfer* transfer, int failure, const MPI_Status* status) {
   plumb_status result = PLUMB_OK;
   if (failure != MPI_SUCCESS) {
@@ -175,8 +174,8 @@ static plumb_status Initialize(int* by_us, char* problem, size_t capacity) {
              "MPI cannot be called from several threads in turn, which plumb does");
     return PLUMB_UNIMPLEMENTED;
   }
-  /* A failure is a value: what is done about it is not MPI's business. Where MPI is a host's, so are
-   * failures that are of no communicator; MPICH has such, of messages of a rank to itself. */
+  /* Errors are returned instead of ending the job. If the host initialized MPI, it also handles
+   * errors that belong to no communicator, which MPICH has for messages of a rank to itself. */
   if (*by_us) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs while plumb is built: the messages of .proto files as C++ classes, for runtime/schema to
-// read and print. What runs later needs no protobuf library, of which a host may have another
+// Generates C++ classes from the messages of .proto files when plumb is built; runtime/schema reads
+// and prints them. So the runtime needs no protobuf library, of which a host may have another
 // version.
 //
-//   schema_compiler DESCRIPTORS OUT       DESCRIPTORS: protoc --descriptor_set_out
+//   schema_compiler DESCRIPTORS OUT       DESCRIPTORS: output of protoc --descriptor_set_out
 //
-// writes OUT/plumb/v1/model.schema.h and .cc for plumb/v1/model.proto. The accessors are those of
-// protobuf's C++ code that plumb uses, in the package's namespace. Supported is the proto3 that
-// plumb's schema is in: messages without cycles, enums, oneofs, optional and repeated fields of the
-// types in textproto::FieldType. Anything else ends the build.
+// It writes OUT/plumb/v1/model.schema.h and .cc for plumb/v1/model.proto. The accessors are the
+// subset of protobuf's C++ accessors that plumb uses, in the package's namespace. It supports the
+// proto3 features that plumb's schema uses: messages without cycles, enums, oneofs, optional and
+// repeated fields of the types in textproto::FieldType. Anything else fails the build.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
 
@@ -35,7 +35,7 @@ using google::protobuf::OneofDescriptor;
   std::exit(1);
 }
 
-// `text` with every "$name$" replaced.
+// Returns `text` with every "$name$" replaced.
 std::string Fill(std::string text, const std::vector<std::pair<std::string, std::string>>& names) {
   for (const auto& [name, value] : names) {
     const std::string key = "$" + name + "$";
@@ -51,7 +51,7 @@ std::string Upper(std::string text) {
   return text;
 }
 
-// "kaiming_uniform" as "KaimingUniform".
+// Returns "KaimingUniform" for "kaiming_uniform".
 std::string Camel(const std::string& name) {
   std::string camel;
   bool start = true;
@@ -62,7 +62,8 @@ std::string Camel(const std::string& name) {
   return camel;
 }
 
-// Nested types stand beside their parents, which have an alias: Init_Normal, Init::Normal.
+// Returns the class of a type. Nested types are top-level classes, and their parents have aliases:
+// Init_Normal is Init::Normal.
 template <class Type>
 std::string ClassName(const Type& type) {
   return (type.containing_type() == nullptr ? "" : ClassName(*type.containing_type()) + "_") +
@@ -82,9 +83,9 @@ bool KnowsPresence(const FieldDescriptor& field) {
 }
 
 struct TypeNames {
-  std::string constant;  // of FieldType
-  std::string stored;    // the member's
-  std::string passed;    // to and from accessors
+  std::string constant;  // enumerator of FieldType
+  std::string stored;    // type of the member
+  std::string passed;    // type that accessors take and return
 };
 
 TypeNames NamesOf(const FieldDescriptor& field) {
@@ -112,7 +113,7 @@ TypeNames NamesOf(const FieldDescriptor& field) {
   }
 }
 
-// The messages of a file, each after those that it holds.
+// The messages of a file, each after those that it contains.
 class MessageOrder {
  public:
   explicit MessageOrder(const FileDescriptor& file) : file_(file) {
@@ -137,8 +138,7 @@ class MessageOrder {
   std::vector<const Descriptor*> order_;
 };
 
-// ---------------------------------------------------------------------------------------- the
-// header
+// ----------------------------------------------------------------------------------- The header
 
 std::string EnumDefinition(const EnumDescriptor& type) {
   std::string text = "enum " + ClassName(type) + " : int32_t {\n";
@@ -202,7 +202,7 @@ std::string Accessors(const FieldDescriptor& field) {
 std::string ClassDefinition(const Descriptor& message) {
   const std::string name = ClassName(message);
   if (message.field_count() > 64) Fail(name + ": more than 64 fields");  // bits of Message::set_
-  // Protobuf's reader passes over reserved names, plumb's does not.
+  // protobuf's parser skips reserved names; plumb's does not.
   if (message.reserved_name_count() > 0) Fail(name + ": reserved names are not supported");
   std::string text = "class " + name + " final : public textproto::Message {\n public:\n";
   for (int i = 0; i < message.nested_type_count(); ++i) {
@@ -266,8 +266,7 @@ std::string Header(const FileDescriptor& file) {
   return text + "}  // namespace " + Namespace(file) + "\n\n#endif  // " + guard + "\n";
 }
 
-// ---------------------------------------------------------------------------------------- the
-// tables
+// ----------------------------------------------------------------------------------- The tables
 
 std::string EnumTable(const EnumDescriptor& type) {
   std::string text = "constexpr EnumValue k" + ClassName(type) + "Values[] = {\n";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes what `plumb help model` and the like print: the fields of the schema, with the comments
-// above them. What a field may be and what it means is said once, in the .proto.
+// Writes the texts of `plumb help model` and the like: the fields of the schema with their
+// comments. The .proto file is the only place that documents a field.
 //
-//   schema_help DESCRIPTORS OUT      DESCRIPTORS: of protoc, with --include_source_info
+//   schema_help DESCRIPTORS OUT      DESCRIPTORS: output of protoc with --include_source_info
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
@@ -49,7 +49,7 @@ constexpr size_t kWidth = 80;
   std::exit(1);
 }
 
-// `text` broken into lines; an empty line, or one that is indented further, stays one of its own.
+// Wraps `text` into lines. Empty lines stay, and indented lines are not joined to the previous one.
 std::string Wrap(const std::string& text, size_t indent) {
   const std::string margin(indent, ' ');
   std::string wrapped, line;
@@ -89,7 +89,7 @@ std::string CommentOf(const Type& type) {
   return CommentAt(location);
 }
 
-// What the file begins with, if it is about this message: its first.
+// Returns the comment at the start of the file if `message` is its first message, else "".
 std::string CommentOfFile(const Descriptor& message) {
   SourceLocation location;
   const std::vector<int> syntax = {google::protobuf::FileDescriptorProto::kSyntaxFieldNumber};
@@ -97,7 +97,8 @@ std::string CommentOfFile(const Descriptor& message) {
   return about && message.file()->GetSourceLocation(syntax, &location) ? CommentAt(location) : "";
 }
 
-// The first value stands for none: its comment names what is meant then.
+// Returns the names of all values but the first, which means "unspecified"; its comment states the
+// default.
 std::string ChoicesOf(const EnumDescriptor& type) {
   std::string text;
   for (int i = 1; i < type.value_count(); ++i) {
@@ -156,7 +157,7 @@ std::string DescribeField(const FieldDescriptor& field) {
   return text;
 }
 
-// `message`, then those that its fields hold, each once.
+// Describes `message`, then the messages that its fields contain, each once.
 void Describe(const Descriptor& message, bool first, std::set<const Descriptor*>* done,
               std::string* text) {
   if (!done->insert(&message).second) return;
