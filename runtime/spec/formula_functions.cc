@@ -12,8 +12,7 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kMaxSoftmax = 1024;  // each weight becomes a part of one tensor
-constexpr int64_t kMaxParts =
-    10000;  // each part becomes a value of the graph, even if nothing reads it
+constexpr int64_t kMaxParts = 10000;   // each becomes a value of the graph, even if unused
 
 }  // namespace
 

@@ -52,9 +52,8 @@ class Settings {
   std::vector<bool> Live() const;
   absl::Status Error(const Setting& setting, const std::string& what) const;
 
-  std::vector<Setting> settings_;  // the root is first
-  std::map<const Statement*, std::string>
-      descriptions_;  // of the scope in which each statement ran first
+  std::vector<Setting> settings_;                         // the root is first
+  std::map<const Statement*, std::string> descriptions_;  // scope where each ran first
   int32_t current_ = kRoot;
 };
 
