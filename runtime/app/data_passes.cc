@@ -19,7 +19,7 @@ absl::StatusOr<api::StepInfo> StepOnBatches(int64_t first, TrainBatches* batches
     return api::Next::kGoOn;
   };
   const api::Result<api::StepInfo> stepped = trainer->StepFilled(fill);
-  PLUMB_RETURN_IF_ERROR(filled);  // rather than that the callback failed
+  PLUMB_RETURN_IF_ERROR(filled);  // takes precedence over the callback's failure
   return ToStatus(stepped);
 }
 

@@ -142,7 +142,7 @@ class TrainRun {
   int64_t step() const;  // completed steps
   bool done() const;     // step() == max_steps
 
-  // Takes one step, writes its metrics line, and performs what is due: validation, a checkpoint
+  // Takes one step, writes its metrics line, and performs everything due: validation, a checkpoint
   // (always after the last step). After a STEP_BACK it repeats an earlier step. Errors: kAborted if
   // the step diverged; the message names the first bad tensor, its place in the model and the op
   // that produced it.
