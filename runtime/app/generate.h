@@ -42,7 +42,7 @@ struct GenerateResult {
   bool has_text = false;     // false: there is no tokenizer, only ids
   int64_t tokens = 0;        // number drawn, including an end token and those of a stop text
   std::vector<int32_t> ids;  // the drawn tokens
-  bool ended = false;        // by an end token or stop text, not by max_tokens or the context
+  bool ended = false;  // true: by an end token or stop text; false: by max_tokens or the context
   double seconds = 0;
   double first_seconds = 0;  // part of it until the first token was drawn
 };
@@ -66,7 +66,7 @@ class TrainedModel {
   TrainedModel(const TrainedModel&) = delete;
   TrainedModel& operator=(const TrainedModel&) = delete;
 
-  int64_t step() const;                   // of the checkpoint; 0 for an imported run
+  int64_t step() const;                   // step of the checkpoint; 0 for an imported run
   const std::string& checkpoint() const;  // path; of an imported run: its directory
 
   // Returns false for a bidirectional model, which predicts masked tokens instead of the next one.

@@ -57,7 +57,7 @@ absl::StatusOr<std::string> DrawModel(const api::Model& model,
 // Memory of training, in bytes. All of it is allocated before the first step, so the total is the
 // peak of a step. Excludes the text, its tokens, and the program.
 struct TrainingMemory : api::TrainerMemory {
-  int64_t batch = 0, seq = 0;  // of one pass; seq is the max sequence length
+  int64_t batch = 0, seq = 0;  // for one pass; seq is the max sequence length
   std::string dtype;           // "f32", "bf16"
   bool recompute_blocks = false;
   int64_t validation = 0;  // memory of the evaluator of the validation split; included in the total

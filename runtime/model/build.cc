@@ -312,7 +312,7 @@ class Emitter : public FormulaBackend {
   std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // (value, number of parts)
   double embedding_scale_ = 1;
   absl::flat_hash_map<std::string, ValueId> tables_;  // rows already read, keyed by table
-  std::vector<ValueId> extra_losses_;                 // of sublayers, added to the cross-entropy
+  std::vector<ValueId> extra_losses_;                 // added to the cross-entropy
   bool head_is_last_ = false;                         // the head sees only the last token
   bool head_is_f32_ = false;                          // the logits are f32 in any format
   std::string scope_;                                 // prefix of value names: "layers.3."

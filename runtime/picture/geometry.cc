@@ -259,8 +259,8 @@ class PictureMeasure {
 
   const FlowPicture& picture_;
   std::vector<FlowLayout> layouts_;
-  std::map<int, double> x_;       // of the columns
-  std::vector<double> row_ends_;  // of the current section
+  std::map<int, double> x_;       // x of each column
+  std::vector<double> row_ends_;  // in the current section
   PictureBox box_;
 };
 

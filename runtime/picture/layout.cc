@@ -65,7 +65,7 @@ class LayoutMaker {
   void MakeWires() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const int to = static_cast<int>(i);
-      bool entered = false;  // by a wire from above
+      bool entered = false;  // true if a wire comes from above
       for (size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
         const int from = nodes_[i].inputs[k].from;
         before_[i].push_back(from);
@@ -373,7 +373,7 @@ class LayoutMaker {
   const Chains chains_;
   const int streams_;
   std::vector<std::vector<int>> before_;    // for each node, the nodes that must be above it
-  std::vector<Lane> lanes_;                 // those of the chains, followed by those of the detours
+  std::vector<Lane> lanes_;                 // one per chain, followed by one per detour
   std::map<size_t, size_t> detours_;        // index of the wire to index of the lane
   std::map<int, std::vector<Span>> taken_;  // occupied columns of each row
   int rows_ = 0;

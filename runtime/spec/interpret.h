@@ -85,7 +85,7 @@ struct LinearSite {
   const LinearSpec* spec;
   int64_t in, out;
   ScalarScope scope;
-  bool again = false;  // as in NormSite
+  bool again = false;  // see NormSite
 };
 
 // One dropout, active in training only.

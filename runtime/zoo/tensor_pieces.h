@@ -36,7 +36,7 @@ struct TensorPiece {
   std::string older;                 // name of the single source in older files; "": the same
   bool transpose = false;
   int64_t flat_rows = 0;       // not 0: number of rows of a matrix that becomes a vector
-  AxisPart rows, columns;      // of the source after transposition
+  AxisPart rows, columns;      // parts of the source after transposition
   std::optional<double> fill;  // value of a tensor without a source
 
   bool stacked() const { return sources.size() > 1; }

@@ -27,7 +27,7 @@ struct DecodeBench::Impl {
   std::vector<int32_t> next;
   bool profiles = false;
   int64_t profiled_steps = 0;       // each may consist of several passes
-  std::map<int64_t, double> flops;  // of a forward pass over one sequence, by tokens
+  std::map<int64_t, double> flops;  // forward pass over one sequence, by tokens
 
   absl::StatusOr<double> FlopsOf(int64_t n);
   absl::Status Profiles(bool on);

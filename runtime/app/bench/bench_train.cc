@@ -103,7 +103,7 @@ struct TrainBench::Impl {
   Batch batch;
   std::optional<api::Trainer> trainer;
   bool profiles = false;
-  std::map<int64_t, double> flops;  // of a step, keyed by tokens per row
+  std::map<int64_t, double> flops;  // flops of a step, keyed by tokens per row
 
   absl::StatusOr<double> FlopsOf(int64_t tokens);
   absl::Status Profiles(bool on);

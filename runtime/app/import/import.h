@@ -55,7 +55,7 @@ struct ExportRequest {
 struct ExportReport {
   std::string family;
   int64_t tensors = 0;  // in the checkpoint
-  int64_t bytes = 0;    // of model.safetensors
+  int64_t bytes = 0;    // size of model.safetensors
 };
 
 // Writes config.json, generation_config.json, model.safetensors (f32) and the tokenizer's files,

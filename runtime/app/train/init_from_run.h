@@ -20,7 +20,7 @@ absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::stri
 
 // Source of the weights that a run began with.
 struct InitSource {
-  std::string run;      // as given by the user; "": all weights were drawn
+  std::string run;      // path given by the user; "": all weights were drawn
   std::string weights;  // absolute path of the checkpoint, or of the imported run
 };
 

@@ -171,7 +171,7 @@ absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
 
 std::optional<TokenMasking> MaskingOf(const Recipe& recipe, const api::ModelInfo& model) {
   if (!recipe.fields.has_masked_tokens()) return std::nullopt;
-  const v1::MaskedTokens& said = recipe.fields.masked_tokens();  // every default is
+  const v1::MaskedTokens& said = recipe.fields.masked_tokens();  // includes defaults
   TokenMasking masking;
   masking.seed = recipe.fields.seed();
   masking.special_tokens.assign(said.special_token().begin(), said.special_token().end());

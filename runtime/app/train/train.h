@@ -153,7 +153,7 @@ class TrainRun {
   // Starts timing steps op by op and summing them in profile(). The bits of the results do not
   // change.
   absl::Status StartProfile();
-  Profile profile() const;  // of 0 steps unless started
+  Profile profile() const;  // has 0 steps unless started
 
   // Writes a checkpoint unless this step has one. Returns its path. Errors: kAborted if a weight is
   // not finite.
