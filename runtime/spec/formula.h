@@ -85,8 +85,8 @@ void CollectNames(const Expr& expr, Expr::Kind kind, std::set<std::string>* name
 // Adds the names in the statement's value, index, range and condition.
 void CollectNames(const Statement& statement, Expr::Kind kind, std::set<std::string>* names);
 
-// Parses one statement. Errors: kInvalidArgument with location, text and caret; so for the two
-// below.
+// Parse one statement, one expression, one range. Errors: kInvalidArgument with location, text and
+// caret.
 absl::StatusOr<Statement> ParseStatement(const Text& text, std::string section);
 absl::StatusOr<Expression> ParseExpression(const Text& text);
 // Range together with the text that contains it.

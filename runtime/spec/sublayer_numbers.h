@@ -15,7 +15,7 @@ namespace plumb {
 struct AttentionNumbers {
   double scale = 1;
   double score_cap = 0;  // 0: none
-  int64_t window = 0;    // 0: unlimited; also for the context length or more
+  int64_t window = 0;    // 0: unlimited, which includes the context length or more
 
   // Returns the number of tokens whose keys and values decoding caches.
   int64_t CachedTokens(const ModelDims& dims) const {
@@ -32,7 +32,7 @@ struct RopeNumbers {
 };
 
 // Evaluates the fields of an attention. Errors point into the expression if it has no value or one
-// outside the field's range; so for the functions below.
+// outside the field's range. The functions below have the same errors.
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
                                                    const ScalarScope& scope);
 
