@@ -9,7 +9,7 @@ namespace plumb {
 
 absl::StatusOr<api::StepInfo> StepOnBatches(int64_t first, TrainBatches* batches, Batch* batch,
                                             api::Trainer* trainer) {
-  absl::Status filled;  // of the last micro-batch
+  absl::Status filled;  // status of the last micro-batch
   const auto fill = [&](int64_t i, int32_t* inputs, int32_t* targets, int64_t& seq) {
     filled = batches->TryFill(first + i, batch);
     if (!filled.ok()) return api::Next::kStop;
@@ -19,7 +19,7 @@ absl::StatusOr<api::StepInfo> StepOnBatches(int64_t first, TrainBatches* batches
     return api::Next::kGoOn;
   };
   const api::Result<api::StepInfo> stepped = trainer->StepFilled(fill);
-  PLUMB_RETURN_IF_ERROR(filled);  // rather than that the callback failed
+  PLUMB_RETURN_IF_ERROR(filled);  // takes precedence over the callback's failure
   return ToStatus(stepped);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb::TrainedModel: the newest checkpoint of a run, to sample from and to measure.
+// plumb::TrainedModel: the newest checkpoint of a run, for sampling and evaluation.
+// Thread-compatible.
 #ifndef PLUMB_RUNTIME_APP_GENERATE_H_
 #define PLUMB_RUNTIME_APP_GENERATE_H_
 
@@ -17,46 +18,47 @@
 
 namespace plumb {
 
-// "f32", "bf16", "int8"; kInvalidArgument with a suggestion for anything else.
+// Parses "f32", "bf16" or "int8". Errors: kInvalidArgument with a suggestion.
 absl::StatusOr<api::Weights> ParseWeights(absl::string_view text);
 
 struct GenerateOptions {
   std::string prompt;
-  // In place of `prompt`, if there are any: taken as they are, without a begin token before them.
+  // Replaces `prompt` unless empty. No begin token is added.
   std::vector<int32_t> prompt_tokens;
-  double temperature = 1;  // 0: the most likely token
+  double temperature = 1;  // 0: the token with the highest probability
   int top_k = 0;           // 0: all
   double top_p = 1;        // 1: all
   uint64_t seed = 1;
-  // The index of the sample among those of this seed: each has a random stream of its own.
+  // Index of the sample. Each (seed, index) has its own random stream.
   int64_t index = 0;
   int64_t max_tokens = 0;  // 0: until an end token, or the context is full
-  // The sample ends before the first of these in the text that was drawn. None is empty.
+  // The text is cut before the first occurrence of one of these in the generated part. Requires:
+  // none is empty.
   std::vector<std::string> stop_texts;
 };
 
 struct GenerateResult {
-  std::string text;          // prompt included; of a run without a tokenizer of plumb's: empty
-  bool has_text = false;     // false: there is no tokenizer, and the sample is its ids
-  int64_t tokens = 0;        // that were drawn, an end token and those of a stop text included
-  std::vector<int32_t> ids;  // they
-  bool ended = false;        // by an end token or a stop text; else by max_tokens or the context
+  std::string text;          // including the prompt; empty if the run has no tokenizer
+  bool has_text = false;     // false: there is no tokenizer, only ids
+  int64_t tokens = 0;        // number drawn, including an end token and those of a stop text
+  std::vector<int32_t> ids;  // the drawn tokens
+  bool ended = false;  // true: by an end token or stop text; false: by max_tokens or the context
   double seconds = 0;
-  double first_seconds = 0;  // of them, until the first token was drawn
+  double first_seconds = 0;  // part of it until the first token was drawn
 };
 
 struct SplitLoss {
   std::string split;  // "training", "validation"
-  double loss = 0;    // mean over all targets, nats
+  double loss = 0;    // mean over all targets, in nats
   int64_t targets = 0;
   int64_t sequences = 0;
 };
 
 class TrainedModel {
  public:
-  // `run`: a run directory, trained or imported, or one of its checkpoints. `weights`: the format
-  // that Generate decodes with. `average`: with the average of the weights (ema_decay); kNotFound
-  // where none was kept.
+  // Opens a run directory, trained or imported, or one of its checkpoints. `weights` is the storage
+  // format for Generate. `average` selects the average of the weights (ema_decay). Errors:
+  // kNotFound if there is no such run or no average.
   static absl::StatusOr<std::unique_ptr<TrainedModel>> Open(
       HostRuntime* runtime, const std::string& run, api::Weights weights = api::Weights::kF32,
       bool average = false);
@@ -64,33 +66,33 @@ class TrainedModel {
   TrainedModel(const TrainedModel&) = delete;
   TrainedModel& operator=(const TrainedModel&) = delete;
 
-  int64_t step() const;                   // of the checkpoint; 0 of an imported run
-  const std::string& checkpoint() const;  // of an imported run: its directory
+  int64_t step() const;                   // step of the checkpoint; 0 for an imported run
+  const std::string& checkpoint() const;  // path; of an imported run: its directory
 
-  // Whether it predicts the next token, and not, being bidirectional, those that are hidden.
+  // Returns false for a bidirectional model, which predicts masked tokens instead of the next one.
   bool can_generate() const;
 
-  // Draws one continuation. `on_text`, when given, gets the text piece by piece, whole characters
-  // of it: the prompt's with the first token, and then what each token completes, which may be
-  // nothing; what may be the beginning of a stop text it gets once that is known. Return false to
-  // stop. Errors: options out of range, a prompt with characters outside the vocabulary or too
-  // long.
+  // Draws one continuation. `on_text`, if given, receives the text in pieces of whole characters:
+  // the prompt's with the first token, then what each token completes, possibly "". A possible
+  // beginning of a stop text is held back until it is decided. `on_text` returns false to stop.
+  // Errors: options out of range, a prompt that is too long or has characters outside the
+  // vocabulary.
   absl::StatusOr<GenerateResult> Generate(
       const GenerateOptions& options,
       const std::function<bool(absl::string_view piece)>& on_text = nullptr);
 
-  // Draws `count` continuations, of the indices options.index, options.index + 1, ..., several at a
-  // time: every pass over the weights then serves all of them. Each is, to the letter, what
-  // Generate draws for its index. `on_sample` gets them in the order of their indices, each as soon
-  // as it and those before it are complete; return false to stop.
+  // Draws `count` continuations with indices options.index, options.index + 1, ..., several at a
+  // time, so that they share each pass over the weights. Each result is identical to that of
+  // Generate with its index. `on_sample` receives them in the order of their indices, each as soon
+  // as it and its predecessors are complete, and returns false to stop.
   absl::Status GenerateMany(const GenerateOptions& options, int64_t count,
                             const std::function<bool(GenerateResult sample)>& on_sample);
 
-  // Loss on a file in the run's own format, tokenizer and split; a split that is empty is left out.
-  // Running text is read in windows of the context's length, side by side, or, with a stride of 1
-  // to that length, overlapping: each predicts as many new tokens, from at least context_length -
-  // stride before them. Every token is predicted once either way. kInvalidArgument for another
-  // stride, or one of documents.
+  // Returns the losses on a file in the run's format, with its tokenizer and split; empty splits
+  // are omitted. Running text is read in adjacent windows of the context length, or, with a stride
+  // in 1..context_length, in overlapping windows that predict `stride` new tokens each, from at
+  // least context_length - stride tokens before them. Either way each token is predicted once.
+  // Errors: kInvalidArgument for another stride, or a stride with documents.
   absl::StatusOr<std::vector<SplitLoss>> Evaluate(const std::string& data_path,
                                                   api::Weights weights = api::Weights::kF32,
                                                   int64_t stride = 0);

@@ -19,7 +19,7 @@ std::string StringOf(const Json& value) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-// What is to be said of libraries, with them loaded.
+// Facts about libraries, which are loaded for them.
 struct Loaded {
   std::string gemm;
   Json report;
@@ -82,7 +82,7 @@ std::string MatmulText() {
   if (!HasOneDnn(report)) {
     return absl::StrCat(loaded.gemm, "; no oneDNN: ", StringOf(report["onednn"]["problem"]));
   }
-  // "in pairs: " and why.
+  // Drops the prefix "in pairs: " of the reason.
   const std::string bf16 = StringOf(report["processor"]["gemm"]["bf16"]);
   return absl::StrCat(loaded.gemm, "; ", bf16.substr(bf16.find(": ") + 2));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb::HostRuntime: the api::Runtime of a program: norm plugins, placements and threads for all
-// models, and what the library warned of. It outlives what is created with it. Thread-compatible,
-// as the runtime is; warnings may come from any thread.
+// plumb::HostRuntime: the api::Runtime of a program, with norm plugins, placements and threads for
+// all models, and the library's warnings. Must outlive everything created with it.
+// Thread-compatible; warnings may come from any thread.
 #ifndef PLUMB_RUNTIME_APP_HOST_RUNTIME_H_
 #define PLUMB_RUNTIME_APP_HOST_RUNTIME_H_
 
@@ -19,9 +19,9 @@ namespace plumb {
 
 class HostRuntime {
  public:
-  // `plugin_files`: norm plugins to load at once (--plugin FILE). A plugin runs with all rights of
-  // this process. Warnings go to TakeWarnings, not to options.log. Errors: as plumb_runtime_create
-  // and plumb_plugin_load.
+  // Creates a runtime and loads the norm plugins `plugin_files` (--plugin FILE). A plugin runs with
+  // all rights of this process. Warnings are collected for TakeWarnings; options.log is ignored.
+  // Errors: those of plumb_runtime_create and plumb_plugin_load.
   static absl::StatusOr<std::unique_ptr<HostRuntime>> Create(
       api::RuntimeOptions options, const std::vector<std::string>& plugin_files = {});
   HostRuntime(const HostRuntime&) = delete;
@@ -31,32 +31,32 @@ class HostRuntime {
 
   // Adds a warning for TakeWarnings, unless it was added before.
   void Warn(const std::string& warning);
-  // Takes back the warnings about a file: whoever looks at what was trained long ago was told then.
+  // Removes the warnings about a file, for users of a trained run, who saw them at training time.
   void ForgetWarningsAbout(const std::string& file);
-  // Returns the warnings since the last call: skipped files, duplicate ids, what a model's author
-  // should know.
+  // Returns the warnings since the last call: skipped files, duplicate ids, likely errors of a
+  // model's author.
   std::vector<std::string> TakeWarnings();
 
   int threads() const { return runtime_->Threads(); }
-  // The GEMM engines of this runtime. Equal texts: equal rounding. Loads oneDNN.
+  // Returns the GEMM engines of this runtime. Equal texts mean equal rounding. Loads oneDNN.
   std::string matmul() const { return runtime_->Gemm().value(); }
-  // plumb_runtime_describe.
+  // Returns the JSON of plumb_runtime_describe.
   std::string DescribeJson() const { return runtime_->Describe().value(); }
 
  private:
   HostRuntime() = default;
 
   std::optional<api::Runtime> runtime_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the fields below
   std::vector<std::string> warnings_;
-  std::set<std::string> warned_;  // all that there ever were
+  std::set<std::string> warned_;  // all warnings ever added
 };
 
-// "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3". Loads oneDNN.
+// Returns "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3". Loads oneDNN.
 std::string VersionText();
 
-// The GEMM engines of this processor, as a runtime with gemm "auto" has them, and why: "oneDNN
-// 2.6.3 avx512_core_bf16, bf16 in pairs; ...".
+// Returns the GEMM engines that a runtime with gemm "auto" uses on this processor, and the reason:
+// "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; ...".
 std::string MatmulText();
 
 }  // namespace plumb

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of a model over given tokens: what it computes for them, and probes of it.
+// Passes of a model over given tokens: outputs and probes.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,7 +17,8 @@ namespace {
 
 using Rows = std::vector<std::vector<int32_t>>;
 
-// `what`: "token", "target", "type" of a sequence, which lie in least..most.
+// Checks that all elements of a row are in least..most. `what` is "token", "target" or "type", for
+// errors.
 absl::Status CheckRow(const std::vector<int32_t>& row, size_t sequence, const char* what,
                       int64_t least, int64_t most) {
   for (size_t t = 0; t < row.size(); ++t) {
@@ -48,7 +49,7 @@ absl::Status CheckLengths(const Rows& sequences, const api::ModelInfo& model) {
   return absl::OkStatus();
 }
 
-// `rows`, one a sequence, of its length; `name`: "targets".
+// Checks that `rows` has one row per sequence, of the same length. `name`: "targets".
 absl::Status CheckAlike(const Rows& rows, const Rows& sequences, const char* name) {
   if (rows.size() != sequences.size()) {
     return absl::InvalidArgumentError(
@@ -86,7 +87,7 @@ absl::Status Check(const TokenBatch& batch, const api::ModelInfo& model) {
   return absl::OkStatus();
 }
 
-// Each row and its padding.
+// Concatenates the rows, each padded to `length`.
 std::vector<int32_t> SideBySide(const Rows& rows, size_t length, int32_t padding) {
   std::vector<int32_t> all;
   all.reserve(rows.size() * length);
@@ -97,14 +98,14 @@ std::vector<int32_t> SideBySide(const Rows& rows, size_t length, int32_t padding
   return all;
 }
 
-// A TokenBatch side by side, [rows, seq], as api::Evaluator takes it.
+// Padded TokenBatch [rows, seq] for api::Evaluator.
 struct PassBatch {
   int64_t rows = 0, seq = 0;
-  std::vector<int32_t> inputs, targets, types;  // types: empty: 0
+  std::vector<int32_t> inputs, targets, types;  // empty types: all 0
   bool has_targets = false;
 };
 
-// Errors: as RunTokens for what is given.
+// Converts a batch. Errors: those of RunTokens for its arguments.
 absl::StatusOr<PassBatch> ToPassBatch(const TokenBatch& batch, const api::ModelInfo& info) {
   PLUMB_RETURN_IF_ERROR(Check(batch, info));
   size_t length = 0;
@@ -125,7 +126,7 @@ absl::StatusOr<PassBatch> ToPassBatch(const TokenBatch& batch, const api::ModelI
   return pass;
 }
 
-// An evaluator of such a batch, which is told its types.
+// Creates an evaluator for such a batch and sets its types.
 absl::StatusOr<api::Evaluator> MakePassEvaluator(api::Model* model, const PassBatch& batch,
                                                  bool logits, bool gradients) {
   if (gradients && !batch.has_targets) {
@@ -144,7 +145,7 @@ absl::StatusOr<api::Evaluator> MakePassEvaluator(api::Model* model, const PassBa
   return evaluator;
 }
 
-// The gradient of every parameter and its L2 norm.
+// Copies the gradient of every parameter and computes its L2 norm.
 absl::Status TakeGradients(const api::Evaluator& evaluator, size_t count, ModelOutputs* out) {
   for (size_t i = 0; i < count; ++i) {
     PLUMB_ASSIGN_OR_RETURN(const auto tensor, ToStatus(evaluator.Gradient(i)));
@@ -160,7 +161,7 @@ absl::Status TakeGradients(const api::Evaluator& evaluator, size_t count, ModelO
   return absl::OkStatus();
 }
 
-// Figures of a pass as they are told.
+// Figures of a pass, collected in the order in which they are reported.
 struct ToldFigures {
   std::map<std::string, TensorFigures> activations, gradients;
   std::vector<ProbedParameter> parameters;
@@ -176,11 +177,11 @@ struct ToldFigures {
       case PLUMB_PROBE_PARAMETER:
         parameters.push_back({probe.name, FiguresOf(probe), {}});
         break;
-      default:  // its gradient comes right after it
+      default:  // a gradient follows its parameter immediately
         parameters.back().gradient = FiguresOf(probe);
     }
   }
-  // In the order of the data: that of `points`.
+  // Returns the figures in the order of the data, given by `points`.
   ProbeFigures InOrder(const std::vector<std::string>& points) {
     ProbeFigures figures;
     for (const std::string& point : points) {

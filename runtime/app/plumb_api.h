@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public C++ interface, plumb.hpp, as the tools and the command line use it: its classes are
-// api::Model, api::Trainer and so on, because the runtime has classes of the same names, and its
-// errors become statuses.
+// The public C++ interface, plumb.hpp, for tools and the command line. Its classes are api::Model,
+// api::Trainer and so on, because the runtime has classes of the same names; its errors are
+// converted to statuses.
 #ifndef PLUMB_RUNTIME_APP_PLUMB_API_H_
 #define PLUMB_RUNTIME_APP_PLUMB_API_H_
 
@@ -21,8 +21,8 @@ namespace plumb {
 
 namespace api = PLUMB_HPP_NAMESPACE;
 
-// Returns the error's code and message. Throws std::bad_alloc where that is what happened below
-// plumb.h: so do the tools, and OrOutOfMemory says what the memory was for.
+// Returns the error's code and message. Throws std::bad_alloc if memory ran out below plumb.h, as
+// the tools themselves do; OrOutOfMemory converts both to a status with the purpose of the memory.
 inline absl::Status ToStatus(const api::Error& error) {
   const absl::string_view message = error.what();
   if (error.code() == api::Code::kResourceExhausted && message == "out of memory") {
@@ -45,7 +45,7 @@ absl::StatusOr<T> ToStatus(absl::StatusOr<T> result) {
 }
 
 // Returns the result of `body`, a Status, StatusOr or api::Result, as a Status or StatusOr. Errors:
-// kResourceExhausted when there was no memory for it, which names `what` was being made: "the
+// also kResourceExhausted if memory ran out, with `what`, the object under construction: "the
 // training program".
 template <class Body>
 auto OrOutOfMemory(absl::string_view what, const Body& body) -> decltype(ToStatus(body())) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of training steps, or of passes of decoding, goes: a table of ops, as `plumb train
-// --profile` and `plumb bench --profile` print it. Values.
+// Time of training steps or decoding passes per op: the table printed by `plumb train --profile`
+// and `plumb bench --profile`. Values.
 #ifndef PLUMB_RUNTIME_APP_PROFILE_H_
 #define PLUMB_RUNTIME_APP_PROFILE_H_
 
@@ -12,27 +12,27 @@
 
 namespace plumb {
 
-// An op of the step's graph, or a stage outside of it; sums over all profiled steps.
+// Op of the step's graph, or a stage outside of it, summed over all profiled steps.
 struct ProfileRow {
   std::string name;      // "matmul"; "optimizer", "gradient norm", "batches", "other"
-  bool in_graph = true;  // an op
+  bool in_graph = true;  // true for ops
   int64_t runs = 0;
   double seconds = 0;
-  // Floating-point operations that the op's algorithm needs, what a causal mask hides left out; 0
-  // for ops whose time goes into memory. And bytes of its operands, each counted once, whole tables
-  // of embeddings too; 0 outside of the graph.
+  // Floating-point operations that the op's algorithm needs, without those a causal mask skips; 0
+  // for memory-bound ops. Bytes of its operands, each counted once, including whole embedding
+  // tables; 0 outside of the graph.
   double flops = 0, bytes = 0;
 };
 
 struct Profile {
   int64_t steps = 0;
-  double seconds = 0;  // of those steps
-  // Ops, the longest first; then stages; then "other": the rest of the time.
+  double seconds = 0;  // total of those steps
+  // Ops, longest first; then stages; then "other", the rest of the time.
   std::vector<ProfileRow> rows;
 };
 
-// Copies the rows of a trainer or a session, whose names do not live as long. Of no steps where no
-// profile was turned on.
+// Copies the rows of a trainer or session, whose names have a shorter lifetime. Returns a profile
+// of 0 steps if profiling was off.
 inline Profile ToProfile(const std::vector<api::ProfileRow>& rows) {
   Profile profile;
   for (const api::ProfileRow& row : rows) {

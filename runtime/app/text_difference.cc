@@ -26,7 +26,7 @@ std::string TextDifference(absl::string_view then, absl::string_view now, size_t
   const std::vector<absl::string_view> before = absl::StrSplit(then, '\n');
   const std::vector<absl::string_view> after = absl::StrSplit(now, '\n');
   const size_t shorter = std::min(before.size(), after.size());
-  size_t first = 0, last = 0;  // lines that are equal at the beginning, and at the end
+  size_t first = 0, last = 0;  // numbers of equal lines at the beginning and at the end
   while (first < shorter && before[first] == after[first]) ++first;
   while (last < shorter - first &&
          before[before.size() - 1 - last] == after[after.size() - 1 - last]) {

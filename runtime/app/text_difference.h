@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between two versions of a text.
+// Difference of two versions of a text. Stateless.
 #ifndef PLUMB_RUNTIME_APP_TEXT_DIFFERENCE_H_
 #define PLUMB_RUNTIME_APP_TEXT_DIFFERENCE_H_
 
@@ -9,8 +9,8 @@
 
 namespace plumb {
 
-// The lines from the first to the last that differ: "  - " those of `then`, "  + " those of `now`,
-// of each at most `most` and a count of the others. "" for equal texts.
+// Returns the lines from the first to the last that differ: "  - " for lines of `then`, "  + " for
+// lines of `now`, max `most` of each and a count of the rest. Returns "" for equal texts.
 std::string TextDifference(absl::string_view then, absl::string_view now, size_t most = 8);
 
 }  // namespace plumb

@@ -18,7 +18,7 @@
 namespace plumb {
 namespace {
 
-// A text: mapped, or of a pipe read.
+// Text that is mapped, or read if it is a pipe.
 struct TextFile {
   std::string name, read;
   absl::optional<MappedFile> mapped;
@@ -135,7 +135,7 @@ absl::StatusOr<TokenizeProgress> TextTokenizer::WriteTokens(const std::string& p
   PLUMB_RETURN_IF_ERROR(CheckLayout(layout, vocab_size()));
   PLUMB_ASSIGN_OR_RETURN(const TextFile file, OpenText(path));
   TokenizeProgress done;
-  if (layout == TokenLayout::kLlmc) {  // its header says how many there are
+  if (layout == TokenLayout::kLlmc) {  // the header contains the number of tokens
     PLUMB_ASSIGN_OR_RETURN(
         done,
         impl_->EncodeText(
@@ -169,7 +169,7 @@ absl::StatusOr<std::string> TextTokenizer::Decode(absl::Span<const int32_t> toke
   const Tokenizer& tokenizer = impl_->tokenizer;
   if (tokenizer.subwords() == nullptr || !keep_special) return tokenizer.Decode(tokens);
   for (const int32_t token : tokens) {
-    if (token < 0 || token >= vocab_size()) return tokenizer.Decode(tokens);  // says which
+    if (token < 0 || token >= vocab_size()) return tokenizer.Decode(tokens);  // fails
   }
   return tokenizer.subwords()->Decode(tokens, {});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TextTokenizer: a tokenizer from files, what `plumb tokenize` is made of. Texts are mapped, and go
-// through piece by piece. Immutable, thread-safe.
+// TextTokenizer: a tokenizer read from files, the basis of `plumb tokenize`. Texts are mapped and
+// processed in blocks. Immutable, thread-safe.
 #ifndef PLUMB_RUNTIME_APP_TOKENIZE_H_
 #define PLUMB_RUNTIME_APP_TOKENIZE_H_
 
@@ -17,7 +17,7 @@
 
 namespace plumb {
 
-// How far a text is.
+// Progress within a text.
 struct TokenizeProgress {
   int64_t bytes = 0, total_bytes = 0;
   int64_t tokens = 0;
@@ -25,13 +25,13 @@ struct TokenizeProgress {
 using TokenizeObserver = absl::FunctionRef<absl::Status(const TokenizeProgress& progress)>;
 
 struct TokenizeOptions {
-  bool finds_added = true;    // "<|endoftext|>" in a text is that token
-  bool post_process = false;  // with what the tokenizer puts before and after a text
+  bool finds_added = true;    // "<|endoftext|>" in a text becomes that token
+  bool post_process = false;  // adds the tokens that the tokenizer puts before and after a text
 };
 
 class TextTokenizer {
  public:
-  // Of a tokenizer.json, or a directory or run that has one, or a vocab.json and a merges.txt.
+  // Opens a tokenizer.json, or a directory or run with one, or with vocab.json and merges.txt.
   static absl::StatusOr<std::unique_ptr<TextTokenizer>> Open(const std::string& path);
   ~TextTokenizer();
 
@@ -42,23 +42,24 @@ class TextTokenizer {
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view text,
                                               const TokenizeOptions& options) const;
 
-  // The tokens of a file ("-": standard input) in order, block by block.
+  // Callback that receives the tokens of a file ("-": standard input) in order, block by block.
   using TokenSink = absl::FunctionRef<absl::Status(absl::Span<const int32_t> tokens)>;
   absl::StatusOr<TokenizeProgress> EncodeFile(const std::string& path,
                                               const TokenizeOptions& options, TokenSink sink,
                                               TokenizeObserver observer) const;
 
-  // The tokens of a file as a token file (runtime/data/token_file.h). `layout`: "uint16", "uint32",
-  // "llm.c", which takes two passes, or "" for the one of the first two that ids fit into.
+  // Writes the tokens of a file as a token file (runtime/data/token_file.h). `layout`: "uint16",
+  // "uint32", "llm.c" (which takes two passes), or "" for the smaller of the first two that fits
+  // the vocabulary.
   absl::StatusOr<TokenizeProgress> WriteTokens(const std::string& path,
                                                const TokenizeOptions& options,
                                                const std::string& layout, const std::string& out,
                                                TokenizeObserver observer) const;
 
-  // The text of tokens; `keep_special`: special tokens, too.
+  // Returns the text of tokens. `keep_special`: including special tokens.
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> tokens, bool keep_special) const;
-  // The ids that a file has: a JSON list, or numbers with spaces between them; of a `layout` a
-  // token file.
+  // Reads ids from a file: a JSON list or numbers separated by spaces; with a `layout`, a token
+  // file.
   absl::StatusOr<std::vector<int32_t>> ReadIds(const std::string& path,
                                                const std::string& layout) const;
 
@@ -68,7 +69,7 @@ class TextTokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
-// A byte-level BPE vocabulary trained on a text (runtime/tokenizer/bpe_trainer.h).
+// Options for training a byte-level BPE vocabulary on a text (runtime/tokenizer/bpe_trainer.h).
 struct TokenizerTraining {
   int64_t vocab_size = 0, min_frequency = 2;
   std::string pattern = "gpt2";
@@ -77,7 +78,8 @@ struct TokenizerTraining {
 struct TrainedTokenizer {
   int64_t vocab_size = 0, bytes = 0, distinct_pieces = 0;
 };
-// Writes it to `out`. The progress is that of counting; its tokens are merges.
+// Trains a tokenizer and writes it to `out`. `observer` receives the progress of counting, and the
+// number of merges as tokens.
 absl::StatusOr<TrainedTokenizer> TrainTokenizerFile(const std::string& path,
                                                     const TokenizerTraining& training,
                                                     const std::string& out,

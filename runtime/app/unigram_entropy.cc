@@ -11,7 +11,7 @@
 namespace plumb {
 namespace {
 
-// REQUIRES: `weights` are >= 0 and not all 0.
+// Requires: `weights` are >= 0 and not all 0.
 double Entropy(const std::vector<double>& weights) {
   double total = 0;
   for (const double weight : weights) total += weight;
@@ -22,8 +22,8 @@ double Entropy(const std::vector<double>& weights) {
   return entropy;
 }
 
-// Adds the targets of a batch, which together weigh 1: the loss of a step is the mean over its
-// batches of the mean over their targets.
+// Adds the targets of a batch, with a total weight of 1, since the loss of a step is the mean over
+// its batches of the mean over their targets.
 void AddTargets(const Batch& batch, std::vector<double>* weights) {
   for (const int32_t target : batch.targets) {
     if (target < 0) continue;

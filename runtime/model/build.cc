@@ -20,7 +20,7 @@
 namespace plumb {
 namespace {
 
-// Formula values are graph values: handles are ValueIds.
+// Handles of formula tensors are ValueIds of the graph.
 class Emitter : public FormulaBackend {
  public:
   Emitter(const ResolvedModel& model, const std::vector<ParameterSpec>& parameters,
@@ -59,7 +59,7 @@ class Emitter : public FormulaBackend {
     return RunStack(model_, this);
   }
 
-  // REQUIRES: the stack has been run.
+  // Requires: Run returned OK.
   std::vector<StreamPoint> Streams() const {
     std::vector<StreamPoint> points;
     for (const auto& [name, id] : streams_) {
@@ -75,7 +75,7 @@ class Emitter : public FormulaBackend {
   }
 
   void SetStream(const std::string& place, const std::string& stream, TensorHandle value) override {
-    // In "block" the place is the layer: what was computed last there is a sublayer.
+    // In "block" `place` is the layer, and the last value was computed by a sublayer.
     const bool in_sublayer = absl::StartsWith(sublayer_, absl::StrCat(place, "."));
     SetPoint(absl::StrCat(in_sublayer ? sublayer_ : place, ".residual",
                           stream == "x" ? "" : absl::StrCat(".", stream)),
@@ -92,7 +92,7 @@ class Emitter : public FormulaBackend {
 
   TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> operands) override {
     if (function.name != "part") return EmitFunction(&b_, function, operands, scope_);
-    // One split serves all parts of a tensor.
+    // All parts of a tensor share one split.
     const int64_t n = static_cast<int64_t>(function.numbers[1]);
     const double width = static_cast<double>(b_.type(operands[0]).shape.last() / n);
     return Parts(operands[0], {static_cast<size_t>(n), width},
@@ -122,7 +122,7 @@ class Emitter : public FormulaBackend {
 
   absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override {
     if (site.out > 1) return weights_.Linear(site.name, a, site.spec->bias);
-    // The weight is a vector.
+    // With one output the weight is a vector.
     const ValueId weight = Param(absl::StrCat(site.name, ".weight"));
     const ValueId y = b_.Apply("row_dot", {a, weight}, {{"size", int64_t{1}}}, site.name);
     if (!site.spec->bias) return y;
@@ -138,7 +138,7 @@ class Emitter : public FormulaBackend {
 
   absl::StatusOr<TensorHandle> Norm(const NormSite& site,
                                     absl::Span<const TensorHandle> inputs) override {
-    // A norm that declares itself the identity is not there.
+    // A norm that declares itself the identity is omitted.
     if (site.norm->plugin->identity()) return inputs[0];
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs, site.heads));
@@ -176,7 +176,7 @@ class Emitter : public FormulaBackend {
         tokens_ = b_.Apply("last_token", {tokens_}, {}, "head.token");
     }
     head_is_last_ = cached && options_.seq > 1;
-    // What the head reads of a table has the tokens and the type of the logits.
+    // Tables that the head reads have the tokens and the type of the logits.
     tables_.clear();
     head_is_f32_ = cached || options_.output_logits;
     if (HasProjections()) x = weights_.Linear("head.project", x, /*bias=*/false);
@@ -199,7 +199,7 @@ class Emitter : public FormulaBackend {
   }
 
  private:
-  // Those of the tokens that formulas see here.
+  // Returns the positions of the tokens that formulas see at this point.
   ValueId Positions() {
     if (!head_is_last_) return positions_;
     if (head_positions_ == kNoValue) {
@@ -208,15 +208,15 @@ class Emitter : public FormulaBackend {
     return head_positions_;
   }
 
-  // A place keeps what the last statement there has set.
+  // Each point keeps the value of the last statement that sets it.
   void SetPoint(const std::string& name, ValueId value) {
-    if (value == kNoValue) return;  // the builder holds an error
+    if (value == kNoValue) return;  // the builder holds the error
     const auto [at, is_new] = stream_at_.emplace(name, streams_.size());
     if (!is_new) streams_[std::exchange(at->second, streams_.size())].second = kNoValue;
     streams_.emplace_back(name, value);
   }
 
-  // `parts`: how many, and of how many channels each.
+  // Returns the parts of a value. `parts`: number of parts, and channels in each.
   const std::vector<ValueId>& Parts(ValueId whole, std::pair<size_t, double> parts, bool flat) {
     std::vector<ValueId>& known = parts_[{whole, parts.first}];
     if (known.empty()) {
@@ -228,12 +228,12 @@ class Emitter : public FormulaBackend {
     return known;
   }
 
-  // The token embedding is of another width than the stream.
+  // Returns true if the width of the token embedding differs from that of the stream.
   bool HasProjections() const { return model_.embedding_width != model_.dims.d_model; }
 
   ValueId EmbedTokens() {
     ValueId token = weights_.Embedding("embedding.token", tokens_);
-    // The scale may as well follow the projection.
+    // Scaling commutes with the projection.
     if (HasProjections()) token = weights_.Linear("embedding.project", token, /*bias=*/false);
     std::vector<ValueId> parts = {token};
     std::vector<double> coefs = {embedding_scale_};
@@ -261,8 +261,8 @@ class Emitter : public FormulaBackend {
 
   ValueId Param(const std::string& name) const { return weights_.Param(name); }
 
-  // `inputs` are x and the parameters. Training takes the statistics of the batch and keeps them in
-  // the state; the other programs read the state.
+  // Emits a norm with statistics over tokens. `inputs` are x and the parameters. Training computes
+  // the statistics of the batch and updates the state; other programs read the state.
   absl::StatusOr<TensorHandle> CrossNorm(const NormSite& site, const NormInstance& instance,
                                          std::vector<ValueId> inputs,
                                          const std::shared_ptr<const AttrObject>& attr) {
@@ -306,17 +306,17 @@ class Emitter : public FormulaBackend {
   GraphBuilder b_;
   const GraphWeights weights_;
   ValueId tokens_ = kNoValue, positions_ = kNoValue, targets_ = kNoValue;
-  ValueId head_positions_ = kNoValue;              // none until a norm in the head asks
-  ValueId types_ = kNoValue, lengths_ = kNoValue;  // none where the model has none
-  ValueId step_ = kNoValue, random_ = kNoValue;    // none until a formula reads them
-  std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // of values, by their number
+  ValueId head_positions_ = kNoValue;              // created if a norm in the head needs it
+  ValueId types_ = kNoValue, lengths_ = kNoValue;  // kNoValue if the model has none
+  ValueId step_ = kNoValue, random_ = kNoValue;    // created when a formula reads it
+  std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // (value, number of parts)
   double embedding_scale_ = 1;
-  absl::flat_hash_map<std::string, ValueId> tables_;  // over tokens, that were read: their rows
-  std::vector<ValueId> extra_losses_;                 // of sublayers, beside the cross-entropy
-  bool head_is_last_ = false;                         // the head has the last token alone
-  bool head_is_f32_ = false;                          // the logits are, whatever the format
-  std::string scope_;                                 // of value names: "layers.3."
-  std::string sublayer_;  // that was computed last in this layer: "layers.3.attention"
+  absl::flat_hash_map<std::string, ValueId> tables_;  // rows already read, keyed by table
+  std::vector<ValueId> extra_losses_;                 // added to the cross-entropy
+  bool head_is_last_ = false;                         // the head sees only the last token
+  bool head_is_f32_ = false;                          // the logits are f32 in any format
+  std::string scope_;                                 // prefix of value names: "layers.3."
+  std::string sublayer_;  // last one computed in this layer: "layers.3.attention"
   std::vector<std::pair<std::string, ValueId>> streams_;  // kNoValue: set again later
   absl::flat_hash_map<std::string, size_t> stream_at_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// BuildForward: a resolved model to the graph of one of its programs: the one place that turns
-// formulas into ops. Pure. One builder makes all programs, so training and decoding cannot
-// disagree.
+// BuildForward: turns a resolved model into the graph of one of its programs. It is the only place
+// that turns formulas into ops, and one builder makes all programs, so that training and decoding
+// agree. Stateless.
 #ifndef PLUMB_RUNTIME_MODEL_BUILD_H_
 #define PLUMB_RUNTIME_MODEL_BUILD_H_
 
@@ -18,22 +18,22 @@
 namespace plumb {
 
 enum class Program {
-  kTrain,  // inputs tokens, positions, targets; output "loss"; norms save what their backward needs
-  kEval,   // the same inputs and output, nothing saved for a backward pass
-  kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache" and, of
-            // convolutions,
-            // ".x_cache", [batch, heads, tokens, channels]; output "logits" of the last
-            // token [batch, 1, vocab]. Prefill is a long seq, decoding a seq of 1.
+  kTrain,  // inputs tokens, positions, targets; output "loss"; norms save values for their backward
+           // pass
+  kEval,   // same inputs and output as kTrain; nothing is saved for a backward pass
+  kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache" and, for
+            // convolutions, ".x_cache", [batch, heads, tokens, channels]; output "logits" of the
+            // last token, [batch, 1, vocab]. A prefill has a long seq, decoding has seq 1.
 };
 
-// The storage of weight matrices, and the type that programs compute in: with bf16 weights
-// everything is bf16 but statistics, log-sum-exps, the loss, logits that are an output, and
-// gradients of parameters. Vectors (biases, norms' parameters, learned values) and weights of
-// convolutions are always f32.
+// Storage format of weight matrices, which decides the type that programs compute in. With kBf16
+// everything is bf16 except statistics, log-sum-exps, the loss, the "logits" output and gradients
+// of parameters. Vectors (biases, norm parameters, learned values) and convolution weights are
+// always f32.
 //
-// kInt8, for kEval and kCached: a matrix is an i8 parameter of its name and an f32 parameter of its
-// scales, in tiles (runtime/kernels/gemv/quantize.h); all that is computed is f32. A router of
-// experts stays f32 there.
+// kInt8 (kEval and kCached only): a matrix is an i8 parameter of its name plus an f32 parameter
+// with its scales, in tiles (runtime/kernels/gemv/quantize.h). All computation is f32. The router
+// of experts stays f32.
 enum class WeightFormat { kF32, kBf16, kInt8 };
 
 struct BuildOptions {
@@ -41,58 +41,61 @@ struct BuildOptions {
   WeightFormat weights = WeightFormat::kF32;
   int64_t batch = 1;
   int64_t seq = 1;
-  bool output_logits = false;  // kTrain, kEval: output "logits" f32[batch, seq, vocab] too
-  bool drop = true;            // kTrain: false: as p = 0 in all of drop() and drop_path()
-  // kTrain: with either above 0, or with experts that have a balance loss, an output "objective"
-  // too, whose gradient is to be taken then.
-  double label_smoothing = 0, z_loss = 0;  // as op cross_entropy has them
-  // kTrain: the program is one of several passes of a step, whose input kLossWeightInput says which
-  // share of the step it is. Has an output "objective" too then: what is minimized, times that.
+  bool output_logits = false;  // kTrain, kEval: adds the output "logits", f32[batch, seq, vocab]
+  bool drop = true;            // kTrain: false sets p = 0 in every drop() and drop_path()
+  // kTrain: attributes of op cross_entropy. If one is above 0, or experts have a balance loss, the
+  // program has an output "objective", which is to be differentiated instead of "loss".
+  double label_smoothing = 0, z_loss = 0;
+  // kTrain: the program is one of several passes of a step. It has the input kLossWeightInput, the
+  // pass's share of the step, and an output "objective": the minimized loss times that share.
   bool weighs_loss = false;
 };
 
-// The element type of the parameter in a program.
+// Returns the element type of the parameter in a program.
 DType StoredDType(const ParameterSpec& parameter, WeightFormat weights);
 
-// The parameter that holds the scales of the int8 matrix `matrix`.
+// Returns the name of the parameter that holds the scales of the int8 matrix `matrix`.
 std::string ScalesName(const std::string& matrix);
 
-// Inputs are i32[batch, seq]. Targets < 0 are not counted. Caches hold context_length tokens a
-// sequence, or, of attention with a window, those of the window: a ring, in which position p has
-// row p mod window. kFailedPrecondition for a kCached program of a model that is bidirectional.
+// Builds one program. Inputs are i32[batch, seq]; targets < 0 are ignored. Caches hold
+// context_length tokens per sequence. With an attention window the cache is a ring of `window`
+// rows, and position p is in row p mod window. Errors: kFailedPrecondition for a kCached program of
+// a bidirectional model.
 absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,
                                    const OpRegistry& registry, const BuildOptions& options);
 
-// The name of a residual stream at one place of the model, and its value in the graph: in post-norm
-// the output of a norm, in pre-norm a sum.
+// Value of a residual stream at one place of the model: the output of a norm in post-norm, a sum in
+// pre-norm.
 struct StreamPoint {
-  // "layers.3.attention.residual": x as the statements after that sublayer leave it;
-  // "layers.3.residual": as the layer does; "embedding.residual", "begin.residual" and
-  // "end.residual". Further streams have their name at the end: "layers.3.attention.residual.d".
+  // Name of the place: "layers.3.attention.residual" after the statements of that sublayer,
+  // "layers.3.residual" after the layer, "embedding.residual", "begin.residual" and "end.residual".
+  // Streams other than x append their name: "layers.3.attention.residual.d".
   std::string name;
+  // Name of the value in the graph.
   std::string value;
 };
 
-// The streams of the graph that BuildForward makes of the same arguments, from embedding to head.
+// Lists the streams, from embedding to head, of the graph that BuildForward makes of the same
+// arguments.
 absl::StatusOr<std::vector<StreamPoint>> ListStreams(const ResolvedModel& model,
                                                      const std::vector<ParameterSpec>& parameters,
                                                      const OpRegistry& registry,
                                                      const BuildOptions& options);
 
-// Inputs of programs of models that have them, besides "tokens", "positions" and "targets": types,
-// i32[batch, seq], of token_types; lengths, i32[batch], 1..seq, of bidirectional ones: what lies
-// beyond is padding, which no token sees.
+// Optional inputs, besides "tokens", "positions" and "targets": kTypesInput, i32[batch, seq], if
+// the model has token types; kLengthsInput, i32[batch] in 1..seq, if it is bidirectional: later
+// tokens are padding, which no token attends to.
 inline constexpr char kTypesInput[] = "types";
 inline constexpr char kLengthsInput[] = "lengths";
 
-// Input of training programs with weighs_loss, f32[1]: the targets of this pass divided by those of
-// the step.
+// Input of training programs with weighs_loss, f32[1]: the number of targets in this pass divided
+// by the number in the step.
 inline constexpr char kLossWeightInput[] = "loss_weight";
 
-// Input of training programs whose formulas drop something: the numbers that dropout draws from,
-// i32[6], as op drop reads them: the run's seed and the step, 64 bits each, low word first; the row
-// of the step that is the first of this pass; and the positions that every row counts as.
+// Input of training programs with dropout, i32[6], in the format of op drop: the run's seed and the
+// step, 64 bits each, low word first; the index within the step of this pass's first row; the
+// number of positions by which rows are spaced in the random stream.
 inline constexpr char kRandomInput[] = "random";
 inline constexpr int64_t kRandomWords = 6;
 

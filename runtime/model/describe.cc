@@ -15,9 +15,9 @@
 namespace plumb {
 namespace {
 
-// Which norm fills which slot of each layer, by walking the model; those of "begin" count to the
-// first layer and those of "end" and the head to the last, whose block fills them. What a condition
-// leaves out is not among them.
+// Collects the norm of each slot in each layer by a walk of the model. Norms of "begin" count as
+// the first layer's, those of "end" and the head as the last layer's, since its block supplies
+// them. Norms excluded by a condition are not listed.
 class SlotCollector : public NullBackend {
  public:
   absl::StatusOr<TensorHandle> Norm(const NormSite& site,
@@ -29,7 +29,7 @@ class SlotCollector : public NullBackend {
   }
   void BeginLayer(int64_t layer_index, TensorHandle) override { layer_ = layer_index; }
 
-  // Of layers first..last, sorted.
+  // Returns the slots of layers first..last, sorted.
   std::vector<std::string> Slots(int64_t first, int64_t last) const {
     std::set<std::string> slots;
     for (auto it = slots_.lower_bound(first); it != slots_.end() && it->first <= last; ++it) {
@@ -65,7 +65,8 @@ std::string DescribeLinear(const LinearSpec& linear) {
                       linear.bias ? ", with bias" : "");
 }
 
-// "mlp(x) = 1.5 * sum over 2 of 4 experts e of p_e expert_e(x) + shared(x); p = softmax(router(x))"
+// Returns "mlp(x) = 1.5 * sum over 2 of 4 experts e of p_e expert_e(x) + shared(x); p =
+// softmax(router(x))".
 std::string ExpertsEquation(const SublayerSpec& sublayer, const ExpertsNumbers& numbers) {
   const ExpertsSpec& experts = sublayer.experts;
   const char* const weights = experts.router == "softmax"   ? "softmax(router(x))"
@@ -82,8 +83,8 @@ std::string ExpertsEquation(const SublayerSpec& sublayer, const ExpertsNumbers& 
   return absl::StrCat(text, "; p = ", weights);
 }
 
-// The fields of a sublayer that make it more than plain attention or an MLP, with their values
-// there.
+// Adds the fields by which a sublayer differs from a plain attention or MLP, with their values at
+// this layer.
 absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
                        std::vector<std::string>* lines) {
   const auto add = [&](const char* field, const std::optional<Expression>& expression) {
@@ -149,7 +150,8 @@ std::string DescribeScaling(const RopeScaling& scaling) {
       scaling.when.has_value() ? absl::StrCat(" if ", scaling.when->root.ToString()) : "");
 }
 
-// What may differ by layers of what attention knows of positions, with its values there.
+// Adds the position fields of attention that can differ between layers, with their values at this
+// layer.
 absl::Status AddPositions(const PositionSpec& positions, const ScalarScope& scope,
                           const std::string& sublayer, std::vector<std::string>* lines) {
   const auto add = [&](const char* field, const std::optional<Expression>& expression,
@@ -184,7 +186,7 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
   AddLines("each", placement.each, &group.equations);
   AddLines("block", placement.block, &group.equations);
   for (const InsideSpec& inside : block.inside) {
-    // The head has the statements of the last layer's block.
+    // The head runs the statements of the last layer's block.
     if (inside.point == kHeadPoint && last + 1 < model.dims.n_layer) continue;
     AddLines(absl::StrCat("inside ", inside.point).c_str(), inside.statements, &group.equations);
   }
@@ -197,7 +199,7 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
     scope.sublayer += static_cast<int64_t>(model.layers[static_cast<size_t>(i)]->sublayers.size());
   }
   for (const Statement& let : placement.lets) {
-    // Conditions may keep a scalar from where it has no value.
+    // A let may have no value here if conditions keep statements from using it.
     const absl::StatusOr<std::optional<double>> value = scope.Lookup(let.target);
     const bool known = value.ok() && value->has_value();
     group.scalars.push_back(

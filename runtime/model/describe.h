@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describe: the equations, norms, parameters and routes of a model, without running it. Pure.
+// Describe: equations, norms, parameters and routes of a model, without running it. Stateless.
 #ifndef PLUMB_RUNTIME_MODEL_DESCRIBE_H_
 #define PLUMB_RUNTIME_MODEL_DESCRIBE_H_
 
@@ -14,16 +14,17 @@
 
 namespace plumb {
 
-// A run of layers with the same block.
+// Consecutive layers with the same block.
 struct LayerGroup {
-  int64_t first = 0, last = 0;  // from 0, inclusive
+  int64_t first = 0, last = 0;  // from 0, both inclusive
   std::string placement;
   std::string doc;
-  std::vector<std::string> equations;  // "each: x = x + f(norm(x))", as written
-  // "alpha = 2" and "attention.window = 4" (at the first layer), learned values.
+  std::vector<std::string> equations;  // canonical text: "each: x = x + f(norm(x))"
+  // Lets and fields with their values at the first layer, and learned values: "alpha = 2",
+  // "attention.window = 4".
   std::vector<std::string> scalars;
   std::vector<std::string> norms;  // "norm: rms_norm(affine=true, eps=1e-05, unit_offset=false)"
-  std::string jacobian;            // of the first layer
+  std::string jacobian;            // Jacobian of the first layer
 };
 
 struct StackDescription {
@@ -32,7 +33,8 @@ struct StackDescription {
   Routes routes;
 };
 
-// "learned", "rope(theta=10000)", with the fields that are not as by default, "none".
+// Returns "learned", "none" or "rope(theta=10000)", including fields that differ from their
+// default.
 std::string DescribePositions(const PositionSpec& positions);
 
 absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model);

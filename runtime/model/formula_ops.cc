@@ -14,7 +14,8 @@ using Operands = absl::Span<const TensorHandle>;
 
 bool HasRows(const GraphBuilder& b, ValueId id) { return b.type(id).shape.rank() > 1; }
 
-// The operands with the rows of one of them, if one has rows; and, if `width` is not 0, that width.
+// Returns the operands with the rows of the first that has rows, if any, and with width `width`
+// unless that is 0.
 std::vector<ValueId> Expanded(GraphBuilder* b, Operands operands, int64_t width) {
   const auto rows =
       std::find_if(operands.begin(), operands.end(), [b](ValueId id) { return HasRows(*b, id); });
@@ -35,8 +36,8 @@ int64_t WidestOf(const GraphBuilder& b, Operands operands) {
   return widest;
 }
 
-// softmax over the operands; concat of the results. The largest is taken from all, so that no
-// exponential overflows; it changes no result and has no gradient.
+// Emits a softmax over the operands and concatenates the results. Subtracting the largest operand
+// keeps exponentials from overflowing; it does not change the result and has no gradient.
 ValueId EmitSoftmax(GraphBuilder* b, Operands operands, const std::string& name) {
   std::vector<ValueId> parts = Expanded(b, operands, WidestOf(*b, operands));
   ValueId largest = parts[0];

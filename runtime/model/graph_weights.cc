@@ -26,7 +26,7 @@ GraphWeights::GraphWeights(GraphBuilder* builder, const std::vector<ParameterSpe
   }
 }
 
-// One that is not there under its own name is that of the first layer that shares it.
+// A name that is not declared refers to the parameter of the first layer that shares it.
 std::string GraphWeights::NameOf(const std::string& name) const {
   return parameters_.count(name) > 0 ? name : shared_.NameOf(name, /*is_weight=*/true);
 }
@@ -90,7 +90,8 @@ ValueId GraphWeights::Embedding(const std::string& name, ValueId ids, bool f32_o
 
 namespace {
 
-// The layer of "layers.3.attention", and where the rest of the name begins; -1 outside of layers.
+// Returns the layer of "layers.3.attention" and sets `rest` to the offset of the remaining name; -1
+// outside of layers.
 int64_t LayerOfName(const std::string& name, size_t* rest) {
   absl::string_view number = name;
   if (!absl::ConsumePrefix(&number, "layers.")) return -1;

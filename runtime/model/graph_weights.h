@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GraphWeights: the parameters of a program's graph in the format in which they are stored, and the
-// ops that read a matrix of any format. Thread-compatible; the builder is the caller's.
+// GraphWeights: parameters of a program's graph in their storage format, and ops that read a matrix
+// of any format. Thread-compatible. The caller owns the builder.
 #ifndef PLUMB_RUNTIME_MODEL_GRAPH_WEIGHTS_H_
 #define PLUMB_RUNTIME_MODEL_GRAPH_WEIGHTS_H_
 
@@ -16,16 +16,16 @@
 
 namespace plumb {
 
-// Names under which layers that share parameters find them: a set of parameters bears the name of
-// the first layer that uses it; values of the graph, caches and the statistics of norms are each
-// layer's own. Stateless but for the model, which must outlive it.
+// Parameter names of layers that share parameters. A shared parameter has the name of the first
+// layer that uses it; graph values, caches and norm statistics belong to each layer. `model` must
+// outlive this object, which is immutable.
 class SharedLayers {
  public:
   explicit SharedLayers(const ResolvedModel& model) : model_(model) {}
 
-  // What a parameter is called that were `name` if its layer shared none:
-  // "layers.0.attention.q.weight" of "layers.3.attention.q.weight". A layer may share all but
-  // parameters of norms and learned values, which are no weights.
+  // Returns the stored name of a parameter that would be `name` without sharing:
+  // "layers.0.attention.q.weight" for "layers.3.attention.q.weight". With own_norms, a layer shares
+  // only weights: pass is_weight = false for norm parameters and learned values.
   std::string NameOf(const std::string& name, bool is_weight) const;
 
  private:
@@ -34,25 +34,25 @@ class SharedLayers {
 
 class GraphWeights {
  public:
-  // Declares `parameters` in `builder`, which must outlive this.
+  // Declares `parameters` in `builder`, which must outlive this object.
   GraphWeights(GraphBuilder* builder, const std::vector<ParameterSpec>& parameters,
                WeightFormat format, const SharedLayers& shared);
 
-  // A parameter, or the scales of an int8 one, by its name, which is that of the place that uses it
-  // even if layers share it. A missing one is a bug that the builder reports.
+  // Returns a parameter, or the scales of an int8 parameter. `name` refers to the place of use,
+  // even if layers share the parameter. A missing parameter is a bug, which the builder reports.
   ValueId Param(const std::string& name) const;
 
-  // y = x W^T (+ bias), W [out, in]. f32_out: f32 from bf16 too.
+  // Computes y = x W^T (+ bias) with W [out, in]. `f32_out`: y is f32 even if x is bf16.
   ValueId Matmul(ValueId x, const std::string& weight, ValueId bias, absl::string_view name,
                  bool f32_out = false) const;
-  // The same with "<name>.weight" and, if `bias`, "<name>.bias".
+  // Computes the same with "<name>.weight" and, if `bias`, "<name>.bias".
   ValueId Linear(const std::string& name, ValueId x, bool bias) const;
 
-  // The same of rows that are grouped by expert, with the matrix of each row's: "<name>.weight" is
-  // [experts, out, in], "<name>.bias" [experts, out].
+  // Computes the same for rows that are grouped by expert, each row with its expert's matrix.
+  // "<name>.weight" is [experts, out, in], "<name>.bias" [experts, out].
   ValueId ExpertLinear(const std::string& name, ValueId x, ValueId starts, bool bias) const;
 
-  // The rows `ids`, counted from row `offset` on, of the table "<name>.weight".
+  // Looks up rows `ids` + `offset` of the table "<name>.weight".
   ValueId Embedding(const std::string& name, ValueId ids, bool f32_out = false,
                     int64_t offset = 0) const;
 
@@ -65,7 +65,7 @@ class GraphWeights {
   const WeightFormat format_;
   const SharedLayers shared_;
   absl::flat_hash_map<std::string, ValueId> parameters_;
-  absl::flat_hash_map<std::string, Shape> int8_shapes_;  // of matrices, by name
+  absl::flat_hash_map<std::string, Shape> int8_shapes_;  // shapes of int8 matrices, keyed by name
 };
 
 }  // namespace plumb

@@ -59,7 +59,7 @@ absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, const Fans* fans_or_none
 }  // namespace
 
 bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
-  // Greedy with one point to backtrack to: linear in practice, and no recursion.
+  // Greedy matching with one backtracking point: linear in practice, and not recursive.
   size_t p = 0, n = 0, star = absl::string_view::npos, resume = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
@@ -105,7 +105,7 @@ absl::StatusOr<InitSpec> InitRules::ApplyRules(const std::string& name, const Fa
   }
   for (const InitRule* rule : rules) {
     if (rule != own && !MatchesPattern(rule->match.value, name)) continue;
-    if (fans == nullptr && matched_.count(rule) > 0) continue;  // it is about weights
+    if (fans == nullptr && matched_.count(rule) > 0) continue;  // rule for weights
     matched->insert(rule);
     if (rule->distribution != InitRule::Distribution::kNone) {
       PLUMB_ASSIGN_OR_RETURN(init, Evaluate(*rule, fans, scope));

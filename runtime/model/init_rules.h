@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Init rules applied to one weight. Internal to runtime/model.
+// Applies init rules to one weight at a time. Thread-compatible. Internal to runtime/model.
 #ifndef PLUMB_RUNTIME_MODEL_INIT_RULES_H_
 #define PLUMB_RUNTIME_MODEL_INIT_RULES_H_
 
@@ -16,10 +16,10 @@
 
 namespace plumb {
 
-// Whether `name` matches `pattern`, in which "*" stands for any run of characters.
+// Returns true if `name` matches `pattern`, in which "*" matches any run of characters.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
-// The inputs of a rule besides the scalars of its scope.
+// Fan-in and fan-out, the inputs of a rule besides the scalars of its scope.
 struct Fans {
   int64_t in;
   int64_t out;
@@ -29,28 +29,30 @@ class InitRules {
  public:
   explicit InitRules(const ResolvedModel& model) : model_(model) {}
 
-  // The distribution of one weight: `fallback`, unless a rule of the model, `own` (may be null), or
-  // one of the placement in `scope`, gives another; times the scales of all rules that match.
+  // Returns the distribution of a weight. Starts with `fallback` and applies the matching rules of
+  // the model, then `own` (may be null), then those of the placement in `scope`: each replaces the
+  // distribution if it has one, and the scales of all are multiplied.
   absl::StatusOr<InitSpec> Apply(const std::string& name, Fans fans, const InitSpec& fallback,
                                  const ScalarScope& scope, const InitRule* own = nullptr);
 
-  // The same of a norm's parameter or a learned value, by the rules that match no weight. After all
-  // weights.
+  // Does the same for a norm parameter or a learned value, with the rules that matched no weight.
+  // Requires: Apply was called for all weights.
   absl::StatusOr<InitSpec> ApplyToOther(const std::string& name, const InitSpec& fallback,
                                         const ScalarScope& scope);
 
-  // After all of them: an error for the first rule that matched none.
+  // Returns an error for the first rule that matched nothing. Requires: all parameters were passed
+  // to Apply or ApplyToOther.
   absl::Status CheckAllMatched() const;
 
  private:
-  // `fans`: null of what has none. `matched`: gets the rules that hold.
+  // `fans` is null for tensors without fans. Adds the applied rules to `matched`.
   absl::StatusOr<InitSpec> ApplyRules(const std::string& name, const Fans* fans,
                                       const InitSpec& fallback, const ScalarScope& scope,
                                       const InitRule* own, std::set<const InitRule*>* matched);
 
   const ResolvedModel& model_;
-  std::set<const InitRule*> matched_;        // by a weight
-  std::set<const InitRule*> matched_other_;  // by anything else
+  std::set<const InitRule*> matched_;        // rules that matched a weight
+  std::set<const InitRule*> matched_other_;  // rules that matched another tensor
   std::set<const PlacementSpec*> placements_;
 };
 

@@ -16,8 +16,8 @@
 namespace plumb {
 namespace {
 
-// Normal draws of at most `cut` >= 1: draw i of the first of some streams in which it is small
-// enough. The first is that of an initial value that is not truncated.
+// Normal draws limited to [-cut, cut], with cut >= 1: draw i of the first stream in which it is
+// within the limit. The first stream is the one of normal initial values.
 class TruncatedNormals {
  public:
   TruncatedNormals(double cut, uint64_t seed, const std::string& name) : cut_(cut) {
@@ -34,12 +34,12 @@ class TruncatedNormals {
   }
 
  private:
-  static constexpr uint64_t kAttempts = 64;  // which all miss once in 1e31 draws
+  static constexpr uint64_t kAttempts = 64;  // all attempts miss once in 1e31 draws
   const double cut_;
   std::vector<RngStream> streams_;
 };
 
-// What the norm writes: the whole tensor, of which `part` is kept.
+// Writes elements `part` of the tensor that the norm fills as a whole.
 absl::Status Fill(const std::string& name, int64_t elements, Range part, const InitSpec& init,
                   uint64_t seed, float* out) {
   const uint64_t own_seed = RngStream(seed, absl::StrCat("fill ", name)).Bits(0);
@@ -53,10 +53,10 @@ absl::Status Fill(const std::string& name, int64_t elements, Range part, const I
   return absl::OkStatus();
 }
 
-// Elements `part` of the tensor `name`, which has `elements` in all.
+// Writes elements `part` of the tensor `name`, which has `elements` elements.
 absl::Status Draw(const std::string& name, int64_t elements, Range part, const InitSpec& init,
                   uint64_t seed, int threads, float* out) {
-  constexpr int64_t kCostOfADraw = 64;  // scalar operations, roughly
+  constexpr int64_t kCostOfADraw = 64;  // in scalar operations, roughly
   const int64_t n = part.end - part.begin;
   if (init.kind == InitSpec::Kind::kFill) return Fill(name, elements, part, init, seed, out);
   if (init.kind == InitSpec::Kind::kConstant) {
@@ -70,7 +70,7 @@ absl::Status Draw(const std::string& name, int64_t elements, Range part, const I
     }
     return absl::OkStatus();
   }
-  // Every draw is a function of its index, so it does not matter who makes it.
+  // Each draw is a function of its index, so the result does not depend on the number of tasks.
   const RngStream stream(seed, absl::StrCat("init ", name));
   const bool normal = init.kind == InitSpec::Kind::kNormal;
   std::optional<TruncatedNormals> truncated;

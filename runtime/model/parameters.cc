@@ -199,12 +199,12 @@ class Lister : public NullBackend {
         site.scope);
   }
 
-  // How many experts there are, and a token takes; 0: it is no mixture's.
+  // Number of experts, and number that a token uses; 0: no mixture.
   struct Mixture {
     int64_t experts, top_k;
   };
 
-  // The projections of an MLP, or of all experts, under `name`.
+  // Adds the projections of an MLP, or of all experts, under `name`.
   void Mlp(const SublayerSite& site, const std::string& name, const MlpSpec& mlp, int64_t d_ff,
            Mixture mixture = {0, 0}) {
     const int64_t d_model = model_.dims.d_model;
@@ -232,7 +232,8 @@ class Lister : public NullBackend {
     if (experts.shared_gate) Linear(site, "shared_gate", 1, d_model, false);
   }
 
-  // Initially torch.nn.Conv1d: uniform in +-1/sqrt(fan_in), fan_in the taps of one channel.
+  // Adds a convolution with the initial values of torch.nn.Conv1d: uniform in +-1/sqrt(fan_in),
+  // with the taps of one channel as fan_in.
   void Conv(const SublayerSite& site) {
     const int64_t channels = model_.dims.d_model, width = site.spec->conv.width;
     const Fans fans = {width, channels * width};
@@ -242,7 +243,7 @@ class Lister : public NullBackend {
     if (site.spec->conv.bias) Bias(absl::StrCat(site.name, ".bias"), channels, width, site.scope);
   }
 
-  // Everything after this counts elements and bytes in 64 bits.
+  // Fails if later code could not count elements and bytes in 64 bits.
   absl::Status CheckSize() const {
     double total = 0;
     for (const ParameterSpec& parameter : parameters_) {
@@ -263,7 +264,8 @@ class Lister : public NullBackend {
     return scope;
   }
 
-  // Of a tensor that is no weight: its layer's, or that of the end of the stack where it stands.
+  // Returns the scope of a tensor that is no weight: that of its layer, or of the begin or end of
+  // the stack.
   ScalarScope ScopeOf(const std::string& name) const {
     const int64_t layer = LayerOf(name);
     const auto& layers = model_.layers;
@@ -275,7 +277,7 @@ class Lister : public NullBackend {
     return scope;
   }
 
-  // Of tensor `i` of the norm (NormInstance::Fill).
+  // Returns the distribution of tensor `i` of the norm, counted as in NormInstance::Fill.
   static InitSpec ToInit(const NormParam& param,
                          const std::shared_ptr<const NormInstance>& instance, size_t i) {
     switch (param.init) {
@@ -295,12 +297,12 @@ class Lister : public NullBackend {
     return {InitSpec::Kind::kUniform, param.init_a, param.init_b};
   }
 
-  // Initial values of the embedding tables: torch.nn.Embedding's, or smaller ones if the head reads
-  // the rows of a tied table too. Each logit is the product of a row and the final state. As for a
-  // head of its own, a standard deviation of 1 / sqrt(3 width) keeps such products small. The final
-  // state contains the row of the input token, which norms keep at mean square 1, so that this
-  // token's logit is up to width * std; its exponential is to be at most sqrt(vocab_size). Tables
-  // that are added to the tied one keep their size relative to it.
+  // Returns the distribution of the embedding tables: that of torch.nn.Embedding, or a smaller one
+  // if the table is tied, since then the head reads it too. Each logit is the product of a row and
+  // the final state. As for an untied head, a standard deviation of 1 / sqrt(3 width) keeps such
+  // products small. The final state contains the row of the input token, which norms keep at mean
+  // square 1, so that this token's logit is up to width * std; its exponential should not exceed
+  // sqrt(vocab_size). Tables that are added to the tied one keep their size relative to it.
   InitSpec EmbeddingInit() const {
     if (!model_.tie_embeddings) return {InitSpec::Kind::kNormal, 0, 1};
     const double width = static_cast<double>(model_.embedding_width);
@@ -309,7 +311,7 @@ class Lister : public NullBackend {
     return {InitSpec::Kind::kNormal, 0, Normalizes() ? std::min(of_head, of_own_logit) : of_head};
   }
 
-  // True if a norm of the model gives rows of one size, whatever the size of its input.
+  // Returns true if some norm of the model produces rows of a fixed size for any input.
   bool Normalizes() const {
     const auto normalizes = [](const NormBinding& norm) {
       return norm.plugin->scale_invariant() || norm.plugin->cross_row();
@@ -323,14 +325,15 @@ class Lister : public NullBackend {
     return false;
   }
 
-  // torch.nn.Linear: kaiming_uniform with a = sqrt(5), which is uniform in +-1/sqrt(fan_in).
+  // Returns the distribution of torch.nn.Linear: kaiming_uniform with a = sqrt(5), uniform in
+  // +-1/sqrt(fan_in).
   static InitSpec LinearInit(int64_t fan_in) {
     const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
     return {InitSpec::Kind::kUniform, -bound, bound};
   }
 
-  // A slot that is called like one of its sublayer's projections, or like the second application of
-  // another slot ("norm_2"), would take its parameters' names.
+  // Fails if the name is taken. A slot may have the name of a projection of its sublayer or of the
+  // second application of another slot ("norm_2"), and would collide with its parameters.
   absl::Status TakeName(const std::string& name) {
     if (names_.insert(name).second) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -338,8 +341,8 @@ class Lister : public NullBackend {
                      "; call the norm slot or the projection something else"));
   }
 
-  // Takes the name that the parameter has where layers share it. One that an earlier layer has
-  // brought is there already.
+  // Appends a parameter under the name that sharing gives it, unless an earlier layer has already
+  // appended it.
   absl::Status Append(ParameterSpec parameter) {
     const bool is_weight = parameter.role == ParameterSpec::Role::kWeight;
     const std::string own =
@@ -358,7 +361,7 @@ class Lister : public NullBackend {
     return absl::OkStatus();
   }
 
-  // Of the errors where none can be returned, the first.
+  // Keeps the first error of functions that cannot return one.
   void Keep(absl::Status status) {
     if (status_.ok()) status_ = std::move(status);
   }
@@ -368,7 +371,7 @@ class Lister : public NullBackend {
     NormStateSpec state;
     state.name = StateName(site);
     state.elements = instance->state_elements();
-    PLUMB_RETURN_IF_ERROR(TakeName(state.name));  // a name of the graph, as parameters' are
+    PLUMB_RETURN_IF_ERROR(TakeName(state.name));  // shares a namespace with parameters
     for (size_t i = 0; i < instance->buffers().size(); ++i) {
       const NormParam& def = instance->buffers()[i];
       BufferSpec buffer;
@@ -390,7 +393,7 @@ class Lister : public NullBackend {
     return parameter;
   }
 
-  // A weight or a bias, drawn as in the first layer that brings it.
+  // Appends a weight or a bias. Shared ones are drawn as in the first layer that has them.
   void Add(ParameterSpec parameter, Fans fans, const InitSpec& fallback, const ScalarScope& scope,
            const InitRule* own = nullptr) {
     const std::string shared = shared_.NameOf(parameter.name, /*is_weight=*/true);
@@ -413,7 +416,7 @@ class Lister : public NullBackend {
     Add(Named(name, Shape({size})), {fan_in, size}, LinearInit(fan_in), scope);
   }
 
-  // Weight and bias of a projection, or of as many as there are experts.
+  // Size of a projection, or of one projection per expert.
   struct ProjectionSize {
     int64_t out, in;
     Mixture mixture;
@@ -441,11 +444,11 @@ class Lister : public NullBackend {
   const SharedLayers shared_;
   InitRules rules_;
   std::vector<ParameterSpec> parameters_;
-  absl::flat_hash_map<std::string, size_t> at_;  // of parameters_
+  absl::flat_hash_map<std::string, size_t> at_;  // index in parameters_
   std::vector<NormStateSpec> states_;
-  std::set<std::string> names_;    // of both, and of the buffers
-  std::set<std::string> learned_;  // that were used
-  std::set<std::string> tables_;   // over tokens, that were read
+  std::set<std::string> names_;    // names of both, and of the buffers
+  std::set<std::string> learned_;  // already listed
+  std::set<std::string> tables_;   // already listed
   absl::Status status_;
 };
 

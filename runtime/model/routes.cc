@@ -12,17 +12,18 @@
 namespace plumb {
 namespace {
 
-// A Jacobian with respect to the layer's input: factors applied to that of an earlier value, its
-// base. Sums become bases, so that x + f(n(x)) after y reads (I + J_f J_n) <y's Jacobian>.
+// Jacobian with respect to the layer's input: factors applied to the Jacobian of an earlier value,
+// the base. Sums become bases, so that x + f(n(x)) after y is printed as (I + J_f J_n) <y's
+// Jacobian>.
 struct Jacobian {
   static constexpr int kZero = -1;  // does not depend on the layer's input
-  int base = kZero;                 // index into sums; 0 is the layer's input itself
+  int base = kZero;                 // index into sums_; 0 is the layer's input
   std::vector<std::string> factors;
 };
 
 struct SumNode {
   std::string text;  // "(I + J_f)"
-  int parent = 0;    // the base to which the sum is applied
+  int parent = 0;    // base to which the sum is applied
 };
 
 struct Tracked {
@@ -50,7 +51,7 @@ class RouteBackend : public FormulaBackend {
     return Add(std::move(out));
   }
 
-  // A route goes through either factor, scaled by the other.
+  // A route may pass through either factor and is scaled by the other.
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override {
     if (Shorter(at(b).route, at(a).route)) std::swap(a, b);
     Tracked out = at(a);
@@ -102,7 +103,7 @@ class RouteBackend : public FormulaBackend {
     if (site.norm->plugin->identity()) return inputs[0];
     ++routes_.norm_sites;
     Tracked out = at(inputs[0]);
-    // A route goes through either input.
+    // A route may pass through either input.
     if (inputs.size() == 2 && Shorter(at(inputs[1]).route, out.route)) out = at(inputs[1]);
     ++(after_layers_ ? out.route.end_norms : out.route.norms);
     Prepend(absl::StrCat("J_", site.slot), &out.jacobian);
@@ -112,7 +113,7 @@ class RouteBackend : public FormulaBackend {
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
                                         absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
-    // Inside a sublayer nothing leads back to the stream, but its norms count.
+    // Nothing inside a sublayer leads back to the stream, but its norms are counted.
     for (const char* point : PointsOf(*site.spec)) {
       PLUMB_RETURN_IF_ERROR(at_point(point, inputs[0]).status());
     }
@@ -130,7 +131,7 @@ class RouteBackend : public FormulaBackend {
   void BeginLayer(int64_t, TensorHandle x) override {
     after_layers_ = false;
     sums_ = {SumNode{"I", 0}};
-    // Those of tensors before the last layer, but for its input, have been reset already.
+    // Jacobians of tensors before the last layer, except its input, have been reset already.
     for (size_t i = layer_begin_; i < tensors_.size(); ++i) tensors_[i].jacobian = Jacobian();
     tensors_[layer_input_].jacobian = Jacobian();
     layer_begin_ = tensors_.size();
@@ -169,7 +170,7 @@ class RouteBackend : public FormulaBackend {
     return parts.empty() ? "I" : absl::StrJoin(parts, " ");
   }
 
-  // The same Jacobian, with the sums between its base and `ancestor` written out.
+  // Returns the same Jacobian relative to `ancestor`, with the sums in between as factors.
   Jacobian RelativeTo(Jacobian jacobian, int ancestor) const {
     while (jacobian.base != ancestor) {
       const SumNode& sum = sums_[static_cast<size_t>(jacobian.base)];
@@ -188,7 +189,7 @@ class RouteBackend : public FormulaBackend {
     }
     if (live.empty()) return Jacobian();
     for (const Term& term : live) ancestor = std::min(ancestor, at(term.tensor).jacobian.base);
-    // Walk down until every term's chain of sums passes the ancestor.
+    // Moves the ancestor down until the chain of sums of every term passes through it.
     const auto passes = [this](int base, int wanted) {
       while (base > wanted) base = sums_[static_cast<size_t>(base)].parent;
       return base == wanted;
@@ -227,7 +228,7 @@ class RouteBackend : public FormulaBackend {
     return factors;
   }
 
-  // Removes what all products end in, so that n(x) + f(n(x)) reads (I + J_f) J_n.
+  // Removes the common suffix of all products, so that n(x) + f(n(x)) is printed as (I + J_f) J_n.
   static std::vector<std::string> TakeCommonTail(std::vector<std::vector<std::string>>* products) {
     std::vector<std::string> tail;
     const auto ends_alike = [products] {
@@ -248,9 +249,9 @@ class RouteBackend : public FormulaBackend {
     return a.exists && a.norms + a.end_norms < b.norms + b.end_norms;
   }
 
-  size_t layer_begin_ = 0;     // tensors that were there when the layer began
-  size_t layer_input_ = 0;     // the tensor
-  bool after_layers_ = false;  // as far as is known: the next layer takes it back
+  size_t layer_begin_ = 0;     // number of tensors when the layer began
+  size_t layer_input_ = 0;     // handle of the layer's input
+  bool after_layers_ = false;  // may be reset by a further layer
   std::vector<Tracked> tensors_;
   std::vector<SumNode> sums_ = {SumNode{"I", 0}};
   Routes routes_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient routes of a model's formulas: whether an identity route runs from embedding to head,
-// and the Jacobian of each layer. Pure.
+// Gradient routes of a model's formulas: the identity route from embedding to head, if there is
+// one, and the Jacobian of each layer. Stateless.
 #ifndef PLUMB_RUNTIME_MODEL_ROUTES_H_
 #define PLUMB_RUNTIME_MODEL_ROUTES_H_
 
@@ -13,23 +13,23 @@
 
 namespace plumb {
 
-// The route from the embedding to the head that passes no sublayer and the fewest norms.
+// Route from the embedding to the head that passes no sublayer and the fewest norms.
 struct IdentityRoute {
   bool exists = false;
-  int64_t norms = 0;      // on the way, up to the last layer's output
-  int64_t end_norms = 0;  // and after it, before the head
-  double scale = 1;       // product of the constant coefficients on the way
-  bool learned = false;   // a learned value multiplies it somewhere
-  // Nothing on the way but additions, up to the last layer's output.
+  int64_t norms = 0;      // number of norms on the route up to the last layer's output
+  int64_t end_norms = 0;  // number of norms after it, before the head
+  double scale = 1;       // product of the constant coefficients on the route
+  bool learned = false;   // true if a learned value multiplies the route
+  // Returns true if the route contains only additions up to the last layer's output.
   bool clean() const { return exists && norms == 0 && scale == 1 && !learned; }
   std::string ToString() const;  // "clean (I)", "through 16 norms", "none"
 };
 
 struct Routes {
   IdentityRoute identity;
-  std::vector<std::string>
-      jacobians;           // dx_out/dx_in by layer: "(I + J_mlp J_norm) (I + J_attention J_norm)"
-  int64_t norm_sites = 0;  // norms that are applied (identities left out)
+  // dx_out/dx_in of each layer: "(I + J_mlp J_norm) (I + J_attention J_norm)".
+  std::vector<std::string> jacobians;
+  int64_t norm_sites = 0;  // number of applied norms, without identities
 };
 
 absl::StatusOr<Routes> AnalyzeRoutes(const ResolvedModel& model);

@@ -13,7 +13,7 @@
 namespace plumb {
 namespace {
 
-// Sets op rope's attributes for the scaling of a layer; none for a linear one of factor 1.
+// Sets the attributes of op rope for the scaling of a layer. A linear scaling by 1 sets none.
 void SetScaling(const RopeNumbers& numbers, Attrs* attrs) {
   if (numbers.scaling == nullptr) return;
   const RopeScaling& scaling = *numbers.scaling;
@@ -44,7 +44,7 @@ void SetScaling(const RopeNumbers& numbers, Attrs* attrs) {
   if (scaling.fractional) attrs->Set("fractional", true);
 }
 
-// Queries and keys of one layer, turned by their tokens' positions.
+// Rotary embedding of queries and keys in one layer.
 class Rotation {
  public:
   static absl::StatusOr<Rotation> At(const SublayerContext& context, const SublayerSite& site) {
@@ -70,10 +70,10 @@ class Rotation {
       : context_(context), attrs_(std::move(attrs)) {}
 
   const SublayerContext& context_;
-  std::optional<Attrs> attrs_;  // none: they stay as they are
+  std::optional<Attrs> attrs_;  // nullopt: no rotation
 };
 
-// A row of `channels` for each of `tokens` and head.
+// Returns the type of a cache with one row of `channels` per token and head.
 TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t tokens,
                      int64_t channels) {
   const BuildOptions& options = *context.options;
@@ -127,7 +127,7 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   return weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias);
 }
 
-// With the projections under `name`.
+// Emits an MLP whose projections are named "<name>.up" and so on.
 absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const std::string& name,
                                 const MlpSpec& spec, ValueId x, AtPoint at_point) {
   const GraphWeights& weights = *context.weights;
@@ -148,7 +148,7 @@ absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const std::strin
   return weights.Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
 }
 
-// What the projections of all experts make of rows that are grouped by expert.
+// Emits the experts' projections for rows that are grouped by expert.
 ValueId EmitExpertRows(const SublayerContext& context, const SublayerSite& site, ValueId rows,
                        ValueId starts) {
   const MlpSpec& spec = site.spec->experts.mlp;
@@ -165,7 +165,7 @@ ValueId EmitExpertRows(const SublayerContext& context, const SublayerSite& site,
   return project("down", context.b->Apply("act", {project("up", rows)}, kind, name));
 }
 
-// The expert that every token takes.
+// Emits the expert that all tokens use.
 absl::StatusOr<ValueId> EmitSharedExpert(const SublayerContext& context, const SublayerSite& site,
                                          ValueId x) {
   const ExpertsSpec& spec = site.spec->experts;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Emits sublayers (attention, MLPs, experts, convolutions) and the sums and functions of formulas
-// as ops. Part of BuildForward (build.h). Pure but for the builder, to which the functions append.
+// as ops. Part of BuildForward (build.h). Stateless; all functions append to a builder.
 #ifndef PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 #define PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 
@@ -16,26 +16,27 @@
 
 namespace plumb {
 
-// Where a sublayer is emitted.
+// Environment in which a sublayer is emitted.
 struct SublayerContext {
   const ResolvedModel* model;
   const BuildOptions* options;
   const GraphWeights* weights;
   GraphBuilder* b;
   ValueId positions;                   // i32[batch, seq]
-  ValueId lengths;                     // i32[batch], of bidirectional models, else kNoValue
-  std::vector<ValueId>* extra_losses;  // f32[1] each; training minimizes them too
+  ValueId lengths;                     // i32[batch] in bidirectional models, else kNoValue
+  std::vector<ValueId>* extra_losses;  // f32[1] each; training adds them to the loss
 };
 
-// `inputs`: one, or, of an attention, those of its queries, keys and values.
+// Emits a sublayer. Requires: one input, or for attention also three: those of queries, keys and
+// values.
 absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
                                      absl::Span<const ValueId> inputs, AtPoint at_point);
 
-// Emits the sum of coefficient * tensor, plus a constant; broadcast.
+// Emits the sum of coefficient * tensor over `terms`, plus `constant`, broadcast.
 ValueId EmitSum(GraphBuilder* b, absl::Span<const Term> terms, double constant,
                 const std::string& name);
 
-// Emits any function of interpret.h except part. `scope` is the prefix of names: "layers.3.".
+// Emits any function of interpret.h except part. `scope` is the prefix of value names: "layers.3.".
 ValueId EmitFunction(GraphBuilder* b, const Function& function,
                      absl::Span<const TensorHandle> operands, const std::string& scope);
 

@@ -18,7 +18,7 @@ namespace {
 
 using Names = std::vector<std::pair<std::string, double>>;
 
-// A scalar as the evaluator of formulas takes one that is not the model's: a let.
+// Returns a let, the form in which the formula evaluator accepts scalars that are not the model's.
 Statement Given(const std::string& name, double value) {
   Statement let;
   let.section = "let";
@@ -27,7 +27,7 @@ Statement Given(const std::string& name, double value) {
   return let;
 }
 
-// Where `name` is read first in the tree, in its text.
+// Returns the offset of the first read of `name` in the text.
 size_t OffsetOf(const std::string& name, const Expr& expr) {
   if (expr.kind == Expr::Kind::kName && expr.name == name) return expr.offset;
   for (const Expr& arg : expr.args) {
@@ -65,9 +65,9 @@ class Planner {
 
  private:
   struct Matched {
-    bool any = false;     // a tensor
-    bool held = false;    // for one
-    size_t taken_by = 0;  // the rule before it that took the first tensor
+    bool any = false;     // matches a tensor
+    bool held = false;    // applies to one
+    size_t taken_by = 0;  // earlier rule that applies to the first matched tensor
     std::string taken;
   };
 
@@ -113,7 +113,7 @@ class Planner {
     return update;
   }
 
-  // `rule`: null where none holds.
+  // Returns the optimizer of a parameter. `rule` is null if none applies.
   absl::StatusOr<OptimizerKind> OptimizerOf(const TrainRule* rule,
                                             const ParameterSpec& parameter) const {
     if (rule == nullptr || !rule->optimizer.has_value()) {
@@ -129,7 +129,7 @@ class Planner {
     return *rule->optimizer;
   }
 
-  // The expression of a field that holds for a parameter; null where there is none.
+  // Returns the expression of a field that applies to a parameter, or null.
   const Expression* Holding(const TrainRule* rule, RuleField field, OptimizerKind optimizer) const {
     if (rule != nullptr && rule->field(field).has_value()) return &*rule->field(field);
     if (optimizer != OptimizerKind::kMuon) return nullptr;
@@ -148,7 +148,7 @@ class Planner {
     const struct {
       RuleField field;
       double* value;
-      double below;  // the values are in [0, below), or above 0 if that is 0
+      double below;  // values are in [0, below), or above 0 if below is 0
     } others[] = {{RuleField::kWeightDecay, &update->weight_decay, HUGE_VAL},
                   {RuleField::kBeta1, &update->beta1, 1},
                   {RuleField::kBeta2, &update->beta2, 1},
@@ -184,7 +184,7 @@ class Planner {
                                             : spec_.eps;
   }
 
-  // A line through lr = 0 and 1, which must go through two further points.
+  // Fits a line through lr = 0 and lr = 1, which must also contain two other points.
   absl::Status SetRate(const Expression& rate, const ParameterSpec& parameter,
                        ParameterUpdate* update) const {
     const auto at = [&](double lr) {
@@ -210,7 +210,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // The fans of a weight or, for a bias, of its weight; false where there are none.
+  // Sets the fans of a weight or, for a bias, of its weight. Returns false if there are none.
   bool FansOf(const ParameterSpec& parameter, Fans* fans) const {
     if (parameter.role != ParameterSpec::Role::kWeight) return false;
     const Shape one = parameter.one();
@@ -219,14 +219,15 @@ class Planner {
       return true;
     }
     const std::string weight = absl::StrCat(absl::StripSuffix(parameter.name, ".bias"), ".weight");
-    *fans = {model_.dims.d_model, one[0]};  // of a head that is tied
+    *fans = {model_.dims.d_model, one[0]};  // for a tied head
     for (const ParameterSpec& other : parameters_) {
       if (other.name == weight) *fans = {other.one()[1], other.one()[0]};
     }
     return true;
   }
 
-  // `parameter`: null where the expression is of no single one. `more`: names of this field alone.
+  // Evaluates a field. `parameter` is null if the value is for no single parameter. `more`: names
+  // that only this field has.
   absl::StatusOr<double> Evaluate(const Expression& expression, RuleField field,
                                   const ParameterSpec* parameter, const Names& more) const {
     PlacementSpec lets;
@@ -245,7 +246,7 @@ class Planner {
     return EvaluateScalar(expression, scope);
   }
 
-  // A name that has a value elsewhere in a recipe deserves a better answer than "unknown".
+  // Fails on unknown names, with a hint if the name has a value elsewhere in a recipe.
   absl::Status CheckNames(const Expression& expression, RuleField field,
                           const ParameterSpec* parameter, const ScalarScope& scope) const {
     std::set<std::string> read;
@@ -333,7 +334,7 @@ class Planner {
   const ResolvedModel& model_;
   const absl::Span<const ParameterSpec> parameters_;
   std::vector<Matched> matched_;
-  std::vector<int> group_of_;  // by rule
+  std::vector<int> group_of_;  // indexed by rule
   UpdatePlan plan_;
 };
 
@@ -353,7 +354,7 @@ bool ParameterUpdate::operator==(const ParameterUpdate& other) const {
 
 namespace {
 
-// "0.0001 (0.1 lr)", "0.001", "0.0005 (constant)".
+// Returns "0.0001 (0.1 lr)", "0.001" or "0.0005 (constant)".
 std::string RateText(const ParameterUpdate& update, double peak) {
   const double rate = update.LearningRate(peak);
   if (update.lr_scale == 1 && update.lr_offset == 0) return absl::StrCat(rate);
@@ -381,7 +382,7 @@ std::string UpdateText(const ParameterUpdate& update, const UpdatePlan& plan,
       unit_length);
 }
 
-// "0..7", "0,2,4".
+// Returns "0..7" or "0,2,4".
 std::string RangesText(const std::vector<int64_t>& layers) {
   std::string text;
   for (size_t i = 0; i < layers.size();) {
@@ -394,9 +395,10 @@ std::string RangesText(const std::vector<int64_t>& layers) {
   return text;
 }
 
-// The names, those that differ in the layer alone as one line: "layers.0..7.attention.q.weight".
+// Returns the names, where those that differ only in the layer are one line:
+// "layers.0..7.attention.q.weight".
 std::string NamesText(const std::vector<std::string>& names) {
-  std::vector<std::pair<std::string, std::vector<int64_t>>> lines;  // without "layers.N.", or whole
+  std::vector<std::pair<std::string, std::vector<int64_t>>> lines;  // without "layers.N."
   for (const std::string& name : names) {
     const int64_t layer = LayerOf(name);
     if (layer == 0) {

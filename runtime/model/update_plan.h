@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UpdatePlan: how a recipe updates each parameter of a model: its rules (TrainRule) applied, with
-// numbers. Pure; a value.
+// UpdatePlan: how a recipe updates each parameter of a model, after its rules (TrainRule) have been
+// matched and evaluated. A value; stateless functions.
 #ifndef PLUMB_RUNTIME_MODEL_UPDATE_PLAN_H_
 #define PLUMB_RUNTIME_MODEL_UPDATE_PLAN_H_
 
@@ -16,18 +16,18 @@
 
 namespace plumb {
 
-// What of a matrix has length 1 after each step.
+// Slices of a matrix that are normalized to length 1 after each step.
 enum class UnitLength { kNothing, kRows, kColumns };
 
-// Of one parameter.
+// Update of one parameter.
 struct ParameterUpdate {
-  int rule = -1;  // of TrainSpec::rules; -1: none
+  int rule = -1;  // index in TrainSpec::rules; -1: no rule
   OptimizerKind optimizer = OptimizerKind::kAdamW;
-  // Its learning rate is lr_scale * lr + lr_offset, with lr the scheduled one.
+  // Learning rate is lr_scale * lr + lr_offset, with lr the scheduled learning rate.
   double lr_scale = 1, lr_offset = 0;
   double weight_decay = 0;
-  double beta1 = 0, beta2 = 0, eps = 0;  // AdamW's
-  int clip_group = 0;                    // of UpdatePlan::clips
+  double beta1 = 0, beta2 = 0, eps = 0;  // for AdamW
+  int clip_group = 0;                    // index in UpdatePlan::clips
   UnitLength unit_length = UnitLength::kNothing;
 
   double LearningRate(double lr) const { return lr_scale * lr + lr_offset; }
@@ -35,21 +35,21 @@ struct ParameterUpdate {
 };
 
 struct UpdatePlan {
-  std::vector<ParameterUpdate> parameters;  // as the model's
-  // The bounds of the norms of groups of gradients, 0: none. The first is the recipe's grad_clip,
-  // of all parameters that are in no other group.
+  std::vector<ParameterUpdate> parameters;  // in the order of the model's parameters
+  // Max gradient norms of the groups; 0: unlimited. The first is the recipe's grad_clip, which
+  // covers all parameters in no other group.
   std::vector<double> clips;
 };
 
-// The optimizer of a parameter is its rule's, else the recipe's; where that is Muon, AdamW for what
-// is no matrix of a layer. Errors, with places: a rule that matches no tensor, or only tensors of
-// rules before it; an expression that cannot be evaluated for a tensor that it holds for, or gives
-// what no optimizer can use.
+// Plans the update of each parameter. Its optimizer is that of its rule, else the recipe's; if the
+// recipe's is Muon, parameters other than matrices of layers use AdamW. Errors, with locations: a
+// rule that matches no tensor, or only tensors of earlier rules; an expression that cannot be
+// evaluated for a matched tensor, or has a value that the optimizer cannot use.
 absl::StatusOr<UpdatePlan> PlanUpdates(const TrainSpec& spec, const ResolvedModel& model,
                                        absl::Span<const ParameterSpec> parameters);
 
-// For people: tensors that are updated alike together, with their numbers at the peak of the
-// schedule and the pattern of the rule that holds for them. One tensor of several layers is one
+// Returns a description for users. It groups tensors with equal updates, with the values at the
+// peak of the schedule and the pattern of their rule. The same tensor in several layers is one
 // line.
 std::string ToString(const UpdatePlan& plan, const TrainSpec& spec,
                      absl::Span<const ParameterSpec> parameters);

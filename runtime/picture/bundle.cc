@@ -21,13 +21,13 @@ std::vector<int> CountReaders(const FlowSection& section) {
   return readers;
 }
 
-// A term of a sum that is a learned value times something, and is read nowhere else.
+// Returns true if a term of a sum is a learned value times something and has no other reader.
 bool IsWeighted(const FlowSection& section, const std::vector<int>& readers, const FlowEdge& term) {
   const size_t from = static_cast<size_t>(term.from);
   return section.nodes[from].kind == FlowKind::kGain && readers[from] == 1 && term.label.empty();
 }
 
-// The factors as labels. Leaves their nodes unread.
+// Moves the factors to labels of edges. Their nodes have no readers afterwards.
 FlowSection WithWeightsOnEdges(FlowSection section) {
   const std::vector<int> readers = CountReaders(section);
   for (FlowNode& node : section.nodes) {
@@ -66,8 +66,8 @@ class Bundler {
   }
 
  private:
-  // The node that stands for this one: an earlier one that does the same for another index, or its
-  // own.
+  // Returns the merged node for `node`: an earlier one that does the same for another index, or a
+  // new one.
   int Put(FlowNode node) {
     bool indexed = node.index.has_value() || WithoutIndices(node.label) != node.label;
     std::vector<FlowEdge> inputs;
@@ -114,7 +114,7 @@ class Bundler {
     }
   }
 
-  // Equal of nodes that do the same to the same.
+  // Returns a key that is equal for nodes that do the same with the same inputs.
   static std::string Signature(const FlowNode& node) {
     std::string text =
         absl::StrCat(static_cast<int>(node.kind), "|", node.label, "|", node.place, "|");
@@ -127,9 +127,9 @@ class Bundler {
 
   const FlowSection section_;
   FlowSection made_;
-  std::vector<int> class_of_;  // of section_'s nodes: index into made_'s
-  std::vector<bool> many_;     // of made_'s: whether it stands for several
-  std::vector<bool> indexed_;  // of made_'s: whether it is of an index, or made of what is
+  std::vector<int> class_of_;  // for each node of section_: index in made_
+  std::vector<bool> many_;     // for each node of made_: true if it represents several
+  std::vector<bool> indexed_;  // for each node of made_: true if it or an input has an index
   std::map<std::string, int> known_;
 };
 

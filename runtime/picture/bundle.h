@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bundle: a section with what is done alike for each index of a name drawn once: "h[0]" to "h[3]"
-// are one line "h[0..3]", the sums that make them anew one sum, their weights "r[0, 1]" one label
-// "r". Pure.
+// Bundle: merges nodes of a section that do the same for each index of a name: "h[0]" to "h[3]"
+// become one line "h[0..3]", the sums that set them become one sum, and their weights "r[0, 1]" one
+// label "r". Stateless.
 #ifndef PLUMB_RUNTIME_PICTURE_BUNDLE_H_
 #define PLUMB_RUNTIME_PICTURE_BUNDLE_H_
 
@@ -12,11 +12,11 @@
 
 namespace plumb {
 
-// First learned factors of a sum's terms become labels of its edges, where there are several: a
-// weighted sum is read from its weights.
+// Returns the bundled section. If several terms of a sum have a learned factor, the first factor of
+// each becomes the label of its edge, so that a weighted sum shows its weights.
 FlowSection Bundle(const FlowSection& section);
 
-// "r" of "r[0, 1]", "tanh(pr(h))" of "tanh(pr[2](h[1]))".
+// Returns "r" for "r[0, 1]", "tanh(pr(h))" for "tanh(pr[2](h[1]))".
 std::string WithoutIndices(absl::string_view text);
 
 }  // namespace plumb

@@ -9,9 +9,9 @@
 namespace plumb {
 namespace {
 
-// What a way through the section passes. The way of a stream is the one with the fewest sublayers
-// and the most else: additions and norms are what happens to a stream.
-using Cost = std::tuple<int, int, int>;  // sublayers, functions, less the number of nodes
+// Cost of a path through the section. The path of a stream has the fewest sublayers, and otherwise
+// the most nodes, since a stream passes through additions and norms.
+using Cost = std::tuple<int, int, int>;  // sublayers, functions, minus the number of nodes
 
 Cost CostOf(const FlowNode& node) {
   switch (node.kind) {
@@ -80,7 +80,8 @@ class ChainMaker {
     if (leave >= 0) AddChain({leave}, stream);
   }
 
-  // The cheapest way from one node to a later one through nodes of no chain; empty for none.
+  // Returns the cheapest path to a later node through nodes that are in no chain yet; empty if
+  // there is none.
   std::vector<int> Way(int from, int to) const {
     std::vector<std::optional<Cost>> costs(nodes_.size());
     std::vector<int> before(nodes_.size(), -1);
@@ -115,7 +116,7 @@ class ChainMaker {
     made_.chains.push_back({std::move(nodes), stream, false});
   }
 
-  // At the end of a branch that it reads, or as the beginning of another.
+  // Appends a node to a branch that it reads and that ends there, or begins a new branch.
   void AddBranch(int index) {
     for (const FlowEdge& edge : node(index).inputs) {
       const int chain = link(made_.chain_of, edge.from);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains: the nodes of a section as lines that run down a column each: a chain for every stream,
-// from where it comes in to where it leaves, and chains for what branches off. Pure. A part of
+// Chains: groups the nodes of a section into chains, each of which is drawn down one column: a
+// chain per stream, from its start to its end, and chains for branches. Stateless. Part of
 // picture/layout.h.
 #ifndef PLUMB_RUNTIME_PICTURE_CHAINS_H_
 #define PLUMB_RUNTIME_PICTURE_CHAINS_H_
@@ -14,13 +14,13 @@ namespace plumb {
 
 struct Chain {
   std::vector<int> nodes;   // in the order of the data
-  int stream = -1;          // index of the stream whose column it has
-  bool ends_early = false;  // the column is another chain's further down
+  int stream = -1;          // index of the stream that owns the column, or -1
+  bool ends_early = false;  // another chain continues in the column below
 };
 
 struct Chains {
   std::vector<Chain> chains;
-  // Of the nodes; -1 for none.
+  // Indexed by node; -1 for none.
   std::vector<int> chain_of, previous, next;
 };
 

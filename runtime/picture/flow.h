@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data flow of a model, as a picture shows it: a small graph for what stands before the layers,
-// for each kind of layer, and for what stands behind them. Values: copy, compare, print.
+// Data flow of a model as a picture shows it: a small graph for what precedes the layers, one per
+// kind of layer, and one for what follows them. Values: copy, compare, print.
 #ifndef PLUMB_RUNTIME_PICTURE_FLOW_H_
 #define PLUMB_RUNTIME_PICTURE_FLOW_H_
 
@@ -12,43 +12,43 @@
 namespace plumb {
 
 enum class FlowKind {
-  kEnter,      // a stream as it comes in at the top; in "begin", the embedding
-  kLeave,      // a stream as it goes on at the bottom; in "end", the head
-  kEarlier,    // an indexed name that an earlier layer or section has set
-  kKeep,       // an indexed name that is set here and read elsewhere
-  kNorm,       // label: its slot
-  kSublayer,   // label: its name; marks: what is done inside
-  kAdd,        // sum of its inputs, each with its coefficient, and of `constant`
-  kMultiply,   // elementwise product of its inputs
-  kGain,       // product with a learned value, the label: "gamma", "tanh(gate)"
-  kFunction,   // of its inputs, elementwise, or over an index ("softmax")
-  kLinear,     // a projection, the label
-  kParameter,  // a learned value that is not a factor
+  kEnter,      // a stream at the top of a section; in "begin", the embedding
+  kLeave,      // a stream at the bottom of a section; in "end", the head
+  kEarlier,    // an indexed name set in an earlier layer or section
+  kKeep,       // an indexed name set here and read elsewhere
+  kNorm,       // label: the slot
+  kSublayer,   // label: the name; marks: statements and fields inside
+  kAdd,        // sum of the inputs, each with its coefficient, and of `constant`
+  kMultiply,   // elementwise product of the inputs
+  kGain,       // product with a learned value, which is the label: "gamma", "tanh(gate)"
+  kFunction,   // function of the inputs, elementwise or over an index ("softmax")
+  kLinear,     // projection, which is the label
+  kParameter,  // learned value that is not a factor
 };
 
-std::string NumberText(double value);  // "0.333": three digits
+std::string NumberText(double value);  // "0.333": three significant digits
 
-// The values that a number takes in the layers that a picture stands for.
+// Range of a number over the layers that a picture represents.
 struct FlowNumber {
   double low = 1, high = 1;
-  std::string name;  // of the `let` that has this value in all of them, or ""
+  std::string name;  // name of the `let` with this value in all of these layers, or ""
   bool Is(double value) const { return low == value && high == value; }
-  void Add(const FlowNumber& other);  // its values too
+  void Add(const FlowNumber& other);  // extends the range by that of `other`
   std::string ToString() const;       // "alpha", "0.5", "0.29 … 1"
 };
 
-// Of a name with an index, "h[0..3]".
+// Index of a name: "h[0..3]".
 struct FlowIndex {
   int64_t first = 0, last = 0;
-  std::string text;  // of the layers that a picture stands for, "0..layer - 1"; "": the numbers
+  std::string text;  // for several layers, "0..layer - 1"; "": use the numbers
 };
 
 struct FlowEdge {
-  int from = 0;  // index of a node; edges point backwards
+  int from = 0;  // index of an earlier node
   FlowNumber coefficient;
-  std::string label;       // "q" of attention's three inputs; a learned factor, "w[2]"
+  std::string label;  // "q", "k" or "v" for attention with three inputs; a learned factor, "w[2]"
   bool is_weight = false;  // the label is a factor
-  std::string place;       // of that learned value: "layers.3.attention"
+  std::string place;       // place of that learned value: "layers.3.attention"
 };
 
 struct FlowNode {
@@ -57,26 +57,26 @@ struct FlowNode {
   std::vector<FlowEdge> inputs;
   FlowNumber constant{0, 0, ""};
   std::vector<std::string> marks;  // "q = q_norm(q)"
-  std::optional<FlowIndex> index;  // of streams and names
-  std::string place;               // of its parameters, which another place has others of
+  std::optional<FlowIndex> index;  // for streams and names
+  std::string place;               // place of the parameters, which differ between places
   std::string Name() const;        // the label with the index
 };
 
-// Nodes in the order of the data: an input comes before what reads it.
+// Graph in topological order: inputs precede their readers.
 struct FlowSection {
-  std::string title;  // "layers 0..11: pre"; empty before and behind the layers
+  std::string title;  // "layers 0..11: pre"; empty before and after the layers
   std::vector<FlowNode> nodes;
-  std::string ToString() const;  // a node a line: "3 add <- 0, 0.5 * 2"
+  std::string ToString() const;  // one node per line: "3 add <- 0, 0.5 * 2"
 };
 
 struct FlowPicture {
-  std::string name;                   // the model's
-  std::vector<std::string> streams;   // "x" and those that live beside it, as lines of the picture
+  std::string name;                   // name of the model
+  std::vector<std::string> streams;   // "x" and the other streams, which are lines of the picture
   std::vector<FlowSection> sections;  // begin, kinds of layers, end
   std::string ToString() const;
 };
 
-// "embedding" where a picture begins, "head" where it ends.
+// Label of the first node, "embedding", and of the last, "head".
 inline constexpr char kEmbeddingLabel[] = "embedding";
 inline constexpr char kHeadLabel[] = "head";
 

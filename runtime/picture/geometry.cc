@@ -13,11 +13,11 @@ namespace {
 
 constexpr double kMargin = 16;
 constexpr double kColumnGap = 20;
-constexpr double kRowGap = 20;      // at least, between two rows
-constexpr double kChannelTop = 9;   // from a row to the first channel behind it
-constexpr double kChannelStep = 9;  // between two
-constexpr double kChannelEnd = 15;  // from the last to the next row
-constexpr double kLabelRoom = 8;    // more, where a label stands above a node
+constexpr double kRowGap = 20;      // minimum between two rows
+constexpr double kChannelTop = 9;   // from a row to the first channel below it
+constexpr double kChannelStep = 9;  // between two channels
+constexpr double kChannelEnd = 15;  // from the last channel to the next row
+constexpr double kLabelRoom = 8;    // added if there is a label above a node
 constexpr double kTitleHeight = 34, kFrameEnd = 6, kSectionGap = 14;
 constexpr double kLabelDistance = 6;
 constexpr double kCircle = 18;
@@ -55,7 +55,7 @@ NodeBox SizeOf(const FlowNode& node) {
   return box;
 }
 
-// How far what stands in a column reaches to either side.
+// Extent of a column's contents to the left and right of its center.
 struct Reach {
   double left = 0, right = 0;
   void Add(double to_left, double to_right) {
@@ -203,7 +203,7 @@ class PictureMeasure {
     return line;
   }
 
-  // A stream leaves one section where it enters the next: lines between them.
+  // Adds lines between sections, from where a stream leaves one to where it enters the next.
   void JoinSections() {
     for (size_t i = 0; i + 1 < box_.sections.size(); ++i) {
       SectionBox& above = box_.sections[i];
@@ -224,7 +224,7 @@ class PictureMeasure {
     }
   }
 
-  // The points at which wires of one node part: where at least three lines meet.
+  // Returns the points where wires of one node branch: at least three lines meet there.
   static std::vector<Point> DotsOf(const std::vector<WireLine>& wires) {
     std::vector<Point> dots;
     for (const WireLine& wire : wires) {
@@ -259,8 +259,8 @@ class PictureMeasure {
 
   const FlowPicture& picture_;
   std::vector<FlowLayout> layouts_;
-  std::map<int, double> x_;       // of the columns
-  std::vector<double> row_ends_;  // of the section that is being placed
+  std::map<int, double> x_;       // x of each column
+  std::vector<double> row_ends_;  // in the current section
   PictureBox box_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Geometry: a picture's nodes as rectangles and its wires as polylines, in pixels, y downwards.
-// Pure and deterministic.
+// Geometry: rectangles for a picture's nodes and polylines for its wires, in pixels, y downwards.
+// Stateless and deterministic.
 #ifndef PLUMB_RUNTIME_PICTURE_GEOMETRY_H_
 #define PLUMB_RUNTIME_PICTURE_GEOMETRY_H_
 
@@ -18,7 +18,7 @@ struct Point {
 
 struct NodeBox {
   Point center;
-  double width = 0, height = 0;  // 0 for streams that come in or go on
+  double width = 0, height = 0;  // 0 for streams at the top or bottom of a section
   double left() const { return center.x - width / 2; }
   double right() const { return center.x + width / 2; }
   double top() const { return center.y - height / 2; }
@@ -27,17 +27,17 @@ struct NodeBox {
 
 struct WireLine {
   int from = 0, to = 0;
-  std::vector<Point> points;  // every second segment is horizontal; the first and the last may be
-  bool on_stream = false;     // between two nodes of one stream's column
+  std::vector<Point> points;  // vertical and horizontal segments in turn, vertical first
+  bool on_stream = false;     // connects two nodes in one stream's column
   std::string label;          // "0.5", "q"
-  Point label_at;             // its left end, on the baseline
+  Point label_at;             // left end of the label, on the baseline
 };
 
 struct SectionBox {
   double top = 0, bottom = 0;
   std::vector<NodeBox> nodes;
   std::vector<WireLine> wires;
-  std::vector<Point> dots;  // where a wire parts
+  std::vector<Point> dots;  // points where a wire branches
 };
 
 struct PictureBox {
@@ -50,11 +50,11 @@ struct PictureBox {
 inline constexpr double kTextSize = 13, kSmallTextSize = 11;
 inline constexpr double kMarkHeight = 15, kSublayerHeight = 32;
 
-// What a label next to a wire says of it: its label, its coefficient, or nothing.
+// Returns the text next to a wire: its label, its coefficient, or "".
 std::string WireText(const FlowEdge& edge);
-// What stands in or beside a node.
+// Returns the text in or next to a node.
 std::string NodeText(const FlowNode& node);
-// An estimate that is rather too wide.
+// Returns an estimate of the width, which tends to be too large.
 double TextWidth(const std::string& text, double size);
 
 PictureBox Measure(const FlowPicture& picture);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr absl::string_view kAny = "…";
 
-// Takes a number, or what stands for any, from the front of `text`.
+// Consumes a number or the placeholder for any number from the front of `text`.
 absl::string_view TakeNumber(absl::string_view* text) {
   const absl::string_view all = *text;
   if (absl::ConsumePrefix(text, kAny)) return kAny;
@@ -54,7 +54,7 @@ std::optional<std::string> CommonLabel(absl::string_view a, absl::string_view b)
 
 namespace {
 
-// a * layer + b, or "..." for values that are not of that form.
+// Returns the text of a * layer + b, or "..." for values that do not have this form.
 std::string Linear(const std::vector<int64_t>& layers, const std::vector<int64_t>& values) {
   const auto all_are = [&](int64_t a, int64_t b) {
     for (size_t i = 0; i < layers.size(); ++i) {

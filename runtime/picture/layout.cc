@@ -10,7 +10,7 @@
 namespace plumb {
 namespace {
 
-// Places in a column count twice: row r is 2 r, the gap behind it 2 r + 1.
+// Positions in a column are doubled: row r is 2 r, the gap below it 2 r + 1.
 struct Span {
   int first = 0, last = 0;
   bool Meets(const Span& other) const { return first <= other.last && other.first <= last; }
@@ -20,11 +20,11 @@ struct Span {
   }
 };
 
-// What runs down in a column: a chain, or the detour of a wire.
+// Occupant of a column: a chain, or the detour of a wire.
 struct Lane {
   int column = 0;
-  bool fixed = false;  // a stream's
-  Span span;           // of the column
+  bool fixed = false;  // the lane of a stream
+  Span span;           // occupied positions of the column
 };
 
 class LayoutMaker {
@@ -40,7 +40,8 @@ class LayoutMaker {
   }
 
   FlowLayout Make() {
-    // Rows depend on columns, for wires run across, and columns on rows, for lanes share them.
+    // Rows depend on columns, because wires run across; columns depend on rows, because lanes share
+    // them.
     do {
       SetRows();
       SetSpans();
@@ -64,7 +65,7 @@ class LayoutMaker {
   void MakeWires() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const int to = static_cast<int>(i);
-      bool entered = false;  // from above
+      bool entered = false;  // true if a wire comes from above
       for (size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
         const int from = nodes_[i].inputs[k].from;
         before_[i].push_back(from);
@@ -86,8 +87,8 @@ class LayoutMaker {
     }
   }
 
-  // Whether streams change places from this leave on, which is the first of them: if all crossed
-  // over in the gap behind their beginnings, one would lie on another.
+  // Returns true if streams swap places in a cycle of which `leave` is the first stream's end. If
+  // all of them crossed in the gap below their start, two wires would overlap.
   bool ClosesACycle(int leave) const {
     const int first = chain(chain_of(leave)).stream;
     int at = leave;
@@ -112,7 +113,8 @@ class LayoutMaker {
     return -1;
   }
 
-  // Whether the wire can run down behind its source: nothing follows there, or what does can wait.
+  // Returns true if the wire can run down below its source: the source has no follower in
+  // its column, or one that can be placed below the wire. Adds that constraint to before_.
   bool MayMerge(const FlowWire& wire) {
     const int own = chain_of(wire.from);
     if (own == chain_of(wire.to) || chain(own).ends_early) return false;
@@ -124,7 +126,7 @@ class LayoutMaker {
     return true;
   }
 
-  // Whether `index` must stand above `of`.
+  // Returns true if `index` must be above `of`.
   bool IsBefore(int index, int of) const {
     std::vector<int> open = {of};
     std::vector<bool> seen(nodes_.size(), false);
@@ -142,7 +144,7 @@ class LayoutMaker {
 
   // -- Rows
 
-  // The nodes from top to bottom, those that must wait for later ones behind these.
+  // Returns the nodes from top to bottom, in an order that respects before_.
   std::vector<int> Order() const {
     std::vector<int> order;
     std::vector<bool> done(nodes_.size(), false);
@@ -161,7 +163,7 @@ class LayoutMaker {
     const std::vector<int> order = Order();
     std::vector<int> least(nodes_.size(), 0);
     PlaceInRows(order, least);
-    // What has no input stands right above what reads it first.
+    // Nodes without inputs are placed directly above their first reader.
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (!nodes_[i].inputs.empty() || nodes_[i].kind == FlowKind::kEnter) continue;
       int first = rows_;
@@ -197,7 +199,7 @@ class LayoutMaker {
     if (!leaves.empty()) ++rows_;
   }
 
-  // The columns of a node and of the wires that run across its row into it.
+  // Returns the columns of a node and of the wires that run across its row into it.
   Span Across(int index) const {
     const int own = lanes_[static_cast<size_t>(chain_of(index))].column;
     Span across{own, own};
@@ -236,7 +238,8 @@ class LayoutMaker {
       lane.column = column + 1;
       lanes_.push_back(lane);
     }
-    // Every lane as near as it can be to the streams; a way round a stream's own nodes on the left.
+    // Places each lane as close to the streams as possible. Detours between nodes of streams go to
+    // the left.
     SetSpans();
     for (size_t i = 0; i < lanes_.size(); ++i) {
       if (lanes_[i].fixed) continue;
@@ -284,7 +287,7 @@ class LayoutMaker {
     }
   }
 
-  // Whether a lane meets one of the first `count`.
+  // Returns true if a lane overlaps one of the first `count` lanes.
   bool MeetsAnother(size_t lane, size_t count) const {
     for (size_t i = 0; i < count; ++i) {
       if (i != lane && lanes_[i].column == lanes_[lane].column &&
@@ -295,8 +298,8 @@ class LayoutMaker {
     return false;
   }
 
-  // Where two lanes meet, the later one goes on outwards. That ends: no lane goes further than one
-  // column beyond all lanes before it.
+  // If two lanes overlap, moves the later one outwards by one column. This terminates: no lane
+  // moves further than one column beyond all lanes before it.
   bool MoveOneLane() {
     for (size_t i = 0; i < lanes_.size(); ++i) {
       if (lanes_[i].fixed || !MeetsAnother(i, i)) continue;
@@ -308,17 +311,17 @@ class LayoutMaker {
 
   // -- Channels
 
-  // What runs across behind one node.
+  // Wires that run across below one node.
   struct Net {
     int from = 0;
     Span columns;
-    std::vector<int> targets;  // columns in which it goes down
+    std::vector<int> targets;  // columns in which its wires run down
     std::vector<size_t> wires;
   };
 
   void SetChannels() {
     layout_.channels.assign(static_cast<size_t>(rows_), 0);
-    std::map<int, std::vector<Net>> nets_of;  // by row
+    std::map<int, std::vector<Net>> nets_of;  // keyed by row
     for (size_t i = 0; i < wires().size(); ++i) {
       const FlowWire& wire = wires()[i];
       const bool across =
@@ -339,7 +342,7 @@ class LayoutMaker {
     }
   }
 
-  // A net lies below those whose sources stand where it goes down.
+  // Places a net below all nets whose source is in a column where this net runs down.
   int SetChannelsOfGap(std::vector<Net> nets) {
     std::vector<Net> placed;
     std::vector<int> channel_of;
@@ -352,7 +355,7 @@ class LayoutMaker {
         });
       };
       auto free = std::find_if(nets.begin(), nets.end(), is_free);
-      if (free == nets.end()) free = nets.begin();  // two that change places
+      if (free == nets.end()) free = nets.begin();  // two nets that swap places
       int channel = 0;
       for (size_t i = 0; i < placed.size(); ++i) {
         if (placed[i].columns.Meets(free->columns)) channel = std::max(channel, channel_of[i] + 1);
@@ -369,10 +372,10 @@ class LayoutMaker {
   const std::vector<FlowNode>& nodes_;
   const Chains chains_;
   const int streams_;
-  std::vector<std::vector<int>> before_;    // of each node, those that must stand above it
-  std::vector<Lane> lanes_;                 // of the chains, then of the detours
-  std::map<size_t, size_t> detours_;        // wire to lane
-  std::map<int, std::vector<Span>> taken_;  // of the rows: columns
+  std::vector<std::vector<int>> before_;    // for each node, the nodes that must be above it
+  std::vector<Lane> lanes_;                 // one per chain, followed by one per detour
+  std::map<size_t, size_t> detours_;        // index of the wire to index of the lane
+  std::map<int, std::vector<Span>> taken_;  // occupied columns of each row
   int rows_ = 0;
   FlowLayout layout_;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// DrawModel: the data flow of a model's blocks as an SVG file. Pure.
+// DrawModel: draws the data flow of a model's blocks as an SVG file. Stateless.
 //
-//   model --RecordFlow--> FlowPicture --LayOut--> FlowLayout --ToSvg--> text
+//   model --RecordFlow--> FlowPicture --LayOut--> FlowLayout --Measure--> PictureBox
+//         --ToSvg--> text
 #ifndef PLUMB_RUNTIME_PICTURE_PICTURE_H_
 #define PLUMB_RUNTIME_PICTURE_PICTURE_H_
 
@@ -16,21 +17,20 @@
 namespace plumb {
 
 struct PictureOptions {
-  // The one layer to show, from 0. Without it, a section for each kind of layer: layers that do the
-  // same with other numbers are of one kind, whose numbers are ranges.
+  // Layer to show, from 0. If absent, there is one section per kind of layer: layers that differ
+  // only in numbers are of one kind, which shows ranges of numbers.
   std::optional<int64_t> layer;
 };
 
-// Returns the data flow that a picture of the model's formulas shows.
-// Errors: kInvalidArgument for a layer that is not there and for what is too large to be seen; the
-// formulas' own.
+// Returns the data flow of the model's formulas. Errors: kInvalidArgument if the layer does not
+// exist or the picture would be too large; those of the formulas.
 absl::StatusOr<FlowPicture> RecordFlow(const ResolvedModel& model, const PictureOptions& options);
 
 // Returns the picture as an SVG file. Errors: those of RecordFlow.
 absl::StatusOr<std::string> DrawModel(const ResolvedModel& model, const PictureOptions& options);
 
-// Returns a data flow as one SVG file without scripts, fonts or other files: light or dark as its
-// viewer is, text as text. Deterministic.
+// Returns a data flow as an SVG file without scripts, fonts or references to other files. Follows
+// the viewer's light or dark mode; text stays text. Deterministic.
 std::string ToSvg(const FlowPicture& picture);
 
 }  // namespace plumb

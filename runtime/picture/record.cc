@@ -18,15 +18,15 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kMostNodes = 400, kMostWires = 1000;  // of a section
+constexpr size_t kMostNodes = 400, kMostWires = 1000;  // per section
 constexpr size_t kMostKindsOfLayer = 6;
 
-// Layers that do the same.
+// Layers that differ only in numbers.
 struct Kind {
   FlowSection section;
   std::string placement;
   std::vector<int64_t> layers;
-  std::vector<std::vector<FlowIndex>> indices;  // of the section's nodes: in each of the layers
+  std::vector<std::vector<FlowIndex>> indices;  // [node of the section][layer]
 };
 
 bool SameEdge(const FlowEdge& a, const FlowEdge& b) {
@@ -35,7 +35,7 @@ bool SameEdge(const FlowEdge& a, const FlowEdge& b) {
 
 bool SameMark(const std::string& a, const std::string& b) { return CommonLabel(a, b).has_value(); }
 
-// But for numbers.
+// Compares two nodes, ignoring numbers.
 bool SameNode(const FlowNode& a, const FlowNode& b) {
   return a.kind == b.kind && a.index.has_value() == b.index.has_value() &&
          CommonLabel(a.label, b.label).has_value() &&
@@ -47,7 +47,7 @@ bool SameShape(const FlowSection& a, const FlowSection& b) {
   return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), SameNode);
 }
 
-// REQUIRES: the same shape.
+// Extends the numbers of `section` to ranges that include those of `with`. Requires: SameShape.
 void WidenNumbers(const FlowSection& with, FlowSection* section) {
   for (size_t i = 0; i < section->nodes.size(); ++i) {
     FlowNode& node = section->nodes[i];
@@ -64,8 +64,8 @@ void WidenNumbers(const FlowSection& with, FlowSection* section) {
   }
 }
 
-// Gives the section's numbers the names of the `let`s that have their values: "alpha" says more
-// than 2.21. Of two with one value neither is meant for sure.
+// Labels the section's numbers with the `let`s that have their values, since "alpha" is more
+// helpful than 2.21. Skips values that two lets share.
 void NameNumbers(const ScalarScope& scope, FlowSection* section) {
   std::map<double, std::vector<std::string>> names;
   for (const Statement& let : scope.placement->lets) {
@@ -83,7 +83,7 @@ void NameNumbers(const ScalarScope& scope, FlowSection* section) {
   }
 }
 
-// "layers 0..4, 6..10: swin_v2".
+// Returns "layers 0..4, 6..10: swin_v2".
 std::string Title(const Kind& kind) {
   std::string title = kind.layers.size() == 1 ? "layer " : "layers ";
   for (size_t i = 0; i < kind.layers.size();) {
@@ -96,7 +96,7 @@ std::string Title(const Kind& kind) {
   return absl::StrCat(title, ": ", kind.placement);
 }
 
-// Keeps the indices that a section of this kind has.
+// Appends the indices of a section of this kind.
 void AddIndices(const FlowSection& section, Kind* kind) {
   for (size_t i = 0; i < section.nodes.size(); ++i) {
     if (section.nodes[i].index.has_value()) kind->indices[i].push_back(*section.nodes[i].index);

@@ -15,20 +15,20 @@
 namespace plumb {
 namespace {
 
-// Of a mark or a label; what is longer would not be read, and may have been built to be long.
+// Max length of a mark or label. A longer one would be unreadable, and may be an attack.
 constexpr size_t kLongestFormula = 60;
 
 std::string LastPart(absl::string_view name) {
   return std::string(name.substr(name.rfind('.') + 1));
 }
 
-// All but the last part: "layers.3.attention" of "layers.3.attention.norm".
+// Returns all parts except the last: "layers.3.attention" for "layers.3.attention.norm".
 std::string FirstParts(const std::string& name) {
   const size_t dot = name.rfind('.');
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
-// `text` as a factor of a product.
+// Returns `text` as a factor of a product.
 std::string Factor(const std::string& text) {
   const bool is_sum = absl::StrContains(text, " + ") || absl::StrContains(text, " - ");
   return is_sum ? absl::StrCat("(", text, ")") : text;
@@ -38,7 +38,7 @@ bool IsComparison(const std::string& function) {
   return absl::StrContains("< <= > >= == !=", function);
 }
 
-// In a box: "tanh", "^ 2", "max 0".
+// Returns the text in a box: "tanh", "^ 2", "max 0".
 std::string FunctionLabel(const Function& function) {
   if (function.name == "reciprocal") return "1 / …";
   if (function.name == "part") {
@@ -50,7 +50,7 @@ std::string FunctionLabel(const Function& function) {
   return absl::StrCat(name, " ", absl::StrJoin(function.numbers, " "));
 }
 
-// In a formula: "tanh(gate)", "gate ^ 2".
+// Returns the text in a formula: "tanh(gate)", "gate ^ 2".
 std::string FunctionFormula(const Function& function, std::vector<std::string> operands) {
   if (function.name == "constant") return NumberText(function.numbers[0]);
   if (function.name == "reciprocal") return absl::StrCat("1 / ", Factor(operands[0]));
@@ -64,7 +64,7 @@ std::string FunctionFormula(const Function& function, std::vector<std::string> o
   return absl::StrCat(function.name, "(", absl::StrJoin(operands, ", "), ")");
 }
 
-// What a sublayer's fields say that makes it another than the plain one.
+// Returns marks for the fields by which a sublayer differs from the plain one.
 absl::StatusOr<std::vector<std::string>> FieldMarks(const SublayerSite& site) {
   std::vector<std::string> marks;
   if (site.spec->kind == SublayerSpec::Kind::kConv) {
@@ -153,7 +153,7 @@ TensorHandle FlowRecorder::Embed() {
   return SetName("x", AddNode(FlowKind::kEnter, kEmbeddingLabel, {}));
 }
 
-// One value that is there by two names is one term.
+// Merges terms that refer to the same tensor under two names.
 void FlowRecorder::AddTerm(Reading term, std::vector<Reading>* terms) {
   for (Reading& known : *terms) {
     if (known.tensor != term.tensor || !known.label.empty()) continue;
@@ -201,7 +201,7 @@ TensorHandle FlowRecorder::Apply(const Function& function,
     for (const Reading& input : inputs) texts.push_back(FormulaOf(input));
     return AddParameter(FunctionFormula(function, texts), PlaceOf(inputs));
   }
-  // What is weighted by a part of a softmax is weighted by the softmax.
+  // A value weighted by a part of a softmax is shown as weighted by the softmax.
   const Tensor& first = at(inputs[0].tensor);
   const bool is_weight = function.name == "part" && first.kind == FlowKind::kFunction &&
                          first.label == "softmax" && inputs[0].name.empty();

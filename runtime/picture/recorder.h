@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlowRecorder: a FormulaBackend that computes nothing and remembers what was made of what, over
-// the whole stack; and Section, the part of that which one layer is. Thread-compatible.
+// FlowRecorder: a FormulaBackend that records how each tensor of the whole stack is made, without
+// computing it, and extracts the part of one section. Thread-compatible.
 #ifndef PLUMB_RUNTIME_PICTURE_RECORDER_H_
 #define PLUMB_RUNTIME_PICTURE_RECORDER_H_
 
@@ -36,30 +36,31 @@ class FlowRecorder : public FormulaBackend {
   void BeginLayer(int64_t layer_index, TensorHandle x) override;
   void EndLayer(int64_t layer_index, TensorHandle x) override;
 
-  // Section 0 is "begin", section i + 1 layer i, the last one "end".
-  // REQUIRES: the stack has been run.
+  // Returns a part of the recording: section 0 is "begin", section i + 1 is layer i, the last one
+  // is "end". Requires: RunStack was called with this backend.
   FlowSection Section(int64_t index) const;
   int64_t sections() const { return static_cast<int64_t>(ends_.size()) + 1; }
-  // The names that are lines of a picture, without indices: "x" and what else is carried from layer
-  // to layer, in the order in which they were set first. "x" alone where there are none.
+  // Returns the names that are lines of a picture, without indices: "x" and everything else that is
+  // carried from layer to layer, in the order of their first assignment. Returns "x" if there are
+  // none.
   std::vector<std::string> streams() const;
 
  private:
-  // A value as an operation reads it: `coefficient` times a tensor.
+  // Operand of an operation: `coefficient` times a tensor.
   struct Reading {
     TensorHandle tensor = 0;
     double coefficient = 1;
     std::string label;
-    std::string name;  // whose value it is, as it came into the section: "x", "h[3]"
+    std::string name;  // name that has this value on entry to the section: "x", "h[3]"
   };
   static constexpr TensorHandle kNone = -1;
   struct Tensor {
     enum class Role {
-      kNode,       // of the picture
-      kScaled,     // its only input; readers take over the coefficient
-      kName,       // what a name stands for from a statement on: its only input; `label`
-      kParameter,  // made of learned values and numbers alone
-      kPoint,      // what a sublayer offers at a point
+      kNode,       // node of the picture
+      kScaled,     // its only input, scaled; readers take over the coefficient
+      kName,       // value of the name `label` after a statement: its only input
+      kParameter,  // made only of learned values and numbers
+      kPoint,      // tensor that a sublayer passes to a point
     };
     Role role = Role::kNode;
     FlowKind kind = FlowKind::kAdd;
@@ -67,12 +68,12 @@ class FlowRecorder : public FormulaBackend {
     std::vector<Reading> inputs;
     double constant = 0;
     std::vector<std::string> marks;
-    std::string place;  // of parameters
+    std::string place;  // place of parameters
     int64_t section = 0;
-    // Of parameters, points and what is made inside a sublayer, which marks show.
+    // For parameters, points and values made inside a sublayer, which appear in marks.
     std::string formula;
-    std::set<TensorHandle> outside;  // what that is made of that the sublayer was not given
-    TensorHandle inside_of = kNone;  // the sublayer
+    std::set<TensorHandle> outside;  // operands of the formula that are not inputs of the sublayer
+    TensorHandle inside_of = kNone;  // the sublayer, or kNone
   };
   const Tensor& at(TensorHandle handle) const { return tensors_[static_cast<size_t>(handle)]; }
   bool IsParameter(TensorHandle handle) const {
@@ -82,18 +83,18 @@ class FlowRecorder : public FormulaBackend {
   TensorHandle AddNode(FlowKind kind, std::string label, std::vector<Reading> inputs,
                        std::string place = "");
   TensorHandle AddParameter(std::string text, std::string place);
-  // Of the first of them that has one.
+  // Returns the first place that is not "".
   std::string PlaceOf(absl::Span<const Reading> readings) const;
-  // Whether a name is a line from section to section, and not read from afar.
+  // Returns true if a name is a line from section to section; other names are read from afar.
   bool IsStream(const std::string& name) const;
   Reading Read(TensorHandle handle, double coefficient = 1);
   static void AddTerm(Reading term, std::vector<Reading>* terms);
-  // Runs what is spliced in at `point`, and says it in `marks`. What it reads from outside the
-  // sublayer is added to `inputs`.
+  // Runs the statements at `point` and describes them in `marks`. Adds tensors that they read from
+  // outside the sublayer to `inputs`.
   absl::Status Splice(absl::string_view point, absl::Span<const TensorHandle> given,
                       AtPoint at_point, std::vector<std::string>* marks,
                       std::vector<Reading>* inputs);
-  // How a formula writes what is read, a sum, and any other tensor: "q_norm(q)".
+  // Returns the text of an operand, a sum, or any other tensor in a formula: "q_norm(q)".
   std::string FormulaOf(const Reading& reading) const;
   std::string FormulaOfSum(const std::vector<Reading>& terms, double constant) const;
   std::string FormulaOf(const Tensor& tensor) const;
@@ -101,15 +102,15 @@ class FlowRecorder : public FormulaBackend {
   class Extraction;
 
   std::vector<Tensor> tensors_;
-  std::vector<std::string> names_;              // in the order in which they were set first
-  std::map<std::string, TensorHandle> values_;  // of the names
-  // The same at the end of each section but the last.
+  std::vector<std::string> names_;              // in the order of their first assignment
+  std::map<std::string, TensorHandle> values_;  // current values, keyed by name
+  // Values at the end of each section except the last.
   std::vector<std::map<std::string, TensorHandle>> ends_;
-  std::set<std::string> carried_;      // names without index that a later section sets again
-  std::set<TensorHandle> read_later_;  // of kName: in a later section
+  std::set<std::string> carried_;      // names without index that a later section assigns again
+  std::set<TensorHandle> read_later_;  // tensors of role kName that a later section reads
   int64_t section_ = 0;
   bool inside_ = false;
-  TensorHandle input_ = 0;  // of the sublayer that is being run, the first
+  TensorHandle input_ = 0;  // first input of the current sublayer
   TensorHandle head_ = 0;
 };
 

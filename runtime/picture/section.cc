@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlowRecorder::Section: the part of what was recorded that one section is.
+// FlowRecorder::Section: extracts one section from a recording.
 #include <map>
 #include <set>
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace plumb {
 
-// One section as a graph of its own: streams come in as nodes at the top, then the nodes in the
-// order in which they were recorded, then those by which streams leave and names are kept.
+// Builds one section as a separate graph: nodes for entering streams first, then the recorded nodes
+// in their order, then nodes for leaving streams and names that are read later.
 class FlowRecorder::Extraction {
  public:
   Extraction(const FlowRecorder& recorder, int64_t index) : recorder_(recorder), index_(index) {}
@@ -48,8 +48,8 @@ class FlowRecorder::Extraction {
   }
 
  private:
-  // What later sections have of this one: streams, with the value that was set here or as they came
-  // in, and names that are set here and read there.
+  // Returns the values that later sections use: streams, with the value assigned here or the one on
+  // entry, and names that are assigned here and read there.
   std::vector<std::pair<std::string, Reading>> Leaving() const {
     std::vector<std::pair<std::string, Reading>> leaving;
     for (const std::string& name : recorder_.names_) {
@@ -70,13 +70,13 @@ class FlowRecorder::Extraction {
     return leaving;
   }
 
-  // What is made inside a sublayer comes out of it.
+  // Values made inside a sublayer are shown as coming from the sublayer.
   TensorHandle Shown(TensorHandle tensor) const {
     const TensorHandle sublayer = recorder_.at(tensor).inside_of;
     return sublayer == kNone ? tensor : sublayer;
   }
 
-  // Marks tensors and all that they are made of in this section.
+  // Marks tensors and everything in this section that they depend on.
   void Need(std::vector<TensorHandle> open) {
     while (!open.empty()) {
       const TensorHandle next = open.back();
@@ -92,7 +92,7 @@ class FlowRecorder::Extraction {
     }
   }
 
-  // A node of a name: of the one kind if it is a stream, else of the other.
+  // Returns a node for a name, of kind `of_stream` or `otherwise`.
   FlowNode Named(FlowKind of_stream, FlowKind otherwise, const std::string& name) const {
     FlowNode node;
     node.kind = recorder_.IsStream(name) ? of_stream : otherwise;

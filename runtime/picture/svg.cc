@@ -65,17 +65,17 @@ text { fill: #e6edf3; }
 }
 )";
 
-constexpr double kCorner = 6;   // of a wire
+constexpr double kCorner = 6;   // radius of a wire's corner
 constexpr double kTip = 5;      // length of an arrow's head
-constexpr double kMostTip = 9;  // shortest last segment that gets one
+constexpr double kMostTip = 9;  // min length of the last segment for an arrowhead
 
-// Names of a model's author: escaped, without what XML does not hold.
+// Returns a name by the model's author, escaped and without characters that XML does not allow.
 std::string Escaped(const std::string& text) {
   return absl::StrReplaceAll(PrintableText(text),
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-// "12", "12.5".
+// Returns "12" or "12.5".
 std::string Px(double value) { return absl::StrFormat("%g", std::round(value * 10) / 10); }
 
 void AppendText(const char* classes, double x, double y, const std::string& text,
@@ -91,7 +91,7 @@ void AppendRect(const char* classes, const NodeBox& box, double radius, std::str
                   "\" rx=\"", Px(radius), "\"/>\n");
 }
 
-// `distance` from `from` towards `to`.
+// Returns the point at `distance` from `from` in the direction of `to`.
 Point Towards(const Point& from, const Point& to, double distance) {
   const double length = std::hypot(to.x - from.x, to.y - from.y);
   if (length == 0) return from;
@@ -131,7 +131,7 @@ void AppendCircle(const FlowNode& node, const NodeBox& box, std::string* svg) {
                   Px(radius), "\"/>\n");
   const double arm = node.kind == FlowKind::kAdd ? radius - 4 : (radius - 3) * 0.7;
   if (node.kind == FlowKind::kAdd && node.inputs.size() == 1 && node.constant.Is(0)) {
-    return AppendText("middle", c.x, c.y + 4.5, "Σ", svg);  // over what is drawn as one
+    return AppendText("middle", c.x, c.y + 4.5, "Σ", svg);  // a sum over bundled nodes
   }
   if (node.kind == FlowKind::kAdd) {
     absl::StrAppend(svg, "<path class=\"sign\" d=\"M", Px(c.x - arm), " ", Px(c.y), "H",
@@ -146,7 +146,7 @@ void AppendCircle(const FlowNode& node, const NodeBox& box, std::string* svg) {
                   Px(c.x + arm), " ", Px(c.y - arm), "\"/>\n");
 }
 
-// A sublayer, with what is done inside it; the embedding; the head.
+// Draws a sublayer with its marks, the embedding, or the head.
 void AppendBox(const FlowNode& node, const NodeBox& box, std::string* svg) {
   AppendRect(node.kind == FlowKind::kSublayer ? "box sublayer" : "box end-box", box, 5, svg);
   double y = box.top() + kSublayerHeight / 2 + 4.5;

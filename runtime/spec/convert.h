@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schema's messages to plumb's own values. Internal to runtime/spec.
+// Converts the schema's messages to plumb's own values. Stateless. Internal to runtime/spec.
 #ifndef PLUMB_RUNTIME_SPEC_CONVERT_H_
 #define PLUMB_RUNTIME_SPEC_CONVERT_H_
 
@@ -16,7 +16,7 @@
 
 namespace plumb {
 
-// A parsed file. Copies share the locations; fields set later keep their old place.
+// Parsed file. Copies share the locations; a field that is set later keeps its old location.
 struct ModelSpec::Proto {
   std::string file;
   v1::Model message;
@@ -25,24 +25,25 @@ struct ModelSpec::Proto {
   Located located() const { return Located(file, message, locations.get()); }
 };
 
-// Whether a formula can use the name.
+// Returns true if `name` has the form of a name in a formula.
 bool IsIdentifier(const std::string& name);
 
-// `base` is what the placement extends, or null.
+// The functions below fail with kInvalidArgument and a source location. `at` locates the fields of
+// `message`, `place` the message as a whole. Requires: `base` is the placement that `message`
+// extends, or null.
 absl::StatusOr<PlacementSpec> ToPlacement(const v1::Placement& message, const Located& at,
                                           const PlacementSpec* base);
 absl::StatusOr<InsideSpec> ToInside(const v1::Inside& message, const Located& at);
 absl::StatusOr<InitRule> ToInitRule(const v1::Init& message, const Located& at);
 absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Located& at);
-// `at` is that of the message.
 absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Located& at);
 absl::StatusOr<MlpSpec> ToMlp(const v1::Mlp& message, const Located& at);
 absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located& at,
                                       const Place& place);
 absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at);
-// The model's embedding_width, evaluated in `scope`.
+// Returns the model's embedding_width, evaluated in `scope`.
 absl::StatusOr<int64_t> ToEmbeddingWidth(const Located& model, const ScalarScope& scope);
-// `place` is that of the whole message; the width is evaluated in `scope`.
+// Evaluates the table's width in `scope`.
 absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,
                                         const Place& place, const ScalarScope& scope);
 absl::StatusOr<NormAttrs> ToNormAttrs(const v1::Norm& message, const Located& at);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes a C++ file with the recipes that ship, by name:
+# Writes a C++ file that contains the shipped recipes, by name:
 #   cmake "-DFILES=a/mup.pbtxt;.." -DOUTPUT=... -P embed_recipes.cmake
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/AsLiterals.cmake")
 

@@ -13,16 +13,16 @@ namespace {
 
 using Token = FormulaToken;
 
-// Of parentheses, calls, signs and powers inside of each other, and of the tree that results, in
-// which an operator of a chain is a level: everything that walks a tree recurses.
+// Max nesting of parentheses, calls, signs and powers, and max height of the resulting tree, where
+// each operator of a chain is a level. Functions that walk a tree recurse.
 constexpr int kMaxDepth = 100;
 
 bool IsKeyword(const std::string& name) {
   return name == "if" || name == "and" || name == "or" || name == "not" || name == "for";
 }
 
-// Climbs precedences. Functions that return bool set status_ when they return false, and leave the
-// tree that they have built in an argument, so that a level of nesting takes little stack.
+// Precedence climbing parser. Functions that return bool set status_ when they return false, and
+// write the tree to an output argument, so that a level of nesting uses little stack.
 class Parser {
  public:
   Parser(const Text& source, std::vector<Token> tokens)
@@ -127,7 +127,7 @@ class Parser {
                      condition ? "; a condition stands after \"if\" or in parentheses" : ""));
   }
 
-  // Parse, one level of nesting further down.
+  // Calls Parse one nesting level deeper.
   bool Nested(Precedence lowest, Expr* out) {
     if (++depth_ > kMaxDepth) return Fail("the formula nests too deeply");
     const bool ok = Parse(lowest, out);
@@ -135,7 +135,7 @@ class Parser {
     return ok;
   }
 
-  // An expression of operators that hold at least as tightly as `lowest`.
+  // Parses an expression whose operators bind at least as tightly as `lowest`.
   bool Parse(Precedence lowest, Expr* out) {
     const bool negates = Peek().text == "not" && lowest <= kNot;
     if (negates || Peek().text == "-") {
@@ -146,7 +146,7 @@ class Parser {
     for (;;) {
       const Precedence level = PrecedenceOf(Peek().text);
       if (level == kPrimary || level < lowest) return true;
-      // Chains go to the left; a power goes to the right; comparisons do not chain.
+      // Chains associate to the left and powers to the right; comparisons do not chain.
       const Precedence right = level == kPower        ? kFactor
                                : level == kComparison ? kSum
                                                       : static_cast<Precedence>(level + 1);
@@ -157,7 +157,7 @@ class Parser {
     }
   }
 
-  // An operator and the operand after it; *out, of a binary one, is the operand before.
+  // Parses an operator and the operand after it. For a binary operator *out holds the left operand.
   bool Operator(Expr::Kind kind, Precedence level, Expr* out) {
     Expr expr;
     expr.kind = kind;
@@ -198,7 +198,7 @@ class Parser {
     return Peek().text != "(" || Arguments(out);
   }
 
-  // Whether "sum", "softmax" or "concat" is followed by a range: "(k = ".
+  // Returns true if "sum", "softmax" or "concat" is followed by a range: "(k = ".
   bool Reduces(const Expr& name) const {
     return (name.name == "sum" || name.name == "softmax" || name.name == "concat") &&
            Peek().text == "(" && PeekAfter(1).kind == Token::Kind::kName &&
@@ -273,8 +273,8 @@ class Parser {
   absl::Status status_;
 };
 
-// The tree's height is bounded too, chains included, which only its making shows. Breadth first:
-// this does not recurse.
+// Limits the height of the tree, including that of chains, which the parser does not count. Breadth
+// first, since it must not recurse.
 absl::Status CheckHeight(const Text& text, const Expr& root) {
   std::vector<const Expr*> level = {&root};
   for (int depth = 0; !level.empty(); ++depth) {

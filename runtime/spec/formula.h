@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formula language: text to tree. Values: copy, compare, print.
+// Parser of the formula language: text to tree. Values: copy, compare, print.
 //
 //   statement  = reference "=" expression [ "for" range ] [ "if" condition ]
 //   range      = name "=" expression ".." expression
@@ -16,7 +16,7 @@
 //              | "softmax" "(" range "," condition "," condition ")"
 //   reference  = name [ "[" expression { "," expression } "]" ]
 //
-// What names mean is not decided here: see spec/interpret.h.
+// Names get their meaning in spec/interpret.h.
 #ifndef PLUMB_RUNTIME_SPEC_FORMULA_H_
 #define PLUMB_RUNTIME_SPEC_FORMULA_H_
 
@@ -37,28 +37,28 @@ struct Expr {
     kCall,    // name(args), name[index](args)
     kUnary,   // name is "-" or "not", one argument
     kBinary,  // name is the operator, two arguments
-    kReduce   // name is "sum", "concat" or "softmax"; args are the range's ends and what is reduced
-              // over it: the term, or the score and the value
+    kReduce   // name is "sum", "concat" or "softmax"; args are the two ends of the range, then the
+              // term, or the score and the value
   };
   Kind kind = Kind::kNumber;
   double number = 0;
   std::string name;
-  std::string variable;  // kReduce: the range's
+  std::string variable;  // kReduce: the variable of the range
   std::vector<Expr> args;
   std::vector<Expr> index;
-  size_t offset = 0;  // into the text that it was parsed from, for errors
+  size_t offset = 0;  // into the parsed text, for errors
 
-  // Canonical text with the fewest parentheses: "x + f(norm(x)) / sqrt(layer)".
+  // Returns the canonical text with the fewest parentheses: "x + f(norm(x)) / sqrt(layer)".
   std::string ToString() const;
 };
 
-// An expression that stands alone: an init rule's, an attention scale.
+// Expression outside a statement: in an init rule, an attention scale.
 struct Expression {
   Text text;
   Expr root;
 };
 
-// "i = 0..n - 1": the whole numbers from first to last; none if last is smaller.
+// Range "i = 0..n - 1": the integers from first to last, both included; empty if last < first.
 struct IndexRange {
   std::string variable;
   Expr first, last;
@@ -69,9 +69,9 @@ struct IndexRange {
 
 struct Statement {
   Text text;
-  std::string section;  // where it was written: "each", "let", "inside attention.q"
+  std::string section;  // section of the placement: "each", "let", "inside attention.q"
   std::string target;
-  std::vector<Expr> index;  // of the target
+  std::vector<Expr> index;  // indices of the target
   Expr value;
   std::optional<IndexRange> range;
   std::optional<Expr> condition;
@@ -79,16 +79,17 @@ struct Statement {
   std::string ToString() const;
 };
 
-// The names of all expressions of a kind in the tree: kCall for what is called, kName for what is
-// read. Those that a range binds are among what is read.
+// Adds the names of all expressions of a kind in the tree: kCall for called names, kName for names
+// that are read. Includes reads of the variables that ranges bind.
 void CollectNames(const Expr& expr, Expr::Kind kind, std::set<std::string>* names);
-// All that a statement reads or calls: its value, index, range and condition.
+// Adds the names in the statement's value, index, range and condition.
 void CollectNames(const Statement& statement, Expr::Kind kind, std::set<std::string>* names);
 
-// Errors: kInvalidArgument with place, text and caret.
+// Parse one statement, one expression, one range. Errors: kInvalidArgument with location, text and
+// caret.
 absl::StatusOr<Statement> ParseStatement(const Text& text, std::string section);
 absl::StatusOr<Expression> ParseExpression(const Text& text);
-// A range and the text that it stands in.
+// Range together with the text that contains it.
 struct RangeText {
   Text text;
   IndexRange range;

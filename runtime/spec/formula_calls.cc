@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a formula calls that has parameters: sublayers, norm slots, projections.
+// Calls that have parameters: of sublayers, norm slots and projections.
 #include <algorithm>
 #include <utility>
 
@@ -26,12 +26,13 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateCall(const Expr& expr) {
   if (IsFunction(expr.name)) return ApplyTensorFunction(expr);
   if (linear == nullptr) PLUMB_RETURN_IF_ERROR(CheckCallable(expr));
   if (linear == nullptr && expr.args.size() == 2) return ApplyNormOfTwo(expr);
-  // Here, and not in the functions below, so that a level of nesting takes little stack.
+  // The argument is evaluated here, not in the functions below, so that a level of nesting uses
+  // little stack.
   PLUMB_ASSIGN_OR_RETURN(const Quantity argument, OneTensorArgument(expr));
   return linear != nullptr ? ApplyLinear(expr, *linear, argument) : ApplyNorm(expr, {&argument, 1});
 }
 
-// Whether a name that is no sublayer, function or projection can be a norm slot.
+// Fails unless the name, which is no sublayer, function or projection, can be a norm slot.
 absl::Status FormulaEval::CheckCallable(const Expr& expr) {
   const std::string& name = expr.name;
   if (FindVariable(name) != nullptr) {
@@ -41,7 +42,7 @@ absl::Status FormulaEval::CheckCallable(const Expr& expr) {
     return Error(expr, absl::StrCat("\"", name, "\" is a learned value; multiply with it: ", name,
                                     " * (...)"));
   }
-  // Sublayers go by other names in other sections; a norm slot of such a name would be a mistake.
+  // Sublayers have other names in other sections; a norm slot with such a name would be an error.
   const BlockSpec& block = *scope_.block;
   const bool is_sublayer_name =
       name == "f" || std::any_of(block.sublayers.begin(), block.sublayers.end(),
@@ -57,8 +58,8 @@ absl::Status FormulaEval::CheckCallable(const Expr& expr) {
         return Error(expr, absl::StrCat("no sublayer can be called here: ", name));
     }
   }
-  // A slot that nobody declares says by its name what it is: else a typo or a function that the
-  // language has not would be a norm, and train.
+  // An undeclared slot must have "norm" in its name. Otherwise a typo or an unknown function would
+  // become a norm and be trained.
   const bool declared =
       block.placement->slot_per_head.count(name) > 0 || block.slots.count(name) > 0;
   if (declared || absl::StrContains(name, "norm")) return absl::OkStatus();
@@ -167,7 +168,7 @@ absl::StatusOr<Quantity> FormulaEval::ApplyNormOfTwo(const Expr& expr) {
   return ApplyNorm(expr, both);
 }
 
-// As many as the norm's descriptor says, and of one width.
+// Fails unless the number of inputs is that of the norm's descriptor and their widths are equal.
 absl::Status FormulaEval::CheckNormInputs(const Expr& expr, const NormBinding& norm,
                                           absl::Span<const Quantity> arguments) const {
   const std::string& name = norm.name;

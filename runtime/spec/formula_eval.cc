@@ -14,7 +14,8 @@
 namespace plumb {
 namespace {
 
-// What a walk may evaluate in all: more was meant otherwise, and would not fit into memory.
+// Max number of operations that a walk evaluates. More is assumed to be an error and would not fit
+// into memory.
 constexpr int64_t kMaxOperations = 4000000;
 
 bool IsTensorOf(const Quantity& value, int64_t width) {
@@ -49,7 +50,7 @@ absl::Status FormulaEval::NeverCalled(const SublayerSite& site, const std::strin
       scope_.description, ": the sublayer ",
       name == "f" ? absl::StrCat("f (", site.spec->name, ")") : name, " is never called",
       conditional ? scope_.scalars.Where() : "", "; its weights would be dead");
-  // The last statement is where the call is missed, if there is one.
+  // Reports the missing call at the last statement, if there is one.
   if (statements.empty()) return ErrorAt(scope_.block->place, message);
   return ErrorInText(statements.back().text, 0, message);
 }
@@ -70,7 +71,7 @@ absl::Status FormulaEval::Execute(const Statement& statement) {
   }
   PLUMB_ASSIGN_OR_RETURN(const Bounds bounds, Ends(range.first, range.last));
   PLUMB_RETURN_IF_ERROR(Bind(range.variable, range.offset));
-  // All right sides are read before a left side is set, so that streams can be mixed.
+  // All right-hand sides are evaluated before a target is set, so that streams can be mixed.
   std::vector<Assignment> assignments;
   std::set<std::string> names;
   for (int64_t i = bounds.first; i <= bounds.last; ++i) {
@@ -92,7 +93,7 @@ absl::Status FormulaEval::Execute(const Statement& statement) {
   return absl::OkStatus();
 }
 
-// Enters the index of a range, whose value the caller sets.
+// Adds the index of a range to the scalars. The caller sets its value.
 absl::Status FormulaEval::Bind(const std::string& variable, size_t offset) {
   PLUMB_ASSIGN_OR_RETURN(const std::optional<double> scalar, scalars_.Lookup(variable));
   const bool taken = scalar.has_value() || IsFunction(variable) ||

@@ -2,9 +2,9 @@
 // FormulaEval: runs the statements of one scope against variables and a backend. Internal to the
 // walk of spec/interpret.h. Thread-compatible.
 //
-// formula_eval.cc has statements, formula_names.cc names and learned values, formula_calls.cc what
-// is called (sublayers, norms, projections), formula_operators.cc operators, formula_functions.cc
-// functions.
+// The methods are in formula_eval.cc (statements), formula_names.cc (names and learned values),
+// formula_calls.cc (calls of sublayers, norms and projections), formula_operators.cc and
+// formula_functions.cc.
 #ifndef PLUMB_RUNTIME_SPEC_FORMULA_EVAL_H_
 #define PLUMB_RUNTIME_SPEC_FORMULA_EVAL_H_
 
@@ -27,37 +27,37 @@
 
 namespace plumb {
 
-// One section of a placement, at one place of the model.
+// One section of a placement, applied at one point of the model.
 struct FormulaScope {
   enum class Kind { kBegin, kEach, kBlock, kInside, kEnd } kind;
   const ResolvedModel* model;
-  const BlockSpec* block;  // gives norms to slots, and placement
+  const BlockSpec* block;  // supplies the placement and the norms of slots
   ScalarScope scalars;
-  std::string prefix;       // of names: "layers.3.attention"
+  std::string prefix;       // prefix of parameter names: "layers.3.attention"
   std::string description;  // for errors: `placement "mine", each`
   int64_t channels;         // size of a per_channel learned vector here
-  int64_t heads = 0;        // of a per_head one; 0 = there are no heads here
-  std::string point;        // inside: the name of the point's tensor, of `channels` channels
-  // Sublayers that may be called, by the name that calls them.
+  int64_t heads = 0;        // size of a per_head learned vector; 0: no heads here
+  std::string point;        // kInside: name of the point's tensor, which has `channels` channels
+  // Sublayers that may be called, keyed by the name used in calls.
   std::map<std::string, SublayerSite> sublayers;
 };
 
-// What a range may run over: more was meant otherwise.
+// Max number of values in a range. A longer range is assumed to be an error.
 inline constexpr int64_t kMaxRangeValues = 10000;
 
 class FormulaEval {
  public:
-  // What the walk keeps from scope to scope.
+  // State that the walk keeps from scope to scope.
   struct Walk {
-    Variables streams;                         // "x", and what "begin" has set
-    Variables indexed;                         // by name and index: "h[3]"
-    std::map<std::string, int> slots_applied;  // by full name, for "_2"
-    std::set<std::string> site_names;          // every name that was given to a norm or projection
+    Variables streams;                         // "x", and the names set in "begin"
+    Variables indexed;                         // keyed by name and index: "h[3]"
+    std::map<std::string, int> slots_applied;  // keyed by full name; makes the suffix "_2"
+    std::set<std::string> site_names;          // every name given to a norm or projection
     std::map<std::string, std::shared_ptr<const LearnedPlace>> learned;
     Settings settings;
     int64_t operations = 0;
   };
-  // Runs a sublayer; the walk supplies it, because it runs statements inside in turn.
+  // Callback that runs a sublayer. The walk supplies it, since a sublayer runs `inside` statements.
   using CallSublayer = absl::FunctionRef<absl::StatusOr<TensorHandle>(
       const SublayerSite& site, absl::Span<const TensorHandle> inputs)>;
 
@@ -69,25 +69,25 @@ class FormulaEval {
         walk_(*walk),
         call_sublayer_(call_sublayer) {}
 
-  // Names that are known here alone, before Run; and after it.
+  // Names known only in this scope. May be set before Run and read after it.
   Variables& locals() { return locals_; }
 
-  // Runs `statements` in order. Streams and indexed names live on. Every sublayer of the scope must
-  // have been called once at the end.
+  // Runs `statements` in order. Streams and indexed names outlive the scope. Fails unless every
+  // sublayer of the scope is called exactly once.
   absl::Status Run(const std::vector<Statement>& statements);
 
  private:
-  // What a statement sets, for one value of its range's index.
+  // Result of a statement for one value of its range's index.
   struct Assignment {
     std::string name;   // "h[3]"
     std::string point;  // "h.3"
     Quantity value;
     int32_t setting;
   };
-  // One use of a name that has parameters of its own at each place.
+  // Use of a name that has its own parameters at each place in the text.
   struct Site {
     std::string name;
-    bool again = false;
+    bool again = false;  // true if a range evaluates this place again
   };
 
   // formula_eval.cc
@@ -98,8 +98,9 @@ class FormulaEval {
   absl::Status CheckTarget(const Statement& statement) const;
   absl::Status Bind(const std::string& variable, size_t offset);
   absl::StatusOr<Quantity> Evaluate(const Expr& expr);
-  // Fails when the whole walk comes to more than it may evaluate.
+  // Fails if the whole walk exceeds its limit of evaluated operations.
   absl::Status CountOperations(const Expr& expr, int64_t count);
+  // formula_names.cc
   absl::StatusOr<Quantity> EvaluateName(const Expr& expr);
   absl::StatusOr<Quantity> EvaluateIndexed(const Expr& expr);
   Quantity TableRows(const TokenTable& table, int64_t layer);
@@ -108,8 +109,9 @@ class FormulaEval {
   absl::StatusOr<Quantity> LearnedValue(const Expr& expr, const LearnedSpec& learned);
   absl::StatusOr<std::shared_ptr<const LearnedPlace>> PlaceOf(const Expr& expr,
                                                               const LearnedSpec& learned);
+  // formula_eval.cc
   absl::StatusOr<int64_t> Integer(const Expr& expr, absl::string_view what);
-  static std::string StepHint(const Expr& expr);  // after "decided when the model is loaded"
+  static std::string StepHint(const Expr& expr);  // hint after "decided when the model is loaded"
   absl::StatusOr<std::vector<int64_t>> Indices(const std::vector<Expr>& index);
   struct Bounds {
     int64_t first, last;
@@ -122,7 +124,8 @@ class FormulaEval {
   Quantity Read(Variable* variable);
   std::vector<std::string> IndexedNames(const std::string& name) const;
   std::vector<std::string> KnownNames() const;
-  std::string HintFor(const std::string& name) const;  // after `unknown name "nam"`
+  std::string HintFor(const std::string& name) const;  // hint after `unknown name "nam"`
+  // formula_eval.cc
   absl::Status NeverCalled(const SublayerSite& site, const std::string& name,
                            const std::vector<Statement>& statements);
 
@@ -164,7 +167,8 @@ class FormulaEval {
   absl::StatusOr<Quantity> Extremum(const Expr& expr, const std::vector<Quantity>& operands);
   absl::StatusOr<Quantity> Compare(const Expr& expr, const Quantity& a, const Quantity& b);
   absl::StatusOr<Quantity> Finite(const Expr& expr, Quantity quantity) const;
-  // An error unless the widths divide; else a quantity of the broadcast type, without terms.
+  // Fails unless one width divides the other. Returns a quantity of the broadcast type, without
+  // terms.
   absl::StatusOr<Quantity> Broadcast(const Expr& expr, const Quantity& a, const Quantity& b) const;
   Quantity Applied(const Function& function, absl::Span<const TensorHandle> operands,
                    const Quantity& type);
@@ -174,16 +178,16 @@ class FormulaEval {
   absl::Status ErrorAtOffset(size_t offset, absl::string_view message) const;
 
   const FormulaScope& scope_;
-  ScalarScope scalars_;  // the scope's, and the indices of ranges
+  ScalarScope scalars_;  // scalars of the scope, and indices of ranges
   FormulaBackend* backend_;
   Walk& walk_;
   CallSublayer call_sublayer_;
   const std::vector<Statement>* statements_ = nullptr;
-  const Statement* current_ = nullptr;  // one of statements_
+  const Statement* current_ = nullptr;  // points into *statements_
   Variables locals_;
-  std::map<std::string, int> calls_;                   // of sublayers
-  std::set<std::pair<TensorHandle, int64_t>> splits_;  // each tensor, and into how many parts
-  // By statement, offset in its text, and indices: the names that were given there.
+  std::map<std::string, int> calls_;                   // number of calls of each sublayer
+  std::set<std::pair<TensorHandle, int64_t>> splits_;  // (tensor, parts) already split
+  // Names already given, keyed by statement, offset in its text, and indices.
   std::map<std::tuple<const Statement*, size_t, std::string>, std::string> sites_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of a formula, on numbers and tensors.
+// Functions of the formula language, on numbers and tensors.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -11,12 +11,12 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kMaxSoftmax = 1024;  // each of the weights is a part of one tensor
-constexpr int64_t kMaxParts = 10000;   // each is a value of the graph, also one that nothing reads
+constexpr int64_t kMaxSoftmax = 1024;  // each weight becomes a part of one tensor
+constexpr int64_t kMaxParts = 10000;   // each becomes a value of the graph, even if unused
 
 }  // namespace
 
-// A function of numbers, of which some operand is none.
+// Applies a scalar function to operands of which at least one is a tensor.
 absl::StatusOr<Quantity> FormulaEval::ApplyFunction(const Expr& expr,
                                                     std::vector<Quantity> operands) {
   if (expr.name == "min" || expr.name == "max") return Extremum(expr, operands);
@@ -26,10 +26,10 @@ absl::StatusOr<Quantity> FormulaEval::ApplyFunction(const Expr& expr,
   return Applied({expr.name, {}}, {Materialize(operands[0])}, operands[0]);
 }
 
-// Numbers first, so that they are one.
+// Folds the operands that are numbers into one, which costs a single function.
 absl::StatusOr<Quantity> FormulaEval::Extremum(const Expr& expr,
                                                const std::vector<Quantity>& operands) {
-  constexpr size_t kMost = 16;  // as of numbers
+  constexpr size_t kMost = 16;  // same limit as for numbers
   if (operands.size() > kMost) {
     return Error(
         expr, absl::StrCat(expr.name, " takes 1 to ", kMost, " arguments, not ", operands.size()));
@@ -118,7 +118,7 @@ absl::StatusOr<Quantity> FormulaEval::Part(const Expr& expr) {
                                             "; at most ", kMaxParts));
   }
   const TensorHandle tensor = Materialize(whole);
-  // A tensor is split once, into all of its parts.
+  // A tensor is split only once, into all of its parts.
   if (splits_.insert({tensor, n}).second) {
     PLUMB_RETURN_IF_ERROR(CountOperations(expr, n));
   }
@@ -217,10 +217,10 @@ absl::StatusOr<Quantity> FormulaEval::SoftmaxOfNumbers(const Expr& expr,
   return sum;
 }
 
-// sum_k p_k value_k, with p the softmax over k of the scores.
+// Returns sum_k p_k value_k, where p is the softmax over k of the scores.
 absl::StatusOr<Quantity> FormulaEval::Softmax(const Expr& expr, const std::vector<Quantity>& scores,
                                               const std::vector<Quantity>& values) {
-  Quantity type;  // of a score
+  Quantity type;  // type of a score
   for (const Quantity& score : scores) {
     PLUMB_ASSIGN_OR_RETURN(type, Broadcast(expr, type, score));
   }

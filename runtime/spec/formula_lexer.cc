@@ -13,10 +13,11 @@
 namespace plumb {
 namespace {
 
-// A formula is a line that a person wrote; longer text is not one.
+// Max length of a formula. A person writes formulas in one line; longer text is not a formula.
 constexpr size_t kMaxLength = 2000;
 
-// The character at `i`, whole where it is UTF-8 and by its number where it cannot be shown.
+// Returns the character at `i` for an error message: quoted if it is valid UTF-8, otherwise as a
+// byte number.
 std::string ShowCharacter(const std::string& s, size_t i) {
   const unsigned char first = static_cast<unsigned char>(s[i]);
   if (absl::ascii_isprint(first)) return absl::StrCat("\"", s.substr(i, 1), "\"");
@@ -63,7 +64,7 @@ absl::StatusOr<std::vector<FormulaToken>> TokenizeFormula(const Text& source) {
     }
     if (is_digit(s[i]) || (s[i] == '.' && is_digit(at(i + 1)))) {
       size_t j = i;
-      // "0..n" is a range: its points are not the number's.
+      // "0..n" is a range: its dots are not part of the number.
       while (is_digit(at(j)) || (at(j) == '.' && at(j + 1) != '.')) ++j;
       if (at(j) == 'e' || at(j) == 'E') {
         size_t k = j + 1;

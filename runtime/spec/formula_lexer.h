@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of a formula, and how tightly its operators bind. Internal to the parser and the
-// printer of spec/formula.h. Stateless.
+// Tokens of a formula, and the precedence of its operators. Internal to the parser and the printer
+// of spec/formula.h. Stateless.
 #ifndef PLUMB_RUNTIME_SPEC_FORMULA_LEXER_H_
 #define PLUMB_RUNTIME_SPEC_FORMULA_LEXER_H_
 
@@ -19,13 +19,14 @@ struct FormulaToken {
   size_t offset = 0;
 };
 
-// By the rules of the grammar, from the loosest.
+// Precedence levels of the grammar, loosest first.
 enum Precedence { kOr, kAnd, kNot, kComparison, kSum, kTerm, kFactor, kPower, kPrimary };
 
-// kPrimary for what is no binary operator.
+// Returns kPrimary for anything but a binary operator.
 Precedence PrecedenceOf(const std::string& binary_operator);
 
-// At least one token: the last is kEnd. Errors: kInvalidArgument with place, text and caret.
+// Splits a formula into tokens, of which the last is kEnd. Errors: kInvalidArgument with location,
+// text and caret.
 absl::StatusOr<std::vector<FormulaToken>> TokenizeFormula(const Text& source);
 
 }  // namespace plumb

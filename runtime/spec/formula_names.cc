@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the names in a formula are: variables, learned values, scalars.
+// Resolution of the names in a formula: variables, learned values, scalars.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -15,9 +15,9 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kMaxLearnedValues = 10000;  // at one place; each is a value of the graph
+constexpr int64_t kMaxLearnedValues = 10000;  // at one place; each becomes a value of the graph
 
-// "a, b, c", the first few of them.
+// Returns "a, b, c" with the first few names.
 std::string Listed(const std::vector<std::string>& names) {
   constexpr size_t kMost = 12;
   std::string text = absl::StrJoin(
@@ -110,7 +110,7 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateIndexed(const Expr& expr) {
                absl::StrCat("\"", name, "\" is not set", scalars_.Where(), HintFor(expr.name)));
 }
 
-// What has been set under a name with an index: "h[0]", "h[1]".
+// Returns the names that are set with an index: "h[0]", "h[1]".
 std::vector<std::string> FormulaEval::IndexedNames(const std::string& name) const {
   std::vector<std::string> names;
   const std::string prefix = name + "[";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of a formula, on numbers and tensors.
+// Operators of the formula language, on numbers and tensors.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kMaxTerms = 10000;  // finding a tensor among them takes as long
+constexpr size_t kMaxTerms = 10000;  // finding a tensor among the terms takes linear time
 
 }  // namespace
 
@@ -76,7 +76,7 @@ absl::StatusOr<Quantity> FormulaEval::ApplyOperator(const Expr& expr,
                             op == "%" ? "" : "; conditions are decided when the model is loaded"));
 }
 
-// Tensors are f32: a coefficient beyond its range would make them infinite.
+// Fails if a coefficient exceeds the range of f32, since it would make tensors infinite.
 absl::StatusOr<Quantity> FormulaEval::Finite(const Expr& expr, Quantity quantity) const {
   const auto fits = [](double value) { return std::isfinite(static_cast<float>(value)); };
   bool all = fits(quantity.constant);
@@ -116,7 +116,7 @@ absl::StatusOr<Quantity> FormulaEval::Product(const Expr& expr, const Quantity& 
     return Finite(expr, std::move(product));
   }
   PLUMB_ASSIGN_OR_RETURN(Quantity type, Broadcast(expr, a, b));
-  // The one per token first, then the wider one: what scales a tensor comes second.
+  // Multiply wants the operand that is per token first, then the wider one.
   const bool swap = a.level < b.level || (a.level == b.level && b.width > a.width);
   const TensorHandle left = Materialize(swap ? b : a);
   const TensorHandle right = Materialize(swap ? a : b);

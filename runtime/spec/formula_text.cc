@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canonical text of a formula, and the names in it.
+// Canonical text of a formula, and the names in it.
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,7 +16,7 @@ Precedence PrecedenceOfExpr(const Expr& expr) {
   return kPrimary;
 }
 
-// The expression where the grammar takes one of at least `lowest`.
+// Returns the text of an operand, with parentheses if it binds looser than `lowest`.
 std::string Operand(const Expr& expr, Precedence lowest) {
   const std::string text = expr.ToString();
   return PrecedenceOfExpr(expr) < lowest ? absl::StrCat("(", text, ")") : text;
@@ -36,7 +36,7 @@ std::string RangeString(const std::string& variable, const Expr& first, const Ex
   return absl::StrCat(variable, " = ", Operand(first, kSum), "..", Operand(last, kSum));
 }
 
-// The shortest text that reads as the same number.
+// Returns the shortest text that parses to the same number.
 std::string NumberText(double number) {
   for (int digits = 6; digits < 17; ++digits) {
     const std::string text = absl::StrFormat("%.*g", digits, number);
@@ -66,8 +66,8 @@ std::string Expr::ToString() const {
                            : absl::StrCat("-", Operand(args[0], kFactor));
     case Kind::kBinary: {
       const Precedence mine = PrecedenceOfExpr(*this);
-      // Chains go to the left, so a right operand holds tighter. A comparison does not chain, and a
-      // power goes to the right.
+      // Chains associate to the left, so a right operand must bind tighter. A comparison does not
+      // chain, and a power associates to the right.
       Precedence left = mine;
       Precedence right = static_cast<Precedence>(mine + 1);
       if (mine == kComparison) left = kSum;

@@ -57,7 +57,7 @@ class Walk {
  private:
   TensorHandle X() const { return state_.streams.at("x").value.terms[0].tensor; }
 
-  // In a call the sublayer would win.
+  // Fails if a projection has the name of a sublayer, which would take precedence in a call.
   static absl::Status CheckProjections(const BlockSpec& block) {
     for (const LinearSpec& linear : block.placement->linear) {
       for (const SublayerSpec& sublayer : block.sublayers) {
@@ -69,8 +69,8 @@ class Walk {
     return absl::OkStatus();
   }
 
-  // A rule at a point that the block's sublayers have not would never run. Of attention and MLP a
-  // block may well lack one.
+  // Fails if the block has statements at a point that its sublayers do not have, since they would
+  // never run. Points of a missing attention or MLP are allowed, as a block may lack one of them.
   static absl::Status CheckPoints(const BlockSpec& block) {
     const auto has = [&block](SublayerSpec::Kind kind) {
       return std::any_of(block.sublayers.begin(), block.sublayers.end(),
@@ -97,7 +97,7 @@ class Walk {
     return absl::OkStatus();
   }
 
-  // What can be said about a placement without running it.
+  // Checks what can be checked without running a placement.
   absl::Status CheckStructure() const {
     std::set<const PlacementSpec*> seen;
     for (const auto& block : model_.layers) {
@@ -215,15 +215,15 @@ class Walk {
     return backend_->Head(x, at_point);
   }
 
-  // Where statements run inside a sublayer or the head.
+  // Context of the statements that run inside a sublayer or the head.
   struct InsideSite {
     std::string prefix;
     ScalarScope scalars;
-    const TensorHandle* input;  // what the sublayer was given; null in the head
+    const TensorHandle* input;  // input of the sublayer; null in the head
     int64_t hidden;             // width of an MLP's hidden layer
   };
 
-  // The width of the tensor at a point, and the number of heads in it (0: none).
+  // Returns the width of the tensor at a point and the number of heads in it (0: none).
   std::pair<int64_t, int64_t> WidthAt(absl::string_view point, int64_t hidden) const {
     const ModelDims& dims = model_.dims;
     if (point == "attention.k" || point == "attention.v" || point == "attention.k_rot") {
@@ -256,13 +256,13 @@ class Walk {
       }
       PLUMB_RETURN_IF_ERROR(eval.Run(inside.statements));
       const Variable& after = eval.locals().at(scope.point);
-      state_.settings.Reads(after.setting);  // the sublayer does, and who calls it
+      state_.settings.Reads(after.setting);  // read by the sublayer, and so by its caller
       tensor = after.value.terms[0].tensor;
     }
     return tensor;
   }
 
-  // A placement may read a stream of its own only where the begin that runs has set it.
+  // Fails if a placement reads one of its own streams that the `begin` that runs does not set.
   absl::Status CheckStreamsHaveBegun() const {
     const PlacementSpec& first = *model_.layers.front()->placement;
     for (const auto& block : model_.layers) {
@@ -299,7 +299,7 @@ class Walk {
                      : "");
   }
 
-  // The slots that a block's formulas name, whether or not a condition lets them run in this model.
+  // Returns the slots named in a block's formulas. Conditions are ignored.
   static std::set<std::string> SlotsOf(const BlockSpec& block) {
     const PlacementSpec& p = *block.placement;
     std::set<std::string> names;
@@ -316,7 +316,7 @@ class Walk {
     return names;
   }
 
-  // Whatever is said about a slot must be about one that exists: a misspelt name would go
+  // Fails if a slot is bound or declared that no formula applies, since a misspelt name would go
   // unnoticed.
   absl::Status CheckSlots() const {
     std::map<const PlacementSpec*, std::set<std::string>> slots_of;

@@ -13,7 +13,7 @@ constexpr char kOverTokens[] =
     "a formula sees one token; neighbouring tokens are mixed by sublayers: attention, conv";
 
 struct Known {
-  const char* name;  // in small letters, without underscores
+  const char* name;  // lower case, without underscores
   const char* instead;
 };
 constexpr Known kKnown[] = {
@@ -67,7 +67,7 @@ constexpr Known kKnown[] = {
     {"stopgradient", "write stop(x)"},
     {"nograd", "write stop(x)"},
     {"sg", "write stop(x)"},
-    // what has weights
+    // functions with weights
     {"linear", kProjection},
     {"dense", kProjection},
     {"matmul", kProjection},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What papers call functions that the language has under another name, or that are no formula's: so
-// that a mistake's message says what to write.
+// Function names from papers and libraries that the language spells differently or does not have,
+// with advice for the error message. Stateless.
 #ifndef PLUMB_RUNTIME_SPEC_KNOWN_FUNCTIONS_H_
 #define PLUMB_RUNTIME_SPEC_KNOWN_FUNCTIONS_H_
 
@@ -10,8 +10,8 @@
 
 namespace plumb {
 
-// "write max(x, 0)" for "relu", "ReLU"; "" for a name that is none of those. Case and underscores
-// make no difference.
+// Returns advice such as "write max(x, 0)" for "relu" or "ReLU", or "" for any other name. Ignores
+// case and underscores.
 std::string InsteadOf(absl::string_view name);
 
 }  // namespace plumb

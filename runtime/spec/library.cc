@@ -20,24 +20,24 @@
 namespace plumb {
 namespace {
 
-// Chains longer than these were made by a program to exhaust another; recursion must end.
+// Limits for recursion. A longer chain is assumed to be made by a program to exhaust the stack.
 constexpr size_t kMaxImportDepth = 64;
 constexpr size_t kMaxExtendsDepth = 64;
 
-// "./lib.pbtxt" is the file that the user calls "lib.pbtxt".
+// Returns the path of an import: "./lib.pbtxt" is shown as the user wrote it, "lib.pbtxt".
 std::string ImportPath(const std::string& importer, const std::string& import) {
   const std::string directory = DirectoryOf(importer);
   return directory == "." ? import : JoinPath(directory, import);
 }
 
-// One name for a file however it is reached.
+// Returns one name for a file, however its path is spelled.
 std::string Canonical(const std::string& path) {
   std::error_code error;
   const std::string canonical = std::filesystem::weakly_canonical(path, error).string();
   return error ? path : canonical;
 }
 
-// Names become file names of shipped placements, so they must not be paths.
+// Returns true if the name is no path, since names become file names of shipped placements.
 bool IsPlainName(const std::string& name) {
   return !name.empty() && name[0] != '.' &&
          std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -55,7 +55,7 @@ absl::Status BadName(const Located& at, const char* field, int index, const std:
 
 template <class Message>
 absl::Status NameTable::AddNames(const Message& message, const Located& at) {
-  // The first file that gives a name wins; within one file a name is given once.
+  // The first file that defines a name wins. Within one file a name may be defined only once.
   std::set<std::string> norms, placements;
   for (int i = 0; i < message.norm_size(); ++i) {
     const std::string& name = message.norm(i).name();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NameTable: the norms and placements that a model can name: its own, its imports', the shipped
-// ones. Internal to runtime/spec. Thread-compatible.
+// NameTable: norms and placements that a model can name, from its own text, its imports and the
+// shipped directories. Owns the parsed imports. Thread-compatible. Internal to runtime/spec.
 #ifndef PLUMB_RUNTIME_SPEC_LIBRARY_H_
 #define PLUMB_RUNTIME_SPEC_LIBRARY_H_
 
@@ -22,25 +22,26 @@ namespace plumb {
 
 class NameTable {
  public:
-  // `shipped` are directories that hold one placement a file, "<name>.pbtxt".
+  // Requires: each directory in `shipped` holds one placement per file, "<name>.pbtxt".
   explicit NameTable(std::vector<std::string> shipped) : shipped_(std::move(shipped)) {}
 
-  // Adds the model's own names, then reads its imports. Errors: a file that cannot be read, a cycle
-  // of imports, a name given twice in one file.
+  // Adds the model's own names, then reads its imports. Errors: an unreadable file, a cycle of
+  // imports, a name that one file defines twice.
   absl::Status AddModel(const ModelSpec::Proto& model);
 
-  // The placement `name`, with what it extends; `at` is where it is used.
+  // Returns the placement `name`, including everything it extends. `at` locates its use, for
+  // errors.
   absl::StatusOr<std::shared_ptr<const PlacementSpec>> Placement(const std::string& name,
                                                                  const Place& at);
   struct NormEntry {
     const v1::Norm* message;
     Located at;
   };
-  const NormEntry* FindNorm(const std::string& name) const;  // null: not a name
+  const NormEntry* FindNorm(const std::string& name) const;  // null: unknown name
   std::vector<std::string> NormNames() const;
-  std::vector<std::string> PlacementNames() const;  // the shipped ones too
+  std::vector<std::string> PlacementNames() const;  // includes the shipped ones
 
-  // Messages of every placement and norm that was used, for a self-contained text.
+  // Messages of every placement that was used, for a self-contained text.
   const std::vector<const v1::Placement*>& used_placements() const { return used_; }
 
  private:
@@ -65,8 +66,8 @@ class NameTable {
                                                              std::vector<std::string>* stack);
 
   std::vector<std::string> shipped_;
-  std::deque<File> files_;          // stable addresses: entries point into them
-  std::set<std::string> imported_;  // by canonical path
+  std::deque<File> files_;  // deque: entries point into the files, so addresses must be stable
+  std::set<std::string> imported_;  // canonical paths
   std::map<std::string, PlacementEntry> placements_;
   std::map<std::string, NormEntry> norms_;
   std::map<std::string, std::shared_ptr<const PlacementSpec>> built_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelSpec: a model description as its author wrote it: text, with places, before any name is
-// resolved. A value: copies share the text.
+// ModelSpec: model description as its author wrote it: text with locations, before any name is
+// resolved. A value whose copies share the text.
 #ifndef PLUMB_RUNTIME_SPEC_MODEL_SPEC_H_
 #define PLUMB_RUNTIME_SPEC_MODEL_SPEC_H_
 
@@ -16,10 +16,10 @@ namespace plumb {
 
 class ModelSpec {
  public:
-  // Reads a file in protobuf text format, schema plumb.v1.Model. Errors come with places:
-  // all unknown fields up to the first other mistake of syntax.
+  // Reads a file in protobuf text format, schema plumb.v1.Model. Errors have locations: all unknown
+  // fields up to the first other syntax error.
   static absl::StatusOr<ModelSpec> FromFile(const std::string& path);
-  // `file` names the text in errors and is what imports are relative to.
+  // Parses `text`. `file` names it in errors, and imports are relative to it.
   static absl::StatusOr<ModelSpec> FromText(absl::string_view text, const std::string& file);
 
   // Sets one field by its path: Set("n_layer", "8"), Set("norm[0].attr[0].number", "1e-6").
@@ -27,9 +27,9 @@ class ModelSpec {
 
   std::string ToText() const;
   const std::string& file() const;
-  int64_t vocab_size() const;  // 0: not said
+  int64_t vocab_size() const;  // 0: not set
 
-  struct Proto;  // the message and its places; spec/convert.h
+  struct Proto;  // the message and its locations, see spec/convert.h
   const Proto& proto() const { return *proto_; }
 
  private:

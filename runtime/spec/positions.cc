@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's positions, from the schema's message.
+// Conversion of the model's positions from the schema's message.
 #include <cmath>
 #include <optional>
 #include <string>
@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-// A field that must be a finite number above 0, which has no default.
+// Checks a required field, which must be finite and above 0.
 absl::Status CheckPositive(const char* field, double value, const Located& at, const Place& place) {
   if (value > 0 && std::isfinite(value)) return absl::OkStatus();
   const Place own = at.At(field);
@@ -50,7 +50,7 @@ absl::Status ToYarn(const v1::RopeScaling::Yarn& message, const Located& at, con
       CheckPositive("original_context_length", message.original_context_length(), at, place));
   if (message.beta_fast() != 0) scaling->beta_fast = message.beta_fast();
   if (message.beta_slow() != 0) scaling->beta_slow = message.beta_slow();
-  // A context that is not extended needs no more attention than before.
+  // Without extension of the context the attention is not scaled.
   scaling->attention_factor = scaling->factor <= 1 ? 1 : 0.1 * std::log(scaling->factor) + 1;
   if (message.attention_factor() != 0) scaling->attention_factor = message.attention_factor();
   PLUMB_RETURN_IF_ERROR(CheckPositive("beta_fast", scaling->beta_fast, at, place));
@@ -111,7 +111,7 @@ absl::StatusOr<RopeScaling> ToScaling(const v1::RopeScaling& message, const Loca
 constexpr int64_t kMaxOffset = 1 << 24;
 constexpr char kRotary[] = "the rotary embedding: it belongs beside kind: ROPE";
 
-// A field that is there, and the kind of positions that it is about.
+// Field that belongs to one kind of positions.
 struct KindField {
   const char* name;
   bool given;
@@ -119,7 +119,8 @@ struct KindField {
   const char* about;
 };
 
-// Fields that say nothing about positions of another kind. (rope_theta is read and left alone.)
+// Fails on a field that belongs to another kind of positions. (rope_theta is allowed with any
+// kind.)
 absl::Status CheckFieldsFitKind(const v1::Positions& message, const Located& at) {
   const KindField fields[] = {
       {"offset", message.offset() != 0, v1::Positions::LEARNED,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantity: what an expression of a statement is: a number, or a sum of tensors not yet emitted. A
-// value. Internal to the walk of spec/interpret.h.
+// Quantity: value of an expression: a number, or a sum of tensors that is not emitted yet. Internal
+// to the walk of spec/interpret.h.
 #ifndef PLUMB_RUNTIME_SPEC_QUANTITY_H_
 #define PLUMB_RUNTIME_SPEC_QUANTITY_H_
 
@@ -13,9 +13,9 @@
 
 namespace plumb {
 
-// Sums stay lazy, so that "alpha * x + f(x)" reaches the backend as one Combine.
+// Sums are lazy, so that "alpha * x + f(x)" reaches the backend as one Combine.
 struct Quantity {
-  // What an operation gives is of the highest level, and of the greatest width, of its operands.
+  // Kind of value. A result has the highest level and the greatest width of its operands.
   enum class Level {
     kNumber,  // known when the model is loaded
     kVector,  // [width], the same for each token: learned, or the training step
@@ -33,13 +33,13 @@ struct Quantity {
   static Quantity Tensor(TensorHandle tensor, int64_t width, Level level = Level::kToken);
 };
 
-// "a number", "a learned scalar", "learned [8]", "a tensor [batch, seq, 8]".
+// Returns "a number", "a learned scalar", "learned [8]" or "a tensor [batch, seq, 8]".
 std::string TypeName(const Quantity& quantity);
 
 struct Variable {
   Quantity value;
   bool read = false;
-  int32_t setting = -1;  // of Settings; -1: set by the walk, not by a statement
+  int32_t setting = -1;  // index in Settings; -1: set by the walk, not by a statement
 };
 using Variables = std::map<std::string, Variable>;
 

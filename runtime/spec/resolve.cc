@@ -26,8 +26,8 @@ namespace {
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxDim = int64_t{1} << 24;
 
-// Says why a norm that takes statistics over tokens is refused unless it is allowed. The text ends where
-// the way out is to be told.
+// Returns the reason why a norm with statistics over tokens is rejected. The caller appends how to
+// allow it.
 std::string CrossTokenRefusal(const NormPlugin& plugin) {
   return absl::StrCat(
       "\"", plugin.id(), "\" takes statistics over tokens: in training a token's output depends ",
@@ -35,11 +35,11 @@ std::string CrossTokenRefusal(const NormPlugin& plugin) {
       "model sees the future that it is to predict. If that is wanted, ");
 }
 
-// Says what the permission comes to.
+// Returns the warning for allow_cross_token.
 std::string CrossTokenWarning(const NormPlugin& plugin) {
   if (!plugin.cross_row()) {
-    // Not an error: a norm may change its plugin from run to run, and a permission that is not
-    // made use of changes nothing.
+    // Not an error: a norm may use another plugin from run to run, and an unused permission changes
+    // nothing.
     return absl::StrCat("allow_cross_token has no effect; \"", plugin.id(),
                         "\" takes no statistics over tokens");
   }
@@ -87,7 +87,8 @@ class Resolver {
     if (const size_t slash = name.rfind('/'); slash != absl::string_view::npos) {
       name.remove_prefix(slash + 1);
     }
-    // Of a file that need not be called in UTF-8: the name goes into JSON and checkpoints.
+    // The file name need not be valid UTF-8, but the model's name is written to JSON and
+    // checkpoints.
     return PrintableText(absl::StripSuffix(name, ".pbtxt"));
   }
 
@@ -95,7 +96,8 @@ class Resolver {
     mistakes_.push_back(std::string(ErrorAt(at_.At(field), message).message()));
   }
 
-  // `fallback` stands for a field that is absent; 0 = it must be there.
+  // Returns the value of a dimension. `fallback` replaces an absent field; 0 means that the field
+  // is required.
   int64_t Dim(const char* field, bool given, int64_t value, int64_t fallback) {
     if (!given && fallback != 0) return fallback;
     if (!given) {
@@ -103,7 +105,7 @@ class Resolver {
     } else if (value < 1 || value > kMaxDim) {
       Complain(field, absl::StrCat(field, ": ", value, " is not in 1..", kMaxDim));
     }
-    return std::max<int64_t>(value, 1);  // keeps the checks that follow meaningful
+    return std::max<int64_t>(value, 1);  // keeps later checks meaningful
   }
 
   absl::Status ResolveDims() {
@@ -187,7 +189,7 @@ class Resolver {
     return absl::OkStatus();
   }
 
-  // REQUIRES: the layers are there.
+  // Requires: ResolveLayers returned OK.
   absl::Status ResolveTokenTables() {
     ScalarScope scope;
     scope.dims = &model_.dims;
@@ -313,9 +315,9 @@ class Resolver {
     return absl::OkStatus();
   }
 
-  // Which layers share parameters. One that could and does not is warned of.
+  // Finds the layers that share parameters. Warns about a shared block that is used only once.
   void FindSharedLayers() {
-    std::map<std::string, std::vector<int64_t>> sharing;  // layers, by the name that they share
+    std::map<std::string, std::vector<int64_t>> sharing;  // layers, keyed by the name of `share`
     for (int64_t i = 0; i < model_.dims.n_layer; ++i) {
       const std::string& share = model_.layers[static_cast<size_t>(i)]->share;
       std::vector<int64_t>& layers = sharing[share];
@@ -364,8 +366,8 @@ class Resolver {
     return absl::OkStatus();
   }
 
-  // The kind of a sublayer, its default name and its fields, into one that has the model's: an
-  // empty attention or mlp leaves those.
+  // Reads the kind, default name and fields of a sublayer into `spec`, which holds the model's
+  // fields. An empty attention or mlp keeps those.
   static absl::Status ReadKind(const v1::Sublayer& sublayer, const Located& at, const Place& place,
                                const std::string& path, SublayerSpec* spec) {
     switch (sublayer.kind_case()) {
@@ -426,7 +428,8 @@ class Resolver {
     absl::StatusOr<const NormPlugin*> plugin = plugins_->Find(id);
     if (absl::IsNotFound(plugin.status())) {
       if (id == name) {
-        // The registry's hint and list of places, unless one of the model's own names is nearer.
+        // Keeps the registry's hint and list of locations, unless one of the model's own names is
+        // nearer.
         absl::string_view rest = plugin.status().message();
         absl::ConsumePrefix(&rest, absl::StrCat("unknown norm plugin \"", id, "\""));
         const std::string hint = DidYouMean(name, names_.NormNames());
@@ -447,7 +450,7 @@ class Resolver {
     return binding;
   }
 
-  // A norm with statistics over tokens is used by nobody who did not ask for it.
+  // Rejects a norm with statistics over tokens unless the user has allowed it.
   absl::Status CheckCrossToken(const NormBinding& binding, const std::string& path) {
     const NormPlugin& plugin = *binding.plugin;
     const NameTable::NormEntry* entry = names_.FindNorm(binding.name);
@@ -472,7 +475,7 @@ class Resolver {
     return absl::OkStatus();
   }
 
-  // The model with every name that it uses inside it, and nothing that it does not use.
+  // Returns the model's text with every name that it uses, and without names that it does not use.
   std::string SelfContainedText() const {
     v1::Model whole = message_;
     whole.set_name(model_.name);

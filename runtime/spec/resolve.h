@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolve: a description to a model that can be built. Finds placements and norms by name, checks
-// dimensions and attributes, fills in defaults, and checks the formulas.
+// Resolve: turns a description into a model that can be built. Finds placements and norms by name,
+// checks dimensions and attributes, fills in defaults, and checks the formulas.
 #ifndef PLUMB_RUNTIME_SPEC_RESOLVE_H_
 #define PLUMB_RUNTIME_SPEC_RESOLVE_H_
 
@@ -15,13 +15,13 @@
 namespace plumb {
 
 struct ResolveOptions {
-  // Directories of shipped placements, "<name>.pbtxt" each, in order.
+  // Directories of shipped placements, one per "<name>.pbtxt", searched in order.
   std::vector<std::string> placement_directories;
 };
 
-// Errors: kInvalidArgument with places for everything that the author can mend (all dimension
-// mistakes at once); kFailedPrecondition when a norm's plugin is there but cannot be used.
-// `plugins` loads libraries.
+// Resolves all names of `spec`. `plugins` loads libraries of norms.
+// Errors: kInvalidArgument with locations for everything that the author can fix (all errors in
+// dimensions at once); kFailedPrecondition if the plugin of a norm exists but cannot be used.
 absl::StatusOr<ResolvedModel> Resolve(const ModelSpec& spec, PluginRegistry* plugins,
                                       const ResolveOptions& options);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResolvedModel: a model with every name resolved: placements parsed, norms found and their
-// attributes checked, defaults filled in. A value; the plugins that it points to belong to the
-// PluginRegistry.
+// ResolvedModel: model with every name resolved: placements parsed, norms found and their
+// attributes checked, defaults filled in. A value; its plugins belong to the PluginRegistry.
 #ifndef PLUMB_RUNTIME_SPEC_RESOLVED_MODEL_H_
 #define PLUMB_RUNTIME_SPEC_RESOLVED_MODEL_H_
 
@@ -21,7 +20,7 @@ namespace plumb {
 
 struct ModelDims {
   int64_t n_layer = 0;
-  int64_t n_sublayer = 0;  // of the whole stack
+  int64_t n_sublayer = 0;  // in the whole stack
   int64_t n_head = 0;
   int64_t n_kv_head = 0;
   int64_t d_model = 0;
@@ -33,54 +32,54 @@ struct ModelDims {
 
 enum class PositionKind { kLearned, kRope, kNone, kAlibi };
 
-// What becomes of the frequencies of a rotary embedding.
+// Scaling of the frequencies of a rotary embedding.
 struct RopeScaling {
   enum class Kind { kLinear, kLlama3, kYarn, kLongRope } kind = Kind::kLinear;
   std::optional<Expression> when;    // condition on the layer; absent: always
   std::optional<Expression> linear;  // the factor of kLinear
-  double factor = 1;                 // of kLlama3 and kYarn
+  double factor = 1;                 // kLlama3, kYarn
   int64_t original_context_length = 0;
   double low_freq_factor = 0, high_freq_factor = 0;  // kLlama3
   double beta_fast = 32, beta_slow = 1;              // kYarn
-  bool fractional = false;                           // kYarn: no rounding to whole i
+  bool fractional = false;                           // kYarn: do not round pair indices to integers
   double attention_factor = 1;                       // kYarn, kLongRope
-  std::vector<double> factors;                       // kLongRope: one for each pair
+  std::vector<double> factors;                       // kLongRope: one per pair
   Place place;
 };
 
-// What tells tokens where they stand.
+// Position encoding of the model.
 struct PositionSpec {
   PositionKind kind = PositionKind::kLearned;
-  int64_t offset = 0;  // of the rows of kLearned
+  int64_t offset = 0;  // kLearned: added to the row index
   double rope_theta = 10000;
   Place rope_theta_place;
   std::optional<Expression> rope_base;  // absent: rope_theta
   std::optional<Expression> rope_dims;  // absent: head_dim
   bool rope_interleaved = false;
-  std::vector<RopeScaling> rope_scalings;  // a layer has the first that holds there
+  std::vector<RopeScaling> rope_scalings;  // the first whose `when` holds applies to a layer
   std::optional<Expression> alibi_scale;   // absent: 1
 };
 
 struct AttentionSpec {
   bool qkv_bias = false;
   bool out_bias = false;
-  std::optional<Expression> scale;  // of the scores; absent: 1 / sqrt(head_dim)
+  std::optional<Expression> scale;  // factor of the scores; absent: 1 / sqrt(head_dim)
   std::optional<Expression> score_cap;
   std::optional<Expression> window;
   bool sinks = false;
 };
 
 struct MlpSpec {
-  std::string activation;  // as op `act` calls it
+  std::string activation;  // name in op `act`
   bool gated = false;
   bool bias = false;
-  std::optional<Expression> d_ff;  // absent: the model's
+  std::optional<Expression> d_ff;  // absent: that of the model
 };
 
-// A mixture of experts.
+// Mixture of experts.
 struct ExpertsSpec {
-  MlpSpec mlp;         // what one expert is
-  std::string router;  // as op `route` calls it
+  MlpSpec mlp;         // shape of one expert
+  std::string router;  // name in op `route`
   Expression n_expert, top_k;
   std::optional<Expression> shared_d_ff;  // absent: no shared expert
   bool shared_gate = false;
@@ -88,7 +87,7 @@ struct ExpertsSpec {
   std::optional<Expression> scale;
 };
 
-// A causal depthwise convolution.
+// Causal depthwise convolution.
 struct ConvSpec {
   int64_t width = 4;
   bool bias = false;
@@ -103,12 +102,12 @@ struct SublayerSpec {
   ExpertsSpec experts = {};
 };
 
-// A norm as a slot holds it.
+// Norm bound to a slot.
 struct NormBinding {
-  std::string name;  // as the user called it
+  std::string name;  // name used by the user
   const NormPlugin* plugin = nullptr;
   NormAttrs attrs;
-  Place place;  // where the slot was given it
+  Place place;  // location where the slot was bound
 };
 
 struct LearnedSpec {
@@ -141,18 +140,18 @@ struct InitRule {
   };
   Text match;
   Distribution distribution = Distribution::kNone;
-  // Normal: mean, std. Truncated: and cut. Uniform: low, high. Xavier: gain. Kaiming: a. Constant:
-  // value.
+  // Normal: mean, std. Truncated normal: mean, std, cut. Uniform: low, high. Xavier: gain. Kaiming:
+  // a. Constant: value.
   std::vector<Expression> arguments;
   std::optional<Expression> scale;
 };
 
-// A projection that formulas call.
+// Projection that formulas call.
 struct LinearSpec {
   std::string name;
   Expression out;
   bool bias = false;
-  std::optional<InitRule> init;  // of the weight; its match is empty
+  std::optional<InitRule> init;  // for the weight; its match is empty
   std::optional<Expression> bias_init;
   Place place;
 };
@@ -164,9 +163,9 @@ struct PlacementSpec {
   std::vector<Statement> lets;
   std::vector<LearnedSpec> learned;
   std::vector<LinearSpec> linear;
-  std::set<std::string>
-      own_names;  // of lets, learned values and projections that it does not inherit
-  std::map<std::string, bool> slot_per_head;  // of the slots that are declared
+  // lets, learned values and projections that are not inherited
+  std::set<std::string> own_names;
+  std::map<std::string, bool> slot_per_head;  // declared slots
   std::vector<Statement> begin, each, block, end;
   std::vector<InsideSpec> inside;
   std::vector<InitRule> init;
@@ -175,19 +174,19 @@ struct PlacementSpec {
 struct BlockSpec {
   std::shared_ptr<const PlacementSpec> placement;
   std::vector<SublayerSpec> sublayers;
-  std::optional<NormBinding> norm;           // for every slot that `slots` does not name
-  std::map<std::string, NormBinding> slots;  // by slot
-  std::vector<InsideSpec> inside;            // the placement's, then the block's own
-  std::string share;                         // blocks that share parameters; "": with none
-  bool own_norms = false;                    // they share none of norms, nor learned values
+  std::optional<NormBinding> norm;           // for every slot that is not in `slots`
+  std::map<std::string, NormBinding> slots;  // keyed by slot
+  std::vector<InsideSpec> inside;            // the placement's, followed by the block's
+  std::string share;                         // blocks with the same name share parameters; "": none
+  bool own_norms = false;                    // norms and learned values are not shared
   Place place;
 };
 
-// A table over tokens beside the embedding.
+// Extra table over tokens, in addition to the embedding.
 struct TokenTable {
   std::string name;
   int64_t width = 0;
-  bool per_layer = false;  // one a layer
+  bool per_layer = false;  // one table per layer
   Place place;
 };
 
@@ -196,21 +195,21 @@ struct ResolvedModel {
   ModelDims dims;
   PositionSpec positions;
   std::optional<Expression> embedding_scale;
-  int64_t embedding_width = 0;  // d_model unless there are projections
+  int64_t embedding_width = 0;  // differs from d_model if the embedding is projected
   bool tie_embeddings = false;
   bool head_bias = false;
-  int64_t token_types = 0;     // rows of their table; 0: there is none
-  bool bidirectional = false;  // attention sees all tokens of a sequence
+  int64_t token_types = 0;     // rows of the token type table; 0: no table
+  bool bidirectional = false;  // attention sees all tokens of the sequence
   std::vector<TokenTable> token_tables;
-  std::vector<std::shared_ptr<const BlockSpec>> layers;  // n_layer of them; groups share a block
-  // By layer, from 0: the first of those with which it shares parameters, or itself.
+  std::vector<std::shared_ptr<const BlockSpec>> layers;  // n_layer of them; a block may repeat
+  // For each layer, from 0: the first layer with which it shares parameters, or itself.
   std::vector<int64_t> first_layers;
   std::vector<InitRule> init;
 
-  // What its author may not have meant, with places.
+  // Likely errors that are allowed, with locations.
   std::vector<std::string> warnings;
 
-  // The model as one text without imports: what a run directory keeps.
+  // Model as one text without imports, for run directories.
   std::string self_contained_text;
 };
 

@@ -80,7 +80,7 @@ double CallOperator(const std::string& op, double a, double b) {
 
 using Lookup = absl::FunctionRef<absl::StatusOr<std::optional<double>>(const std::string&)>;
 
-// Names beyond the built-in ones: the first `lets` of the placement's lets.
+// Returns the names that an expression may use, including the first `lets` lets of the placement.
 std::vector<std::string> KnownNames(const ScalarScope& scope, size_t lets) {
   std::vector<std::string> names;
   for (const NamedScalar& scalar : kDims) names.push_back(scalar.name);
@@ -95,7 +95,8 @@ size_t CountLets(const ScalarScope& scope) {
   return scope.placement == nullptr ? 0 : scope.placement->lets.size();
 }
 
-// Whether a name that is no scalar is one of a stream, a sublayer's input or a learned value.
+// Returns true if a name that is no scalar refers to a stream, a sublayer's input or a learned
+// value.
 bool IsTensor(const std::string& name, const ScalarScope& scope) {
   if (name == "x" || name == "input") return true;
   if (scope.placement == nullptr) return false;
@@ -106,7 +107,7 @@ bool IsTensor(const std::string& name, const ScalarScope& scope) {
                      [&name](const Statement& statement) { return statement.target == name; });
 }
 
-// `lets` says how many of them the expression may name.
+// Evaluates an expression that may use the first `lets` lets of the placement.
 absl::StatusOr<double> Evaluate(const Text& text, const Expr& expr, Lookup lookup,
                                 const ScalarScope& scope, size_t lets) {
   if (expr.kind == Expr::Kind::kNumber) return expr.number;
@@ -169,8 +170,8 @@ absl::StatusOr<std::optional<double>> ScalarScope::Lookup(const std::string& nam
   size_t wanted = 0;
   while (wanted < count && placement->lets[wanted].target != name) ++wanted;
   if (wanted == count) return std::nullopt;
-  // Each `let` sees the ones before it. One that cannot be evaluated here (it reads `layer` outside
-  // the layers) is an error only for those who use it.
+  // Each `let` sees the ones before it. A `let` that cannot be evaluated here (it reads `layer`
+  // outside the layers) is an error only for expressions that use it.
   std::map<std::string, absl::StatusOr<double>> values;
   const auto lookup = [&](const std::string& n) -> absl::StatusOr<std::optional<double>> {
     if (const std::optional<double> value = LookupBuiltIn(*this, n)) return value;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings: which values of a model's formulas come to something. Each execution of a statement is
-// a setting, which reads others; those that the logits do not depend on are dead. A statement that
-// is dead at every layer is a mistake, and so is a dead call of a sublayer, whose weights would not
-// be trained; a value that is dead at one layer, such as the last of a chain, is none.
+// Settings: liveness of the values of a model's formulas. Each execution of a statement is a
+// setting, which reads other settings; one that does not contribute to the logits is dead. It is an
+// error if a statement is dead at every layer, or if a dead setting calls a sublayer, whose weights
+// would not be trained. A value may be dead at some layers, such as the last of a chain.
 // Thread-compatible. Internal to the walk of spec/interpret.h.
 #ifndef PLUMB_RUNTIME_SPEC_SETTINGS_H_
 #define PLUMB_RUNTIME_SPEC_SETTINGS_H_
@@ -20,16 +20,17 @@ namespace plumb {
 
 class Settings {
  public:
-  // What the logits and the conditions are computed from; it is live.
+  // Setting that stands for the logits and the conditions; always live.
   static constexpr int32_t kRoot = 0;
 
   Settings() : settings_(1) {}
 
-  // A setting, which begins to read. `name` is what it sets: "h[3]"; `description` the scope,
-  // `where` the layer, both for errors.
+  // Adds a setting. `name` is its target, such as "h[3]"; `description` (the scope) and `where`
+  // (the layer) appear in errors.
   int32_t Begin(const Statement& statement, std::string name, const std::string& description,
                 std::string where);
-  // What Reads and CallsSublayer are about; returns the setting before. kRoot at first.
+  // Makes `setting` the reader that Reads and CallsSublayer refer to. Returns the previous one;
+  // kRoot at first.
   int32_t Enter(int32_t setting) { return std::exchange(current_, setting); }
 
   void Reads(int32_t setting) {
@@ -37,8 +38,8 @@ class Settings {
   }
   void CallsSublayer() { settings_[static_cast<size_t>(current_)].calls_sublayer = true; }
 
-  // The first mistake. `streams`: names of which "end" should make something; `note` is said of
-  // them.
+  // Returns the first error, or OK. For names in `streams`, which "end" should read, `note` is
+  // added to the message.
   absl::Status Check(const std::vector<std::string>& streams, const std::string& note) const;
 
  private:
@@ -51,8 +52,8 @@ class Settings {
   std::vector<bool> Live() const;
   absl::Status Error(const Setting& setting, const std::string& what) const;
 
-  std::vector<Setting> settings_;                         // the root first
-  std::map<const Statement*, std::string> descriptions_;  // of the scope where each ran first
+  std::vector<Setting> settings_;                         // the root is first
+  std::map<const Statement*, std::string> descriptions_;  // scope where each ran first
   int32_t current_ = kRoot;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules that ship for recipes to import: plugins/recipes, embedded when plumb is built, so that
-// a recipe needs no directory to be found. Internal to runtime/spec.
+// Rules that ship with plumb for recipes to import (plugins/recipes). They are embedded at build
+// time, so that a recipe needs no directory. Internal to runtime/spec.
 #ifndef PLUMB_RUNTIME_SPEC_SHIPPED_RECIPES_H_
 #define PLUMB_RUNTIME_SPEC_SHIPPED_RECIPES_H_
 
@@ -11,7 +11,7 @@ namespace plumb {
 
 struct ShippedRecipe {
   std::string name;  // "mup"
-  std::string text;  // of a plumb.v1.RecipeRules
+  std::string text;  // text of a plumb.v1.RecipeRules
 };
 
 std::vector<ShippedRecipe> ShippedRecipes();

@@ -17,7 +17,7 @@ absl::Status ErrorIn(const Expression& field, absl::string_view message) {
   return ErrorInText(field.text, field.root.offset, message);
 }
 
-// The field's value, which must be above 0; `fallback` where it is absent.
+// Returns the field's value, or `fallback` if it is absent. Fails unless the value is above 0.
 absl::StatusOr<double> Positive(const std::optional<Expression>& field, const char* name,
                                 double fallback, const ScalarScope& scope) {
   if (!field.has_value()) return fallback;
@@ -26,7 +26,8 @@ absl::StatusOr<double> Positive(const std::optional<Expression>& field, const ch
   return ErrorIn(*field, absl::StrCat(name, ": ", value, scope.Where(), " must be positive"));
 }
 
-// The field's value, which must be finite in f32 and not negative; 0 where it is absent.
+// Returns the field's value, or 0 if it is absent. Fails unless the value is finite in f32 and not
+// negative.
 absl::StatusOr<double> NotNegative(const std::optional<Expression>& field, const char* name,
                                    const char* what, const ScalarScope& scope) {
   if (!field.has_value()) return 0.0;
@@ -35,7 +36,7 @@ absl::StatusOr<double> NotNegative(const std::optional<Expression>& field, const
   return ErrorIn(*field, absl::StrCat(name, ": ", value, scope.Where(), " must be ", what));
 }
 
-// A whole number in least..most.
+// Returns the field's value. Fails unless it is an integer in least..most.
 absl::StatusOr<int64_t> WholeNumber(const Expression& field, const char* name, int64_t least,
                                     int64_t most, const ScalarScope& scope) {
   PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(field, scope));
@@ -47,7 +48,7 @@ absl::StatusOr<int64_t> WholeNumber(const Expression& field, const char* name, i
                                      least, "..", most));
 }
 
-// visit(sublayer, scope) at every place of the model, until the first error.
+// Calls visit(sublayer, scope) for each sublayer of each layer, until the first error.
 template <class Visit>
 absl::Status ForEachSublayer(const ResolvedModel& model, const Visit& visit) {
   ScalarScope scope;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expressions in the fields of sublayers, as numbers at one place of the model. Pure.
+// Values of the expressions in the fields of sublayers, at one place of the model. Stateless.
 #ifndef PLUMB_RUNTIME_SPEC_SUBLAYER_NUMBERS_H_
 #define PLUMB_RUNTIME_SPEC_SUBLAYER_NUMBERS_H_
 
@@ -15,29 +15,30 @@ namespace plumb {
 struct AttentionNumbers {
   double scale = 1;
   double score_cap = 0;  // 0: none
-  int64_t window = 0;    // 0: none, or one as long as the context
+  int64_t window = 0;    // 0: unlimited, which includes the context length or more
 
-  // Tokens of which decoding keeps keys and values.
+  // Returns the number of tokens whose keys and values decoding caches.
   int64_t CachedTokens(const ModelDims& dims) const {
     return window > 0 ? window : dims.context_length;
   }
 };
 
-// Of the rotary embedding in a layer.
+// Rotary embedding of one layer.
 struct RopeNumbers {
-  int64_t dims = 0;  // elements of a head that turn, the first; even
+  int64_t dims = 0;  // number of rotated elements, the first of a head; even
   double base = 10000;
-  const RopeScaling* scaling = nullptr;  // the one of this layer; null: none
-  double linear_factor = 1;              // of a linear scaling
+  const RopeScaling* scaling = nullptr;  // scaling that applies to this layer; null: none
+  double linear_factor = 1;              // for a linear scaling
 };
 
-// Errors point into the expression: it has no value, or one that the field cannot take.
+// Evaluates the fields of an attention. Errors point into the expression if it has no value or one
+// outside the field's range. The functions below have the same errors.
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
                                                    const ScalarScope& scope);
 
-// Requires: the positions are those of a rotary embedding, and outlive the result.
+// Requires: positions.kind is kRope; `positions` outlives the result.
 absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope);
-// The hidden width of an MLP.
+// Returns the hidden width of an MLP.
 absl::StatusOr<int64_t> EvaluateMlpWidth(const MlpSpec& spec, const ScalarScope& scope);
 
 struct ExpertsNumbers {
@@ -49,14 +50,14 @@ struct ExpertsNumbers {
 };
 absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const ScalarScope& scope);
 
-// By how much the slopes of the model's positions are multiplied: 0 where they have none.
+// Returns the factor of the ALiBi slopes, or 0 if the model has no ALiBi.
 absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const ScalarScope& scope);
 
-// The most hidden elements that a token has in one sublayer: d_ff of an MLP, top_k * d_ff of
-// experts. REQUIRES: the numbers are checked.
+// Returns the max number of hidden elements per token in one sublayer: d_ff of an MLP, the larger
+// of top_k * d_ff and shared_d_ff of experts. Requires: CheckSublayerNumbers returned OK.
 absl::StatusOr<int64_t> WidestHidden(const ResolvedModel& model);
 
-// Evaluates them at every place of the model: OK, or the first mistake.
+// Evaluates the fields at every layer of the model. Returns OK or the first error.
 absl::Status CheckSublayerNumbers(const ResolvedModel& model);
 
 }  // namespace plumb

@@ -10,7 +10,7 @@
 namespace plumb {
 namespace {
 
-// The tables that a walk of the model reads.
+// Backend that records the tables read by a walk.
 class TablesRead : public NullBackend {
  public:
   TensorHandle TokenEmbedding(const TokenEmbeddingSite& site) override {
@@ -23,7 +23,7 @@ class TablesRead : public NullBackend {
   std::set<std::string> names_;
 };
 
-// What else of that name a block has; "" for nothing.
+// Returns the kind of name in the block that equals `name`, or "".
 std::string TakenIn(const BlockSpec& block, const std::string& name) {
   for (const Statement& let : block.placement->lets) {
     if (let.target == name) return "a let";

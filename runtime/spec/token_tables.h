@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that a placement declares: tables over tokens beside the embedding (value embeddings,
-// per-layer embeddings), and the check that each name is used. Internal to runtime/spec. Pure.
+// Names that a placement declares: extra tables over tokens (value embeddings, per-layer
+// embeddings), and checks that each name is used. Stateless. Internal to runtime/spec.
 #ifndef PLUMB_RUNTIME_SPEC_TOKEN_TABLES_H_
 #define PLUMB_RUNTIME_SPEC_TOKEN_TABLES_H_
 
@@ -13,19 +13,20 @@
 
 namespace plumb {
 
-// The model's table of that name, or null.
+// Returns the model's table of that name, or null.
 const TokenTable* FindTokenTable(const ResolvedModel& model, const std::string& name);
 
-// What a backend is asked for: FormulaBackend::TokenEmbedding. `layer` is 1..n_layer where there is
-// a table a layer, and not read where there is one for all.
+// Returns the argument of FormulaBackend::TokenEmbedding. `layer` is in 1..n_layer if the table is
+// per_layer, and otherwise ignored.
 TokenEmbeddingSite SiteOf(const TokenTable& table, int64_t layer);
 
-// Every table has a name of its own, and some formula reads it. REQUIRES: the formulas are right.
+// Checks that every table has a unique name and is read by some formula. Requires: CheckFormulas
+// returned OK.
 absl::Status CheckTokenTables(const ResolvedModel& model);
 
-// Returns an error at the first `let` or `learned` of a placement of the model that no formula,
-// init rule or other expression names, whether or not a condition lets it run. What a placement
-// inherits is not its mistake.
+// Returns an error at the first `let`, `learned` or `linear` of a placement that no formula, init
+// rule or other expression names. Conditions are ignored: a name in a statement that never runs
+// counts as used. Inherited names are not checked.
 absl::Status CheckNamesAreUsed(const ResolvedModel& model);
 
 }  // namespace plumb

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of a recipe between the schema's message and their values. Internal to runtime/spec.
+// Conversion of a recipe's rules between the schema's messages and plumb's values. Internal to
+// runtime/spec.
 #ifndef PLUMB_RUNTIME_SPEC_TRAIN_MESSAGE_H_
 #define PLUMB_RUNTIME_SPEC_TRAIN_MESSAGE_H_
 
@@ -12,13 +13,13 @@
 
 namespace plumb {
 
-// Sets lets, rules and normalize from a recipe and what it imports. Errors: what does not parse, a
-// name that is taken, a rule that says nothing, an import that is not there, with places.
+// Sets lets, rules and normalize from a recipe and its imports. Errors, with locations: a syntax
+// error, a name that is taken, a rule without effect, an import that does not exist.
 absl::Status ReadRules(const v1::Train& message, const Located& at, TrainSpec* spec);
 
 absl::Status ReadMuon(const v1::Muon& message, const Located& at, MuonSpec* muon);
 
-// The reverse, of all of them; Muon where the recipe uses it.
+// Writes all of them to `message`; Muon only if the recipe uses it.
 void WriteRules(const TrainSpec& spec, v1::Train* message);
 
 }  // namespace plumb

@@ -20,7 +20,8 @@
 namespace plumb {
 namespace {
 
-// What a let may not be called: the expressions of rules have these names already.
+// Returns the existing meaning of a name in the expressions of rules, which a let may not take, or
+// "".
 std::string TakenBy(const std::string& name) {
   if (IsBuiltInScalar(name)) return "a scalar of the model";
   if (IsScalarFunction(name)) return "a function";
@@ -56,7 +57,7 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at, con
   return rule;
 }
 
-// A let takes the place of one of its name.
+// Adds lets. A let replaces an earlier one of the same name.
 template <class Message>
 absl::Status AddLets(const Message& message, const Located& at, std::vector<Statement>* lets) {
   for (int i = 0; i < message.let_size(); ++i) {
@@ -100,7 +101,7 @@ absl::Status AddRules(const Message& message, const Located& at, TrainSpec* spec
   return absl::OkStatus();
 }
 
-// A file of rules while it is read.
+// Imported file of rules.
 struct Import {
   std::string path;
   v1::RecipeRules message;

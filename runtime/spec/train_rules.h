@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TrainRule: how a recipe trains some tensors otherwise than the rest (schema plumb.v1.Rule), with
-// parsed expressions. Values; model/train_rules.h applies them to a model.
+// TrainRule: how a recipe trains selected tensors (schema plumb.v1.Rule), with parsed expressions.
+// Values; model/update_plan.h applies them to a model.
 #ifndef PLUMB_RUNTIME_SPEC_TRAIN_RULES_H_
 #define PLUMB_RUNTIME_SPEC_TRAIN_RULES_H_
 
@@ -13,16 +13,17 @@
 
 namespace plumb {
 
-// A field of a rule that is an expression.
+// Field of a rule that is an expression.
 enum class RuleField { kLearningRate, kWeightDecay, kBeta1, kBeta2, kEps, kClip };
 inline constexpr RuleField kRuleFields[] = {RuleField::kLearningRate, RuleField::kWeightDecay,
                                             RuleField::kBeta1,        RuleField::kBeta2,
                                             RuleField::kEps,          RuleField::kClip};
 inline constexpr size_t kNumRuleFields = 6;
 
-// As the schema calls it: "learning_rate".
+// Returns the name in the schema: "learning_rate".
 const char* NameOf(RuleField field);
-// What the recipe says without the rule, as the field's expression calls it: "lr"; "" for kClip.
+// Returns the name by which the field's expression refers to the recipe's value: "lr"; "" for
+// kClip.
 const char* DefaultNameOf(RuleField field);
 
 enum class OptimizerKind { kAdamW, kMuon };
@@ -31,7 +32,7 @@ enum class TensorClass { kAll, kMatrices, kVectors };
 struct TrainRule {
   Text match;
   TensorClass tensors = TensorClass::kAll;
-  std::optional<Expression> fields[kNumRuleFields];  // by RuleField
+  std::optional<Expression> fields[kNumRuleFields];  // indexed by RuleField
   std::optional<OptimizerKind> optimizer;
 
   const std::optional<Expression>& field(RuleField f) const {
@@ -39,19 +40,19 @@ struct TrainRule {
   }
 };
 
-// Matrices whose rows (axis in) or columns (axis out) are normalized.
+// Selects matrices whose rows (axis in) or columns (axis out) are normalized.
 struct NormalizeRule {
   Text match;
   bool columns = false;
 };
 
-// What the recipe says of Muon.
+// Options of Muon in the recipe.
 struct MuonSpec {
   double momentum = 0.95;
   bool nesterov = true;
   int64_t newton_schulz_steps = 5;
-  bool matches_adamw = false;  // the scale of updates; else that of the matrix's aspect ratio
-  std::optional<Expression> learning_rate, weight_decay;  // of tensors of Muon without a rule's
+  bool matches_adamw = false;  // updates are scaled as AdamW's; false: by the matrix's aspect ratio
+  std::optional<Expression> learning_rate, weight_decay;  // for Muon tensors whose rule sets none
 };
 
 }  // namespace plumb

@@ -15,7 +15,7 @@
 namespace plumb {
 namespace {
 
-// Collects mistakes of range, each with the place of its field.
+// Collects values out of range, each with the location of its field.
 class RangeChecks {
  public:
   void Require(bool holds, const Located& at, const char* field, absl::string_view wanted) {
@@ -40,7 +40,7 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.max_steps >= 1, "max_steps", "at least 1");
   require(s.batch_size >= 1 && s.batch_size <= 1 << 20, "batch_size", "in 1..1048576");
   require(s.gradient_accumulation_steps >= 1, "gradient_accumulation_steps", "at least 1");
-  // A bad value that another is measured by is one mistake.
+  // A bad value that is the unit of another field's check is reported only once.
   if (s.batch_size >= 1 && s.gradient_accumulation_steps >= 1) {
     require(
         s.units >= 0 && s.units % s.gradient_accumulation_steps == 0, "units",
@@ -190,7 +190,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   const v1::Data& data = message.data();
   if (data.format() == v1::Data::DOCUMENTS) s.format = DataFormat::kDocuments;
   if (data.format() == v1::Data::TOKENS) s.format = DataFormat::kTokens;
-  // A file that is named is the vocabulary's.
+  // A tokenizer file implies the vocabulary TOKENIZER.
   if (data.vocabulary() == v1::Data::TOKENIZER || !data.tokenizer().empty()) {
     s.vocabulary = VocabularyKind::kTokenizer;
   }

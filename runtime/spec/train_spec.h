@@ -23,11 +23,11 @@ enum class VocabularyKind { kCharacters, kBytes, kTokenizer, kBpe };
 enum class Shard { kNone, kOptimizer, kGradients };
 enum class OnDivergence { kStop, kSkip, kStepBack };
 
-// BERT's objective.
+// BERT's objective: masked language modeling.
 struct MaskedTokensSpec {
   double share = 0.15;
-  std::optional<int64_t> mask_token;  // absent: the last of the vocabulary
-  double masked = 0.8, random = 0.1;  // of the chosen
+  std::optional<int64_t> mask_token;  // absent: the last token of the vocabulary
+  double masked = 0.8, random = 0.1;  // fractions of the chosen tokens
   std::vector<int32_t> special_tokens;
 };
 
@@ -41,22 +41,22 @@ struct TrainSpec {
   double learning_rate = 1e-3;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double weight_decay = 0.1;
-  bool decay_everything = false;  // else matrices, and parameters that set weight_decay
+  bool decay_everything = false;  // false: only matrices, and parameters that set weight_decay
   double grad_clip = 1;           // 0 = never
   ScheduleKind schedule = ScheduleKind::kConstant;
   int64_t warmup_steps = 0;
-  bool warmup_multiplies = false;  // else the schedule begins after it
+  bool warmup_multiplies = false;  // false: the schedule begins after the warmup
   double min_learning_rate = 0;
-  int64_t decay_steps = 0;     // filled in: max_steps when it was not said
-  int64_t cooldown_steps = 0;  // of kWsd
+  int64_t decay_steps = 0;     // max_steps if the recipe sets none
+  int64_t cooldown_steps = 0;  // for kWsd
   CooldownKind cooldown = CooldownKind::kLinear;
   uint64_t seed = 1;
   DataFormat format = DataFormat::kText;
   VocabularyKind vocabulary = VocabularyKind::kCharacters;
-  std::string tokenizer;  // its path, of kTokenizer
+  std::string tokenizer;  // path, for kTokenizer
   int64_t bpe_vocab_size = 4096;
   int64_t token_bits = 0;
-  std::string begin_token, end_token;  // names; "": the tokenizer's own
+  std::string begin_token, end_token;  // names; "": the tokenizer's defaults
   double val_fraction = 0.1;
   bool keep_order = false;
   int64_t eval_interval = 0;
@@ -71,28 +71,28 @@ struct TrainSpec {
   double step_back_learning_rate_scale = 1;
   double label_smoothing = 0;
   double z_loss = 0;
-  std::optional<MaskedTokensSpec> masked_tokens;  // absent: targets are given
+  std::optional<MaskedTokensSpec> masked_tokens;  // absent: the targets are given
   double ema_decay = 0;                           // 0 = no average of the weights
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   MuonSpec muon;
-  std::vector<Statement> lets;   // of the rules' expressions
-  std::vector<TrainRule> rules;  // the first that matches a tensor holds
+  std::vector<Statement> lets;   // for the expressions of rules
+  std::vector<TrainRule> rules;  // the first that matches a tensor applies
   std::vector<NormalizeRule> normalize;
 
-  bool UsesMuon() const;  // for any tensor
+  bool UsesMuon() const;  // true if any tensor is updated by Muon
 
-  // Passes of a step, and the sequences of each.
+  // Number of passes in a step, and number of sequences in each.
   int64_t num_units() const { return units == 0 ? gradient_accumulation_steps : units; }
   int64_t unit_rows() const { return batch_size / units_a_micro_batch(); }
   int64_t units_a_micro_batch() const { return num_units() / gradient_accumulation_steps; }
 
-  // Every field whose default is not zero is said, so that a later change of a default changes
-  // nothing.
+  // Returns the recipe as text. Every field with a nonzero default is written, so that a later
+  // change of a default does not affect it.
   std::string ToText() const;
 };
 
-// `text` in protobuf text format, then `overrides` ("max_steps", "200") in order. `file` names the
-// text in errors. All mistakes of range at once.
+// Parses `text` in protobuf text format, then applies `overrides` ("max_steps", "200") in order.
+// `file` names the text in errors. Reports all values out of range at once.
 absl::StatusOr<TrainSpec> ParseTrainSpec(
     absl::string_view text, const std::string& file,
     const std::vector<std::pair<std::string, std::string>>& overrides);

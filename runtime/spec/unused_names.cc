@@ -23,7 +23,7 @@ void Add(const std::optional<Expression>& expression, Names* names) {
 void Add(const std::vector<Statement>& statements, Names* names) {
   for (const Statement& statement : statements) {
     CollectNames(statement, Expr::Kind::kName, names);
-    CollectNames(statement, Expr::Kind::kCall, names);  // projections
+    CollectNames(statement, Expr::Kind::kCall, names);  // for projections
   }
 }
 
@@ -34,7 +34,7 @@ void Add(const std::vector<InitRule>& rules, Names* names) {
   }
 }
 
-// What the placement itself and the block around it read.
+// Adds the names that the placement and the block read.
 void Add(const BlockSpec& block, Names* names) {
   const PlacementSpec& placement = *block.placement;
   for (const auto* section :
@@ -66,7 +66,7 @@ void Add(const BlockSpec& block, Names* names) {
 }  // namespace
 
 absl::Status CheckNamesAreUsed(const ResolvedModel& model) {
-  Names of_model;  // may name a let of any placement
+  Names of_model;  // may refer to a let of any placement
   Add(model.embedding_scale, &of_model);
   Add(model.init, &of_model);
   const PositionSpec& positions = model.positions;

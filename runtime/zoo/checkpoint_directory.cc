@@ -25,9 +25,10 @@ constexpr char kWeights[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 constexpr char kPickled[] = "pytorch_model.bin";
 constexpr int kMaxDepth = 32;
-// Shards are all open at once.
+// All shards are open at the same time.
 constexpr size_t kMaxShards = 1000;
-// Of an index: a hundred thousand tensors take ten megabytes, and their tree a multiple of it.
+// Limit for an index. A hundred thousand tensors take ten megabytes, and the parsed tree a multiple
+// of that.
 constexpr int64_t kMaxIndexBytes = int64_t{32} << 20;
 
 absl::StatusOr<Json> ReadJsonObject(const std::string& path, int64_t max_bytes) {
@@ -40,7 +41,7 @@ absl::StatusOr<Json> ReadJsonObject(const std::string& path, int64_t max_bytes) 
   return json;
 }
 
-// Whether `path` is below `directory`, both canonical.
+// Returns true if `path` is below `directory`. Requires: both are canonical.
 bool IsBelow(const std::filesystem::path& path, const std::filesystem::path& directory) {
   const std::filesystem::path relative = path.lexically_relative(directory);
   return !relative.empty() && *relative.begin() != ".." && relative != ".";
@@ -52,10 +53,10 @@ bool IsPlainName(absl::string_view name) {
          name.size() <= 255;
 }
 
-// The shards that an index names, and which of them has each tensor.
+// Shards of an index, and the shard of each tensor.
 struct ShardIndex {
   std::set<std::string> shards;
-  std::map<std::string, std::string> shard_of;  // by tensor
+  std::map<std::string, std::string> shard_of;  // keyed by tensor
 };
 
 absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// CheckpointDirectory: a checkpoint as Hugging Face's libraries lay it out: config.json, and
-// model.safetensors or shards with model.safetensors.index.json. Every byte is distrusted: nothing
-// outside of the directory is opened, whatever an index or a link says, but for the blobs of a hub
-// cache, to which its links lead (snapshots/REVISION/FILE -> ../../blobs/HASH). Tensors stay in
-// their files, mapped. Immutable; move-only.
+// CheckpointDirectory: checkpoint in the layout of Hugging Face's libraries: config.json, and
+// model.safetensors or shards with model.safetensors.index.json. Treats every byte as untrusted: it
+// opens no file outside of the directory, whatever an index or a link refers to, except blobs of a
+// hub cache, to which the cache's links lead (snapshots/REVISION/FILE -> ../../blobs/HASH). Tensors
+// stay in their files, which are mapped. Immutable after OpenWeights; move-only.
 #ifndef PLUMB_RUNTIME_ZOO_CHECKPOINT_DIRECTORY_H_
 #define PLUMB_RUNTIME_ZOO_CHECKPOINT_DIRECTORY_H_
 
@@ -21,26 +21,26 @@
 namespace plumb {
 
 struct CheckpointTensor {
-  size_t file = 0;  // of CheckpointDirectory::files()
+  size_t file = 0;  // index in CheckpointDirectory::files
   const TensorEntry* entry = nullptr;
 };
 
 class CheckpointDirectory {
  public:
-  // Reads config.json, and opens no weights yet. Errors: kNotFound and kInvalidArgument, with the
-  // file.
+  // Reads config.json without opening the weights. Errors: kNotFound and kInvalidArgument, with the
+  // file's path.
   static absl::StatusOr<CheckpointDirectory> Open(const std::string& path);
-  // Maps the weights. Errors: kNotFound, kInvalidArgument and kDataLoss, with the file. All tensors
-  // that the index and the shards disagree on are listed at once.
+  // Maps the weights. Errors: kNotFound, kInvalidArgument and kDataLoss, with the file's path.
+  // Lists all tensors on which the index and the shards disagree.
   absl::Status OpenWeights();
 
   const std::string& path() const { return path_; }
   std::string config_path() const;
   const nlohmann::json& config() const { return config_; }
-  // Names of files in the directory, and their content.
+  // Names of the opened weight files in the directory; file(i) is the content of the i-th.
   const std::vector<std::string>& file_names() const { return file_names_; }
   const SafetensorsFile& file(size_t i) const { return *files_[i]; }
-  // In the order of the files and their data.
+  // All tensors, ordered by file and by their offset in it.
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
   const CheckpointTensor* Find(absl::string_view name) const;  // null: none
 
@@ -56,8 +56,8 @@ class CheckpointDirectory {
   absl::flat_hash_map<std::string, size_t> index_;
 };
 
-// The path of `name` in `directory`, if it is a plain name and leads nowhere else.
-// kInvalidArgument otherwise; kNotFound: there is no such file.
+// Returns the path of the file `name` in `directory`. Errors: kInvalidArgument unless `name` is a
+// plain file name that does not lead out of the directory; kNotFound if the file does not exist.
 absl::StatusOr<std::string> PathInside(const std::string& directory, absl::string_view name);
 
 }  // namespace plumb

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The fields that a family reads; true: it is a plain number.
+// Returns the fields that a family reads; true: a plain number.
 std::map<std::string, bool> FieldsOf(const Family& family) {
   std::map<std::string, bool> fields;
   for (const ScalarRule& rule : family.scalars) {
@@ -29,7 +29,7 @@ std::map<std::string, bool> FieldsOf(const Family& family) {
   return fields;
 }
 
-// The rule that lists a key as irrelevant; null: none.
+// Returns the rule that lists a key as irrelevant, or null.
 const IrrelevantRule* FindIrrelevant(const Family& family, absl::string_view key) {
   for (const IrrelevantRule& rule : family.irrelevant) {
     for (const std::string& pattern : rule.keys) {
@@ -67,7 +67,7 @@ class Accountant {
   std::vector<ConfigKey> Take() { return std::move(keys_); }
 
  private:
-  // Returns true if the family names something within the object.
+  // Returns true if the family reads a field inside the object.
   bool EntersInto(const std::string& key) const {
     const std::string prefix = absl::StrCat(key, ".");
     if (FindIrrelevant(family_, key) != nullptr) return false;
@@ -106,8 +106,8 @@ class Accountant {
 
   const Family& family_;
   const std::map<std::string, bool> fields_;
-  std::map<std::string, std::vector<std::string>> readers_;  // other families, by field
-  std::map<std::string, bool> is_number_;                    // of fields of other families
+  std::map<std::string, std::vector<std::string>> readers_;  // families that read a field
+  std::map<std::string, bool> is_number_;                    // fields of other families
   std::vector<ConfigKey> keys_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accounts for every key of a config.json: a family reads it, or says why it is irrelevant; what is
-// left may change what the model computes. Pure functions.
+// Accounts for every key of a config.json: a family reads the key or gives a reason why it is
+// irrelevant. Any other key could change what the model computes. Stateless.
 #ifndef PLUMB_RUNTIME_ZOO_CONFIG_KEYS_H_
 #define PLUMB_RUNTIME_ZOO_CONFIG_KEYS_H_
 
@@ -16,36 +16,35 @@
 namespace plumb {
 
 enum class KeyUse {
-  kRead,        // a field of the family's
-  kIrrelevant,  // listed with a reason
-  kNeutral,     // not read, with a value that has no effect: null, false, empty, a multiplier of 1
-  kRefused,     // not read, and another family reads it, or it stands in an object
+  kRead,        // the family has a field for it
+  kIrrelevant,  // the family lists it with a reason
+  kNeutral,     // not read, but its value has no effect: null, false, empty, a multiplier of 1
+  kRefused,     // not read, but another family reads it, or it is inside an object
   kUnknown,     // not read by any family
 };
 
 struct ConfigKey {
   std::string key;  // dots lead into objects
   KeyUse use = KeyUse::kUnknown;
-  std::string reason;  // of kIrrelevant and kRefused
+  std::string reason;  // for kIrrelevant and kRefused
 };
 
-// Returns all keys of `config`, which is an object, in its order. Objects are entered where the
-// family reads something in them, and else are one key. `known`: all families that there are.
+// Returns all keys of the object `config`, in its order. An object is expanded if the family reads
+// a field inside it; otherwise it counts as one key. `known`: all families.
 std::vector<ConfigKey> AccountForKeys(const Family& family, absl::Span<const Family> known,
                                       const nlohmann::json& config);
 
-// "read", "irrelevant", "neutral", "refused", "unknown".
+// Returns "read", "irrelevant", "neutral", "refused" or "unknown".
 absl::string_view KeyUseName(KeyUse use);
 
-// A key that some family reads or lists, and what becomes of it in each family, unless its value is
-// neutral.
+// Key that some family reads or lists, and its use in each family if its value is not neutral.
 struct KeyRow {
-  std::string key;                             // * is any text
-  std::map<std::string, KeyUse> uses;          // by family: kRead, kIrrelevant, kRefused, kUnknown
-  std::map<std::string, std::string> reasons;  // by family: of kIrrelevant
+  std::string key;                     // * matches any text
+  std::map<std::string, KeyUse> uses;  // keyed by family: kRead, kIrrelevant, kRefused or kUnknown
+  std::map<std::string, std::string> reasons;  // keyed by family, for kIrrelevant
 };
 
-// Returns the keys that any of the families reads or lists, sorted.
+// Returns the keys that at least one family reads or lists, sorted.
 std::vector<KeyRow> KeyTable(absl::Span<const Family> families);
 
 }  // namespace plumb

@@ -27,14 +27,14 @@ using Json = nlohmann::json;
 constexpr size_t kShownBytes = 60;
 constexpr size_t kMaxNumbers = 1 << 16;
 
-// A value of config.json in a message.
+// Returns a value of config.json for a message.
 std::string Shown(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kShownBytes) text = absl::StrCat(text.substr(0, kShownBytes), "...");
   return QuoteName(text);
 }
 
-// What a choice is compared with.
+// Returns the text that choices are compared with.
 std::string TextOfValue(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -47,7 +47,7 @@ class Reader {
   absl::StatusOr<ConfigValues> Read(const std::string& file) {
     for (const ScalarRule& rule : family_.scalars) {
       PLUMB_RETURN_IF_ERROR(ReadScalar(rule));
-      // Whatever comes is counted by it.
+      // Everything after n_layer depends on it.
       if (rule.name.value == "n_layer" && !mistakes_.empty()) break;
     }
     if (mistakes_.empty()) {
@@ -62,13 +62,13 @@ class Reader {
  private:
   void Mistake(const std::string& text) { mistakes_.push_back(text); }
 
-  // A field that has a value, and its path.
+  // Field that has a value, and its path.
   struct Found {
     const Json* value;
     std::string field;
   };
 
-  // All of the fields that are there and not null, each once.
+  // Returns all fields that exist and are not null, without duplicates.
   std::vector<Found> FindAll(const std::vector<std::string>& fields) const {
     std::vector<Found> found;
     for (const std::string& field : fields) {
@@ -86,7 +86,7 @@ class Reader {
                        [this](const std::string& field) { return FieldIsNull(config_, field); });
   }
 
-  // Notes that two fields of one value differ.
+  // Reports that two fields with the same meaning differ.
   void NoteConflict(const Found& one, const Found& other) {
     Mistake(absl::StrCat("\"", one.field, "\" is ", Shown(*one.value), " and \"", other.field,
                          "\" is ", Shown(*other.value),
@@ -111,7 +111,7 @@ class Reader {
     }
     std::optional<double> value;
     if (found == nullptr) {
-      // What a mistake left without a value is not asked for again.
+      // The cause has been reported already.
       if (!mistakes_.empty()) return absl::OkStatus();
       PLUMB_ASSIGN_OR_RETURN(value, Evaluate(*computed, values_));
       Check(rule, *value, absl::StrCat(rule.name.value, " = ", computed->text.value));
@@ -134,7 +134,7 @@ class Reader {
   absl::Status ReadByLayer(const ScalarRule& rule, const std::optional<Expression>& computed,
                            const Json* found, const std::string& field) {
     const auto layers = values_.scalars.find("n_layer");
-    if (layers == values_.scalars.end()) return absl::OkStatus();  // it is missing, and said so
+    if (layers == values_.scalars.end()) return absl::OkStatus();  // reported as missing
     std::vector<double> by_layer;
     const int64_t n_layer = values_.n_layer();
     if (found != nullptr &&
@@ -158,7 +158,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // nullopt: a mistake.
+  // Returns nullopt after an error that was reported.
   absl::StatusOr<std::optional<double>> Convert(const ScalarRule& rule, const Json& value,
                                                 const std::string& field) {
     if (!rule.choices.empty()) {
@@ -232,7 +232,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Returns the text that a field means; nullopt after an error that was noted.
+  // Returns the text that a field stands for, or nullopt after an error that was reported.
   absl::StatusOr<std::optional<std::string>> TextOfWord(const WordRule& rule, const Found& found) {
     if (rule.numbers) return NumbersOf(found);
     const std::string text = TextOfValue(*found.value);
@@ -268,7 +268,7 @@ class Reader {
     return FindReasons(family_.warnings, &values_.warnings);
   }
 
-  // Adds the reasons of the rules that hold.
+  // Adds the reasons of the rules whose condition holds.
   absl::Status FindReasons(const std::vector<RefusalRule>& rules,
                            std::vector<std::string>* reasons) {
     for (const RefusalRule& rule : rules) {
@@ -363,7 +363,7 @@ absl::StatusOr<double> Evaluate(const Expression& expression, const ConfigValues
 
 absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const ConfigValues& values,
                                       int64_t layer) {
-  constexpr double kMost = 9007199254740992.0;  // 2^53: whole numbers up to it are exact
+  constexpr double kMost = 9007199254740992.0;  // 2^53: integers up to it are exact
   PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(expression, values, layer));
   if (value < 0 || value > kMost || value != std::floor(value)) {
     return ErrorInText(expression.text, 0,

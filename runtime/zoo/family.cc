@@ -28,7 +28,7 @@ bool IsName(absl::string_view name) {
   return true;
 }
 
-// The expression of a field, if it is there.
+// Returns the expression of a field, or nullopt if the field is empty.
 absl::StatusOr<std::optional<Expression>> Optional(const Located& at, const std::string& value,
                                                    const char* field) {
   if (value.empty()) return std::nullopt;
@@ -163,7 +163,7 @@ size_t IndexOf(const std::vector<Rule>& rules, const std::string& name) {
   return std::string::npos;
 }
 
-// Adds a rule. One of the same name that was imported gives way; one of this file does not.
+// Adds a rule. It replaces an imported rule of the same name; two rules of one file must differ.
 template <class Rule>
 absl::Status AddNamed(Rule rule, std::set<std::string>* own, std::vector<Rule>* rules) {
   const std::string& name = rule.name.value;
@@ -255,7 +255,7 @@ absl::Status ReadTensors(const v1::Import& message, const Located& at, Family* f
   return absl::OkStatus();
 }
 
-// The names that a scalar's expressions read.
+// Returns the names that a scalar's expressions read.
 std::set<std::string> NamesReadBy(const ScalarRule& rule) {
   std::set<std::string> names;
   const auto collect = [&names](const std::optional<Expression>& expression) {
@@ -270,7 +270,7 @@ std::set<std::string> NamesReadBy(const ScalarRule& rule) {
   return names;
 }
 
-// Puts each scalar after those that it reads, and leaves the order as it is otherwise.
+// Moves each scalar after the ones that it reads, and otherwise keeps the order.
 absl::Status SortScalars(std::vector<ScalarRule>* scalars) {
   std::vector<ScalarRule> rest = std::move(*scalars);
   scalars->clear();
@@ -291,12 +291,12 @@ absl::Status SortScalars(std::vector<ScalarRule>* scalars) {
   return absl::OkStatus();
 }
 
-// A family and all that it imports, read file by file.
+// Reads a family and its imports, file by file.
 class FamilyReader {
  public:
   explicit FamilyReader(const PartReader& parts) : parts_(parts) {}
 
-  // Reads a file with these texts for its parameters into the family, parts before their importer.
+  // Reads a file with the values `set` of its parameters into the family. Its parts are read first.
   absl::Status Read(const FamilyText& source, const std::map<std::string, std::string>& set,
                     int depth, v1::Import* message, Family* family) {
     PLUMB_ASSIGN_OR_RETURN(const std::string text, WithParameters(source, set));
@@ -326,7 +326,7 @@ class FamilyReader {
     if (!source.ok()) return ErrorAt(place, source.status().message());
     std::map<std::string, std::string> set;
     for (int i = 0; i < import.set_size(); ++i) set[import.set(i).name()] = import.set(i).text();
-    // Two parts may import the same one.
+    // Two parts may import the same part.
     if (!done_.insert({import.part(), set}).second) return absl::OkStatus();
     if (done_.size() > kMaxParts) {
       return ErrorAt(place, absl::StrCat("more than ", kMaxParts, " parts are imported"));
@@ -339,7 +339,7 @@ class FamilyReader {
     return read;
   }
 
-  // The text with @name@ replaced by the parameters' texts.
+  // Returns the text with each @name@ replaced by the parameter's text.
   static absl::StatusOr<std::string> WithParameters(const FamilyText& source,
                                                     const std::map<std::string, std::string>& set) {
     v1::Import message;
@@ -352,7 +352,7 @@ class FamilyReader {
       const auto at = set.find(parameter.name());
       const std::string& text = at == set.end() ? parameter.text() : at->second;
       known.push_back(parameter.name());
-      // It stands within a string.
+      // The text is inside a string literal.
       replacements.emplace_back(
           absl::StrCat("@", parameter.name(), "@"),
           absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Family: how the checkpoints of one family of models are laid out, as a .import.pbtxt file and the
-// parts that it imports say it (schema plumb.v1.Import). A value, read once and checked as far as
-// that goes without a checkpoint; config_values.h, config_keys.h, family_template.h and
-// tensor_plan.h apply it.
+// Family: layout of the checkpoints of one family of models, as described by a .import.pbtxt file
+// and its imported parts (schema plumb.v1.Import). A value, checked as far as that is possible
+// without a checkpoint. config_values.h, config_keys.h, family_template.h and tensor_plan.h apply
+// it.
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_H_
 
@@ -18,7 +18,7 @@
 
 namespace plumb {
 
-// A text with ${expressions} in it: literals[0] expressions[0] literals[1] ...
+// Text with ${expressions}: literals[0] expressions[0] literals[1] ...
 struct TextTemplate {
   Text text;
   std::vector<std::string> literals;  // one more than expressions
@@ -27,7 +27,7 @@ struct TextTemplate {
 
 enum class ScalarKind { kNumber, kSize, kCount, kFlag };
 
-// What a text of config.json means.
+// Value of a scalar if the field of config.json has a certain text.
 struct ScalarChoice {
   std::string is;
   Expression value;
@@ -35,18 +35,18 @@ struct ScalarChoice {
 
 struct ScalarRule {
   Text name;
-  std::vector<std::string> fields;  // none: `value` is there
+  std::vector<std::string> fields;  // empty: `value` is set
   ScalarKind kind = ScalarKind::kNumber;
-  std::optional<Expression> absent, null, value, otherwise;  // null: as absent
+  std::optional<Expression> absent, null, value, otherwise;  // null: defaults to absent
   std::vector<ScalarChoice> choices;
   bool per_layer = false;
-  std::string from_model;  // "": nowhere
+  std::string from_model;  // path in the model's description; "": none
 };
 
 struct WordChoice {
   std::string is;
   TextTemplate text;
-  std::optional<Expression> when;  // of a word without a field
+  std::optional<Expression> when;  // for words without a field
 };
 
 struct WordRule {
@@ -58,7 +58,7 @@ struct WordRule {
   bool numbers = false;  // the field is a list of numbers
 };
 
-// A condition on config.json, and what to tell people where it holds.
+// Condition on config.json, and the message for users if it holds.
 struct RefusalRule {
   Expression when;
   TextTemplate reason;
@@ -75,8 +75,8 @@ struct PartRule {
 };
 
 struct TensorRule {
-  Text to, source;    // source "": `fill` is there
-  std::string older;  // the source's name in older files; "": the same
+  Text to, source;    // empty source: `fill` is set
+  std::string older;  // name of the source in older files; "": the same
   bool transpose = false;
   std::optional<PartRule> rows, columns;
   std::optional<Expression> when, fill, flat_rows;
@@ -84,13 +84,13 @@ struct TensorRule {
 
 struct IgnoredRule {
   Text name;
-  std::string same_as;  // "": nothing
+  std::string same_as;  // "": no such condition
   std::optional<Expression> when;
   std::string reason;
 };
 
 struct IrrelevantRule {
-  std::vector<std::string> keys;  // * is any text
+  std::vector<std::string> keys;  // * matches any text
   std::string reason;
 };
 
@@ -103,7 +103,7 @@ struct ConfigRule {
 struct Family {
   std::string file, name, doc;
   std::vector<std::string> model_types, architectures;
-  std::vector<ScalarRule> scalars;  // each after those that it reads
+  std::vector<ScalarRule> scalars;  // sorted: each follows the ones that it reads
   std::vector<WordRule> words;
   std::vector<RefusalRule> refusals, warnings;
   std::vector<LinesRule> model;
@@ -115,14 +115,14 @@ struct Family {
 };
 
 struct FamilyText {
-  std::string file, text;  // text: in protobuf text format; file: names it in errors
+  std::string file, text;  // text is in protobuf text format; file names it in errors
 };
 
-// Finds a part by its name. Errors: kNotFound.
+// Callback that finds a part by its name. Errors: kNotFound.
 using PartReader = std::function<absl::StatusOr<FamilyText>(const std::string& name)>;
 
-// Reads a family, and by `parts` what it imports. Errors: kInvalidArgument, with places; those of
-// `parts`.
+// Parses a family and reads its imports by `parts`. Errors: kInvalidArgument with locations, and
+// those of `parts`.
 absl::StatusOr<Family> ParseFamily(const FamilyText& text, const PartReader& parts);
 
 }  // namespace plumb

@@ -26,8 +26,8 @@ using textproto::Field;
 using textproto::FieldType;
 using textproto::Message;
 
-// Which element of a repeated message `name` is: its number, or the one that is called so; -1:
-// none.
+// Returns the index of an element of a repeated message, given by number or by the value of its
+// field `name`; -1 if there is none.
 int ElementOf(const Message& message, const Field& field, absl::string_view name) {
   int index;
   if (absl::SimpleAtoi(name, &index)) {
@@ -66,7 +66,7 @@ std::string TextOf(const Message& message, const Field& field) {
   return "";
 }
 
-// What the description has at a path; nullopt: nothing.
+// Returns the value at a path of the description, or nullopt.
 std::optional<std::string> FindInModel(const Message& model, absl::string_view path) {
   const std::vector<absl::string_view> names = absl::StrSplit(path, '.');
   const Message* at = &model;
@@ -75,7 +75,7 @@ std::optional<std::string> FindInModel(const Message& model, absl::string_view p
     if (field == nullptr) return std::nullopt;
     if (field->type != FieldType::kMessage) {
       if (i + 1 < names.size() || field->repeated()) return std::nullopt;
-      // A flag that is not set is one that is off.
+      // An unset flag is off.
       if (!at->Has(*field) && field->type != FieldType::kBool) return std::nullopt;
       return TextOf(*at, *field);
     }
@@ -102,7 +102,7 @@ void SetField(absl::string_view path, Json value, Json* config) {
   (*at)[names.back()] = std::move(value);
 }
 
-// As config.json has a number of that kind.
+// Returns the number in the JSON type of its kind.
 Json NumberJson(ScalarKind kind, double value) {
   if (kind == ScalarKind::kFlag) return value != 0;
   constexpr double kExact = 9007199254740992.0;  // 2^53
@@ -112,7 +112,7 @@ Json NumberJson(ScalarKind kind, double value) {
   return value;
 }
 
-// The name of the fact that a path stands for: "norm_attr.eps" of "norm.ln.attr.eps.number".
+// Returns the fact that corresponds to a path: "norm_attr.eps" for "norm.ln.attr.eps.number".
 std::string FactOf(const std::string& path) {
   const std::vector<std::string> names = absl::StrSplit(path, '.');
   const bool is_attribute =
@@ -133,7 +133,7 @@ class Writer {
     }
     for (const ScalarRule& rule : family_.scalars) PLUMB_RETURN_IF_ERROR(WriteScalar(rule));
     for (const WordRule& rule : family_.words) WriteWord(rule);
-    // What it now says decides what is beside it.
+    // The values written so far decide the fields that follow.
     PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
                            ReadConfigValues(family_, config_, "the config.json of this model"));
     WriteDefaults(values);
@@ -159,11 +159,11 @@ class Writer {
       value = fact->second;
     } else if (const std::optional<std::string> text = FindInModel(model_, rule.from_model)) {
       double number;
-      // An expression is left to the comparison of the two models.
+      // Expressions are skipped; the caller compares the two models.
       if (absl::SimpleAtod(*text, &number) && std::isfinite(number)) value = number;
     }
     if (!value.has_value()) return absl::OkStatus();
-    // The field that is there is the one that this config.json's readers know.
+    // Keep the field name that is already used, since readers of this config.json know it.
     std::string field = rule.fields.front();
     for (size_t i = rule.fields.size(); i-- > 0;) {
       if (FindField(config_, rule.fields[i]) != nullptr) field = rule.fields[i];
@@ -186,8 +186,8 @@ class Writer {
     return absl::OkStatus();
   }
 
-  // What describes the model, though neither it nor its description says it: readers of config.json
-  // need not have the same defaults.
+  // Writes values that neither config.json nor the description states, since other readers of
+  // config.json may have other defaults.
   void WriteDefaults(const ConfigValues& values) {
     for (const ScalarRule& rule : family_.scalars) {
       const auto value = values.scalars.find(rule.name.value);
@@ -205,7 +205,7 @@ class Writer {
     const std::optional<std::string> text = FindInModel(model_, rule.from_model);
     if (!text.has_value()) return;
     const Json* now = FindField(config_, rule.fields.front());
-    for (const WordChoice& choice : rule.choices) {  // what it says may mean the same already
+    for (const WordChoice& choice : rule.choices) {  // the present text may mean the same
       if (now != nullptr && *now == choice.is && choice.text.text.value == *text) return;
     }
     for (const WordChoice& choice : rule.choices) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The other direction: a config.json for a model's description, by the same family. Pure.
+// Export: writes a config.json for a model's description, with the same family as import.
+// Stateless.
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_EXPORT_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_EXPORT_H_
 
@@ -14,12 +15,12 @@
 
 namespace plumb {
 
-// Fields of `config` replaced by those that the model's description has (Scalar.from_model), with
-// what the family's config.json has beside them. `facts`: numbers of the model that its description
-// need not say, over those that it does: dimensions by the names of the formula language, and
-// "norm_attr.eps", an attribute that all of its norms have alike, which stands for
-// "norm.NAME.attr.eps.number". The result need not describe the model: whoever asks makes the model
-// of it (ReadConfigValues, ModelText) and compares the two.
+// Returns `config` with its fields replaced by values of the model's description
+// (Scalar.from_model) and with the family's additional fields. `facts` are numbers of the model
+// that take precedence over the description: dimensions under their names in the formula language,
+// and "norm_attr.eps", an attribute with the same value in all norms, which stands for
+// "norm.NAME.attr.eps.number". The result need not describe the model: the caller must convert it
+// back (ReadConfigValues, ModelText) and compare.
 absl::StatusOr<nlohmann::json> ConfigForModel(const Family& family, absl::string_view model_text,
                                               const std::map<std::string, double>& facts,
                                               const nlohmann::json& config);

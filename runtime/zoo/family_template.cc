@@ -14,7 +14,7 @@
 namespace plumb {
 namespace {
 
-// The shortest period of the values, at most half of them; 0: none.
+// Returns the shortest period of the values, at most half their number; 0: none.
 size_t PeriodOf(const std::vector<double>& values) {
   for (size_t period = 1; 2 * period <= values.size(); ++period) {
     bool repeats = true;
@@ -26,7 +26,7 @@ size_t PeriodOf(const std::vector<double>& values) {
   return 0;
 }
 
-// An expression in `layer`, from 1, that has these values.
+// Returns an expression in `layer`, from 1, that has these values.
 std::string ByLayer(const std::vector<double>& values) {
   const size_t period = PeriodOf(values);
   if (period == 1 || values.size() == 1) return PlainNumber(values[0]);
@@ -50,7 +50,7 @@ std::string ByLayer(const std::vector<double>& values) {
 
 std::string PlainNumber(double value) {
   char text[32];
-  // Whole numbers without an exponent, which fields of whole numbers do not take.
+  // Integers have no exponent, because integer fields do not accept one.
   constexpr double kExact = 9007199254740992.0;  // 2^53
   if (value == std::floor(value) && std::abs(value) < kExact) {
     return absl::StrCat(static_cast<int64_t>(value));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's description that a family's template gives for a config.json. Pure functions.
+// Generates the model's description from a family's template and a config.json. Stateless.
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_
 
@@ -12,15 +12,15 @@
 
 namespace plumb {
 
-// The shortest text that reads as the same number.
+// Returns the shortest text that parses to the same number.
 std::string PlainNumber(double value);
 
-// The text with its expressions' values: words as they are, numbers, and, of a scalar that has a
-// value for each layer, an expression in `layer`.
+// Returns the text with its expressions replaced by their values: words verbatim, numbers, and for
+// a per-layer scalar an expression in `layer`, unless `layer` is given.
 absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues& values,
                                    int64_t layer = 0);
 
-// A model's description in text format.
+// Returns the model's description in text format.
 absl::StatusOr<std::string> ModelText(const Family& family, const ConfigValues& values);
 
 }  // namespace plumb

@@ -15,7 +15,7 @@ namespace {
 
 constexpr absl::string_view kLayer = "{layer}", kExpert = "{expert}";
 
-// Takes a number without leading zeros off the front of `name`.
+// Consumes a number without leading zeros from the front of `name`.
 std::optional<int64_t> ConsumeNumber(absl::string_view* name) {
   size_t digits = 0;
   while (digits < name->size() &&
@@ -39,7 +39,7 @@ bool Match(absl::string_view pattern, absl::string_view name, int64_t* layer) {
       if (!ConsumeNumber(&name).has_value()) return false;
     } else if (absl::ConsumePrefix(&pattern, "*")) {
       if (pattern.empty()) return true;
-      // Patterns have one or two stars, and names are short.
+      // Backtracking is cheap: patterns have one or two stars, and names are short.
       for (size_t skipped = 0; skipped <= name.size(); ++skipped) {
         int64_t of_rest = *layer;
         if (!Match(pattern, name.substr(skipped), &of_rest)) continue;
@@ -59,7 +59,7 @@ bool Match(absl::string_view pattern, absl::string_view name, int64_t* layer) {
 }  // namespace
 
 std::optional<int64_t> MatchTensorName(absl::string_view pattern, absl::string_view name) {
-  constexpr size_t kLongest = 4096;  // what stars take is bounded by it
+  constexpr size_t kLongest = 4096;  // bounds the backtracking
   int64_t layer = -1;
   if (name.size() > kLongest) return std::nullopt;
   if (!Match(pattern, name, &layer)) return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of tensors in a family's patterns: {layer} and {expert} stand for numbers from 0, * for any
-// text. Pure functions.
+// Patterns for names of tensors: {layer} and {expert} match numbers from 0, * matches any text.
+// Stateless.
 #ifndef PLUMB_RUNTIME_ZOO_TENSOR_NAMES_H_
 #define PLUMB_RUNTIME_ZOO_TENSOR_NAMES_H_
 
@@ -13,16 +13,17 @@
 
 namespace plumb {
 
-// The layer of `name`, if it fits the pattern; -1 where the pattern has none.
+// Returns the layer of `name` if it matches the pattern (-1 if the pattern has no {layer}),
+// otherwise nullopt.
 std::optional<int64_t> MatchTensorName(absl::string_view pattern, absl::string_view name);
 
-// The pattern with its numbers filled in.
+// Returns the pattern with its numbers substituted.
 std::string FillTensorName(absl::string_view pattern, int64_t layer, int64_t expert);
 
-// Whether the pattern has {expert}.
+// Returns true if the pattern contains {expert}.
 bool NamesExperts(absl::string_view pattern);
 
-// `name` without the longest of the prefixes that it begins with.
+// Returns `name` without the longest matching prefix.
 absl::string_view WithoutPrefix(absl::string_view name, const std::vector<std::string>& prefixes);
 
 }  // namespace plumb

@@ -10,7 +10,7 @@
 namespace plumb {
 namespace {
 
-// The axis of a source that plumb's axis of `part` was cut from.
+// Maps an axis of plumb's tensor to the axis of the source from which `part` selects it.
 class Axis {
  public:
   Axis(const AxisPart& part, int64_t size)
@@ -18,7 +18,7 @@ class Axis {
         first_(part.all() ? 0 : part.first),
         count_(part.all() ? size : part.count) {}
 
-  // Where plumb's element i lies.
+  // Returns the index in the source of plumb's element i.
   int64_t operator()(int64_t i) const {
     return count_ == 0 ? 0 : i / count_ * group_ + first_ + i % count_;
   }
@@ -28,7 +28,7 @@ class Axis {
   int64_t group_, first_, count_;
 };
 
-// Plumb's elements that an axis of `size` gives; -1: it has not so many.
+// Returns the number of elements selected from an axis of `size`; -1 if it has too few.
 int64_t Taken(const AxisPart& part, int64_t size) {
   if (part.all()) return size;
   if (part.groups < 1 || size % part.groups != 0) return -1;
@@ -37,14 +37,14 @@ int64_t Taken(const AxisPart& part, int64_t size) {
   return part.groups * part.count;
 }
 
-// Of a source, after it was transposed.
+// Returns the dimensions of a source after transposition.
 MatrixDims SourceDims(const TensorPiece& piece, const Shape& source) {
   MatrixDims dims = DimsOf(source);
   if (piece.transpose) std::swap(dims.rows, dims.columns);
   return dims;
 }
 
-// plumb's dimensions and where its elements lie in a source.
+// Dimensions of plumb's tensor, and the offsets of its elements in a source.
 struct Geometry {
   MatrixDims source, own;
   Axis row, column;
@@ -59,7 +59,7 @@ struct Geometry {
         transpose(piece.transpose),
         stacked(piece.stacked()) {}
 
-  // Of the element in its source.
+  // Returns the offset of an element in its source.
   int64_t At(int64_t batch, int64_t r, int64_t c) const {
     const int64_t matrix = (stacked ? 0 : batch) * source.rows * source.columns;
     return matrix +
@@ -67,12 +67,12 @@ struct Geometry {
   }
 };
 
-// Elements of `size` bytes that the compiler copies by one instruction.
+// Copies rows with a constant element size, which compiles to one instruction per element.
 template <int64_t size>
 void CopyRows(const Geometry& at, const char* from, int64_t batch, int64_t r0, int64_t rows,
               char* to) {
   const int64_t width = at.own.columns;
-  for (int64_t c = 0; c < width; ++c) {  // the outer loop: transposed rows lie side by side
+  for (int64_t c = 0; c < width; ++c) {  // outer loop: transposed rows are adjacent in the source
     for (int64_t r = 0; r < rows; ++r) {
       std::memcpy(to + (r * width + c) * size, from + at.At(batch, r0 + r, c) * size, size);
     }
@@ -105,7 +105,7 @@ std::string TensorPiece::WhyNot(const Shape& source) const {
   if (batch == own.batch && rows_taken == own.rows && columns_taken == own.columns) return "";
   const bool is_flat = flat_rows > 0 && rows_taken == flat_rows && shape.rank() == 1;
   if (is_flat && batch == 1 && rows_taken * columns_taken == own.rows) return "";
-  // A vector may be a matrix of one row.
+  // A vector may be stored as a matrix with one row.
   if (shape.rank() == 1 && batch == 1 && rows_taken == 1 && columns_taken == own.rows) return "";
   if (source.rank() == 1 && batch == 1 && own.rows == 1 && rows_taken == own.columns) return "";
   return absl::StrCat("would be [", batch > 1 ? absl::StrCat(batch, ", ") : "", rows_taken, ", ",
@@ -169,12 +169,12 @@ void ScatterPiece(const TensorPiece& piece, const Shape& source, int64_t number,
 }
 
 int64_t CountNonFinite(absl::string_view dtype, absl::string_view data) {
-  // The exponent of such a number has all bits set.
+  // NaN and infinity have all bits of the exponent set.
   const bool is_f32 = dtype == "F32";
   const uint16_t exponent = dtype == "F16" ? 0x7c00 : 0x7f80;
   const size_t size = is_f32 ? 4 : 2;
   int64_t count = 0;
-  // The bits of bf16 are the upper half of those of f32.
+  // bf16 is the upper half of f32.
   for (size_t at = is_f32 ? 2 : 0; at + 2 <= data.size(); at += size) {
     uint16_t bits;
     std::memcpy(&bits, data.data() + at, sizeof(bits));

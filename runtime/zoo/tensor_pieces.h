@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorPiece: how the elements of one of plumb's tensors lie in tensors of a checkpoint: the whole
-// of one, transposed or not; some of its rows or columns; or those of several, stacked. A value.
+// TensorPiece: mapping between a tensor of plumb and tensors of a checkpoint: a whole tensor,
+// possibly transposed, some of its rows or columns, or several tensors, stacked. A value.
 #ifndef PLUMB_RUNTIME_ZOO_TENSOR_PIECES_H_
 #define PLUMB_RUNTIME_ZOO_TENSOR_PIECES_H_
 
@@ -15,49 +15,51 @@
 
 namespace plumb {
 
-// Of an axis that is cut into `groups` of equal size, the `count` elements from `first` of each. A
-// count of -1: all.
+// Selection of an axis: it is split into `groups` equal groups, and `count` elements from `first`
+// are taken from each. A count of -1 takes all.
 struct AxisPart {
   int64_t groups = 1, first = 0, count = -1;
 
   bool all() const { return count < 0; }
 };
 
-// The matrices that a tensor of rank 1 to 3 is: [batch][rows][columns]; a vector is one column.
+// A tensor of rank 1 to 3 as matrices [batch][rows][columns]. A vector is one column.
 struct MatrixDims {
   int64_t batch = 1, rows = 1, columns = 1;
 };
 MatrixDims DimsOf(const Shape& shape);
 
 struct TensorPiece {
-  std::string name;                  // plumb's
-  Shape shape;                       // plumb's
-  std::vector<std::string> sources;  // the checkpoint's, as export writes them; one an expert
-  std::string older;                 // the one source's name in older files; "": the same
+  std::string name;                  // name in plumb
+  Shape shape;                       // shape in plumb
+  std::vector<std::string> sources;  // names in the checkpoint, which export writes; one per expert
+  std::string older;                 // name of the single source in older files; "": the same
   bool transpose = false;
-  int64_t flat_rows = 0;       // not 0: the source is a matrix of so many rows, plumb's a vector
-  AxisPart rows, columns;      // of the source, after it was transposed
-  std::optional<double> fill;  // of a tensor without a source
+  int64_t flat_rows = 0;       // not 0: number of rows of a matrix that becomes a vector
+  AxisPart rows, columns;      // parts of the source after transposition
+  std::optional<double> fill;  // value of a tensor without a source
 
   bool stacked() const { return sources.size() > 1; }
-  // Whether a source of this shape gives plumb's: "" or what it would give.
+  // Returns "" if a source of this shape yields plumb's shape, otherwise a description of the
+  // mismatch.
   std::string WhyNot(const Shape& source) const;
-  // Where the piece's elements lie one after the other in its source, from this element; -1: they
-  // do not. REQUIRES: WhyNot(source) is "".
+  // Returns the offset in the source if the piece's elements are contiguous there, otherwise -1.
+  // Requires: WhyNot(source) is "".
   int64_t ContiguousFrom(const Shape& source) const;
 };
 
-// Copies elements [begin, begin + n) of plumb's tensor, `size` bytes each, from its sources, which
-// may lie at any address. REQUIRES: WhyNot(source) is "", and so for all of them.
+// Copies elements [begin, begin + n) of plumb's tensor, `size` (2 or 4) bytes each, from its
+// sources, which need not be aligned. Requires: WhyNot(source) is "", where all sources have shape
+// `source`.
 void CopyPiece(const TensorPiece& piece, const Shape& source,
                absl::Span<const absl::string_view> data, int64_t size, int64_t begin, int64_t n,
                char* to);
 
-// Counts the elements that are NaN or infinite; dtype: "F32", "BF16", "F16".
+// Returns the number of NaN or infinite elements. `dtype`: "F32", "BF16" or "F16".
 int64_t CountNonFinite(absl::string_view dtype, absl::string_view data);
 
-// The inverse for f32: writes plumb's tensor where its elements lie in the source `number`.
-// REQUIRES: as CopyPiece; `to` has the source's shape.
+// Inverse of CopyPiece for f32: writes the elements of plumb's tensor to their places in source
+// `number`. Requires: WhyNot(source) is ""; `to` has the shape of the source.
 void ScatterPiece(const TensorPiece& piece, const Shape& source, int64_t number, const float* from,
                   float* to);
 

@@ -59,7 +59,7 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
   return piece;
 }
 
-// Tensors of a checkpoint by their names without prefixes.
+// Tensors of a checkpoint, keyed by their names without prefixes.
 class SourceNames {
  public:
   SourceNames(const Family& family, const CheckpointDirectory& checkpoint) : family_(family) {
@@ -147,7 +147,7 @@ class Planner {
     return false;
   }
 
-  // Elements that no piece takes would be lost silently.
+  // Reports sources with elements that no piece uses, since they would be lost silently.
   void CheckCovered() {
     if (!mistakes_.empty()) return;
     for (const auto& [source, elements] : covered_) {
@@ -188,7 +188,7 @@ class Planner {
     return nullptr;
   }
 
-  // For expressions: a layer that there is, else none.
+  // Returns the layer as expressions count it, or 0 if there is no such layer.
   int64_t Layer(int64_t layer) const {
     return layer >= 0 && layer < values_.n_layer() ? layer + 1 : 0;
   }
@@ -196,7 +196,7 @@ class Planner {
   void CheckSame(const CheckpointTensor& tensor, const IgnoredRule& rule) {
     if (rule.same_as.empty()) return;
     const CheckpointTensor* other = names_.Find(rule.same_as);
-    if (other == nullptr) return;  // it is missing, and said so
+    if (other == nullptr) return;  // reported as missing
     const TensorEntry &a = *tensor.entry, &b = *other->entry;
     if (a.dtype == b.dtype && a.shape == b.shape && a.data == b.data) return;
     mistakes_.push_back(absl::StrCat("surplus: ", QuoteName(a.name), " should be the same as ",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorPlan: which tensors of a checkpoint become which of a model's. Pure functions; everything
-// that does not fit is listed in one error.
+// TensorPlan: assignment of a checkpoint's tensors to a model's. Stateless; one error lists all
+// mismatches.
 #ifndef PLUMB_RUNTIME_ZOO_TENSOR_PLAN_H_
 #define PLUMB_RUNTIME_ZOO_TENSOR_PLAN_H_
 
@@ -17,17 +17,17 @@
 
 namespace plumb {
 
-// The pieces of all of a model's tensors, in their order. Errors: tensors that the family does not
-// have, or has twice.
+// Returns the pieces of all tensors in `wanted`, in this order. Errors: tensors for which the
+// family has no rule, or two.
 absl::StatusOr<std::vector<TensorPiece>> ResolvePieces(const Family& family,
                                                        const ConfigValues& values,
                                                        absl::Span<const WantedTensor> wanted);
 
-// A piece and its sources in a checkpoint.
+// Piece and its sources in a checkpoint.
 struct PlannedTensor {
   TensorPiece piece;
-  std::vector<const CheckpointTensor*> sources;  // none: filled
-  std::string dtype;                             // "F32", "BF16", "F16"; filled: "F32"
+  std::vector<const CheckpointTensor*> sources;  // empty: the tensor is filled
+  std::string dtype;                             // "F32", "BF16", "F16"; "F32" if filled
 };
 
 struct TensorPlan {
@@ -35,12 +35,12 @@ struct TensorPlan {
     const CheckpointTensor* tensor;
     std::string reason;
   };
-  std::vector<PlannedTensor> tensors;  // in the model's order
+  std::vector<PlannedTensor> tensors;  // in the order of `wanted`
   std::vector<Ignored> ignored;
 };
 
-// Errors: kInvalidArgument that lists whole what is missing, surplus, misshapen or of another type.
-// The plan refers to `checkpoint`.
+// Plans all tensors. The plan refers to `checkpoint`. Errors: kInvalidArgument with a list of all
+// missing, surplus, misshapen and wrongly typed tensors.
 absl::StatusOr<TensorPlan> PlanTensors(const Family& family, const ConfigValues& values,
                                        absl::Span<const WantedTensor> wanted,
                                        const CheckpointDirectory& checkpoint);

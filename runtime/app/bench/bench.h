@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb::TrainBench, plumb::DecodeBench: the speed of a model on this machine, with random weights;
-// plumb::MachineSpeed: the machine's limits. They measure single steps, so that a caller can
-// interleave the things that it compares: a machine's speed drifts.
-//
-// All classes are thread-compatible.
+// plumb::TrainBench and plumb::DecodeBench measure the speed of a model with random weights on this
+// machine; plumb::MachineSpeed measures the machine's limits. They measure single steps, so that
+// callers can interleave what they compare, since a machine's speed drifts. All classes are
+// thread-compatible.
 #ifndef PLUMB_RUNTIME_APP_BENCH_BENCH_H_
 #define PLUMB_RUNTIME_APP_BENCH_BENCH_H_
 
@@ -22,31 +21,31 @@
 
 namespace plumb {
 
-// The machine's own speed, on the runtime's threads.
+// Speed of the machine itself, with the runtime's number of threads.
 class MachineSpeed {
  public:
   explicit MachineSpeed(const HostRuntime& runtime) : threads_(runtime.threads()) {}
 
-  // As plumb_machine_speed. kUnimplemented where there is no such product.
+  // Measures as plumb_machine_speed. Errors: kUnimplemented if there is no such product.
   absl::StatusOr<double> Measure(api::Speed speed);
 
  private:
   const int threads_;
-  std::optional<api::Runtime> runtime_;  // of its own, which keeps the memory; none at first
+  std::optional<api::Runtime> runtime_;  // created by the first call; keeps buffers
 };
 
 struct TrainBenchRequest {
-  int64_t batch = 0;  // 0: as train_path says, else 1
-  int64_t seq = 0;    // the model's context_length is changed to that; 0: it stays
-  std::string dtype;  // "f32" or "bf16"; "": as train_path says, else f32
+  int64_t batch = 0;  // 0: that of train_path, else 1
+  int64_t seq = 0;    // replaces the model's context_length; 0: keep it
+  std::string dtype;  // "f32" or "bf16"; "": that of train_path, else f32
   uint64_t seed = 1;
-  // Text or documents to take batches from, as train_path says; "": tokens drawn at random from the
-  // whole vocabulary, which the model must say then.
+  // Text or documents to take batches from, in the format of train_path. "": random tokens from the
+  // whole vocabulary, which requires that the model sets vocab_size.
   std::string data_path;
-  std::string train_path;     // "": defaults, and a learning rate that moves little
-  Overrides train_overrides;  // over both; the fields above take precedence
-  // The ranks that train together, each with a bench of the same request; it must outlive the
-  // bench. null: this process alone.
+  std::string train_path;     // "": defaults with a small learning rate
+  Overrides train_overrides;  // applied on top of train_path; the fields above take precedence
+  // Ranks that train together, each with a bench of the same request. Must outlive the bench. null:
+  // this process alone.
   const plumb_communicator* ranks = nullptr;
 };
 
@@ -54,9 +53,9 @@ struct BenchStep {
   double seconds = 0;
   int64_t tokens = 0;
   double loss = 0;
-  // Of the model's matrix products: 6 a weight and token, and 12 * d * seq a layer and token for
-  // attention, which does not leave out what a causal mask hides (PaLM, arXiv:2204.02311, appendix
-  // B).
+  // Floating-point operations of the model's matrix products: 6 per weight and token, and 12 * d *
+  // seq per layer and token for attention, without subtracting what a causal mask hides (PaLM,
+  // arXiv:2204.02311, appendix B).
   double flops = 0;
 };
 
@@ -71,17 +70,18 @@ class TrainBench {
 
   int64_t parameters() const;
   int64_t batch() const;
-  int64_t seq() const;                           // of the longest batch
+  int64_t seq() const;                           // the model's context_length
   std::string dtype() const;                     // "f32" or "bf16"
-  int64_t units() const;                         // of a step: train.units
+  int64_t units() const;                         // train.units, passes per step
   std::string shard() const;                     // train.shard: "NONE", "OPTIMIZER", "GRADIENTS"
   std::string wire() const;                      // train.wire: "F32", "BF16"
-  std::vector<int64_t> tensor_elements() const;  // of each weight, in the model's order
-  // One whole step: batch, passes, clipping, optimizer. The first of a length compiles it.
+  std::vector<int64_t> tensor_elements() const;  // one per weight, in the model's order
+  // Takes one whole step: batch, passes, clipping, optimizer. The first step with a new sequence
+  // length compiles it.
   absl::StatusOr<BenchStep> Step();
-  // The same, timed op by op.
+  // Takes a step that is timed op by op.
   absl::StatusOr<BenchStep> ProfiledStep();
-  // The sum of all such steps since the last call.
+  // Returns the sum of all profiled steps since the last call.
   absl::StatusOr<Profile> TakeProfile();
 
  private:
@@ -91,14 +91,14 @@ class TrainBench {
 };
 
 struct DecodeBenchRequest {
-  int64_t batch = 1;            // sequences side by side
-  std::string weights = "f32";  // how they are stored: "f32", "bf16" or "int8"
+  int64_t batch = 1;            // number of sequences in parallel
+  std::string weights = "f32";  // storage format: "f32", "bf16" or "int8"
   uint64_t seed = 1;
 };
 
 class DecodeBench {
  public:
-  // The model must say its vocab_size.
+  // Requires: the model sets vocab_size.
   static absl::StatusOr<std::unique_ptr<DecodeBench>> Open(HostRuntime* runtime,
                                                            const ModelSource& model,
                                                            const DecodeBenchRequest& request);
@@ -108,17 +108,17 @@ class DecodeBench {
 
   int64_t batch() const;
   int64_t context_length() const;
-  // Bytes of weights that one step of decoding reads.
+  // Returns the bytes of weights that one decoding step reads.
   int64_t weight_bytes() const;
 
-  // Forgets all sequences.
+  // Clears all sequences.
   absl::Status Reset();
-  // Appends `n` tokens to each sequence; seconds, tokens of all sequences, and the flops of a
-  // forward pass. kOutOfRange when the context is full.
+  // Appends `n` tokens to each sequence. Returns the seconds, the tokens of all sequences, and the
+  // flops of the forward passes. Errors: kOutOfRange if the context is full.
   absl::StatusOr<BenchStep> Feed(int64_t n);
-  // The same, timed op by op.
+  // Does the same, timed op by op.
   absl::StatusOr<BenchStep> ProfiledFeed(int64_t n);
-  // The sum of all such feeds since the last call.
+  // Returns the sum of all profiled feeds since the last call.
   absl::StatusOr<Profile> TakeProfile();
 
  private:
@@ -127,10 +127,10 @@ class DecodeBench {
   std::unique_ptr<Impl> impl_;
 };
 
-// The most memory that the process had at once since it began, or since ResetPeakMemory: resident
-// bytes, as the system counts them. 0 where it does not say.
+// Returns the peak resident memory of the process in bytes since its start or the last
+// ResetPeakMemory, or 0 if the system does not report it.
 int64_t PeakMemoryBytes();
-// False where the system has no such reset.
+// Resets the peak. Returns false if the system does not support that.
 bool ResetPeakMemory();
 
 }  // namespace plumb

@@ -21,13 +21,13 @@ struct DecodeBench::Impl {
   std::optional<api::Model> model;
   std::optional<api::Session> session;
   int64_t batch = 1, context_length = 0, weight_bytes = 0;
-  // To feed to a sequence: as many as the context holds. Another each, as equal ones would share
-  // their prompts.
+  // Tokens to feed to each sequence, context_length each. The sequences differ, since equal ones
+  // would share their prompts.
   std::vector<std::vector<int32_t>> tokens;
   std::vector<int32_t> next;
   bool profiles = false;
-  int64_t profiled_steps = 0;       // of which each may be several passes
-  std::map<int64_t, double> flops;  // of a forward pass over one sequence, by tokens
+  int64_t profiled_steps = 0;       // each may consist of several passes
+  std::map<int64_t, double> flops;  // forward pass over one sequence, by tokens
 
   absl::StatusOr<double> FlopsOf(int64_t n);
   absl::Status Profiles(bool on);
@@ -52,7 +52,7 @@ absl::Status DecodeBench::Impl::Profiles(bool on) {
   return absl::OkStatus();
 }
 
-// A token goes to all sequences in one pass; several are a pass for each.
+// A single token is fed to all sequences in one pass; several tokens take one pass per sequence.
 absl::Status DecodeBench::Impl::Feed(int64_t n) {
   const auto begin = static_cast<size_t>(session->Length(0));
   if (n > 1) {
@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(HostRuntime* runt
   const api::ModelInfo info = impl.model->Info();
   impl.context_length = info.context_length;
   PLUMB_ASSIGN_OR_RETURN(const api::Weights weights, ParseWeights(request.weights));
-  constexpr int64_t kMaxSequences = 16;  // of a plumb_session
+  constexpr int64_t kMaxSequences = 16;  // limit of plumb_session
   if (request.batch < 1 || request.batch > kMaxSequences) {
     return absl::InvalidArgumentError(absl::StrCat("sequences side by side must be 1 to ",
                                                    kMaxSequences, ", not ", request.batch));

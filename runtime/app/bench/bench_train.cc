@@ -20,21 +20,21 @@
 namespace plumb {
 namespace {
 
-constexpr int64_t kFirst = 0x100;  // past the control characters
+constexpr int64_t kFirst = 0x100;  // after the control characters
 constexpr int64_t kSurrogates = 0xD800, kAfterSurrogates = 0xE000;
 constexpr int64_t kByteOrderMark = 0xFEFF;  // at the start of a file it is not part of the text
 constexpr int64_t kAfterLast = 0x110000;
 
-// Returns the i-th character that may be used.
+// Returns the i-th usable character.
 uint32_t CodePoint(int64_t i) {
   int64_t code = kFirst + i;
   if (code >= kSurrogates) code += kAfterSurrogates - kSurrogates;
   return static_cast<uint32_t>(code >= kByteOrderMark ? code + 1 : code);
 }
 
-// Returns at least `tokens` characters in random order, of exactly `vocab_size` different ones: a
-// tokenizer of characters makes a vocabulary of that size of it, and tokens that are spread over all
-// of it. kInvalidArgument for more characters than Unicode has.
+// Returns at least `tokens` characters in random order, exactly `vocab_size` of them distinct, so
+// that a character tokenizer has a vocabulary of this size and the tokens cover all of it. Errors:
+// kInvalidArgument for more characters than Unicode has.
 absl::StatusOr<std::string> RandomText(int64_t vocab_size, int64_t tokens, uint64_t seed) {
   constexpr int64_t kMost = kAfterLast - kFirst - (kAfterSurrogates - kSurrogates) - 1;
   if (vocab_size < 1 || vocab_size > kMost) {
@@ -103,7 +103,7 @@ struct TrainBench::Impl {
   Batch batch;
   std::optional<api::Trainer> trainer;
   bool profiles = false;
-  std::map<int64_t, double> flops;  // of a step, by the tokens of a row
+  std::map<int64_t, double> flops;  // flops of a step, keyed by tokens per row
 
   absl::StatusOr<double> FlopsOf(int64_t tokens);
   absl::Status Profiles(bool on);
@@ -162,7 +162,7 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtim
   }
   PLUMB_ASSIGN_OR_RETURN(api::Spec spec, source.Parse());
   const int64_t vocab_size = VocabSizeOf(spec);
-  // Resolved once without the data, to know how much of it is needed.
+  // Resolved once without the data, to know how much data is needed.
   if (vocab_size == 0) PLUMB_RETURN_IF_ERROR(SetField("vocab_size", "2", &spec));
   PLUMB_ASSIGN_OR_RETURN(impl.model, CreateModel(runtime, spec));
   PLUMB_ASSIGN_OR_RETURN(

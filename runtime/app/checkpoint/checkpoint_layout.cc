@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 constexpr int64_t kVersion = 1;
 constexpr int kMaxDepth = 32;
 
-// The bytes that the hash of state.json is about.
+// Returns the text that the hash of state.json covers.
 std::string Canonical(const Json& root) {
   return root.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -44,7 +44,7 @@ absl::StatusOr<std::map<std::string, Checkpoint::File>> ParseFiles(const Json* v
   if (value == nullptr || !value->is_object()) return Damaged("\"files\" is missing");
   std::map<std::string, Checkpoint::File> files;
   for (const auto& [name, description] : value->get_ref<const Json::object_t&>()) {
-    // Nothing else belongs to a checkpoint, least of all a path that leads out of it.
+    // A checkpoint has no other files; in particular, a path must not lead out of it.
     if (name != kModelFile && name != kOptimizerFile) return Damaged("\"files\" has unknown names");
     const Json* bytes = FindMember(description, "bytes");
     const absl::optional<int64_t> size = bytes == nullptr ? absl::nullopt : AsInt64(*bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of and in a run directory, and the text of state.json. Internal to this module.
+// File names of run directories, and the format of state.json. Stateless. Internal to this module.
 #ifndef PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_LAYOUT_H_
 #define PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_LAYOUT_H_
 
@@ -23,13 +23,15 @@ inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
 inline constexpr char kStateFile[] = "state.json";
 
 std::string StepName(int64_t step);                             // 500 -> "step-000500"
-absl::optional<int64_t> ParseStepName(absl::string_view name);  // the reverse, of nothing else
+absl::optional<int64_t> ParseStepName(absl::string_view name);  // nullopt for other names
 
-// The steps that `checkpoints` holds, ascending; NotFound when it is no directory.
+// Returns the steps in the directory `checkpoints`, ascending. Errors: NotFound if it is no
+// directory.
 absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& checkpoints);
 
-// Between a checkpoint (all but its directory) and state.json. FormatState: InvalidArgument when
-// `state` is no JSON object. ParseState: DataLoss for anything that FormatState did not write.
+// Convert a checkpoint (without its directory) to state.json and back. Errors of FormatState:
+// InvalidArgument if `state` is no JSON object. Errors of ParseState: DataLoss for anything that
+// FormatState did not write.
 absl::StatusOr<std::string> FormatState(const Checkpoint& checkpoint);
 absl::StatusOr<Checkpoint> ParseState(absl::string_view text);
 

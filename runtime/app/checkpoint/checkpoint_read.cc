@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding and reading checkpoints; the layout is specified in checkpoint.h.
+// Finds and reads checkpoints; the layout is specified in checkpoint.h.
 #include <utility>
 
 #include "absl/strings/ascii.h"

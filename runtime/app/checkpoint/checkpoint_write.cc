@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WriteCheckpoint; the protocol is specified in checkpoint.h.
+// Implements WriteCheckpoint; the protocol is specified in checkpoint.h.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -33,7 +33,8 @@ absl::Status RemoveLeftovers(const std::string& checkpoints) {
   return absl::OkStatus();
 }
 
-// Writes one safetensors file and records the size and hash of the intended bytes, not of the file.
+// Writes one safetensors file. Records the size and hash of the intended bytes, not those of the
+// file.
 absl::Status WriteTensors(const std::string& directory, const char* name,
                           absl::Span<const TensorToWrite> tensors,
                           const std::map<std::string, std::string>& metadata,
@@ -61,8 +62,8 @@ absl::Status WriteFiles(const std::string& directory, const CheckpointContents& 
   return WriteFileAtomically(JoinPath(directory, kStateFile), state);
 }
 
-// Gives the finished `temporary` its name. An older checkpoint of that name changes places with it,
-// so that there is no moment without one, and is a leftover then.
+// Renames the finished `temporary`. An existing checkpoint of that name is exchanged with it, so
+// that one exists at any time, and becomes a leftover.
 absl::Status Publish(const std::string& temporary, const std::string& directory) {
   if (!FileExists(directory)) return Rename(temporary, directory);
   if (Files().Exchange(temporary.c_str(), directory.c_str()) == 0) return absl::OkStatus();
@@ -70,13 +71,13 @@ absl::Status Publish(const std::string& temporary, const std::string& directory)
     return absl::UnavailableError(
         absl::StrCat(temporary, ": cannot take the name of an older one: ", ErrnoText(errno)));
   }
-  // A file system that cannot exchange.
+  // The file system does not support exchange.
   PLUMB_RETURN_IF_ERROR(Rename(directory, absl::StrCat(temporary, "-old")));
   return Rename(temporary, directory);
 }
 
-// Deletes leftovers and the checkpoints of `steps`. A directory loses its name for good first: one
-// that is half deleted must not look like a checkpoint.
+// Deletes leftovers and the checkpoints of `steps`. Each directory is renamed durably first, since
+// a partly deleted one must not look like a checkpoint.
 absl::Status RemoveSteps(const std::string& checkpoints, absl::Span<const int64_t> steps) {
   for (const int64_t step : steps) {
     const std::string name = StepName(step);
@@ -88,11 +89,10 @@ absl::Status RemoveSteps(const std::string& checkpoints, absl::Span<const int64_
   return RemoveLeftovers(checkpoints);
 }
 
-// Deletes leftovers, and all but the newest `keep` checkpoints up to `step` and the one of
-// `last_good`.
+// Deletes leftovers, and all checkpoints up to `step` except the newest `keep` and `last_good`.
 absl::Status CleanUp(const std::string& checkpoints, int64_t step, int64_t last_good, int keep) {
   PLUMB_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListSteps(checkpoints));
-  // Later ones are left from before the run went back to an earlier one; it will write over them.
+  // Later checkpoints are from before a rollback; the run will overwrite them.
   steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
   const size_t kept = keep > 0 ? static_cast<size_t>(keep) : steps.size();
   steps.resize(steps.size() - std::min(kept, steps.size()));
@@ -133,7 +133,7 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContent
   const absl::Status written =
       contents.around == nullptr ? write(&WriteTensorFile) : contents.around(temporary, write);
   if (!written.ok()) {
-    RemoveTree(temporary).IgnoreError();  // the first error is the one to report
+    RemoveTree(temporary).IgnoreError();  // report the first error
     return written;
   }
   PLUMB_RETURN_IF_ERROR(Publish(temporary, directory));

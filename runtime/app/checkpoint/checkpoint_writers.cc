@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kTokenFile[] = "token";
 
-// What no other job, and no other checkpoint, has written.
+// Returns a text that no other job or checkpoint has written.
 std::string NewToken() {
   std::random_device random;
   std::string token;
@@ -36,10 +36,10 @@ int64_t SizeOfAll(const std::vector<TensorToWrite>& tensors) {
 
 }  // namespace
 
-// From rank 0; equal programs on all ranks, so it is sent as it lies.
+// Order from rank 0. All ranks run the same program, so its bytes are sent.
 struct CheckpointWriters::Order {
   int64_t state = kEnd;
-  int64_t bytes = 0;  // of the file
+  int64_t bytes = 0;  // size of the file
 
   static constexpr int64_t kEnd = -1;
 };
@@ -78,7 +78,8 @@ absl::StatusOr<int> CheckpointWriters::Begin(const std::string& staged) {
   return first;
 }
 
-// Of each tensor the rank that writes it: of those that have it who has least to write.
+// Returns for each tensor the rank that writes it: of the ranks that have it, the one with the
+// fewest bytes so far.
 absl::StatusOr<std::vector<int>> CheckpointWriters::ShareOut(
     api::State state, const std::vector<TensorToWrite>& tensors) {
   std::string has;
@@ -105,7 +106,8 @@ absl::StatusOr<std::vector<int>> CheckpointWriters::ShareOut(
   return writers;
 }
 
-// A content's hash goes from rank to rank, as the tensors do in the file; the tensors do not.
+// Computes the hash of the file: the hasher's state is sent from rank to rank in the order of the
+// tensors, so that the tensors need not be sent.
 absl::Status CheckpointWriters::HashInOrder(const std::vector<TensorToWrite>& tensors,
                                             const std::vector<int>& writers,
                                             ContentHasher* hasher) {
@@ -182,7 +184,7 @@ absl::Status CheckpointWriters::Follow() {
     if (order.state == Order::kEnd) return absl::OkStatus();
     std::string name;
     PLUMB_RETURN_IF_ERROR(Broadcast(ranks_, 0, &name));
-    // Rank 0 has its error too, and ends this; where messages fail the next one does.
+    // Rank 0 has this error as well and ends the protocol; if messages fail, so does the next one.
     WriteParts(order, name, "").status().IgnoreError();
   }
 }

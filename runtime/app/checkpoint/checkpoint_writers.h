@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CheckpointWriters: the files of one checkpoint, written by all ranks of a job into the same
-// directory, each what it has of the tensors; the same bytes, and the same hash, as of one process.
-// All ranks make one for a checkpoint: rank 0 calls Begin, then, if all see the directory, Write
-// for each file, then End; the others Follow. Thread-compatible.
+// CheckpointWriters: lets all ranks of a job write the files of one checkpoint into the same
+// directory, each rank its part of the tensors. The files have the same bytes and hash as if one
+// process wrote them. All ranks create one per checkpoint. Rank 0 calls Begin, then Write for each
+// file if all ranks see the directory, then End; the other ranks call Follow. Thread-compatible.
 #ifndef PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_WRITERS_H_
 #define PLUMB_RUNTIME_APP_CHECKPOINT_CHECKPOINT_WRITERS_H_
 
@@ -23,21 +23,24 @@ namespace plumb {
 
 class CheckpointWriters {
  public:
-  // `run_dir`: the run directory as this rank calls it. `weights`: of the trainer's model; the
-  // norms' buffers behind them are rank 0's. What several ranks have must be equal.
+  // `run_dir` is the path of the run directory on this rank. `weights` is the number of weights of
+  // the trainer's model; norm buffers follow them and are written by rank 0. Requires: tensors that
+  // several ranks have are equal.
   CheckpointWriters(Communicator* ranks, api::Trainer* trainer, std::string run_dir,
                     size_t weights);
 
-  // The first rank that does not see the directory `staged` in checkpoints/ as rank 0 does, or -1:
-  // then the others Follow until End.
+  // Creates a token file to test if all ranks see the directory `staged` in checkpoints/. Returns
+  // the first rank that does not, whereupon Follow returns on the other ranks, or -1: then they
+  // follow until End.
   absl::StatusOr<int> Begin(const std::string& staged);
-  // Writes a file of StateTensors(trainer, state) into it, and syncs it on all ranks. Gives the
-  // hash of its content. An error of any rank, with rank and host.
+  // Writes a file of StateTensors(trainer, state) and syncs it on all ranks. Returns the hash of
+  // its content. Errors: the error of any rank, with rank and host.
   absl::StatusOr<uint64_t> Write(absl::string_view name, api::State state,
                                  const SafetensorsImage& image);
   absl::Status End();
 
-  // Of the other ranks. Errors of messages; those of files rank 0 has.
+  // Runs a rank other than 0 until rank 0 calls End. Errors: only those of messages; rank 0 returns
+  // those of files.
   absl::Status Follow();
 
  private:

@@ -45,7 +45,7 @@ StagedDirectory::~StagedDirectory() {
 absl::Status StagedDirectory::Commit() {
   PLUMB_RETURN_IF_ERROR(SyncDirectory(staged_));
   std::error_code error;
-  std::filesystem::rename(staged_, path_, error);  // over an empty directory, too
+  std::filesystem::rename(staged_, path_, error);  // also replaces an empty directory
   if (error) {
     return absl::UnavailableError(absl::StrCat(path_, ": cannot be made: ", error.message()));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// StagedDirectory: a directory that is there whole or not at all: it is filled under another name
-// next to it and renamed at the end. A signal that ends plumb removes it (unfinished_paths.h).
-// Move-less; private to runtime/app.
+// StagedDirectory: a directory that appears complete or not at all. It is filled under a temporary
+// name next to it and renamed at the end. A signal that ends plumb removes it (unfinished_paths.h).
+// Neither copyable nor movable; thread-compatible. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_CHECKPOINT_STAGED_DIRECTORY_H_
 #define PLUMB_RUNTIME_APP_CHECKPOINT_STAGED_DIRECTORY_H_
 
@@ -16,15 +16,15 @@ namespace plumb {
 
 class StagedDirectory {
  public:
-  // kAlreadyExists unless `path` is new or an empty directory.
+  // Errors: kAlreadyExists unless `path` does not exist or is an empty directory.
   static absl::Status CheckFree(const std::string& path);
   static absl::StatusOr<std::unique_ptr<StagedDirectory>> Create(const std::string& path);
-  // Removes what was written, unless it was committed.
+  // Removes the temporary directory unless it was committed.
   ~StagedDirectory();
   StagedDirectory(const StagedDirectory&) = delete;
   StagedDirectory& operator=(const StagedDirectory&) = delete;
 
-  const std::string& path() const { return staged_; }  // to write into
+  const std::string& path() const { return staged_; }  // the directory to write into
   absl::Status Commit();
 
  private:

@@ -35,7 +35,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Tokens of the graphs that are compared: enough for any op to show.
+// Number of tokens in the compared graphs: enough for every op to appear.
 constexpr int64_t kComparedTokens = 8;
 
 absl::StatusOr<std::vector<std::string>> GraphOf(const api::Model& model) {
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<std::string>> GraphOf(const api::Model& model) {
   return absl::StrSplit(graph, '\n');
 }
 
-// A line of a graph without the numbers of its values, which any change shifts.
+// Returns a line of a graph without the numbers of its values, which change with any difference.
 std::string WithoutNumbers(absl::string_view line) {
   std::string text;
   for (size_t i = 0; i < line.size(); ++i) {
@@ -55,7 +55,7 @@ std::string WithoutNumbers(absl::string_view line) {
   return text;
 }
 
-// That the family's model computes what `model` does: the same graph, and so the same weights.
+// Fails unless the family's model has the same graph as `model`, and therefore the same weights.
 absl::Status CheckSameModel(const Family& family, const api::Model& model,
                             const api::Model& of_family) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> own, GraphOf(model));
@@ -74,7 +74,7 @@ absl::Status CheckSameModel(const Family& family, const api::Model& model,
       std::string(family.name.size() < 10 ? 10 - family.name.size() : 0, ' '), " ", line(other)));
 }
 
-// Dimensions, and the attributes that all norms in the layers have alike.
+// Returns the dimensions, and the attributes that have the same value in all norms of the layers.
 std::map<std::string, double> FactsOf(const nlohmann::ordered_json& description) {
   std::map<std::string, double> facts;
   std::set<std::string> differ;
@@ -99,7 +99,7 @@ std::map<std::string, double> FactsOf(const nlohmann::ordered_json& description)
   return facts;
 }
 
-// Tensors of the checkpoint, put together from the model's.
+// Assembles the tensors of the checkpoint from those of the model.
 class Assembly {
  public:
   Assembly(const api::Model& model, std::vector<TensorPiece> pieces)
@@ -129,7 +129,7 @@ class Assembly {
  private:
   struct Part {
     size_t piece;
-    int64_t number;  // of its sources
+    int64_t number;  // index among its sources
   };
 
   const float* DataOf(size_t piece) const {
@@ -144,7 +144,7 @@ class Assembly {
                        [value](float each) { return each == value; });
   }
 
-  // The length of the axis that parts of were taken.
+  // Returns the length of the axis from which parts were taken.
   static int64_t Length(int64_t own, const AxisPart& part, int64_t reach) {
     return part.all() ? own : part.groups * reach;
   }
@@ -177,7 +177,7 @@ class Assembly {
       write.data = DataOf(parts[0].piece);
       return write;
     }
-    // One after the other: a tensor is put together when its first element is asked for.
+    // Tensors are written one after the other, so each is assembled when its first element is read.
     auto whole = std::make_shared<std::vector<float>>();
     write.copy = [this, &parts, shape = write.type.shape, whole](int64_t begin, int64_t n,
                                                                  void* to) {
@@ -199,8 +199,8 @@ class Assembly {
   std::map<std::string, std::vector<Part>> sources_;
 };
 
-// Gives config.json the ids of the run's special tokens, null for none: without them readers assume
-// ids of their own. What the imported config.json or the family says already stays.
+// Adds the ids of the run's special tokens to config.json, null for none, since otherwise readers
+// assume ids of their own. Keeps those of the imported config.json or the family.
 void PutMissingIds(const SpecialTokens& special, Json* config) {
   Json ids = Json::object();
   PutSpecialTokenIds(special, &ids);
@@ -209,7 +209,8 @@ void PutMissingIds(const SpecialTokens& special, Json* config) {
   }
 }
 
-// Writes the tokenizer's files and generation_config.json: as an imported run has them, else made.
+// Writes the tokenizer's files and generation_config.json: those of an imported run, else generated
+// ones.
 absl::Status WriteTokenizerFiles(const std::string& run, const RunFiles& files,
                                  int64_t context_length, const std::string& out) {
   if (IsImportedRun(run)) PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(run, out));
@@ -231,7 +232,7 @@ struct Target {
   Json config = Json::object();
 };
 
-// The family to write for, and the config.json that the run was imported from, if it was.
+// Returns the target family and, for an imported run, the config.json that it was imported from.
 absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportRequest& request,
                                   const std::string& run) {
   Target target;
@@ -253,8 +254,8 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
   return target;
 }
 
-// Returns what config.json says if it describes the model as it is: what import did not put into
-// the description, such as the factor of a scaling, is then kept. nullopt if it does not.
+// Returns the values of config.json if it describes exactly this model, so that fields missing in
+// the description, such as the factor of a scaling, are kept; otherwise nullopt.
 absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runtime,
                                                               const Family& family,
                                                               const api::Model& model,
@@ -267,7 +268,7 @@ absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runti
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> other, GraphOf(*of_family));
   PLUMB_ASSIGN_OR_RETURN(const auto described, DescribeModel(model));
   PLUMB_ASSIGN_OR_RETURN(const auto expected, DescribeModel(*of_family));
-  // The length of the context is in no graph of a rotary embedding.
+  // The graph of a model with a rotary embedding does not contain the context length.
   if (own != other || described["dims"] != expected["dims"]) {
     return std::nullopt;
   }

@@ -67,7 +67,7 @@ std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view 
   std::set<std::string> seen;
   for (const std::string& directory : ZooDirectories(runtime)) {
     const absl::StatusOr<std::vector<std::string>> names = ListDirectory(directory);
-    if (!names.ok()) continue;  // there need not be one beside each directory of placements
+    if (!names.ok()) continue;  // a directory of placements may have no zoo next to it
     for (const std::string& name : *names) {
       if (!absl::EndsWith(name, ending) || !seen.insert(name).second) continue;
       paths.push_back(JoinPath(directory, name));
@@ -111,7 +111,8 @@ absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config
   for (const Family& family : families) {
     if (Has(family.model_types, type)) found.push_back(&family);
   }
-  // Two kinds of model of one type differ in their architectures, as one without a type does.
+  // Kinds of models with the same type differ in their architectures; models without a type have
+  // only these.
   if (found.size() != 1) {
     std::vector<const Family*> by_architecture;
     for (const Family& family : families) {

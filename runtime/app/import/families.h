@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The families of checkpoints that there are: files *.import.pbtxt in the directories "zoo" beside
-// those of placements. Private to runtime/app.
+// Available families of checkpoints: files *.import.pbtxt in the directories "zoo" next to those of
+// placements. Stateless. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_IMPORT_FAMILIES_H_
 #define PLUMB_RUNTIME_APP_IMPORT_FAMILIES_H_
 
@@ -14,24 +14,24 @@
 
 namespace plumb {
 
-// Directories of models and families, in the order of the search.
+// Returns the directories of models and families, in search order.
 std::vector<std::string> ZooDirectories(const HostRuntime& runtime);
 
-// Files of these directories whose names end so, the first of each name.
+// Returns the files in these directories whose names end with `ending`, the first of each name.
 std::vector<std::string> ZooFiles(const HostRuntime& runtime, absl::string_view ending);
 
-// Reads a family; its parts are looked for next to it, then in ZooDirectories().
+// Reads a family. Its parts are searched next to it, then in ZooDirectories().
 absl::StatusOr<Family> ReadFamily(const HostRuntime& runtime, const std::string& path);
 
-// All families, the first of each file name.
+// Reads all families, the first of each file name.
 absl::StatusOr<std::vector<Family>> ReadFamilies(const HostRuntime& runtime);
 
-// The family of a config.json: by its model_type, else by its architectures. kInvalidArgument for
-// none, listing those that there are, and for two.
+// Returns the family of a config.json, determined by model_type, else by architectures. Errors:
+// kInvalidArgument if none fits, with the available ones, or if two fit.
 absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const nlohmann::json& config,
                                   const std::string& config_path);
 
-// The family of that name. kNotFound with a suggestion.
+// Returns the family of that name. Errors: kNotFound with a suggestion.
 absl::StatusOr<Family> FindFamilyNamed(const HostRuntime& runtime, const std::string& name);
 
 }  // namespace plumb

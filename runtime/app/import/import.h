@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of other programs as runs of plumb's, and back. The mapping is a family's
-// (docs/zoo.md), which is data: shipped, or a file of the user's.
+// Import of other programs' checkpoints as runs, and export of runs. The mapping is data: a family
+// (docs/zoo.md) that is shipped or is a file of the user's. Stateless.
 //
-// An imported run holds model.pbtxt, import.json (which tensor of the checkpoint became what), the
-// tokenizer's files and generation_config.json as they were, and weights.safetensors with what had
-// to be laid out in another way; the other weights stay where they are, in the checkpoint.
+// An imported run contains model.pbtxt, import.json (the mapping of tensors), unchanged copies of
+// the tokenizer's files and generation_config.json, and weights.safetensors with the weights that
+// needed another layout. All other weights stay in the checkpoint.
 #ifndef PLUMB_RUNTIME_APP_IMPORT_IMPORT_H_
 #define PLUMB_RUNTIME_APP_IMPORT_IMPORT_H_
 
@@ -19,47 +19,48 @@
 namespace plumb {
 
 struct ImportRequest {
-  std::string directory;    // config.json, model.safetensors or shards and their index
-  std::string out;          // of the run; new, or an empty directory
-  std::string family_file;  // "": the shipped one that fits config.json
-  bool copy = false;        // all weights into the run, so that the checkpoint may go
-  std::vector<std::string> allow_unread;  // keys of config.json to import without
+  std::string directory;    // with config.json, and model.safetensors or shards and an index
+  std::string out;          // path of the run; new, or an empty directory
+  std::string family_file;  // "": the shipped family that fits config.json
+  bool copy = false;  // copies all weights into the run, which then no longer needs the checkpoint
+  std::vector<std::string> allow_unread;  // keys of config.json to import without reading
 };
 
 struct ImportReport {
   std::string family;
   std::string family_file;
   int64_t parameters = 0;
-  int64_t tensors = 0;                          // of plumb's
-  int64_t mapped_bytes = 0, written_bytes = 0;  // of weights: left in the checkpoint, laid out anew
-  std::vector<std::string> ignored;             // tensors of the checkpoint
-  std::vector<std::string> dtypes;              // of the checkpoint's weights: "F32"
-  std::vector<int32_t> end_tokens;              // at which generation stops
-  std::string end_tokens_from;  // "generation_config.json"; "": guessed among the special tokens
+  int64_t tensors = 0;                          // in plumb
+  int64_t mapped_bytes = 0, written_bytes = 0;  // weights left in the checkpoint, weights converted
+  std::vector<std::string> ignored;             // ignored tensors of the checkpoint
+  std::vector<std::string> dtypes;              // types of the checkpoint's weights: "F32"
+  std::vector<int32_t> end_tokens;              // tokens at which generation stops
+  std::string end_tokens_from;  // "generation_config.json"; "": guessed from the special tokens
 };
 
-// Writes the run, whole or not at all. Warns (HostRuntime::TakeWarnings) of keys of config.json
-// that no family knows and of weights that are not finite. Errors: what the family refuses, or
-// cannot read, all at once where that is possible (kInvalidArgument), a damaged file (kDataLoss),
-// no such file (kNotFound), a directory that is not empty (kAlreadyExists).
+// Writes the run completely or not at all. Warns (HostRuntime::TakeWarnings) about keys of
+// config.json that no family knows and about weights that are not finite. Errors: kInvalidArgument
+// for what the family rejects or cannot read, all at once if possible; kDataLoss for a damaged
+// file; kNotFound; kAlreadyExists if `out` is not empty.
 absl::StatusOr<ImportReport> ImportCheckpoint(HostRuntime* runtime, const ImportRequest& request);
 
 struct ExportRequest {
-  std::string run;          // imported or trained; or one of its checkpoints
+  std::string run;          // an imported or trained run, or one of its checkpoints
   std::string out;          // new, or an empty directory
-  std::string family;       // a name; "": that of import.json
-  std::string family_file;  // over `family`
-  bool average = false;     // of the weights (ema_decay)
+  std::string family;       // name; "": the one in import.json
+  std::string family_file;  // takes precedence over `family`
+  bool average = false;     // exports the average of the weights (ema_decay)
 };
 
 struct ExportReport {
   std::string family;
-  int64_t tensors = 0;  // of the checkpoint
-  int64_t bytes = 0;    // of model.safetensors
+  int64_t tensors = 0;  // in the checkpoint
+  int64_t bytes = 0;    // size of model.safetensors
 };
 
 // Writes config.json, generation_config.json, model.safetensors (f32) and the tokenizer's files,
-// whole or not at all. kInvalidArgument with the reason where the family cannot express the model.
+// completely or not at all. Errors: kInvalidArgument with the reason if the family cannot express
+// the model.
 absl::StatusOr<ExportReport> ExportRun(HostRuntime* runtime, const ExportRequest& request);
 
 }  // namespace plumb

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What import and export share: a family's model, its tensors, and the tokenizer's files. Private
-// to runtime/app.
+// Shared by import and export: a family's model, its tensors, and the tokenizer's files. Stateless.
+// Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_IMPORT_IMPORT_FILES_H_
 #define PLUMB_RUNTIME_APP_IMPORT_IMPORT_FILES_H_
 
@@ -21,20 +21,21 @@
 
 namespace plumb {
 
-// The model that the family's template describes. Its errors are the family's author's, or of sizes
-// in config.json that no model has.
+// Creates the model that the family's template describes. Errors: those of the family's author, or
+// impossible sizes in config.json.
 absl::StatusOr<api::Model> MakeModel(HostRuntime* runtime, const Family& family,
                                      const ConfigValues& values);
 
-// The weights of a model, in its order. kInvalidArgument for one that keeps statistics of norms,
-// which no family has.
+// Returns the weights of a model, in its order. Errors: kInvalidArgument if its norms have
+// statistics, which no family can express.
 absl::StatusOr<std::vector<WantedTensor>> TensorsOfModel(const api::Model& model);
 
-// Copies the files of a tokenizer that `from` has to `to`, and generation_config.json.
+// Copies the tokenizer's files and generation_config.json from `from` to `to`, as far as they
+// exist.
 absl::Status CopyTokenizerFiles(const std::string& from, const std::string& to);
 
-// Returns the special tokens of a new run that has the files above, of a checkpoint with `config`.
-// The run's generation_config.json says them afterwards; what it said already stays.
+// Returns the special tokens of a new run, from its tokenizer files and the checkpoint's `config`.
+// Adds them to the run's generation_config.json without replacing existing entries.
 absl::StatusOr<SpecialTokens> KeepSpecialTokens(const std::string& run,
                                                 const nlohmann::json& config, int64_t vocab_size);
 

@@ -34,7 +34,7 @@ Json PartJson(const AxisPart& part) {
   return {{"groups", part.groups}, {"first", part.first}, {"count", part.count}};
 }
 
-// What a source became in one of plumb's tensors.
+// Returns the JSON for the part of a source in one of plumb's tensors.
 Json Became(const PlannedTensor& tensor, size_t source, bool copied) {
   const TensorPiece& piece = tensor.piece;
   Json became = {{"tensor", piece.name}};
@@ -87,7 +87,7 @@ Json KeysJson(const ImportedConfig& config) {
   return keys;
 }
 
-// The list of tensors in files for plumb.h, and the names that it points to.
+// Builds the list of tensors in files for plumb.h. Owns the names that the list refers to.
 class InFiles {
  public:
   explicit InFiles(std::string run) : run_(std::move(run)), path_(JoinPath(run_, kImportFile)) {}
@@ -146,7 +146,7 @@ class InFiles {
     return absl::OkStatus();
   }
 
-  // A file of the checkpoint, which must be the one that was imported.
+  // Opens a file of the checkpoint. Fails unless it is the one that was imported.
   absl::StatusOr<const SafetensorsFile*> OpenSource(const std::string& name) {
     const auto at = open_.find(name);
     if (at != open_.end()) return &at->second;
@@ -167,7 +167,7 @@ class InFiles {
     return &open_.emplace(name, std::move(file)).first->second;
   }
 
-  // What import wrote into the run.
+  // Adds the tensors that import wrote into the run.
   absl::Status ReadOwn() {
     const std::string path = JoinPath(run_, kImportedWeights);
     if (!FileExists(path)) return absl::OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// import.json of an imported run: where its weights lie. Private to runtime/app.
+// import.json of an imported run: location of its weights. Stateless. Private to runtime/app.
 //
 //   {"format": "plumb-import", "version": 1, "family": "gpt2", "source": "/absolute/directory",
 //    "files": {"model.safetensors": {"header": "16 hex digits"}},
@@ -15,8 +15,9 @@
 //      {"source": "h.0.attn.bias", .., "ignored": "a causal mask"}],
 //    "filled": [{"tensor": "..", "value": 0}]}
 //
-// "from": plumb reads it in the checkpoint's file, from this element of the source on. "converted"
-// and "filled": it is in the run's weights.safetensors. "part": which of the stacked ones it is.
+// "from": plumb reads the tensor in the checkpoint's file, starting at this element of the source.
+// "converted" and "filled": the tensor is in the run's weights.safetensors. "part": index among
+// stacked sources.
 #ifndef PLUMB_RUNTIME_APP_IMPORT_IMPORT_JSON_H_
 #define PLUMB_RUNTIME_APP_IMPORT_IMPORT_JSON_H_
 
@@ -36,17 +37,17 @@ namespace plumb {
 inline constexpr char kImportFile[] = "import.json";
 inline constexpr char kImportedWeights[] = "weights.safetensors";
 
-// Whether a planned tensor stays in the checkpoint: the element that it begins with there; else -1.
+// Returns the first element in the source if the tensor stays in the checkpoint, otherwise -1.
 int64_t StaysFrom(const PlannedTensor& tensor);
 
-// A config.json as it was imported.
+// Content of a config.json at import.
 struct ImportedConfig {
-  nlohmann::json config;             // without the keys of `allowed`
-  std::vector<ConfigKey> keys;       // of `config`
-  std::vector<std::string> allowed;  // keys that were removed at the user's word
+  nlohmann::json config;             // without the keys in `allowed`
+  std::vector<ConfigKey> keys;       // keys of `config`
+  std::vector<std::string> allowed;  // keys that were removed at the user's request
 };
 
-// The text for a run. `copied`: nothing stays in the checkpoint.
+// Returns the text of import.json. `copied`: nothing stays in the checkpoint.
 std::string ImportJson(const Family& family, const ImportedConfig& config,
                        const CheckpointDirectory& checkpoint, const TensorPlan& plan, bool copied);
 
@@ -58,8 +59,8 @@ struct ImportedFamily {
 };
 absl::StatusOr<ImportedFamily> ReadImportedFamily(const std::string& run);
 
-// Gives the model of an imported run its weights, where they lie. kDataLoss where a file of the
-// checkpoint is gone or is another one now.
+// Maps the weights of an imported run into its model. Errors: kDataLoss if a file of the checkpoint
+// is missing or has been replaced.
 absl::Status MapImportedWeights(const std::string& run, api::Model* model);
 
 }  // namespace plumb

@@ -30,7 +30,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The tensors that have to be laid out anew, as they are written.
+// Returns the tensors that need another layout; they are converted while they are written.
 std::vector<TensorToWrite> TensorsToWrite(const TensorPlan& plan, bool copy_all) {
   std::vector<TensorToWrite> tensors;
   for (const PlannedTensor& tensor : plan.tensors) {
@@ -79,7 +79,7 @@ ImportReport ReportOf(const Family& family, const TensorPlan& plan, bool copy_al
   return report;
 }
 
-// Returns the special tokens that the run's files say.
+// Writes the run. Returns the special tokens in its files.
 absl::StatusOr<SpecialTokens> WriteRun(const ImportRequest& request, const Family& family,
                                        const ImportedConfig& config, const std::string& model,
                                        const CheckpointDirectory& checkpoint,
@@ -103,7 +103,7 @@ absl::StatusOr<SpecialTokens> WriteRun(const ImportRequest& request, const Famil
   return special;
 }
 
-// Removes a key, dots leading into objects. kNotFound if it is not there.
+// Removes a key, where dots lead into objects. Errors: kNotFound if it does not exist.
 absl::Status RemoveKey(const std::string& key, const std::string& file, Json* config) {
   Json* at = config;
   const std::vector<std::string> names = absl::StrSplit(key, '.');
@@ -118,8 +118,8 @@ absl::Status RemoveKey(const std::string& key, const std::string& file, Json* co
                                           ", which --allow-unread names", DidYouMean(key, known)));
 }
 
-// Lists the keys that may change what the model computes and are not read, in one error; warns of
-// those that no family knows.
+// Fails with a list of all unread keys that may change what the model computes. Warns about keys
+// that no family knows.
 absl::Status CheckKeys(const Family& family, const ImportedConfig& config, const std::string& file,
                        HostRuntime* runtime) {
   std::vector<std::string> refused, unknown;
@@ -143,7 +143,7 @@ absl::Status CheckKeys(const Family& family, const ImportedConfig& config, const
   return absl::OkStatus();
 }
 
-// The config.json without the keys that may stay unread, and an account of the others.
+// Returns the config.json without the keys that may stay unread, and the use of the others.
 absl::StatusOr<ImportedConfig> ReadConfig(HostRuntime* runtime, const Family& family,
                                           const ImportRequest& request,
                                           const CheckpointDirectory& checkpoint) {
@@ -160,7 +160,7 @@ absl::StatusOr<ImportedConfig> ReadConfig(HostRuntime* runtime, const Family& fa
   return config;
 }
 
-// Warns of weights that are no numbers: whatever is computed with them is none either.
+// Warns about weights that are NaN or infinite, since they spread to everything computed from them.
 void WarnOfNonFinite(const TensorPlan& plan, const std::string& directory, HostRuntime* runtime) {
   std::map<std::string, int64_t> counts;
   for (const PlannedTensor& tensor : plan.tensors) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr absl::string_view kModel = ".pbtxt", kImport = ".import.pbtxt", kPart = ".part.pbtxt";
 
-// Paths of models, by name.
+// Returns (name, path) of each model, sorted by name.
 std::vector<std::pair<std::string, std::string>> ModelFiles(const HostRuntime& runtime) {
   std::vector<std::pair<std::string, std::string>> files;
   for (const std::string& path : ZooFiles(runtime, kModel)) {

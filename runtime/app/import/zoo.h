@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models that plumb ships, *.pbtxt in the directories "zoo" beside those of placements.
+// Models that plumb ships: *.pbtxt in the directories "zoo" next to those of placements. Stateless.
 #ifndef PLUMB_RUNTIME_APP_IMPORT_ZOO_H_
 #define PLUMB_RUNTIME_APP_IMPORT_ZOO_H_
 
@@ -14,27 +14,28 @@
 namespace plumb {
 
 struct ZooModel {
-  std::string name, path;  // name: of the file, without ".pbtxt"
+  std::string name, path;  // name: file name without ".pbtxt"
   std::string text;
   nlohmann::ordered_json description;  // DescribeModel
 };
 
-// All of them, by name. Errors: those of a file, with its place.
+// Returns all models, sorted by name. Errors: those of a file, with location.
 absl::StatusOr<std::vector<ZooModel>> ListZoo(HostRuntime* runtime);
-// kNotFound with a suggestion.
+// Returns one model. Errors: kNotFound with a suggestion.
 absl::StatusOr<ZooModel> FindZooModel(HostRuntime* runtime, const std::string& name);
-// Names of the families whose checkpoints can be imported, sorted.
+// Returns the names of the families that can be imported, sorted.
 std::vector<std::string> ListFamilies(const HostRuntime& runtime);
 
-// A key of config.json, and what becomes of it by family: names of families, sorted.
+// Key of config.json, and its use by family: sorted names of families.
 struct ZooKey {
-  std::string key;  // dots lead into objects; * is any text
+  std::string key;  // dots lead into objects; * matches any text
   std::vector<std::string> read;
-  std::map<std::string, std::vector<std::string>> irrelevant;  // by reason
-  std::vector<std::string> refused;  // unless its value has no effect; they do not know it
+  std::map<std::string, std::vector<std::string>> irrelevant;  // keyed by reason
+  std::vector<std::string> refused;                            // families that reject the key
 };
 
-// Returns the keys that any family reads or lists, sorted. Errors: those of a file, with its place.
+// Returns the keys that at least one family reads or lists, sorted. Errors: those of a file, with
+// location.
 absl::StatusOr<std::vector<ZooKey>> ListZooKeys(const HostRuntime& runtime);
 
 }  // namespace plumb

@@ -28,14 +28,14 @@
 namespace plumb {
 namespace {
 
-// Variables that Open MPI, PMIx (Slurm, PRRTE) and PMI (MPICH, Intel MPI, Slurm) set for the
-// processes that they start. SLURM_PROCID alone means nothing: a batch script has one too.
+// Variables set by Open MPI, PMIx (Slurm, PRRTE) and PMI (MPICH, Intel MPI, Slurm) for the
+// processes that they start. SLURM_PROCID alone proves nothing, since batch scripts have it too.
 constexpr const char* kRankVariables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
 constexpr const char* kSizeVariables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
 
-// Time for rank 0 to read of another rank's error: it computes between two messages.
+// Time for rank 0 to receive another rank's error, since it computes between two messages.
 constexpr double kReportSeconds = 10;
-// Time for MPI to end this process: if it cannot reach the others it may wait for them.
+// Time for MPI to end this process, since it may wait for ranks that it cannot reach.
 constexpr unsigned kAbortSeconds = 10;
 
 std::string MpiLibrary(const LaunchOptions& options) {
@@ -43,14 +43,14 @@ std::string MpiLibrary(const LaunchOptions& options) {
   return named != nullptr ? named : options.mpi_library;
 }
 
-// Ends this process with an error unless it is destroyed within the grace time, when all processes
-// of the launcher have joined. MPI itself waits for them without end: also for one that runs a
-// program without MPI, or another command.
+// Ends this process with an error unless it is destroyed within the grace time, after all processes
+// of the launcher have joined. MPI itself would wait for them forever, even if one runs another
+// command or a program without MPI.
 class JoinDeadline {
  public:
   explicit JoinDeadline(const LaunchOptions& options) {
     if (options.grace_seconds <= 0) return;
-    // Rank 0 tells, and if it is the one that has not joined, the others do.
+    // Rank 0 reports; if it is the one that has not joined, another rank does so later.
     const double seconds = options.grace_seconds + Launch::LaunchedRank();
     thread_ = std::thread([this, seconds, print = options.print_error] {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -87,7 +87,7 @@ class JoinDeadline {
 
 class Launch::Impl {
  public:
-  // `is_process`: this rank is a process, and may be ended; else it is a thread of a test.
+  // `is_process`: this rank is a process, which may be ended; otherwise it is a thread of a test.
   Impl(std::unique_ptr<Communicator> ranks, const LaunchOptions& options, bool is_process)
       : options_(options),
         is_process_(is_process),
@@ -97,7 +97,7 @@ class Launch::Impl {
     if (ranks_.size() > 1 && !in_end_) AbortAll(1);
   }
 
-  // Exchanges who is where.
+  // Exchanges the hosts of all ranks.
   absl::Status Begin() {
     hosts_ = {ranks_.host()};
     if (ranks_.size() == 1) return absl::OkStatus();
@@ -149,7 +149,7 @@ class Launch::Impl {
     if (!text.empty() && options_.print_error != nullptr) options_.print_error(text);
   }
 
-  // Prints and ends all ranks. Returns if ranks are threads.
+  // Prints the error and ends all ranks. Returns only if ranks are threads.
   void EndAll(const std::string& text, int code) {
     if (ended_with_.has_value()) return;
     ended_with_ = code;
@@ -180,7 +180,7 @@ class Launch::Impl {
       return exit_code;
     }
     const std::string named = text.empty() ? "" : absl::StrCat(Named(ranks_.rank()), ": ", text);
-    // Aborted: rank 0 has printed an error.
+    // kAborted means that rank 0 has printed an error.
     if (absl::IsAborted(ranks_.ReportFailure(exit_code, named, kReportSeconds))) return exit_code;
     EndAll(named, exit_code);
     return exit_code;
@@ -192,8 +192,8 @@ class Launch::Impl {
   const ForHost for_host_;
   std::vector<std::string> hosts_;
   int default_threads_ = 0;
-  bool in_end_ = false;            // this rank has come to its end
-  std::optional<int> ended_with_;  // exit code of a job that this rank has aborted
+  bool in_end_ = false;            // End was called on this rank
+  std::optional<int> ended_with_;  // exit code, if this rank has aborted the job
 };
 
 bool Launch::IsLaunched() {

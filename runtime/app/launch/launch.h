@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job that this process is a rank of: found if a launcher (mpirun, srun) has started it, else a
-// job of one rank. All ranks end together: an error of any of them is printed once, with rank and
-// host, ends the job by MPI_Abort, and is the exit code of all. A rank that is killed ends the job
-// through the launcher.
+// Job of which this process is a rank: found if a launcher (mpirun, srun) has started the process,
+// otherwise a job of one rank. All ranks end together: an error of any rank is printed once, with
+// rank and host, ends the job by MPI_Abort, and is the exit code of all ranks. If a rank is killed,
+// the launcher ends the job.
 //
 //   PLUMB_ASSIGN_OR_RETURN(const auto launch, Launch::Find(options));
 //   const absl::StatusOr<int> code = Work(launch->ranks());
@@ -25,82 +25,82 @@
 namespace plumb {
 
 struct LaunchOptions {
-  // libplumb-mpi.so: the PLUMB_MPI_LIBRARY of the environment, if there is one, else this.
+  // Path of libplumb-mpi.so. The environment variable PLUMB_MPI_LIBRARY takes precedence.
   std::string mpi_library;
-  // --rank-grace: time after which a rank that others wait for is named, and after which a job that
-  // not all processes have joined ends. 0: neither.
+  // --rank-grace: time after which a rank that others wait for is reported, and after which the job
+  // ends if some processes have not joined it. 0: neither.
   double grace_seconds = 60;
-  // Called with the error that ends the job, and with notes on ranks that others wait for. From any
-  // thread. null: messages are discarded.
+  // Callbacks for the error that ends the job and for notes on ranks that others wait for. Called
+  // from any thread. null: messages are discarded.
   std::function<void(const std::string&)> print_error, print_note;
 };
 
-// What a rank says of itself.
+// Facts that a rank reports about itself.
 struct RankFacts {
   int rank = 0;
   std::string host;
   int64_t pid = 0;
   std::string processor;   // "Intel(R) Xeon(R) ... (GenuineIntel 6-143)"
-  std::string isa;         // of plumb's kernels: "AVX3_SPR"
-  std::string matmul;      // HostRuntime::matmul; equal texts of equal processors: equal rounding
-  int64_t threads = 0;     // of a call
-  std::string processors;  // that it may run on: "0-3,8"
+  std::string isa;         // ISA of plumb's kernels: "AVX3_SPR"
+  std::string matmul;      // HostRuntime::matmul; equal texts on equal processors: equal rounding
+  int64_t threads = 0;     // threads per call
+  std::string processors;  // CPU affinity: "0-3,8"
 };
-// Between two ranks: ranks/links.h.
+// Link between two ranks, see ranks/links.h.
 struct RankLink {
   int a = 0, b = 0;
   double latency_seconds = 0, bytes_per_second = 0;
 };
 
-// Of this process. Loads oneDNN.
+// Returns the facts of this process. Loads oneDNN.
 RankFacts FactsOf(const HostRuntime& runtime);
 
-// Thread-compatible: one thread at a time.
+// Handle of the job. Thread-compatible.
 class Launch {
  public:
-  // Returns true if an MPI launcher has started this process; and the rank that it has given it, 0
-  // without one.
+  // Returns true if an MPI launcher has started this process. LaunchedRank returns the rank that
+  // the launcher assigned, 0 without a launcher.
   static bool IsLaunched();
   static int LaunchedRank();
 
-  // All ranks call it. If not all have done so within the grace time, this process prints an error
-  // and exits with code 1. Errors: kUnimplemented where there is a launcher and no libplumb-mpi.so.
+  // Joins the job. Collective. If some process has not joined within the grace time, prints an
+  // error and exits with code 1. Errors: kUnimplemented if there is a launcher but no
+  // libplumb-mpi.so.
   static absl::StatusOr<std::unique_ptr<Launch>> Find(const LaunchOptions& options);
-  // The job of these ranks, for tests: what ends it ends no process.
+  // Creates a job of these ranks for tests. An error ends the job but no process.
   static absl::StatusOr<std::unique_ptr<Launch>> Of(std::unique_ptr<Communicator> ranks,
                                                     const LaunchOptions& options);
-  // Without End: the job is aborted, unless it has one rank.
+  // Aborts the job unless End was called or it has one rank.
   ~Launch();
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
 
   int rank() const;
   int size() const;
-  bool is_first() const { return rank() == 0; }   // who prints and writes
-  const std::vector<std::string>& hosts() const;  // by rank
-  // RuntimeOptions::threads where the user said none: 0 (plumb's default) for one rank a
-  // machine, or where the launcher has bound the ranks of a machine to processors of their own;
-  // else an equal part of this machine's processors.
+  bool is_first() const { return rank() == 0; }   // the rank that prints and writes
+  const std::vector<std::string>& hosts() const;  // indexed by rank
+  // Returns the default of RuntimeOptions::threads: 0 (plumb's default) if this is the only rank on
+  // its machine or the launcher has bound the ranks of a machine to separate processors; otherwise
+  // an equal share of the machine's processors.
   int default_threads() const;
-  // Never null. Waits without burning a processor.
+  // Returns the communicator, which is never null and waits without busy polling.
   Communicator* ranks();
-  // The same for plumb_trainer_options.communicator; null where there is one rank.
+  // Returns the same for plumb_trainer_options.communicator, or null if there is one rank.
   const plumb_communicator* communicator() const;
 
-  // Everyone's, everywhere, in the order of ranks. All ranks call it.
+  // Gathers the facts of all ranks, ordered by rank, on every rank. Collective.
   absl::StatusOr<std::vector<RankFacts>> AllFacts(const RankFacts& mine);
-  // How fast messages are: of one pair of ranks on each host, and between hosts. All ranks call it,
-  // while they have nothing else to do.
+  // Measures latency and bandwidth of one pair of ranks on each host, and between hosts.
+  // Collective. Requires: the ranks are otherwise idle.
   absl::StatusOr<std::vector<RankLink>> MeasureAllLinks();
-  // Whether `mine` is true on any rank: a signal has come, say. All ranks call it.
+  // Returns true if `mine` is true on any rank, for example after a signal. Collective.
   absl::StatusOr<bool> Any(bool mine);
 
-  // Ends the job for this rank; the last call. OK: waits for all ranks and returns the first exit
-  // code, in the order of ranks, that is not 0. An error of any rank ends all of them: rank 0
-  // prints its own, or, as soon as it waits for another, that of the rank that has failed, "rank 2
-  // on host b:
-  // ...". A rank for which rank 0 has no time within 10 s prints its error itself. Returns the exit
-  // code of this process, or ends it.
+  // Ends the job for this rank; must be the last call. With status OK: waits for all ranks and
+  // returns the first nonzero exit code in the order of ranks, or 0. An error of any rank ends all
+  // ranks. Rank 0 prints its own error or, as soon as it waits for another rank, that of the failed
+  // rank: "rank 2 on host b: ...". If rank 0 does not take the error within 10 s, the failed rank
+  // prints it. Returns the exit code of this process, or ends the process.
   int End(const absl::Status& status, int exit_code);
 
  private:

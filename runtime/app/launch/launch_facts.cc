@@ -18,7 +18,7 @@ namespace {
 
 using FactsJson = nlohmann::json;
 
-// The processors that this thread may run on: "0-3,8"; "" if the system does not say.
+// Returns the CPU affinity of this thread: "0-3,8"; "" if the system does not report it.
 std::string OwnProcessors() {
   cpu_set_t set;
   CPU_ZERO(&set);

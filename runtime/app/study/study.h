@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb::Study: models that are trained alike, with the same seeds, to be compared; and what can be
-// said of such a training before it begins. Values and stateless functions, thread-safe.
+// plumb::Study: models that are trained in the same way, with the same seeds, for comparison; and
+// facts about such a training before it begins. Values and stateless functions, thread-safe.
 #ifndef PLUMB_RUNTIME_APP_STUDY_STUDY_H_
 #define PLUMB_RUNTIME_APP_STUDY_STUDY_H_
 
@@ -13,7 +13,7 @@
 
 namespace plumb {
 
-// A field that is set in runs, with the place where that is said ("study.pbtxt:3:6", "--set").
+// Field that is set in runs, and the location of the setting ("study.pbtxt:3:6", "--set").
 struct StudySetting {
   std::string field, value;  // "model.n_layer", "4"
   std::string place;
@@ -25,44 +25,44 @@ struct StudyAxis {
   std::string place;
 };
 
-// Schema plumb.v1.Study. Paths are as a program in the current directory can open them.
+// Content of schema plumb.v1.Study. Paths are valid in the current directory.
 struct Study {
   std::vector<std::string> models;
   std::string data, train;  // train "": defaults
-  std::string init;         // as TrainRequest::init, of every run
+  std::string init;         // TrainRequest::init of every run
   std::vector<StudySetting> settings;
   std::vector<StudyAxis> grid;
-  std::vector<uint64_t> seeds;  // empty: not said
-  int64_t samples = 8;          // from each trained model
+  std::vector<uint64_t> seeds;  // empty: not set
+  int64_t samples = 8;          // number of samples from each trained model
   int64_t probe_every = 0;      // 0: none
   bool tensorboard = false;
 
-  // Errors carry "file:line:column", all at once where possible.
+  // Reads a study. Errors: with "file:line:column", all at once if possible.
   static absl::StatusOr<Study> FromFile(const std::string& path);
-  std::string ToText() const;  // protobuf text; paths as they are here
+  std::string ToText() const;  // protobuf text format, with the paths in this object
 };
 
-// A recipe and its data.
+// Recipe together with its data.
 struct TrainingPreview {
-  std::string train_text;  // the recipe as resolved
+  std::string train_text;  // the recipe with defaults filled in
   int64_t max_steps = 0;
   std::string data;        // "names.txt: 3,700 documents to train on ..."
   std::string data_hash;   // FNV-1a 64
-  int64_t vocab_size = 0;  // that the data need
+  int64_t vocab_size = 0;  // needed by the data
   bool has_validation = false;
 };
 
-// What training on `data_path` with a recipe would be; nothing is written. Errors: as
-// TrainRun::Open for data and recipe.
+// Returns facts about training on `data_path` with a recipe, without writing files. Errors: those
+// of TrainRun::Open for data and recipe.
 absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
                                                 const std::string& train_path,
                                                 const Overrides& train_overrides);
 
-// For each of the seeds the unigram entropy, in nats, of what the last `steps` steps of such a run
-// have to predict: the least that the mean of their losses can be for a model that knows how often
-// each token occurs there, and nothing else. The file as a whole may have another: a window is a
-// sample of it, and with keep_order one that is not random. Errors: as PreviewTraining, and as
-// TrainRun::Open for a context that is too long.
+// Returns for each seed the unigram entropy, in nats, of the targets in the last `steps` steps of
+// such a run: a lower bound of their mean loss for a model that only knows how often each token
+// occurs there. It can differ from that of the whole file, since the steps see a sample of it,
+// which with keep_order is not random. Errors: those of PreviewTraining, and of TrainRun::Open for
+// a context that is too long.
 absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_path,
                                                      const std::string& train_path,
                                                      const Overrides& train_overrides,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StudySpec: which models are trained how, to be compared (schema plumb.v1.Study). A value.
-// Private to runtime/app.
+// StudySpec: the models and training settings of a study (schema plumb.v1.Study). A value. Private
+// to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_STUDY_STUDY_SPEC_H_
 #define PLUMB_RUNTIME_APP_STUDY_STUDY_SPEC_H_
 
@@ -21,11 +21,11 @@ struct StudySpec {
     std::vector<std::string> values;
   };
 
-  std::vector<std::string> models;  // paths as the file says them
+  std::vector<std::string> models;  // relative to the study's file
   std::string data, train, init;
   std::vector<Text> settings;  // "model.n_layer=4"
   std::vector<Grid> grid;
-  std::optional<int64_t> seeds;  // 1 to N
+  std::optional<int64_t> seeds;  // number of seeds, 1 to N
   std::vector<uint64_t> seed_list;
   std::optional<int64_t> samples;
   int64_t probe_every = 0;
@@ -34,7 +34,8 @@ struct StudySpec {
   std::string ToText() const;
 };
 
-// `text` in protobuf text format; `file` names it in errors. All mistakes of range at once.
+// Parses `text` in protobuf text format. `file` names it in errors. Reports all values out of range
+// at once.
 absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::string& file);
 
 }  // namespace plumb

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A line of JSON in a buffer of its own: seven names and numbers always fit.
+// Line of JSON in a fixed buffer, which has room for seven names and numbers.
 class MetricsLine {
  public:
   void Add(absl::string_view name, int64_t value) {
@@ -68,7 +68,7 @@ absl::StatusOr<int64_t> Integer(const Json& object, absl::string_view name) {
 }
 
 absl::StatusOr<StepMetrics> ParseLine(absl::string_view line) {
-  constexpr int kLineDepth = 8;  // figures per layer may be nested in a line
+  constexpr int kLineDepth = 8;  // lines may contain nested figures per layer
   absl::StatusOr<Json> object = ParseStrictJson(line, kLineDepth);
   if (!object.ok()) return absl::DataLossError(object.status().message());
   StepMetrics metrics;

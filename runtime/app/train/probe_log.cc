@@ -15,9 +15,9 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kNumberLength = 32;  // at most, of any number
+constexpr size_t kNumberLength = 32;  // max length of a number
 
-// Appends to a buffer that is large enough.
+// Appends to a buffer, which must be large enough.
 class ProbeLine {
  public:
   explicit ProbeLine(char* begin) : begin_(begin), end_(begin) {}
@@ -27,7 +27,7 @@ class ProbeLine {
     end_ += text.size();
   }
   void Integer(int64_t value) { end_ = std::to_chars(end_, end_ + kNumberLength, value).ptr; }
-  // A norm may be beyond floats, though no element is.
+  // A norm may exceed the range of floats even if no element does.
   void Number(double value) {
     constexpr double kMax = static_cast<double>(std::numeric_limits<float>::max());
     end_ = std::abs(value) <= kMax
@@ -41,7 +41,7 @@ class ProbeLine {
   char* end_;
 };
 
-// `names`: of these tensors, as they stand in the line.
+// `names`: the names of these tensors as they appear in the line.
 void AddTensors(const std::vector<ProbedTensor>& tensors, const std::string* names,
                 ProbeLine* line) {
   for (const ProbedTensor& tensor : tensors) {
@@ -80,7 +80,7 @@ void AddParameters(const std::vector<ProbedParameter>& parameters, const std::st
   }
 }
 
-// Of one list, each with the comma before it: "a":{ and then ,"b":{
+// Adds the names of a list, each with the comma before it: "a":{ followed by ,"b":{
 template <class Named>
 void AddNames(const std::vector<Named>& list, std::vector<std::string>* names) {
   for (const Named& named : list) {

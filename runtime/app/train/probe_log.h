@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// probes.jsonl: one JSON object a line for every probed step, appended as it happens.
+// probes.jsonl: one JSON object per line for every probed step, appended during training.
 //
 //   {"step":100,
 //    "activations":{"logits":{"rms":0.9,"max":3.1,"mean":0.01,"nonfinite":0}, ...},
@@ -7,9 +7,9 @@
 //    "parameters":{"head.weight":{"rms":0.1,"max":0.4,"grad_norm":0.2,"grad_rms":0.01,
 //                                 "grad_max":0.1,"grad_mean":0,"grad_nonfinite":0}, ...}}
 //
-// and "diverged":true after the step where it did. Names stand in the order of the data. rms, max
-// (of the magnitude) and mean are over the elements that are finite, 0 if none is, and the shortest
-// that read back as the same float; grad_norm is the L2 norm.
+// and "diverged":true after the step that diverged. Names are in the order of the data. rms, max
+// (of the magnitude) and mean are taken over the finite elements, 0 if there are none, and have the
+// shortest text that reads back as the same float; grad_norm is the L2 norm.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_PROBE_LOG_H_
 #define PLUMB_RUNTIME_APP_TRAIN_PROBE_LOG_H_
 
@@ -25,13 +25,14 @@
 
 namespace plumb {
 
-// Owns the open file; move-only; thread-compatible. Append allocates nothing after the first line.
+// Appends to a probe file. Owns the open file. Move-only; thread-compatible. Append does not
+// allocate after the first line.
 class ProbeWriter {
  public:
-  // Errors: as JsonLinesWriter::Open; TruncateProbes mends a line that was cut short.
+  // Errors: those of JsonLinesWriter::Open. TruncateProbes repairs a truncated line.
   static absl::StatusOr<ProbeWriter> Open(const std::string& path);
 
-  // As MetricsWriter::Append. REQUIRES: all results are of one probe.
+  // Appends a line like MetricsWriter::Append. Requires: all figures come from the same probe.
   absl::Status Append(const ProbeFigures& figures);
   absl::Status Sync() { return lines_.Sync(); }
 
@@ -41,11 +42,11 @@ class ProbeWriter {
   void Prepare(const ProbeFigures& figures);
 
   JsonLinesWriter lines_;
-  std::vector<std::string> names_;  // as they stand in a line
-  std::string line_;                // as long as a line can be
+  std::vector<std::string> names_;  // names as they appear in a line
+  std::string line_;                // buffer with the max length of a line
 };
 
-// Drops what was written after `last_step`; as TruncateMetrics.
+// Drops lines after `last_step`, like TruncateMetrics.
 absl::StatusOr<std::string> TruncateProbes(const std::string& path, int64_t last_step);
 
 }  // namespace plumb

@@ -19,7 +19,7 @@ using textproto::Location;
 using textproto::Locations;
 using textproto::Message;
 
-// A message, and where its fields stand in a text.
+// Message, and the locations of its fields in a text.
 struct Written {
   const Message& message;
   const Locations& locations;
@@ -29,8 +29,9 @@ std::string LineAndColumn(const Location& location) {
   return absl::StrCat(location.line, ":", location.column);
 }
 
-// Which element of the file's is element `index` of a completed recipe, which has more: lets of
-// imports come before the file's own, rules after them. -1: it is an import's.
+// Returns the index in the file's message of element `index` of the completed recipe, which has
+// more elements: lets of imports precede the file's own, rules of imports follow them. -1: the
+// element is from an import.
 int OwnIndex(const Field& field, int index, const Written& own, const Written& completed) {
   if (!field.repeated()) return index;
   const int own_size = own.message.Size(field);
@@ -58,7 +59,7 @@ void AddPlaces(const std::string& file, const Written& own, const Written& compl
   }
 }
 
-// Where "12:3" ends that begins at `at`.
+// Returns the end of the location, such as "12:3", that begins at `at`.
 size_t EndOfPlace(absl::string_view message, size_t at) {
   const auto skip_number = [&] {
     while (at < message.size() && absl::ascii_isdigit(message[at])) ++at;
@@ -170,7 +171,7 @@ absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
 
 std::optional<TokenMasking> MaskingOf(const Recipe& recipe, const api::ModelInfo& model) {
   if (!recipe.fields.has_masked_tokens()) return std::nullopt;
-  const v1::MaskedTokens& said = recipe.fields.masked_tokens();  // every default is
+  const v1::MaskedTokens& said = recipe.fields.masked_tokens();  // includes defaults
   TokenMasking masking;
   masking.seed = recipe.fields.seed();
   masking.special_tokens.assign(said.special_token().begin(), said.special_token().end());

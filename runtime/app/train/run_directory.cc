@@ -17,7 +17,7 @@
 namespace plumb {
 namespace {
 
-// What a run writes, run.json first and model.pbtxt last.
+// Files of a run. A new run writes run.json first and model.pbtxt last.
 constexpr absl::string_view kRunNames[] = {
     "run.json",      "tokenizer.json",  "train.pbtxt", "model.pbtxt",
     "metrics.jsonl", "probes.jsonl",    "checkpoints", "latest",
@@ -25,7 +25,7 @@ constexpr absl::string_view kRunNames[] = {
 
 std::string TokenizerPath(const std::string& run) { return JoinPath(run, "tokenizer.json"); }
 
-// Reads the special tokens of a run, and gives them to its tokenizer.
+// Reads the special tokens of a run and sets them in its tokenizer.
 absl::Status ReadSpecial(const std::string& run, RunFiles* files) {
   absl::optional<ImportedFamily> imported;
   if (IsImportedRun(run)) {
@@ -35,7 +35,7 @@ absl::Status ReadSpecial(const std::string& run, RunFiles* files) {
   PLUMB_ASSIGN_OR_RETURN(files->special,
                          ReadSpecialTokens(run, imported ? &imported->config : nullptr, tokenizer,
                                            VocabSizeOf(files->model)));
-  // Runs from before plumb wrote the file began documents with the token that ends them.
+  // Runs written before plumb had this file began documents with the token that ends them.
   if (!imported && !FileExists(JoinPath(run, kGenerationConfigFile)) &&
       !files->special.end.empty()) {
     files->special.begin = files->special.end.front();
@@ -44,7 +44,7 @@ absl::Status ReadSpecial(const std::string& run, RunFiles* files) {
   return absl::OkStatus();
 }
 
-// Whether run.json is one that plumb wrote.
+// Returns true if run.json was written by plumb.
 bool HoldsRunJson(const std::string& run) {
   constexpr int kDepth = 16;
   const absl::StatusOr<std::string> text = ReadFile(RunJsonPath(run), kMaxStateBytes);
@@ -91,7 +91,7 @@ absl::Status CheckMayBegin(const std::string& run) {
     return absl::AlreadyExistsError(absl::StrCat(
         run, ": already holds a run; --resume continues it, another --out starts a new one"));
   }
-  // Without a model.pbtxt and without a checkpoint it was stopped while it began.
+  // Without model.pbtxt and without a checkpoint, the run was stopped while it began.
   if (ours && absl::IsNotFound(FindLatestCheckpoint(run).status())) return absl::OkStatus();
   for (const absl::string_view name : kRunNames) {
     if (!FileExists(JoinPath(run, name))) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a run directory beside its metrics and checkpoints, read and written as a whole.
-// Private to runtime/app.
+// Files of a run directory other than metrics and checkpoints, read and written together.
+// Stateless. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_DIRECTORY_H_
 #define PLUMB_RUNTIME_APP_TRAIN_RUN_DIRECTORY_H_
 
@@ -20,10 +20,10 @@ namespace plumb {
 struct RunFiles {
   api::Spec model;
   Recipe recipe;
-  absl::StatusOr<Tokenizer>
-      tokenizer;              // an imported run's, which may have none, is read or an error
-  std::string initial_state;  // run.json: a JSON object
-  SpecialTokens special;      // the tokenizer's; those that files say by ids without one, too
+  // An imported run may have no tokenizer; then this is the error.
+  absl::StatusOr<Tokenizer> tokenizer;
+  std::string initial_state;  // run.json, a JSON object
+  SpecialTokens special;      // from the tokenizer or, without one, from files
 };
 
 std::string RunModelPath(const std::string& run);
@@ -33,30 +33,31 @@ std::string RunMetricsPath(const std::string& run);
 std::string RunProbesPath(const std::string& run);
 std::string RunIncidentsPath(const std::string& run);
 
-// Keeps other processes from training into `run`, which is made if need be. kAlreadyExists if one
-// does.
+// Locks `run`, created if needed, against other training processes. Errors: kAlreadyExists if one
+// holds the lock.
 absl::StatusOr<DirectoryLock> LockRun(const std::string& run);
 
-// Whether a new run may be written into `run`: a directory that is new, or empty, or has no file of
-// the names that a run writes, unless a run left them that was stopped while it began.
-// kAlreadyExists otherwise; kInvalidArgument for the root of the file system.
+// Checks that a new run may be written to `run`: the directory does not exist, or contains no file
+// that a run writes, except those of a run that was stopped while it began. Errors: kAlreadyExists;
+// kInvalidArgument for the root of the file system.
 absl::Status CheckMayBegin(const std::string& run);
-// Removes what writers of the files of `run` left when their process was killed. REQUIRES: LockRun.
+// Removes temporary files of killed writers. Requires: the caller holds LockRun.
 absl::Status RemoveRunTemporaries(const std::string& run);
 
-// Whether `run` holds a run.
+// Returns true if `run` contains a run.
 bool IsRunDirectory(const std::string& run);
-// Why it does not: kPermissionDenied where that cannot be seen, else kNotFound with this text.
+// Returns the error for a directory without a run: kPermissionDenied if it cannot be read, else
+// kNotFound with `text`.
 absl::Status NoRun(const std::string& run, absl::string_view text);
 
-// model.pbtxt is written last: with it the directory is a run.
+// Writes the files of a new run. model.pbtxt is the last: it makes the directory a run.
 absl::Status WriteRunFiles(const std::string& run, const std::string& model_text,
                            const Recipe& recipe, const Tokenizer& tokenizer,
                            const std::string& initial_state);
-// Says in a run which tokens begin, end and pad a text.
+// Records which tokens begin, end and pad a text.
 absl::Status WriteSpecialTokens(const std::string& run, const Tokenizer& tokenizer);
-// `train_overrides` are applied to the run's train.pbtxt, of an imported one to the defaults.
-// kNotFound if there is no run.
+// Reads the files of a run. `train_overrides` are applied to its train.pbtxt, or for an imported
+// run to the defaults. Errors: kNotFound if there is no run.
 absl::StatusOr<RunFiles> ReadRunFiles(const std::string& run, const Overrides& train_overrides);
 
 }  // namespace plumb

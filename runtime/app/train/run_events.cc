@@ -23,12 +23,12 @@ std::string HostName() {
   return gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
 }
 
-// A block of code in Markdown that nothing inside can end.
+// Returns a code block in Markdown, which no content can end.
 std::string Indented(absl::string_view text) {
   return absl::StrCat("    ", absl::StrReplaceAll(text, {{"\n", "\n    "}}));
 }
 
-// `model`: as plumb_model_describe gives it.
+// `model` is the content of plumb_model_describe.
 std::string EquationsText(const nlohmann::ordered_json& model) {
   std::string text;
   const auto add = [&text](const nlohmann::ordered_json& lines) {

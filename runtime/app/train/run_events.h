@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TensorBoard event file of one session of a training run: the content of metrics.jsonl, and
-// the description of the run. Private to runtime/app.
+// TensorBoard event file of one session of a training run: the content of metrics.jsonl and a
+// description of the run. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_EVENTS_H_
 #define PLUMB_RUNTIME_APP_TRAIN_RUN_EVENTS_H_
 
@@ -17,18 +17,18 @@
 
 namespace plumb {
 
-// Owns the file. Thread-compatible.
+// Writer of one event file. Owns the file. Thread-compatible.
 class RunEvents {
  public:
-  // Begins a file in the directory `run` with the texts "equations", "model.pbtxt" and
-  // "train.pbtxt", for steps from `first_step` on.
+  // Creates a file in the directory `run` with the texts "equations", "model.pbtxt" and
+  // "train.pbtxt", for steps starting at `first_step`.
   static absl::StatusOr<std::unique_ptr<RunEvents>> Open(const std::string& run,
                                                          const api::Model& model,
                                                          const Recipe& recipe, int64_t first_step,
                                                          const std::function<double()>& clock);
 
-  // The scalars "train/loss", "train/lr", "train/grad_norm" and "train/tokens_per_second", and
-  // "val/loss" where one was measured. Buffered for a few seconds, or until a val/loss.
+  // Adds the scalars "train/loss", "train/lr", "train/grad_norm" and "train/tokens_per_second", and
+  // "val/loss" if it was measured. Buffers them for a few seconds, or until a val/loss.
   absl::Status Add(const StepReport& report);
   absl::Status Sync() { return file_.Sync(); }
 
@@ -37,7 +37,7 @@ class RunEvents {
   EventFile file_;
 };
 
-// Of the system: seconds since 1970-01-01 UTC.
+// Returns the system time in seconds since 1970-01-01 UTC.
 double SystemSeconds();
 
 }  // namespace plumb

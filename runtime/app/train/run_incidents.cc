@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A member that is a whole number >= least.
+// Reads a member that is an integer >= least.
 bool TakeCount(const Json& object, const char* name, int64_t least, int64_t* to) {
   const Json* member = FindMember(object, name);
   const absl::optional<int64_t> number = member == nullptr ? absl::nullopt : AsInt64(*member);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run remembers of its divergences and spikes: in the state of its checkpoints, so that a
-// resumed run goes on as one that was not interrupted, and in incidents.jsonl, one object a line:
+// Divergences and loss spikes of a run. They are stored in the state of checkpoints, so that a
+// resumed run continues like an uninterrupted one, and in incidents.jsonl, one object per line:
 //
 //   {"step":150,"batch":150,"kind":"step_back","message":"diverged at step 150: the loss is nan;
-//   ...
-//    (layer 3, mlp, slot norm; op norm ...)","back_to":100}
+//    ... (layer 3, mlp, slot norm; op norm ...)","back_to":100}
 //
-// kind is "spike", "skip", "step_back" (with back_to), or "stop" when the run ended. `batch` counts
-// all batches of the run from 1, those that were left out too, so it grows from line to line where
-// `step` need not. Private to runtime/app.
+// kind is "spike", "skip", "step_back" (with back_to), or "stop" if the run ended. `batch` counts
+// all batches of the run from 1, including skipped ones, so it increases from line to line, while
+// `step` may not. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_INCIDENTS_H_
 #define PLUMB_RUNTIME_APP_TRAIN_RUN_INCIDENTS_H_
 
@@ -30,11 +29,12 @@ struct IncidentState {
   SpikeDetector losses;
   int64_t batches_skipped = 0;
   double learning_rate_scale = 1;
-  int64_t last_good = -1;  // step of the last good checkpoint; -1: there is none
+  int64_t last_good = -1;  // step of the last good checkpoint; -1: none
 };
 
-// The state of a checkpoint with and out of it: `json` is a JSON object. kDataLoss for incidents
-// that are none; a checkpoint from before they were recorded has had none.
+// Write the incidents into a checkpoint's state, the JSON object `json`, and read them back.
+// Errors: kDataLoss for invalid incidents. A checkpoint without incidents, from an older plumb, has
+// the initial state.
 std::string WithIncidents(const std::string& json, const IncidentState& state);
 absl::StatusOr<IncidentState> IncidentsOf(const std::string& json);
 
@@ -45,7 +45,7 @@ struct IncidentLine {
   std::optional<int64_t> back_to;
 };
 
-// Owns the file, which is made when there is a first line. Thread-compatible.
+// Writer of incidents.jsonl. Owns the file, which the first line creates. Thread-compatible.
 class IncidentLog {
  public:
   explicit IncidentLog(std::string path) : path_(std::move(path)) {}
@@ -57,7 +57,7 @@ class IncidentLog {
   std::optional<JsonLinesWriter> lines_;
 };
 
-// Drops what was written after `last_batch`; as TruncateMetrics.
+// Drops lines after `last_batch`, like TruncateMetrics.
 absl::StatusOr<std::string> TruncateIncidents(const std::string& path, int64_t last_batch);
 
 }  // namespace plumb

@@ -14,13 +14,13 @@
 namespace plumb {
 namespace {
 
-// The file of the checkpoint's weights, after its size and hash were checked.
+// Returns the path of the checkpoint's weights after checking its size and hash.
 absl::StatusOr<std::string> CheckedModelPath(const Checkpoint& checkpoint) {
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointModel(checkpoint));
   return file.path();
 }
 
-// The same of the file that holds the average of the weights.
+// Returns the path of the file with the average of the weights, after the same checks.
 absl::StatusOr<std::string> CheckedAveragePath(const Checkpoint& checkpoint) {
   PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile file, OpenCheckpointOptimizer(checkpoint));
   for (const TensorEntry& tensor : file.tensors()) {
@@ -57,7 +57,7 @@ absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool averag
     return 0;
   }
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(where.checkpoint));
-  // Whole and unchanged, or this is an error: then the weights stay in the file.
+  // Checked completely before mapping, since the weights stay in the file.
   PLUMB_ASSIGN_OR_RETURN(const std::string path,
                          average ? CheckedAveragePath(checkpoint) : CheckedModelPath(checkpoint));
   PLUMB_RETURN_IF_ERROR(OrOutOfMemory("the weights", [&] { return model->Map(path); }));
@@ -70,7 +70,7 @@ absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& p
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(model_path));
   PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
   PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
-  runtime->ForgetWarningsAbout(model_path);  // they were told when it was made
+  runtime->ForgetWarningsAbout(model_path);  // users saw them when the model was made
   PLUMB_RETURN_IF_ERROR(MapRunWeights(where, average, &model).status());
   return RunModel{where.run, where.checkpoint, std::move(text), std::move(model)};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model of a run with its weights: of its newest checkpoint, of one of its checkpoints, or of
-// an import. Private to runtime/app.
+// Model of a run with its weights: from its newest checkpoint, from a given checkpoint, or from an
+// import. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_MODEL_H_
 #define PLUMB_RUNTIME_APP_TRAIN_RUN_MODEL_H_
 
@@ -15,24 +15,24 @@
 
 namespace plumb {
 
-// Where a run's weights are. A value.
+// Location of a run's weights. A value.
 struct RunAndCheckpoint {
   std::string run;
   std::string checkpoint;  // "": the run was imported
 };
 
-// `path`: a run's directory, or one of its checkpoints. kNotFound if it is neither.
+// Locates a run directory or one of its checkpoints. Errors: kNotFound if `path` is neither.
 absl::StatusOr<RunAndCheckpoint> LocateRun(const std::string& path);
 
-// Gives `model`, which is the run's, the weights, where they lie. Returns the checkpoint's step, 0
-// of an import. `average`: the average of the weights. Errors: as TrainedModel::Open.
+// Maps the weights into `model`, the model of that run. Returns the checkpoint's step, 0 for an
+// import. `average` selects the average of the weights. Errors: those of TrainedModel::Open.
 absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool average,
                                       api::Model* model);
 
 struct RunModel {
   std::string run;
   std::string checkpoint;  // "": the run was imported
-  std::string text;        // of model.pbtxt
+  std::string text;        // content of model.pbtxt
   api::Model model;
 };
 absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& path, bool average);

@@ -12,14 +12,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Element `i`, which is the next one if it is not there.
+// Returns element `i`, after appending it if i == list->size().
 template <class Named>
 Named& At(size_t i, std::vector<Named>* list) {
   if (i == list->size()) list->emplace_back();
   return (*list)[i];
 }
 
-// Of the trainer's last step; false if it was not probed.
+// Copies the figures of the trainer's last step. Returns false if it was not probed.
 bool TakeFigures(const api::Trainer& trainer, ProbeFigures* figures) {
   size_t activations = 0, gradients = 0, parameters = 0;
   for (const api::ProbeInfo& probe : trainer.Probed()) {
@@ -87,7 +87,7 @@ absl::StatusOr<const ProbeFigures*> RunProbe::Take(const api::Trainer& trainer, 
   const int64_t last = figures_.diverged ? figures_.step : 0;
   if (!TakeFigures(trainer, &figures_)) return nullptr;
   figures_.diverged = diverged;
-  // A step that diverged can be tried again, and diverges again.
+  // If a step that diverged is tried again, it diverges again; it is logged only once.
   const bool again = diverged && figures_.step == last;
   if (path_.empty() || again) return &figures_;
   if (!writer_.has_value()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The probes of a run: the user's options, as recorded in run.json, and the figures of its steps,
-// to probes.jsonl and the public headers. Private to runtime/app.
+// Probes of a run: the user's options in run.json, and the figures of its steps for probes.jsonl
+// and the public headers. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_PROBE_H_
 #define PLUMB_RUNTIME_APP_TRAIN_RUN_PROBE_H_
 
@@ -15,21 +15,21 @@
 
 namespace plumb {
 
-// run.json with and out of it: `json` is a JSON object. kDataLoss for probes that are none.
+// Write the options into the JSON object of run.json and read them back. Errors: kDataLoss for
+// invalid options.
 std::string WithProbe(const std::string& json, const ProbeOptions& options);
 absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json);
 
 TensorFigures FiguresOf(const api::ProbeInfo& probe);
 
-// Thread-compatible.
+// Collects and writes the figures of probed steps. Thread-compatible.
 class RunProbe {
  public:
-  // `path`: of probes.jsonl; "": no file is written. A file is made when there is a first line.
+  // `path`: probes.jsonl, created by the first line; "": no file is written.
   explicit RunProbe(std::string path) : path_(std::move(path)) {}
 
-  // Writes the figures of the trainer's last step, and gives them as they are public, until the
-  // next call; null if it was not probed. Those with the same points as the last time allocate
-  // nothing.
+  // Writes the figures of the trainer's last step and returns them, valid until the next call, or
+  // null if the step was not probed. Does not allocate while the points stay the same.
   absl::StatusOr<const ProbeFigures*> Take(const api::Trainer& trainer, bool diverged);
   absl::Status Sync();
 

@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-constexpr double kLeastJump = 1;  // nats
+constexpr double kLeastJump = 1;  // in nats
 constexpr double kMads = 10;
 
 double MedianOf(std::array<double, SpikeDetector::kWindow>* values, size_t n) {
@@ -31,8 +31,8 @@ bool SpikeDetector::Add(double loss) {
 
 bool SpikeDetector::IsHigh(double loss) {
   if (size_ < kLeast) return false;
-  // Nearly every loss ends here, without a median: one that exceeds it by kLeastJump exceeds more
-  // than half of the window by that.
+  // Most losses return here without computing a median: a loss that exceeds the median by
+  // kLeastJump exceeds more than half of the window by that amount.
   size_t below = 0;
   for (size_t i = 0; i < size_; ++i) below += ring_[i] < loss - kLeastJump ? 1 : 0;
   if (below <= size_ / 2) return false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// SpikeDetector: tells when a loss jumps far above its recent level. A value; thread-compatible.
+// SpikeDetector: detects losses that jump far above their recent level. A value; thread-compatible.
 //
-// A loss is high when it exceeds, with m the median of the last 50 losses and MAD the median of
-// their distances from m,
+// Let m be the median of the last 50 losses and MAD the median of their distances from m. A loss is
+// high if it exceeds
 //   m + max(1 nat, 10 MAD)
-// (10 MAD are 6.7 standard deviations of normal noise: the losses of single short documents do not
-// reach that by chance.) High losses in a row are one spike. They become the level of what follows,
-// so that a loss that stays high is not a spike for ever.
+// (10 MAD are 6.7 standard deviations of normal noise; losses of single short documents do not
+// reach that by chance.) Consecutive high losses are one spike. They enter the window, so that a
+// loss that stays high is eventually no longer a spike.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_SPIKE_DETECTOR_H_
 #define PLUMB_RUNTIME_APP_TRAIN_SPIKE_DETECTOR_H_
 
@@ -21,18 +21,19 @@ namespace plumb {
 class SpikeDetector {
  public:
   static constexpr size_t kWindow = 50;
-  static constexpr size_t kLeast = 20;  // losses without which nothing is high
+  static constexpr size_t kLeast = 20;  // min number of losses before one can be high
 
-  // The next loss, finite. Whether a spike begins with it. Allocates nothing.
+  // Adds the next loss, which must be finite. Returns true if a spike begins with it. Does not
+  // allocate.
   bool Add(double loss);
 
-  bool is_high() const { return is_high_; }  // the last loss
-  // The median of the losses before the last spike began.
+  bool is_high() const { return is_high_; }  // true if the last loss is high
+  // Returns the median of the losses before the last spike.
   double level() const { return level_; }
 
-  // The window, oldest first; a detector that is restored from it goes on to the same answers.
+  // Returns the window, oldest first. A detector restored from it behaves identically.
   std::vector<double> losses() const;
-  // REQUIRES: at most kWindow losses.
+  // Requires: losses.size() <= kWindow.
   void Restore(absl::Span<const double> losses, bool is_high);
 
  private:
@@ -40,7 +41,7 @@ class SpikeDetector {
 
   std::array<double, kWindow> ring_ = {};
   size_t size_ = 0;
-  size_t next_ = 0;  // where the next loss goes
+  size_t next_ = 0;  // index of the next loss
   bool is_high_ = false;
   double level_ = 0;
 };

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // plumb::TrainRun: a training run in a directory: weights, optimizer, metrics, checkpoints.
 //
-// The directory holds model.pbtxt and train.pbtxt (as resolved), run.json (data, seed, versions),
-// tokenizer.json, metrics.jsonl (one object a step), checkpoints/step-*/ and latest. Every file is
-// replaced atomically, so a run that is killed at any moment resumes from its last checkpoint, bit
-// for bit as if it had not been. last_good names the newest checkpoint that is not part of a loss
-// spike; it is kept. incidents.jsonl has an object for each spike and divergence, if there was one.
-// On request there are TensorBoard event files with the content of
-// metrics.jsonl (events.out.tfevents.*.plumb), one for each time that the run was started or
-// resumed.
+// The directory contains model.pbtxt and train.pbtxt (with defaults filled in), run.json (data,
+// seed, versions), tokenizer.json, metrics.jsonl (one object per step), checkpoints/step-*/ and
+// latest. Every file is replaced atomically, so a run that is killed at any time resumes from its
+// last checkpoint with the same bits as an uninterrupted run. last_good names the newest checkpoint
+// outside of a loss spike, which is never deleted. incidents.jsonl has an object for each spike and
+// divergence. On request there are TensorBoard event files with the content of metrics.jsonl
+// (events.out.tfevents.*.plumb), one for each start or resume of the run.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_TRAIN_H_
 #define PLUMB_RUNTIME_APP_TRAIN_TRAIN_H_
 
@@ -36,81 +35,81 @@ struct TrainRequest {
   std::string data_path;
   std::string train_path;  // may be empty: defaults
   Overrides model_overrides, train_overrides;
-  std::optional<uint64_t> seed;  // over train.seed
-  // A run, trained or imported, or a checkpoint: the weights that it has under the same name with
-  // the same shape are what training begins with; the others are drawn. "": all are. A run that is
-  // resumed must have begun with the same, or this is empty.
+  std::optional<uint64_t> seed;  // takes precedence over train.seed
+  // A run, trained or imported, or a checkpoint. Weights that it has with the same name and shape
+  // are the initial weights; the others are drawn. "": all are drawn. When resuming, it must be the
+  // one that the run began with, or empty.
   std::string init;
   std::string out;  // "": no files are written
-  // Continues the run from its last checkpoint, and begins it if it has none: if it was killed
-  // before its first checkpoint, or if `out` holds no run yet and model_path says which one. Errors
-  // when resuming: kNotFound without a run and without model_path; kInvalidArgument when
-  // model.pbtxt or train.pbtxt was edited since the checkpoint, unless accept_edits.
+  // Resumes the run from its last checkpoint. Begins it if it was killed before its first
+  // checkpoint, or if `out` holds no run and model_path is set. Errors: kNotFound if there is no
+  // run and no model_path; kInvalidArgument if model.pbtxt or train.pbtxt was edited since the
+  // checkpoint, unless accept_edits.
   bool resume = false;
   bool accept_edits = false;
-  ProbeOptions probe;  // into probes.jsonl
-  // Write TensorBoard event files into `out`. A resumed run that has some continues them whatever
-  // this says, so that they stay complete.
+  ProbeOptions probe;  // written to probes.jsonl
+  // Writes TensorBoard event files into `out`. A resumed run that has event files always continues
+  // them, so that they stay complete.
   bool tensorboard = false;
-  // Write nothing, though all is checked as if it were, `out` and the room on its disk included.
-  // Not with resume.
+  // Performs all checks, including `out` and its free disk space, but writes nothing. Cannot be
+  // combined with resume.
   bool dry_run = false;
-  // The ranks that train this run together; it must outlive the run. Every rank opens the run with
-  // the same request. Rank 0 has the directory, and takes steps; the others Follow. null: this
+  // Ranks that train this run together; must outlive the run. Every rank opens the run with the
+  // same request. Rank 0 owns the directory and takes steps; the others call Follow. null: this
   // process alone.
   Launch* launch = nullptr;
-  // Of ranks whose processors round differently: kInvalidArgument, and no warning.
+  // If processors of the ranks round differently: kInvalidArgument instead of a warning.
   bool require_same_bits = false;
 };
 
-// What a run writes, in bytes.
+// Disk space that a run takes, in bytes.
 struct TrainingDisk {
-  int64_t checkpoint = 0;   // one
-  int64_t checkpoints = 0;  // that are there at once, without those that the clock adds
-  int64_t total = 0;        // the checkpoints and the metrics
-  int64_t available = -1;   // on the disk of `out`; -1: not known
+  int64_t checkpoint = 0;   // size of one
+  int64_t checkpoints = 0;  // max number at the same time, without those triggered by time
+  int64_t total = 0;        // checkpoints and metrics
+  int64_t available = -1;   // free on the disk of `out`; -1: unknown
 };
 
-// What TrainRequest::init came to.
+// Result of TrainRequest::init.
 struct InitialWeights {
   std::string run;                 // "": all weights were drawn
   std::string weights;             // absolute path of the checkpoint, or of the imported run
-  int64_t taken = 0;               // tensors
+  int64_t taken = 0;               // number of tensors
   std::vector<std::string> drawn;  // new in this model: "layers.6.mlp.norm.weight[768]"
-  std::vector<std::string> left;   // of the run, which this model has not
+  std::vector<std::string> left;   // tensors of the run that this model does not have
 };
 
 struct TrainInfo {
   std::string model_name, out, data;  // data: "3,700 documents, 26 characters ..."
   int64_t parameters = 0;
-  int64_t first_step = 0;  // steps that were done before (resumed)
+  int64_t first_step = 0;  // steps completed before a resume
   int64_t max_steps = 0;
   uint64_t seed = 0;
-  std::string dtype;  // "f32", "bf16": the type of computation
+  std::string dtype;  // "f32" or "bf16", the type of computation
   int threads = 1;
   int64_t cropped_documents = 0;  // training documents longer than the context
   int64_t context_length = 0;
-  int64_t probe_every = 0;   // steps from probe to probe; 0: none
-  int64_t chosen_units = 0;  // of a step, where the recipe does not say and ranks need more; else 0
-  TrainingMemory memory;     // of the longest step
-  MemoryLimit room;          // before any of it was taken
-  TrainingDisk disk;         // of the whole run from its beginning
-  InitialWeights initial;    // of a new run
+  int64_t probe_every = 0;   // interval of probes; 0: none
+  int64_t chosen_units = 0;  // units per step if they were chosen for the ranks, else 0
+  TrainingMemory memory;     // for the longest step
+  MemoryLimit room;          // before allocating any of it
+  TrainingDisk disk;         // for the whole run
+  InitialWeights initial;    // set for a new run
 };
 
-// What went wrong in a run that goes on.
+// Event in a run that continues.
 struct TrainIncident {
   enum class Kind {
-    kSpike,     // the loss jumped: above its recent median by 1 nat and 10 median deviations
-    kSkip,      // a step diverged, and its batch was left out (train.on_divergence: SKIP)
-    kStepBack,  // a step diverged, and the run went back to its last good checkpoint (STEP_BACK)
+    kSpike,     // the loss exceeds its recent median by 1 nat and by 10 MAD
+    kSkip,      // a step diverged and its batch was skipped (train.on_divergence: SKIP)
+    kStepBack,  // a step diverged and the run rolled back to its last good checkpoint (STEP_BACK)
   };
   Kind kind;
-  int64_t step = 0;     // that diverged or begins the spike
+  int64_t step = 0;     // the step that diverged or begins the spike
   std::string message;  // one line, with the step and the place in the model
 };
 
-// Of a whole run, what was before it was resumed included.
+// Totals over the whole run, including the steps before a resume.
 struct IncidentCounts {
   int64_t spikes = 0, skips = 0, step_backs = 0;
 };
@@ -119,20 +118,20 @@ struct StepReport {
   int64_t step = 0;  // from 1
   double loss = 0, learning_rate = 0, grad_norm = 0;
   int64_t tokens = 0;
-  double seconds = 0;  // of the step alone
+  double seconds = 0;  // duration of the step itself
   std::optional<double> val_loss;
-  const ProbeFigures* probe = nullptr;   // of a probed step, until the next one; else null
-  std::string checkpoint;                // path of the checkpoint that this step wrote, or ""
-  std::vector<TrainIncident> incidents;  // since the step before
-  bool stop_wanted = false;              // by another rank, which has got a signal
+  const ProbeFigures* probe = nullptr;   // valid until the next one; null: not probed
+  std::string checkpoint;                // path of the checkpoint written after this step, or ""
+  std::vector<TrainIncident> incidents;  // since the previous step
+  bool stop_wanted = false;              // another rank has received a signal
 };
 
 class TrainRun {
  public:
-  // Errors: bad text or data, or ranks that differ (kInvalidArgument), a directory that already
-  // holds a run (kAlreadyExists), nothing to resume (kNotFound), a damaged checkpoint (kDataLoss),
-  // other data or another model than the run's, less memory or disk than the run takes
-  // (kResourceExhausted).
+  // Opens a run. Errors: kInvalidArgument for invalid text or data, for data or a model other than
+  // the run's, or if ranks differ; kAlreadyExists if the directory already holds a run; kNotFound
+  // if there is nothing to resume; kDataLoss for a damaged checkpoint; kResourceExhausted if memory
+  // or disk space is insufficient.
   static absl::StatusOr<std::unique_ptr<TrainRun>> Open(HostRuntime* runtime,
                                                         const TrainRequest& request);
   ~TrainRun();
@@ -140,33 +139,35 @@ class TrainRun {
   TrainRun& operator=(const TrainRun&) = delete;
 
   const TrainInfo& info() const;
-  int64_t step() const;  // steps done
+  int64_t step() const;  // completed steps
   bool done() const;     // step() == max_steps
 
-  // One step, its metrics line, and what is due: validation, a checkpoint (always after the last
-  // step). After a STEP_BACK it is a step that was done before. kAborted: diverged; the message
-  // names the first bad tensor, its place in the model and the op that made it.
+  // Takes one step, writes its metrics line, and performs everything due: validation, a checkpoint
+  // (always after the last step). After a STEP_BACK it repeats an earlier step. Errors: kAborted if
+  // the step diverged; the message names the first bad tensor, its place in the model and the op
+  // that produced it.
   absl::StatusOr<StepReport> Step();
 
   IncidentCounts incidents() const;
 
-  // From now on steps are timed op by op, to the same bits, and summed up in profile().
+  // Starts timing steps op by op and summing them in profile(). The bits of the results do not
+  // change.
   absl::Status StartProfile();
-  Profile profile() const;  // of no steps unless it was started
+  Profile profile() const;  // has 0 steps unless started
 
-  // A checkpoint now, unless this step has one. Returns its path. kAborted when a weight is not
-  // finite.
+  // Writes a checkpoint unless this step has one. Returns its path. Errors: kAborted if a weight is
+  // not finite.
   absl::StatusOr<std::string> SaveCheckpoint();
 
-  // Loss of the validation split, over all of it.
+  // Returns the loss over the whole validation split.
   absl::StatusOr<double> ValidationLoss();
 
   // Runs a rank other than 0: repeats every step of rank 0 until that rank finishes, and returns
-  // its exit code. `wants_stop` is asked after each step. Such a rank may call only info() and
-  // Follow().
+  // its exit code. Calls `wants_stop` after each step. Requires: rank > 0. Such a rank may call
+  // only info() and Follow().
   absl::StatusOr<int> Follow(const std::function<bool()>& wants_stop);
-  // Tells the other ranks what Follow is to return: the last call on rank 0. Does nothing where
-  // there is one rank.
+  // Makes Follow on the other ranks return `exit_code`. Must be the last call on rank 0. Does
+  // nothing if there is one rank.
   absl::Status EndFollowers(int exit_code);
 
   struct Impl;

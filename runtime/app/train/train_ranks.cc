@@ -18,8 +18,8 @@ std::string ProcessorText(const RankFacts& facts) {
   return absl::StrCat(facts.processor, ", kernels ", facts.isa);
 }
 
-// Fails if tensors of the optimizer that are on other ranks could not be read, up to now: then
-// they were written as zeros, and this is why.
+// Fails if tensors of the optimizer on other ranks could not be read, in which case they were
+// written as zeros.
 absl::Status CheckStatesWereHere(api::Trainer* trainer) {
   float nothing;
   for (size_t i = 0;; ++i) {
@@ -32,7 +32,7 @@ absl::Status CheckStatesWereHere(api::Trainer* trainer) {
 
 }  // namespace
 
-// From rank 0 to the others: they run the same program, so it is sent as its bytes.
+// Order from rank 0. All ranks run the same program, so its bytes are sent.
 struct TrainRanks::Order {
   enum Kind : int64_t { kStep = 1, kCheckFinite, kShareStates, kCheckpoint, kEnd } kind;
   int64_t argument = 0;  // kStep: the batch; kEnd: the exit code
@@ -127,7 +127,7 @@ absl::StatusOr<api::StepInfo> TrainRanks::Step(
 }
 
 absl::Status TrainRanks::CheckFinite() {
-  // Each looks at what it has of the optimizer's states.
+  // Each rank checks its part of the optimizer's states.
   PLUMB_RETURN_IF_ERROR(Tell({Order::kCheckFinite}));
   return AllOk(ToStatus(trainer_->Check()));
 }
@@ -193,7 +193,7 @@ absl::StatusOr<int> TrainRanks::Follow(absl::FunctionRef<absl::Status(int64_t ba
     switch (order.kind) {
       case Order::kStep: {
         const absl::Status stepped = step(order.argument);
-        // What comes of a step that diverged is rank 0's to decide.
+        // Rank 0 decides how to handle a diverged step.
         if (!stepped.ok() && !absl::IsAborted(stepped)) return stepped;
         PLUMB_RETURN_IF_ERROR(launch_->Any(wants_stop()).status());
         break;
@@ -206,7 +206,7 @@ absl::StatusOr<int> TrainRanks::Follow(absl::FunctionRef<absl::Status(int64_t ba
       }
       case Order::kShareStates: {
         const absl::Status shared = ShareStates([] { return absl::OkStatus(); });
-        // Rank 0 has the error, and says what comes of it.
+        // Rank 0 has the error and decides how to handle it.
         if (!shared.ok() && !absl::IsCancelled(shared)) return shared;
         break;
       }

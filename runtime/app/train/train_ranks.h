@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// TrainRanks: what the ranks of one training run tell each other. Rank 0 has the run: its
-// directory, its clock, whatever is decided. The others do what it tells them, by one small message
-// for each step, and nothing else. Thread-compatible. Private to runtime/app.
+// TrainRanks: communication between the ranks of one training run. Rank 0 owns the run: its
+// directory, its clock and all decisions. The other ranks only follow its orders, one small message
+// per step. Thread-compatible. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_TRAIN_RANKS_H_
 #define PLUMB_RUNTIME_APP_TRAIN_TRAIN_RANKS_H_
 
@@ -25,48 +25,50 @@ namespace plumb {
 
 class TrainRanks {
  public:
-  // `launch` has several ranks and must outlive this. `run_dir`: as this rank calls it.
+  // Requires: `launch` has several ranks and outlives this object. `run_dir` is the path on this
+  // rank.
   TrainRanks(Launch* launch, std::string run_dir) : launch_(launch), run_dir_(std::move(run_dir)) {}
 
   bool is_first() const { return launch_->is_first(); }
   int size() const { return launch_->size(); }
   const plumb_communicator* communicator() const { return launch_->communicator(); }
 
-  // --- Before training: all ranks call them ---
+  // --- Before training; collective ---
 
-  // Returns this rank's status or, if that is OK, the first one of all ranks that is not.
+  // Returns this rank's error or, if it has none, that of the first rank with an error.
   absl::Status AllOk(const absl::Status& mine) const;
-  // Returns what rank 0 says.
+  // Returns the value of `mine` on rank 0.
   absl::StatusOr<bool> FirstSays(bool mine) const;
   // Replaces the texts by those of rank 0.
   absl::Status ShareTexts(std::initializer_list<std::string*> texts) const;
-  // Fails on all ranks with the first difference between what they train. Warns on rank 0 of
-  // processors that round differently, unless that is an error (`require_same_bits`).
+  // Fails on all ranks with the first difference between what they train. Warns on rank 0 about
+  // processors that round differently, or fails if `require_same_bits`.
   absl::Status CheckAgree(HostRuntime* runtime, const Recipe& recipe, const std::string& model_text,
                           const api::Model& model, const Dataset& data, bool require_same_bits);
-  // The trainer, of a model with `weights` tensors, that all further calls are about.
+  // Sets the trainer for all further calls, whose model has `weights` tensors.
   void SetTrainer(api::Trainer* trainer, size_t weights);
 
   // --- On rank 0, while the others follow ---
 
-  // Tells the others to take a step on this batch, and takes it. Sets *stop_wanted where another
-  // rank has got a signal.
+  // Tells the other ranks to take a step on this batch, and takes it. Sets *stop_wanted if another
+  // rank has received a signal.
   absl::StatusOr<api::StepInfo> Step(int64_t batch,
                                      absl::FunctionRef<absl::StatusOr<api::StepInfo>()> step,
                                      bool* stop_wanted);
-  // kAborted when a weight, a moment or a norm's buffer is not finite, on any rank.
+  // Errors: kAborted if a weight, a moment or a norm buffer is not finite on any rank.
   absl::Status CheckFinite();
-  // Calls `use`, which may read and write all of the trainer's states.
+  // Calls `use`, which may read and write all states of the trainer.
   absl::Status WithStates(absl::FunctionRef<absl::Status()> use);
-  // Writes the files of a checkpoint: all ranks do where all see the directory, else this one.
+  // Writes the files of a checkpoint, from all ranks if all see the directory, otherwise from this
+  // one.
   absl::Status WriteStates(const std::string& directory, CheckpointContents::Write write);
-  // Tells the others what Follow is to return. The last call.
+  // Makes Follow on the other ranks return `exit_code`. Must be the last call.
   absl::Status End(int exit_code);
 
   // --- On the other ranks ---
 
-  // Does what rank 0 does until that is at its end; returns its exit code. `step` takes a step on a
-  // batch; `wants_stop` is asked after each.
+  // Executes the orders of rank 0 until it ends. Returns its exit code. `step` takes a step on a
+  // batch; `wants_stop` is called after each step.
   absl::StatusOr<int> Follow(absl::FunctionRef<absl::Status(int64_t batch)> step,
                              const std::function<bool()>& wants_stop);
 
@@ -81,7 +83,7 @@ class TrainRanks {
   const std::string run_dir_;
   api::Trainer* trainer_ = nullptr;
   size_t weights_ = 0;
-  bool are_alike_ = true;  // what several ranks have is equal to the bit
+  bool are_alike_ = true;  // tensors that several ranks have are bitwise equal
 };
 
 }  // namespace plumb

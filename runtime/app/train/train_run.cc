@@ -19,14 +19,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The state of a checkpoint says how it was trained, so that edits of train.pbtxt show.
+// Records the recipe in the state of a checkpoint, so that edits of train.pbtxt can be detected.
 std::string WithTraining(const std::string& state, const Recipe& recipe) {
   Json json = Json::parse(state);
   json["train"] = recipe.text;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Returns the name in a model's whole text.
+// Returns the name in the self-contained text of a model.
 absl::StatusOr<std::string> NameOf(const std::string& model_text) {
   v1::Model fields;
   textproto::Locations locations;
@@ -34,18 +34,18 @@ absl::StatusOr<std::string> NameOf(const std::string& model_text) {
   return fields.name();
 }
 
-// How often a run looks whether its directory is still there, in seconds.
+// Interval, in seconds, at which a run checks that its directory still exists.
 constexpr double kLookInterval = 1;
 
-// Returns what a run from step 0 into `out`, which may be new, takes of the disk; "" writes
+// Returns the disk space of a run that starts at step 0 in `out`, which may be new; "" writes
 // nothing.
 TrainingDisk PlanDisk(const TrainingMemory& memory, const Recipe& recipe, const std::string& out) {
   const v1::Train& fields = recipe.fields;
   const int64_t interval = fields.checkpoint_interval(), steps = fields.max_steps();
   TrainingDisk disk;
   disk.checkpoint = memory.weights + memory.moments + memory.norm_states / 3;  // one of its copies
-  // Those that checkpoint_interval makes, the last included; the clock may add some. An old one is
-  // deleted when the new one is complete.
+  // Counts checkpoints made by checkpoint_interval, including the last; those triggered by time may
+  // be added. An old one is deleted only when the new one is complete.
   const int64_t made = interval > 0 ? (steps + interval - 1) / interval : 1;
   const int64_t kept = fields.keep_checkpoints();
   disk.checkpoints = kept > 0 && made > kept ? kept + 1 : made;
@@ -55,7 +55,7 @@ TrainingDisk PlanDisk(const TrainingMemory& memory, const Recipe& recipe, const 
   return disk;
 }
 
-// Fails with kResourceExhausted when the disk has no room for what the run keeps.
+// Fails with kResourceExhausted if the disk has too little space for the run.
 absl::Status CheckFits(const TrainingDisk& disk, const std::string& out) {
   if (disk.available < 0 || disk.total <= disk.available) return absl::OkStatus();
   const auto size = [](int64_t bytes) {
@@ -70,14 +70,14 @@ absl::Status CheckFits(const TrainingDisk& disk, const std::string& out) {
 
 }  // namespace
 
-// The initial state of a run, as recorded in run.json and its checkpoints.
+// Returns the initial state of a run, as recorded in run.json and its checkpoints.
 absl::StatusOr<std::string> TrainRun::Impl::State() const {
   PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model->Norms()));
   const Json state = {{"data", data->name()},          {"data_hash", data->data_hash()},
                       {"seed", fields().seed()},       {"dtype", DTypeOf(recipe)},
                       {"plugins", Json::parse(norms)}, {"plumb", api::Version()},
                       {"threads", info.threads},       {"matmul", runtime->matmul()}};
-  // The name of a file need not be UTF-8.
+  // The file name need not be valid UTF-8.
   return state.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -120,11 +120,12 @@ absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
   if (request.out.empty()) return absl::OkStatus();
   PLUMB_RETURN_IF_ERROR(CheckFits(info.disk, request.out));
   if (request.dry_run) return absl::OkStatus();
-  // Nothing is written before all of the above has succeeded. Another process may do the same.
+  // Nothing is written until all of the above has succeeded. The directory is checked again under
+  // the lock, because another process may have begun a run.
   PLUMB_ASSIGN_OR_RETURN(lock, LockRun(request.out));
   PLUMB_RETURN_IF_ERROR(CheckMayBegin(request.out));
   PLUMB_RETURN_IF_ERROR(RemoveRunTemporaries(request.out));
-  // Metrics of a run that was killed before it had a model.pbtxt are nobody's.
+  // Discards metrics of a run that was killed before it had a model.pbtxt.
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateMetrics(RunMetricsPath(request.out), 0)));
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), 0)));
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out), 0)));
@@ -170,7 +171,7 @@ absl::Status TrainRun::Impl::PlanValidation() {
   options.padding = of_model.bidirectional != 0 ? -1 : 0;
   PLUMB_ASSIGN_OR_RETURN(EvalBatches held_out,
                          EvalBatches::Create(data.get(), Split::kValidation, options));
-  // In the format that is trained, so that the weights are read where they are.
+  // Uses the trained format, so that the evaluator reads the trainer's weights in place.
   api::EvaluatorOptions evaluator = ToEvaluatorOptions(held_out);
   const bool is_bf16 = fields().dtype() == v1::Train::BF16;
   evaluator.weights = is_bf16 ? api::Weights::kBf16 : api::Weights::kF32;
@@ -219,7 +220,7 @@ absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
       absl::StrCat(set.message(), "; plumb explain MODEL --stage probes lists them"));
 }
 
-// The figures of the last step, if it was probed: to the file, and into the report.
+// Writes the figures of the last step, if it was probed, and adds them to the report.
 absl::Status TrainRun::Impl::TakeProbe(bool diverged, StepReport* report) {
   const int64_t every = probe_options.every;
   if (every == 0) return absl::OkStatus();
@@ -285,13 +286,13 @@ absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
     PLUMB_RETURN_IF_ERROR(OpenEvents(request));
   }
   if (checkpoint_step >= 0 && !request.train_overrides.empty()) {
-    // The checkpoint says what train.pbtxt says now: what was set is not an edit.
+    // The new checkpoint records the present train.pbtxt, so that overrides do not count as edits.
     checkpoint_step = -1;
     PLUMB_RETURN_IF_ERROR(SaveCheckpoint().status());
   }
   if (fields().on_divergence() == v1::Train::STEP_BACK && metrics != nullptr &&
       incidents.last_good < 0) {
-    // Whatever happens, there is something to return to.
+    // A rollback always needs a checkpoint to return to.
     PLUMB_RETURN_IF_ERROR(SaveCheckpoint().status());
   }
   return absl::OkStatus();
@@ -324,13 +325,14 @@ absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report
                                next, [&] { return StepOn(next); }, &report->stop_wanted);
     report->seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (absl::IsAborted(stepped.status())) {
-      // Its probe is logged too; the error returned is the divergence.
+      // The probe of the diverged step is logged too, but the divergence is the error to return.
       TakeProbe(/*diverged=*/true, report).IgnoreError();
       PLUMB_RETURN_IF_ERROR(Survive(stepped.status(), /*weights_are_lost=*/false, report));
       continue;
     }
     if (!stepped.ok() || metrics == nullptr || !CheckpointDue(Clock::now())) return stepped;
-    // An update can overflow though its gradient was finite; no checkpoint holds that.
+    // An update can overflow even if its gradient was finite. Checkpoints must not contain such
+    // weights.
     const absl::Status finite = CheckFinite();
     if (finite.ok()) return stepped;
     PLUMB_RETURN_IF_ERROR(ToStatus(trainer->SetSteps(step() - 1)));

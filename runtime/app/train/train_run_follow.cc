@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TrainRun on several ranks: what rank 0 sends when it resumes, and what the others do.
+// TrainRun on several ranks: messages of rank 0 when it resumes, and the actions of the other
+// ranks.
 #include <utility>
 
 #include "runtime/app/train/train_run_impl.h"

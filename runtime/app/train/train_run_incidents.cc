@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a TrainRun outlives a step that diverged, and what it says of spikes.
+// Handling of diverged steps and reporting of loss spikes in a TrainRun.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -13,7 +13,7 @@
 namespace plumb {
 namespace {
 
-// "layer 3" of "layers.3.mlp.up.weight", else the first of its names.
+// Returns "layer 3" for "layers.3.mlp.up.weight", or the first part of other names.
 std::string LayerOf(absl::string_view tensor) {
   const std::vector<absl::string_view> names = absl::StrSplit(tensor, '.');
   return names.size() > 1 && names[0] == "layers" ? absl::StrCat("layer ", names[1])
@@ -31,11 +31,11 @@ struct GradientShare {
   double share = 0;
 };
 
-// Returns the layer, or the embedding or the head, with the largest norm of the last step's
-// gradients, and its share of the square of the whole. No place where each rank has the gradients
-// of some parameters only.
+// Returns the layer, or the embedding or head, with the largest gradient norm in the last step, and
+// its share of the squared norm of the whole gradient. Returns no place if each rank has only the
+// gradients of some parameters.
 GradientShare LargestGradient(const api::Trainer& trainer) {
-  // In the order of the parameters; share holds squares until their sum is known.
+  // In the order of the parameters; share contains squares until their sum is known.
   std::vector<GradientShare> places;
   double sum = 0;
   for (size_t i = 0;; ++i) {
@@ -59,13 +59,13 @@ GradientShare LargestGradient(const api::Trainer& trainer) {
 
 absl::Status TrainRun::Impl::LogIncident(IncidentLine line) {
   if (incident_log == nullptr) return absl::OkStatus();
-  // The file may be opened now, and its directory be gone.
+  // This may create the file, which would fail without the directory.
   PLUMB_RETURN_IF_ERROR(CheckDirectory());
   return incident_log->Append(line);
 }
 
 absl::Status TrainRun::Impl::Stop(const absl::Status& divergence, int64_t step, int64_t batch) {
-  // Whoever tries the step again gets the same error, and the file one line.
+  // If the step is tried again, the error is the same, and it is logged only once.
   if (stopped_batch != batch) {
     PLUMB_RETURN_IF_ERROR(
         LogIncident({step, batch, "stop", std::string(divergence.message()), std::nullopt}));
@@ -103,7 +103,7 @@ absl::Status TrainRun::Impl::Survive(const absl::Status& divergence, bool weight
     incident.kind = TrainIncident::Kind::kStepBack;
     PLUMB_ASSIGN_OR_RETURN(incident.message, StepBack(divergence, step, batch));
   }
-  report->probe = nullptr;  // that of the step that diverged
+  report->probe = nullptr;  // it belongs to the step that diverged
   report->incidents.push_back(std::move(incident));
   return absl::OkStatus();
 }
@@ -118,7 +118,7 @@ absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& diverge
   std::string message =
       absl::StrCat(divergence.message(), "; back to step ", good, ", leaving out batches ",
                    good + then.batches_skipped + 1, " to ", batch);
-  // The counts go on; the losses are those that led to the checkpoint.
+  // The counts continue; the losses are restored from the checkpoint.
   incidents.losses = then.losses;
   incidents.batches_skipped = batch - good;
   const double scale = fields().step_back_learning_rate_scale();
@@ -132,7 +132,8 @@ absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& diverge
     return ApplyIncidents(good);
   };
   PLUMB_RETURN_IF_ERROR(WithStates(read));
-  // In this order: whenever it is killed, the run resumes from before or from after the step back.
+  // The order matters: if the run is killed at any point, it resumes from before or after the
+  // rollback.
   PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "step_back", message, good}));
   PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
   PLUMB_RETURN_IF_ERROR(RemoveCheckpointsAfter(info.out, good));
@@ -173,7 +174,7 @@ absl::Status TrainRun::Impl::NoteSpike(StepReport* report) {
 
 void TrainRun::Impl::JudgeCheckpoint() {
   const int64_t step = this->step();
-  // Those that time made are others in every run, and a step back must not be.
+  // Checkpoints triggered by time differ between runs, and a rollback must not depend on them.
   const bool may_be_returned_to = fields().on_divergence() != v1::Train::STEP_BACK ||
                                   incidents.last_good < 0 ||
                                   step % fields().checkpoint_interval() == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TrainRun::Open of a run that is there: what it may be resumed with, and from what.
+// TrainRun::Open for an existing run: checks of the request, and the state to resume from.
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -40,14 +40,14 @@ absl::Status TrainRun::Impl::CheckSameModel(const TrainRequest& request,
       RunModelPath(request.out), "); resume without a model, or start another run"));
 }
 
-// A resumed run keeps its train.pbtxt: a file that differs is ignored, with a warning.
+// Warns if the file differs: a resumed run keeps its own train.pbtxt.
 absl::Status TrainRun::Impl::CheckSameTraining(const TrainRequest& request) const {
   if (request.train_path.empty()) return absl::OkStatus();
   Overrides settings = request.train_overrides;
   settings.emplace_back("seed", absl::StrCat(fields().seed()));
   PLUMB_ASSIGN_OR_RETURN(Recipe given, ReadRecipe(request.train_path, settings));
   if (given.fields.units() == 0 && fields().units() > 0) {
-    // They were chosen for the ranks that the run was started on.
+    // Units were chosen for the ranks on which the run was started.
     settings.emplace_back("units", absl::StrCat(fields().units()));
     PLUMB_ASSIGN_OR_RETURN(given, ReadRecipe(request.train_path, settings));
   }
@@ -61,7 +61,7 @@ absl::Status TrainRun::Impl::CheckSameTraining(const TrainRequest& request) cons
 
 absl::StatusOr<bool> TrainRun::Impl::ResumesFiles(const TrainRequest& request) const {
   if (!request.resume) return false;
-  // Without a model there is nothing to begin: OpenExisting says what is missing.
+  // Without a model no run can begin; OpenExisting reports what is missing.
   const bool resumes = IsRunDirectory(request.out) || request.model_path.empty();
   return ranks == nullptr ? resumes : ranks->FirstSays(resumes);
 }
@@ -153,7 +153,7 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
   return KeepLines(TruncateMetrics(metrics_path, step()));
 }
 
-// Losses that cannot be read do not keep a sound checkpoint from being resumed.
+// Warns about unreadable losses; they do not prevent resuming from an intact checkpoint.
 absl::Status TrainRun::Impl::KeepLines(absl::StatusOr<std::string> truncated) {
   PLUMB_RETURN_IF_ERROR(truncated.status());
   if (!truncated->empty()) runtime->Warn(*truncated);
@@ -173,7 +173,7 @@ void TrainRun::Impl::WarnOfTheEnd() {
   }
 }
 
-// A run that was edited by hand is not what its checkpoint and its metrics were made with.
+// Fails if model.pbtxt or train.pbtxt was edited since the checkpoint, unless edits are accepted.
 absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Checkpoint& checkpoint,
                                         const std::string& model_then) {
   std::string edits;
@@ -206,8 +206,8 @@ absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Check
       absl::StrCat(edits, "\nPut it back, or resume with --accept-edits."));
 }
 
-// Fails unless `text`, a State() that was read from `file`, names the data, the seed and the dtype
-// of this run.
+// Fails unless `text`, a State() read from `file`, has the data, the seed and the dtype of this
+// run.
 absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) {
   const Json state = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!state.is_object() || !state.contains("data_hash") || !state["data_hash"].is_string()) {
@@ -219,19 +219,19 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
                                                    info.out, " was started with (hash ",
                                                    data->data_hash(), ", not ", data_hash, ")"));
   }
-  // --set train.seed would continue with other batches than those of the steps that are done.
+  // With another seed the run would continue with batches other than those of its completed steps.
   if (state.contains("seed") && state["seed"] != Json(fields().seed())) {
     return absl::InvalidArgumentError(absl::StrCat(
         info.out, ": was started with seed ", state["seed"].dump(), ", not ", fields().seed()));
   }
-  // One run is one curve: its losses are comparable from the first to the last.
+  // All losses of a run must be comparable.
   const Json initial_dtype = state.contains("dtype") ? state["dtype"] : Json("f32");
   if (initial_dtype != Json(DTypeOf(recipe))) {
     return absl::InvalidArgumentError(absl::StrCat(info.out, ": was started with dtype ",
                                                    initial_dtype.dump(), ", not \"",
                                                    DTypeOf(recipe), "\""));
   }
-  // Runs from before this was recorded say nothing.
+  // Runs written before this was recorded have no such field.
   if (state.contains("matmul") && state["matmul"] != Json(runtime->matmul())) {
     runtime->Warn(
         absl::StrCat(file, ": products were computed by ", state["matmul"].dump(),
@@ -249,7 +249,8 @@ absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request, const s
     return Annotate(then.status(), absl::StrCat(JoinPath(path, "state.json"), ": "));
   }
   {
-    // Unmapped before the next one: pages that were read count as memory of this process.
+    // Unmapped before the next file is read, since pages that were read count as memory of this
+    // process.
     PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile weights, OpenCheckpointModel(checkpoint));
     const auto text = weights.metadata().find("model");
     PLUMB_RETURN_IF_ERROR(
@@ -268,7 +269,8 @@ absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request, const s
 
 absl::Status TrainRun::Impl::ReadTensors(const Checkpoint& checkpoint) {
   {
-    // Unmapped before the next one: pages that were read count as memory of this process.
+    // Unmapped before the next file is read, since pages that were read count as memory of this
+    // process.
     PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile weights, OpenCheckpointModel(checkpoint));
     PLUMB_RETURN_IF_ERROR(ReadState(weights, &*trainer, api::State::kModel));
   }

@@ -28,8 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kEvalBatch = 16;
 
-// Samples that are drawn together: enough to make reading the weights cheap. Fewer when their
-// caches would take more than this.
+// Max number of samples drawn together: enough to make reading the weights cheap. It is lower if
+// their caches would exceed kMaxCacheBytes.
 constexpr int64_t kSamplesAtOnce = 8;
 constexpr int64_t kMaxCacheBytes = int64_t{1} << 30;
 
@@ -50,29 +50,29 @@ absl::StatusOr<api::Weights> ParseWeights(absl::string_view text) {
 
 namespace {
 
-// Forgets a sequence and feeds it these tokens.
+// Clears a sequence and feeds it these tokens.
 absl::Status Begin(int32_t sequence, absl::Span<const int32_t> tokens, api::Session* session) {
   PLUMB_RETURN_IF_ERROR(ToStatus(session->Truncate(sequence, 0)));
   return ToStatus(session->Feed(sequence, tokens));
 }
 
-// What a sample begins with.
+// Beginning of a sample.
 struct Prompt {
   std::vector<int32_t> tokens;  // at least one
-  std::string text;             // whole characters; more bytes come with the first tokens drawn
-  absl::optional<TokenDecoder> decoder;  // of what follows; none without a tokenizer
+  std::string text;  // whole characters; remaining bytes come with the first drawn tokens
+  absl::optional<TokenDecoder> decoder;  // for the tokens that follow; none without a tokenizer
 };
 
-// One sample on its way.
+// Sample in progress.
 struct Sample {
   api::SampleOptions drawing;
-  std::vector<int32_t> tokens;  // so far, the prompt's included
+  std::vector<int32_t> tokens;  // so far, including the prompt
   absl::optional<TokenDecoder> decoder;
   StopTexts stops;
   GenerateResult result;
   Clock::time_point start = Clock::now();
 
-  // The sample `number` of those that begin with the prompt's index.
+  // Creates sample `number`, counted from the index in `first`.
   Sample(const api::SampleOptions& first, int64_t number, const Prompt& prompt,
          const StopTexts& stop_texts)
       : drawing(first), tokens(prompt.tokens), decoder(prompt.decoder), stops(stop_texts) {
@@ -84,8 +84,8 @@ struct Sample {
     return options.max_tokens == 0 || result.tokens < options.max_tokens;
   }
 
-  // Draws the next token of `sequence`, notes it, and appends the text that is complete with it.
-  // Returns false at an end token, and when the text has come to a stop text.
+  // Draws the next token of `sequence` and appends the text that it completes. Returns false after
+  // an end token or a stop text.
   absl::StatusOr<bool> Draw(const SpecialTokens& special, int32_t sequence, api::Session* session) {
     drawing.drawn = result.tokens;
     int32_t token = 0;
@@ -106,13 +106,13 @@ struct Sample {
     return !result.ended;
   }
 
-  // The newer half of a full context, from which a text continues.
+  // Returns the newer half of a full context, from which the text continues.
   absl::Span<const int32_t> NewerHalf(int64_t context_length) const {
     const int64_t keep = std::max<int64_t>(1, context_length / 2);
     return absl::MakeConstSpan(tokens).last(static_cast<size_t>(keep));
   }
 
-  // Ends the text, of which nothing more comes.
+  // Completes the text.
   absl::Status Finish() {
     result.seconds = Seconds();
     if (!decoder.has_value() || stops.stopped()) return absl::OkStatus();
@@ -138,10 +138,10 @@ struct TrainedModel::Impl {
   int64_t step = 0;
   api::Model model;
   const api::ModelInfo info = model.Info();
-  api::Weights weights = api::Weights::kF32;  // to decode with
+  api::Weights weights = api::Weights::kF32;  // format for decoding
   std::optional<api::Session> one;
-  std::optional<api::Session> many;  // none until they are wanted
-  int64_t many_count = 0;            // sequences of it
+  std::optional<api::Session> many;  // created on first use
+  int64_t many_count = 0;            // number of its sequences
 
   Impl(RunFiles run_files, api::Model of_run)
       : files(std::move(run_files)), model(std::move(of_run)) {}
@@ -150,7 +150,7 @@ struct TrainedModel::Impl {
     return session.Length(sequence) == info.context_length;
   }
 
-  // The tokens that a sample begins with: there must be at least one.
+  // Returns the tokens that a sample begins with, of which there is at least one.
   absl::StatusOr<Prompt> PromptOfText(const std::string& text) const {
     if (!files.tokenizer.ok()) {
       return absl::InvalidArgumentError(
@@ -162,20 +162,20 @@ struct TrainedModel::Impl {
     if (!encoded.ok()) return Annotate(encoded.status(), "prompt: ");
     Prompt prompt{tokenizer.prompt_prefix(), text, absl::nullopt};
     const absl::optional<int32_t> begin = tokenizer.begin_token();
-    // A document begins as those did that the model was trained on.
+    // A document begins as in training.
     const bool documents = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
     const bool wants_begin = prompt.tokens.empty() && encoded->empty();
     if (begin.has_value() && (documents || wants_begin)) prompt.tokens = {*begin};
     prompt.tokens.insert(prompt.tokens.end(), encoded->begin(), encoded->end());
     if (prompt.tokens.empty()) {
-      // Without a begin token a line break is the best place to start from.
+      // Without a begin token, a line break is the best starting point.
       const absl::StatusOr<std::vector<int32_t>> newline = tokenizer.Encode("\n");
       prompt.tokens.push_back(newline.ok() ? newline->front() : 0);
     }
     return prompt;
   }
 
-  // Taken as they are; their text is known where there is a tokenizer.
+  // Uses the tokens unchanged. Their text is known only with a tokenizer.
   absl::StatusOr<Prompt> PromptOfTokens(const std::vector<int32_t>& tokens) const {
     Prompt prompt{tokens, "", absl::nullopt};
     if (!files.tokenizer.ok()) return prompt;
@@ -207,7 +207,7 @@ struct TrainedModel::Impl {
     return prompt;
   }
 
-  // Stop texts are looked for in text: without a tokenizer they are an error.
+  // Fails if there are stop texts but no tokenizer, since they are searched for in the text.
   absl::StatusOr<StopTexts> MakeStopTexts(const GenerateOptions& options) const {
     if (!options.stop_texts.empty() && !files.tokenizer.ok()) {
       return absl::InvalidArgumentError(
@@ -217,7 +217,7 @@ struct TrainedModel::Impl {
     return StopTexts::Create(options.stop_texts);
   }
 
-  // Draws come from the tokens that exist; a model's vocabulary may be larger.
+  // Draws only tokens of the tokenizer, since the model's vocabulary may be larger.
   absl::StatusOr<api::SampleOptions> Drawing(const GenerateOptions& options) const {
     if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens is negative");
     api::SampleOptions drawing;
@@ -234,7 +234,7 @@ struct TrainedModel::Impl {
     return drawing;
   }
 
-  // Packs the weights.
+  // Creates the session, which packs the weights.
   absl::Status MakeOne() {
     if (one.has_value()) return absl::OkStatus();
     PLUMB_ASSIGN_OR_RETURN(one, OrOutOfMemory("the packed weights", [&] {
@@ -249,7 +249,7 @@ struct TrainedModel::Impl {
                                std::min(count, kSamplesAtOnce));
   }
 
-  // The mean over all targets of the batches, with those weights.
+  // Returns the mean loss over all targets of the batches, with weights in the format `with`.
   absl::StatusOr<SplitLoss> Measure(const EvalBatches& batches, api::Weights with) {
     api::EvaluatorOptions options = ToEvaluatorOptions(batches);
     options.weights = with;
@@ -272,7 +272,7 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
   PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, LocateRun(run));
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(where.run, {}));
   PLUMB_ASSIGN_OR_RETURN(api::Model of_run, CreateModel(runtime, files.model));
-  runtime->ForgetWarningsAbout(RunModelPath(where.run));  // they were told when it was trained
+  runtime->ForgetWarningsAbout(RunModelPath(where.run));  // users saw them at training time
   auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
   model->impl_ = std::make_unique<Impl>(std::move(files), std::move(of_run));
   Impl& impl = *model->impl_;
@@ -348,18 +348,18 @@ absl::Status TrainedModel::GenerateMany(
   api::Session& decode = *impl.many;
 
   struct Slot {
-    int64_t number = 0;              // of its sample
-    std::unique_ptr<Sample> sample;  // null: free
-    bool full = false;               // its context
+    int64_t number = 0;              // number of its sample
+    std::unique_ptr<Sample> sample;  // null: the slot is free
+    bool full = false;               // its context is full
   };
   std::vector<Slot> slots(static_cast<size_t>(batch));
   std::vector<int32_t> inputs(static_cast<size_t>(batch));
-  std::map<int64_t, GenerateResult> complete;  // by number; waiting for those before them
+  std::map<int64_t, GenerateResult> complete;  // keyed by number; waiting for their predecessors
   int64_t started = 0, delivered = 0, running = 0;
   while (delivered < count) {
     for (int32_t b = 0; b < batch; ++b) {
       Slot& slot = slots[static_cast<size_t>(b)];
-      // Samples that end with their first token leave their place at once.
+      // A sample that ends with its first token frees its slot at once.
       while (slot.sample != nullptr || started < count) {
         if (slot.sample == nullptr) {
           slot.number = started++;
@@ -387,7 +387,7 @@ absl::Status TrainedModel::GenerateMany(
       if (!on_sample(std::move(next->second))) return absl::OkStatus();
     }
     if (running == 0) continue;
-    // Places that are free, or have to begin anew, take part with a token that is forgotten.
+    // Slots that are free, or must start again, take part with a token that is discarded.
     for (int32_t b = 0; b < batch; ++b) {
       const Slot& slot = slots[static_cast<size_t>(b)];
       const bool real = slot.sample != nullptr && !slot.full;

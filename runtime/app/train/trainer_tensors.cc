@@ -24,7 +24,7 @@ Shape ShapeOf(const api::TensorView<float>& tensor) {
   return Shape(absl::MakeConstSpan(tensor.shape.data(), static_cast<size_t>(tensor.rank)));
 }
 
-// Copies from the file, which may hold a tensor at any address.
+// Copies in blocks, since a tensor in the file need not be aligned.
 absl::Status ReadInBlocks(const TensorEntry& from, api::Trainer* trainer, api::State state,
                           size_t i) {
   constexpr int64_t kBlock = int64_t{1} << 18;  // a megabyte of floats
@@ -49,7 +49,7 @@ std::vector<TensorToWrite> StateTensors(api::Trainer* trainer, api::State state)
     tensors[i].copy = [trainer, state, i](int64_t begin, int64_t n, void* to) {
       const api::Span<float> block(static_cast<float*>(to), static_cast<size_t>(n));
       if (trainer->ReadState(state, i, begin, block).ok()) return;
-      std::fill_n(block.data(), n, 0.0f);  // the reader of a state of several ranks checks it
+      std::fill_n(block.data(), n, 0.0f);  // the reader of the state of several ranks checks for it
     };
   }
   return tensors;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer's state, tensor by tensor, to and from safetensors files. Private to runtime/app.
+// Conversion of a trainer's state, tensor by tensor, to and from safetensors files. Stateless.
+// Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_TRAINER_TENSORS_H_
 #define PLUMB_RUNTIME_APP_TRAIN_TRAINER_TENSORS_H_
 
@@ -12,12 +13,11 @@
 
 namespace plumb {
 
-// Returns the tensors of a state. Nothing is copied: they are those of `trainer`, which must
-// outlive them.
+// Returns the tensors of a state. Data is not copied: `trainer` must outlive them.
 std::vector<TensorToWrite> StateTensors(api::Trainer* trainer, api::State state);
 
-// Copies all of them from a file that has no others. What is missing, surplus or misshapen is
-// listed whole in one error, and nothing is copied then.
+// Copies all tensors of a state from a file that has no others. Errors: a list of all missing,
+// surplus and misshapen tensors; nothing is copied in this case.
 absl::Status ReadState(const SafetensorsFile& file, api::Trainer* trainer, api::State state);
 
 }  // namespace plumb
