@@ -35,7 +35,7 @@ absl::StatusOr<int> ExitOk(const absl::Status& status);
 // Such an error is not reported to the user.
 bool IsReaderGone(const absl::Status& status);
 // Writes `text` to stdout and flushes it, with control characters made printable for terminals
-// (runtime/app/text.h), because results quote names from files. Errors: kUnavailable for a failed
+// (runtime/base/utf8.h), because results quote names from files. Errors: kUnavailable for a failed
 // write, such as a closed pipe or a full disk.
 absl::Status PrintResult(absl::string_view text);
 // Writes a JSON value and a newline to stdout. Replaces bytes that are not UTF-8; numbers that are
