@@ -113,8 +113,8 @@ std::optional<double> Variance(absl::string_view init) {
   return normal ? b * b : (b - a) * (b - a) / 12;
 }
 
-// Adds a caveat if the variances of the layers' matrices are not those of Glorot & Bengio ("Xavier"),
-// 2 / (fan_in + fan_out).
+// Adds a caveat if the variances of the layers' matrices are not those of Glorot & Bengio
+// ("Xavier"), 2 / (fan_in + fan_out).
 void AddInitCaveat(const Json& description, std::vector<std::string>* caveats) {
   double low = INFINITY, high = 0;
   for (const Json& tensor : description["tensors"]) {
