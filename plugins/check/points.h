@@ -30,8 +30,8 @@ enum Axis {
   kContext,     // 1: calls have a context with positions, sequences and the step
   kEvaluation,  // 0: training
   kFlushed,     // denormals are flushed to zero
-  // Placement; 0: 64-byte aligned, 1: packed, 2: odd offset and pitch, 3: ends at unreadable memory,
-  // 4: begins there.
+  // Placement; 0: 64-byte aligned, 1: packed, 2: odd offset and pitch, 3: ends at unreadable
+  // memory, 4: begins there.
   kPlace,
   kPitches,  // 1: every operand has a different pitch
   kAlias,    // y aliases x, and dx aliases dy, if the norm allows it

@@ -10,8 +10,7 @@
 //     random directions and in the opposite ones. A result may differ by twice the largest change
 //     in its row.
 //   - In short rows and groups such moves may cancel, as in a row of two that becomes +-1. So r
-//   also
-//     multiplies s max|x| in y and s max|dy| in dx, where s is the steepest slope between
+//     also multiplies s max|x| in y and s max|dy| in dx, where s is the steepest slope between
 //     neighbours in the row, or |y / x|. Moves of a gain and of a bias may cancel too, so in short
 //     rows each parameter is also moved alone.
 // dparams are sums over rows of terms as large as dy: r and u sqrt(rows) multiply the root of their
