@@ -119,7 +119,7 @@ std::vector<Tried> EdgeValues(const plumb_attr_def& def) {
   return tried;
 }
 
-// Fails unless create() accepts the values for some dim, and refuses others, if any, with a message.
+// Fails unless create() accepts the values for some dim and refuses others, if any, with a message.
 void CheckTaken(const plumb_norm_plugin& norm, const AttributeValues& values,
                 const std::string& what, Report* report) {
   std::string refusal;
