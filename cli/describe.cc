@@ -69,7 +69,7 @@ struct Line {
   const Json* tensor;           // the first one
   std::vector<int64_t> layers;  // empty: outside the layers
   std::string rest;             // "attention.q.weight"
-  int64_t elements = 0;         // of all layers together
+  int64_t elements = 0;         // sum over the layers
 };
 
 // Splits "layers.3.attention.q.weight" into 3 and "attention.q.weight".

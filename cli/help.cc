@@ -172,7 +172,7 @@ std::string OptionText(CLI::Option* option) {
                   [&text](const std::string& word) { return absl::StrContains(text, word); });
   if (!tells_all) absl::StrAppend(&text, ". One of ", absl::StrJoin(choices, ", "));
   if (option->get_required()) absl::StrAppend(&text, ". Required");
-  std::set<std::string> excluded;  // by name, because CLI11 orders them by address
+  std::set<std::string> excluded;  // names, because CLI11 orders options by address
   for (const CLI::Option* other : option->get_excludes()) excluded.insert(other->get_name());
   if (!excluded.empty()) absl::StrAppend(&text, ". Not with ", absl::StrJoin(excluded, ", "));
   return absl::EndsWith(text, ".") ? text : text + ".";

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that end the program: SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal). By default
-// they end it at once. While an Interrupts lives, the first one only requests a stop, which the
-// caller checks between two steps; the second one kills the process and prints what it was waiting
-// for. A plugin call that has not returned kGraceSeconds after the first signal is killed likewise.
+// Signals that end the program: SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal). They
+// remove unfinished files and end it immediately. While an Interrupts lives, the first one only
+// requests a stop, which the caller checks between two steps; the second one ends the process,
+// after a message about what it was waiting for. So does a plugin call that lasts kGraceSeconds
+// after the first one.
 #ifndef PLUMB_CLI_INTERRUPT_H_
 #define PLUMB_CLI_INTERRUPT_H_
 

@@ -19,7 +19,7 @@ namespace {
 
 struct PluginFlags {
   std::string id;
-  std::string directory, name;  // of the new project
+  std::string directory, name;  // `plugin new`: path and norm
   bool json = false;
 };
 

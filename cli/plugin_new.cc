@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr absl::string_view kTemplateId = "org.example.my_norm";
 constexpr absl::string_view kTemplateName = "my_norm";
-constexpr size_t kMaxIdLength = 63;  // as in PLUMB_NORM_NOTE
+constexpr size_t kMaxIdLength = 63;  // see PLUMB_NORM_NOTE
 
 bool IsWord(absl::string_view text, bool may_begin_with_digit) {
   if (text.empty() || (absl::ascii_isdigit(text[0]) && !may_begin_with_digit)) return false;

@@ -54,7 +54,6 @@ if(PLUMB_QUICK)
   set(CMAKE_C_FLAGS_RELEASE "-Og -DNDEBUG")
 endif()
 # No fast-math: the order of floating-point additions is part of plumb's contract.
-# No fast-math: the order of floating-point additions is part of plumb's contract.
 # -ffp-contract=off: a compiler that fuses a*b+c in one build and not in another changes results;
 # kernels that want a fused multiply-add call one.
 # Warnings are errors if CMAKE_COMPILE_WARNING_AS_ERROR is set, in the presets of developers and in
@@ -77,7 +76,7 @@ endif()
 
 # Files and plugins are untrusted, so hardening makes a bug of plumb end the process instead of
 # being exploitable.
-if(PROJECT_IS_TOP_LEVEL)  # what it finds out is the cache's, and changes how a host's programs are linked
+if(PROJECT_IS_TOP_LEVEL)  # its result is cached, and would change how a host's programs are linked
   include(CheckPIESupported)
   check_pie_supported()
 endif()

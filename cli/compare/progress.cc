@@ -76,7 +76,7 @@ void StudyProgress::Redraw() {
 
 std::string StudyProgress::Summary() const {
   size_t runs = 0, ended = 0, found = 0;
-  double done = 0, before = 0;  // in runs
+  double done = 0, before = 0;  // runs, with fractions
   for (size_t i = 0; i < states_->size(); ++i) {
     const RunState& state = (*states_)[i];
     if (state.phase == RunPhase::kElsewhere) continue;

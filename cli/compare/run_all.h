@@ -28,7 +28,7 @@ struct RunAllOptions {
 
 // Trains every run that has not ended, from its last checkpoint if it has one. If it returns OK,
 // every run of the plan's shard has a result (run_record.h); a run that diverges has one too.
-// Results depend neither on the division nor on the ranks nor on how often training was stopped.
+// Results do not depend on the division, the ranks, or how often training was stopped.
 // Errors: kCancelled, on rank 0, if any rank was interrupted; interrupted runs then have a
 // checkpoint. Any other error stops all runs.
 absl::Status RunAll(const Plan& plan, const RunAllOptions& options);

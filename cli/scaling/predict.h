@@ -34,7 +34,7 @@ enum class Sharding { kNone, kOptimizer, kGradients };  // train.shard
 
 // Bucket of gradients that are sent together.
 struct BucketCost {
-  int64_t bytes = 0;          // as f32
+  int64_t bytes = 0;          // size in f32
   double ready_seconds = 0;   // from the start of a unit's pass to its last gradient
   double update_seconds = 0;  // optimizer time for its parameters
 };
@@ -75,7 +75,7 @@ RankStepTime PredictStep(const StepCosts& costs, const Cluster& cluster);
 // Seconds of one step of a rank that is alone.
 struct StepShares {
   double passes = 0;  // forward and backward of all units
-  double update = 0;  // by the optimizer
+  double update = 0;  // optimizer
   double other = 0;
 };
 

@@ -28,7 +28,7 @@ struct MeasureOptions {
 // Mean and standard deviation over seeds. NaN if a seed had a number that is not finite.
 struct OverSeeds {
   double mean = 0;
-  double sd = 0;  // of one seed; 0 if there is one seed
+  double sd = 0;  // sample deviation; 0 if there is one seed
 };
 
 // Ratio of gradients. In a deep stack it differs between seeds by factors, and a few large values

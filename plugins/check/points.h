@@ -3,7 +3,6 @@
 // shape, its operands and the way it is called. Fixed corners come first; exploring checks then
 // draw random points until their time is over. A failing point is shrunk and named, so that --point
 // repeats it. Points are values; exploration uses one thread.
-// Points are values; exploring uses one thread.
 #ifndef PLUMB_PLUGINS_CHECK_POINTS_H_
 #define PLUMB_PLUGINS_CHECK_POINTS_H_
 
@@ -26,7 +25,7 @@ enum Axis {
   kTo,
   kType,        // 0: f32, 1: bf16, 2: f64
   kAttributes,  // index into CasesOf()
-  kHeads,       // rows per token that the host tells the norm; 0: not told
+  kHeads,       // plumb_host::heads, the rows per token; 0: not given
   kContext,     // 1: calls have a context with positions, sequences and the step
   kEvaluation,  // 0: training
   kFlushed,     // denormals are flushed to zero

@@ -135,7 +135,7 @@ std::string MissAlong(const Instance& instance, const Point& point, Operands ope
   for (size_t i = 0; i < y.size(); ++i) {
     if (!std::isfinite(y[i])) fine[i * rows / y.size()] = false;
   }
-  std::vector<Slope> first;                   // by the first pair
+  std::vector<Slope> first;                   // slopes of the first pair
   std::vector<double> least(rows, HUGE_VAL);  // smallest miss by any pair
   for (const auto& steps : TypeOf(point) == PLUMB_F64 ? kSteps : kStepsOfF32) {
     const std::vector<Slope> slopes =
