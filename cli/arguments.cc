@@ -14,14 +14,14 @@
 namespace plumb::cli {
 namespace {
 
-// Decimal digits without a needless zero in front, which other programs read as octal.
+// Returns true for decimal digits without a leading zero, which other programs read as octal.
 bool IsDecimal(absl::string_view text, bool may_be_negative) {
   if (may_be_negative && !text.empty() && text.front() == '-') text.remove_prefix(1);
   if (text.empty() || (text.size() > 1 && text.front() == '0')) return false;
   return text.find_first_not_of("0123456789") == absl::string_view::npos;
 }
 
-// An option whose only word `parse` reads; `wanted` says what it should have been.
+// Adds an option whose single value `parse` reads; `wanted` describes valid values in the error.
 template <class Parse>
 CLI::Option* AddParsed(CLI::App* app, const std::string& name, const std::string& wanted,
                        const std::string& help, Parse parse) {
@@ -54,7 +54,7 @@ CLI::Option* AddDouble(CLI::App* app, const std::string& name, double* value, do
                        double high, const std::string& help) {
   const std::string wanted = absl::StrCat("a number from ", low, " to ", high);
   return AddParsed(app, name, wanted, help, [value, low, high](const std::string& word) {
-    // Written so that NaN is out of range.
+    // This form rejects NaN.
     return absl::SimpleAtod(word, value) && *value >= low && *value <= high;
   });
 }
@@ -153,8 +153,8 @@ absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignmen
   return settings;
 }
 
-// CLI11 keeps nothing with an option but what checks it: the words are the description of a check
-// that is switched off, so that it is neither made nor printed in the help.
+// CLI11 stores no data with an option except validators. The words are therefore the description of
+// an inactive validator, which neither checks nor appears in the help.
 CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices) {
   CLI::Validator words([](std::string&) { return std::string(); }, absl::StrJoin(choices, " "),
                        kChoices);
@@ -194,7 +194,7 @@ bool IsRepeatable(const CLI::Option* option) {
 std::string Metavariable(CLI::Option* option) {
   if (option->get_positional()) return option->get_name(true);
   const std::string type = option->get_type_name();
-  return type.substr(0, type.find(':'));  // checks that print themselves come after it
+  return type.substr(0, type.find(':'));  // validators append their descriptions
 }
 
 Takes WhatItTakes(CLI::Option* option) {

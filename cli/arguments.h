@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that several commands share, and numbers on the command line that are read strictly:
-// "1e3", "0x10" or "010" for a whole number is a mistake and not a surprise.
+// Command-line options shared by several commands. Numbers are parsed strictly: "1e3", "0x10" and
+// "010" are errors where a whole number is expected.
 #ifndef PLUMB_CLI_ARGUMENTS_H_
 #define PLUMB_CLI_ARGUMENTS_H_
 
@@ -17,57 +17,57 @@
 
 namespace plumb::cli {
 
-// An option `name` NUMBER in [low, high].
+// Adds an option `name` N, a number in [low, high].
 CLI::Option* AddInt(CLI::App* app, const std::string& name, int64_t* value, int64_t low,
                     int64_t high, const std::string& help);
 CLI::Option* AddDouble(CLI::App* app, const std::string& name, double* value, double low,
                        double high, const std::string& help);
 CLI::Option* AddSeed(CLI::App* app, std::optional<uint64_t>* seed, const std::string& help);
 
-// A positional argument `name` that must be given.
+// Adds a required positional argument `name`.
 CLI::Option* AddRequired(CLI::App* app, const std::string& name, std::string* value,
                          const std::string& help);
-// An option `name` that takes any text, which the help calls `type`.
+// Adds an option `name` that takes any text; the help calls the value `type`.
 CLI::Option* AddText(CLI::App* app, const std::string& name, const std::string& type,
                      std::string* value, const std::string& help);
 
-// Repeatable: every occurrence takes one word.
+// Adds a repeatable option; each occurrence takes one word.
 CLI::Option* AddRepeated(CLI::App* app, const std::string& name, const std::string& type,
                          std::vector<std::string>* values, const std::string& help);
 
-// How the recipe's dtype and recompute are said on the command line: "" when they are not.
+// Values of --dtype and --recompute; "" if the option was not given.
 struct RunFormat {
   std::string dtype;      // "f32", "bf16"
   std::string recompute;  // "none", "block"
 
-  // As settings of a recipe: {"dtype", "BF16"}.
+  // Returns the values as recipe settings: {"dtype", "BF16"}.
   Overrides Settings() const;
 };
-// --dtype, and --recompute. `otherwise`: the source of the defaults.
+// Adds --dtype or --recompute. `otherwise` names the source of the default in the help.
 void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise = "train.dtype");
 void AddRecompute(CLI::App* app, std::string* recompute,
                   const std::string& otherwise = "train.recompute");
 
-// --set "model.n_layer=4" and "train.max_steps=200", in order.
+// Settings parsed from --set "model.n_layer=4" and "train.max_steps=200", in order.
 struct Settings {
   Overrides model, train;
 };
 absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments);
 
-// Says that an option takes one of these words, for who reads the tree; checks nothing.
+// Records the words that an option accepts, for readers of the command tree (completion, man
+// pages). Does not check the value.
 CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices);
-std::vector<std::string> Choices(CLI::Option* option);  // empty: not said
+std::vector<std::string> Choices(CLI::Option* option);  // empty if SetChoices was not called
 
-// The commands of a program or of a command, without hidden ones.
+// Returns the visible subcommands of a program or of a command.
 std::vector<CLI::App*> Commands(CLI::App* app);
-// Its options, without hidden ones, in the order in which they were added; and what it takes in
-// order, without an option.
+// Returns the visible options, in the order in which they were added, or the positional arguments.
 std::vector<CLI::Option*> Options(CLI::App* app);
 std::vector<CLI::Option*> Positionals(CLI::App* app);
 
-bool TakesValue(const CLI::Option* option);  // and is no flag
+bool TakesValue(const CLI::Option* option);  // false for a flag
 bool IsRepeatable(const CLI::Option* option);
-// "FILE", "N": what stands for the value in the help; of a positional one, its name.
+// Returns the placeholder of the value in the help, "FILE" or "N"; for a positional, its name.
 std::string Metavariable(CLI::Option* option);
 
 // Kind of thing that an option's value names.

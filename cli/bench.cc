@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb bench: how fast a model trains, reads a prompt and decodes on this machine, beside what the
-// machine could do, measured in the same rounds.
+// plumb bench: measures how fast a model trains, reads a prompt and decodes on this machine,
+// compared with the machine's own speed, which is measured in the same rounds.
 
 #include <algorithm>
 #include <cstdio>
@@ -31,11 +31,11 @@
 namespace plumb::cli {
 namespace {
 
-// A round lasts about this long, if it takes more than one step to do so.
+// Approximate duration of a round that takes more than one step.
 constexpr double kRoundSeconds = 0.25;
 constexpr int kWarmUpSteps = 3;
-constexpr double kWarmUpSeconds = 0.3;  // documents have many lengths to compile
-constexpr int kMachineRuns = 3;         // of which the best is the yardstick of a round
+constexpr double kWarmUpSeconds = 0.3;  // long enough to compile for the documents' various lengths
+constexpr int kMachineRuns = 3;         // the fastest run counts
 
 struct BenchFlags {
   std::string model, data, train, only;
@@ -51,15 +51,15 @@ struct BenchFlags {
   RankOptions rank_options;
 };
 
-// The speed of reads interleaved with the measurement that it is compared with: the bandwidth of
-// shared memory varies twofold from moment to moment, so averages over the same time are compared.
+// Read bandwidth, measured in between the measurement that it is compared with: the bandwidth of
+// shared memory varies twofold from moment to moment, so both must average over the same time.
 class ReadsBetween {
  public:
-  static constexpr double kBetweenReads = 0.05;  // seconds of the measurement
+  static constexpr double kBetweenReads = 0.05;  // seconds of measurement
 
   explicit ReadsBetween(MachineSpeed* machine) : machine_(machine) {}
 
-  // Reads, unless less than kBetweenReads has been spent since the last time.
+  // Measures the bandwidth, unless less than kBetweenReads has been spent since the last time.
   absl::Status Turn() {
     if (reads_ > 0 && spent_ < kBetweenReads) return absl::OkStatus();
     PLUMB_ASSIGN_OR_RETURN(const double speed, machine_->Measure(api::Speed::kRead));
@@ -70,7 +70,7 @@ class ReadsBetween {
   }
   void Spend(double seconds) { spent_ += seconds; }
 
-  // REQUIRES: a turn.
+  // Requires: Turn() was called.
   double speed() const { return reads_ / seconds_a_byte_; }
 
  private:
@@ -81,12 +81,12 @@ class ReadsBetween {
 
 std::vector<std::string> Passes() { return {"train", "prompt", "decode"}; }
 
-// Everything that measuring takes.
+// State shared by the measurements.
 struct Bench {
   const BenchFlags& options;
   HostRuntime* runtime;
   ModelSource model;
-  StatusLine progress;  // the current measurement
+  StatusLine progress;  // name of the current measurement
   const Interrupts& interrupts;
 
   void Show(const char* pass, int64_t round) {
@@ -95,12 +95,12 @@ struct Bench {
   bool Wants(const char* pass) const { return options.only.empty() || options.only == pass; }
 };
 
-// The product that is the yardstick of activations of this type.
+// Returns the product whose speed is the peak for activations of this type.
 api::Speed SpeedOf(const std::string& dtype) {
   return dtype == "bf16" ? api::Speed::kGemmBf16 : api::Speed::kGemmF32;
 }
 
-// The best of some runs, to exclude other load of the machine.
+// Returns the fastest of some runs, to exclude other load on the machine.
 template <class Measure>
 absl::StatusOr<double> Best(const Measure& measure) {
   double best = 0;
@@ -111,7 +111,7 @@ absl::StatusOr<double> Best(const Measure& measure) {
   return best;
 }
 
-// The yardstick of a round: a machine that does not have it leaves the share out.
+// Adds the machine's speed in a round; adds no share if the machine cannot run this measurement.
 absl::Status AddMachine(const absl::StatusOr<double>& speed, double rate, PassFigures* figures) {
   if (absl::IsUnimplemented(speed.status())) return absl::OkStatus();
   if (!speed.ok()) return speed.status();
@@ -134,7 +134,8 @@ TrainBenchRequest ToRequest(const BenchFlags& options, Overrides overrides) {
   return request;
 }
 
-// Steps until everything is compiled and touched; how long one takes now.
+// Takes steps until everything is compiled and all memory touched. Returns the seconds of the last
+// step.
 absl::StatusOr<double> WarmUp(TrainBench* train, const Interrupts& interrupts) {
   double seconds = 0, last = 0;
   for (int i = 0; i < kWarmUpSteps || seconds < kWarmUpSeconds; ++i) {
@@ -157,7 +158,7 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
   figures->dtype = train.dtype();
   PLUMB_ASSIGN_OR_RETURN(const double once, WarmUp(&train, bench->interrupts));
   figures->peak_memory = PeakMemoryBytes();
-  MachineSpeed machine(*bench->runtime);  // has memory of its own
+  MachineSpeed machine(*bench->runtime);  // allocates its own memory
   const int64_t steps = std::clamp<int64_t>(static_cast<int64_t>(kRoundSeconds / once), 1, 10000);
   for (int64_t round = 0; round < bench->options.rounds; ++round) {
     if (bench->interrupts.requested()) return Interrupted();
@@ -187,7 +188,8 @@ absl::Status TimeTraining(const Overrides& overrides, Bench* bench, PassFigures*
   return absl::OkStatus();
 }
 
-// As many passes of `n` tokens as were timed, from the beginning, `times` after another, op by op.
+// Profiles the same passes that were timed: in each round `times` passes of `n` tokens from the
+// start.
 absl::Status ProfileFeeds(int64_t n, int64_t times, DecodeBench* decode, Bench* bench,
                           PassFigures* figures) {
   if (!bench->options.profile) return absl::OkStatus();
@@ -253,8 +255,8 @@ absl::Status TimeDecoding(DecodeBench* decode, MachineSpeed* machine, Bench* ben
   return ProfileFeeds(1, n, decode, bench, figures);
 }
 
-// Prompt and decoding share the weights and the cache. A model that cannot decode is one that can
-// still be trained: the table says so, unless decoding was all that the user selected.
+// Times prompt and decoding, which share the weights and the cache. A model that cannot decode can
+// still be trained, so the table says so; it is an error only if the user selected decoding alone.
 absl::Status TimeGeneration(Bench* bench, std::vector<PassFigures>* passes) {
   ResetPeakMemory();
   bench->progress.Show("decode: preparing");
@@ -273,7 +275,7 @@ absl::Status TimeGeneration(Bench* bench, std::vector<PassFigures>* passes) {
       bench->Wants("prompt") ? std::min(bench->options.prompt, decode.context_length()) : 1;
   const absl::StatusOr<BenchStep> first = decode.Feed(n);
   const int64_t peak_memory = PeakMemoryBytes();
-  MachineSpeed machine(*bench->runtime);  // has memory of its own
+  MachineSpeed machine(*bench->runtime);  // allocates its own memory
   for (const char* pass : {"prompt", "decode"}) {
     if (!bench->Wants(pass)) continue;
     PassFigures figures;
@@ -308,7 +310,7 @@ std::string Profiles(const std::vector<PassFigures>& passes) {
   return text;
 }
 
-// An option that was given and only training reads, or "".
+// Returns the name of a given option that only training reads, or "".
 std::string TrainingOption(const BenchFlags& options, const Settings& settings) {
   if (!options.data.empty()) return "--data";
   if (!options.train.empty()) return "--train";
@@ -317,7 +319,7 @@ std::string TrainingOption(const BenchFlags& options, const Settings& settings) 
   return settings.train.empty() ? "" : absl::StrCat("--set train.", settings.train[0].first);
 }
 
-// Training on many ranks, where any are asked for or there.
+// Measures training on many ranks, if --ranks was given or several ranks run.
 absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& overrides,
                                  const ModelSource& model, HostRuntime* runtime, Launch* launch) {
   if (!options.only.empty() && options.only != "train") {

@@ -20,29 +20,29 @@ namespace {
 
 constexpr double kSecondsOfARound = 0.25;
 constexpr int kFirstSteps = 3;
-// To add a gradient to a sum two numbers are read and one is written.
+// Floats that adding a gradient to a sum moves: two are read and one is written.
 constexpr double kReadsAnAddition = 3;
 constexpr double kHalf = 0.5;
 
-// What a rank measures without the others.
+// Measurements of a rank without communication.
 struct Alone {
   StepShares shares;
   double add_bytes_per_second = 0;
   int64_t batch = 0, seq = 0, units = 0;
   std::vector<int64_t> tensors;
-  Cluster exchange;  // how gradients travel
+  Cluster exchange;  // how gradients are exchanged
 
   double seconds() const { return shares.passes + shares.update + shares.other; }
 };
 
-// What all ranks measure together.
+// Measurements of all ranks in joint steps.
 struct Together {
   Series seconds;
   std::optional<Profile> profile;
 };
 
-// Seconds of a step, round by round. All ranks take the same steps, so an interruption ends the
-// rounds of all.
+// Returns the seconds of a step, per round. All ranks take the same steps, so an interruption of
+// one ends the rounds of all.
 absl::StatusOr<Series> TimeSteps(const char* what, const RankBenchOptions& options,
                                  TrainBench* bench, int64_t steps, Launch* launch,
                                  const Interrupts& interrupts) {
@@ -70,7 +70,7 @@ absl::StatusOr<Profile> ProfileSteps(TrainBench* bench, int64_t steps) {
   return bench->TakeProfile();
 }
 
-// The same number on all ranks.
+// Returns the number of steps per round, the same on all ranks.
 absl::StatusOr<int64_t> StepsOfARound(double seconds_a_step, Launch* launch) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<double> all,
                          AllGather(launch->ranks(), {seconds_a_step}));
@@ -78,7 +78,7 @@ absl::StatusOr<int64_t> StepsOfARound(double seconds_a_step, Launch* launch) {
   return std::clamp<int64_t>(static_cast<int64_t>(kSecondsOfARound / slowest), 1, 10000);
 }
 
-// The last of some steps.
+// Takes some steps and returns the seconds of the last one.
 absl::StatusOr<double> TakeFirstSteps(TrainBench* bench) {
   double last = 0;
   for (int i = 0; i < kFirstSteps; ++i) {
@@ -93,7 +93,7 @@ Sharding ShardingOf(const std::string& shard) {
   return shard == "GRADIENTS" ? Sharding::kGradients : Sharding::kNone;
 }
 
-// Of a fixed batch ranks share units.
+// Fails if a fixed batch has fewer units than there are ranks to share them.
 absl::Status CheckUnits(const RankBenchOptions& options, const Alone& alone,
                         const std::vector<int64_t>& counts) {
   if (!options.fixed_batch || counts.back() <= alone.units) return absl::OkStatus();
@@ -103,8 +103,8 @@ absl::Status CheckUnits(const RankBenchOptions& options, const Alone& alone,
                    " makes as many, and without --fixed-batch every rank has a batch of its own"));
 }
 
-// All ranks at once, each for itself: those of one machine slow each other down as they will in
-// training. The slowest rank's.
+// Measures without communication, on all ranks at once, because ranks of one machine slow each
+// other down as they will in training. Returns the slowest rank's times.
 absl::StatusOr<Alone> MeasureAlone(const RankBenchOptions& options, const ModelSource& model,
                                    const std::vector<int64_t>& counts, HostRuntime* runtime,
                                    Launch* launch, const Interrupts& interrupts) {
@@ -138,7 +138,7 @@ absl::StatusOr<Alone> MeasureAlone(const RankBenchOptions& options, const ModelS
   return alone;
 }
 
-// The batch of all, in as many units.
+// Returns the request for joint training: the batches and units of all ranks together.
 TrainBenchRequest RequestOfAll(const RankBenchOptions& options, const Alone& alone,
                                Launch* launch) {
   TrainBenchRequest request = options.request;
@@ -166,7 +166,8 @@ absl::StatusOr<Together> MeasureTogether(const RankBenchOptions& options, const 
   return together;
 }
 
-// --link, else the slowest of those that are there; ranks of a machine have one, too.
+// Returns the link of --link, or else the slowest bandwidth and latency among the job's links;
+// ranks on one machine have a link, too.
 absl::StatusOr<Link> LinkOf(const RankBenchOptions& options, Launch* launch) {
   if (!options.link.empty()) return ParseLink(options.link);
   PLUMB_ASSIGN_OR_RETURN(const std::vector<RankLink> links, launch->MeasureAllLinks());
@@ -182,7 +183,7 @@ struct PredictedStep {
   int64_t ranks = 0, batch = 0;
   RankStepTime time;
   double tokens_per_second = 0;
-  double efficiency = 0;  // of a rank, against one that is alone
+  double efficiency = 0;  // relative to a rank that is alone
   std::optional<double> measured;
 };
 

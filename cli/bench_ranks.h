@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb bench --ranks: the time of a training step on many ranks, predicted from what each rank
-// measures alone and the link between them, beside what the ranks that are there measure.
+// plumb bench --ranks: predicts the time of a training step on many ranks from what each rank
+// measures alone and from the link between ranks, and compares it with a measurement on the ranks
+// of the current job.
 #ifndef PLUMB_CLI_BENCH_RANKS_H_
 #define PLUMB_CLI_BENCH_RANKS_H_
 
@@ -18,17 +19,17 @@
 namespace plumb::cli {
 
 struct RankBenchOptions {
-  std::string model;         // its path
-  std::string counts, link;  // --ranks, --link; "": the ranks, or the link, that are there
-  bool fixed_batch = false;  // a step's batch is shared; else each rank has one
+  std::string model;         // path
+  std::string counts, link;  // --ranks, --link; "": the job's own ranks or measured link
+  bool fixed_batch = false;  // all ranks share one step's batch; else each rank has its own
   int64_t rounds = 7;
   bool profile = false, json = false;
-  TrainBenchRequest request;                              // of one rank
+  TrainBenchRequest request;                              // for one rank
   std::function<void(const std::string& what)> progress;  // never null
 };
 
-// All ranks of the job call it; the first prints. kInvalidArgument: counts or link that are none,
-// or more ranks than units of a fixed batch.
+// Measures and predicts; rank 0 prints the table. Collective. Returns: the exit code. Errors:
+// kInvalidArgument for malformed counts or link, or for more ranks than a fixed batch has units.
 absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const ModelSource& model,
                                HostRuntime* runtime, Launch* launch, const Interrupts& interrupts);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of `plumb`: each adds itself to the command line, and names what is to be run when
-// it is chosen. One file a command; thin, over the public headers.
+// The commands of `plumb`: each adds itself to the command line and sets the function to run when
+// it is selected. There is one file per command, a thin layer over the public headers.
 #ifndef PLUMB_CLI_COMMAND_H_
 #define PLUMB_CLI_COMMAND_H_
 
@@ -16,24 +16,24 @@
 
 namespace plumb::cli {
 
-// The state shared by all commands. Lives until the program exits.
+// State shared by all commands. Lives until the program exits.
 struct Invocation {
   std::vector<std::string> plugin_files;  // --plugin
   bool guard_plugins = false;             // --plugin-guard
-  int64_t threads = 0;                    // --threads; 0: not said
+  int64_t threads = 0;                    // --threads; 0: not given
   std::string gemm = "auto";              // --gemm
-  // The selected command, set while the command line is parsed: runs and returns the exit code.
+  // Runs the selected command and returns the exit code. Set while the command line is parsed.
   std::function<absl::StatusOr<int>()> run;
 
   absl::StatusOr<std::unique_ptr<HostRuntime>> CreateRuntime() const;
 };
 
-// --plugin, --plugin-guard, --threads and --gemm: on the program itself, and on each command, where
-// people write them.
+// Adds --plugin, --plugin-guard, --threads and --gemm. They are added to the program and to each
+// command, because users write them in either place.
 void AddGlobalOptions(CLI::App* app, Invocation* invocation);
 
-// Lets `app`, when it is chosen, run `run` with the flags that were parsed, and with `invocation`
-// if it takes that.
+// Registers `run` to be called with the parsed flags, and with `invocation` if it takes one, when
+// `app` is the selected command.
 template <typename Flags>
 void RunWhenChosen(CLI::App* app, const std::shared_ptr<Flags>& flags,
                    absl::StatusOr<int> (*run)(const Flags&, const Invocation&),
@@ -46,8 +46,8 @@ void RunWhenChosen(CLI::App* app, const std::shared_ptr<Flags>& flags,
   app->callback([=] { invocation->run = [=] { return run(*flags); }; });
 }
 
-// The model of `path` with --set assignments applied, for commands that only look at it. Warnings
-// go to stderr. `runtime` must outlive the model.
+// Opens the model at `path` with the --set assignments applied, for commands that only inspect it.
+// Prints warnings to stderr. Requires: `runtime` outlives the model.
 absl::StatusOr<api::Model> OpenModel(const std::string& path,
                                      const std::vector<std::string>& assignments,
                                      HostRuntime* runtime);
@@ -69,8 +69,8 @@ void AddTokenizeTrainCommand(CLI::App* tokenize, Invocation* invocation);
 void AddBenchCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCheckCommand(CLI::App* plugin, Invocation* invocation);  // plugin check
-// Returns what the program of `plumb plugin check` prints for --help. kFailedPrecondition: it is
-// not installed, or cannot be run.
+// Returns the --help text of the checker program that `plumb plugin check` runs. Errors:
+// kFailedPrecondition if it is not installed or cannot be run.
 absl::StatusOr<std::string> CheckerHelp();
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);
 void AddCompletionCommand(CLI::App* program, Invocation* invocation);

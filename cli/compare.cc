@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb compare: trains models alike with the same seeds, and tells how they compare.
+// plumb compare: trains models with the same data, recipe and seeds, and compares them.
 
 #include <memory>
 #include <string>
@@ -61,7 +61,7 @@ std::string CommandText(const CompareFlags& options) {
   return text;
 }
 
-// The report without what is long.
+// Returns the report without its long parts.
 Json Summary(const StudyOutcome& outcome) {
   const auto& [plan, results, report, provenance] = outcome;
   Json groups = Json::array();
@@ -112,7 +112,7 @@ absl::Status PrintShard(const Plan& plan, bool json) {
       "/runs\nwhen all shards are: plumb compare --merge ", Quoted(plan.out), " … --out DIR\n"));
 }
 
-// kCancelled was told where it came up.
+// Returns the exit code. A cancellation has already been reported.
 absl::StatusOr<int> CodeOf(const absl::Status& status) {
   if (status.ok()) return kExitOk;
   return absl::IsCancelled(status) ? absl::StatusOr<int>(kExitInterrupted) : status;
@@ -120,7 +120,7 @@ absl::StatusOr<int> CodeOf(const absl::Status& status) {
 
 absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invocation,
                             Launch* launch) {
-  // What trains nothing, rank 0 does.
+  // Commands that train nothing run on rank 0 only.
   if (!launch->is_first() && (options.dry_run || !options.merge.empty())) return kExitOk;
   const StudyTimer timer;
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
@@ -143,7 +143,7 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   return CodeOf(outcome.ok() ? PrintOutcome(*outcome, options.json) : outcome.status());
 }
 
-// "1/3". Returns what is wrong, or "".
+// Parses a shard such as "1/3". Returns an error message, or "".
 std::string ParseShard(const std::string& text, Shard* shard) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
   int64_t index = -1, count = 0;

@@ -18,20 +18,20 @@
 namespace plumb::cli {
 namespace {
 
-// What a list of candidates has room for: the text up to the first stop.
+// Shortens a description to fit a list of candidates: up to the first stop.
 std::string Short(const std::string& text) {
   size_t end = text.size();
   for (const char* stop : {"; ", ". ", ": ", ", ", " ("}) end = std::min(end, text.find(stop));
   return text.substr(0, end);
 }
 
-// The state of a command line after its words but the last.
+// State of a command line after all its words but the last.
 struct CommandLine {
   CLI::App* app;
   std::vector<std::string> positional;  // words that no option takes
   std::vector<const CLI::Option*> given;
-  CLI::Option* open = nullptr;  // takes the next word
-  bool options_end = false;     // after "--"
+  CLI::Option* open = nullptr;  // the option that takes the next word
+  bool options_end = false;     // "--" was seen
 };
 
 CLI::Option* FindOption(CLI::App* app, absl::string_view word) {
@@ -92,7 +92,7 @@ class Collector {
   Completions found_;
 };
 
-// The command or file that `plumb help` is to explain.
+// Adds the commands and files that `plumb help` can explain.
 void AddHelpTopics(CLI::App* program, const std::vector<std::string>& words, Collector* found) {
   if (words.empty()) {
     for (const EmbeddedFile& file : SchemaHelp()) found->Add(file.name, "The fields of the file");
@@ -138,7 +138,8 @@ Completions Complete(CLI::App* program, const std::vector<std::string>& words) {
   CommandLine line = {program, {}, {}};
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     Read(words[i], &line);
-    if (line.app->get_prefix_command()) return {Takes::kFile, {}};  // the rest is another program's
+    // Another program parses the rest.
+    if (line.app->get_prefix_command()) return {Takes::kFile, {}};
   }
   const std::string last = words.empty() ? "" : words.back();
   Collector found(line.open != nullptr && last == "=" ? "" : last);
@@ -191,7 +192,7 @@ void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
       "  source <(plumb completion bash)");
   RunWhenChosen(app, shell, PrintScript, invocation);
 
-  // For the scripts.
+  // Used by the shell scripts only.
   const auto words = std::make_shared<std::vector<std::string>>();
   CLI::App* answer = program->add_subcommand("__complete", "What may stand for the last WORD");
   answer->group("");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion in shells: what may come next on a command line. Pure functions of the tree of
-// commands; the shells' scripts (cli/completion) ask `plumb __complete`.
+// Completion in shells: the candidates for the last word of a command line. Pure functions of the
+// command tree; the scripts in cli/completion call `plumb __complete`.
 #ifndef PLUMB_CLI_COMPLETION_H_
 #define PLUMB_CLI_COMPLETION_H_
 
@@ -14,12 +14,12 @@
 namespace plumb::cli {
 
 struct Completions {
-  Takes takes = Takes::kText;  // files and directories are found by the shell
-  std::vector<std::pair<std::string, std::string>> words;  // with what they mean
+  Takes takes = Takes::kText;  // the shell itself completes files and directories
+  std::vector<std::pair<std::string, std::string>> words;  // word and description
 };
 
-// What may stand for the last of `words`, which is begun or "", after the others. An option and its
-// value in one word are three: "--dtype", "=", "bf", as bash has them.
+// Returns the candidates for the last of `words`, which may be "" or incomplete. An option with its
+// value in one word counts as three words, as in bash: "--dtype", "=", "bf".
 Completions Complete(CLI::App* program, const std::vector<std::string>& words);
 
 }  // namespace plumb::cli

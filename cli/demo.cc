@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb demo: pre-norm, post-norm and no norm, compared from nothing but the program itself.
+// plumb demo: compares pre-norm, post-norm and no norm, with all inputs built into the program.
 
 #include <filesystem>
 #include <fstream>
@@ -27,30 +27,30 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDefaultDirectory[] = "plumb-demo";
-// Enough for intervals that say something, and some seconds on two processors.
+// Number of seeds that gives useful intervals and takes some seconds on two processors.
 constexpr int64_t kDefaultSeeds = 10;
 constexpr int64_t kProbeEvery = 100;
-// The norm of the demo's models.
+// Norm of the demo's models.
 constexpr char kNorm[] = "rms_norm";
-// The file that says whose the directory is; the first to be written.
+// File that marks the directory as a demo's; it is written first.
 constexpr char kMarker[] = "README.md";
 constexpr char kMarkerHead[] = "# plumb demo\n";
 
 struct DemoFlags {
   std::string out = kDefaultDirectory;
-  int64_t seeds = 0;  // 0: not said
+  int64_t seeds = 0;  // 0: not given
   bool no_open = false;
 };
 
-// nullopt: it cannot be read.
+// Returns a file's content, or nullopt if it cannot be read.
 std::optional<std::string> ContentOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// That `out` is not there yet, is empty, or was made by a demo and has its files as they were.
-// Looks only.
+// Fails unless `out` does not exist, is empty, or was made by a demo and has unmodified files.
+// Writes nothing.
 absl::Status CheckDirectory(const std::string& out) {
   std::error_code error;
   const fs::file_status there = fs::status(out, error);
@@ -83,8 +83,8 @@ absl::Status CheckDirectory(const std::string& out) {
   return absl::OkStatus();
 }
 
-// Those that are missing; each is there whole or not at all, so that a demo that was stopped in
-// between goes on.
+// Writes the missing files. Each is written whole or not at all, so an interrupted demo can
+// continue.
 absl::Status WriteDemoFiles(const std::string& out) {
   std::error_code error;
   fs::create_directories(out, error);
@@ -100,7 +100,7 @@ absl::Status WriteDemoFiles(const std::string& out) {
   return absl::OkStatus();
 }
 
-// That the norm of the models can be had, before anything is written.
+// Fails if the norm of the models is not available; to be called before anything is written.
 absl::Status CheckNorm(HostRuntime* runtime) {
   const absl::Status found = ToStatus(runtime->api().DescribePlugin(kNorm)).status();
   if (found.ok()) return found;
@@ -110,7 +110,8 @@ absl::Status CheckNorm(HostRuntime* runtime) {
       "plugins/all builds them; elsewhere PLUMB_PLUGIN_PATH names their directory."));
 }
 
-// The number of seeds that was asked for, which must be that with which a demo in `out` was begun.
+// Returns the number of seeds: the requested one, which must match a demo that already began in
+// `out`.
 absl::StatusOr<int64_t> SeedsOf(const DemoFlags& options, const std::string& out) {
   const absl::StatusOr<Study> study = Study::FromFile(absl::StrCat(out, "/study.pbtxt"));
   const int64_t begun = study.ok() ? static_cast<int64_t>(study->seeds.size()) : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb describe: what a model's text means, before anything runs.
+// plumb describe: shows the meaning of a model's text without running it.
 
 #include <algorithm>
 #include <cmath>
@@ -34,13 +34,13 @@ struct DescribeFlags {
   std::string model;
   std::vector<std::string> settings;
   std::string train;
-  int64_t batch = 0;  // 0: not said
+  int64_t batch = 0;  // 0: not given
   int64_t ranks = 1;
   std::string shard;
   RunFormat format;
   bool json = false;
   std::string svg;     // "-": stdout
-  int64_t layer = -1;  // -1: not said
+  int64_t layer = -1;  // -1: not given
 };
 
 void AppendLines(const char* indent, const Json& lines, std::string* text) {
@@ -64,15 +64,15 @@ void AppendGroup(const Json& group, std::string* text) {
 
 constexpr char kLayers[] = "layers.";
 
-// A line of the table: one tensor, or the same one of several layers.
+// Line of the table: one tensor, or the same tensor of several layers.
 struct Line {
-  const Json* tensor;           // the first
+  const Json* tensor;           // the first one
   std::vector<int64_t> layers;  // empty: outside the layers
   std::string rest;             // "attention.q.weight"
-  int64_t elements = 0;         // of all of them
+  int64_t elements = 0;         // sum over the layers
 };
 
-// "layers.3.attention.q.weight" -> 3, "attention.q.weight".
+// Splits "layers.3.attention.q.weight" into 3 and "attention.q.weight".
 bool SplitLayer(absl::string_view name, int64_t* layer, std::string* rest) {
   if (!absl::StartsWith(name, kLayers)) return false;
   name.remove_prefix(sizeof(kLayers) - 1);
@@ -82,7 +82,7 @@ bool SplitLayer(absl::string_view name, int64_t* layer, std::string* rest) {
   return true;
 }
 
-// "0..7", "0,2,4", "0..2,5".
+// Formats layer numbers: "0..7", "0,2,4", "0..2,5".
 std::string Ranges(const std::vector<int64_t>& layers) {
   std::string text;
   for (size_t i = 0; i < layers.size();) {
@@ -130,14 +130,14 @@ std::vector<std::string> ToCells(const Line& line) {
 }
 
 // Returns lines such as "  layers.0..7.attention.q.weight  [16, 16] x 8  uniform(-0.25, 0.25)
-// 2,048" in the order of each line's first tensor: layers that repeat share a line.
+// 2,048", ordered by each line's first tensor; the same tensor of several layers is one line.
 std::string TensorTable(const Json& tensors) {
   std::vector<std::vector<std::string>> rows;
   for (const Line& line : Collapse(tensors)) rows.push_back(ToCells(line));
   return AlignColumns(rows, "llllr", "  ");
 }
 
-// `updates`: shown when a recipe was given.
+// Returns the description as text. `updates` is null unless a recipe was given.
 std::string ToText(const Json& model, const TrainingMemory& memory, const std::string* updates) {
   const auto list = [](const Json& dims) {
     std::vector<std::string> words;
@@ -189,8 +189,8 @@ std::string ToText(const Json& model, const TrainingMemory& memory, const std::s
   return text;
 }
 
-// Returns the mean over positions of the loss that each of the vocabulary's tokens would have as
-// the target: log(sum(exp(logits))) - mean(logits). Targets that are drawn would add noise to it.
+// Returns the loss averaged over positions and over all tokens of the vocabulary as targets:
+// log(sum(exp(logits))) - mean(logits). Random targets would add noise to it.
 double LossOfAnyTarget(const ModelOutputs& outputs) {
   const auto vocab = static_cast<size_t>(outputs.vocab);
   double total = 0;
@@ -207,9 +207,9 @@ double LossOfAnyTarget(const ModelOutputs& outputs) {
   return total / static_cast<double>(outputs.logits.size() / vocab);
 }
 
-// Returns a warning if the model's own initial values make its first loss other than that of an
-// even guess; "" without rules for them, and for a model too large to compute it in about a second.
-// Draws the model's weights.
+// Returns a warning if the model's init rules make its first loss different from that of a uniform
+// prediction; "" if it has no rules, or is too large to compute the loss in about a second.
+// Overwrites the model's weights.
 std::string CheckFirstLoss(const Json& description, api::Model* model) {
   constexpr int64_t kMaxParameters = int64_t{1} << 26, kMaxTokens = 32;
   constexpr double kTolerance = 0.05;
@@ -224,7 +224,7 @@ std::string CheckFirstLoss(const Json& description, api::Model* model) {
     token = static_cast<int32_t>(random() % static_cast<uint64_t>(vocab));
   }
   batch.targets = batch.sequences;
-  // Norms over tokens have their statistics from a training step.
+  // Norms over tokens have statistics only after a training step.
   const auto outputs = RunTokens(model, batch, /*with_gradients=*/!description["buffers"].empty());
   if (!outputs.ok() || outputs->logits.empty()) return "";
   const double loss = LossOfAnyTarget(*outputs);
@@ -241,7 +241,7 @@ std::string CheckFirstLoss(const Json& description, api::Model* model) {
             "std: \"1 / sqrt(3 * d_model)\" } }");
 }
 
-// Those of --set that are about the model.
+// Returns the --set assignments that concern the model.
 std::vector<std::string> ModelSettings(std::vector<std::string> settings) {
   const auto is_of_training = [](const std::string& s) { return absl::StartsWith(s, "train."); };
   settings.erase(std::remove_if(settings.begin(), settings.end(), is_of_training), settings.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb doctor: what plumb runs on here, what it found and refused, and what would go wrong or
-// slow.
+// plumb doctor: shows the machine and libraries that plumb runs on, the plugins that it found or
+// rejected, and problems that would make it fail or run slowly.
 
 #include <cmath>
 #include <map>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kUnknown[] = "unknown";
 
-// How many "0-3,8" names; 0 if it cannot be said.
+// Returns the number of processors in a list such as "0-3,8"; 0 if it is malformed.
 int64_t ProcessorsIn(const std::string& list) {
   int64_t count = 0;
   for (const absl::string_view range : absl::StrSplit(list, ',', absl::SkipEmpty())) {
@@ -38,7 +38,7 @@ int64_t ProcessorsIn(const std::string& list) {
   return count;
 }
 
-// Rows of a label and a value; further values of a label stand below the first.
+// Table of labels and values; successive values with the same label show it once.
 class Rows {
  public:
   void Add(const std::string& label, const std::string& value) {
@@ -59,7 +59,7 @@ std::string Text(const Json& value) {
   return value.is_null() ? kUnknown : value.dump();
 }
 
-// "2 threads; 2 of 8 processors available", and what limits both.
+// Returns text such as "2 threads; 2 of 8 processors available", followed by the limits.
 std::string Threads(const Json& threads) {
   std::string text = absl::StrCat(Count(threads["used"].get<int64_t>(), "thread"));
   if (!threads["because"].is_null()) absl::StrAppend(&text, ", ", Text(threads["because"]));
@@ -188,7 +188,7 @@ void AddFound(const Json& report, Rows* rows) {
   }
 }
 
-// Under mpirun: a row for each rank and each link.
+// Adds a row for each rank and each link, under mpirun.
 void AddRankRows(const Json& report, Rows* rows) {
   if (!report.contains("ranks")) return;
   for (const Json& rank : report["ranks"]) {
@@ -233,7 +233,7 @@ std::string ToText(const Json& report) {
   return absl::StrCat(rows.text(), "\n", ProblemsText(report["problems"]));
 }
 
-// Mistakes in how ranks are laid out.
+// Adds problems with the layout of ranks.
 void AddRankProblems(const std::vector<RankFacts>& ranks, Json* problems) {
   for (const RankFacts& each : ranks) {
     const RankFacts& first = ranks[0];
@@ -250,7 +250,7 @@ void AddRankProblems(const std::vector<RankFacts>& ranks, Json* problems) {
          {"do", "give mpirun hosts of one kind, or do without equal bits"}});
     break;
   }
-  // Threads of the ranks that have the same processors.
+  // Sum of the threads of all ranks that share a set of processors.
   std::map<std::pair<std::string, std::string>, int64_t> threads;
   for (const RankFacts& each : ranks) threads[{each.host, each.processors}] += each.threads;
   for (const auto& [where, sum] : threads) {
@@ -266,7 +266,7 @@ void AddRankProblems(const std::vector<RankFacts>& ranks, Json* problems) {
   }
 }
 
-// What there is to say of several ranks, in rank 0's report. All ranks call it.
+// Adds facts and problems of all ranks to rank 0's report. Collective.
 absl::Status AddRanksTo(Launch* launch, const HostRuntime& runtime, Json* report) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<RankFacts> ranks, launch->AllFacts(FactsOf(runtime)));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<RankLink> links, launch->MeasureAllLinks());
@@ -292,8 +292,8 @@ absl::Status AddRanksTo(Launch* launch, const HostRuntime& runtime, Json* report
   return absl::OkStatus();
 }
 
-// The runtime as the options want it; or, if that is not to be had, one without what can fail, and
-// why in `refused`.
+// Creates the runtime that the options describe; if that fails, sets `refused` to the reason and
+// creates one without plugins and with the default GEMM engine.
 absl::StatusOr<std::unique_ptr<HostRuntime>> AnyRuntime(const Invocation& invocation,
                                                         std::string* refused) {
   absl::StatusOr<std::unique_ptr<HostRuntime>> runtime = invocation.CreateRuntime();
@@ -309,7 +309,7 @@ absl::StatusOr<int> Report(bool json, const Invocation& invocation, Launch* laun
   std::string refused;
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime,
                          AnyRuntime(ForRank(invocation, *launch), &refused));
-  runtime->matmul();  // loads oneDNN, for the report to say whether that can be done
+  runtime->matmul();  // loads oneDNN, so that the report can say whether that works
   Json report = Json::parse(runtime->DescribeJson());
   Json& problems = report["problems"];
   if (!refused.empty()) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that the program carries (cli/embed_files.cmake). A value, and functions that return
-// them.
+// Files that are compiled into the program (cli/embed_files.cmake).
 #ifndef PLUMB_CLI_EMBEDDED_FILES_H_
 #define PLUMB_CLI_EMBEDDED_FILES_H_
 
@@ -10,21 +9,22 @@
 namespace plumb::cli {
 
 struct EmbeddedFile {
-  std::string name;  // "Makefile": no directory
+  std::string name;  // "Makefile"; without a directory
   std::string content;
 };
 
-// The scripts of cli/completion.
+// Returns the scripts of cli/completion.
 std::vector<EmbeddedFile> CompletionScripts();
 
-// examples/why_normalise's models and recipe, the names, and a README.md, for plumb demo.
+// Returns the models and the recipe of examples/why_normalise, the names, and a README.md, for
+// plumb demo.
 std::vector<EmbeddedFile> DemoFiles();
 
-// The fields of the schema and their meaning, "model", "recipe" and so on, from the comments of
-// proto/plumb/v1 (runtime/schema/compiler/schema_help.cc).
+// Returns the fields of the schema and their descriptions, one file each for "model", "recipe" and
+// so on, generated from the comments of proto/plumb/v1 (runtime/schema/compiler/schema_help.cc).
 std::vector<EmbeddedFile> SchemaHelp();
 
-// The template of plugins/template. There the norm is called my_norm, and its id is
+// Returns the template of plugins/template, in which the norm is called my_norm and its id is
 // org.example.my_norm.
 std::vector<EmbeddedFile> TemplateFiles();
 

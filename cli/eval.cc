@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb eval: the loss of a trained model on data, or all that a model computes for given tokens.
+// plumb eval: computes the loss of a trained model on data, or all outputs of a model for given
+// tokens.
 
 #include <limits>
 #include <memory>
@@ -24,16 +25,17 @@ namespace {
 struct EvalFlags {
   std::string subject;  // RUN or MODEL.pbtxt
   std::string data;
-  std::string weights;  // with data: a type; with tokens: a file
+  std::string weights;  // with --data a type, with --tokens a file
   std::string tokens, logits, gradients, grads;
-  int64_t stride = 0;  // 0: side by side
+  int64_t stride = 0;  // 0: windows do not overlap
   bool ema = false;
   bool json = false;
 
   bool wants_gradients() const { return !gradients.empty() || !grads.empty(); }
 };
 
-// `coarse`: with the weights of --weights, split by split; empty if it was not said.
+// Prints the losses. `coarse`: the losses with the weights of --weights, parallel to `losses`, or
+// empty.
 absl::Status PrintLosses(const EvalFlags& options, const TrainedModel& model,
                          const std::vector<SplitLoss>& losses,
                          const std::vector<SplitLoss>& coarse) {
@@ -88,7 +90,7 @@ absl::Status EvalRun(const EvalFlags& options, HostRuntime* runtime) {
   return PrintLosses(options, *model, losses, coarse);
 }
 
-// A description with the weights of a file, or, without one, a run.
+// Opens MODEL.pbtxt with the weights of a file or, without --weights, a run.
 absl::StatusOr<api::Model> ModelOf(const EvalFlags& options, HostRuntime* runtime) {
   if (options.weights.empty()) {
     PLUMB_ASSIGN_OR_RETURN(RunModel run, OpenRunModel(runtime, options.subject, options.ema));

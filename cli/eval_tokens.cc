@@ -17,11 +17,11 @@
 namespace plumb::cli {
 namespace {
 
-// Takes lists of lists of ids from the parser event by event and stops at the first thing that is
-// something else, so that no file, however deep or odd, becomes a tree in memory.
+// SAX handler that reads lists of lists of ids and stops at the first value of another kind, so
+// that no file, however deeply nested, becomes a tree in memory.
 class TokenReader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  // `takes_one`: a list of ids is a sequence too.
+  // `takes_one`: a single list of ids is accepted as a sequence.
   explicit TokenReader(bool takes_one) : takes_one_(takes_one) {}
 
   TokenBatch batch;
@@ -122,8 +122,8 @@ class TokenReader : public nlohmann::json_sax<nlohmann::json> {
   const Field* field_ = &kFields[0];
   std::vector<std::vector<int32_t>>* lists_ = &batch.sequences;
   const bool takes_one_;
-  bool is_one_ = false;  // the file is a list of ids
-  int depth_ = 0;        // of lists
+  bool is_one_ = false;  // the file is a single list of ids
+  int depth_ = 0;        // nesting of lists
   bool in_object_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token ids as files, and what a model computes for them: to compare other implementations with.
+// Files of token ids, and gradient norms computed for them, to compare with other implementations.
 #ifndef PLUMB_CLI_EVAL_TOKENS_H_
 #define PLUMB_CLI_EVAL_TOKENS_H_
 
@@ -13,15 +13,15 @@
 
 namespace plumb::cli {
 
-// A JSON file: a list of sequences of token ids, or an object of such lists, {"sequences": [[..]],
-// "targets": [[..]], "token_types": [[..]]}, the latter two as one wants. A target that is null or
-// -100 is none. Errors name the file, the place and the mistake.
+// Reads a JSON file: a list of sequences of token ids, or an object of such lists, {"sequences":
+// [[..]], "targets": [[..]], "token_types": [[..]]}, of which the last two are optional. A target
+// of null or -100 is ignored. Errors: name the file, the position and the problem.
 absl::StatusOr<TokenBatch> ReadTokens(const std::string& path);
 
-// A JSON file: a list of token ids, or several. None of them is empty.
+// Reads a JSON file: a list of token ids, or a list of such lists. None of them may be empty.
 absl::StatusOr<std::vector<std::vector<int32_t>>> ReadPrompts(const std::string& path);
 
-// Writes {"loss": .., "grad_l2": {name: ..}}; numbers are the shortest that read back as the same
+// Writes {"loss": .., "grad_l2": {name: ..}}, with the shortest numbers that parse to the same
 // double.
 absl::Status WriteGradientNorms(const ModelOutputs& outputs, const std::string& path);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb explain: what the compiler makes of a model, stage by stage.
+// plumb explain: prints the compiler's stages for a model.
 
 #include <limits>
 #include <memory>
@@ -21,7 +21,7 @@ namespace {
 struct ExplainFlags {
   std::string model, stage;
   int64_t batch = 1;
-  int64_t seq = 0;  // 0: the context
+  int64_t seq = 0;  // 0: the model's context length
   RunFormat format;
   std::vector<std::string> settings;
 };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kBillion = 1e9;
 
-// Seconds in the unit in which they read best.
+// Formats seconds in the most readable unit.
 std::string TimeText(double seconds) {
   if (seconds < 1e-3) return absl::StrFormat("%.1f us", 1e6 * seconds);
   if (seconds < 10) return absl::StrFormat("%.2f ms", 1e3 * seconds);
@@ -26,7 +26,7 @@ std::string ShareText(const PassFigures& pass) {
                          pass.machine.Median() / kBillion);
 }
 
-// Shortest time in seconds from which a rate is computed; shorter ones are noise.
+// Shortest time in seconds from which a rate is computed; shorter times are noise.
 constexpr double kLeastSeconds = 1e-9;
 
 std::string GigaPerSecond(double count, double seconds) {

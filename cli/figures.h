@@ -17,7 +17,7 @@
 
 namespace plumb::cli {
 
-// Figures of rounds, in the order in which they were taken.
+// Measurements of successive rounds.
 class Series {
  public:
   void Add(double value) { values_.push_back(value); }
@@ -25,7 +25,7 @@ class Series {
     values_.insert(values_.end(), other.values_.begin(), other.values_.end());
   }
   bool empty() const { return values_.empty(); }
-  // By linear interpolation between the sorted values; 0 of none. q in [0, 1].
+  // Returns the q-quantile by linear interpolation; 0 if empty. Requires: 0 <= q <= 1.
   double Quantile(double q) const;
   double Median() const { return Quantile(0.5); }
   Json ToJson() const;  // {"median", "p10", "p90"}
@@ -34,37 +34,37 @@ class Series {
   std::vector<double> values_;
 };
 
-// One pass of a model, timed in rounds, each beside a yardstick of the machine.
+// One pass of a model, timed in rounds, each next to a measurement of the machine's peak.
 struct PassFigures {
   std::string name;   // "training", "prompt", "decode"
   std::string shape;  // "4 x 64"
   std::string dtype;
-  Series seconds;                  // of a step, a prompt, a token of every sequence
-  Series tokens_per_second;        // of all sequences
-  Series rate;                     // FLOP/s; for decoding bytes of weights a second
-  std::string unit;                // of the rate, in billions: "GFLOP/s"
-  Series machine;                  // the yardstick, in the unit of the rate
-  Series share;                    // rate over machine, round by round; empty without a yardstick
-  int64_t peak_memory = 0;         // bytes; 0: not known
-  std::optional<Profile> profile;  // of further steps, with --profile
-  std::string problem;             // why there are no figures; "" if there are
+  Series seconds;                  // per step, prompt, or decoding step of all sequences
+  Series tokens_per_second;        // over all sequences
+  Series rate;                     // FLOP/s; for decoding, bytes of weights per second
+  std::string unit;                // unit of `rate`, in billions: "GFLOP/s"
+  Series machine;                  // the machine's peak, in the unit of `rate`
+  Series share;                    // rate / machine, per round; empty if the machine has no peak
+  int64_t peak_memory = 0;         // bytes; 0: unknown
+  std::optional<Profile> profile;  // profile of further steps, with --profile
+  std::string problem;             // reason why there are no figures, or ""
 };
 
 Json ToJson(const PassFigures& figures);
 std::string ToTable(const std::vector<PassFigures>& passes);
 
-// Figures of a mean step; a dash where there is nothing to count.
+// Returns the figures of a mean step; a dash if there is nothing to count.
 std::string ProfileTable(const Profile& profile);
 Json ProfileJson(const Profile& profile);
 
-// The fastest of some steps; the first of a run compiles, and touches its memory.
+// Time of the fastest of some steps; the first step of a run compiles and touches its memory.
 struct StepTime {
   double seconds = 0;
   int64_t tokens = 0;  // targets of that step
-  int64_t steps = 0;   // that were taken
+  int64_t steps = 0;   // number of steps taken
 };
 
-// Takes up to five steps of a run, or as many as begin within two seconds, at least one.
+// Takes at least one and at most five steps of a run, and starts none after two seconds.
 absl::StatusOr<StepTime> TimeStep(TrainRun* run);
 
 Json MemoryJson(const TrainingMemory& memory);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb and plumb help: what someone needs who sees plumb for the first time, and the fields of the
-// files that they write.
+// plumb and plumb help: an introduction for new users, and the fields of the files that they write.
 #include "cli/help.h"
 
 #include <algorithm>
@@ -72,7 +71,7 @@ absl::StatusOr<int> Help(CLI::App* program, const HelpFlags& options) {
   return ExitOk(PrintResult(text));
 }
 
-// The innermost command that was reached, and its words: "plumb plugin list".
+// Returns the innermost selected command and sets `words` to its command line: "plumb plugin list".
 const CLI::App* Reached(const CLI::App& program, std::string* words) {
   const CLI::App* app = &program;
   *words = program.get_name();
@@ -91,7 +90,7 @@ std::vector<std::string> OptionNames(const CLI::App& app) {
   return names;
 }
 
-// About the first word that nothing took.
+// Returns a message about the first word that nothing consumed.
 std::string UnexpectedWord(const CLI::App& app, const std::string& word) {
   if (absl::StartsWith(word, "-")) {
     return absl::StrCat("unknown option ", word,
@@ -104,7 +103,8 @@ std::string UnexpectedWord(const CLI::App& app, const std::string& word) {
 
 constexpr size_t kColumns = 78;
 
-// Text as roff, in which "-" is a hyphen and "\-" the character of options and file names.
+// Escapes text for roff, in which "-" is a hyphen and "\-" is the minus sign of options and file
+// names.
 std::string Escaped(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"\\", "\\e"},
                                     {"-", "\\-"},
@@ -114,16 +114,16 @@ std::string Escaped(absl::string_view text) {
                                     {"~", "\\(ti"}});
 }
 
-// A line of input, which is no request whatever it begins with.
+// Returns a line of roff input that is never read as a request.
 std::string RoffLine(absl::string_view roff) {
   return absl::StrCat(absl::StartsWith(roff, ".") ? "\\&" : "", roff, "\n");
 }
 
-// Filled text, in lines that an editor shows.
+// Returns a paragraph of filled text, wrapped so that an editor can show it.
 std::string Paragraph(absl::string_view text) {
   std::string result, line;
   for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    // A hyphen within a word is one, at which a line may be broken.
+    // A hyphen inside a word is a real hyphen, where roff may break the line.
     std::string roff = Escaped(word);
     if (!absl::StartsWith(word, "-") && !absl::StrContains(word, "--")) {
       roff = absl::StrReplaceAll(roff, {{"\\-", "-"}});
@@ -172,7 +172,7 @@ std::string OptionText(CLI::Option* option) {
                   [&text](const std::string& word) { return absl::StrContains(text, word); });
   if (!tells_all) absl::StrAppend(&text, ". One of ", absl::StrJoin(choices, ", "));
   if (option->get_required()) absl::StrAppend(&text, ". Required");
-  std::set<std::string> excluded;  // by name: CLI11 orders them by address
+  std::set<std::string> excluded;  // names, because CLI11 orders options by address
   for (const CLI::Option* other : option->get_excludes()) excluded.insert(other->get_name());
   if (!excluded.empty()) absl::StrAppend(&text, ". Not with ", absl::StrJoin(excluded, ", "));
   return absl::EndsWith(text, ".") ? text : text + ".";
@@ -192,8 +192,8 @@ std::string OptionSections(CLI::App* app) {
   return text;
 }
 
-// The notes and the examples that a help ends with: paragraphs apart from each other by an empty
-// line, that of examples under "Example:", lines that begin with a blank as they are.
+// Footer of a help text: notes and examples. Empty lines separate the paragraphs; examples begin
+// with "Example:", and lines that begin with a blank are printed verbatim.
 struct Footer {
   std::string notes, examples;
 };
@@ -278,7 +278,7 @@ void AddHelpCommand(CLI::App* program, Invocation* invocation) {
   app->add_flag("--man", options->man, "Print it as a manual page, for man -l -");
   AddText(app, "--man-pages", "DIR", &options->man_pages,
           "Write all manual pages into this directory")
-      ->group("");  // for the build
+      ->group("");  // used by the build
   app->footer(
       "Example:\n"
       "  plumb help compare\n"
@@ -330,7 +330,7 @@ std::string FirstHelp() {
 
 absl::StatusOr<std::string> ManPage(CLI::App* app, const std::string& path) {
   std::string help;
-  if (app->get_prefix_command()) {  // its options are the other program's
+  if (app->get_prefix_command()) {  // its options are those of the other program
     PLUMB_ASSIGN_OR_RETURN(std::string checker, CheckerHelp());
     help = std::move(checker);
   }
@@ -339,7 +339,7 @@ absl::StatusOr<std::string> ManPage(CLI::App* app, const std::string& path) {
   std::string name_line = about.substr(0, about.size() - 1);
   name_line[0] = absl::ascii_tolower(static_cast<unsigned char>(name_line[0]));
 
-  // No date: a page changes with the program's version alone.
+  // There is no date, so that a page changes only with the program's version.
   std::string page =
       absl::StrCat(".TH ", Escaped(absl::AsciiStrToUpper(PageName(path))),
                    " 1 \"\" \"plumb " PLUMB_VERSION "\" \"User Commands\"\n.SH NAME\n",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages for people who ask for help, and for command lines that could not be parsed. Stateless.
+// Help pages, and messages for command lines that could not be parsed. Stateless.
 #ifndef PLUMB_CLI_HELP_H_
 #define PLUMB_CLI_HELP_H_
 
@@ -12,21 +12,22 @@
 
 namespace plumb::cli {
 
-// After program.parse threw `error`: the mistake, a suggestion, and where help is.
+// Returns the message after program.parse threw `error`: the problem, a suggestion, and where to
+// find help.
 std::string UsageError(const CLI::App& program, const CLI::ParseError& error);
 
-// The names of an app's commands.
+// Returns the names of an app's commands.
 std::vector<std::string> CommandNames(const CLI::App& app);
 
-// What `plumb` alone says: how to begin, and how to see all commands.
+// Returns the text of `plumb` without arguments: how to begin, and how to see all commands.
 std::string FirstHelp();
 
-// The page of `app`, which is called `path`, "plumb plugin new", as input of man.
-// kFailedPrecondition: the command is another program's, which does not tell its help.
+// Returns the man page of `app`, whose command line is `path`, such as "plumb plugin new". Errors:
+// kFailedPrecondition if the command is another program, whose --help fails.
 absl::StatusOr<std::string> ManPage(CLI::App* app, const std::string& path);
 
-// Writes the pages of the program and of all commands, "plumb-plugin-new.1", into an existing
-// directory. Errors are those of ManPage; kUnavailable: a file cannot be written.
+// Writes the pages of the program and of all commands, such as "plumb-plugin-new.1", into an
+// existing directory. Errors: those of ManPage; kUnavailable if a file cannot be written.
 absl::Status WriteManPages(CLI::App* program, const std::string& directory);
 
 }  // namespace plumb::cli

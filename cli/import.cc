@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb import and plumb export: checkpoints of other programs to runs of plumb's, and back.
+// plumb import and plumb export: convert checkpoints of other programs to plumb's runs and back.
 
 #include <memory>
 #include <string>
@@ -21,7 +21,7 @@ struct ImportFlags {
   bool json = false;
 };
 
-// "stops at tokens 2, 5, 7 (generation_config.json)"
+// Returns text such as "stops at tokens 2, 5, 7 (generation_config.json)".
 std::string EndTokens(const ImportReport& report) {
   if (report.end_tokens.empty()) return "no end token: samples stop at --max-tokens or --stop";
   return absl::StrCat(

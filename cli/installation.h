@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paths of this program and of its installed files. Stateless.
+// Paths of this program and of its installed files. Stateless.
 #ifndef PLUMB_CLI_INSTALLATION_H_
 #define PLUMB_CLI_INSTALLATION_H_
 
@@ -7,11 +7,12 @@
 
 namespace plumb::cli {
 
-// The directory of this program, without a slash at the end; "" if the system does not say.
+// Returns the directory of this program, without a trailing slash; "" if it is unknown.
 std::string OwnDirectory();
 
-// The prefix under which this program is installed, "/usr/local", by where it lies: an installed
-// tree may be moved, and a build is laid out as one. "" when it is in neither.
+// Returns the prefix under which this program is installed, such as "/usr/local", computed from the
+// program's own path, so that an installed tree can be moved; a build tree has the same layout.
+// Returns "" if the program is in neither.
 std::string InstallPrefix();
 
 }  // namespace plumb::cli

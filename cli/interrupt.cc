@@ -17,14 +17,14 @@ namespace {
 
 constexpr int kMaxCalls = 64;
 
-// A handler sees nothing but globals.
-volatile std::sig_atomic_t stop_requested = 0;  // the signal that did
+// Globals, because a signal handler can access nothing else.
+volatile std::sig_atomic_t stop_requested = 0;  // number of the signal that requested the stop
 std::atomic<const char*> waited_for{""};
-// The plugin calls that were in progress when it was last looked.
+// Plugin calls that were in progress when LookAtCalls last ran.
 api::PluginCall calls_before[kMaxCalls];
 volatile std::sig_atomic_t n_calls_before = 0;
 
-// Returns a call that is in progress since then.
+// Returns a call that has been in progress since LookAtCalls ran.
 std::optional<api::PluginCall> CallThatLasts() {
   api::PluginCall now[kMaxCalls];
   const size_t n = api::PluginCalls(now);
@@ -39,7 +39,7 @@ std::optional<api::PluginCall> CallThatLasts() {
 
 void LookAtCalls() { n_calls_before = static_cast<int>(api::PluginCalls(calls_before)); }
 
-// Ends the process by the signal, as if nobody had listened, but for unfinished files.
+// Ends the process by the signal's default action, after removing unfinished files.
 void EndBySignal(int signal) {
   RemoveUnfinishedPaths();
   std::signal(signal, SIG_DFL);
@@ -92,14 +92,14 @@ Interrupts::Interrupts(const char* waiting_for) {
   waited_for = waiting_for;
   struct sigaction action = {};
   action.sa_handler = RequestStop;
-  // A checkpoint that is being written is not to fail with EINTR.
+  // SA_RESTART, so that a checkpoint being written does not fail with EINTR.
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) sigaddset(&action.sa_mask, signal);
   sigaction(SIGINT, &action, &previous_int_);
   sigaction(SIGTERM, &action, &previous_term_);
   sigaction(SIGHUP, &action, &previous_hup_);
-  // nohup ignores it, and means to go on without a terminal.
+  // nohup ignores SIGHUP, so that the program continues without a terminal.
   if (previous_hup_.sa_handler == SIG_IGN) sigaction(SIGHUP, &previous_hup_, nullptr);
   action.sa_handler = EndGrace;
   sigaction(SIGALRM, &action, &previous_alarm_);

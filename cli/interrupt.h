@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that end the program: Ctrl-C, SIGTERM and SIGHUP (a terminal that goes away). They end it
-// at once, without what it has not finished writing. While an Interrupts lives they are a wish to
-// stop that the caller looks at between two steps. The second one kills, and says what was waited
-// for. So does a plugin that has not returned from one call kGraceSeconds after the first.
+// Signals that end the program: SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal). They
+// remove unfinished files and end it immediately. While an Interrupts lives, the first one only
+// requests a stop, which the caller checks between two steps; the second one ends the process,
+// after a message about what it was waiting for. So does a plugin call that lasts kGraceSeconds
+// after the first one.
 #ifndef PLUMB_CLI_INTERRUPT_H_
 #define PLUMB_CLI_INTERRUPT_H_
 
@@ -10,27 +11,28 @@
 
 namespace plumb::cli {
 
-// Far longer than any call of a plugin, which is for some rows of one step. A step, a validation or
-// a checkpoint may take longer than this, and is waited for.
+// Seconds that a plugin call may last after the first signal. This is far longer than any call
+// takes, which covers some rows of one step. A step, a validation or a checkpoint may take longer;
+// those are waited for.
 inline constexpr unsigned kGraceSeconds = 10;
 
-// From now on each of these signals removes the files and directories that are not finished, and
-// then ends the process as it would have without. One that the parent ignores (nohup) stays
-// ignored. For main.
+// Makes each of these signals remove unfinished files and directories before it ends the process in
+// the default way. A signal that the parent ignores (nohup) stays ignored. To be called by main.
 void RemoveUnfinishedOnSignals();
 
-// While one lives, the first signal only sets requested(). At most one at a time: signal handlers
-// belong to the process.
+// Scope in which the first signal only sets requested(). At most one may exist, because signal
+// handlers belong to the process.
 class Interrupts {
  public:
-  // `waiting_for`: what the caller finishes before it looks again, "the training step".
+  // `waiting_for`: the work that the caller finishes before it checks again, such as "the training
+  // step".
   explicit Interrupts(const char* waiting_for);
   ~Interrupts();
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
   bool requested() const;
-  // From now on the caller finishes this instead; REQUIRES: a literal.
+  // Changes the text of the work that is waited for. Requires: a string literal.
   void WaitingFor(const char* waiting_for);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LossSummary: the summary of a run's losses at its end. A value.
+// LossSummary: statistics of a run's losses, for the report at its end. A value.
 #ifndef PLUMB_CLI_LOSS_SUMMARY_H_
 #define PLUMB_CLI_LOSS_SUMMARY_H_
 
@@ -17,13 +17,13 @@ class LossSummary {
     double loss = 0;
   };
 
-  // The losses of a step, counted from 1; in order.
+  // Adds the losses of a step. Requires: steps count from 1 and come in order.
   void Add(int64_t step, double loss, std::optional<double> val_loss);
-  // The steps up to `last_step` that RUN/metrics.jsonl has, for a run that is resumed. Lines that
-  // tell nothing are passed over: a summary is not worth an error.
+  // Adds the steps up to `last_step` of RUN/metrics.jsonl, for a run that is resumed. Skips
+  // malformed lines, because a summary does not justify an error.
   void AddMetricsFile(const std::string& path, int64_t last_step);
 
-  // Absent while no such step was added.
+  // Return nullopt until such a step has been added.
   std::optional<double> MeanOfLast100() const;
   std::optional<double> MeanOfFirst50() const;
   std::optional<double> MaxOfFirst20() const { return max_first_20_; }

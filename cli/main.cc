@@ -33,14 +33,15 @@ namespace {
 constexpr rlim_t kStack = rlim_t{8} << 20;
 constexpr rlim_t kLeastStack = rlim_t{1} << 20;
 
-// Makes the stack as large as most commands need it, so that none is short of memory for it later.
+// Grows the stack to the size that most commands need, so that memory for it cannot run out later.
 void TouchStack() {
   volatile char pages[kLeastStack / 2];
   for (size_t i = 0; i < sizeof(pages); i += 4096) pages[i] = 0;
 }
 
-// Takes the descriptors 0 to 2 if the caller closed them, so that no checkpoint gets one of them
-// and is then printed into. Results for a closed stdout must still fail, hence read-only.
+// Opens /dev/null on descriptors 0 to 2 that the caller closed; otherwise a checkpoint could get
+// one of them and be printed into. Writing to a closed stdout must still fail, so it is opened
+// read-only.
 void GuardStandardStreams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) != -1) continue;
@@ -48,12 +49,12 @@ void GuardStandardStreams() {
   }
 }
 
-// Limits of the process show where something asks for more, and in no other way.
+// Prepares for resource limits of the process, so that exceeding one is an error where it happens.
 absl::Status PrepareForLimits() {
-  // A write beyond ulimit -f is then an error of that write.
+  // A write beyond ulimit -f fails instead of killing the process.
   std::signal(SIGXFSZ, SIG_IGN);
-  // Stacks of less would end in the middle of something. Of other threads too: their size was taken
-  // from the limit when the program started.
+  // A smaller stack would overflow somewhere in the middle. Sets the size for other threads too,
+  // whose default was taken from the limit when the program started.
   struct rlimit stack;
   if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kStack) {
     stack.rlim_cur = std::min<rlim_t>(kStack, stack.rlim_max);
@@ -74,8 +75,8 @@ absl::Status PrepareForLimits() {
     return absl::ResourceExhaustedError(
         absl::StrCat("out of memory; ", MemoryLimitText(), ", and needs more to begin"));
   }
-  // Under ulimit -v a stack that cannot grow is a crash, and unwinding loads a library at its first
-  // use: both are done now.
+  // Under ulimit -v a stack that cannot grow crashes, and unwinding loads a library at its first
+  // use; both happen here, while there is memory.
   TouchStack();
   void* frame;
   backtrace(&frame, 1);
@@ -84,7 +85,7 @@ absl::Status PrepareForLimits() {
 
 void AddCommands(CLI::App* program, Invocation* invocation) {
   program->name("plumb");
-  // A function: the text is about libraries that are not loaded for anything else.
+  // This is a function, because the text needs libraries that are otherwise not loaded.
   program->set_version_flag(
       "--version", [] { return absl::StrCat(VersionText(), "\nproducts: ", MatmulText()); },
       "Print the version and exit");
@@ -120,8 +121,8 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddCompletionCommand(program, invocation);
 }
 
-// The words of the command line, last first, as CLI11 wants them. It would take the word after
-// "--prompt=" for the prompt, so an empty value becomes a word of its own.
+// Returns the command-line words in reverse order, as CLI11 expects them. CLI11 would take the word
+// after "--prompt=" as the prompt, so an empty value becomes a separate word.
 std::vector<std::string> ReversedWords(int argc, char** argv) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
@@ -140,7 +141,7 @@ int Finish(const absl::Status& status) {
   return ExitCodeOf(status);
 }
 
-// With the limit, if there is memory left to say it.
+// Prints the error with the memory limit, or without it if no memory is left for that.
 void TellOutOfMemory() {
   try {
     PrintError(absl::StrCat("out of memory; ", MemoryLimitText()));
@@ -178,7 +179,7 @@ int main(int argc, char** argv) {
   plumb::cli::GuardStandardStreams();
   plumb::cli::WatchPlugins();
   plumb::cli::RemoveUnfinishedOnSignals();
-  // A reader that goes away is a failed write, not the end of a training run.
+  // A closed pipe becomes a failed write, so that it does not end a training run.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     if (const absl::Status prepared = plumb::cli::PrepareForLimits(); !prepared.ok()) {

@@ -24,7 +24,7 @@
 namespace plumb::cli {
 namespace {
 
-constexpr char kReaderGone[] = "plumb/reader-gone";  // a payload of absl::Status
+constexpr char kReaderGone[] = "plumb/reader-gone";  // key of a payload of absl::Status
 
 bool Set(const char* variable) {
   const char* value = std::getenv(variable);
@@ -103,7 +103,7 @@ void PrintWarnings(HostRuntime* runtime) {
 
 absl::Status WriteFile(const std::string& path, absl::string_view content) {
   const absl::Status status = WriteFileAtomically(path, content);
-  // Both are errors in the name that the user gave the output.
+  // Both are errors in the output name that the user gave.
   if (absl::IsNotFound(status) || absl::IsPermissionDenied(status)) {
     return absl::InvalidArgumentError(status.message());
   }
@@ -164,7 +164,7 @@ std::string Rate(double per_second) {
 
 std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
                          absl::string_view alignment, absl::string_view indent) {
-  const auto columns_of = [](const std::string& text) {  // characters, not bytes
+  const auto columns_of = [](const std::string& text) {  // counts characters, not bytes
     return std::count_if(text.begin(), text.end(),
                          [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
   };
@@ -216,13 +216,13 @@ bool CanOpenFiles() { return StdoutIsTerminal() && (Set("DISPLAY") || Set("WAYLA
 
 bool OpenFile(const std::string& path) {
   std::error_code error;
-  // From the root, so that it is taken neither for an option nor for an address.
+  // The path is absolute, so that it is taken neither for an option nor for a URL.
   std::string whole = std::filesystem::absolute(path, error).string();
   if (error) return false;
   char program[] = "xdg-open";
   char* arguments[] = {program, whole.data(), nullptr};
 
-  // The browser's own messages are kept from this terminal, and Ctrl-C here from the browser.
+  // Redirects the browser's messages away from this terminal; its own session keeps Ctrl-C from it.
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   if (posix_spawn_file_actions_init(&files) != 0) return false;

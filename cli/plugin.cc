@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb plugin: which norms there are, and what each wants.
+// plumb plugin: lists norms and describes their parameters.
 
 #include <algorithm>
 #include <memory>
@@ -19,12 +19,12 @@ namespace {
 
 struct PluginFlags {
   std::string id;
-  std::string directory, name;  // of a new project
+  std::string directory, name;  // `plugin new`: path and norm
   bool json = false;
 };
 
-// Returns the norms of a report of plumb_runtime_describe: those that are loaded, by id, then the
-// files on the plugin path in the order of the search.
+// Returns the norms of a report of plumb_runtime_describe: the loaded ones sorted by id, then the
+// files on the plugin path in search order.
 std::vector<Json> ListPlugins(const Json& report) {
   std::vector<Json> loaded, files;
   const auto add = [&](const Json& norms) {
@@ -114,7 +114,7 @@ absl::StatusOr<int> DescribeOne(const PluginFlags& options, const Invocation& in
   return ExitOk(options.json ? PrintJson(plugin) : PrintResult(PluginText(plugin)));
 }
 
-// The last part of a path, whatever slashes follow it.
+// Returns the last component of a path, ignoring trailing slashes.
 std::string LastPart(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0

@@ -22,7 +22,8 @@ namespace {
 
 constexpr char kProgram[] = "plumb-norm-check";
 
-// Where the checker may be: beside this program (a build), or where `make install` puts it.
+// Returns the possible paths of the checker: next to this program (a build), or where `make
+// install` puts it.
 std::vector<std::string> Places() {
   const std::string own = OwnDirectory();
   if (own.empty()) return {};
@@ -31,9 +32,9 @@ std::vector<std::string> Places() {
           absl::StrCat(installed[0] == '/' ? "" : own + "/../", installed, "/plumb/", kProgram)};
 }
 
-// Becomes the checker, and so returns only if that is impossible.
+// Replaces this process by the checker, and therefore returns only on failure.
 absl::Status Exec(const std::string& program, const std::vector<std::string>& arguments) {
-  std::vector<std::string> words = {"plumb plugin check"};  // what its help calls itself
+  std::vector<std::string> words = {"plumb plugin check"};  // name that the checker's help shows
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -79,7 +80,7 @@ absl::StatusOr<std::string> CheckerHelp() {
 void AddPluginCheckCommand(CLI::App* plugin, Invocation* invocation) {
   CLI::App* app = plugin->add_subcommand(
       "check", "Try a plugin against the norm ABI, check by check; --help shows its own options");
-  // All that follows is the checker's, --help too.
+  // All following words belong to the checker, including --help.
   app->set_help_flag();
   app->prefix_command();
   app->callback([app, invocation] {

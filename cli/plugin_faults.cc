@@ -19,8 +19,8 @@
 namespace plumb::cli {
 namespace {
 
-// Handlers see nothing but globals. The process that is watched: a child that was forked ends as it
-// likes. 0: none yet.
+// Process that is watched; 0: none yet. A forked child is not watched. Globals, because a signal
+// handler can access nothing else.
 std::atomic<pid_t> watched_process{0};
 constexpr int kAtWork = -1;
 std::atomic<int> ended_with{kAtWork};
@@ -39,7 +39,7 @@ constexpr FaultName kFaults[] = {
     {SIGSYS, "SIGSYS (system call that is not allowed)"},
     {SIGABRT, "SIGABRT (abort(), a failed assertion, or an exception that nobody caught)"}};
 
-// Returns to the first thread only. Others wait here until the process ends.
+// Returns to the first thread that calls it. All others block here until the process ends.
 void BeOnlyOneEnding() {
   while (is_ending.test_and_set()) pause();
 }
@@ -56,7 +56,7 @@ void AddWhere(const api::PluginCall& at, SignalText* text) {
   }
 }
 
-// /proc/self/maps, character by character.
+// Reader of /proc/self/maps, character by character. Async-signal-safe.
 class Maps {
  public:
   Maps() : fd_(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
@@ -66,7 +66,7 @@ class Maps {
   Maps(const Maps&) = delete;
   Maps& operator=(const Maps&) = delete;
 
-  char Next() {  // 0 at the end
+  char Next() {  // returns 0 at the end
     if (at_ == size_) {
       ssize_t n;
       do n = read(fd_, buffer_, sizeof(buffer_));
@@ -77,7 +77,7 @@ class Maps {
     }
     return buffer_[at_++];
   }
-  // Reads a hexadecimal number and the character behind it.
+  // Reads a hexadecimal number and the character after it.
   uintptr_t NextNumber() {
     uintptr_t number = 0;
     for (;;) {
@@ -94,13 +94,13 @@ class Maps {
   char buffer_[1024];
 };
 
-// Writes the path of the file that is mapped at `address`, as the system has it, to `path`, cut to
-// `capacity` bytes and ended with 0. Returns false if no file is mapped there. Async-signal-safe.
+// Writes the path of the file that is mapped at `address` to `path`, truncated to `capacity` bytes
+// including the terminating 0. Returns false if no file is mapped there. Async-signal-safe.
 bool FindMappedFile(const void* address, char* path, size_t capacity) {
   const auto wanted = reinterpret_cast<uintptr_t>(address);
   Maps maps;
   for (;;) {
-    // "begin-end rw-p offset device inode   path"
+    // Format of a line: "begin-end rw-p offset device inode   path"
     const uintptr_t begin = maps.NextNumber(), end = maps.NextNumber();
     if (end == 0) return false;
     const bool is_here = wanted >= begin && wanted < end;
@@ -116,8 +116,8 @@ bool FindMappedFile(const void* address, char* path, size_t capacity) {
   }
 }
 
-// A file whose mapping has no byte at `address` although it had when it was mapped: ends the
-// process with a message that names it. Returns if `address` is in no mapped file.
+// Ends the process with a message that names the file whose mapping has no byte at `address` any
+// more, because it was truncated after it was mapped. Returns if `address` is in no mapped file.
 void EndIfFileWasCut(const void* address) {
   char path[PATH_MAX];
   if (!FindMappedFile(address, path, sizeof(path))) return;
@@ -136,7 +136,7 @@ extern "C" void OnFault(int signal, siginfo_t* info, void*) {
   const std::optional<api::PluginCall> call = api::PluginCallHere(info->si_addr);
   const bool is_sent = info->si_code <= 0 && info->si_pid != getpid();
   if (!call || is_sent || watched_process.load() != getpid()) {
-    // Not a plugin's: as if nobody had listened.
+    // The fault is not a plugin's, so the default action follows.
     std::signal(signal, SIG_DFL);
     std::raise(signal);
     return;
@@ -154,7 +154,7 @@ extern "C" void OnFault(int signal, siginfo_t* info, void*) {
 }
 
 // Ends the process with a message and exit code 3 if a plugin calls exit() with `status`, or
-// quick_exit(), before main returns. Returns for any other end.
+// quick_exit(), before main returns. Returns for any other exit.
 void OnExit(const char* function, int status) {
   if (watched_process.load() != getpid()) return;
   if (const int code = ended_with.load(); code != kAtWork) {
@@ -162,7 +162,7 @@ void OnExit(const char* function, int status) {
     return;
   }
   const std::optional<api::PluginCall> call = api::PluginCallHere();
-  // MPI ends an aborted job from within any of its own functions, but never with 0.
+  // MPI may end an aborted job from any of its functions, but never with code 0.
   if (!call && status != 0) return;
   BeOnlyOneEnding();
   SignalText text;
@@ -191,7 +191,7 @@ void WatchPlugins() {
                           (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN);
     if (is_taken) sigaction(fault.signal, &before, nullptr);
   }
-  // The handlers of plugins are registered later and run before these.
+  // Exit handlers of plugins are registered later, and therefore run before these.
   on_exit([](int status, void*) { OnExit("exit()", status); }, nullptr);
   std::at_quick_exit([] { OnExit("quick_exit()", 0); });
 }

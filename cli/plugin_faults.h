@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names the norm plugin that ends the process, so that this never looks like success: handlers for
-// the signals of faults and of abort(), and exit handlers for exit() and quick_exit(). Each writes
-// which function of which norm it was, and the file, and ends with exit code 3. A plugin that calls
-// _exit(), or a system call, is not noticed. A mapped file that is cut while it is read, which is
-// SIGBUS too, is named, and the process ends with exit code 1.
+// Handlers that name the norm plugin that ends the process, so that this never looks like success:
+// for fault signals and abort(), and for exit() and quick_exit(). Each writes the function, the
+// norm and its file, and ends with exit code 3. A plugin that calls _exit() or the system call is
+// not noticed. If a mapped file was truncated while it was read (SIGBUS too), the message names the
+// file, and the exit code is 1.
 //
-// State of the process, hence for main alone. Threads have signal stacks from the first runtime on
-// (PLUMB_SIGNAL_STACKS).
+// The handlers are state of the process, so only main uses this header. Threads have signal stacks
+// once the first runtime exists (PLUMB_SIGNAL_STACKS).
 #ifndef PLUMB_CLI_PLUGIN_FAULTS_H_
 #define PLUMB_CLI_PLUGIN_FAULTS_H_
 
 namespace plumb::cli {
 
-// Installs the handlers. A signal that has a handler already (a sanitizer's) keeps it.
-// REQUIRES: called once, at the beginning of main.
+// Installs the handlers. Keeps a handler that a signal already has (a sanitizer's). Requires:
+// called once, at the beginning of main.
 void WatchPlugins();
 
-// Returns `exit_code`, with which alone the process may exit from now on: the last call of main.
+// Returns `exit_code`, from now on the only code with which the process may exit. To be called last
+// in main.
 int WorkEnded(int exit_code);
 
 }  // namespace plumb::cli

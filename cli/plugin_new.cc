@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr absl::string_view kTemplateId = "org.example.my_norm";
 constexpr absl::string_view kTemplateName = "my_norm";
-constexpr size_t kMaxIdLength = 63;  // PLUMB_NORM_NOTE's
+constexpr size_t kMaxIdLength = 63;  // see PLUMB_NORM_NOTE
 
 bool IsWord(absl::string_view text, bool may_begin_with_digit) {
   if (text.empty() || (absl::ascii_isdigit(text[0]) && !may_begin_with_digit)) return false;
@@ -31,7 +31,7 @@ bool IsWord(absl::string_view text, bool may_begin_with_digit) {
   return may_begin_with_digit || text[0] != '_';
 }
 
-// What the user may have meant: "My-Norm 2" -> "my_norm_2".
+// Returns a valid name similar to `text`: "My-Norm 2" becomes "my_norm_2".
 std::string AsWord(absl::string_view text) {
   std::string word;
   for (const char c : text) word += absl::ascii_isalnum(c) ? absl::ascii_tolower(c) : '_';
@@ -45,7 +45,7 @@ absl::Status CheckName(const std::string& name) {
                    "\" is not; try --name ", AsWord(name)));
 }
 
-// One pass, so that what is put in is not looked at again.
+// Replaces the template's id and name in one pass, so that inserted text is not replaced again.
 std::string Renamed(absl::string_view text, const std::string& name, const std::string& id) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
@@ -67,7 +67,7 @@ absl::Status Failure(const std::string& path, const std::error_code& error) {
 }
 
 // Constants of plumb_norm_note in plumb/norm_plugin.h; tests/cli/plugin_note_test.sh compares them.
-constexpr int kAbiMajor = 1, kAbiMinor = 0;  // the least: a language has no header to be newer
+constexpr int kAbiMajor = 1, kAbiMinor = 0;  // minimum: other languages have no newer header
 constexpr size_t kIdBytes = 64;
 
 }  // namespace

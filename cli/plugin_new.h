@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb plugin new: the files of a norm's project, under the name that the user chose.
+// plumb plugin new: the files of a new norm project, under a name that the user chose.
 #ifndef PLUMB_CLI_PLUGIN_NEW_H_
 #define PLUMB_CLI_PLUGIN_NEW_H_
 
@@ -12,22 +12,23 @@
 
 namespace plumb::cli {
 
-// kInvalidArgument, with how ids are made, for one that plumb would not take or that is kept for
-// the norms that ship with it.
+// Fails with kInvalidArgument and the syntax of ids if `id` is malformed or has one word, which is
+// reserved for the norms that ship with plumb.
 absl::Status CheckId(const std::string& id);
 
-// The files of TemplateFiles with the name and id put in, in contents and file names.
-// kInvalidArgument, with a suggestion, for a name that is no C identifier in lower case or an id
-// that plumb would not take.
+// Returns the files of TemplateFiles with `name` and `id` filled in, in contents and file names.
+// Errors: kInvalidArgument with a suggestion if `name` is not a lower-case C identifier or `id` is
+// not valid.
 absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
                                                      const std::string& id);
 
-// Writes the files to `directory`, which must not exist yet or be empty. All or nothing: they
-// are put together beside it and renamed. kAlreadyExists when something is there.
+// Writes the files to `directory`, which must not exist yet or be empty. All or nothing: they are
+// written to a directory next to it, which is renamed. Errors: kAlreadyExists if `directory` is
+// not empty.
 absl::Status WriteProject(const std::vector<EmbeddedFile>& files, const std::string& directory);
 
-// Assembler text (GNU as and clang's) of the section that PLUMB_NORM_NOTE(id) makes.
-// kInvalidArgument for an id that plumb would not take.
+// Returns the assembler text (GNU as and clang) of the section that PLUMB_NORM_NOTE(id) creates.
+// Errors: kInvalidArgument if `id` is not valid.
 absl::StatusOr<std::string> NoteAssembly(const std::string& id);
 
 }  // namespace plumb::cli

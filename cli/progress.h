@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of commands on stderr. Objects are owned by one command; one thread.
+// Progress of commands on stderr. The classes are thread-compatible.
 #ifndef PLUMB_CLI_PROGRESS_H_
 #define PLUMB_CLI_PROGRESS_H_
 
@@ -14,24 +14,24 @@
 
 namespace plumb::cli {
 
-// One line that is rewritten, on a terminal only; elsewhere, and if `quiet`, it shows nothing.
+// Status line that is rewritten in place. Shows nothing if stderr is no terminal, or if `quiet`.
 class StatusLine {
  public:
   explicit StatusLine(bool quiet);
   bool shows() const { return shows_; }
-  // Replaces the line by this one, which is cut to the terminal's width.
+  // Replaces the line, cut to the terminal's width.
   void Show(std::string line);
   // Removes the line.
   void Clear();
-  // Leaves the line where it is and ends it.
+  // Leaves the line on the screen and moves below it.
   void End();
 
  private:
   const bool shows_;
-  bool open_ = false;  // the cursor stands in the line
+  bool open_ = false;  // the cursor is in the line
 };
 
-// Exponential mean of a series, without the pull of its start towards zero.
+// Exponential moving average with bias correction, as in Adam.
 class SmoothMean {
  public:
   explicit SmoothMean(double decay) : decay_(decay) {}
@@ -43,18 +43,18 @@ class SmoothMean {
   double sum_ = 0, weight_ = 0;
 };
 
-// Shows the steps of a training run: on a terminal one line that is rewritten at most ten times a
-// second; elsewhere (a log file) a plain line at most every ten seconds, and for the first and the
-// last step. Validation losses get lines of their own.
+// Progress of a training run: on a terminal, one line that is rewritten at most ten times a second;
+// elsewhere (a log file), one line at most every ten seconds and for the first and the last step.
+// Validation losses have their own lines.
 class TrainProgress {
  public:
-  // Steps up to last_step will come, of a run of max_steps.
+  // Requires: steps up to `last_step` follow, of a run of `max_steps`.
   TrainProgress(int64_t last_step, int64_t max_steps, bool quiet);
 
   void Step(const StepReport& report);
-  // A line of its own, not lost in the one that is rewritten.
+  // Prints a message on its own line, above the status line.
   void Note(absl::string_view text);
-  // No more steps: shows the last one and ends its line.
+  // Shows the last step and ends the status line. No step may follow.
   void End();
 
  private:
@@ -68,18 +68,18 @@ class TrainProgress {
   const bool quiet_;
   StatusLine status_;
   SmoothMean loss_{0.95}, tokens_{0.95}, seconds_{0.95};
-  SmoothMean wall_{0.95};  // from one step's end to the next's
+  SmoothMean wall_{0.95};  // from the end of one step to the end of the next
   StepReport last_;
   Clock::time_point last_step_end_;
   Clock::time_point shown_at_;
   int64_t shown_step_ = -1;
 };
 
-// Shows how much of a text has been tokenized, on a terminal only.
+// Progress of tokenizing a text, on a terminal only.
 class TokenizeProgressLine {
  public:
   explicit TokenizeProgressLine(bool quiet);
-  // OK always, so that it serves as an observer.
+  // Always returns OK, so that it can serve as an observer.
   absl::Status Show(const TokenizeProgress& now);
   // Removes the line.
   void End() { status_.Clear(); }

@@ -54,7 +54,7 @@ int EndBeforeJoining(const absl::Status& status) {
 
 Invocation ForRank(const Invocation& invocation, const Launch& launch) {
   Invocation mine = invocation;
-  // OMP_NUM_THREADS is the user's word, too.
+  // OMP_NUM_THREADS counts as a setting of the user, too.
   if (mine.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) {
     mine.threads = launch.default_threads();
   }
@@ -64,7 +64,7 @@ Invocation ForRank(const Invocation& invocation, const Launch& launch) {
 absl::Status CheckSameCommand(Launch* launch, const std::string& command) {
   const std::vector<Fact> facts = {{"version of plumb", api::Version()}, {"command", command}};
   const absl::Status same = AllAgree(launch->ranks(), facts);
-  // An error in the command line, not in a plugin.
+  // The error is in the command line, not in a plugin.
   return absl::IsFailedPrecondition(same) ? absl::InvalidArgumentError(same.message()) : same;
 }
 
@@ -83,7 +83,7 @@ absl::StatusOr<int> RunRanks(
     }
   };
   const absl::StatusOr<int> code = call();
-  // One process alone ends as every command does.
+  // A single process ends like any other command.
   return (*launch)->size() == 1 ? code : EndRanks(launch->get(), code);
 }
 

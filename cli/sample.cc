@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb sample: text from a trained model.
+// plumb sample: draws text from a trained model.
 
 #include <limits>
 #include <memory>
@@ -50,7 +50,7 @@ GenerateOptions ToGenerateOptions(const SampleFlags& options) {
   return generate;
 }
 
-// Draws one sample, which is shown piece by piece.
+// Draws one sample and prints it piece by piece.
 absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
   bool shown = false;
   absl::Status printed;
@@ -65,14 +65,14 @@ absl::Status Stream(TrainedModel* model, const GenerateOptions& options) {
   return result.ok() ? ended : result.status();
 }
 
-// The ids of a sample that has no text, so that nothing but an end token can have ended it: that
-// one is not shown.
+// Returns the ids of a sample without text. Only an end token can have ended it, and that token is
+// not shown.
 std::string ShownIds(const GenerateResult& result) {
   const auto end = result.ids.end() - (result.ended ? 1 : 0);
   return absl::StrJoin(result.ids.begin(), end, " ");
 }
 
-// What samples begin with: the text, or each list of tokens.
+// Returns the beginnings of the samples: the text, or each list of tokens.
 absl::StatusOr<std::vector<GenerateOptions>> PromptsOf(const SampleFlags& options) {
   const GenerateOptions generate = ToGenerateOptions(options);
   if (options.prompt_tokens.empty()) return std::vector<GenerateOptions>{generate};
@@ -113,7 +113,7 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
                          {"first_seconds", result.first_seconds}});
       return true;
     }
-    // If the prompt was ids and nothing makes text of them, the sample is ids.
+    // If the prompt was ids and there is no tokenizer, the sample is printed as ids.
     printed = PrintSample(absl::StrCat(result.has_text ? result.text : ShownIds(result), "\n"));
     return printed.ok();
   };

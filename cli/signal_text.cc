@@ -32,7 +32,7 @@ SignalText& SignalText::AddCall(const api::PluginCall& call) {
 
 void SignalText::Write() {
   struct termios terminal;
-  // A line of progress may be open there.
+  // A progress line may be open on the terminal.
   if (tcgetattr(STDERR_FILENO, &terminal) == 0 && write(STDERR_FILENO, "\n", 1) != 1) return;
   text_[length_++] = '\n';
   for (size_t done = 0; done < length_;) {

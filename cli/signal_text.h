@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SignalText: a message put together and written in a signal handler, where nothing may allocate. A
-// value on the handler's stack.
+// SignalText: a message that is built and written in a signal handler, where nothing may allocate.
+// A value on the handler's stack.
 #ifndef PLUMB_CLI_SIGNAL_TEXT_H_
 #define PLUMB_CLI_SIGNAL_TEXT_H_
 
@@ -13,20 +13,19 @@ namespace plumb::cli {
 
 class SignalText {
  public:
-  SignalText& Add(const char* text);  // what does not fit is left out
+  SignalText& Add(const char* text);  // drops what does not fit
   SignalText& Add(int64_t number);
-  // "forward() of the norm \"org.example.a\"", and its file on a line of its own.
+  // Adds "forward() of the norm \"org.example.a\"", and its file on a separate line.
   SignalText& AddCall(const api::PluginCall& call);
-  // Writes it and a line break to stderr; on a terminal, on a line of its own.
+  // Writes the text and a newline to stderr; on a terminal, starts a new line first.
   void Write();
 
  private:
-  char text_[8192];  // ids and a path fit
+  char text_[8192];  // enough for ids and a path
   size_t length_ = 0;
 };
 
-// Ends the process at once, without what it has not finished writing: no exit handler, no
-// destructor.
+// Removes unfinished files and ends the process at once: runs no exit handler and no destructor.
 [[noreturn]] void EndProcess(int exit_code);
 
 }  // namespace plumb::cli

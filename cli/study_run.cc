@@ -49,7 +49,7 @@ std::string ThisHost() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
 }
 
-// Everything but study.pbtxt and the runs.
+// Writes all files of a study except study.pbtxt and the runs.
 absl::Status WriteFiles(const Plan& plan, const StudyResults& results, const Json& report,
                         const Json& provenance) {
   std::string metrics;
@@ -83,14 +83,14 @@ absl::StatusOr<Plan> PlanStudy(const StudyRequest& request, HostRuntime* runtime
   return plan;
 }
 
-// The lock on a study's directory, and no rests there of a process that was ended.
+// Acquires the lock on a study's directory, and removes remains of a killed process.
 absl::StatusOr<StudyLock> OpenDirectory(const std::string& out) {
   PLUMB_ASSIGN_OR_RETURN(StudyLock lock, StudyLock::Acquire(out));
   PLUMB_RETURN_IF_ERROR(RemoveIncomingRuns(out));
   return lock;
 }
 
-// All ranks of a job. What differs between them is an error, but the kind of processor.
+// Fails if anything differs between ranks; warns if only the kind of processor does. Collective.
 absl::Status CheckRanksAgree(const StudyRequest& request, const Plan& plan, HostRuntime* runtime) {
   std::vector<Fact> facts = {{"version of plumb", VersionText()}};
   for (const PlanGroup& group : plan.groups) {
@@ -104,7 +104,7 @@ absl::Status CheckRanksAgree(const StudyRequest& request, const Plan& plan, Host
   facts.emplace_back("study", Sha256(plan.StudyText()).substr(0, 16));
   Communicator* const ranks = request.launch->ranks();
   if (absl::Status agree = AllAgree(ranks, facts); !agree.ok()) {
-    // No plugin's doing, as the exit code would say.
+    // The code must not be that of a plugin error.
     return absl::IsFailedPrecondition(agree) ? absl::InvalidArgumentError(agree.message()) : agree;
   }
   const std::vector<Fact> roundings = {{"rounding", std::string(runtime->matmul())}};
@@ -117,7 +117,7 @@ absl::Status CheckRanksAgree(const StudyRequest& request, const Plan& plan, Host
   return absl::OkStatus();
 }
 
-// How many runs a rank has at a time, of the `left` that nobody has trained.
+// Returns how many of the `left` remaining runs this rank trains concurrently.
 Division DivisionOfRank(const StudyRequest& request, const Plan& plan, int64_t left, int threads) {
   const std::vector<std::string>& hosts = request.launch->hosts();
   const auto here = std::count(hosts.begin(), hosts.end(), hosts[request.launch->rank()]);
@@ -142,7 +142,8 @@ absl::Status RunAllHere(const StudyRequest& request, const Plan& plan, Division 
   options.create_runtime = [&invocation](int threads) { return WithThreads(invocation, threads); };
   bool told = false;
   options.interrupted = [&] {
-    // At once: a launcher gives its ranks little time, mpirun a second.
+    // Tells the user immediately, because a launcher gives its ranks little time (mpirun one
+    // second).
     if (interrupts.requested() && request.is_shared() && request.leads() && !told) {
       told = true;
       TellInterrupted(request);
@@ -155,7 +156,7 @@ absl::Status RunAllHere(const StudyRequest& request, const Plan& plan, Division 
   return ran;
 }
 
-// `lock` is held from then on.
+// Trains the runs that have not ended. Sets `lock` to the lock on the directory.
 absl::Status TrainRuns(const StudyRequest& request, const Plan& plan, const Invocation& invocation,
                        HostRuntime* runtime, std::optional<StudyLock>* lock) {
   if (request.is_shared()) {
@@ -175,7 +176,7 @@ absl::Status TrainRuns(const StudyRequest& request, const Plan& plan, const Invo
   return RunAllHere(request, plan, division, invocation);
 }
 
-// A directory that is gone afterwards.
+// Directory that is removed by the destructor.
 class TemporaryDirectory {
  public:
   static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make() {
@@ -212,7 +213,7 @@ absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const St
     const std::set<std::string> different(hosts.begin(), hosts.end());
     provenance.hosts.assign(different.begin(), different.end());
   }
-  // The time of all runs, in this process or before the study was resumed.
+  // Training time of all runs, including the time before the study was resumed.
   double trained = 0;
   for (const RunRecord& record : results.records) trained += record.seconds;
   provenance.seconds = std::max(
@@ -224,10 +225,10 @@ absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const St
   return StudyOutcome{std::move(plan), std::move(results), std::move(report), std::move(origin)};
 }
 
-// Times of a group's steps, in seconds.
+// Seconds of a group's steps.
 struct GroupTime {
   StepTime step;
-  double run = 0;  // all steps of one
+  double run = 0;  // all steps of one run
 };
 
 absl::StatusOr<std::vector<GroupTime>> TimeGroups(const Plan& plan, bool quiet,

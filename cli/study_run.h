@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A study from its description to its report: what `plumb compare` and `plumb demo` share.
+// A study from its description to its report: the part that `plumb compare` and `plumb demo` share.
 #ifndef PLUMB_CLI_STUDY_RUN_H_
 #define PLUMB_CLI_STUDY_RUN_H_
 
@@ -19,10 +19,10 @@
 
 namespace plumb::cli {
 
-// A word as a shell would have to be given it.
+// Returns a word quoted for a shell, if it needs quotes.
 std::string Quoted(const std::string& word);
 
-// When a command began: the report says so. Made first of all.
+// Start time of a command, for the report. To be created first.
 struct StudyTimer {
   StudyTimer();
   std::chrono::steady_clock::time_point begin;
@@ -32,10 +32,10 @@ struct StudyTimer {
 struct StudyRequest {
   Study study;
   std::string out;
-  std::string command;  // which resumes it, as it would be typed
+  std::string command;  // command line that resumes the study
   bool quiet = false;   // no progress on stderr
   Shard shard = {};
-  // Where several ranks share the study; else null. `out` is looked at by rank 0 alone.
+  // Job whose ranks share the study; null for one process. Only rank 0 accesses `out`.
   Launch* launch = nullptr;
 
   bool is_shared() const { return launch != nullptr && launch->size() > 1; }
@@ -46,39 +46,40 @@ struct StudyOutcome {
   Plan plan;
   StudyResults results;
   Json report;      // the data of report.html
-  Json provenance;  // of provenance.json
+  Json provenance;  // data of provenance.json
 };
 
-// A HostRuntime as the command line asks for, but with so many threads.
+// Creates a HostRuntime with the options of the command line but this number of threads.
 absl::StatusOr<std::unique_ptr<HostRuntime>> WithThreads(Invocation invocation, int threads);
 
-// Prints what the study would take: some steps of each group are timed, and nothing is written.
-// Errors: as RunStudy, but that the directory is not looked at.
+// Prints what the study would need: times some steps of each group and writes nothing. Errors:
+// those of RunStudy, except the ones about the directory.
 absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invocation& invocation,
                               HostRuntime* runtime);
 
-// Trains what has not been trained yet, and writes the tables and the report into `out`. kCancelled
-// when it was interrupted, which it says on stderr with the command that resumes; other errors: as
-// MakePlan, and a directory that holds something else. `runtime` is for plan and report; the runs
-// have their own, of `invocation`.
+// Trains what has not been trained yet, and writes the tables and the report into `out`. `runtime`
+// serves the plan and the report; the runs create their own runtimes from `invocation`. Errors:
+// kCancelled if interrupted, after printing the command that resumes; those of MakePlan; a
+// directory that holds something else.
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
                                       const Invocation& invocation, HostRuntime* runtime);
 
-// The same of one shard: trains its runs and writes no tables. Returns the plan.
+// Does the same for one shard: trains its runs and writes no tables. Returns the plan.
 absl::StatusOr<Plan> RunShard(const StudyRequest& request, const Invocation& invocation,
                               HostRuntime* runtime);
 
-// The part of a rank that rank 0 gives runs to, whichever of the two it is that rank 0 does.
+// Runs a rank other than 0 while rank 0 is in RunStudy or RunShard: trains the runs that it
+// assigns.
 absl::Status FollowStudy(const StudyRequest& request, const Invocation& invocation,
                          HostRuntime* runtime);
 
-// Gathers the runs of shards (MergeRuns) and writes tables and report. The request's
-// study is StudyOfDirectory of the first.
+// Gathers the runs of shards (MergeRuns) and writes tables and report. Requires: the request's
+// study is StudyOfDirectory of the first directory.
 absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
                                         const std::vector<std::string>& directories,
                                         const StudyTimer& timer, HostRuntime* runtime);
 
-// The summary, the paired differences, and where the report is.
+// Returns the summary, the paired differences, and the path of the report.
 std::string OutcomeText(const StudyOutcome& outcome);
 
 }  // namespace plumb::cli

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb theory: the stream and the gradients of a model at initialization, beside what theory says.
+// plumb theory: measures stream and gradients of a model at initialization and compares them with
+// theory.
 
 #include <algorithm>
 #include <filesystem>
@@ -35,11 +36,12 @@ struct TheoryFlags {
   std::string model, depths, out;
   std::vector<std::string> settings;
   int64_t seeds = 10;
-  int64_t seq = 0;  // 0: not said
+  int64_t seq = 0;  // 0: not given
   bool json = false;
 };
 
-// "8,16,32", in increasing order and each once; {0}, the model's own depth, for "".
+// Parses "8,16,32". Returns the depths sorted and without duplicates; {0}, which means the model's
+// own depth, for "".
 absl::StatusOr<std::vector<int64_t>> ParseDepths(const std::string& text) {
   if (text.empty()) return std::vector<int64_t>{0};
   std::vector<int64_t> depths;

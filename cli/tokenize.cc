@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb tokenize: texts to tokens and back, with the tokenizers that models are published with.
+// plumb tokenize: converts text to tokens and back, with the tokenizers of published models.
 
 #include <algorithm>
 #include <chrono>
@@ -37,7 +37,7 @@ double Ratio(int64_t a, int64_t b) {
   return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
 }
 
-// Token by token, as words or lines of a text or as a list.
+// Prints the tokens as they are produced: as words, as lines of text, or as a JSON list.
 absl::Status PrintTokens(const TokenizeFlags& flags, const TextTokenizer& tokenizer,
                          TokenizeProgressLine* progress) {
   bool first = true;
@@ -102,7 +102,7 @@ absl::StatusOr<int> DecodeIds(const TokenizeFlags& flags) {
                                    : PrintSample(*text));
 }
 
-// How often each token is in a file.
+// Number of occurrences of each token in a file.
 struct Statistics {
   TokenizeProgress done;
   std::vector<int64_t> counts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb train: a training run in a directory, from the start or from its last checkpoint.
+// plumb train: trains in a run directory, from the start or from the last checkpoint.
 
 #include <algorithm>
 #include <chrono>
@@ -38,7 +38,7 @@ struct TrainFlags {
   std::optional<uint64_t> seed;
   int64_t stop_at = std::numeric_limits<int64_t>::max();
   bool probe = false;
-  int64_t probe_every = -1;  // not said
+  int64_t probe_every = -1;  // -1: not given
   std::vector<std::string> probe_points;
   bool profile = false;
   bool resume = false, accept_edits = false, tensorboard = false, dry_run = false;
@@ -63,29 +63,29 @@ const char* EndingName(Ending ending) {
   return "diverged";
 }
 
-// What happened in this process, beside the losses of the whole run.
+// Events of this process, and the losses of the whole run.
 struct Outcome {
   LossSummary losses;
   int64_t tokens = 0;
-  double step_seconds = 0;  // inside steps
-  double seconds = 0;       // in all
+  double step_seconds = 0;  // sum of the step times
+  double seconds = 0;       // total
   std::string checkpoint;
-  bool stop_wanted = false;  // by another rank
+  bool stop_wanted = false;  // requested by another rank
   Ending ending = Ending::kFinished;
-  absl::Status error;  // of kDiverged
+  absl::Status error;  // set if kDiverged
 
   double TokensPerSecond() const {
     return step_seconds > 0 ? static_cast<double>(tokens) / step_seconds : 0;
   }
 };
 
-// The name of a model as its author wrote it, else that of its file.
+// Returns the model's name as its author wrote it, or else the name of its file.
 std::string ModelName(const std::string& path, const Overrides& overrides, HostRuntime* runtime) {
   std::string stem = path.substr(path.rfind('/') + 1);
   if (absl::EndsWith(stem, ".pbtxt")) stem.resize(stem.size() - 6);
   absl::StatusOr<api::Spec> spec = ReadSpec(path);
   if (!spec.ok()) return stem;
-  // Mistakes are passed over here: opening the run reports them.
+  // Errors are ignored here, because opening the run reports them.
   for (const auto& [field, value] : overrides) SetField(field, value, &*spec).IgnoreError();
   if (VocabSizeOf(*spec) == 0) SetField("vocab_size", "1", &*spec).IgnoreError();
   const absl::StatusOr<api::Model> model = CreateModel(runtime, *spec);
@@ -95,7 +95,7 @@ std::string ModelName(const std::string& path, const Overrides& overrides, HostR
   return name.empty() ? stem : name;
 }
 
-// A model's name as one component of a path.
+// Returns a model's name as one component of a path.
 std::string DirectoryName(std::string name) {
   for (char& c : name) {
     const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ||
@@ -106,7 +106,7 @@ std::string DirectoryName(std::string name) {
   return name;
 }
 
-// --probe-every and --probe-point imply --probe.
+// Returns the probe options; --probe-every and --probe-point imply --probe.
 ProbeOptions ToProbe(const TrainFlags& options) {
   ProbeOptions probe;
   probe.points = options.probe_points;
@@ -153,7 +153,7 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime*
   return request;
 }
 
-// Two lines.
+// Returns two lines of text.
 std::string Summary(const TrainInfo& info) {
   return absl::StrCat(info.model_name, ": ", Count(info.parameters, "parameter"), ", ", info.dtype,
                       ", ", Count(info.threads, "thread"), ", seed ", info.seed,
@@ -177,7 +177,7 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
   }
 }
 
-// Steps until the run is done, stop_at is reached, or somebody wants to stop.
+// Trains until the run is done, stop_at is reached, or a stop is requested.
 absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrupts,
                       TrainProgress* progress, Outcome* outcome) {
   while (!run->done() && run->step() < stop_at && !interrupts.requested() &&
@@ -199,8 +199,8 @@ absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrup
   return absl::OkStatus();
 }
 
-// What a run of --init begins with: the tensors that are new in it, one a line, and those that it
-// has no use for.
+// Describes the initial weights of a run with --init: the new tensors, one per line, and the
+// tensors of the other run that are not used.
 std::string InitialText(const InitialWeights& initial) {
   std::string text =
       absl::StrCat("began with ", Count(initial.taken, "tensor"), " of ", initial.run);
@@ -247,7 +247,7 @@ Json ToJson(const Outcome& outcome, const TrainRun& run) {
   return json;
 }
 
-// "2 loss spikes, 1 batch left out"; "" of a run without any.
+// Returns text such as "2 loss spikes, 1 batch left out"; "" if there were no incidents.
 std::string IncidentText(const IncidentCounts& counts) {
   std::vector<std::string> texts;
   if (counts.spikes > 0) texts.push_back(Count(counts.spikes, "loss spike"));
@@ -285,7 +285,7 @@ std::string ToText(const Outcome& outcome, const TrainRun& run) {
   return text;
 }
 
-// The checkpoint and the summary; the exit code.
+// Saves the checkpoint and prints the summary. Returns the exit code.
 absl::StatusOr<int> Conclude(const TrainFlags& options, TrainRun* run, Outcome* outcome) {
   if (outcome->ending != Ending::kDiverged) {
     PLUMB_ASSIGN_OR_RETURN(std::string checkpoint, run->SaveCheckpoint());
@@ -320,7 +320,7 @@ absl::StatusOr<int> DryRun(const TrainFlags& options, TrainRun* run) {
                     : PrintResult(absl::StrCat(Summary(info), "\n\n", DryRunText(info, time))));
 }
 
-// Of rank 0, or of the only one.
+// Trains, as rank 0 or as the only process.
 absl::StatusOr<int> Lead(const TrainFlags& options, std::chrono::steady_clock::time_point begin,
                          TrainRun* run) {
   const TrainInfo& info = run->info();
@@ -370,7 +370,7 @@ absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocatio
   }
   absl::StatusOr<int> code = Lead(options, begin, run.get());
   if (launch->size() > 1 && absl::IsAborted(code.status())) {
-    // The ranks are well, the run is not: the job ends in order.
+    // The ranks work but the run diverged, so the job ends normally.
     PrintError(code.status().message());
     code = kExitDiverged;
   }

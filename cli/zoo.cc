@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb zoo: the models of published sizes that plumb ships, and what they are made of.
+// plumb zoo: shows the models of published sizes that ship with plumb, and their components.
 
 #include <algorithm>
 #include <memory>
@@ -23,7 +23,7 @@ struct ZooFlags {
   bool json = false;
 };
 
-// What the table has of a model.
+// Columns of a model in the table.
 struct Row {
   std::string name, parameters, placement, norm, equations;
 };
@@ -39,7 +39,7 @@ std::string JoinParts(const Json& groups, const Part& part, const char* separato
   return absl::StrJoin(parts, separator);
 }
 
-// "layer_norm" of "slot norm: layer_norm(affine=true, ..)[768]".
+// Returns "layer_norm" for "slot norm: layer_norm(affine=true, ..)[768]".
 std::string NormName(const std::string& slot) {
   const size_t colon = slot.find(": ");
   const std::string norm = colon == std::string::npos ? slot : slot.substr(colon + 2);
@@ -136,7 +136,7 @@ std::string FamilyList(const std::vector<std::string>& families, size_t all) {
   return absl::StrJoin(families, ", ");
 }
 
-// A page in Markdown: keys that a family reads, then those that none reads.
+// Returns a Markdown page: the keys that some family reads, then those that none reads.
 std::string KeysText(const std::vector<ZooKey>& keys, size_t families) {
   std::string read = "\n| key | read by | irrelevant to | refused by |\n|---|---|---|---|\n";
   std::string unread =

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# as_literals(TEXT RESULT): TEXT as C++ source.
-# One literal a 8 kB: compilers must take 64 kB, and some take no more. Adjacent literals are one.
+# as_literals(TEXT RESULT): sets RESULT to TEXT as C++ source. Makes one literal per 8 kB, because
+# some compilers accept no more than 64 kB; adjacent literals are concatenated.
 function(as_literals text result)
   set(literals "")
   string(LENGTH "${text}" length)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Third-party libraries, all packages of Debian 12 and 13. One library, one folder that includes it: the
-# folder is named beside each.
+# Third-party libraries, all of which are packages of Debian 12 and 13. Each library is included by
+# few folders, which are listed next to it.
 
 # plumb_library_file(TARGET RESULT)
 #   Sets RESULT to the path of an imported library, "/usr/lib/x86_64-linux-gnu/libdnnl.so.2.6".
 function(plumb_library_file target result)
   get_target_property(types "${target}" IMPORTED_CONFIGURATIONS)
   set(location)
-  foreach(suffix "" ${types})  # any build type: the file is the same
+  foreach(suffix "" ${types})  # any build type, because the file is the same
     string(TOUPPER "_${suffix}" suffix)
     string(REGEX REPLACE "^_$" "" suffix "${suffix}")
     if(NOT location)
@@ -35,8 +35,8 @@ add_library(plumb_pcre2 UNKNOWN IMPORTED)
 set_target_properties(plumb_pcre2 PROPERTIES
   IMPORTED_LOCATION "${PLUMB_PCRE2_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${PLUMB_PCRE2_INCLUDE_DIR}"
   INTERFACE_COMPILE_DEFINITIONS PCRE2_CODE_UNIT_WIDTH=8)
-# Any MPI of version 3. Only libplumb-mpi.so is linked with it, so builds with and without one are alike
-# but for that file.                                          # runtime/ranks/mpi
+# Any MPI of version 3. Only libplumb-mpi.so links it, so builds with and without MPI differ in that
+# file only.                                                  # runtime/ranks/mpi
 set(PLUMB_HAS_MPI OFF)
 if(NOT PLUMB_MPI MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "PLUMB_MPI is \"${PLUMB_MPI}\"; it can be AUTO, ON or OFF")
@@ -59,8 +59,8 @@ if(PLUMB_BUILD_BENCH)
   find_package(OpenMP REQUIRED COMPONENTS CXX)                # bench (oneDNN is built on it)
 endif()
 
-# The name by which plumb loads oneDNN is read from the library's file, because it does not follow from the
-# version: 3.7 is libdnnl.so.3.6 in Debian 13 and libdnnl.so.3 elsewhere.
+# The name by which plumb loads oneDNN is read from the library's file, because the version does not
+# determine it: 3.7 is libdnnl.so.3.6 in Debian 13 and libdnnl.so.3 elsewhere.
 plumb_library_file(DNNL::dnnl PLUMB_ONEDNN_FILE)
 execute_process(COMMAND "${CMAKE_READELF}" --dynamic "${PLUMB_ONEDNN_FILE}" OUTPUT_VARIABLE PLUMB_ONEDNN_SONAME)
 if(NOT PLUMB_ONEDNN_SONAME MATCHES "\\(SONAME\\)[^\n]*\\[([^]\n]+)\\]")

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# What is installed, by package (PlumbPackages.cmake): for programs that embed plumb libplumb, plumb.h,
-# find_package(plumb) and pkg-config plumb; for authors of norms the headers, plumb_add_norm_plugin() and
-# pkg-config plumb-norm; the norms and placements that all of them use; and the command line tool. All of
-# it finds itself by where it lies, so the installed tree may be moved.
+# Installed files, by package (PlumbPackages.cmake). For programs that embed plumb: libplumb,
+# plumb.h, find_package(plumb) and pkg-config plumb. For authors of norms: the headers,
+# plumb_add_norm_plugin() and pkg-config plumb-norm. For both: the norms and placements. Also the
+# command line tool. Everything is located relative to itself, so the installed tree may be moved.
 include(CMakePackageConfigHelpers)
 
 set(PLUMB_INSTALL_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/plumb")
 set(PLUMB_INSTALL_PLUGIN_DIR "${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 
-# The library.
 install(TARGETS plumb_shared EXPORT plumb-targets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library NAMELINK_COMPONENT development)
 
-# What it, the tool and plugins read when they run.
+# Files that the library, the tool and plugins read at run time.
 get_property(norms GLOBAL PROPERTY PLUMB_NORM_TARGETS)
 install(TARGETS ${norms}
   LIBRARY DESTINATION "${PLUMB_INSTALL_PLUGIN_DIR}" COMPONENT norms)
@@ -23,7 +22,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/zoo/"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/zoo" COMPONENT norms
   FILES_MATCHING PATTERN "*.pbtxt")
 
-# For hosts and for authors of norms.
+# Files for hosts and for authors of norms.
 install(TARGETS plumb_norm_abi EXPORT plumb-targets)
 install(TARGETS plumb_static EXPORT plumb-static-targets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development)
@@ -63,19 +62,19 @@ foreach(name plumb plumb-norm)
     DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT development)
 endforeach()
 
-# MPI for the tool, which finds it where it is laid out.
+# MPI backend of the tool, which searches this directory.
 if(PLUMB_HAS_MPI)
   install(TARGETS plumb_mpi LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/plumb" COMPONENT mpi)
 endif()
 
-# The tool.
 if(PLUMB_BUILD_CLI)
   install(TARGETS plumb RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tool)
   install(TARGETS plumb-norm-check
     RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/plumb" COMPONENT tool)
   install(DIRECTORY "${PROJECT_BINARY_DIR}/share/man/man1/"
     DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tool)
-  # Where each shell looks below a prefix. Debian's zsh: vendor-completions, for packages.
+  # Each shell searches these directories below a prefix. Debian's zsh uses vendor-completions for
+  # packages.
   set(PLUMB_ZSH_COMPLETIONS "zsh/site-functions" CACHE STRING "Directory below share for zsh's completion")
   foreach(each "plumb.bash bash-completion/completions plumb" "plumb.zsh ${PLUMB_ZSH_COMPLETIONS} _plumb"
           "plumb.fish fish/vendor_completions.d plumb.fish")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiler settings that hold for every target. Nothing is built for the building machine's own
-# processor: kernels choose their instruction set when they run.
+# Compiler settings for every target. Nothing is compiled for the processor of the building machine,
+# because kernels choose their instruction set at run time.
 option(PLUMB_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(PLUMB_BUILD_CLI "Build the command line tool and the checker of norms" ${PROJECT_IS_TOP_LEVEL})
@@ -25,8 +25,8 @@ if(PLUMB_FUZZ)
   set(PLUMB_SANITIZE address)
 endif()
 
-# In the build of a host (add_subdirectory, FetchContent) all of this holds for plumb's directories alone,
-# and what a developer wants of the whole build is left out: tests/sdk/subproject.sh.
+# In the build of a host (add_subdirectory, FetchContent) all settings apply to plumb's directories
+# only, and settings for a developer's whole build are skipped: tests/sdk/subproject.sh.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
@@ -47,7 +47,7 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 endif()
 
-# The optimization is the compiler's Release and the user's flags; PLUMB_QUICK lowers it outside of the
+# Optimization is the compiler's Release and the user's flags. PLUMB_QUICK lowers it, except for
 # modules that call plumb_optimize().
 if(PLUMB_QUICK)
   set(CMAKE_CXX_FLAGS_RELEASE "-Og -DNDEBUG")
@@ -56,26 +56,27 @@ endif()
 # No fast-math: the order of floating-point additions is part of plumb's contract.
 # -ffp-contract=off: a compiler that fuses a*b+c in one build and not in another changes results;
 # kernels that want a fused multiply-add call one.
-# Warnings are errors where CMAKE_COMPILE_WARNING_AS_ERROR is set, in the presets of developers and in .ci/run.
-# A compiler that we have not seen warns of new things, and must not stop a user's build.
+# Warnings are errors if CMAKE_COMPILE_WARNING_AS_ERROR is set, in the presets of developers and in
+# .ci/run. A new compiler warns of new things, which must not stop a user's build.
 if(PROJECT_IS_TOP_LEVEL)
   add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
 else()
-  # The host's flags come first: its warnings are not about plumb, and its arithmetic is not plumb's.
+  # The host's flags come first. Its warnings do not apply to plumb, and neither does its fast-math.
   add_compile_options(-w -fno-fast-math)
 endif()
 add_compile_options(-ffp-contract=off)
 
-# What is installed names no path of the build, and the bytes of packages, which have debug information,
-# are not to depend on one: tests/equal_builds.sh.
+# Installed files contain no path of the build, and the bytes of packages, which have debug
+# information, must not depend on one: tests/equal_builds.sh.
 if(PLUMB_BUILD_TREE_PATHS)
   add_compile_options("-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 else()
   add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
 endif()
 
-# Files and plugins come from anywhere: a mistake of ours is to end the process, not to be used.
-if(PROJECT_IS_TOP_LEVEL)  # what it finds out is the cache's, and changes how a host's programs are linked
+# Files and plugins are untrusted, so hardening makes a bug of plumb end the process instead of
+# being exploitable.
+if(PROJECT_IS_TOP_LEVEL)  # its result is cached, and would change how a host's programs are linked
   include(CheckPIESupported)
   check_pie_supported()
 endif()
@@ -84,7 +85,8 @@ if(NOT PLUMB_SANITIZE)
 endif()
 add_link_options(-Wl,-z,relro,-z,now,-z,noexecstack,--as-needed)
 
-# gcc's warning mistakes what the sanitizers insert for reads (of Abseil's inlined vectors, say).
+# gcc misinterprets code that sanitizers insert as reads of uninitialized memory (in Abseil's
+# inlined vectors, for example).
 if(PLUMB_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
                       -fno-omit-frame-pointer
@@ -100,6 +102,6 @@ if(PLUMB_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "PLUMB_FUZZ needs clang: cmake --preset fuzz")
   endif()
-  # Coverage of everything; libFuzzer's main() only in the fuzzers.
+  # Instruments everything for coverage; only the fuzzers link libFuzzer's main().
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian packages of what PlumbInstall.cmake installs: tools/make_packages.sh, or cpack in a build with the
-# preset `package`.
+# Debian packages of the files that PlumbInstall.cmake installs: tools/make_packages.sh, or cpack in
+# a build with the preset `package`.
 #
 #   libplumb1      libplumb.so.1. Policy (8.1) names the package after the SONAME, so that libplumb.so.2
-#                  can be installed beside it.
-#   plumb-norms    norms and placements: their paths are not the library's version (policy 8.2), and the
-#                  tool has them without the library
+#                  can be installed next to it.
+#   plumb-norms    norms and placements. Their paths do not contain the library's version (policy 8.2),
+#                  and the tool uses them without the library
 #   libplumb-dev   headers, libplumb.a, CMake package, pkg-config
 #   plumb          the tool, its manual pages and completion
-#   plumb-mpi      libplumb-mpi.so, by which the tool runs on several machines: the only one that depends on
-#                  an MPI. There is none in a build without (PLUMB_MPI)
-#   *-dbgsym       debug symbols of each, if the build has some: functions and lines (-g1), in the preset
+#   plumb-mpi      libplumb-mpi.so, with which the tool runs on several machines; the only package that
+#                  depends on an MPI. Builds without MPI (PLUMB_MPI) do not have it
+#   *-dbgsym       debug symbols of each, if the build has them: functions and lines (-g1), in the preset
 get_target_property(soversion plumb_shared SOVERSION)
 set(library "libplumb${soversion}")
 
@@ -26,12 +26,12 @@ endif()
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 if("${CMAKE_CXX_FLAGS}" MATCHES "-g")
-  set(CPACK_DEBIAN_DEBUGINFO_PACKAGE ON)  # strips what it takes the symbols from
+  set(CPACK_DEBIAN_DEBUGINFO_PACKAGE ON)  # also strips the files
 else()
   set(CPACK_STRIP_FILES ON)
 endif()
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_COMPRESSION_TYPE none)  # by finish.cmake
+set(CPACK_DEBIAN_COMPRESSION_TYPE none)  # finish.cmake compresses
 set(CPACK_PLUMB_COMPRESSION -Zxz)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -42,12 +42,12 @@ set(PLUMB_PACKAGE_MAINTAINER "plumb maintainers <maintainers@plumb.example.org>"
   "Maintainer field of the packages: name and address of whoever makes them")
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER "${PLUMB_PACKAGE_MAINTAINER}")
 
-# What dpkg-shlibdeps cannot see, package by package. oneDNN is here where it is loaded when first needed and
-# not linked: all works without it, more slowly. The package is that of the Debian that builds, libdnnl2 in
-# 12, libdnnl3.6 in 13.
+# Dependencies that dpkg-shlibdeps cannot detect, by package. oneDNN is one of them if it is loaded
+# on first use and not linked: without it everything works, but more slowly. Its package depends on
+# the Debian that builds: libdnnl2 in 12, libdnnl3.6 in 13.
 set(loaded_libraries "")
 if(NOT "-ldnnl" IN_LIST PLUMB_STATIC_LIBRARIES)
-  string(REPLACE ".so." "" loaded_libraries "${PLUMB_ONEDNN_SONAME}")  # policy 8.1 names the package so
+  string(REPLACE ".so." "" loaded_libraries "${PLUMB_ONEDNN_SONAME}")  # name by policy 8.1
 endif()
 set(version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "plumb-norms (>= ${PROJECT_VERSION})")
@@ -58,7 +58,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library} (= ${version})")
 set(CPACK_DEBIAN_TOOL_PACKAGE_SUGGESTS "plumb-mpi")
 set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "plumb (= ${version})")
 set(CPACK_DEBIAN_MPI_PACKAGE_RECOMMENDS "openmpi-bin | mpi-default-bin")
-# What libplumb.a is linked with.
+# Packages that libplumb.a is linked with.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
   "g++, libabsl-dev, libhwy-dev, libpcre2-dev, pkg-config, cmake")
 
@@ -105,9 +105,9 @@ in a text file.
 This package contains the library by which the command line tool trains on
 several machines, when mpirun starts it.")
 
-# (The first lines become the synopses: finish.cmake.)
+# (finish.cmake makes the first lines the synopses.)
 
-# Control files that cpack has no words for.
+# Control files that cpack does not support.
 set(packages_dir "${PROJECT_BINARY_DIR}/packaging")
 file(WRITE "${packages_dir}/triggers" "activate-noawait ldconfig\n")
 file(WRITE "${packages_dir}/shlibs" "libplumb ${soversion} ${library} (>= ${PROJECT_VERSION})\n")
@@ -115,7 +115,8 @@ configure_file("${PROJECT_SOURCE_DIR}/cmake/packages/${library}.symbols" "${pack
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA
   "${packages_dir}/triggers;${packages_dir}/shlibs;${packages_dir}/symbols")
 
-# Copyright, changelog, compression and times of the files, before; what cpack gets wrong, after.
+# Before packaging: copyright, changelog, compression and file times. After: corrections of cpack's
+# errors.
 set(CPACK_PLUMB_COMPONENTS "library=${library};norms=plumb-norms;development=libplumb-dev;tool=plumb")
 if(PLUMB_HAS_MPI)
   list(APPEND CPACK_PLUMB_COMPONENTS "mpi=plumb-mpi")

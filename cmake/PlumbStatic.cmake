@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# libplumb.a: the objects of all modules that libplumb.so is made of, as one archive, for hosts that link
-# plumb in. What such a host must link beside it is PLUMB_STATIC_LIBRARIES, as plain -l flags: a host
-# needs no CMake package and no pkg-config file of these libraries, but only the libraries.
+# libplumb.a: the objects of all modules of libplumb.so as one archive, for hosts that link plumb
+# statically. PLUMB_STATIC_LIBRARIES has the other libraries that such a host must link, as plain -l
+# flags, so a host needs only these libraries, without their CMake packages and pkg-config files.
 
-# Appends to PLUMB_STATIC_MODULES and PLUMB_STATIC_LIBRARIES what `item` consists of and links, a
-# dependency before what depends on it.
+# Appends the modules and libraries of `item` to PLUMB_STATIC_MODULES and PLUMB_STATIC_LIBRARIES,
+# dependencies before their dependents.
 function(plumb_static_closure item)
   string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" item "${item}")
   if(item MATCHES "^-Wl,|^\\$<|^$" OR item IN_LIST PLUMB_STATIC_SEEN)
     return()
   endif()
   list(APPEND PLUMB_STATIC_SEEN "${item}")
-  if(NOT TARGET "${item}")  # a library by its path or its name
+  if(NOT TARGET "${item}")  # a library given by path or name
     get_filename_component(name "${item}" NAME)
     string(REGEX REPLACE "^(lib|-l)|\\.(so|a)[.0-9]*$" "" name "${name}")
     if(NOT name MATCHES "^-")
@@ -52,11 +52,11 @@ set(PLUMB_STATIC_SEEN)
 set(PLUMB_STATIC_MODULES)
 set(PLUMB_STATIC_LIBRARIES)
 plumb_static_closure(plumb_capi)
-# oneDNN's package names it, for programs that use its OpenCL functions.
+# oneDNN's package adds it for programs that use its OpenCL functions.
 list(REMOVE_ITEM PLUMB_STATIC_LIBRARIES -lOpenCL)
 list(APPEND PLUMB_STATIC_LIBRARIES -lstdc++ -lm)
 list(REMOVE_DUPLICATES PLUMB_STATIC_LIBRARIES)
-# Most of Abseil's libraries are there for headers that plumb does not include.
+# Most of Abseil's libraries belong to headers that plumb does not include.
 list(PREPEND PLUMB_STATIC_LIBRARIES -Wl,--push-state,--as-needed)
 list(APPEND PLUMB_STATIC_LIBRARIES -Wl,--pop-state)
 

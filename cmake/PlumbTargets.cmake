@@ -2,8 +2,8 @@
 include(GNUInstallDirs)
 
 # plumb_unity(<target>...)
-#   Compiles the sources of each target together (PLUMB_UNITY), those aside that Highway compiles once
-#   for each instruction set: such a file includes itself.
+#   Compiles the sources of each target together (PLUMB_UNITY), except for files that Highway compiles
+#   once for each instruction set, because such a file includes itself.
 function(plumb_unity)
   if(NOT PLUMB_UNITY)
     return()
@@ -16,7 +16,7 @@ function(plumb_unity)
         file(STRINGS "${path}" dispatched REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
         if(dispatched)
           set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-          if(PLUMB_FUZZ)  # in a tenth of the time: texts are hostile there, not numbers
+          if(PLUMB_FUZZ)  # ten times faster: the fuzzers' hostile inputs are texts, not numbers
             set_source_files_properties("${source}" PROPERTIES
               COMPILE_OPTIONS -fno-sanitize=all COMPILE_DEFINITIONS HWY_COMPILE_ONLY_STATIC)
           endif()
@@ -28,7 +28,7 @@ function(plumb_unity)
 endfunction()
 
 # plumb_optimize(<target>...)
-#   Optimizes targets that a step or a tokenizer spends its time in, in quick builds too.
+#   Optimizes, also in quick builds, targets that dominate the time of a step or a tokenizer.
 function(plumb_optimize)
   if(PLUMB_QUICK)
     foreach(target IN LISTS ARGN)
@@ -38,8 +38,8 @@ function(plumb_optimize)
 endfunction()
 
 # plumb_module(<name> SOURCES <files> [PUBLIC <targets>] [PRIVATE <targets>])
-#   A module of the runtime: the static library plumb_<name>. Its dependencies are the whole truth about
-#   what it may include.
+#   Adds a module of the runtime, the static library plumb_<name>. It may include exactly its
+#   dependencies.
 function(plumb_module name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(plumb_${name} STATIC ${arg_SOURCES})
@@ -49,9 +49,9 @@ function(plumb_module name)
 endfunction()
 
 # plumb_norm_plugin(<id> SOURCES <files> [LIBRARIES <targets>])
-#   A norm that ships with plumb: what plumb_add_norm_plugin() makes for anyone, as <id>.so in the build's
-#   plugin directory. It sees the C headers, and nothing else of the project. -O3: norms are short loops
-#   over rows, and that is where gcc turns them into vector code.
+#   Adds a norm that ships with plumb: calls plumb_add_norm_plugin() and places <id>.so in the build's
+#   plugin directory. The norm sees only the C headers of the project. -O3, because norms are short
+#   loops over rows, which gcc vectorizes at that level.
 include("${PROJECT_SOURCE_DIR}/cmake/sdk/PlumbNormPlugin.cmake")
 set(PLUMB_PLUGIN_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_LIBDIR}/plumb/norm-v1")
 function(plumb_norm_plugin id)
@@ -63,23 +63,22 @@ function(plumb_norm_plugin id)
   if(PLUMB_QUICK)
     target_compile_options(plumb_norm_${id} PRIVATE $<$<CONFIG:Release>:-O3>)
   endif()
-  # The loader refuses a library that others may write to, whatever the umask here is.
+  # The loader refuses a library that others may write to, and the umask may allow that.
   add_custom_command(TARGET plumb_norm_${id} POST_BUILD
     COMMAND chmod go-w "${PLUMB_PLUGIN_OUTPUT_DIRECTORY}" "$<TARGET_FILE:plumb_norm_${id}>")
   set_property(GLOBAL APPEND PROPERTY PLUMB_NORM_TARGETS plumb_norm_${id})
 endfunction()
 
 # plumb_fast_tests(<test>...)
-#   Gives tests the label fast: ctest -L fast runs them, in less than two minutes together.
+#   Gives tests the label fast: ctest -L fast runs them, in less than two minutes in total.
 function(plumb_fast_tests)
   set_property(TEST ${ARGN} APPEND PROPERTY LABELS fast)
 endfunction()
 
 # plumb_test(<name> SOURCES <files> LIBRARIES <targets> [DEPENDS <targets>] [THREADS] [LONG])
-#   A GoogleTest binary, registered as one ctest test (the suites inside are fast). THREADS: it is about
-#   several threads at once: the sanitizer of threads runs it (the label threads, the target
-#   thread_tests, tests/sanitize.sh tsan). LONG: it takes more than ten seconds of a processor, so it has
-#   the label long instead of fast.
+#   Adds a GoogleTest binary as one ctest test (its suites are fast). THREADS: it tests several threads,
+#   so the thread sanitizer runs it (label threads, target thread_tests, tests/sanitize.sh tsan). LONG:
+#   it takes more than ten seconds of processor time, so it has the label long instead of fast.
 function(plumb_test name)
   cmake_parse_arguments(arg "THREADS;LONG" "" "SOURCES;LIBRARIES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES} $<TARGET_OBJECTS:plumb_build_tree>)

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the packages of Debian 12 or 13 that are missing, by purpose. Does nothing when all of them
-# are there.
+# Installs the missing packages of Debian 12 or 13, by purpose. Does nothing if all are installed.
 #
 #   tools/install_dependencies.sh run      to build and run plumb
-#   tools/install_dependencies.sh test     and to test and measure it (the default)
-#   tools/install_dependencies.sh fuzz     and to run the fuzzers
-#   tools/install_dependencies.sh ci       and to run tools/test_in_chroot.sh: all that .ci/run needs
+#   tools/install_dependencies.sh test     also to test and measure it (the default)
+#   tools/install_dependencies.sh fuzz     also to run the fuzzers
+#   tools/install_dependencies.sh ci       also to run tools/test_in_chroot.sh: everything for .ci/run
 #
-# make and pkg-config serve norms of one's own, clang the tests of what their authors are given, libomp-dev, locales,
-# rustc, libcpp-httplib-dev, numpy and curl those of programs that embed plumb, chromium those of the report; these also
-# want node 20 and playwright-core, which is fetched where there is such a node.
+# make and pkg-config are for building norms outside of plumb, clang for the tests of the files that
+# authors of norms get, libomp-dev, locales, rustc, libcpp-httplib-dev, numpy and curl for the tests
+# of programs that embed plumb, chromium for those of the report. The latter also need node 20 and
+# playwright-core, which is downloaded if there is such a node.
 set -euo pipefail
 
 purpose=${1:-test}
@@ -36,7 +36,7 @@ case $purpose in
     ;;
 esac
 
-# The browser tests' one package; without it they are skipped and say so.
+# The browser tests need this package; without it they are skipped with a message.
 install_playwright() {
   local directory
   [ "$purpose" != run ] || return 0
@@ -52,7 +52,7 @@ say() { printf '%s\n' "install_dependencies: $*" >&2; }
 
 if ! command -v dpkg-query > /dev/null || ! command -v apt-get > /dev/null; then
   say "no apt here, so nothing is installed; plumb needs what Debian calls: ${packages[*]}"
-  exit 0  # the packages may well be there: CMake says what it does not find
+  exit 0  # the packages may still be installed; CMake reports missing ones
 fi
 
 missing=()
@@ -86,7 +86,7 @@ install() { apt_get install -y --no-install-recommends "${missing[@]}"; }
 
 say "installing ${missing[*]}"
 for attempt in 1 2 3; do
-  # The package lists of a fresh system are empty, and those of an old one name files that are gone.
+  # A fresh system has no package lists, and old lists may name files that no longer exist.
   if install || { apt_get update && install; }; then
     install_playwright
     exit 0

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes Debian packages of the sources in this tree: libplumb1, plumb-norms, libplumb-dev, plumb and, where
-# there is an MPI, plumb-mpi, in build/package/packages. The same sources give the same packages: their time is that of the commit, or
-# SOURCE_DATE_EPOCH.
+# Makes Debian packages of this source tree in build/package/packages: libplumb1, plumb-norms,
+# libplumb-dev, plumb and, if there is an MPI, plumb-mpi. The same sources produce the same
+# packages, because file times are the commit's, or SOURCE_DATE_EPOCH.
 #
-#   tools/make_packages.sh [CMAKE_ARGUMENT...]     -DPLUMB_PACKAGE_MAINTAINER="Name <name@domain>", say
+#   tools/make_packages.sh [CMAKE_ARGUMENT...]     such as -DPLUMB_PACKAGE_MAINTAINER="Name <name@domain>"
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for program in dpkg-deb dpkg-shlibdeps; do
@@ -20,7 +20,7 @@ cmake --build --preset package --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc
 rm -rf build/package/packages
 cpack --config build/package/CPackConfig.cmake
 rm -rf build/package/packages/_CPack_Packages
-# cpack gives debug symbols the name that Ubuntu does.
+# cpack uses Ubuntu's name for packages of debug symbols.
 for file in build/package/packages/*.ddeb; do
   [ ! -e "$file" ] || mv "$file" "${file%.ddeb}.deb"
 done

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Draws every placement of plugins/placements into docs/images/placements/NAME.svg, but those that
-# `plumb describe --svg` calls too large for a picture.
+# Draws every placement of plugins/placements into docs/images/placements/NAME.svg, except those
+# that `plumb describe --svg` refuses as too large for a picture.
 #
 #   tools/make_placement_pictures.sh [PLUMB]          draws; PLUMB: build/quick/bin/plumb
-#   tools/make_placement_pictures.sh --check [PLUMB]  fails, and names them, if pictures are not those
-#                                                     that it would draw
+#   tools/make_placement_pictures.sh --check [PLUMB]  fails, with their names, if pictures differ from
+#                                                     newly drawn ones
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,7 +22,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/pictures"
 for file in plugins/placements/*.pbtxt; do
   name=$(basename "$file" .pbtxt)
-  # Where every layer reads all before it, no two layers are alike, and four say it.
+  # If every layer reads all layers before it, no two layers are alike, and four are enough.
   for n_layer in 12 4; do
     cat > "$work/$name.pbtxt" << MODEL
 name: "$name"

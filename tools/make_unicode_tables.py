@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes runtime/tokenizer/unicode_tables.inc: what the Python package `tokenizers` does with each character.
+"""Writes runtime/tokenizer/unicode_tables.inc: the behavior of the Python package `tokenizers` for each character.
 
   pip install tokenizers
   python3.11 tools/make_unicode_tables.py > runtime/tokenizer/unicode_tables.inc
 
 Token ids have to be those of that library, whose parts follow different versions of Unicode: its normal forms know no
 character after Unicode 12, its punctuation, control characters and accents none after 8 or 9, its patterns are of Unicode 16
-and its lower case and numbers of 17. So the tables are not taken from one version: the library is asked about every character.
-Only combining classes and compositions come from Python's unicodedata, for the characters that the library knows.
+and its lower case and numbers of 17. Therefore the tables are not generated from one version; instead this program queries the
+library for every character. Only combining classes and compositions come from Python's unicodedata, for the characters that the
+library knows.
 
-The last table has the characters that are newer than Unicode 14, the oldest version that a PCRE2 of ours has, with their
-categories in the library's patterns. Therefore this program wants a Python whose unicodedata is of Unicode 14 (3.11).
+The last table has the characters that are newer than Unicode 14, the oldest version of any supported PCRE2, with their
+categories in the library's patterns. Therefore this program requires a Python whose unicodedata is of Unicode 14 (3.11).
 """
 import sys
 import unicodedata
@@ -21,7 +22,8 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 
 HANGUL = range(0xAC00, 0xAC00 + 11172)
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-# StripAccents removes it, BertNormalizer's strip_accents does, and so on.
+# Flags of a character: StripAccents removes it, BertNormalizer's strip_accents removes it, and so
+# on.
 MARK, NONSPACING_MARK, PUNCTUATION, CONTROL, NUMBER, WORD = 1, 2, 4, 8, 16, 32
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs".split()
 
@@ -39,7 +41,7 @@ def emit(kind, name, rows, width=100):
 
 
 def ranges(value_of):
-    """(first, last, value) of neighbours with an equal value that is not 0 or empty."""
+    """Returns (first, last, value) for runs of neighbours with an equal value that is not 0 or empty."""
     found = []
     for c in CODE_POINTS:
         value = value_of(c)
@@ -53,12 +55,13 @@ def ranges(value_of):
 
 
 def normalized(normalizer, characters=None):
-    """What a normalizer makes of each character (or other text), as a list."""
+    """Returns the normalizer's output for each character (or other text), as a list."""
     characters = [chr(c) for c in CODE_POINTS] if characters is None else characters
     results = []
     for at in range(0, len(characters), 1000):
         chunk = characters[at:at + 1000]
-        # One of U+FFFE to either side: no normalizer touches it, and nothing combines with it.
+        # Each character is preceded by U+FFFE, which no normalizer changes and nothing combines
+        # with.
         text = "".join("\ufffe" + c for c in chunk)
         results += normalizer.normalize_str(text).split("\ufffe")[1:] if "\ufffe" not in chunk else [
             normalizer.normalize_str(c) for c in chunk]
@@ -67,7 +70,7 @@ def normalized(normalizer, characters=None):
 
 
 def kept(pre_tokenizer):
-    """The characters that a pre-tokenizer which removes its matches leaves."""
+    """Returns the characters that are left by a pre-tokenizer that removes its matches."""
     left = set()
     for at in range(0, len(CODE_POINTS), 4096):
         pieces = pre_tokenizer.pre_tokenize_str("".join(map(chr, CODE_POINTS[at:at + 4096])))
@@ -86,10 +89,11 @@ def categories():
     nonspacing = normalized(normalizers.BertNormalizer(clean_text=False, strip_accents=True, **bert))
     clean = normalized(normalizers.BertNormalizer(clean_text=True, strip_accents=False, **bert))
     punctuation = everything - kept(pre_tokenizers.Punctuation("removed"))
-    # Digits isolates them: of characters with an x between them, those that are alone.
+    # Digits isolates digits: among characters separated by "x", the ones that are alone.
     numbers = {ord(piece) for at in range(0, len(CODE_POINTS), 4096) for piece, _ in pre_tokenizers.Digits(True).pre_tokenize_str(
         "x" + "x".join(map(chr, CODE_POINTS[at:at + 4096])) + "x") if len(piece) == 1 and piece != "x"}
-    # Whitespace cuts words from other characters: with a letter before it, a word's character stays with it.
+    # Whitespace separates words from other characters: after a letter, a word character stays
+    # attached.
     words = set()
     for at in range(0, len(CODE_POINTS), 2048):
         pieces = pre_tokenizers.Whitespace().pre_tokenize_str(" ".join("x" + chr(c) for c in CODE_POINTS[at:at + 2048]))
@@ -132,9 +136,9 @@ def compositions():
 
 
 def combining_classes():
-    """Classes of the marks that the library moves to their place."""
+    """Returns the classes of the marks that the library reorders."""
     marks = [c for c in CODE_POINTS if unicodedata.combining(chr(c))]
-    # U+0345 has the greatest class, 240: a known mark comes to stand before it.
+    # U+0345 has the greatest class, 240, so a known mark is moved before it.
     moved = normalized(normalizers.NFKD(), ["a\u0345" + chr(c) for c in marks])
     known = {c for c, text in zip(marks, moved) if text == unicodedata.normalize("NFKD", "a" + chr(c)) + "\u0345"}
     known.add(0x345)
@@ -143,7 +147,7 @@ def combining_classes():
 
 def lower_case():
     lower = normalized(normalizers.Lowercase())
-    # Mappings to two characters: U+0130 alone, which unicode.cc knows.
+    # The only mapping to two characters is U+0130, which unicode.cc handles.
     return [f"{{0x{c:X}, 0x{ord(lower[i]):X}}}" for i, c in enumerate(CODE_POINTS) if lower[i] != chr(c) and len(lower[i]) == 1]
 
 

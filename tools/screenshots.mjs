@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of pages, for docs/images: node tools/screenshots.mjs GALLERY OUT, by tools/screenshots.sh.
-// A page that is wider than its window is an error: a reader would have to scroll sideways.
+// Takes screenshots of pages for docs/images: node tools/screenshots.mjs GALLERY OUT, called by
+// tools/screenshots.sh. Fails if a page is wider than its window, because a reader would have to
+// scroll sideways.
 import { statSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
 const { chromium } = createRequire(import.meta.url)("playwright-core");
-const kMaxBytes = 150_000; // of a picture in a README
+const kMaxBytes = 150_000; // for a picture in a README
 const [gallery, out] = process.argv.slice(2);
 
 const desktop = { viewport: { width: 1280, height: 900 } };
@@ -22,10 +23,10 @@ const pictures = [
     viewport: { width: 1280, height: 520 },
     colorScheme: "light",
   },
-  { page: "index.html", ...phone, colorScheme: "dark" }, // its width is looked at, no more
+  { page: "index.html", ...phone, colorScheme: "dark" }, // only its width is checked
 ];
 
-// Chromium has no sandbox for root and in many containers; the pages are ours.
+// Chromium has no sandbox for root and in many containers; these pages are trusted.
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM,
   args: ["--no-sandbox", "--disable-lcd-text"],

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes docs/images anew: the top of the report of examples/why_normalise, light, dark and on a phone,
-# and the gallery of all studies (examples/make_gallery.sh, which trains what is not trained yet).
+# Recreates docs/images: the top of the report of examples/why_normalise, light, dark and on a
+# phone, and the gallery of all studies (examples/make_gallery.sh, which trains missing ones).
 #
 #   tools/screenshots.sh [OUT]
 #
-# Needs node 20, Chromium, or the browser that CHROMIUM names, and playwright-core, which
-# tools/install_dependencies.sh fetches into tests/report. PLUMB names a plumb to use; without it,
+# Needs node 20, Chromium (or the browser that CHROMIUM names), and playwright-core, which
+# tools/install_dependencies.sh installs into tests/report. PLUMB names the plumb to use; by default
 # one is built.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests plumb on a fresh Debian 12 or 13, as someone does who has just cloned it: in a chroot that holds
-# the system's base and nothing else, runs the two commands of the README, examples/why_normalise/run.sh
-# and tests/run.sh, and prints what each phase of them took. Needs root, debootstrap and a mirror.
+# Tests plumb on a fresh Debian 12 or 13, like a user who has just cloned it: in a chroot with only
+# the base system, runs the two commands of the README, examples/why_normalise/run.sh and
+# tests/run.sh, and prints the time of each phase. Needs root, debootstrap and a mirror.
 set -euo pipefail
 
 usage() {
@@ -28,13 +28,13 @@ CMAKE_BUILD_PARALLEL_LEVEL says. CPU seconds are the figure to compare on a mach
 END
 }
 
-exec 3>&2  # an interruption is told here, wherever the output goes that it interrupts
+exec 3>&2  # messages go here even while the output of a command is redirected
 say() { printf '%s\n' "test_in_chroot: $*" >&3; }
 fail() {
   say "$*"
   exit 1
 }
-# Ends where no chroot can be made; the exit code is the one of a skipped test.
+# Ends the script if no chroot can be made, with the exit code of a skipped test.
 cannot() {
   say "$*"
   exit 77
@@ -44,7 +44,8 @@ misused() {
   exit 2
 }
 
-# The first mirror of this system's sources that is one of all of Debian: not of security updates.
+# Prints the first mirror in this system's sources that has all of Debian, not only security
+# updates.
 default_mirror() {
   local found
   found=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources \
@@ -98,7 +99,7 @@ unshare --mount --propagation private --pid --fork true 2> /dev/null ||
   cannot "this debootstrap does not know $suite: a newer one is needed"
 
 source_directory=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-# Root reads a repository that may be someone else's.
+# Root may read a repository that belongs to another user.
 repository() { git -c safe.directory='*' -C "$source_directory" "$@"; }
 repository rev-parse --git-dir > /dev/null 2>&1 || cannot "$source_directory is no git repository"
 commit=$(repository rev-parse --verify --quiet --short "$ref^{commit}") || fail "no commit is called $ref"
@@ -122,8 +123,8 @@ base=$directory/base-$release
 logs=$directory/logs/debian$release-$commit-$(date +%Y%m%d-%H%M%S)
 mkdir -p "$logs"
 
-# Removes a chroot, and nothing that is mounted there. Processes of it that were just killed may take
-# a moment to end.
+# Removes a chroot, but nothing that is mounted there. Its processes may take a moment to end after
+# they were killed.
 remove() {
   local attempt
   for attempt in 1 2 3; do
@@ -139,7 +140,7 @@ remove() {
   return 1
 }
 
-# Runs a command with mounts and processes of its own, which end with it, however it ends.
+# Runs a command in its own mount and PID namespaces, which end with it in any case.
 child=''
 in_namespace() {
   unshare --mount --propagation private --pid --fork --kill-child -- "$@" < /dev/null 3>&- 9>&- &
@@ -160,8 +161,9 @@ finish() {
 trap finish EXIT
 trap 'say interrupted; exit 130' INT TERM HUP
 
-# enter ROOT USER COMMAND...: as that user of the chroot, in a clean environment. Not by exec: a process
-# that becomes another user is no longer killed with its parent, and this bash is.
+# enter ROOT USER COMMAND...: runs a command as that user of the chroot, in a clean environment.
+# Does not exec chroot, because a process that becomes another user is no longer killed with its
+# parent, but this bash is.
 enter() {
   local root=$1 user=$2 home=/root
   shift 2
@@ -194,8 +196,8 @@ make_base() {
   mv "$base.part" "$base"
 }
 
-# Programs that stand before the real ones on the PATH: they time the phases of a command, write down
-# what a phase prints, and leave alone what the tests call.
+# Writes programs that precede the real ones on the PATH: they time the phases of a command, record
+# the output of each phase, and ignore calls from the tests.
 write_phases() {
   mkdir "$1/phases"
   cat > "$1/phases/phase" << 'END'
@@ -222,7 +224,7 @@ END
   for program in apt-get cmake ctest; do ln -s phase "$1/phases/$program"; done
 }
 
-# "PACKAGES MEGABYTES" of what is installed.
+# Prints "PACKAGES MEGABYTES" of the installed packages.
 installed() {
   # shellcheck disable=SC2016 # fields of dpkg
   chroot "$1" dpkg-query -W -f='${db:Status-Status} ${Installed-Size}\n' |
@@ -248,8 +250,8 @@ make_chroot() {
   chroot "$chroot_directory" chown -R "$user:$user" "${home#"$chroot_directory"}/plumb"
 }
 
-# check_build USER LOG: prints the compiler's warnings, which do not stop a user's build. Fails if plumb
-# does not load oneDNN, which the models of the demo are too small to need.
+# check_build USER LOG: prints the compiler's warnings, which do not stop a user's build. Fails if
+# plumb does not load oneDNN, which the demo's models are too small to need.
 check_build() {
   local user=$1 log=$2
   grep -h 'warning:' "$log/build.log" || true
@@ -262,7 +264,7 @@ check_build() {
   fi
 }
 
-# run_command USER NAME: one row of the table.
+# run_command USER NAME: runs a command and prints one row of the table.
 run_command() {
   local user=$1 name=$2 command=() purpose log=$logs/$1-$2 status=0 before after
   case $name in

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the packages that tools/make_packages.sh made on a fresh Debian, as a stranger would, and uses
-# them: the tool, manual pages, completion, and hosts of the shared and of the static library. Needs root,
-# debootstrap and a mirror.
+# Installs the packages that tools/make_packages.sh made on a fresh Debian, like a new user, and
+# uses them: the tool, manual pages, completion, and hosts of the shared and the static library.
+# Needs root, debootstrap and a mirror.
 #
 #   tools/test_packages_in_chroot.sh [OPTIONS]
-#     --release 12|13     of Debian (12): that on which the packages were made
-#     --packages DIR      where they are (build/package/packages)
-#     --directory DIR     for base systems and the chroot (build/chroot, as tools/test_in_chroot.sh, whose
-#                         base system is used if it is there)
-#     --mirror URL        of Debian (http://deb.debian.org/debian)
+#     --release 12|13     release of Debian (12), the one on which the packages were made
+#     --packages DIR      directory of the packages (build/package/packages)
+#     --directory DIR     directory of base systems and the chroot (build/chroot); a base system of
+#                         tools/test_in_chroot.sh is reused
+#     --mirror URL        mirror of Debian (http://deb.debian.org/debian)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 release=12 packages=$root/build/package/packages directory=${PLUMB_CHROOT_DIR:-$root/build/chroot}
@@ -118,7 +118,7 @@ cmp <(./host) <(./static_host)
 say "all passed"
 END
 chmod +x "$chroot/packages/use.sh"
-# Mounts and processes of its own, which end with it.
+# Uses its own mount and PID namespaces, which end with it.
 # shellcheck disable=SC2016  # expanded by that bash
 unshare --mount --propagation private --pid --fork --kill-child -- bash -euc '
   mount -t proc proc "$1/proc"

@@ -47,7 +47,7 @@ absl::Status CheckField(const std::string& field, const std::string& place) {
   return absl::OkStatus();
 }
 
-// A name as one component of a path.
+// Returns a name as one component of a path.
 std::string DirectoryName(const std::string& name) {
   std::string plain;
   for (char c : name) {
@@ -57,14 +57,14 @@ std::string DirectoryName(const std::string& name) {
     if (keep) plain.push_back(c);
     if (!keep && !plain.empty() && plain.back() != '-') plain.push_back('-');
   }
-  // Room for the seed in a file name of 255 bytes.
+  // Leaves room for the seed in a file name of 255 bytes.
   if (plain.size() > 200)
     plain = absl::StrCat(plain.substr(0, 180), "-", Sha256(name).substr(0, 12));
   if (plain.empty() || plain.front() == '.') plain.insert(0, "_");
   return plain;
 }
 
-// `name`, or with a number if it is taken, also for file systems that do not tell case.
+// Returns `name`, with a number added if it is taken. Ignores case, as some file systems do.
 std::string Unique(const std::string& name, const char* before, const char* after,
                    std::set<std::string>* taken) {
   std::string unique = name;
@@ -74,7 +74,8 @@ std::string Unique(const std::string& name, const char* before, const char* afte
   return unique;
 }
 
-// Every combination of the grid's values, the last field's fastest; one empty one without a grid.
+// Returns every combination of the grid's values, the last field varying fastest; a single empty
+// one without a grid.
 std::vector<Overrides> Combinations(const std::vector<StudyAxis>& grid) {
   std::vector<Overrides> combinations = {{}};
   for (const StudyAxis& axis : grid) {
@@ -155,7 +156,7 @@ class Planner {
       model.name = Unique(description["name"], " (", ")", &model_names_);
       model.description = std::move(description);
       model.text = std::move(text);
-      // What cannot be drawn can be trained.
+      // A model that cannot be drawn can still be trained.
       model.picture = DrawModel(made).value_or("");
     }
     group.name = model.name;
@@ -180,7 +181,7 @@ class Planner {
     return status.ok() ? status : Prefixed(status, absl::StrCat(place, ": "));
   }
 
-  // Reads the data once for each recipe that the grid makes.
+  // Reads the data once for each distinct recipe of the grid.
   absl::StatusOr<const TrainingPreview*> Preview(const Overrides& overrides) {
     const auto found = previews_.find(overrides);
     if (found != previews_.end()) return &found->second;
@@ -195,10 +196,11 @@ class Planner {
   std::map<Overrides, TrainingPreview> previews_;
 };
 
-// The scalar fields of protobuf text by their paths, "norm[0].name": unquoted values.
+// Returns the scalar fields of protobuf text, as pairs of a path such as "norm[0].name" and an
+// unquoted value.
 std::vector<std::pair<std::string, std::string>> Flatten(const std::string& text) {
   std::vector<std::pair<std::string, std::string>> fields;
-  std::vector<std::string> path;  // of the open messages
+  std::vector<std::string> path;  // names of the open messages
   std::map<std::string, int> count;
   const auto join = [&path](const std::string& name) {
     return path.empty() ? name : absl::StrCat(path.back(), ".", name);
@@ -223,8 +225,8 @@ std::vector<std::pair<std::string, std::string>> Flatten(const std::string& text
   return fields;
 }
 
-// Of the groups' last steps. The data are read once for groups that differ in neither recipe nor
-// context.
+// Sets the unigram entropies of the groups' last steps. Reads the data once for all groups that
+// have the same recipe and context.
 absl::Status SetEntropies(const std::vector<int64_t>& contexts, Plan* plan) {
   std::map<std::pair<Overrides, int64_t>, std::vector<double>> known;
   for (size_t i = 0; i < plan->groups.size(); ++i) {
@@ -242,8 +244,8 @@ absl::Status SetEntropies(const std::vector<int64_t>& contexts, Plan* plan) {
   return absl::OkStatus();
 }
 
-// Whether a group's model can be trained on the data; what that takes goes into the group. Returns
-// its context.
+// Checks that a group's model can be trained on the data, and sets the group's memory and disk
+// needs. Returns its context length.
 absl::StatusOr<int64_t> TryTraining(size_t index, HostRuntime* runtime, Plan* plan) {
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainRun> run,
                          OpenWithoutFiles(*plan, index, runtime));
@@ -253,8 +255,8 @@ absl::StatusOr<int64_t> TryTraining(size_t index, HostRuntime* runtime, Plan* pl
   return run->info().context_length;
 }
 
-// Bytes that a run takes in addition to its steps: its data, and a thread with a heap of its own,
-// for which the C library reserves as much of the address space.
+// Bytes that a run needs besides its steps: the data, and a thread whose heap reserves as much of
+// the address space in the C library.
 constexpr int64_t kBesideSteps = int64_t{64} << 20;
 
 }  // namespace
@@ -378,7 +380,7 @@ absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
     }
     const PlanGroup& group = plan.groups[run.group];
     memory = std::max(memory, group.memory.total);
-    // A run that has begun has most of it on the disk: a new checkpoint replaces an old one.
+    // A run that has begun has most of its files on the disk: a new checkpoint replaces an old one.
     const bool begun = FileExists(absl::StrCat(run.directory, "/model.pbtxt"));
     out.disk += begun ? group.disk.checkpoint : group.disk.total;
   }

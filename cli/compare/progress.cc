@@ -13,14 +13,14 @@ namespace plumb::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kTerminalInterval(100);
-// A table that is longer than the window could not be rewritten.
+// Maximum height of the table: one taller than the window could not be redrawn.
 constexpr size_t kMaxGroupLines = 16;
 
 bool HasEnded(RunPhase phase) {
   return phase == RunPhase::kFinished || phase == RunPhase::kDiverged;
 }
 
-// At most `columns` bytes, cut between characters.
+// Returns at most `columns` bytes, cut between characters.
 std::string Cut(std::string line, size_t columns) {
   if (line.size() <= columns) return line;
   while (columns > 0 && (static_cast<unsigned char>(line[columns]) & 0xc0) == 0x80) --columns;
@@ -76,7 +76,7 @@ void StudyProgress::Redraw() {
 
 std::string StudyProgress::Summary() const {
   size_t runs = 0, ended = 0, found = 0;
-  double done = 0, before = 0;  // in runs
+  double done = 0, before = 0;  // runs, with fractions
   for (size_t i = 0; i < states_->size(); ++i) {
     const RunState& state = (*states_)[i];
     if (state.phase == RunPhase::kElsewhere) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// StudyProgress: how a study goes, on stderr. On a terminal a table that is rewritten, one line a
-// group; elsewhere (a log file) one line for every run that ends. Owned by one thread; RunState is
-// written by the thread that trains.
+// StudyProgress: progress of a study on stderr. On a terminal it redraws a table with one line per
+// group; elsewhere (a log file) it prints one line for each run that ends. Thread-compatible;
+// RunState is written by the training threads.
 #ifndef PLUMB_CLI_COMPARE_PROGRESS_H_
 #define PLUMB_CLI_COMPARE_PROGRESS_H_
 
@@ -16,24 +16,24 @@
 
 namespace plumb::cli {
 
-// kElsewhere: not of this shard.
+// Phase of a run; kElsewhere: the run belongs to another shard.
 enum class RunPhase { kWaiting, kRunning, kFinished, kDiverged, kElsewhere };
 
 struct RunState {
   std::atomic<RunPhase> phase{RunPhase::kWaiting};
   std::atomic<int64_t> step{0};
-  std::atomic<double> loss{0};     // of the last step; at the end the mean of the last 100
-  std::atomic<bool> found{false};  // had ended before this process began
+  std::atomic<double> loss{0};     // last step; after the end, the mean of the last 100
+  std::atomic<bool> found{false};  // ended before this process started
 };
 
 class StudyProgress {
  public:
-  // Both must outlive it.
+  // Requires: `plan` and `states` outlive this object.
   StudyProgress(const Plan* plan, const std::vector<RunState>* states, bool quiet);
 
-  // Shows what has changed; on a terminal at most ten times a second, unless `now`.
+  // Shows what has changed; on a terminal at most ten times a second, unless `now` is true.
   void Update(bool now);
-  // A line of its own.
+  // Prints a message on its own line.
   void Note(absl::string_view text);
 
  private:
@@ -50,8 +50,8 @@ class StudyProgress {
   const bool quiet_, terminal_;
   const Clock::time_point begin_;
   Clock::time_point shown_at_;
-  int lines_ = 0;             // of the table that stands above the cursor
-  std::vector<bool> logged_;  // runs whose end was told
+  int lines_ = 0;             // height of the table above the cursor
+  std::vector<bool> logged_;  // runs whose end has been logged
 };
 
 }  // namespace plumb::cli

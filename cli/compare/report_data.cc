@@ -27,7 +27,8 @@ constexpr int64_t kFirstWindow = 100, kLastWindow = 200;
 
 Json NumberOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-// To six decimals: a page of a million losses is half as long, and nobody sees more.
+// Rounds to six decimals: a page with a million losses becomes half as long, without a visible
+// difference.
 Json Rounded(double value) { return NumberOrNull(std::round(value * 1e6) / 1e6); }
 
 std::string ProcessorName() {
@@ -42,7 +43,7 @@ std::string ProcessorName() {
   return "";
 }
 
-// The version behind `name` in "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3".
+// Returns the version after `name` in "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3".
 std::string VersionOf(absl::string_view name) {
   for (absl::string_view part : absl::StrSplit(VersionText(), ", ")) {
     if (absl::ConsumePrefix(&part, absl::StrCat(name, " "))) return std::string(part);
@@ -50,10 +51,10 @@ std::string VersionOf(absl::string_view name) {
   return "";
 }
 
-// The ids of the runs' norms, from run.json.
+// Returns the ids of the runs' norms, from run.json.
 std::set<std::string> PluginIds(const Plan& plan) {
   std::set<std::string> ids;
-  size_t seen = plan.groups.size();  // a group's runs use the same
+  size_t seen = plan.groups.size();  // the runs of a group use the same norms
   for (const PlanRun& run : plan.runs) {
     if (run.group == seen) continue;
     seen = run.group;
@@ -79,13 +80,14 @@ Json Plugins(const Plan& plan, HostRuntime* runtime) {
   return plugins;
 }
 
-// With the file's name alone, however the command line named it.
+// Replaces the path at the start of `description` by the file name, so that it does not depend on
+// how the command line named the file.
 std::string DataDescription(const std::string& path, absl::string_view description) {
   if (!absl::ConsumePrefix(&description, path)) return std::string(description);
   return absl::StrCat(std::filesystem::path(path).filename().string(), description);
 }
 
-// What decides the numbers. Where and when they were made: ProvenanceData.
+// Returns everything that determines the numbers. ProvenanceData has where and when they were made.
 Json OriginData(const Plan& plan, HostRuntime* runtime) {
   const TrainingPreview& training = plan.groups.front().training;
   return {{"plumb", VersionOf("plumb")},
@@ -177,7 +179,7 @@ Json ProbeData(const std::optional<RunProbes>& probes) {
 Json RunData(const PlanRun& run, const RunRecord& record, const RunFigures& figures) {
   Json losses = Json::array();
   for (double loss : record.losses) losses.push_back(Rounded(loss));
-  if (record.result.diverged) losses.push_back(Json());  // of the step that had no number
+  if (record.result.diverged) losses.push_back(Json());  // the step whose loss was not finite
   Json validation = Json::array();
   for (const auto& [step, loss] : record.validation) {
     validation.push_back(Json::array({step, NumberOrNull(loss)}));
@@ -265,7 +267,7 @@ std::string CsvText(const std::string& text) {
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
 }
 
-// Nine digits; "" for what is not there.
+// Formats nine digits; "" if there is no value.
 std::string CsvNumber(double value) {
   return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "";
 }
@@ -316,7 +318,7 @@ Json ReportData(const Plan& plan, const StudyResults& results, HostRuntime* runt
     runs.push_back(RunData(plan.runs[i], results.records[i], results.runs[i]));
   }
   return {{"title", StudyTitle(plan)},
-          {"command", "plumb compare study.pbtxt --out DIR"},  // the file is beside the page
+          {"command", "plumb compare study.pbtxt --out DIR"},  // study.pbtxt is next to the page
           {"provenance", OriginData(plan, runtime)},
           {"steps", steps},
           {"smoothing", kSmoothing},
@@ -391,7 +393,7 @@ std::string ToText(const Table& table) {
     rows.emplace_back();
     for (const Cell& cell : row) rows.back().push_back(cell.text);
   }
-  // Words to the left, figures to the right.
+  // The first column is text, all others are numbers.
   return AlignColumns(rows, "l" + std::string(table.columns.size() - 1, 'r'), "");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of report.html: the object that docs/report.md describes.
+// Data of report.html: the object that docs/report.md describes.
 #ifndef PLUMB_CLI_COMPARE_REPORT_DATA_H_
 #define PLUMB_CLI_COMPARE_REPORT_DATA_H_
 
@@ -13,29 +13,29 @@
 
 namespace plumb::cli {
 
-// Where and when the results were made.
+// Command, time and machines that produced the results.
 struct Provenance {
-  std::string command;  // as it was typed
+  std::string command;  // exactly the command that was typed
   std::string started;  // UTC, ISO 8601
   double seconds = 0;
   int threads = 1;
   std::vector<std::string> hosts;
 };
 
-// `runtime` tells of the norm plugins that the runs used.
+// Returns the data of report.html. `runtime` describes the norm plugins that the runs used.
 nlohmann::ordered_json ReportData(const Plan& plan, const StudyResults& results,
                                   HostRuntime* runtime);
 
-// All of a study's figures that are of time, speed or host: the data of provenance.json.
+// Returns the data of provenance.json: all figures of a study that are about time, speed or hosts.
 nlohmann::ordered_json ProvenanceData(const Plan& plan, const StudyResults& results,
                                       const Provenance& provenance);
 
-// The names of a study's models, at most four.
+// Returns the names of a study's models, at most four.
 std::string StudyTitle(const Plan& plan);
 
 struct Cell {
   std::string text;
-  double value = 0, sd = 0;  // NaN: none
+  double value = 0, sd = 0;  // NaN: no value
 };
 
 struct Table {
@@ -43,13 +43,14 @@ struct Table {
   std::vector<std::vector<Cell>> rows;
 };
 
-// One row a group: figures as mean ± standard deviation over the runs that finished.
+// Returns one row per group: each figure as mean ± standard deviation over the finished runs.
 Table SummaryTable(const Plan& plan, const StudyResults& results, bool with_times);
-// One row a group but the first: mean difference and 95 % confidence interval.
+// Returns one row per group except the first: mean difference to the first group and 95 %
+// confidence interval.
 Table PairedTable(const Plan& plan, const StudyResults& results);
 
 std::string ToMarkdown(const Table& table);
-std::string ToText(const Table& table);  // columns aligned, for a terminal
+std::string ToText(const Table& table);  // aligned columns, for a terminal
 
 std::string TableMarkdown(const Plan& plan, const StudyResults& results);  // table.md
 std::string TableCsv(const Plan& plan, const StudyResults& results);       // table.csv

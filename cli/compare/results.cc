@@ -53,7 +53,7 @@ GroupFigures FiguresOfGroup(const Plan& plan, size_t group, const StudyResults& 
   return figures;
 }
 
-// Groups have their runs in the same order of seeds.
+// Returns the paired differences. Every group has its runs in the same seed order.
 std::vector<double> DifferencesOf(const Plan& plan, size_t group, size_t against, Metric metric,
                                   const StudyResults& results) {
   const size_t seeds = plan.study.seeds.size();
@@ -66,8 +66,8 @@ std::vector<double> DifferencesOf(const Plan& plan, size_t group, size_t against
   return differences;
 }
 
-// The continued fraction of the incomplete beta function (DLMF 8.17.22) by Lentz's method, which
-// converges fast for x < (a + 1) / (a + b + 2).
+// Evaluates the continued fraction of the incomplete beta function (DLMF 8.17.22) by Lentz's
+// method, which converges fast for x < (a + 1) / (a + b + 2).
 double BetaFraction(double a, double b, double x) {
   constexpr double kTiny = 1e-300;
   const auto safe = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
@@ -87,11 +87,11 @@ double BetaFraction(double a, double b, double x) {
   return value;
 }
 
-// I_x(a, b).
+// Returns the regularized incomplete beta function I_x(a, b).
 double RegularizedBeta(double a, double b, double x) {
   if (x <= 0) return 0;
   if (x >= 1) return 1;
-  // lgamma_r and not std::lgamma, which writes a global.
+  // lgamma_r, because std::lgamma writes a global variable.
   int sign = 0;
   const double log_front = lgamma_r(a + b, &sign) - lgamma_r(a, &sign) - lgamma_r(b, &sign) +
                            a * std::log(x) + b * std::log1p(-x);
@@ -100,7 +100,7 @@ double RegularizedBeta(double a, double b, double x) {
   return 1 - front * BetaFraction(b, a, 1 - x) / b;
 }
 
-// P(T > t) for t >= 0.
+// Returns P(T > t) for t >= 0.
 double StudentUpperTail(double t, double df) {
   return 0.5 * RegularizedBeta(df / 2, 0.5, df / (df + t * t));
 }
@@ -118,7 +118,7 @@ StudyResults Evaluate(const Plan& plan, std::vector<RunRecord> records) {
   StudyResults results;
   results.records = std::move(records);
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    // A group has its runs in the order of the seeds.
+    // The runs of a group are in seed order.
     const std::vector<double>& entropies = plan.groups[plan.runs[i].group].unigram_entropies;
     results.runs.push_back(FiguresOfRun(results.records[i], entropies[i % entropies.size()]));
   }
@@ -166,7 +166,7 @@ double StudentQuantile(double p, int64_t df) {
   const double tail = 1 - p, degrees = static_cast<double>(df);
   double low = 0, high = 1;
   while (StudentUpperTail(high, degrees) > tail && high < 1e300) high *= 2;
-  // Halving until neighbours: the tail falls strictly, so nothing can go wrong.
+  // Bisection down to neighbouring doubles; it is safe because the tail is strictly decreasing.
   for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
     const double middle = (low + high) / 2;
     (StudentUpperTail(middle, degrees) > tail ? low : high) = middle;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StudyResults: the records of all runs of a plan, and the statistics of its groups. A value.
+// StudyResults: the records of all runs of a plan and the statistics of its groups. A value.
 #ifndef PLUMB_CLI_COMPARE_RESULTS_H_
 #define PLUMB_CLI_COMPARE_RESULTS_H_
 
@@ -15,59 +15,59 @@
 
 namespace plumb::cli {
 
-inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();  // there is no such figure
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();  // no such figure
 
 struct MeanAndSd {
   int64_t n = 0;
-  double mean = 0;  // NaN of nothing
-  double sd = 0;    // of the sample (n - 1); NaN for n < 2
+  double mean = 0;  // NaN if n = 0
+  double sd = 0;    // sample standard deviation (n - 1); NaN if n < 2
 };
 MeanAndSd Summarize(const std::vector<double>& values);
 
-// The x with P(T <= x) = p for Student's t with `df` >= 1 degrees of freedom, 0 < p < 1.
+// Returns the x with P(T <= x) = p for Student's t with `df` degrees of freedom. Requires: df >= 1,
+// 0 < p < 1.
 double StudentQuantile(double p, int64_t df);
 
 struct Interval {
   int64_t n = 0;
-  double mean = 0, low = 0, high = 0;  // NaN where n does not suffice: 1 for the mean, 2 else
+  double mean = 0, low = 0, high = 0;  // NaN if n is 0; the bounds also if it is 1
 };
-// The mean of `values`, and the interval that holds the mean behind them with 95 % confidence, by
-// Student's t with n - 1 degrees of freedom.
+// Returns the mean of `values` and the 95 % confidence interval of the true mean, from Student's t
+// with n - 1 degrees of freedom.
 Interval ConfidenceInterval95(const std::vector<double>& values);
 
-inline constexpr int64_t kLastSteps = 100;  // those of last_100
+inline constexpr int64_t kLastSteps = 100;  // number of steps in last_100
 
-// Figures of a training's losses, one a step. Means are over fewer steps where there are fewer.
-// REQUIRES: losses is not empty.
+// Figures of a run's training losses, one per step. Means cover fewer steps if the run is shorter.
+// Requires: losses is not empty.
 struct LossFigures {
   double first_50 = 0, last_100 = 0, max_first_20 = 0, min = 0;
 };
 LossFigures FiguresOf(const std::vector<double>& losses);
 
-// Returns true if a training has learned no more than how often each token occurs: the mean of its
-// last 100 losses is within 1 % of the unigram entropy of what those steps had to predict, or
-// above.
+// Returns true if a model has learned no more than token frequencies: the mean of its last 100
+// losses is at least 99 % of the unigram entropy of the targets of those steps.
 bool IsCollapsed(double last_100, double unigram_entropy);
 
-// The figures of a run or a group, in the order of the table's columns.
+// Figures of a run or a group, in the order of the table's columns.
 enum Metric { kFirst50, kLast100, kMaxOfFirst20, kMin, kValidation, kMetrics };
 extern const char* const kMetricNames[kMetrics];  // "first 50" ...
 
 struct RunFigures {
-  std::optional<double> metric[kMetrics];  // absent of a run that diverged
+  std::optional<double> metric[kMetrics];  // nullopt if the run diverged
   bool collapsed = false;
 };
 
-// Over the runs of a group that finished.
+// Statistics over the finished runs of a group.
 struct GroupFigures {
   int64_t runs = 0, finished = 0, collapsed = 0;
-  int64_t spikes = 0, survived = 0;  // of all its runs; divergences that did not end them
-  std::vector<size_t> diverged;      // indices of runs
+  int64_t spikes = 0, survived = 0;  // over all runs; `survived`: non-fatal divergences
+  std::vector<size_t> diverged;      // indices of the runs that diverged
   MeanAndSd metric[kMetrics], tokens_per_second;
-  double unigram_entropy = 0;  // of the tokens of the last 100 steps, mean over all its runs
+  double unigram_entropy = 0;  // over the targets of the last 100 steps; mean over all its runs
 };
 
-// The differences group - against of a metric, over the seeds with which both finished.
+// Differences of a metric, group minus against, over the seeds with which both finished.
 struct PairedDifference {
   size_t group = 0, against = 0;
   Metric metric = kLast100;
@@ -75,16 +75,16 @@ struct PairedDifference {
 };
 
 struct StudyResults {
-  std::vector<RunRecord> records;  // as plan.runs
+  std::vector<RunRecord> records;  // parallel to plan.runs
   std::vector<RunFigures> runs;
   std::vector<GroupFigures> groups;
-  std::vector<PairedDifference> paired;  // of every group but the first against the first
+  std::vector<PairedDifference> paired;  // every group but the first, against the first
 };
 
-// Reads all run directories. Errors: one that is damaged.
+// Reads all run directories. Errors: a run directory is damaged.
 absl::StatusOr<StudyResults> CollectResults(const Plan& plan);
 
-// The same of records that were read.
+// Computes the results from records that were already read.
 StudyResults Evaluate(const Plan& plan, std::vector<RunRecord> records);
 
 }  // namespace plumb::cli

@@ -29,24 +29,24 @@
 namespace plumb::cli {
 namespace {
 
-// A sample of a long text: longer ones are not read.
+// Maximum length of a sample; nobody reads longer ones.
 constexpr int64_t kMaxSampleTokens = 256;
 
-// What the threads share.
+// State shared by the threads.
 struct Shared {
   explicit Shared(size_t runs) : states(runs) {}
 
   std::vector<RunState> states;
-  std::deque<size_t> queue;       // runs that nobody has taken yet
-  std::atomic<bool> stop{false};  // between two steps
-  std::mutex mutex;               // of all below and the queue
+  std::deque<size_t> queue;       // runs that no thread has taken yet
+  std::atomic<bool> stop{false};  // stop between two steps
+  std::mutex mutex;               // guards everything below, and the queue
   std::condition_variable changed;
-  size_t working = 0;  // threads
-  size_t willing = 0;  // of them, those that will look into the queue again
-  size_t idle = 0;     // of them, those that wait for one
+  size_t working = 0;  // running threads
+  size_t willing = 0;  // threads that will take another run
+  size_t idle = 0;     // threads that wait for a run
   bool closed = true;  // nothing will be added to the queue
   std::condition_variable filled;
-  std::vector<size_t> ended;  // by this process, or stopped with a checkpoint
+  std::vector<size_t> ended;  // ended here, or interrupted with a checkpoint
   absl::Status error;
   std::vector<std::string> warnings;
 };
@@ -59,15 +59,15 @@ absl::StatusOr<bool> HasCheckpoint(const std::string& run) {
                      [](const std::string& name) { return absl::StartsWith(name, "step-"); });
 }
 
-// Resumes a run, or begins it. One that was stopped before its first checkpoint, or whose
-// checkpoint is damaged, is the study's own, so it is trained again.
+// Resumes a run or starts it. A run without a checkpoint, or with a damaged one, is trained again
+// from the start; its directory belongs to the study, so it may be removed.
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const Plan& plan, const PlanRun& run,
                                                   HostRuntime* runtime) {
   TrainRequest request = plan.Request(run);
   PLUMB_ASSIGN_OR_RETURN(const bool resumes, HasCheckpoint(run.directory));
   if (resumes) {
     TrainRequest resumed = request;
-    resumed.init.clear();  // the run's own weights go on
+    resumed.init.clear();  // the run's own weights continue
     absl::StatusOr<std::unique_ptr<TrainRun>> opened = TrainRun::Open(runtime, resumed);
     if (!absl::IsDataLoss(opened.status())) return opened;
   }
@@ -93,7 +93,8 @@ absl::Status DrawSamples(const Plan& plan, const PlanRun& run, int64_t context_l
   return absl::OkStatus();
 }
 
-// Divergences that a run outlived are warnings; of spikes, which many runs have, the tables tell.
+// Adds warnings for divergences that a run survived. Spikes, which many runs have, appear in the
+// tables only.
 void NoteIncidents(const Plan& plan, const PlanRun& run, const StepReport& report,
                    LossSummary* losses, Shared* shared) {
   for (const TrainIncident& incident : report.incidents) {
@@ -108,7 +109,7 @@ void NoteIncidents(const Plan& plan, const PlanRun& run, const StepReport& repor
   }
 }
 
-// Trains one run until it ends or `shared` says stop, and writes its result when it has ended.
+// Trains one run until it ends or `shared->stop` is set, and writes its result if it has ended.
 absl::Status TrainOne(const Plan& plan, size_t index, HostRuntime* runtime, Shared* shared) {
   const PlanRun& run = plan.runs[index];
   RunState& state = shared->states[index];
@@ -155,8 +156,8 @@ absl::Status TrainOne(const Plan& plan, size_t index, HostRuntime* runtime, Shar
   return absl::OkStatus();
 }
 
-// Takes a run from the queue, which has one: after the first seed, rather one of the group that
-// this thread trained last, whose programs its runtime has.
+// Takes a run from the queue. After the first seed, prefers the group that this thread trained
+// last, because its runtime has the compiled programs. Requires: the queue is not empty.
 size_t TakeRun(const Plan& plan, size_t* last_group, Shared* shared) {
   std::deque<size_t>& queue = shared->queue;
   auto taken = queue.begin();
@@ -196,8 +197,8 @@ void WorkInQueue(const Plan& plan, HostRuntime* runtime, Shared* shared) {
       shared->warnings.push_back(std::move(warning));
     }
     if (absl::IsResourceExhausted(status) && shared->willing > 1) {
-      // Another thread trains it, when its own run has given back its memory. Of a disk that is
-      // full, which may be another program's doing, the last thread says so.
+      // Another thread trains it once its own run has released its memory. If the disk is full,
+      // perhaps because of another program, the last thread reports the error.
       shared->warnings.push_back(
           absl::StrCat("a run waits until another has ended: ", status.message()));
       shared->states[index].phase = RunPhase::kWaiting;
@@ -219,7 +220,7 @@ void WorkInQueue(const Plan& plan, HostRuntime* runtime, Shared* shared) {
   --shared->willing;
 }
 
-// Body of a thread.
+// Runs in each thread.
 void Work(const Plan& plan, HostRuntime* runtime, Shared* shared) {
   WorkInQueue(plan, runtime, shared);
   const std::lock_guard<std::mutex> lock(shared->mutex);
@@ -228,7 +229,7 @@ void Work(const Plan& plan, HostRuntime* runtime, Shared* shared) {
   shared->changed.notify_one();
 }
 
-// Starts a thread for each runtime, or as many as the system gives.
+// Starts a thread for each runtime, or as many as the system allows.
 absl::Status StartThreads(const Plan& plan,
                           const std::vector<std::unique_ptr<HostRuntime>>& runtimes, Shared* shared,
                           std::vector<std::thread>* threads) {
@@ -254,8 +255,8 @@ absl::Status StartThreads(const Plan& plan,
   return absl::OkStatus();
 }
 
-// Fills the queue with what has not ended: seed by seed, so that what is there early compares all
-// groups.
+// Fills the queue with the runs that have not ended, seed by seed, so that early results compare
+// all groups.
 absl::Status FindWork(const Plan& plan, Shared* shared) {
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     RunState& state = shared->states[i];
@@ -298,7 +299,7 @@ std::vector<size_t> Running(const Shared& shared) {
   return running;
 }
 
-// What a rank has to do with the others between two looks at its workers.
+// Communication of a rank with the others, between two checks of its workers.
 class Exchange {
  public:
   Exchange(const Plan& plan, const RunAllOptions& options, Shared* shared)
@@ -314,7 +315,7 @@ class Exchange {
 
   bool leads() const { return leader_.has_value(); }
   bool follows() const { return follower_.has_value(); }
-  // Whether others are at work.
+  // Returns true if other ranks are still at work.
   bool busy() const { return leads() && !leader_->all_left(); }
 
   absl::Status Go() {
@@ -324,7 +325,7 @@ class Exchange {
     if (follows()) return Follow(/*leaves=*/false);
     return absl::OkStatus();
   }
-  // The last call of a rank that follows and whose workers have ended.
+  // Sends the last report of a follower whose workers have ended.
   absl::Status Leave() { return Follow(/*leaves=*/true); }
 
  private:
@@ -378,7 +379,7 @@ class Exchange {
     PLUMB_ASSIGN_OR_RETURN(const RankAnswer answer, follower_->Report(report, shared_.states));
     for (size_t run : report.ended) {
       if (shared_.states[run].phase == RunPhase::kRunning) {
-        shared_.states[run].phase = RunPhase::kWaiting;  // no more here
+        shared_.states[run].phase = RunPhase::kWaiting;  // it continues elsewhere
       }
     }
     const std::lock_guard<std::mutex> lock(shared_.mutex);
@@ -397,7 +398,7 @@ class Exchange {
   std::chrono::steady_clock::time_point reported_;
 };
 
-// Until the workers have ended, and the other ranks if this one leads.
+// Waits until the workers have ended and, on the leader, until the other ranks have left.
 void Attend(Exchange* exchange, Shared* shared, StudyProgress* progress) {
   std::set<std::string> shown;
   const auto interval = std::chrono::milliseconds(exchange->leads() ? 10 : 50);

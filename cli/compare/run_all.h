@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunAll: trains the runs of a plan, several at a time, each on threads of its own.
+// RunAll: trains the runs of a plan, several at a time, each on its own threads.
 #ifndef PLUMB_CLI_COMPARE_RUN_ALL_H_
 #define PLUMB_CLI_COMPARE_RUN_ALL_H_
 
@@ -17,20 +17,20 @@ namespace plumb::cli {
 struct RunAllOptions {
   Division division;
   bool quiet = false;
-  // A HostRuntime that uses so many threads.
+  // Creates a HostRuntime with this number of threads.
   std::function<absl::StatusOr<std::unique_ptr<HostRuntime>>(int threads)> create_runtime;
-  // Whether somebody wants it to stop. null: nobody does.
+  // Returns true if the user asked to stop. null: never.
   std::function<bool()> interrupted;
-  // All call RunAll; null where there is one. The plan's directory is the study's on rank 0, and
-  // on the others one of their own, in which nothing stays.
+  // Ranks that share the study, all of which call RunAll; null for one process. On rank 0 the
+  // plan's directory is the study's; on the others it is a scratch directory, empty at the end.
   Communicator* ranks = nullptr;
 };
 
-// Trains what has not ended, from its last checkpoint if it has one. When it returns OK every run
-// of the plan's shard has a result (run_record.h); a run that diverges has one too. kCancelled, on
-// rank 0: it was interrupted, on any rank; what ran has a checkpoint then. Other errors stop the
-// others as well. What comes out depends neither on the division nor on the ranks nor on how often
-// it was stopped.
+// Trains every run that has not ended, from its last checkpoint if it has one. If it returns OK,
+// every run of the plan's shard has a result (run_record.h); a run that diverges has one too.
+// Results do not depend on the division, the ranks, or how often training was stopped.
+// Errors: kCancelled, on rank 0, if any rank was interrupted; interrupted runs then have a
+// checkpoint. Any other error stops all runs.
 absl::Status RunAll(const Plan& plan, const RunAllOptions& options);
 
 }  // namespace plumb::cli

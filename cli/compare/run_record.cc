@@ -23,7 +23,7 @@ std::string ResultPath(const std::string& directory) {
   return absl::StrCat(directory, "/result.json");
 }
 
-// "" where there is none.
+// Returns the content of a file, "" if there is none.
 absl::StatusOr<std::string> ReadIfThere(const std::string& path) {
   absl::StatusOr<std::string> content = ReadFile(path, kMaxResultBytes);
   if (absl::IsNotFound(content.status())) return std::string();
@@ -45,7 +45,8 @@ std::string String(const Json& object, const char* name) {
   return member != object.end() && member->is_string() ? member->get<std::string>() : "";
 }
 
-// A line of metrics.jsonl without its braces and without the time, which is another in every run.
+// Returns a line of metrics.jsonl without its braces and without the time, which differs in every
+// run.
 std::string WithoutTime(absl::string_view line) {
   line = absl::StripAsciiWhitespace(line);
   if (line.size() < 2) return "";
@@ -56,7 +57,7 @@ std::string WithoutTime(absl::string_view line) {
   return members.substr(0, begin) + (end == std::string::npos ? "" : members.substr(end));
 }
 
-// "layers.3" of "layers.3.mlp.up.weight"; "" of what is in no layer.
+// Returns "layers.3" for "layers.3.mlp.up.weight"; "" for a parameter outside the layers.
 std::string LayerOf(absl::string_view name) {
   if (!absl::StartsWith(name, "layers.")) return "";
   const size_t dot = name.find('.', 7);
@@ -76,7 +77,7 @@ void AddProbe(const Json& line, int64_t last_step, RunProbes* probes) {
   for (const auto& [name, figures] : parameters->items()) {
     const std::string layer = LayerOf(name);
     if (layer.empty()) continue;
-    // The order of the data; every line has the same parameters.
+    // The layers keep the order of the first line; every line has the same parameters.
     if (probes->steps.empty() && squares.count(layer) == 0) probes->layers.push_back(layer);
     const double norm = Number(figures, "grad_norm");
     squares[layer] += norm * norm;
@@ -92,7 +93,7 @@ void AddProbe(const Json& line, int64_t last_step, RunProbes* probes) {
     }
     rms.push_back(value);
   }
-  // The same step again is the one that was taken after the batch of the first was left out.
+  // A repeated step replaces the first one, whose batch was dropped.
   if (!probes->steps.empty() && probes->steps.back() == static_cast<int64_t>(step)) {
     probes->steps.pop_back();
     probes->gradient_norm.pop_back();
@@ -113,7 +114,7 @@ std::optional<RunProbes> ParseProbes(const std::string& text, int64_t last_step)
   return probes;
 }
 
-// How many Unicode characters `text` has, and how many of them are the most frequent one.
+// Returns the number of Unicode characters in `text`, and how often the most frequent one occurs.
 std::pair<int64_t, int64_t> CountCharacters(const std::string& text) {
   std::map<std::string, int64_t> counts;
   int64_t total = 0, most = 0;
@@ -206,7 +207,7 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std:
                                             " to train this run again"));
   }
   if (result->validation) {
-    // The exact loss at the end takes the place of one over some batches.
+    // The exact final loss replaces one over some batches.
     if (!record.validation.empty() && record.validation.back().first == steps) {
       record.validation.pop_back();
     }
@@ -221,7 +222,7 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std:
 std::string Degenerate(const std::string& text) {
   if (absl::StripAsciiWhitespace(text).empty()) return "empty";
   const auto [total, most] = CountCharacters(text);
-  // Names like "anna" are not; nobody is called "aaaaaaaa".
+  // Names like "anna" are short enough to pass; "aaaaaaaa" is degenerate.
   if (total >= 8 && 5 * most >= 3 * total) {
     return absl::StrCat("one character makes up ", 100 * most / total, " %");
   }

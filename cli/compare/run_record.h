@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunRecord: what a run of a study came to, as its directory tells: result.json (written by the
+// RunRecord: the outcome of a run of a study, read from its directory: result.json (written by the
 // study when the run has ended), metrics.jsonl and probes.jsonl.
 //
 //   result.json: {"format": "plumb-compare-run", "version": 1, "status": "finished" | "diverged",
@@ -22,19 +22,19 @@
 namespace plumb::cli {
 
 struct RunSample {
-  std::string text, degenerate;  // degenerate: "", or why the text is
+  std::string text, degenerate;  // degenerate: the reason, or ""
 };
 
 struct RunResult {
   bool diverged = false;
-  int64_t step = 0;     // the last one, the one that diverged included
-  std::string message;  // why it diverged
+  int64_t step = 0;     // last step, including the one that diverged
+  std::string message;  // reason of the divergence
   std::optional<double> validation;
-  int64_t spikes = 0, skips = 0, step_backs = 0;  // as IncidentCounts
+  int64_t spikes = 0, skips = 0, step_backs = 0;  // see IncidentCounts
   std::vector<RunSample> samples;
 };
 
-// Figures of the layers at the steps that were probed.
+// Figures of each layer at the probed steps.
 struct RunProbes {
   std::vector<int64_t> steps;
   std::vector<std::string> layers;                               // "layers.0"
@@ -43,26 +43,28 @@ struct RunProbes {
 
 struct RunRecord {
   RunResult result;
-  std::vector<double> losses;                          // of the steps from 1
-  std::vector<std::pair<int64_t, double>> validation;  // while training
-  double seconds = 0;                                  // inside steps
+  std::vector<double> losses;                          // one per step, from step 1
+  std::vector<std::pair<int64_t, double>> validation;  // (step, loss) during training
+  double seconds = 0;                                  // sum of the step times
   int64_t tokens = 0;
-  std::string metrics;  // lines of metrics.jsonl as members of an object: without braces or times
+  std::string metrics;  // lines of metrics.jsonl without times, each with `head`
   std::optional<RunProbes> probes;
 
   double TokensPerSecond() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 };
 
-// nullopt: the run has not ended, or what it left as its result is none and must be made again.
-// Errors: of the system, which do not say that there is no result.
+// Reads result.json. Returns: nullopt if the run has not ended, or if the file is not a valid
+// result, so that the run must be trained again. Errors: a failure of the system, which does not
+// mean that there is no result.
 absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory);
 absl::Status WriteRunResult(const std::string& directory, const RunResult& result);
 
-// kDataLoss when the directory's files do not tell of all steps that the result says were done.
-// `head` begins each line of `metrics`: "\"group\":\"pre\",\"seed\":1".
+// Reads the whole record of a run that has ended. `head` begins each line of `metrics`:
+// "\"group\":\"pre\",\"seed\":1". Errors: kDataLoss if the metrics do not cover all steps that the
+// result counts.
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head);
 
-// "", or why `text` is not worth reading.
+// Returns the reason why `text` is degenerate (empty or repetitive); "" if it is not.
 std::string Degenerate(const std::string& text);
 
 }  // namespace plumb::cli

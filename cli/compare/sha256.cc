@@ -65,7 +65,7 @@ std::string Sha256(absl::string_view bytes) {
   for (; bytes.size() >= 64; bytes.remove_prefix(64)) {
     Absorb(reinterpret_cast<const unsigned char*>(bytes.data()), &state);
   }
-  // The rest, a one bit, zeros, and the length in bits, to whole blocks.
+  // Padding to whole blocks: the rest, a one bit, zeros, and the length in bits.
   std::string tail(bytes);
   tail.push_back('\x80');
   while (tail.size() % 64 != 56) tail.push_back('\0');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 (FIPS 180-4), to say which files a report is about. Stateless.
+// SHA-256 (FIPS 180-4), which identifies the files that a report is about. Stateless.
 #ifndef PLUMB_CLI_COMPARE_SHA256_H_
 #define PLUMB_CLI_COMPARE_SHA256_H_
 
@@ -9,9 +9,9 @@
 
 namespace plumb::cli {
 
-// 64 lower-case hexadecimal digits.
+// Returns the digest as 64 lower-case hexadecimal digits.
 std::string Sha256(absl::string_view bytes);
-// Of a file's content; "" if it cannot be read.
+// Returns the digest of a file's content; "" if it cannot be read.
 std::string Sha256OfFile(const std::string& path);
 
 }  // namespace plumb::cli

@@ -20,12 +20,12 @@
 namespace plumb::cli {
 namespace {
 
-// What a study writes beside study.pbtxt and runs.
+// Files that a study writes next to study.pbtxt and runs.
 constexpr const char* kResultNames[] = {"metrics.jsonl",  "timing.csv", "report.json",
                                         "report.html",    "table.csv",  "table.md",
                                         "provenance.json"};
 
-// The lines that only one of two texts has; each line counts as often as it stands there.
+// Returns the lines that `lines` has and `others` does not, counting repetitions.
 std::vector<std::string> OnlyIn(const std::vector<std::string>& lines,
                                 std::vector<std::string> others) {
   std::vector<std::string> only;
@@ -48,7 +48,7 @@ void AppendLines(const char* head, const std::vector<std::string>& lines, std::s
   if (lines.size() > kShown) absl::StrAppend(message, "\n", head, "…");
 }
 
-// No run has such a name: they end in a seed.
+// Suffix of partly received runs. No run has such a name, because run names end in a seed.
 constexpr char kGathering[] = ".incoming";
 
 absl::Status FileError(const std::string& path, const std::error_code& error) {
@@ -87,14 +87,14 @@ absl::Status CheckDirectory(const Plan& plan, const std::string& directory) {
                         "leave it out, or put its files back as they were.");
 }
 
-// Content of a run that has to be equal where the run is there twice: everything but times.
+// Content that must be equal if two directories have the same run: everything except times.
 struct Finding {
-  std::string directory;  // of the run
+  std::string directory;  // directory of the run
   std::string result;     // the text of result.json
   std::string metrics;
 };
 
-// nullopt: the run has not ended there.
+// Reads a run. Returns: nullopt if it has not ended in this directory.
 absl::StatusOr<std::optional<Finding>> Find(const std::string& run) {
   PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result, ReadRunResult(run));
   if (!result.has_value()) return std::nullopt;

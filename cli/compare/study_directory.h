@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of a study: who may write into it, and which study it belongs to.
+// Directory of a study: the lock on it, the check that it holds the same study, and merging of
+// runs.
 #ifndef PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_
 #define PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_
 
@@ -17,10 +18,10 @@
 
 namespace plumb::cli {
 
-// Keeps other processes from writing into a study's directory while it lives. Move-only.
+// Lock that keeps other processes from writing into a study's directory while it lives. Move-only.
 class StudyLock {
  public:
-  // Makes the directory if need be. kAlreadyExists when another process holds the lock.
+  // Creates the directory if necessary. Errors: kAlreadyExists if another process holds the lock.
   static absl::StatusOr<StudyLock> Acquire(const std::string& directory);
   StudyLock(StudyLock&&) = default;
   StudyLock& operator=(StudyLock&&) = delete;
@@ -30,26 +31,27 @@ class StudyLock {
   DirectoryLock lock_;
 };
 
-// Writes `text` to `directory`/study.pbtxt, or finds it there. kInvalidArgument when the directory
-// holds another study (the message lists the differences), or a file that a study would overwrite.
+// Writes `text` to `directory`/study.pbtxt, or checks that the file has this content. Errors:
+// kInvalidArgument if the directory holds another study (the message lists the differences), or a
+// file that a study would overwrite.
 absl::Status ClaimDirectory(const std::string& directory, const std::string& text);
 
-// kInvalidArgument, with the differences, when `begun`, the content of `path`, is not `text`.
+// Fails with kInvalidArgument and the differences if `begun`, the content of `path`, is not `text`.
 absl::Status CheckSameStudy(const std::string& path, const std::string& begun,
                             const std::string& text, const std::string& advice);
 
-// The regular files below `directory`, as paths relative to it, sorted.
+// Returns the regular files below `directory` as relative paths, sorted.
 absl::StatusOr<std::vector<std::string>> ListRunFiles(const std::string& directory);
 
-// Thread-compatible.
+// Run that is received file by file and then replaces the old one at once. Thread-compatible.
 class IncomingRun {
  public:
-  // Begins to gather a run, and removes what was gathered for it before.
+  // Starts to receive a run; removes what an earlier attempt left.
   static absl::StatusOr<IncomingRun> Begin(const std::string& directory);
 
-  // kInvalidArgument for a path that leads out of the run.
+  // Writes one file. Errors: kInvalidArgument if `path` leads out of the run's directory.
   absl::Status Add(const std::string& path, absl::string_view content);
-  // Takes the place of what the run had.
+  // Replaces the run's directory by what was received.
   absl::Status Finish();
 
  private:
@@ -59,17 +61,17 @@ class IncomingRun {
 
 absl::Status CopyRun(const std::string& from, const std::string& to);
 
-// Removes what gathered in `out`/runs for a process that was ended.
+// Removes partly received runs in `out`/runs that a killed process left.
 absl::Status RemoveIncomingRuns(const std::string& out);
 
-// The study that the first of the directories belongs to.
+// Returns the study that `directory` belongs to.
 absl::StatusOr<Study> StudyOfDirectory(const std::string& directory);
 
-// Copies every run of the plan out of the directory that has it into the plan's, but those that are
-// there. Errors, before anything is written: a directory of no study or of another
-// (kInvalidArgument), or at which somebody is at work (kAlreadyExists); a run that two have with
-// unequal results, files that are damaged (kDataLoss); runs that nobody has finished, by name
-// (kNotFound).
+// Copies every run of the plan that plan.out does not have from the directory that has it. Errors,
+// before anything is written: kInvalidArgument if a directory has no study or another one;
+// kAlreadyExists if another process holds its lock; kDataLoss if files are damaged or two
+// directories have different results of a run; kNotFound, with their names, for runs that nobody
+// has finished.
 absl::Status MergeRuns(const Plan& plan, const std::vector<std::string>& directories);
 
 }  // namespace plumb::cli

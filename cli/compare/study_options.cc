@@ -19,11 +19,11 @@ namespace {
 
 constexpr uint64_t kDefaultSeeds = 3;
 
-// Whether a file is a study rather than a model: the two have no field in common.
+// Returns true if the file is a study, not a model: the two have no field name in common.
 bool IsStudy(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;
-  constexpr uintmax_t kMostBytes = 16 << 20;  // nobody writes a longer one
+  constexpr uintmax_t kMostBytes = 16 << 20;  // larger than any study file
   if (std::filesystem::file_size(path, error) > kMostBytes) return false;
   std::ifstream file(path, std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
@@ -39,7 +39,7 @@ bool IsStudy(const std::string& path) {
   return false;
 }
 
-// "FIELD=REST".
+// Splits "FIELD=REST".
 absl::StatusOr<std::pair<std::string, std::string>> Split(const char* option,
                                                           const std::string& word,
                                                           const char* example) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The study options of the command line, which override a study file if there is one.
+// Study options of the command line, which override a study file if there is one.
 #ifndef PLUMB_CLI_COMPARE_STUDY_OPTIONS_H_
 #define PLUMB_CLI_COMPARE_STUDY_OPTIONS_H_
 
@@ -15,19 +15,19 @@ namespace plumb::cli {
 
 struct StudyOptions {
   std::vector<std::string> files;  // models, or one study
-  std::string data, train, init;   // "": not said
+  std::string data, train, init;   // "" if not given
   std::vector<std::string> settings, grid;
-  std::string dtype;  // "f32", "bf16"; "": not said
-  int64_t seeds = 0;  // 0: not said
+  std::string dtype;  // "f32", "bf16"; "" if not given
+  int64_t seeds = 0;  // 0: not given
   std::vector<std::string> seed_list;
-  int64_t samples = -1;  // -1: not said
+  int64_t samples = -1;  // -1: not given
   bool probe = false;
-  int64_t probe_every = -1;  // -1: not said
+  int64_t probe_every = -1;  // -1: not given
   bool tensorboard = false;
 };
 
-// The study, with seeds 1 to 3 unless others are said. Errors: as Study::FromFile, and words that
-// are no setting, no grid or no seed.
+// Builds the study; its seeds are 1 to 3 unless others are given. Errors: those of Study::FromFile,
+// and malformed settings, grids or seeds.
 absl::StatusOr<Study> MakeStudy(const StudyOptions& options);
 
 }  // namespace plumb::cli

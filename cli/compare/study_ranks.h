@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs of a study on several ranks: rank 0, who leads, hands them out and keeps their files;
-// the others train them in directories of their own. All by messages: there need be no disk that
-// several see.
+// Distribution of a study's runs over ranks: rank 0 (the leader) hands them out and stores their
+// files; the others (followers) train them in their own directories. Everything is sent by
+// messages, so no shared file system is needed.
 //
-// A follower reports, and the leader answers each report: no other message is sent, so that never
-// two wait for each other. A report says what has ended since the last one, how far the others
-// are, and how many runs could begin; the answer brings runs. The files of a run follow each as a
-// message of its own, what a run that was interrupted had written included, in both directions.
+// A follower reports and the leader answers each report. No other messages are sent, so two ranks
+// can never wait for each other. A report lists the runs that ended since the last one, the
+// progress of the others and how many runs could start; the answer assigns runs. The files of each
+// run follow as one message each, in both directions, so that an interrupted run can resume
+// elsewhere.
 #ifndef PLUMB_CLI_COMPARE_STUDY_RANKS_H_
 #define PLUMB_CLI_COMPARE_STUDY_RANKS_H_
 
@@ -25,36 +26,36 @@
 namespace plumb::cli {
 
 struct RankReport {
-  int64_t free = 0;             // workers that wait for a run
-  std::vector<size_t> ended;    // by their states: finished, diverged, or to be gone on with
-  std::vector<size_t> running;  // their steps and losses are told
+  int64_t free = 0;             // idle workers
+  std::vector<size_t> ended;    // finished, diverged or interrupted, according to their states
+  std::vector<size_t> running;  // runs whose step and loss are sent
   std::vector<std::string> warnings;
   bool interrupted = false;
-  bool leaves = false;  // the last report
+  bool leaves = false;  // true in the last report
 };
 
 struct RankAnswer {
-  std::vector<size_t> runs;  // their files are in place
-  bool closed = false;       // there will be no more
-  bool stop = false;         // between two steps
+  std::vector<size_t> runs;  // assigned runs, whose files are in place
+  bool closed = false;       // no more runs will come
+  bool stop = false;         // stop training between two steps
 };
 
-// Of rank 0. One thread.
+// Rank 0's side. Thread-compatible.
 class StudyLeader {
  public:
-  // What the leader has to give and to tell.
+  // State of the leading process that reports read and change.
   struct Desk {
     std::vector<RunState>* states;
-    std::function<std::optional<size_t>()> take;  // the next run, if there is one
+    std::function<std::optional<size_t>()> take;  // returns the next run, if any
     std::function<void(std::string)> warn;
     bool stop;
   };
 
   StudyLeader(const Plan* plan, Communicator* ranks);
-  // Answers the reports that have arrived. Returns at once where there are none.
+  // Answers the reports that have arrived. Does not block if there are none.
   absl::Status Serve(const Desk& desk);
   bool all_left() const { return following_ == 0; }
-  bool interrupted() const { return interrupted_; }  // a follower was
+  bool interrupted() const { return interrupted_; }  // true if a follower was interrupted
 
  private:
   absl::Status Answer(int rank, const Desk& desk);
@@ -65,12 +66,12 @@ class StudyLeader {
   bool interrupted_ = false;
 };
 
-// Of any other rank. One thread.
+// Side of any other rank. Thread-compatible.
 class StudyFollower {
  public:
-  // `plan` has the follower's own directory.
+  // Requires: `plan` has this rank's own directory.
   StudyFollower(const Plan* plan, Communicator* ranks) : plan_(plan), ranks_(ranks) {}
-  // The files of runs that ended are gone afterwards.
+  // Sends a report and receives the answer. Deletes the local files of the runs that ended.
   absl::StatusOr<RankAnswer> Report(const RankReport& report, const std::vector<RunState>& states);
 
  private:

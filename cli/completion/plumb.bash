@@ -1,7 +1,8 @@
-# Completion of plumb for bash 4.4 or newer. The program knows what may come next; the shell finds files.
+# Completion of plumb for bash 4.4 or newer. The program returns the candidates; the shell completes
+# files.
 _plumb() {
   local current=${COMP_WORDS[COMP_CWORD]} answer word
-  # bash takes "=" for a word of its own.
+  # bash splits at "=" and makes it a separate word.
   [ "$current" != = ] || current=
   mapfile -t answer < <("${1/#\~/$HOME}" __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null)
   COMPREPLY=()

@@ -1,4 +1,4 @@
-# Completion of plumb for fish. The program knows what may come next; the shell finds files.
+# Completion of plumb for fish. The program returns the candidates; the shell completes files.
 function __plumb_complete
     set -l given (commandline -opc)
     set -l program $given[1]

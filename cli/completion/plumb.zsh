@@ -1,5 +1,5 @@
 #compdef plumb
-# Completion of plumb for zsh. The program knows what may come next; the shell finds files.
+# Completion of plumb for zsh. The program returns the candidates; the shell completes files.
 _plumb() {
   local -a answer given candidates
   local line word about

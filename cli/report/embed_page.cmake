@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes the C++ file that holds the report's page, in two parts: before and after its data.
+# Writes the C++ file that contains the report's page, in two parts: before and after its data.
 #   cmake -DSOURCE=cli/report "-DSTYLES=a.css;b.css" "-DSCRIPTS=a.js;b.js" -DOUTPUT=...
 #         -P embed_page.cmake
 function(read_asset name result)
@@ -7,7 +7,7 @@ function(read_asset name result)
   set(${result} "${content}" PARENT_SCOPE)
 endfunction()
 
-# What is not ours is what was reviewed, or nothing.
+# Third-party files must be the reviewed ones.
 file(STRINGS "${SOURCE}/uplot/SHA256SUMS" sums)
 foreach(line IN LISTS sums)
   string(REGEX MATCH "^([0-9a-f]+)  (.*)$" matched "${line}")

@@ -8,7 +8,7 @@
 namespace plumb::cli {
 
 std::string JsonForScript(const nlohmann::ordered_json& json) {
-  // Outside its strings, JSON has none of these characters; within, an escape stands for each.
+  // Outside strings, JSON has none of these characters; inside, escapes replace them.
   return absl::StrReplaceAll(
       PrintableJson(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)),
       {{"<", "\\u003c"}, {">", "\\u003e"}, {"&", "\\u0026"}});

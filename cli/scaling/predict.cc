@@ -22,7 +22,8 @@
 namespace plumb::cli {
 namespace {
 
-// The rank that owns each bucket: the largest first, each to who has least.
+// Returns the rank that owns each bucket: assigns the largest first, each to the rank with the
+// fewest bytes.
 std::vector<int64_t> Owners(const std::vector<BucketCost>& buckets, int64_t ranks) {
   std::vector<size_t> order(buckets.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -37,18 +38,18 @@ std::vector<int64_t> Owners(const std::vector<BucketCost>& buckets, int64_t rank
   return owners;
 }
 
-// A message of `bytes` to each other rank, one after the other.
+// Returns the seconds to send `bytes` to each other rank, one after the other.
 double ToOthers(double bytes, const Cluster& cluster) {
   return static_cast<double>(cluster.ranks - 1) * bytes / cluster.link.bytes_per_second;
 }
 
-// One number from every rank to all: to rank 0 and back, along binary trees.
+// Returns the seconds of an all-reduce of one number: to rank 0 and back, along binary trees.
 double AgreementSeconds(const Cluster& cluster) {
   return 2 * std::ceil(std::log2(static_cast<double>(cluster.ranks))) * cluster.link.latency;
 }
 
-constexpr int64_t kBytes = 4;                       // of a gradient's element
-constexpr int64_t kBucketBytes = int64_t{1} << 20;  // as in runtime/session/bucket_plan.cc
+constexpr int64_t kBytes = 4;                       // bytes of a gradient's element
+constexpr int64_t kBucketBytes = int64_t{1} << 20;  // same as in runtime/session/bucket_plan.cc
 constexpr int64_t kMostRanks = int64_t{1} << 20;
 
 absl::StatusOr<int64_t> ParseCount(absl::string_view text, absl::string_view whole) {
@@ -59,7 +60,7 @@ absl::StatusOr<int64_t> ParseCount(absl::string_view text, absl::string_view who
                    kMostRanks, "; for example --ranks 1,2,4 or --ranks 1..1024"));
 }
 
-// Bytes of each bucket, in the model's order.
+// Returns the bytes of each bucket, in the model's order.
 std::vector<int64_t> BucketBytes(const std::vector<int64_t>& tensors, int64_t ranks) {
   int64_t all = 0;
   for (const int64_t elements : tensors) all += elements * kBytes;
@@ -78,7 +79,7 @@ struct Unit {
   double factor;
 };
 
-// Longer names first: every name of a time ends in "s".
+// Longer names come first, because every name of a time ends in "s".
 constexpr std::array<Unit, 4> kRates = {
     {{"kbit", 1e3 / 8}, {"Mbit", 1e6 / 8}, {"Gbit", 1e9 / 8}, {"Tbit", 1e12 / 8}}};
 constexpr std::array<Unit, 4> kTimes = {{{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
@@ -99,7 +100,7 @@ absl::StatusOr<double> ParseQuantity(absl::string_view text, const std::array<Un
                    absl::StrJoin(names, ", "), ", as in 25Gbit,20us"));
 }
 
-// In the largest unit that is no larger than the value, or in the smallest.
+// Formats a value in the largest unit that does not exceed it, or else in the smallest unit.
 std::string InItsUnit(double value, const std::array<Unit, 4>& units) {
   const Unit* chosen = nullptr;
   for (const Unit& unit : units) {
@@ -124,8 +125,8 @@ RankStepTime PredictStep(const StepCosts& costs, const Cluster& cluster) {
   time.passes = static_cast<double>(units) * pass;
   time.other = costs.other_seconds * cluster.slowdown;
 
-  // Sums of subtrees, on their way to the owners: what a rank sends leaves in order, and so arrives
-  // what an owner receives; it adds while the next bucket travels.
+  // Sums of subtrees are sent to the owners in order, so an owner also receives them in order; it
+  // adds one bucket while the next is in transit.
   std::vector<double> incoming(ranks, 0), added(ranks, 0), update(ranks, 0), owned(ranks, 0);
   const double wire = cluster.wire_bf16 ? 0.5 : 1;
   double outgoing = 0;
@@ -153,14 +154,14 @@ RankStepTime PredictStep(const StepCosts& costs, const Cluster& cluster) {
     return time;
   }
   const double summed = std::max(outgoing, *std::max_element(added.begin(), added.end()));
-  // The numbers of targets go round before the first pass, and squares of gradients after the last.
+  // Target counts are all-reduced before the first pass, and squared gradient norms after the last.
   time.waiting = std::max(0.0, summed - time.passes) + 2 * AgreementSeconds(cluster);
   const bool is_sharded = cluster.shard != Sharding::kNone;
   time.update = is_sharded ? *std::max_element(update.begin(), update.end()) : all_updates;
-  // An owner sends what it has to every other rank, which receives what it does not have.
+  // An owner sends its part to every other rank, and receives all other parts.
   double whole = 0;
   for (const double bytes : owned) whole += bytes;
-  // Weights that a bf16 program reads travel as it reads them.
+  // Weights that a bf16 program reads are sent as bf16.
   const double part = is_sharded && cluster.weights_bf16 ? 0.5 : 1;
   const double received =
       (whole - *std::min_element(owned.begin(), owned.end())) / cluster.link.bytes_per_second;

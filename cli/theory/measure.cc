@@ -22,11 +22,11 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr char kStream[] = ".residual";
 constexpr char kOutputWeight[] = ".down.weight";
 
-// SplitMix64 (Steele, Lea & Flood 2014): the same tokens on every machine.
+// SplitMix64 (Steele, Lea & Flood 2014), which draws the same tokens on every machine.
 class TokenRng {
  public:
   explicit TokenRng(uint64_t seed) : state_(seed) {}
-  // In 0..n-1. The remainder's bias is below 2^-32 for any vocabulary.
+  // Returns a number in 0..n-1. The bias of the remainder is below 2^-32 for any vocabulary.
   uint64_t Below(uint64_t n) {
     state_ += 0x9e3779b97f4a7c15u;
     uint64_t z = state_;
@@ -39,7 +39,7 @@ class TokenRng {
   uint64_t state_;
 };
 
-// `seq` of 0..vocab_size-1, no two alike: the beginning of a shuffle.
+// Returns `seq` distinct tokens of 0..vocab_size-1: the start of a shuffle.
 std::vector<int32_t> DistinctTokens(int64_t seq, int64_t vocab_size, uint64_t seed) {
   std::vector<int32_t> ids(static_cast<size_t>(vocab_size));
   std::iota(ids.begin(), ids.end(), 0);
@@ -51,16 +51,16 @@ std::vector<int32_t> DistinctTokens(int64_t seq, int64_t vocab_size, uint64_t se
   return ids;
 }
 
-// What is probed of a model, in the order of the data.
+// Points of a model that are probed, in the order of the data.
 struct Plan {
-  std::string entry;                    // the stream as it enters the layers
+  std::string entry;                    // stream that enters the layers
   std::vector<std::string> layers;      // streams after layers
   std::vector<std::string> passages;    // streams after passages
   std::vector<std::string> parameters;  // output weights of MLPs
   std::vector<std::string> globs;
 };
 
-// "layers.3.residual": 3. "layers.3.mlp.residual": 4.
+// Returns the number of name parts: 3 for "layers.3.residual", 4 for "layers.3.mlp.residual".
 size_t Parts(const std::string& point) {
   return static_cast<size_t>(std::count(point.begin(), point.end(), '.')) + 1;
 }
@@ -78,7 +78,7 @@ absl::StatusOr<Plan> MakePlan(const api::Model& model) {
     if (!absl::StartsWith(point, "layers.")) continue;
     if (Parts(point) == 3) {
       plan.layers.push_back(point);
-      // A layer whose sublayers leave no streams of their own is one passage.
+      // A layer whose sublayers have no streams of their own is one passage.
       const std::string layer = point.substr(0, point.size() - sizeof(kStream) + 2);
       if (plan.passages.empty() || !absl::StartsWith(plan.passages.back(), layer)) {
         plan.passages.push_back(point);
@@ -93,7 +93,7 @@ absl::StatusOr<Plan> MakePlan(const api::Model& model) {
   }
   for (const char* glob : {"layers.*.residual", "grad.layers.*.residual"})
     plan.globs.push_back(glob);
-  // A glob that matches nothing is an error.
+  // A glob that matches nothing would be an error.
   if (!plan.parameters.empty()) plan.globs.push_back("param.layers.*.down.weight");
   plan.globs.push_back(plan.entry);
   plan.globs.push_back("grad." + plan.entry);
@@ -112,15 +112,15 @@ absl::Status CheckTokens(const api::ModelInfo& model, int64_t seq) {
   return absl::OkStatus();
 }
 
-// The targets are the next tokens, of bidirectional models too: at initialization they predict none
-// better than others.
+// Returns the batch with the next tokens as targets. This also suits bidirectional models, because
+// at initialization they predict no target better than others.
 TokenBatch NextTokens(const std::vector<int32_t>& tokens) {
   std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
   targets.push_back(-1);
   return {{tokens}, {std::move(targets)}, {}};
 }
 
-// Probes one pass for every seed and hands its figures to `use`.
+// Probes one pass per seed and passes its figures to `use`.
 absl::Status ForSeeds(api::Model* model, const MeasureOptions& options,
                       const std::vector<std::string>& globs,
                       const std::function<void(const ProbeFigures&)>& use) {
@@ -161,14 +161,15 @@ double GeometricMean(const std::vector<double>& values) {
   return std::exp(sum / static_cast<double>(values.size()));
 }
 
-// a over b, seed by seed.
+// Summarizes the ratios a / b per seed.
 RatioOverSeeds SummarizeRatios(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> ratios;
   for (size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
   return cli::SummarizeRatios(std::move(ratios));
 }
 
-// Values of all seeds by point; a gradient's with "grad.", a parameter's gradient with "param.".
+// Values of all seeds by point; gradients of activations begin with "grad.", of parameters with
+// "param.".
 using Series = std::map<std::string, std::vector<double>>;
 
 Measurement Assemble(const Plan& plan, const Series& squares, const Series& norms) {
@@ -233,7 +234,7 @@ RatioOverSeeds SummarizeRatios(std::vector<double> ratios) {
     const size_t below = static_cast<size_t>(at);
     const size_t above = std::min(below + 1, ratios.size() - 1);
     const double part = at - static_cast<double>(below);
-    // Infinite ones are not finite, whatever part of them is meant.
+    // Interpolating between infinite values would produce NaN.
     if (part == 0 || ratios[below] == ratios[above]) return ratios[below];
     return ratios[below] + part * (ratios[above] - ratios[below]);
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What theory of initialization is about, measured: how large the residual stream and the gradients
-// of a model with freshly drawn weights are, layer by layer. Stateless; over the public headers.
+// Measurement of what theory of initialization predicts: the size, layer by layer, of the residual
+// stream and of the gradients in a model with freshly drawn weights. Stateless; uses the public
+// headers only.
 #ifndef PLUMB_CLI_THEORY_MEASURE_H_
 #define PLUMB_CLI_THEORY_MEASURE_H_
 
@@ -14,29 +15,29 @@
 
 namespace plumb::cli {
 
-// Seeds 1..seeds draw the weights and, apart from them, the tokens: one sequence of `seq` tokens,
-// no two alike, in random order. A token's target is the next one, so it is random too and nothing
-// that the model has seen; the last token has none.
+// Seeds 1..seeds draw the weights and, independently, the tokens: one sequence of `seq` distinct
+// tokens in random order. The target of a token is the next one, so targets are random too and
+// carry no information; the last token has none.
 struct MeasureOptions {
   int64_t seeds = 10;
   int64_t seq = 16;
-  // Asked before every pass; true ends the measurement with kCancelled. May be empty.
+  // Called before every pass; true ends the measurement with kCancelled. May be empty.
   std::function<bool()> stop;
 };
 
-// Mean and standard deviation over seeds. NaN where a seed had a number that is not finite.
+// Mean and standard deviation over seeds. NaN if a seed had a number that is not finite.
 struct OverSeeds {
   double mean = 0;
-  double sd = 0;  // of one seed; 0 for a single one
+  double sd = 0;  // sample deviation; 0 if there is one seed
 };
 
-// A ratio of gradients, which differs between seeds by factors where a stack is deep: a few large
-// ones would make the mean. NaN where a seed had no such ratio.
+// Ratio of gradients. In a deep stack it differs between seeds by factors, and a few large values
+// would dominate the arithmetic mean. NaN if a seed had no such ratio.
 struct RatioOverSeeds {
   double geometric_mean = 0;
   double low = 0, median = 0, high = 0;  // quantiles 0.1, 0.5, 0.9
 };
-// Quantiles lie between the two nearest values, linearly. REQUIRES: not empty.
+// Computes quantiles by linear interpolation. Requires: ratios is not empty.
 RatioOverSeeds SummarizeRatios(std::vector<double> ratios);
 
 struct NamedOverSeeds {
@@ -44,44 +45,45 @@ struct NamedOverSeeds {
   OverSeeds value;
 };
 
-// One passage of the stream: through a sublayer and what the placement does around it; through more
-// where the program keeps no value between them.
+// One passage of the stream: through a sublayer and the placement's ops around it, or through
+// several sublayers if the program keeps no value between them.
 struct Passage {
-  std::string name;  // of the point after it, without ".residual": "layers.3.attention"
-  // RMS of the loss's gradient by the stream before, over that by the stream after. The mean is
-  // geometric, so that the gains of successive passages multiply.
+  std::string name;  // point after it, without ".residual": "layers.3.attention"
+  // RMS of the loss's gradient with respect to the stream before, divided by that after. The
+  // geometric mean over seeds, so that gains of successive passages multiply.
   double gain = 0;
-  // v after and v before.
+  // Values of v after and before the passage.
   double stream_before = 0, stream_after = 0;
 };
 
 struct Measurement {
   int64_t n_layer = 0;
-  // v_0 .. v_L: mean over tokens of ||x_l||^2 / d, with x_0 the stream as it enters the layers and
-  // x_l that after layer l.
+  // v_0 .. v_L: mean over tokens of ||x_l||^2 / d, with x_0 the stream that enters the layers and
+  // x_l the stream after layer l.
   std::vector<OverSeeds> stream;
-  // Frobenius norms of the loss's gradient by the output weights of every MLP, from the first to
-  // the last: "layers.0.mlp.down.weight". Empty without MLPs.
+  // Frobenius norms of the loss's gradient with respect to the output weights of each MLP, first to
+  // last: "layers.0.mlp.down.weight". Empty without MLPs.
   std::vector<NamedOverSeeds> gradients;
-  std::vector<Passage> passages;   // from the first to the last
-  RatioOverSeeds first_over_last;  // of those gradients, first over last; NaN without MLPs
+  std::vector<Passage> passages;   // first to last
+  RatioOverSeeds first_over_last;  // first of `gradients` over last; NaN without MLPs
   RatioOverSeeds total_gain;       // RMS gradient at x_0 over that at x_L
 };
 
-// Draws the model's weights anew: it is left with those of the last seed. Errors: kInvalidArgument
-// when it has too short a context or too few tokens for `options.seq`.
+// Measures a model. Draws its weights again for each seed and leaves those of the last one. Errors:
+// kInvalidArgument if its context or vocabulary is smaller than `options.seq`.
 absl::StatusOr<Measurement> Measure(api::Model* model, const MeasureOptions& options);
 
-// The stream's mean of squares, ||x||^2 / d averaged over tokens, at any point that can be probed;
-// mean over the seeds.
+// Returns the mean square of the stream, ||x||^2 / d averaged over tokens and seeds, at any point
+// that can be probed.
 absl::StatusOr<double> MeanSquareAt(api::Model* model, const std::string& point,
                                     const MeasureOptions& options);
 
-// Least squares through (log x, log y); NaN for fewer than two different x, or a value that has no
-// logarithm.
+// Returns the least-squares slope of log y over log x; NaN for fewer than two different x, or a
+// value that has no logarithm.
 double LogLogSlope(const std::vector<double>& x, const std::vector<double>& y);
 
-// The factor per layer of geometric growth: exp of the slope of log v_l against l, likewise.
+// Returns the factor of geometric growth per layer: exp of the slope of log v_l over l. NaN
+// likewise.
 double GrowthPerLayer(const Measurement& measurement);
 
 }  // namespace plumb::cli

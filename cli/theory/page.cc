@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of `plumb theory`: line charts as SVG, without scripts.
+// The HTML page of `plumb theory`: line charts as SVG, without scripts.
 #include "cli/theory/results.h"
 
 #include <algorithm>
@@ -55,9 +55,9 @@ th, td { padding: 3px 14px 3px 0; text-align: right; border-bottom: 1px solid va
 
 struct Curve {
   std::string name;
-  std::vector<double> x, y;  // points that the axes cannot show are left out
-  bool predicted = false;    // dashed
-  int color = 0;             // curves of one colour belong together
+  std::vector<double> x, y;  // points that the axes cannot show are dropped
+  bool predicted = false;    // predicted curves are dashed
+  int color = 0;             // curves of one color belong together
 };
 
 struct Chart {
@@ -73,12 +73,13 @@ std::string EscapeHtml(const std::string& text) {
       {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 
-// Of the drawing, in its own units.
+// Size and margins of a chart, in SVG units.
 constexpr double kWidth = 560, kHeight = 300, kLeft = 62, kRight = 14, kTop = 10, kBottom = 44;
-// Told apart with every common kind of colour vision, on light and dark ground (Okabe & Ito).
+// Colors that remain distinct with all common kinds of color vision, on light and dark backgrounds
+// (Okabe & Ito).
 constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b"};
 
-// One axis: values to places.
+// Axis that maps values to positions.
 class Axis {
  public:
   Axis(bool log, double from, double to) : log_(log), from_(from), to_(to) {}
@@ -90,7 +91,7 @@ class Axis {
     high_ = std::max(high_, Scaled(value));
   }
   bool empty() const { return low_ > high_; }
-  // Room around a single value, and a little around several.
+  // Adds a margin: a large one around a single value, a small one around several.
   void Pad(double share) {
     const double span = high_ - low_;
     const double pad = span > 0 ? share * span : std::max(0.1, 0.1 * std::abs(low_));
@@ -100,7 +101,7 @@ class Axis {
   double Place(double value) const {
     return from_ + (Scaled(value) - low_) / (high_ - low_) * (to_ - from_);
   }
-  // Values to mark, about five.
+  // Returns about five values to mark.
   std::vector<double> Ticks() const {
     std::vector<double> ticks;
     if (log_ && high_ - low_ > 1.2) {
@@ -184,8 +185,8 @@ void AppendLegend(const Chart& chart, std::string* html) {
   absl::StrAppend(html, "</figcaption>\n");
 }
 
-// Returns a <figure> with an SVG, its curves' names and, for readers who do not see it, its title.
-// A chart without a point to show says so.
+// Returns a <figure> with an SVG, the curves' names and, for screen readers, its title. A chart
+// without finite points contains a message instead.
 std::string DrawChart(const Chart& chart) {
   Axis x(chart.log_x, kLeft, kWidth - kRight), y(chart.log_y, kHeight - kBottom, kTop);
   for (const Curve& curve : chart.curves) {
@@ -221,7 +222,7 @@ Chart StreamChart(const TheoryResults& results) {
     }
     chart.curves.push_back(std::move(curve));
   }
-  // The prediction does not depend on how many layers follow: that of the deepest shows all.
+  // The prediction does not depend on the number of layers, so the deepest model's covers all.
   const Measurement& deepest = results.depths.back();
   Curve low{"predicted", {}, {}, true, 4}, high{"", {}, {}, true, 4};
   for (int64_t layer = 0; layer <= deepest.n_layer; ++layer) {

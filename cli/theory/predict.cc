@@ -18,14 +18,15 @@ namespace {
 
 constexpr char kFactor[] = "J_";
 
-// The slots that a group's norms fill: "norm_in: rms_norm(..)[64]" is of "norm_in".
+// Returns the slots that a group's norms fill: "norm_in: rms_norm(..)[64]" fills "norm_in".
 std::set<std::string> Slots(const Json& group) {
   std::set<std::string> slots;
   for (const std::string norm : group["norms"]) slots.insert(norm.substr(0, norm.find(':')));
   return slots;
 }
 
-// "J_norm_out J_mlp J_norm_in": one sublayer, with norms before and after it; nothing else.
+// Classifies a branch such as "J_norm_out J_mlp J_norm_in": one sublayer, with optional norms
+// before and after it.
 std::optional<Route> RouteOfBranch(absl::string_view branch, const std::set<std::string>& slots) {
   bool met_sublayer = false, norm_after = false, norm_before = false;
   for (absl::string_view word : absl::StrSplit(branch, ' ', absl::SkipEmpty())) {
@@ -41,8 +42,9 @@ std::optional<Route> RouteOfBranch(absl::string_view branch, const std::set<std:
   return norm_after ? Route::kNormedOutput : norm_before ? Route::kNormedInput : Route::kNoNorm;
 }
 
-// "(I + J_mlp J_norm) (I + J_attention J_norm)", or the same with "J_norm " before each bracket.
-// Counts the branches. Nothing when the brackets differ or have another form.
+// Classifies a product such as "(I + J_mlp J_norm) (I + J_attention J_norm)", or the same with
+// "J_norm " before each bracket, and counts its branches. Returns nullopt if the brackets differ or
+// have another form.
 std::optional<Route> RouteOfJacobian(absl::string_view jacobian, const std::set<std::string>& slots,
                                      double* branches) {
   std::optional<Route> route;
@@ -74,7 +76,8 @@ std::optional<Route> RouteOfJacobian(absl::string_view jacobian, const std::set<
   return route;
 }
 
-// Scales and conditions may differ from layer to layer, and the Jacobian is that of the first.
+// Returns true if the equation has a scale or a condition. These may differ between layers, but the
+// Jacobian is the first layer's.
 bool HasScaleOrCondition(const std::string& equation) {
   return equation.find_first_of("*/^%-") != std::string::npos ||
          absl::StrContains(equation, " if ");
@@ -96,7 +99,7 @@ const char* RouteText(Route route) {
   return "none of the forms that theory speaks about";
 }
 
-// The variance of "normal(0, 0.125)" or "uniform(-0.1, 0.1)"; nothing for others.
+// Returns the variance of "normal(0, 0.125)" or "uniform(-0.1, 0.1)"; nullopt for other inits.
 std::optional<double> Variance(absl::string_view init) {
   const bool normal = absl::ConsumePrefix(&init, "normal(");
   if (!normal && !absl::ConsumePrefix(&init, "uniform(")) return std::nullopt;
@@ -110,7 +113,8 @@ std::optional<double> Variance(absl::string_view init) {
   return normal ? b * b : (b - a) * (b - a) / 12;
 }
 
-// By how much the layers' matrices are drawn wider than Glorot & Bengio's 2 / (fan_in + fan_out).
+// Adds a caveat if the variances of the layers' matrices are not those of Glorot & Bengio
+// ("Xavier"), 2 / (fan_in + fan_out).
 void AddInitCaveat(const Json& description, std::vector<std::string>* caveats) {
   double low = INFINITY, high = 0;
   for (const Json& tensor : description["tensors"]) {
@@ -118,7 +122,7 @@ void AddInitCaveat(const Json& description, std::vector<std::string>* caveats) {
     const std::vector<int64_t> shape = tensor["shape"];
     if (tensor["role"] != "weight" || shape.size() != 2) continue;
     if (!absl::StartsWith(name, "layers.")) continue;
-    // Attention scores only decide how attention mixes.
+    // Attention scores do not scale the stream; they only weight the mixture of values.
     if (absl::EndsWith(name, ".q.weight") || absl::EndsWith(name, ".k.weight")) continue;
     const std::optional<double> variance = Variance(init);
     if (!variance.has_value()) continue;
@@ -153,7 +157,7 @@ Reading ReadModel(const Json& description) {
   std::optional<Route> route;
   bool plain = true;
   for (const std::string statement : description["begin"]) {
-    // "begin: d = x" opens a further stream.
+    // A statement such as "begin: d = x" adds a second stream.
     plain = plain && absl::StartsWith(statement, "begin: x = ") && !HasScaleOrCondition(statement);
   }
   const Json& layers = description["layers"];
@@ -197,7 +201,7 @@ std::optional<Bracket> PredictStream(const Reading& reading, double v0, int64_t 
 std::optional<double> PredictDepthSlope(const Reading& reading) {
   if (reading.route == Route::kThroughNorms) return 0;
   const bool grows = reading.route == Route::kNormedInput || reading.route == Route::kNormedOutput;
-  // Without the norm before the head nothing divides by the stream's length.
+  // Without a norm before the head, nothing divides by the stream's length.
   if (grows && reading.norm_before_head) return -0.5;
   return std::nullopt;
 }

@@ -30,7 +30,7 @@ std::string BracketText(const std::optional<Bracket>& bracket) {
   return absl::StrCat(Number(bracket->low), " .. ", Number(bracket->high));
 }
 
-// The layers that a table for reading shows: 0, 1, 2, 4, 8 .. and the last.
+// Returns the layers that the text table shows: 0, 1, 2, 4, 8 .. and the last.
 std::set<int64_t> ShownLayers(int64_t n_layer) {
   std::set<int64_t> layers = {0, n_layer};
   for (int64_t layer = 1; layer < n_layer; layer *= 2) layers.insert(layer);
@@ -53,7 +53,7 @@ void AppendDepth(const TheoryResults& results, const Measurement& depth, std::st
   const double v0 = depth.stream[0].mean;
   for (const int64_t layer : ShownLayers(depth.n_layer)) {
     const OverSeeds& v = depth.stream[static_cast<size_t>(layer)];
-    // A row has space for one MLP a layer; --json has all.
+    // A row has space for one MLP per layer; --json has all.
     const bool has_gradient =
         layer > 0 && static_cast<int64_t>(depth.gradients.size()) == depth.n_layer;
     absl::StrAppendFormat(
@@ -113,7 +113,7 @@ std::string CsvNumber(std::optional<double> value) {
   return value.has_value() && std::isfinite(*value) ? absl::StrFormat("%.9g", *value) : "";
 }
 
-// Names are a user's: quoted, with quotes doubled (RFC 4180).
+// Quotes a name, which may be any text of the user, with quotes doubled (RFC 4180).
 std::string CsvText(const std::string& text) {
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of `plumb theory`: measured beside predicted, as text, JSON, CSV and as a page. Pure.
+// Results of `plumb theory`: measured and predicted values as text, JSON, CSV and an HTML page.
+// Pure.
 #ifndef PLUMB_CLI_THEORY_RESULTS_H_
 #define PLUMB_CLI_THEORY_RESULTS_H_
 
@@ -22,22 +23,22 @@ struct TheoryResults {
   std::vector<Measurement> depths;  // at least one, shallowest first
 };
 
-// By depth: n_layer, and the gradient norm of the last MLP's output weights.
+// Series over depth: n_layer, and the gradient norm of the last MLP's output weights.
 struct DepthSeries {
   std::vector<double> depths, last_gradients;
 };
 DepthSeries LastGradients(const TheoryResults& results);
 
-// The slope of LastGradients; nothing for a single depth or without MLPs.
+// Returns the slope of LastGradients; nullopt for a single depth or without MLPs.
 std::optional<double> MeasuredDepthSlope(const TheoryResults& results);
 
 std::string ToText(const TheoryResults& results);
-// Numbers that are not finite are null.
+// Returns the results as JSON; numbers that are not finite are null.
 nlohmann::ordered_json ToJson(const TheoryResults& results);
-// One line a number: n_layer,quantity,index,name,value,sd,predicted_low,predicted_high. Empty where
-// there is none.
+// Returns one line per number: n_layer,quantity,index,name,value,sd,predicted_low,predicted_high.
+// Fields without a value are empty.
 std::string ToCsv(const TheoryResults& results);
-// theory.html: one page that needs no other file.
+// Returns theory.html: one self-contained page.
 std::string ToPage(const TheoryResults& results);
 
 }  // namespace plumb::cli

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by cpack when the packages are made. They are packed again by dpkg-deb: without the maintainer scripts
-# that cpack adds for ldconfig (a trigger does that, policy 8.1.1), with the field Multi-Arch, which cpack
-# 3.25 cannot set, with the synopses of PlumbPackages.cmake, and with times that do not depend on the build.
+# Run by cpack after the packages are made. Repacks them with dpkg-deb: without the maintainer
+# scripts that cpack adds for ldconfig (a trigger replaces them, policy 8.1.1), with the field
+# Multi-Arch, which cpack 3.25 cannot set, with the synopses of PlumbPackages.cmake, and with file
+# times that do not depend on the build.
 function(run)
   execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY OUTPUT_QUIET)
 endfunction()
@@ -23,10 +24,10 @@ foreach(package IN LISTS CPACK_PACKAGE_FILES)
   endif()
   file(WRITE "${root}/DEBIAN/control" "${control}")
   run(chmod -R "u=rwX,go=rX" "${root}")
-  if(file MATCHES "ddeb$")  # cpack 3.25 names its own directories
+  if(file MATCHES "ddeb$")  # cpack 3.25 writes its own directories
     run(sh -c "cd \"$0\" && find usr -type f -exec chmod 644 {} + && find usr -type f | LC_ALL=C sort | xargs md5sum > DEBIAN/md5sums" "${root}")
   endif()
-  if(file MATCHES "^(.*)-dbgsym_")  # copyright and changelog are those of the package
+  if(file MATCHES "^(.*)-dbgsym_")  # shares copyright and changelog with the package
     file(MAKE_DIRECTORY "${root}/usr/share/doc")
     file(CREATE_LINK "${CMAKE_MATCH_1}" "${root}/usr/share/doc/${CMAKE_MATCH_1}-dbgsym" SYMBOLIC)
   endif()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by cpack when files are installed into CPACK_TEMPORARY_DIRECTORY/COMPONENT and before packages are
-# made of them: adds /usr/share/doc, compresses manual pages, and gives all files one time, that of
-# SOURCE_DATE_EPOCH or, without, now.
+# Run by cpack after files are installed into CPACK_TEMPORARY_DIRECTORY/COMPONENT and before
+# packages are made of them. Adds /usr/share/doc, compresses manual pages, and sets the time of all
+# files to SOURCE_DATE_EPOCH or, if it is not set, to now.
 if(DEFINED ENV{SOURCE_DATE_EPOCH})
   set(epoch "$ENV{SOURCE_DATE_EPOCH}")
 else()
@@ -46,7 +46,7 @@ foreach(each IN LISTS CPACK_PLUMB_COMPONENTS)
   if(archives)
     run(strip --strip-debug --enable-deterministic-archives ${archives})
   endif()
-  # As whoever installs it is to have it, whatever the umask was.
+  # Sets the permissions that installed files must have, whatever the umask was.
   run(chmod -R "u=rwX,go=rX" "${root}")
   run(find "${root}" -exec touch -h "-d@${epoch}" "{}" +)
 endforeach()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # plumb_add_norm_plugin(<target> SOURCES <files> [LIBRARIES <targets>] [OUTPUT_NAME <name>])
 #
-#   A norm as a shared library, <name>.so (the target's name, unless said otherwise), linked as the norm
-#   ABI asks: nothing is exported but the entry, so that no function of the plugin can be mistaken for one
-#   of its host; every symbol is resolved when the library is built and again when it is loaded.
+#   Adds a norm as a shared library, <name>.so (default: the target's name), linked as the norm ABI
+#   requires: only the entry is exported, so that no function of the plugin can replace one of its
+#   host; every symbol is resolved when the library is built and again when it is loaded.
 #
-#   Warnings are yours to choose. -ffast-math is refused: linked that way, a library changes the
-#   floating-point modes of whoever loads it.
+#   Warnings are your choice. -ffast-math is refused, because a library that is linked with it changes
+#   the floating-point modes of the process that loads it.
 get_filename_component(PLUMB_NORM_PLUGIN_MAP "${CMAKE_CURRENT_LIST_DIR}/norm_plugin.map" ABSOLUTE)
 
 function(plumb_add_norm_plugin target)
@@ -29,12 +29,12 @@ function(plumb_add_norm_plugin target)
   set_target_properties(${target} PROPERTIES
     OUTPUT_NAME "${arg_OUTPUT_NAME}" PREFIX "" SUFFIX ".so"
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  # One result on every processor: plumb/norm_rows.h.
+  # Results must be equal on every processor: plumb/norm_rows.h.
   target_compile_options(${target} PRIVATE -ffp-contract=off)
   target_link_options(${target} PRIVATE
     -Wl,-z,now "-Wl,--version-script=${PLUMB_NORM_PLUGIN_MAP}")
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${PLUMB_NORM_PLUGIN_MAP}")
-  # A sanitizer's runtime is found in the program that loads the library.
+  # A sanitizer's runtime belongs to the program that loads the library.
   get_target_property(options ${target} LINK_OPTIONS)
   if(NOT "${CMAKE_C_FLAGS} ${CMAKE_CXX_FLAGS} ${CMAKE_MODULE_LINKER_FLAGS} ${options}" MATCHES "-fsanitize=")
     target_link_options(${target} PRIVATE -Wl,-z,defs)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of all checks. A check N or R is a few rules at fixed points: its dims times its calls, in
-// each element type, and in f32 with denormals flushed too. A check X explores with a rule.
+// Table of all checks. N and R checks apply some rules at fixed points: their dims times their
+// calls, in each element type, and in f32 also with denormals flushed. X checks explore with a
+// rule.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -20,12 +21,12 @@ namespace {
 // Fixed points of a check.
 struct Corners {
   std::vector<uint32_t> dims;
-  std::vector<const char*> calls;  // as --point has them, without dim, type and flush
-  bool each_attribute = false;     // not only the defaults
-  bool only_first_dim = false;     // that create() accepts
+  std::vector<const char*> calls;  // in the syntax of --point, without dim, type and flush
+  bool each_attribute = false;     // also other attributes than the defaults
+  bool only_first_dim = false;     // only the first dim that create() accepts
 };
 
-// A call with a pattern of operands, in some dims that loops of any width divide, or do not.
+// Dims for operand patterns: divisible by vector widths, or not.
 const std::vector<uint32_t> kUsualDims = {17, 64, 101};
 const std::vector<uint32_t> kVectorDims = {1, 3, 7, 16, 17, 33, 64};
 
@@ -46,7 +47,7 @@ std::vector<Point> PointsOf(const plumb_norm_plugin& norm, const Corners& corner
         Point point = *ParsePoint(absl::StrCat("dim=", dim, ",", call));
         if (dim * point[kRows] > 20'000 && point[kRows] > 5) continue;
         point[kAttributes] = static_cast<int64_t>(c);
-        // Rules look at the seed modulo small numbers.
+        // Rules derive choices from the seed modulo small numbers, so 240 keeps those choices.
         point[kSeed] += 240 * static_cast<int64_t>(seed % 4000);
         for (point[kType] = 0; point[kType] < 3; ++point[kType]) points.push_back(point);
         point[kType] = 0;
@@ -58,7 +59,7 @@ std::vector<Point> PointsOf(const plumb_norm_plugin& norm, const Corners& corner
   return points;
 }
 
-// The rules at the corners, and what no rule sees.
+// Makes a check of the rules at the corners, followed by `more` for the part that is no rule.
 Check AtCorners(const char* id, int level, const char* title, std::vector<Rule> rules,
                 Corners corners,
                 std::function<void(const Subject&, Report*)> more = nullptr) {
@@ -79,7 +80,7 @@ Check AtCorners(const char* id, int level, const char* title, std::vector<Rule> 
           }};
 }
 
-// The rule at corners, and at random points until the time is over.
+// Makes a check of the rule at corners, and then at random points until its time is over.
 Check Exploring(const char* id, const char* title, Rule rule, int level = 2) {
   return {id,
           level,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bits of y, saved and dx of a row: in one aligned range, at the point, in a call of its own, in
-// evaluation, beside other calls, far away, and in memory that has held another call.
+// Rules on the bits of y, saved and dx of a row: the same in one aligned range, at the point, in a
+// smaller call, in evaluation, next to concurrent calls, in distant memory, and in memory that held
+// another call.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 namespace plumb::check {
 namespace {
 
-// Rows [from, to) of a call alone: whole tokens, where calls tell of them.
+// Returns the operands of rows [from, to) only. With a context, these must be whole tokens.
 Operands Slice(const Operands& all, int64_t dim, int64_t from, int64_t to) {
   Operands part = all;
   part.x.assign(all.x.begin() + from * dim, all.x.begin() + to * dim);
@@ -44,7 +45,7 @@ std::vector<double> RowsOf(const std::vector<double>& values, int64_t rows, int6
   return {values.begin() + from * width, values.begin() + to * width};
 }
 
-// Only what the same row must have.
+// Keeps only the results that are the same for a row in every call.
 Outcome OfRows(Outcome outcome) {
   outcome.dparams.clear();
   outcome.buffers.clear();
@@ -52,7 +53,8 @@ Outcome OfRows(Outcome outcome) {
   return outcome;
 }
 
-// A few rows in a call of their own. Where heads or tokens are told apart, they are whole tokens.
+// Repeats a few rows in a separate call. If heads or tokens are distinguished, these are whole
+// tokens.
 std::string CompareSmallCall(const Instance& instance, const Point& point, const Operands& operands,
                              const Outcome& whole) {
   const int64_t rows = point[kRows], heads = std::max<int64_t>(point[kHeads], 1);
@@ -76,7 +78,7 @@ std::string CompareSmallCall(const Instance& instance, const Point& point, const
                       : absl::StrCat("rows ", from, "..", to, " in a call of their own: ", text);
 }
 
-// Rows one by one, as in decoding, twice each.
+// Runs single rows, as in decoding, twice each.
 std::string CompareSingleRows(const Instance& instance, const Point& point,
                               const Operands& operands, const Outcome& whole) {
   constexpr int64_t kTimes = 40;
@@ -103,11 +105,12 @@ std::string CompareSingleRows(const Instance& instance, const Point& point,
   return text;
 }
 
-// Calls of one instance, and of another one, at the same time give what each gives alone.
+// Fails unless concurrent calls, of one instance and of another, produce the results of separate
+// calls.
 std::string CompareAtOnce(const Instance& instance, const Instance& other, const Point& point,
                           int64_t milliseconds) {
   constexpr size_t kCallers = 3;
-  std::vector<std::unique_ptr<NormRun>> runs;  // with operands and parameters of their own
+  std::vector<std::unique_ptr<NormRun>> runs;  // each with its own operands and parameters
   std::vector<Outcome> alone;
   for (size_t i = 0; i < kCallers; ++i) {
     runs.push_back(std::make_unique<NormRun>(i < 2 ? instance : other, TypeOf(point), point[kRows],
@@ -141,7 +144,7 @@ std::string CompareAtOnce(const Instance& instance, const Instance& other, const
   return "";
 }
 
-// Rows with a NaN in x leave the others as they are without it.
+// Fails unless rows with a NaN in x leave the results of other rows unchanged.
 std::string CompareIsolation(const Instance& instance, const Point& point, const Operands& operands,
                              const Outcome& whole) {
   Operands clean = operands;
@@ -166,8 +169,9 @@ std::string CompareIsolation(const Instance& instance, const Point& point, const
   return "";
 }
 
-// Backward knows a row by what its call brings, not by its address: two calls in the same memory,
-// the forward passes first. The second changes what lies between the ends of each row.
+// Fails if backward identifies a row by its address: makes two calls in the same memory, both
+// forward passes first. The second call changes everything between the first and the last element
+// of each row.
 std::string CompareReusedMemory(const Instance& instance, const Point& point,
                                 const Operands& operands) {
   if (point[kRows] * point[kDim] > 60000) return "";
@@ -177,7 +181,7 @@ std::string CompareReusedMemory(const Instance& instance, const Point& point,
     double& value = calls[1].x[static_cast<size_t>(i)];
     if (point[kDim] < 3 || (column > 0 && column + 1 < point[kDim])) value = value / 2 + 1;
   }
-  std::unique_ptr<NormRun> runs[3];  // the last one has both calls
+  std::unique_ptr<NormRun> runs[3];  // the last one makes both calls
   for (auto& run : runs) {
     run = std::make_unique<NormRun>(instance, TypeOf(point), point[kRows], 1, Place{}, false,
                                     /*draw=*/false);
@@ -210,8 +214,8 @@ std::string CompareReusedMemory(const Instance& instance, const Point& point,
   return "";
 }
 
-// What a call tells of its rows and the layout does not want changes nothing. What is wanted may be
-// unknown.
+// Fails if context that the layout does not want changes the results. Context that it wants may
+// also be missing.
 std::string CompareContexts(const Instance& instance, const Point& point, Operands operands,
                             const Outcome& whole) {
   if (operands.context == nullptr) return "";
@@ -224,7 +228,7 @@ std::string CompareContexts(const Instance& instance, const Point& point, Operan
   for (const bool is_known : {true, false}) {
     operands.context = is_known ? std::make_shared<Context>(rows, positions, step, true) : nullptr;
     const Outcome got = OfRows(RunAt(instance, Plain(point), TypeOf(point), operands).outcome);
-    if (!is_known && wants != 0) return "";  // it worked, and that is all
+    if (!is_known && wants != 0) return "";  // success is all that is required
     const std::string text = FirstDifference(got, whole);
     if (text.empty()) continue;
     return absl::StrCat(is_known ? "with other positions, step or sequences" : "without a context",
@@ -233,7 +237,7 @@ std::string CompareContexts(const Instance& instance, const Point& point, Operan
   return "";
 }
 
-// Statistics by stats_combine and by the extension that can fail.
+// Compares statistics by stats_combine with those by the extension that can fail.
 std::string CompareCombine(const Instance& instance, const Point& point, const Operands& operands) {
   const bool train = point[kEvaluation] == 0;
   Outcome outcomes[2];
@@ -253,7 +257,7 @@ std::string CompareCombine(const Instance& instance, const Point& point, const O
   return text.empty() ? text : absl::StrCat("by ", PLUMB_EXT_COMBINE, ": ", text);
 }
 
-// dx where the gradient is rounded first and then added to what was there.
+// Computes dx as if the gradient were rounded first and then added.
 void AddTo(uint32_t type, std::vector<double>* dx) {
   for (double& value : *dx) value = RoundTo(type, kAddedTo + value);
 }
@@ -265,7 +269,7 @@ std::optional<std::string> SameBits(const plumb_norm_plugin& norm, const Point& 
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   const uint32_t type = TypeOf(point);
-  // Statistics of other pieces are other sums; a sum in bf16 may be rounded twice.
+  // Other chunks of statistics are other sums, and a sum in bf16 may be rounded twice.
   if ((norm.flags & PLUMB_NORM_CROSS_ROW) != 0) point[kPieces] = 0;
   if (type == PLUMB_BF16) point[kResidual] = point[kAdd] = 0;
   const bool row_wise = (norm.flags & (PLUMB_NORM_CROSS_ROW | PLUMB_NORM_STOCHASTIC)) == 0;
@@ -342,7 +346,7 @@ std::optional<std::string> SameForEveryHost(const plumb_norm_plugin& norm, const
 
 namespace {
 
-// Lets the process have as many bytes of addresses more, where the system does, until its end.
+// Raises the address space limit of the process by `bytes`, as far as the system allows.
 void AllowMoreAddresses(rlim_t bytes) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_AS, &limit) != 0) return;
@@ -351,7 +355,7 @@ void AllowMoreAddresses(rlim_t bytes) {
   setrlimit(RLIMIT_AS, &limit);
 }
 
-// Evaluation and a training step, in ranges of which most begin far away.
+// Runs evaluation and a training step, in ranges of which most begin far away.
 Outcome CallFarRows(NormRun* run, std::vector<double>* evaluated) {
   constexpr int64_t kRange = 5;
   const int64_t rows = run->rows();
@@ -369,8 +373,8 @@ Outcome CallFarRows(NormRun* run, std::vector<double>* evaluated) {
 }  // namespace
 
 void CheckFarRows(const Subject& subject, Report* report) {
-  // The last row begins 18 GiB behind the first: beyond 2^32 bytes, and 2^31 elements of any type.
-  // The pitch is an odd multiple of 64, so that no two rows are the same modulo 2^32.
+  // The last row begins 18 GiB after the first: beyond 2^32 bytes, and beyond 2^31 elements of any
+  // type. The pitch is an odd multiple of 64, so that no two rows are equal modulo 2^32.
   constexpr int64_t kFarRows = 17, kFarPitch = (int64_t{9} << 27) + 64;
   if (!subject.point.empty()) return;
   AllowMoreAddresses(rlim_t{64} << 30);
@@ -387,7 +391,7 @@ void CheckFarRows(const Subject& subject, Report* report) {
       NormRun far(*instance, dtype, kFarRows, subject.seed);
       Rows& rows = far.*operand;
       if (rows.rows() == 0 || rows.width() == 0) continue;
-      // Where an offset that is too large for a signed index of elements ends.
+      // Memory that a negative offset reaches if a signed index of elements overflows.
       const int64_t room = (int64_t{1} << 31) * static_cast<int64_t>(TypeSize(rows.dtype()));
       const std::string refused = rows.MoveApart(kFarPitch, room);
       if (!refused.empty()) {
@@ -419,7 +423,7 @@ void CheckSecondInput(const Subject& subject, Report* report) {
   if (PlainY(*instance, point, PLUMB_F32, operands) == y) {
     report->Warn("y does not change with x2, at the default attributes");
   }
-  // One tensor as both inputs gives what two with the same numbers give.
+  // The same tensor as both inputs must produce the results of two equal tensors.
   for (const uint32_t dtype : OfferedTypes(norm)) {
     const Outcome must = PlainRun(*instance, point, dtype, operands);
     NormRun run(*instance, dtype, point[kRows], 1, {}, false, false);

@@ -38,7 +38,7 @@ plumb_host HostOf(uint32_t heads, HostVersion version = HostVersion::kThis) {
   return {sizeof(plumb_host), minor, nullptr, HostLog, HostGetExtension, heads, 0};
 }
 
-// A legal value where the schema has no default.
+// Returns a legal value for an attribute without a default.
 plumb_attr_value LegalValue(const plumb_attr_def& def) {
   const double number = std::isfinite(def.min) ? def.min : std::isfinite(def.max) ? def.max : 1.0;
   plumb_attr_value value{};
@@ -57,7 +57,7 @@ const plumb_tensor_def& TensorAt(const plumb_tensor_def* array, uint32_t stride,
 }  // namespace
 
 absl::StatusOr<void*> Open(const std::string& path) {
-  // A name without a slash would be looked for in the system's directories.
+  // dlopen would search the system's directories for a name without a slash.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
   const Trace trace(Function::kLoad);
   void* library = GuardedBy(Function::kLoad, [&file] {
@@ -85,7 +85,7 @@ const plumb_norm_plugin* NormAt(plumb_norm_plugin_v1_fn entry, uint32_t index) {
 std::string TableProblem(const plumb_norm_plugin& table) {
   const absl::StatusOr<plumb_norm_plugin> known = ReadTable(&table);
   if (!known.ok()) return absl::StrCat("it ", known.status().message());
-  // Attributes that cannot be read at all; M2 looks at them.
+  // These attributes cannot be read at all; M2 reports the details.
   if (table.n_attrs > 0 && (table.attrs == nullptr || table.n_attrs > kMaxNormAttrs ||
                             table.attr_stride < sizeof(plumb_attr_def))) {
     return absl::StrCat("it ", ReadAttrSchema(table).status().message());
@@ -148,7 +148,8 @@ bool VersionedMemory::TailTouched() const {
 
 Created TryCreate(const plumb_norm_plugin& norm, uint32_t dim, const plumb_attr_value* values,
                   const CreateOptions& options) {
-  // One for all calls of the thread: who keeps the address of an earlier one is seen, too.
+  // One buffer for all calls of the thread, so that a plugin that keeps an earlier address is
+  // detected.
   thread_local char err[576];
   std::memset(err, kUntouched, sizeof(err));
   const plumb_host host = HostOf(options.heads);
@@ -196,7 +197,7 @@ Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim,
     return norm.create(host_.get(), dim, values.data(), &handle, err, sizeof(err));
   });
   err[sizeof(err) - 1] = '\0';
-  // They lived until create returned.
+  // The attribute values are valid only until create() returns, so they are overwritten.
   const double nan = std::numeric_limits<double>::quiet_NaN();
   std::fill(values.begin(), values.end(), plumb_attr_value{nan, INT64_MIN, nullptr});
   if (created != PLUMB_OK || handle == nullptr) {
@@ -206,7 +207,7 @@ Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim,
   handle_ = handle;
   layout_.struct_size = sizeof(layout_);
   Versioned<plumb_norm_layout> layout(layout_, version);
-  // The destructor of an object whose constructor throws does not run.
+  // The destructor does not run if the constructor throws.
   try {
     const plumb_status laid_out =
         Guarded(Function::kLayout, dim, [&] { return norm.layout(handle_, layout.get()); });
@@ -227,7 +228,8 @@ Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim,
 }
 
 Instance::~Instance() {
-  // A destructor must not throw; what destroy() throws ends the process, and the trace says where.
+  // A destructor must not throw. An exception of destroy() ends the process, and the trace names
+  // it.
   const Trace trace(Function::kDestroy, dim_);
   norm_.destroy(handle_);
 }

@@ -30,7 +30,7 @@ std::string TextOf(const plumb_attr_def& def, const plumb_attr_value& value) {
   }
 }
 
-// Returns all values that are tried of an attribute, without its default.
+// Returns all values of an attribute that are tried, without its default.
 AttributeValues OtherValues(const plumb_attr_def& def, const plumb_attr_value& usual) {
   AttributeValues values;
   std::set<double> numbers;
@@ -130,7 +130,7 @@ class CaseMaker {
 
   const plumb_norm_plugin& norm_;
   const AttributeValues defaults_;
-  std::vector<AttributeValues> others_;  // of each attribute
+  std::vector<AttributeValues> others_;  // other values of each attribute
   std::set<std::string> known_;
   Cases cases_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instances of a norm that can be made: its element types, the dims that create() accepts, and legal
-// values of its attributes. Stateless.
+// Instances of a norm that can be created: its element types, the dims that create() accepts, and
+// legal values of its attributes. Stateless.
 #ifndef PLUMB_PLUGINS_CHECK_CASES_H_
 #define PLUMB_PLUGINS_CHECK_CASES_H_
 
@@ -15,28 +15,28 @@
 namespace plumb::check {
 
 struct AttributeCase {
-  std::string name;  // "eps=0.5"; empty: the defaults
+  std::string name;  // "eps=0.5"; empty for the defaults
   AttributeValues values;
 };
 
-// Returns sets of attributes, at most 150: the defaults first; then the combinations of the booleans
-// and enums (at most 12 of them), and values of one attribute at a time. These are the first
-// CountOfSingleCases(). Then all attributes at other values at once, and each two of them. The
-// caller tries if create() accepts one. Made once for each norm; not thread-safe.
+// Returns at most 150 sets of attributes. First come the defaults, the combinations of booleans and
+// enums (at most 12), and sets that change one attribute; these are the first CountOfSingleCases().
+// Then come sets that change all attributes at once, and each two of them. The caller checks that
+// create() accepts a set. Computed once per norm. Thread-safety: none.
 const std::vector<AttributeCase>& CasesOf(const plumb_norm_plugin& norm);
 size_t CountOfSingleCases(const plumb_norm_plugin& norm);
 
 // Returns the element types that a norm offers, PLUMB_F32 first.
 std::vector<uint32_t> OfferedTypes(const plumb_norm_plugin& norm);
 
-// Makes an instance; null, with the plugin's message in *refusal, when create answers
-// INVALID_ARGUMENT: a norm may refuse a dim.
+// Creates an instance. Returns null, with the plugin's message in *refusal, if create() answers
+// INVALID_ARGUMENT, because a norm may refuse a dim.
 std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t dim,
                                       const AttributeValues& values,
                                       uint32_t heads = 0, std::string* refusal = nullptr,
                                       HostVersion version = HostVersion::kThis);
-// Makes an instance of the first of `dims` that create accepts, with default attributes. Ends the
-// check when it accepts none.
+// Creates an instance with default attributes for the first of `dims` that create() accepts. Ends
+// the check if it accepts none.
 std::unique_ptr<Instance> FirstInstance(const plumb_norm_plugin& norm,
                                         const std::vector<uint32_t>& dims);
 

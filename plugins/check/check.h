@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check: one rule of the norm ABI, and the code that tries it on a plugin. Stateless.
+// A check: one rule of the norm ABI, and the code that tests it on a plugin. Stateless.
 //
-// Every check runs in a process of its own (runner.h), so a check may crash, hang or be killed by
-// the plugin: that is a finding too. Checks are numbered for ever (docs/plugin-abi.md lists them).
+// Every check runs in its own process (runner.h), so that a plugin may crash, hang or kill it; that
+// becomes a finding. Check ids are never reused (docs/plugin-abi.md lists them).
 #ifndef PLUMB_PLUGINS_CHECK_CHECK_H_
 #define PLUMB_PLUGINS_CHECK_CHECK_H_
 
@@ -15,25 +15,25 @@
 
 namespace plumb::check {
 
-enum class Verdict { kPass, kNote, kSkip, kWarn, kFail };  // from best to worst
+enum class Verdict { kPass, kNote, kSkip, kWarn, kFail };  // best to worst
 
 struct Finding {
   Verdict verdict = Verdict::kPass;
-  std::string text;  // what is wrong, where: "f32 dim=17 rows 3..7: y[4][2] is 0.5, must be 0.25"
+  std::string text;  // problem and place: "f32 dim=17 rows 3..7: y[4][2] is 0.5, must be 0.25"
 };
 
-// What a check looks at.
+// Input of a check.
 struct Subject {
-  std::string path;                         // the library's file
+  std::string path;                         // file of the library
   plumb_norm_plugin_v1_fn entry = nullptr;  // null for Scope::kFile
   const plumb_norm_plugin* norm = nullptr;  // null unless Scope::kNorm
-  uint64_t seed = 0;                        // of every random choice that the check makes
-  double seconds = 1;                       // for a check that explores
-  std::string point;                        // the only one that it is to try (points.h), or ""
-  bool shrinks = false;                     // from that one, which ended the process, to a smaller
+  uint64_t seed = 0;                        // seed of all random choices of the check
+  double seconds = 1;                       // time budget of an exploring check
+  std::string point;                        // the only point to try (points.h); "": all
+  bool shrinks = false;  // true: shrink that point, which ended the process, to a smaller one
 };
 
-// Collects the findings of one check. A check that reports nothing has passed.
+// Findings of one check. A check without findings has passed. Thread-compatible.
 class Report {
  public:
   void Fail(std::string text) { Add(Verdict::kFail, std::move(text)); }
@@ -50,8 +50,8 @@ class Report {
 
 enum class Scope {
   kFile,     // reads the file; the library is not loaded
-  kLibrary,  // loads it itself, from Subject::path: the loading is what is looked at
-  kNorm,     // once for each norm of the file, after loading
+  kLibrary,  // loads the library itself from Subject::path, because loading is tested
+  kNorm,     // runs once for each norm of the file, after loading
 };
 
 struct Check {
@@ -60,11 +60,11 @@ struct Check {
   Scope scope;
   const char* title;  // "touches nothing outside its rows"
   std::function<void(const Subject& subject, Report* report)> run;
-  bool timed = false;     // measures time: runs while no other check does
-  bool explores = false;  // takes Subject::seconds
+  bool timed = false;     // measures time, so no other check runs at the same time
+  bool explores = false;  // runs for Subject::seconds
 };
 
-// All checks, in the order in which they are reported: E, M, N, R, X, P.
+// Returns all checks, in report order: E, M, N, R, X, P.
 const std::vector<Check>& AllChecks();
 
 }  // namespace plumb::check

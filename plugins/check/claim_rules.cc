@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The claims of a norm's flags, in every element type, at any dim.
+// Rules of the claims in a norm's flags, in every element type, at any dim.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -19,7 +19,8 @@
 namespace plumb::check {
 namespace {
 
-// y with x as given and as moved, each within what rounding may do of what f64 has.
+// Compares y for the given x with y for a moved x; each may differ from f64 by its rounding
+// tolerance.
 std::string CompareWithOriginal(const char* claim, const Instance& instance, const Point& point,
                                 Operands operands, const std::vector<double>& x,
                                 const std::vector<double>& moved) {
@@ -32,7 +33,7 @@ std::string CompareWithOriginal(const char* claim, const Instance& instance, con
     const F64Reference wide(instance, point, type, operands, y[is_moved]);
     for (size_t i = 0; i < allowed.size(); ++i) {
       const double value = y[is_moved][i];
-      // A part of eps is in it.
+      // The last term covers a part of eps.
       allowed[i] += wide.OfY(i / static_cast<size_t>(point[kDim])) + HalfUlp(type, value) +
                     1e-6 * std::abs(value);
     }
@@ -58,7 +59,7 @@ std::string Identity(const Instance& instance, const Point& point, const Operand
   return text.empty() ? text : absl::StrCat("IDENTITY is claimed, but ", text);
 }
 
-// Numbers of which a few more bits are free, so that a shift by 8 is exact in bf16 too.
+// Returns multiples of 1/16 with a few spare bits, so that a shift by 8 is exact in bf16 too.
 std::vector<double> Sixteenths(size_t n, int64_t seed) {
   std::mt19937_64 random(static_cast<uint64_t>(seed));
   std::vector<double> values(n);
@@ -73,7 +74,7 @@ std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Poin
   const std::unique_ptr<Instance> as_drawn = InstanceAt(norm, point);
   if (as_drawn == nullptr) return std::nullopt;
   std::string text;
-  // Of any attributes, of any x; denormals may count as zero.
+  // This claim holds for any attributes and any x, but denormals may count as zero.
   if ((norm.flags & PLUMB_NORM_IDENTITY) && point[kX] != 10) {
     text = Identity(*as_drawn, point, OperandsAt(*as_drawn, point));
     Point odd = point;
@@ -82,7 +83,7 @@ std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Poin
       text = Identity(*as_drawn, odd, OperandsAt(*as_drawn, odd));
     }
   }
-  // Invariances are as good as eps is small: of the defaults.
+  // Invariances are only as exact as eps is small, so they use the default attributes.
   point[kAttributes] = 0;
   point[kX] = 0;
   point[kDy] = 0;
@@ -102,7 +103,7 @@ std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Poin
     text = CompareWithOriginal("SHIFT_INVARIANT", *instance, point, operands, x, moved);
   }
   if (text.empty() && (norm.flags & PLUMB_NORM_SCALE_INVARIANT)) {
-    // So large that eps is nothing beside the smallest of many rows.
+    // The factor is so large that eps is negligible even for the smallest of many rows.
     std::vector<double> large = operands.x, larger = operands.x;
     const double by = std::ldexp(1, 31 + static_cast<int>(point[kSeed] % 16));
     for (double& v : large) v *= 0x1p30;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// M1 to M4, and the extensions of M5: what a norm says of itself. What a host requires of a table,
-// a schema and a layout, the host's own reader says (runtime/plugin/descriptor.h).
+// Checks M1 to M4, and the extensions of M5: the declarations of a norm. The host's own readers
+// decide what a table, a schema and a layout must satisfy (runtime/plugin/descriptor.h).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 // -- M1 -------------------------------------------------------------------------------------------
 
-// Returns the ids that the file's notes name for this major; those are what a host looks for.
+// Returns the ids of the file's notes for this major version, which are the ids that a host finds.
 std::set<std::string> IdsOfNotes(const std::string& path) {
   std::set<std::string> ids;
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -68,14 +68,14 @@ void CheckTexts(const plumb_norm_plugin& table, const std::string& who, Report* 
 
 // -- M2 and M3 ------------------------------------------------------------------------------------
 
-// A value of one attribute, and how messages call it.
+// Value of one attribute, and its name in messages.
 struct Tried {
   plumb_attr_value value;
   std::string name;  // "eps = 0.001 (its max)"
   bool is_allowed;
 };
 
-// Returns values at the edges of what the schema allows, and beyond them.
+// Returns values at the bounds of the schema, and beyond them.
 std::vector<Tried> EdgeValues(const plumb_attr_def& def) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   std::vector<Tried> tried;
@@ -96,7 +96,7 @@ std::vector<Tried> EdgeValues(const plumb_attr_def& def) {
     number(-kInf, "infinite");
   }
   if (def.type == PLUMB_ATTR_F64 || def.type == PLUMB_ATTR_I64) {
-    // The next number beyond a bound, and one far beyond it.
+    // Values next to a bound, and far beyond it.
     const bool whole = def.type == PLUMB_ATTR_I64;
     if (std::isfinite(def.min)) {
       number(whole ? std::ceil(def.min) : def.min, "its min", true);
@@ -119,7 +119,7 @@ std::vector<Tried> EdgeValues(const plumb_attr_def& def) {
   return tried;
 }
 
-// create() must take the values for some dim, and refuse others with a message if at all.
+// Fails unless create() accepts the values for some dim and refuses others, if any, with a message.
 void CheckTaken(const plumb_norm_plugin& norm, const AttributeValues& values,
                 const std::string& what, Report* report) {
   std::string refusal;
@@ -279,7 +279,7 @@ void CheckLayout(const Subject& subject, Report* report) {
       const std::unique_ptr<Instance> first = TryInstance(norm, dim, each.values);
       if (first == nullptr) continue;
       const std::string where = absl::StrCat("dim=", dim, is_first ? "" : " ", each.name);
-      if (!CheckAnswer(*first, where, report)) return;  // the same again for every other dim
+      if (!CheckAnswer(*first, where, report)) return;  // other dims would report the same
       const std::string answer = TextOfLayout(*first);
       const std::string again = TextOfLayout(Instance(norm, dim, each.values));
       if (again == answer) continue;

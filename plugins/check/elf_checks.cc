@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// E1 to E6: the file, its symbols and dynamic section, and what happens when it is loaded. Each runs in
-// a process that has not loaded it yet.
+// Checks E1 to E6: the file, its symbols and dynamic section, and the effects of loading it. Each
+// runs in a process that has not loaded the file yet.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -29,9 +29,9 @@
 namespace plumb::check {
 namespace {
 
-constexpr size_t kMostNamed = 8;  // names in one message
+constexpr size_t kMostNamed = 8;  // max names in one message
 
-// "a, b, c and 12 more"
+// Returns text such as "a, b, c and 12 more".
 std::string Some(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMostNamed);
   std::string text =
@@ -47,7 +47,7 @@ bool IsEntry(const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-// What older linkers put into every library.
+// Returns true for symbols that older linkers add to every library.
 bool IsLinkers(const std::string& name) {
   for (const char* known : {"_init", "_fini", "_edata", "_end", "__bss_start"}) {
     if (name == known) return true;
@@ -55,13 +55,13 @@ bool IsLinkers(const std::string& name) {
   return false;
 }
 
-// A name in the dynamic symbol table.
+// Name in the dynamic symbol table.
 struct Symbol {
   std::string name;
   unsigned char bind = 0;  // STB_*
 };
 
-// The file as the loader has it in memory.
+// Contents of the file as the loader has mapped it.
 struct LoadedFile {
   std::vector<ElfW(Dyn)> dynamic;
   std::vector<Symbol> exported;
@@ -79,18 +79,18 @@ struct LoadedFile {
   }
 };
 
-// Number of symbols: the symbol table does not say it, its hash tables do.
+// Returns the number of symbols. Only the hash tables know it, not the symbol table.
 size_t CountSymbols(const uint32_t* hash, const uint32_t* gnu_hash) {
   if (hash != nullptr) return hash[1];
   if (gnu_hash == nullptr) return 0;
-  // Buckets, first hashed symbol, words of the bloom filter, shift.
+  // Header: buckets, first hashed symbol, words of the bloom filter, shift.
   const uint32_t n_buckets = gnu_hash[0], first = gnu_hash[1], bloom_words = gnu_hash[2];
   const uint32_t* buckets = gnu_hash + 4 + bloom_words * sizeof(size_t) / sizeof(uint32_t);
   const uint32_t* chains = buckets + n_buckets;
   const uint32_t last = n_buckets == 0 ? 0 : *std::max_element(buckets, chains);
   if (last < first) return first;  // nothing is exported
   size_t i = last;
-  while ((chains[i - first] & 1) == 0) ++i;  // the end of a chain has its lowest bit set
+  while ((chains[i - first] & 1) == 0) ++i;  // the last entry of a chain has its lowest bit set
   return i + 1;
 }
 
@@ -107,7 +107,7 @@ void ReadSymbols(const ElfW(Sym) * symbols, size_t count, const char* strings, L
   }
 }
 
-// Loads the subject; a skipped check where that fails, which E4 tells.
+// Loads the subject. If that fails, skips the check and returns false, because E4 reports it.
 bool LoadSubject(const Subject& subject, LoadedFile* file, Report* report) {
   const absl::StatusOr<void*> library = Open(subject.path);
   link_map* map = nullptr;
@@ -118,7 +118,7 @@ bool LoadSubject(const Subject& subject, LoadedFile* file, Report* report) {
   for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
     file->dynamic.push_back(*entry);
   }
-  // Some loaders write addresses into the dynamic section, some leave offsets there.
+  // Some loaders write addresses into the dynamic section, others keep offsets.
   const auto find = [&](ElfW(Sxword) tag) -> const char* {
     for (const ElfW(Dyn) & entry : file->dynamic) {
       if (entry.d_tag != tag) continue;
@@ -155,8 +155,8 @@ bool LoadSubject(const Subject& subject, LoadedFile* file, Report* report) {
   return true;
 }
 
-// Returns true for a name that the host has too, so that the plugin's own calls of it may end up in
-// the host. Names of a C++ standard library are the same text wherever they were compiled.
+// Returns true if the host exports this name too, so that the plugin's own calls may reach the
+// host's function. Names of a C++ standard library are the same text wherever they were compiled.
 bool IsHosts(const Symbol& symbol) {
   if (absl::StartsWith(symbol.name, "plumb_") || absl::StartsWith(symbol.name, "_ZN5plumb") ||
       absl::StartsWith(symbol.name, "_ZNK5plumb")) {
@@ -243,7 +243,7 @@ void CheckExports(const Subject& subject, Report* report) {
     if (IsHosts(symbol)) {
       colliding.push_back(symbol.name);
     } else if (symbol.bind == STB_GLOBAL) {
-      // Unique symbols are E3's, weak ones mostly templates of the standard library.
+      // E3 checks unique symbols; weak ones are mostly templates of the standard library.
       spare.push_back(symbol.name);
     }
   }
@@ -293,7 +293,7 @@ void CheckLoadEffects(const Subject& subject, Report* report) {
 
 void CheckLoadTime(const Subject& subject, Report* report) {
   constexpr double kMaxSeconds = 0.1;
-  // In one process a file is loaded once: this is the first time.
+  // This process has not loaded the file before.
   const auto start = std::chrono::steady_clock::now();
   if (!Open(subject.path).ok()) return report->Skip("it does not load (E4)");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

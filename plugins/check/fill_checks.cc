@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// M6: initial values that the norm writes itself (PLUMB_INIT_FILL).
+// Check M6: initial values that the norm writes itself (PLUMB_INIT_FILL).
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -28,8 +28,8 @@ using Floats = std::vector<float>;
 constexpr int64_t kMaxFilled = int64_t{1} << 22;
 constexpr uint64_t kSeeds[] = {0, 1, 2, ~uint64_t{0}, 0x8000000000000000u, 0x123456789abcdefu};
 
-// Calls fill with values at the begin or the end of memory. Ends the check at what is wrong whatever
-// the values are.
+// Calls fill with values at the start or the end of accessible memory. Ends the check if a
+// requirement is violated that does not depend on the values.
 Floats FillOnce(const Instance& instance, uint32_t tensor, uint64_t seed, bool at_end = true) {
   constexpr char kThere = 0x55;
   constexpr size_t kRoom = 7;
@@ -76,7 +76,7 @@ Floats FillOnce(const Instance& instance, uint32_t tensor, uint64_t seed, bool a
   return filled;
 }
 
-// True if all bits are equal, but for denormals, which may count as zero.
+// Returns true if all bits are equal, except for denormals, which may count as zero.
 bool SameFloats(const Floats& a, const Floats& b) {
   for (size_t i = 0; i < a.size(); ++i) {
     const bool tiny = std::abs(a[i]) < std::numeric_limits<float>::min() &&
@@ -86,7 +86,7 @@ bool SameFloats(const Floats& a, const Floats& b) {
   return true;
 }
 
-// Fills again, in another order, of another instance, on threads and with denormals flushed.
+// Fills again: in another order, with another instance, on threads, and with denormals flushed.
 std::string TryTensor(const Instance& instance, const Instance& other, uint32_t tensor) {
   constexpr size_t kCount = std::size(kSeeds);
   ProcessWatch watch;

@@ -11,7 +11,7 @@
 namespace plumb::check {
 namespace {
 #if defined(__SSE__)
-constexpr uint64_t kFlags = 0x3f;    // sticky: raised by arithmetic
+constexpr uint64_t kFlags = 0x3f;    // sticky flags, raised by arithmetic
 constexpr uint64_t kFlush = 0x8040;  // FTZ, DAZ
 #else
 constexpr uint64_t kFlags = 0;

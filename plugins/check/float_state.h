@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floating-point control state of the calling thread: rounding, flushing of denormals, masks of
-// exceptions. Not the flags that arithmetic raises. A value.
+// FloatState: floating-point control state of the calling thread: rounding mode, flushing of
+// denormals, exception masks; not the exception flags. A value.
 #ifndef PLUMB_PLUGINS_CHECK_FLOAT_STATE_H_
 #define PLUMB_PLUGINS_CHECK_FLOAT_STATE_H_
 
@@ -11,10 +11,10 @@ namespace plumb::check {
 
 struct FloatState {
   uint64_t control = 0;  // MXCSR or FPCR; 0 on other machines
-  int rounding = 0;      // of <cfenv>, the x87 unit's too where there is one
+  int rounding = 0;      // from <cfenv>, which includes the x87 unit
 
   static FloatState Current();
-  // The same state with denormal operands and results read and written as zero, or not.
+  // Returns this state with flush-to-zero and denormals-are-zero switched on or off.
   FloatState Flushing(bool flush) const;
   void Apply() const;
   std::string Text() const;
@@ -24,7 +24,7 @@ struct FloatState {
   }
 };
 
-// Denormals are flushed to zero, or not, while this is in scope; then the state is that of before.
+// Scope in which denormals are flushed to zero, or are not. Restores the previous state.
 class ScopedFlushing {
  public:
   explicit ScopedFlushing(bool flush) : before_(FloatState::Current()) {

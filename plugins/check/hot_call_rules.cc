@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of hot functions: they allocate nothing, keep nothing, leave the floating-point modes and the
-// process alone and return, at any size.
+// Rules of hot functions: they allocate nothing, keep no state, leave the floating-point modes and
+// the process unchanged, and return, at any size.
 #include <link.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 
 // -- Watching calls -------------------------------------------------------------------------------
 
-// Memory with a copy of what was in it.
+// Memory together with a copy of its content.
 class Snapshot {
  public:
   void Add(const void* begin, size_t size) {
@@ -49,7 +49,7 @@ class Snapshot {
   std::vector<Segment> segments_;
 };
 
-// The writable memory of the library that `inside` lies in.
+// Returns the writable memory of the library that contains `inside`.
 Snapshot VariablesOf(const void* inside) {
   struct Search {
     uintptr_t address;
@@ -75,14 +75,14 @@ Snapshot VariablesOf(const void* inside) {
   return search.found;
 }
 
-// What is looked at before and after each call.
+// State that is compared before and after each call.
 enum Watched { kAllocations, kState, kModes, kNothing };
 
 class CallWatcher {
  public:
   CallWatcher(const plumb_norm_plugin& norm, Watched what) : norm_(norm), what_(what) {}
 
-  // The instance's memory is known from its creation.
+  // Creates the instance and records the memory that it allocates.
   std::unique_ptr<Instance> Create(const Point& point) {
     if (InstanceAt(norm_, point) == nullptr) return nullptr;
     const AllocationWatch watch;
@@ -93,8 +93,8 @@ class CallWatcher {
     n_blocks_ = LiveBlocks(blocks_, std::size(blocks_));
     return instance;
   }
-  // Variables and the instance are as they are to stay: what a norm finds out once and for all, its
-  // instruction set say, is no state.
+  // Records the variables and the instance as they must stay. This is done after the first calls,
+  // because facts that a norm determines once, such as the instruction set, are not state.
   void TakeState() {
     if (what_ != kState) return;
     variables_ = VariablesOf(reinterpret_cast<const void*>(norm_.create));
@@ -137,9 +137,9 @@ class CallWatcher {
   std::string problem_;
 };
 
-// Makes the calls of a point, with its operands, whatever they are: every hot function of a norm, on
-// all rows and then on ranges of them, in training and in evaluation. Memory is made beforehand, so
-// that nothing of the checker's own happens in the thread during a call. Statuses are not looked at.
+// Makes the calls of a point, with any operands: every hot function of a norm, on all rows and then
+// on ranges of them, in training and in evaluation. Allocates memory beforehand, so that the
+// checker itself does nothing in the thread during a call. Ignores statuses.
 void MakeCalls(const Instance& instance, const Point& point, CallWatcher* watcher) {
   const int64_t rows = point[kRows], half = rows / 2;
   NormRun run(instance, TypeOf(point), rows, 1, {}, false, false);
@@ -181,14 +181,14 @@ void MakeCalls(const Instance& instance, const Point& point, CallWatcher* watche
   }
 }
 
-// Calls in element types that the norm does not offer, one of which no header has yet, with room
-// for words and without: they are refused.
+// Makes calls in element types that the norm does not offer, one of which no header defines yet,
+// with and without a message buffer. They must be refused.
 std::string MakeRefusedCalls(const Instance& instance, CallWatcher* watcher) {
   const plumb_norm_plugin& norm = instance.norm();
   std::string text;
   for (const uint32_t type : {1u << 0, 1u << 1, 1u << 2, 1u << 3}) {
     if ((norm.dtypes & type) != 0) continue;
-    // Memory of the widest type: whatever the plugin takes the elements for, it stays inside.
+    // Memory of the widest type, so that the plugin stays inside it whatever type it assumes.
     NormRun run(instance, PLUMB_F64, 2, 1);
     Rows partial(PLUMB_F64, 1, instance.layout().partial_elems);
     partial.Fill(0);
@@ -214,14 +214,14 @@ std::string MakeRefusedCalls(const Instance& instance, CallWatcher* watcher) {
   return text;
 }
 
-// "" where `what` is as it was after all calls of the point.
+// Returns "" if `what` is unchanged after all calls of the point.
 std::optional<std::string> Watching(const plumb_norm_plugin& norm, Point point, Watched what) {
-  // Numbers are not looked at here, so that rows may be what no other rule can judge.
+  // Numbers are not compared here, so rows may have values that no other rule can judge.
   if (point[kSeed] % 3 == 1) point[kX] = kNanX + point[kSeed] / 3 % 2;
   CallWatcher watcher(norm, what);
   const std::unique_ptr<Instance> instance = watcher.Create(point);
   if (instance == nullptr) return std::nullopt;
-  if (what == kState) {  // of another call, which the norm may remember
+  if (what == kState) {  // another call first, which the norm may remember
     Point other = Plain(point);
     other[kRows] = other[kTo] = std::max<int64_t>(point[kHeads], 1) * 2;
     ++other[kSeed];
@@ -248,14 +248,14 @@ std::optional<std::string> KeepsModes(const plumb_norm_plugin& norm, const Point
 std::optional<std::string> KeepsNoState(const plumb_norm_plugin& norm, const Point& point) {
 #if defined(__SANITIZE_ADDRESS__)
   (void)norm, (void)point;
-  return std::nullopt;  // it guards the gaps between a library's variables
+  return std::nullopt;  // the sanitizer uses the gaps between a library's variables
 #else
   return Watching(norm, point, kState);
 #endif
 }
 
 std::optional<std::string> Returns(const plumb_norm_plugin& norm, const Point& point) {
-  // Questions that have no answer, and no room for words.
+  // Queries without a valid answer or without room for a message.
   char err[8];
   if (norm.available != nullptr) {
     Guarded(Function::kAvailable, 0, [&] { return norm.available(nullptr, 0); });
@@ -267,7 +267,7 @@ std::optional<std::string> Returns(const plumb_norm_plugin& norm, const Point& p
   }
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
-  // Calls without room for words, and with rows of both infinities.
+  // Calls without room for a message, and with rows of both infinities.
   NormRun run(*instance, TypeOf(point), point[kRows], 1);
   std::vector<double> infinities = run.x.Values();
   for (size_t i = 0; i < infinities.size(); ++i) infinities[i] = i % 2 == 0 ? HUGE_VAL : -HUGE_VAL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of create, layout and destroy, in any dim and with any attributes, refused ones too: what
-// they leave of the process, of memory, of strings that the host frees, and of each other.
+// Rules of create, layout and destroy, for any dim and any attributes, including refused ones:
+// their effects on the process, on memory, on strings that the host frees, and on each other.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -26,8 +26,8 @@ namespace plumb::check {
 namespace {
 
 
-// Returns values that the schema forbids, one attribute each, and strings, of which a norm may take
-// any.
+// Returns values that the schema forbids, one attribute at a time, and strings, any of which a norm
+// may accept.
 std::vector<AttributeValues> RefusedValues(const plumb_norm_plugin& norm) {
   std::vector<AttributeValues> all;
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
@@ -40,7 +40,7 @@ std::vector<AttributeValues> RefusedValues(const plumb_norm_plugin& norm) {
     } else if (def.type == PLUMB_ATTR_ENUM) {
       values[i].s = "no such choice";
     } else if (def.type == PLUMB_ATTR_STRING) {
-      // A number, which is read by the rules of a locale, and long texts, which fit no fixed buffer.
+      // A number, whose syntax depends on the locale, and long texts, which fit no fixed buffer.
       static const std::string long_texts[] = {std::string(kMaxNormTextLength, 'a'),
                                                std::string(kMaxNormTextLength, '1')};
       values[i].s = "0.75";
@@ -68,7 +68,7 @@ std::string WatchLife(const plumb_norm_plugin& norm, uint32_t dim, const Attribu
     options.room = room;
     const Created created = TryCreate(norm, dim, values.data(), options);
     if (problem.empty()) problem = created.problem;
-    left = created.outstanding;  // the first time may allocate what all share
+    left = created.outstanding;  // the first call may allocate shared memory
   }
   const std::string changes = watch.End();
   if (!changes.empty()) return absl::StrCat(where, " change the process: ", changes);
@@ -79,7 +79,7 @@ std::string WatchLife(const plumb_norm_plugin& norm, uint32_t dim, const Attribu
   return "";
 }
 
-// An instance that is created at the same time as others, and what it is alone.
+// Instance that is created concurrently with others, and its results when alone.
 struct Creation {
   Point point;
   AttributeValues values;
@@ -90,7 +90,7 @@ struct Creation {
   std::unique_ptr<Instance> Create(const plumb_norm_plugin& norm) const {
     return std::make_unique<Instance>(norm, static_cast<uint32_t>(point[kDim]), values);
   }
-  // Returns "" if the instance is what it is alone.
+  // Returns "" if the instance behaves as it does alone.
   std::string Compare(const Instance& instance) const {
     if (TextOfLayout(instance) != layout) return "is laid out otherwise than alone";
     return PlainY(instance, point, PLUMB_F32, operands) == y ? "" : "computes otherwise than alone";
@@ -124,7 +124,7 @@ std::vector<Creation> CreationsAt(const plumb_norm_plugin& norm, const Point& po
   return creations;
 }
 
-// Instances that live at the same time, and the end of one of them, change nothing of the others.
+// Fails if instances that live at the same time, or the end of one, affect others.
 std::string LiveTogether(const plumb_norm_plugin& norm, const std::vector<Creation>& creations) {
   std::vector<std::unique_ptr<Instance>> instances;
   for (const Creation& creation : creations) instances.push_back(creation.Create(norm));
@@ -139,10 +139,10 @@ std::string LiveTogether(const plumb_norm_plugin& norm, const std::vector<Creati
   return "";
 }
 
-// Threads create instances at once; each must get its own.
+// Creates instances on several threads; each thread must get its own.
 std::string CreateAtOnce(const plumb_norm_plugin& norm, const std::vector<Creation>& creations) {
   constexpr auto kTime = std::chrono::milliseconds(30);
-  constexpr int kFewest = 60;  // on a machine that is busy with others
+  constexpr int kFewest = 60;  // for a machine that is busy
   const size_t count = std::min<size_t>(creations.size(), 5);
   std::atomic<size_t> ready{0};
   std::vector<std::string> wrong(count);
@@ -172,7 +172,7 @@ std::string CreateAtOnce(const plumb_norm_plugin& norm, const std::vector<Creati
   return "";
 }
 
-// Compares an instance with one whose attributes' strings are overwritten after create().
+// Compares an instance with one whose attribute strings are overwritten after create().
 std::string ForgetStrings(const plumb_norm_plugin& norm, const Point& point,
                           AttributeValues values) {
   const Instance kept(norm, static_cast<uint32_t>(point[kDim]), values);
@@ -195,10 +195,10 @@ std::string ForgetStrings(const plumb_norm_plugin& norm, const Point& point,
                                      " after the strings given to create were overwritten: ", text);
 }
 
-// `before`: the process when nothing had been created.
+// Checks that nothing is left at a point. `before`: the state before anything was created.
 std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point,
                                          const ProcessState& before) {
-  const ScopedFlushing exact(false);  // as before
+  const ScopedFlushing exact(false);  // same mode as `before`
   if (InstanceAt(norm, point) == nullptr) return std::nullopt;
   const std::vector<std::string> changes = before.ChangesSince();
   if (!changes.empty()) {
@@ -226,13 +226,13 @@ std::optional<std::string> SurvivesShortMemory(const plumb_norm_plugin& norm, co
   if (!AllocationsAreSeen() || InstanceAt(norm, point) == nullptr) return std::nullopt;
   const auto dim = static_cast<uint32_t>(point[kDim]);
   const AttributeValues values = DefaultValues(norm);
-  TryCreate(norm, dim, values.data());  // allocates what the first instance does for all
+  TryCreate(norm, dim, values.data());  // makes the allocations that are shared by all instances
   for (int64_t k = 1; k <= kMost; ++k) {
     CreateOptions options;
     options.failing = k;
     const Created created = TryCreate(norm, dim, values.data(), options);
-    if (created.allocations < k) break;  // it needed fewer: all have failed once
-    // One that can do without this memory may go on.
+    if (created.allocations < k) break;  // it needed fewer, so all have failed once
+    // create() may succeed if it can do without this memory.
     if (created.status == PLUMB_OK) continue;
     const std::string where =
         absl::StrCat("create(dim=", dim, ") with allocation ", k, " failing ");
@@ -258,7 +258,7 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
   const ProcessState before = ProcessState::Take();
   for (int i = 0; i < kRounds; ++i) {
     const Created created = TryCreate(norm, dim, values.data());
-    // The first time may allocate what all share.
+    // The first call may allocate shared memory.
     if (i == 0 || created.outstanding <= 0 || !AllocationsAreSeen()) continue;
     return absl::StrCat("create(dim=", dim, ") and destroy leave ", created.outstanding,
                         " blocks of memory");
@@ -270,7 +270,7 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
 }
 
 void ExploreLife(const Subject& subject, Report* report) {
-  // The very first creation is after this: what is set once shows.
+  // This comes before the very first creation, so that one-time changes are detected.
   const ProcessState before = ProcessState::Take();
   Explore(
       subject, "X6", [&](const Point& point) { return LeavesNothing(*subject.norm, point, before); },

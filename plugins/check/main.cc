@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb-norm-check: tries a norm plugin against the contract (plugins/abi/plumb/norm_plugin.h).
+// plumb-norm-check: tests a norm plugin against the contract (plugins/abi/plumb/norm_plugin.h).
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ int Fail(const std::string& message) {
   return kExitNotLoaded;
 }
 
-// Results that nobody can read are a failure.
+// Prints results. Returns false if they cannot be written, which counts as failure.
 bool Print(const std::string& text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
          std::fflush(stdout) == 0;
@@ -117,7 +117,7 @@ void AddOptions(CLI::App* app, Options* options) {
       "usage.");
 }
 
-// "[12/35] N7 rms_norm" on one line of a terminal, which the next one overwrites.
+// Shows "[12/35] N7 rms_norm" in one line of the terminal, which the next call overwrites.
 void ShowProgress(size_t done, size_t total, const std::string& what) {
   winsize size = {};
   const bool known = ioctl(fileno(stderr), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
@@ -152,7 +152,7 @@ int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   Options options;
   options.run.parallel = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  // `plumb plugin check` says its own name.
+  // `plumb plugin check` passes its own name.
   CLI::App app("Tries a norm plugin against the norm ABI, check by check.",
                argc > 0 && std::strchr(argv[0], ' ') != nullptr ? argv[0] : "plumb-norm-check");
   AddOptions(&app, &options);

@@ -20,12 +20,12 @@ namespace {
 
 constexpr size_t kMaxBlocks = 1024;
 
-// Zero-initialized and without a destructor, so that a thread's first allocation needs no
-// allocation. In the executable, which this file is for, the access is one instruction.
+// State without constructor and destructor, so that a thread's first allocation needs no
+// allocation. In an executable, for which this file is meant, the access is one instruction.
 struct ThreadState {
   bool counting;
   int64_t allocations, frees, outstanding;
-  int64_t fail_in;  // the allocation that fails, counted down; 0: none
+  int64_t fail_in;  // countdown to the allocation that fails; 0: none
   size_t blocks;
   Block block[kMaxBlocks];
 };
@@ -53,7 +53,7 @@ size_t LiveBlocks(Block* blocks, size_t cap) {
 
 #if PLUMB_MALLOC_HOOKS
 
-// glibc's own allocator under its other names, which exist for this purpose.
+// Alternative names of glibc's own allocator, which exist for this purpose.
 extern "C" {
 void* __libc_malloc(size_t size) noexcept;
 void* __libc_calloc(size_t n, size_t size) noexcept;
@@ -65,7 +65,7 @@ void __libc_free(void* block) noexcept;
 namespace plumb::check {
 namespace {
 
-// Counts one request; false when it is the one that has to fail.
+// Counts one request. Returns false if it has to fail.
 bool Admit() {
   if (!state.counting) return true;
   ++state.allocations;
@@ -108,7 +108,7 @@ void* Aligned(size_t alignment, size_t size) {
 }  // namespace
 
 bool AllocationsAreSeen() {
-  // Through a pointer that the compiler cannot see through: it drops a pair of calls otherwise.
+  // The pointers are volatile, because the compiler would remove a visible pair of calls.
   void* (*volatile allocate)(size_t) = &malloc;
   void (*volatile release)(void*) = &free;
   AllocationWatch watch;
@@ -134,7 +134,7 @@ __attribute__((visibility("default"))) void* realloc(void* block, size_t size) n
   using namespace plumb::check;
   if (!Admit()) return Refused();
   void* moved = __libc_realloc(block, size);
-  // A block that could not grow stays what it was; realloc(p, 0) has freed it.
+  // A block that could not grow is unchanged; realloc(p, 0) has freed it.
   if (moved != nullptr || size == 0) {
     Died(block);
     Born(moved, size);

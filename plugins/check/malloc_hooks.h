@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interposes the allocator. Linked into a program, this module's malloc, calloc, realloc, memalign,
-// aligned_alloc, posix_memalign and free stand in front of the C library's for the
-// program and for every library that it loads; operator new reaches them through malloc. What a
-// thread allocates is counted while that thread watches, and may be made to fail.
+// aligned_alloc, posix_memalign and free replace those of the C library for the program and every
+// library that it loads; operator new reaches them through malloc. Allocations of a thread are
+// counted while it has a watch, and can be made to fail.
 //
-// Not there (AllocationsAreSeen() is false) in a build with a sanitizer, which brings an allocator
-// of its own, and with other C libraries than glibc.
+// Disabled (AllocationsAreSeen() returns false) in builds with a sanitizer, which has its own
+// allocator, and with C libraries other than glibc.
 #ifndef PLUMB_PLUGINS_CHECK_MALLOC_HOOKS_H_
 #define PLUMB_PLUGINS_CHECK_MALLOC_HOOKS_H_
 
@@ -14,10 +14,10 @@
 
 namespace plumb::check {
 
-// Whether an allocation of this program, made as a library makes it, reaches the hooks.
+// Returns true if the hooks see allocations that a library makes.
 bool AllocationsAreSeen();
 
-// Counts what the calling thread allocates, from its construction on. One at a time a thread.
+// Counter of the calling thread's allocations, from construction on. At most one per thread.
 class AllocationWatch {
  public:
   AllocationWatch();
@@ -25,22 +25,22 @@ class AllocationWatch {
   AllocationWatch(const AllocationWatch&) = delete;
   AllocationWatch& operator=(const AllocationWatch&) = delete;
 
-  // From now on allocation number `k` (1 is the next one) returns null, once.
+  // Makes allocation number `k` from now (1 is the next) return null, once.
   void FailAt(int64_t k);
 
-  int64_t allocations() const;  // calls that allocate, the failed one included
-  int64_t frees() const;        // calls that gave some back
-  int64_t outstanding() const;  // blocks allocated less blocks freed
+  int64_t allocations() const;  // number of allocating calls, including a failed one
+  int64_t frees() const;        // number of calls that freed memory
+  int64_t outstanding() const;  // blocks allocated minus blocks freed
 };
 
-// A block of memory that was allocated and not freed.
+// Block of memory that was allocated and not freed.
 struct Block {
   const void* address = nullptr;
   size_t size = 0;
 };
 
-// The blocks that this thread's latest watch has seen allocated and not freed, the first `cap` of
-// them at most, into `blocks`; returns how many.
+// Copies the live blocks that this thread's latest watch has seen, at most `cap`, to `blocks`.
+// Returns their number.
 size_t LiveBlocks(Block* blocks, size_t cap);
 
 }  // namespace plumb::check

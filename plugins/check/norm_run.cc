@@ -14,14 +14,14 @@
 namespace plumb::check {
 namespace {
 
-constexpr uint64_t kPoisonBits = 0x7ffd600000000000u;  // bf16 has all of its digits
+constexpr uint64_t kPoisonBits = 0x7ffd600000000000u;  // bf16 can represent all of its digits
 constexpr uint64_t kFillSeed = 0x1234567890abcdefu;
 
 Rows TensorOf(const plumb_tensor_def& def, uint32_t dtype) {
   return Rows(dtype, 1, ElementsOf(def));
 }
 
-// What the norm writes itself.
+// Fills a tensor that the norm initializes itself.
 void FillAsTheNorm(const Instance& instance, uint32_t index, Rows* tensor) {
   std::vector<float> values(static_cast<size_t>(tensor->width()), 0.0f);
   plumb_fill_call call{};
@@ -30,7 +30,7 @@ void FillAsTheNorm(const Instance& instance, uint32_t index, Rows* tensor) {
   call.seed = kFillSeed;
   call.elements = tensor->width();
   call.values = values.data();
-  Fill(instance, call);  // M6 looks at it
+  Fill(instance, call);  // M6 checks the result
   tensor->Assign({values.begin(), values.end()});
 }
 
@@ -58,8 +58,8 @@ bool TwoInputs(const Instance& instance) {
   return (instance.norm().flags & PLUMB_NORM_TWO_INPUTS) != 0;
 }
 
-// Away from special values, without a change of sign or of size: a parameter may have to be
-// positive, and its descriptor cannot say so.
+// Moves values away from special ones without changing sign or magnitude, because a parameter may
+// have to be positive, and its descriptor cannot say so.
 void Perturb(std::mt19937_64* random, Rows* tensor) {
   std::normal_distribution<double> normal;
   for (int64_t i = 0; i < tensor->width(); ++i) {
@@ -68,7 +68,8 @@ void Perturb(std::mt19937_64* random, Rows* tensor) {
   }
 }
 
-// `n` different gaps more between rows, in whole 64 bytes where rows are aligned.
+// Returns the placement with a larger gap for each `n`, in multiples of 64 bytes if rows are
+// aligned.
 Place WithGap(Place place, int64_t n) {
   place.gap += place.aligned64 ? 32 * n : n;
   return place;
@@ -194,11 +195,11 @@ NormRun::NormRun(const Instance& instance, uint32_t dtype, int64_t rows, uint64_
       seed_(seed),
       tell_aligned_(place.tell),
       scratch_(instance.layout(), rows) {
-  // Drawn apart, so that parameters do not depend on the number of rows.
+  // The generators are separate, so that parameters do not depend on the number of rows.
   std::mt19937_64 random(seed ^ 0x5bd1e995), random_rows(seed);
   if (draw) x.FillNormal(&random_rows);
   if (draw) dy.FillNormal(&random_rows);
-  // Alike in all rows, so that a row may move, and exact in every type.
+  // x2 is equal in all rows, so that a row may move, and exact in every type.
   for (int64_t r = 0; TwoInputs(instance) && r < rows; ++r) {
     for (int64_t i = 0; i < x2.width(); ++i) x2.Set(r, i, 0.25 * static_cast<double>(i % 7 - 3));
   }
@@ -291,8 +292,8 @@ plumb_norm_call NormRun::BackwardCall(bool accumulate) {
     call.y_pitch = y.pitch();
     aligned = aligned && y.aligned64();
   }
-  // TRAIN asks forward for `saved`; in the backward pass it tells stats_finalize that buffers may
-  // change.
+  // TRAIN makes forward write `saved`; in the backward pass it tells stats_finalize that buffers
+  // may change.
   call.flags = (TakesStatistics(true) ? uint32_t{PLUMB_CALL_TRAIN} : 0) |
                (accumulate ? uint32_t{PLUMB_CALL_DX_ACCUMULATE} : 0) |
                (aligned ? uint32_t{PLUMB_CALL_ALIGNED64} : 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// P1, P2 and N15: how fast a norm is. They report, and warn where something must be wrong; they never
-// fail a norm.
+// Checks P1, P2 and N15: the speed of a norm. They report figures and warn if something must be
+// wrong, but never fail a norm.
 #include <time.h>
 
 #include <algorithm>
@@ -21,16 +21,16 @@
 namespace plumb::check {
 namespace {
 
-constexpr double kWarnBelow = 0.25;  // of memcpy's bandwidth
+constexpr double kWarnBelow = 0.25;  // fraction of memcpy's bandwidth
 
-// Seconds that the calling thread has run on a processor: waiting for one does not count.
+// Returns the seconds that the calling thread has run on a processor, without waiting.
 double ThreadSeconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Seconds that `n` calls of `work` take this thread.
+// Returns the seconds that `n` calls of `work` take this thread.
 template <class Work>
 double TimeOf(int64_t n, const Work& work) {
   const double start = ThreadSeconds();
@@ -38,8 +38,8 @@ double TimeOf(int64_t n, const Work& work) {
   return ThreadSeconds() - start;
 }
 
-// Returns the best of several times of each, in seconds a call, interleaved so that other load of the
-// machine affects both alike.
+// Returns the best of several times of each, in seconds per call. They are interleaved, so that
+// other load affects both alike.
 template <class First, class Second>
 std::pair<double, double> BestTimes(const First& first, const Second& second) {
   constexpr int kSamples = 21;
@@ -61,7 +61,7 @@ std::string SizeText(int64_t bytes) {
 
 }  // namespace
 
-// Steps of a host run with denormals flushed, where nothing makes them slower.
+// Hosts flush denormals in their steps, so they must not be slower there.
 void CheckDenormals(const Subject& subject, Report* report) {
   constexpr double kWarn = 2;
   const std::unique_ptr<Instance> instance = FirstInstance(*subject.norm, {768, 64, 60, 1});
@@ -83,7 +83,7 @@ void CheckDenormals(const Subject& subject, Report* report) {
         is_forward ? Forward(*instance, call, 0, 16) : Backward(*instance, call, 0, 16);
       };
     };
-    // A ratio that another program caused does not come three times.
+    // A ratio caused by another program is unlikely to occur three times.
     double ratio = HUGE_VAL;
     for (int attempt = 0; attempt < 3 && ratio > kWarn; ++attempt) {
       const auto [plain, slow] = BestTimes(call(&normal), call(&denormal));
@@ -98,7 +98,7 @@ void CheckDenormals(const Subject& subject, Report* report) {
 void CheckBandwidth(const Subject& subject, Report* report) {
   const std::unique_ptr<Instance> instance = FirstInstance(*subject.norm, {768, 1024, 64, 60, 1});
   for (const int64_t bytes : {int64_t{32} << 10, int64_t{1} << 20, int64_t{256} << 20}) {
-    // Backward's x, dy and dx are `bytes` together.
+    // The x, dy and dx of backward have `bytes` bytes together.
     const int64_t row_bytes = int64_t{4} * instance->dim();
     const int64_t rows = std::max<int64_t>(1, bytes / (3 * row_bytes));
     Place aligned;
@@ -110,7 +110,7 @@ void CheckBandwidth(const Subject& subject, Report* report) {
     const auto copy = [&] {
       std::memcpy(run.y.data(), run.x.data(), static_cast<size_t>(rows * row_bytes));
     };
-    // Bytes that are read and written, in tensors.
+    // Number of tensors that are read or written.
     const uint32_t needs = instance->layout().backward_needs;
     const double tensors = 2 + ((needs & PLUMB_BWD_X) != 0) + ((needs & PLUMB_BWD_Y) != 0);
     const auto [copied, gone_forward] =
@@ -127,7 +127,7 @@ void CheckBandwidth(const Subject& subject, Report* report) {
 }
 
 void CheckOneRow(const Subject& subject, Report* report) {
-  // Far above what any norm needs for a row: something else happens in such a call.
+  // Limits far above what any norm needs for a row; a call that exceeds them does something else.
   constexpr double kWarnCall = 20e-6, kWarnElement = 20e-9, kWarnEmpty = 5e-6;
   std::string line = "one row in evaluation:";
   for (const uint32_t dim : {64, 768, 4096}) {

@@ -14,16 +14,16 @@
 namespace plumb::check {
 namespace {
 
-// Of a row: quick to seed, since there are many.
+// Generator of a row; quick to seed, because there are many rows.
 using RowRandom = std::minstd_rand;
 
 enum { kHugeDy = 4, kVanishingDy, kDenormalDy };
 
-// x of one row, by kX: 0 normal; 1 large; 2 small; 3, 6 far from zero; 4 some rows of zeros; 5 rows
-// of any size; 7 some elements zero; 8, 9 sizes whose squares f32 has not; 10 denormals; 11 far
-// from zero with a small spread; 12 all elements of a row alike; 13 one element far from the
-// others; 14 all rows alike; 15 one number in all rows. For those who ask (kNanX): 16, 17 an element
-// of some rows is NaN or infinite.
+// Draws x of one row by kX: 0 normal; 1 large; 2 small; 3, 6 far from zero; 4 some rows of zeros; 5
+// rows of any magnitude; 7 some elements zero; 8, 9 magnitudes whose squares are outside the range
+// of f32; 10 denormals; 11 far from zero with a small spread; 12 all elements of a row equal; 13
+// one outlier; 14 all rows equal; 15 one number in all rows. For rules that use kNanX: 16, 17 an
+// element of some rows is NaN or infinite.
 void DrawX(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform(0, 1);
@@ -51,8 +51,8 @@ void DrawX(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   }
 }
 
-// dy of one row, by kDy: 0 normal; 1 some rows of zeros; 2 large; 3 small; 4, 5 sizes at the ends
-// of f32; 6 denormals; 7 some elements zero.
+// Draws dy of one row by kDy: 0 normal; 1 some rows of zeros; 2 large; 3 small; 4, 5 magnitudes
+// near the limits of f32; 6 denormals; 7 some elements zero.
 void DrawDy(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   std::normal_distribution<double> normal;
   double size = kind == 2 ? 1e4 : kind == 3 ? 1e-4 : 1;
@@ -66,7 +66,7 @@ void DrawDy(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   }
 }
 
-// x2, where the norm reads one: of the kinds whose sizes leave an x of any kind as it is.
+// Draws x2 if the norm reads it, of kinds whose magnitudes do not swamp any kind of x.
 void DrawSecond(const Instance& instance, const Point& point, Operands* operands) {
   if ((instance.norm().flags & PLUMB_NORM_TWO_INPUTS) == 0) return;
   constexpr int64_t kKinds[] = {0, 7, 4, 0, 3};
@@ -79,8 +79,8 @@ void DrawSecond(const Instance& instance, const Point& point, Operands* operands
   }
 }
 
-// A parameter, by kParams: 0 as it is; 1 either sign; 2 some zeros; 3 large; 4 small; 5 none is
-// positive; 6 all zero; 7 one is zero.
+// Changes a parameter by kParams: 0 unchanged; 1 either sign; 2 some zeros; 3 large; 4 small; 5
+// none is positive; 6 all zero; 7 one is zero.
 double Changed(int64_t kind, std::mt19937_64* random, size_t i, double value) {
   const bool half = (*random)() % 2 == 0;
   if (kind == 1 && half) return -value;
@@ -92,7 +92,7 @@ double Changed(int64_t kind, std::mt19937_64* random, size_t i, double value) {
 
 bool EqualBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
-// Returns "" if rows outside of [r0, r1) are what they were.
+// Returns "" if rows outside of [r0, r1) are unchanged.
 std::string Outside(const NormRun& run, const char* name, const Rows& rows, int64_t r0, int64_t r1,
                     double before) {
   for (int64_t r = 0; r < rows.rows(); ++r) {
@@ -109,7 +109,7 @@ struct Range {
   int64_t from, to;
 };
 
-// Rows in a chunk where pieces are cut as a host cuts them: no more chunks than the norm asks for.
+// Returns the rows per chunk of a host: no more chunks than the norm's max_chunks.
 int64_t HostChunk(const NormRun& run) {
   const int64_t most = run.instance().layout().max_chunks;
   const int64_t chunk = run.ChunkRows();
@@ -135,7 +135,7 @@ std::vector<Range> RangesOf(const NormRun& run, const Point& point) {
 const plumb_norm_residual* ResidualOf(const Instance& instance) {
   const plumb_norm_plugin& norm = instance.norm();
   constexpr uint32_t kWithoutSums = PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS;
-  // A norm that has an answer to everything may answer anything: M5 fails it.
+  // If a norm has an answer for every extension, its answers are meaningless; M5 fails it.
   if ((norm.flags & kWithoutSums) != 0 ||
       ExtensionOf(norm, "org.example.no_such_extension/1") != nullptr) {
     return nullptr;
@@ -154,17 +154,17 @@ const plumb_norm_residual* ResidualOf(const Instance& instance) {
              : nullptr;
 }
 
-// The sum x + res that a norm makes itself, where it offers PLUMB_EXT_RESIDUAL.
+// Sum x + res that a norm computes itself, if it offers PLUMB_EXT_RESIDUAL.
 class ResidualSum {
  public:
-  // The operands' x is the sum. extension() is null where the point has none, or the norm.
+  // The operands' x is the sum. extension() is null if the point or the norm does not use one.
   ResidualSum(const NormRun& run, const Point& point, const Operands& operands)
       : terms_(run.dtype(), point[kResidual] != 0 ? run.rows() : 0, run.dim(), PlaceOf(point, 6)),
         sum_(run.dtype(), terms_.rows(), run.dim(), PlaceOf(point, 7)) {
     if (point[kResidual] != 0) extension_ = ResidualOf(run.instance());
     if (extension_ == nullptr) return;
-    // x is the sum as it is stored: exactly first + second, or what that is rounded to, all sums to
-    // the same side, so that a norm of sums that were not rounded is off by nearly half an ulp.
+    // x is the sum as it is stored: either exactly first + second, or that sum rounded, always to
+    // the same side, so that a norm that uses unrounded sums is wrong by nearly half an ulp.
     first_ = operands.x;
     std::vector<double> second = operands.x;
     const bool rounded = point[kSeed] % 3 == 2 && !IsExtremeX(point);
@@ -185,7 +185,7 @@ class ResidualSum {
   }
 
   const plumb_norm_residual* extension() const { return extension_; }
-  const std::vector<double>& first() const { return first_; }  // what call.x is
+  const std::vector<double>& first() const { return first_; }  // values of call.x
   Rows* terms() { return &terms_; }                            // res
   Rows* sum() { return &sum_; }
 
@@ -201,7 +201,7 @@ std::vector<std::vector<double>> ValuesOf(const std::vector<Rows>& tensors) {
   return values;
 }
 
-// Buffers may change in stats_finalize and nowhere else.
+// Fails if buffers changed. Only stats_finalize may change them.
 std::string BuffersChanged(const NormRun& run, const char* function,
                            const std::vector<std::vector<double>>& before) {
   for (size_t i = 0; i < before.size(); ++i) {
@@ -212,7 +212,7 @@ std::string BuffersChanged(const NormRun& run, const char* function,
   return "";
 }
 
-// Statistics in chunks of the range's length, at most a few hundred.
+// Computes statistics in chunks of the range's length, at most a few hundred chunks.
 void TakeStatistics(NormRun* run, const Point& point, uint32_t phase, bool train) {
   const int64_t own = std::max(point[kTo] - point[kFrom], point[kRows] / 300 + 1);
   const bool pieces = point[kPieces] == 1;
@@ -222,7 +222,7 @@ void TakeStatistics(NormRun* run, const Point& point, uint32_t phase, bool train
 void CallForward(NormRun* run, const Point& point, const Operands& operands, ResidualSum* residual,
                  std::string* problem) {
   const bool train = point[kEvaluation] == 0, fused = residual->extension() != nullptr;
-  // Backward gets x where it needs it: a host that runs in place has kept a copy.
+  // If backward needs x, it still receives it: a host that runs in place has kept a copy.
   const bool in_place =
       point[kAlias] != 0 && !fused && (run->instance().norm().flags & PLUMB_NORM_INPLACE) != 0;
   auto buffers = ValuesOf(run->buffers);
@@ -230,7 +230,7 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   if (train) buffers = ValuesOf(run->buffers);
   if (in_place) run->y.Assign(operands.x);
   if (fused) run->x.Assign(residual->first());
-  // The sum may take the place of one of its terms.
+  // The sum may replace one of its terms.
   Rows* sum = point[kAlias] == 0      ? residual->sum()
               : point[kSeed] % 2 == 0 ? &run->x
                                       : residual->terms();
@@ -269,7 +269,7 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   run->x.Assign(sum->Values());
 }
 
-// Adds what a range of its own has added to zeros, and makes it zeros again.
+// Adds a range's own dparams to the totals.
 void Collect(const NormRun& run, std::vector<std::vector<double>>* totals) {
   const uint32_t type = AccumulateType(run.dtype());
   for (size_t k = 0; k < run.dparams.size(); ++k) {
@@ -291,7 +291,7 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
   const auto buffers = ValuesOf(run->buffers);
   if (alias) run->dx.Assign(operands.dy);
   if (!alias) run->dx.Fill(before);
-  // What a fused norm adds to is dsum, which may be dx.
+  // A fused norm adds to dsum, which may be dx.
   plumb_residual_call sums{};
   sums.struct_size = sizeof(sums);
   const bool apart = point[kAlias] == 0;
@@ -333,7 +333,7 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
   for (size_t k = 0; k < totals.size(); ++k) run->dparams[k].Assign(totals[k]);
 }
 
-// Returns which of the operands that may only be read is another number after the calls.
+// Returns the first read-only operand that changed during the calls.
 std::string Overwritten(const NormRun& run, const Point& point, const Operands& operands) {
   // Denormals of a residual sum may have counted as zero.
   if (point[kResidual] != 0 && point[kX] == kDenormalX) return "";
@@ -390,7 +390,7 @@ Operands OperandsAt(const Instance& instance, const Point& point) {
   operands.x.resize(size);
   operands.dy.resize(size);
   for (int64_t r = 0; r < point[kRows]; ++r) {
-    // Drawn apart, so that a row is the same whatever comes before it.
+    // Each row has its own generator, so that it does not depend on the rows before it.
     const uint64_t mixed = (seed + static_cast<uint64_t>(r)) * 0x9e3779b97f4a7c15u;
     RowRandom random(static_cast<uint32_t>(mixed >> 33));
     DrawX(point[kX], &random, &operands.x[static_cast<size_t>(r * point[kDim])], point[kDim]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of a norm at a point of the space (points.h): operands, placement, ranges, results.
-// Thread-compatible.
+// One call of a norm at a point (points.h): its operands, their placement, the ranges and the
+// results. Thread-compatible.
 #ifndef PLUMB_PLUGINS_CHECK_POINT_RUN_H_
 #define PLUMB_PLUGINS_CHECK_POINT_RUN_H_
 
@@ -15,13 +15,13 @@
 
 namespace plumb::check {
 
-// The kinds of x beyond those that points have: some rows have a NaN, or an infinity.
+// First kind of x beyond those of points: some rows have a NaN (kNanX) or an infinity (kNanX + 1).
 inline constexpr int64_t kNanX = kKindsOfX;
 
-// What a call tells of its rows, in memory that ends where its numbers end.
+// Context of a call's rows, in memory that ends right after its numbers.
 class Context {
  public:
-  // One sequence for each three tokens, or one for all.
+  // Makes one sequence for every three tokens, or a single one.
   Context(int64_t rows_per_token, const std::vector<int32_t>& positions, int64_t step,
           bool one_sequence = false);
   const plumb_norm_context* get() const { return &context_; }
@@ -37,56 +37,58 @@ inline constexpr int64_t kStepOfContexts = 12;
 
 uint32_t TypeOf(const Point& point);
 
-// f64, or f32 where the norm does not offer it.
+// Returns f64, or f32 if the norm does not offer f64.
 uint32_t WidestType(const plumb_norm_plugin& norm);
 
-// The instance of a point; null where create() refuses it or the norm lacks the element type.
+// Creates the instance of a point. Returns null if create() refuses it or the norm lacks the
+// element type.
 std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point& point);
 
-// Where an operand of a point lies. `gap`: elements that make its pitch its own, where every
-// operand has its own.
+// Returns the placement of an operand at a point. `gap`: elements that make the operand's pitch
+// unique, used if the point wants different pitches.
 Place PlaceOf(const Point& point, int64_t gap = 0);
 
-// The operands of a point, rounded to its element type, so that every type can hold them.
+// Operands of a point, rounded to its element type so that every type can represent them.
 struct Operands {
   std::vector<double> x, dy;                // [rows, dim]
-  std::vector<std::vector<double>> params;  // of f32
-  std::vector<double> x2;                   // [rows, dim] of a norm of two inputs, else empty
-  std::shared_ptr<const Context> context;   // null: calls tell nothing
+  std::vector<std::vector<double>> params;  // values of f32
+  std::vector<double> x2;                   // [rows, dim] for norms with two inputs, else empty
+  std::shared_ptr<const Context> context;   // null: calls have no context
 };
 Operands OperandsAt(const Instance& instance, const Point& point);
 
-// Copies the operands into a run of as many rows. The run keeps a pointer to their context, so that
-// they have to live as long as it makes calls.
+// Copies the operands into a run with the same number of rows. The run keeps a pointer to their
+// context. Requires: the operands outlive the run's calls.
 void AssignTo(const Operands& operands, NormRun* run);
 void AssignTo(Operands&&, NormRun*) = delete;
 
-// Whether x has squares that f32 has not, or is a denormal.
+// Returns true if the squares of x overflow or underflow f32, or x is denormal.
 bool IsExtremeX(const Point& point);
-// Whether dy is of such a size.
+// Returns true if dy has such magnitudes.
 bool IsExtremeDy(const Point& point);
 
-// The point made simple: aligned operands with one pitch, nothing aliased or added, one range.
+// Returns the point in its simplest form: aligned operands with one pitch, no aliasing, no
+// accumulation, one range.
 Point Plain(Point point);
 
 struct PointResult {
-  Outcome outcome;      // dx as it is, with what it was added to
-  std::string problem;  // something outside the range or the rows was touched, or was not written
+  Outcome outcome;      // dx includes the numbers that it was added to
+  std::string problem;  // memory outside the range or rows was written, or a result was not
 };
-// What dx is before a gradient is added to it.
+// Value of dx before a gradient is added to it.
 inline constexpr double kAddedTo = 0.75;
 
-// Calls forward, and in training backward, at the point in `dtype`: the range first, then the rows
-// before and behind it, or the host's chunks, and an empty range.
+// Calls forward, and in training backward, at the point in `dtype`: first the range, then the rows
+// before and after it, or the host's chunks, and finally an empty range.
 PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
                   const Operands& operands);
 
-// The same of one plain range, for its numbers alone: nothing else is looked at. Where it is given,
-// backward reads `y`, as another element type has it.
+// Does the same with one plain range and returns the numbers only, without further checks. If `y`
+// is not null, backward reads it in place of the computed y (for results of another element type).
 Outcome PlainRun(const Instance& instance, const Point& point, uint32_t dtype,
                  const Operands& operands, const std::vector<double>* y = nullptr);
 
-// y alone, of a plain call of all rows.
+// Returns y of a plain call on all rows.
 std::vector<double> PlainY(const Instance& instance, const Point& point, uint32_t dtype,
                            const Operands& operands);
 

@@ -29,23 +29,23 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kNames[kAxes] = {
     "dim",   "rows",  "from",  "to",    "type", "attributes", "heads",  "context", "eval",   "flush",
     "place", "pitch", "alias", "add",   "residual", "host", "pieces", "x",      "dy",      "params", "seed"};
-// Of axes that are a choice, how many there are.
+// Number of values of axes that are a choice, else 0.
 constexpr int64_t kChoices[kAxes] = {
     0, 0, 0, 0, 3, 0, 0, 2, 2, 2, 5, 2, 2, 2, 2, 3, 3, kKindsOfX, kKindsOfDy, kKindsOfParams, 0};
 constexpr int64_t kMostDim = 16384;
 constexpr int64_t kMostRows = 66000;
 constexpr int kMostShrinks = 300;
 constexpr double kShrinkSeconds = 3;
-// Elements of an operand: most points are small, so that there are many of them.
+// Max elements of an operand: most points are small, so that many of them fit the time.
 constexpr int64_t kUsualElements = 40000, kLargestPoint = 1300000;
 
-// Widths of registers and lengths of models, and their neighbours, where loops have their ends.
+// Register widths and lengths of models, and their neighbours, where loops end.
 constexpr int64_t kDims[] = {1,    2,    3,    4,    5,    7,    8,    15,    16,    17,
                              31,   32,   33,   48,   63,   64,   65,   100,   127,   128,
                              129,  255,  256,  257,  511,  512,  513,  640,   767,   768,
                              769,  1023, 1024, 1025, 1280, 1536, 2047, 2048,  2049,  3072,
                              4095, 4096, 4097, 5120, 8191, 8192, 8193, 12288, 16383, 16384};
-// Loops end where a dim is no multiple of these, and paths of their own begin where it is.
+// Loops have remainders if a dim is no multiple of these; specialized code may exist if it is.
 constexpr int64_t kUnits[] = {8, 16, 32, 64, 100, 256, 768, 1000, 1024, 4096};
 
 int64_t Simplest(int axis) { return axis == kDim || axis == kRows || axis == kTo ? 1 : 0; }
@@ -60,7 +60,7 @@ int64_t LogUniform(std::mt19937_64* random, int64_t most) {
       static_cast<int64_t>(std::exp(u * std::log(static_cast<double>(most) + 1))), 1, most);
 }
 
-// A known length, a multiple of a unit or its neighbour, or any.
+// Draws a known length, a multiple of a unit or its neighbour, or any length.
 int64_t DrawDim(std::mt19937_64* random) {
   const int64_t kind = Below(random, 5);
   if (kind == 4) return 1 + Below(random, 8);
@@ -71,7 +71,7 @@ int64_t DrawDim(std::mt19937_64* random) {
   return std::clamp<int64_t>(multiple + Below(random, 3) - 1, 1, kMostDim);
 }
 
-// A range of one row, all rows, or any.
+// Draws a range of one row, all rows, or any rows.
 void DrawRange(std::mt19937_64* random, Point* point) {
   const int64_t rows = (*point)[kRows];
   (*point)[kFrom] = Below(random, 3) == 0 ? 0 : Below(random, rows);
@@ -87,8 +87,9 @@ Point Simple() {
   return point;
 }
 
-// Corner `i`: long and odd dims, many rows, each type; the other axes walk with coprime strides, in
-// every other corner of the first round. The last corners are the shortest rows.
+// Number of corners. Corner `i` combines long and odd dims, many rows and each type; in every other
+// corner of the first round the other axes advance with coprime strides. The last corners are the
+// shortest rows.
 constexpr size_t kCorners = 82;
 
 Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
@@ -97,7 +98,7 @@ Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
       {17, 1200}, {64, 1},    {128, 33}, {101, 9},  {8192, 2},  {32, 260}, {2049, 3}, {1025, 70},
       {12, 4200}, {3, 10500}, {100, 40}, {640, 12}, {2, 66000}, {16384, 2}};
   Point point = Simple();
-  // Rows as short as code is unrolled for.
+  // Rows as short as loops are unrolled for.
   constexpr size_t kShortest = 8;
   if (i >= kCorners - 2 * kShortest) {
     const int64_t k = static_cast<int64_t>(i - (kCorners - 2 * kShortest));
@@ -134,8 +135,8 @@ Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
   return point;
 }
 
-// Of each case the whole number that it sets, if any: a count of groups, say. A row of as many
-// elements is a corner.
+// Returns for each case the whole number that it sets, if any, such as a number of groups. A row
+// with as many elements is a corner.
 std::vector<int64_t> WholeNumbers(const plumb_norm_plugin& norm) {
   const std::vector<plumb_attr_value> defaults = DefaultValues(norm);
   std::vector<int64_t> numbers;
@@ -150,8 +151,8 @@ std::vector<int64_t> WholeNumbers(const plumb_norm_plugin& norm) {
   return numbers;
 }
 
-// Of each case: rows far from zero, where a difference of sums loses most, and rows as long as its
-// whole number: as many groups as elements, say.
+// Returns for each case rows far from zero, where a difference of sums is least exact, and rows as
+// long as its whole number, such as one group per element.
 std::vector<Point> CornersOfCases(const std::vector<int64_t>& numbers) {
   constexpr int64_t kLongest = 64, kUsual = 16;
   std::vector<Point> points;
@@ -182,13 +183,14 @@ Point Draw(std::mt19937_64* random, const std::vector<int64_t>& numbers) {
   if (number > 0 && number <= 4096 && Below(random, 4) == 0) point[kDim] = number;
   const int64_t most = Below(random, 12) == 0 ? kLargestPoint : kUsualElements;
   const int64_t most_rows = std::clamp<int64_t>(most / point[kDim], 1, kMostRows);
-  // The largest as often as one decade of the others: what a count of rows decides is there.
+  // The largest size is as frequent as a whole decade, because decisions based on the number of
+  // rows happen there.
   point[kRows] = Below(random, 5) == 0 ? most_rows : LogUniform(random, most_rows);
   DrawRange(random, &point);
-  // Each choice is left at its simplest half of the time, so that conditions meet by themselves.
+  // Each choice stays at its simplest value half of the time, so that combinations vary.
   for (size_t axis = 0; axis < kAxes; ++axis) {
     if (kChoices[axis] > 0 && Below(random, 2) == 0) point[axis] = Below(random, kChoices[axis]);
-    if (axis == kHost) point[axis] = 0;  // M5
+    if (axis == kHost) point[axis] = 0;  // M5 covers it
   }
   if (Below(random, 3) != 0) point[kType] = Below(random, 3);
   if (Below(random, 6) == 0) {
@@ -207,7 +209,7 @@ bool IsLegal(const Point& p) {
          p[kHeads] <= 64 && (p[kHeads] == 0 || p[kRows] % p[kHeads] == 0) && p[kFrom] < p[kTo] && p[kTo] <= p[kRows];
 }
 
-// The property with what ends a check as a failure of the point.
+// Tests the property; a CheckEnded is a failure of the point.
 std::optional<std::string> Try(const Property& property, const Point& point) {
   const ScopedFlushing flushing(point[kFlushed] != 0);
   try {
@@ -217,7 +219,7 @@ std::optional<std::string> Try(const Property& property, const Point& point) {
   }
 }
 
-// Smaller values of an axis, the smallest first.
+// Returns smaller values of an axis, the smallest first.
 std::vector<int64_t> Smaller(const Point& point, size_t axis) {
   const int64_t value = point[axis], simplest = Simplest(static_cast<int>(axis));
   if (value == simplest) return {};
@@ -227,7 +229,7 @@ std::vector<int64_t> Smaller(const Point& point, size_t axis) {
   return values;
 }
 
-// The smallest point near `point` that fails too; *text is what is wrong there.
+// Returns the smallest point near `point` that fails too, and sets *text to its problem.
 Point Shrink(const Property& property, Point point, std::string* text) {
   const auto start = Clock::now();
   int tries = 0;
@@ -260,7 +262,7 @@ Point Shrink(const Property& property, Point point, std::string* text) {
   return point;
 }
 
-// The property in a process of its own: its end is a failure of the point.
+// Tests the property in a separate process, whose death is a failure of the point.
 std::optional<std::string> TryApart(const Property& property, const Point& point) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
@@ -268,7 +270,7 @@ std::optional<std::string> TryApart(const Property& property, const Point& point
   const pid_t pid = fork();
   if (pid == 0) {
     const std::optional<std::string> text = Try(property, point);
-    // '+' for a point at which there is something to see.
+    // '+' marks a point to which the property applies.
     const std::string line = text.has_value() ? "+" + text->substr(0, 4000) : "-";
     const bool written = write(ends[1], line.data(), line.size()) > 0;
     _exit(written ? 0 : 1);
@@ -298,7 +300,7 @@ void TryGivenPoint(const Subject& subject, const char* check, const Property& pr
   if (subject.shrinks) {
     const Property apart = [&](const Point& each) { return TryApart(property, each); };
     std::optional<std::string> text = apart(*point);
-    if (!text.has_value() || text->empty()) return;  // not again
+    if (!text.has_value() || text->empty()) return;  // it does not fail again
     const Point smallest = Shrink(apart, *point, &*text);
     ForgetTrace();
     return FailAt(subject, check, smallest, *text, report);

@@ -36,14 +36,14 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 constexpr size_t kMaxFindings = size_t{4} << 20, kMaxPrinted = 1000;
-constexpr double kWholeCheck = 30;  // times the limit for one call
+constexpr double kWholeCheck = 30;  // multiple of the limit for one call
 #if !defined(__SANITIZE_ADDRESS__)
 constexpr rlim_t kAddressSpace = rlim_t{16} << 30;
 #endif
 
 // -- In the process -------------------------------------------------------------------------------
 
-// Returns why this machine cannot run the norm, "" if it can. Comes before every other call.
+// Returns the reason why this machine cannot run the norm, or "". This must be the first call.
 std::string Unavailable(const plumb_norm_plugin& norm) {
   if (norm.available == nullptr) return "";
   char err[512] = "";
@@ -70,7 +70,7 @@ std::vector<ListedNorm> ListNorms(plumb_norm_plugin_v1_fn entry) {
   return norms;
 }
 
-// Loads as a host does it: what that does to the floating-point state (E5) is undone.
+// Loads the plugin like a host and restores the floating-point state, which E5 checks.
 plumb_norm_plugin_v1_fn Load(const std::string& path) {
   const FloatState before = FloatState::Current();
   const absl::StatusOr<void*> library = Open(path);
@@ -81,8 +81,8 @@ plumb_norm_plugin_v1_fn Load(const std::string& path) {
   return *entry;
 }
 
-// Gives the process the environment of a user whose locale is not "C", so that a plugin that takes
-// it over is seen to. Where the system has none that is always there, it stays as it is.
+// Sets the environment of a user whose locale is not "C", so that a plugin that adopts it is
+// detected. Does nothing if the system has no C.UTF-8 locale.
 void SetUsersLocale() {
   constexpr char kLocale[] = "C.UTF-8";
   const locale_t locale = newlocale(LC_ALL_MASK, kLocale, nullptr);
@@ -127,7 +127,7 @@ std::string ToText(const TaskResult& result) {
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Returns false if the text is not a whole result.
+// Returns false if the text is not a complete result.
 bool FromText(const std::string& text, TaskResult* result) try {
   const Json json = Json::parse(text);
   for (const Json& each : json.at("findings")) {
@@ -145,8 +145,8 @@ bool FromText(const std::string& text, TaskResult* result) try {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Limit(RLIMIT_CORE, 0);
-#if !defined(__SANITIZE_ADDRESS__)  // which maps terabytes
-  Limit(RLIMIT_AS, kAddressSpace);  // checks may raise it, up to what the parent has
+#if !defined(__SANITIZE_ADDRESS__)  // AddressSanitizer maps terabytes
+  Limit(RLIMIT_AS, kAddressSpace);  // checks may raise it, up to the parent's limit
 #endif
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(printed, STDOUT_FILENO) < 0 ||
@@ -163,19 +163,19 @@ bool FromText(const std::string& text, TaskResult* result) try {
     if (n <= 0) _exit(EXIT_FAILURE);
     written += static_cast<size_t>(n);
   }
-  // Destructors of the plugin's library are not what is looked at.
+  // Skips the destructors of the plugin's library, which are not checked.
   _exit(EXIT_SUCCESS);
 }
 
 // -- In the parent --------------------------------------------------------------------------------
 
-// A pipe's end that is read, and what came out of it.
+// Read end of a pipe, and the data that it delivered.
 struct Stream {
   ~Stream() { Close(); }
   void Close() {
     if (fd >= 0) close(std::exchange(fd, -1));
   }
-  // Takes what is there, keeps at most `most` bytes of it all; closes at the end of the stream.
+  // Reads available data and keeps at most `most` bytes in total. Closes at the end of the stream.
   void Drain(size_t most) {
     char buffer[16 << 10];
     while (fd >= 0) {
@@ -227,7 +227,7 @@ class Child {
     }
   }
 
-  // Kills the process if one of its calls, or all of it, lasts too long.
+  // Kills the process if one of its calls, or its whole run, takes too long.
   void StopIfHung(double limit) {
     if (!hung_.empty()) return;
     const Clock::time_point now = Clock::now();
@@ -251,7 +251,7 @@ class Child {
     if (!hung_.empty()) Kill();
   }
 
-  // Returns true if the process has ended; *result is what it did.
+  // Returns true if the process has ended, and sets *result to its result.
   bool Reap(TaskResult* result) {
     findings_.Drain(kMaxFindings);
     printed_.Drain(kMaxPrinted);
@@ -294,10 +294,10 @@ class Child {
   const TracePagePointer page_ = MakeSharedTracePage();
   pid_t pid_ = -1;
   Stream findings_, printed_;
-  // Last call that each thread was seen in, and since when.
+  // Last call seen in each thread, and the time when it was first seen.
   std::array<uint64_t, kTraceSlots> sequence_{};
   std::array<Clock::time_point, kTraceSlots> since_;
-  std::string hung_;  // why it was killed
+  std::string hung_;  // reason why it was killed
 };
 
 }  // namespace

@@ -50,7 +50,8 @@ void AddSignals(States* values) {
   }
 }
 
-// A line of /proc/self/status. Asking for the umask itself would change it for a moment.
+// Reads the umask and the number of threads from /proc/self/status, because umask() would change
+// the umask for a moment.
 void AddStatusLines(States* values) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

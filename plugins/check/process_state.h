@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process state that a library could change when it is loaded, as names and values that can be
+// ProcessState: process state that loading a library could change, as names and values that can be
 // compared. A value; taking it changes nothing.
 #ifndef PLUMB_PLUGINS_CHECK_PROCESS_STATE_H_
 #define PLUMB_PLUGINS_CHECK_PROCESS_STATE_H_
@@ -13,11 +13,11 @@ namespace plumb::check {
 
 class ProcessState {
  public:
-  // Takes the state as it is now, in the calling thread.
+  // Returns the current state, as seen by the calling thread.
   static ProcessState Take();
 
-  // Returns what differs now: "the umask is 0000, was 0022". A thread that has been joined may be
-  // counted for a moment yet: waits for it.
+  // Returns the differences to the current state: "the umask is 0000, was 0022". Waits briefly for
+  // joined threads, which the system may still count.
   std::vector<std::string> ChangesSince() const;
 
  private:
@@ -26,8 +26,8 @@ class ProcessState {
   std::map<std::string, std::string> values_;
 };
 
-// Watches the process from construction to End(). What is printed meanwhile goes to memory. One at a
-// time; not thread-safe.
+// Watch on the process from construction to End(). Redirects printed text to memory. At most one
+// may exist; not thread-safe.
 class ProcessWatch {
  public:
   ProcessWatch();
@@ -35,8 +35,8 @@ class ProcessWatch {
   ProcessWatch(const ProcessWatch&) = delete;
   ProcessWatch& operator=(const ProcessWatch&) = delete;
 
-  // Returns what has changed, or was printed: "the umask is 0000, was 0022; 12 bytes are printed";
-  // "" if nothing.
+  // Returns the changes and the amount of printed text: "the umask is 0000, was 0022; 12 bytes are
+  // printed"; "" if there are none.
   std::string End();
 
  private:

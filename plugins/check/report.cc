@@ -43,8 +43,7 @@ std::string Coloured(Verdict verdict, const TextStyle& style) {
   return absl::StrCat("\033[", colour, "m", name, "\033[0m");
 }
 
-// The plugin's words may hold anything; a terminal must not obey them. Lines after the first are
-// indented like it.
+// Makes text of a plugin safe for a terminal. Lines after the first are indented like it.
 std::string Harmless(const std::string& text) {
   return absl::StrReplaceAll(PrintableText(text), {{"\n", "\n         "}});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings of the checks, as text for people and as JSON for programs. Stateless.
+// Findings of the checks, as text for users and as JSON for programs. Stateless.
 #ifndef PLUMB_PLUGINS_CHECK_REPORT_H_
 #define PLUMB_PLUGINS_CHECK_REPORT_H_
 
@@ -17,19 +17,20 @@ int ExitCodeOf(const FileResult& file);
 
 struct TextStyle {
   bool colours = false;
-  bool only_failed = false;  // leaves out what passed, was skipped, or has only notes
+  bool only_failed = false;  // omits checks that passed, were skipped, or have only notes
 };
 
-// A line for each check: id, verdict, title; findings below it; a summary at the end.
+// Returns a line for each check: id, verdict, title; its findings below; a summary at the end.
 std::string ToText(const FileResult& file, const TextStyle& style);
 
-// {"file", "load_problem" (null if none), "norms": [id], "results": [{"check", "norm" (null for
-// checks of the file), "level", "title", "verdict", "seconds", "findings": [{"verdict", "text"}]}],
-// "summary": {"pass", "note", "skip", "warn", "fail"}, "exit_code"}. Verdicts are "pass", "note",
-// "skip", "warn", "fail". With `only_failed`, results are those that warn or fail.
+// Returns {"file", "load_problem" (null if none), "norms": [id], "results": [{"check", "norm" (null
+// for checks of the file), "level", "title", "verdict", "seconds", "findings": [{"verdict",
+// "text"}]}], "summary": {"pass", "note", "skip", "warn", "fail"}, "exit_code"}. Verdicts are
+// "pass", "note", "skip", "warn", "fail". With `only_failed`, the results are those that warn or
+// fail.
 std::string ToJson(const FileResult& file, bool only_failed);
 
-// All checks with their levels and titles.
+// Returns all checks with their levels and titles.
 std::string ListChecks();
 
 }  // namespace plumb::check

@@ -18,14 +18,14 @@ namespace plumb::check {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// A NaN in every element type, so that a norm that reads padding shows it.
+// NaN in every element type, so that a norm that reads padding is detected.
 constexpr unsigned char kCanary = 0xff;
-// Bytes around all rows that are padding, on the sides where no unreadable page is meant to be.
+// Bytes of padding around all rows, on sides without a guard page.
 constexpr int64_t kLead = 4 * kAlignment;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Elements at any address.
+// Reads elements at any address.
 template <class T>
 void Load(const char* from, int64_t n, double* to) {
   for (int64_t i = 0; i < n; ++i) {
@@ -43,11 +43,11 @@ void Store(const double* from, int64_t n, char* to) {
   }
 }
 
-// Mappings of rows that are no more, by size: to map pages and to fault them in takes longer than what
-// most checks do with them. They cannot be touched, as if they were unmapped.
+// Free mappings of former rows, by size: mapping pages and faulting them in takes longer than what
+// most checks do with them. They are inaccessible, as if they were unmapped.
 class FreeMappings {
  public:
-  // Returns null if there is none of the size.
+  // Returns null if there is none of this size.
   char* Take(size_t size) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<char*>& free = by_size_[size];
@@ -57,7 +57,7 @@ class FreeMappings {
     bytes_ -= size;
     return map;
   }
-  // Returns false if so much is kept already that the caller has to unmap it.
+  // Returns false if enough is kept already, so that the caller has to unmap it.
   bool Keep(char* map, size_t size) {
     constexpr size_t kMost = size_t{64} << 20;
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -74,7 +74,7 @@ class FreeMappings {
 };
 
 FreeMappings& Free() {
-  static auto* const free = new FreeMappings;  // rows may outlive it otherwise
+  static auto* const free = new FreeMappings;  // never destroyed, because rows may outlive it
   return *free;
 }
 
@@ -117,10 +117,10 @@ Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
     : dtype_(dtype), rows_(rows), width_(width) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   const int64_t size = static_cast<int64_t>(TypeSize(dtype));
-  // No pitch is 0, so that empty rows differ from absent ones.
+  // The pitch is never 0, so that empty rows differ from absent ones.
   pitch_ = std::max(width + place.gap, int64_t{1}) * size;
   if (place.aligned64) pitch_ = RoundUp(pitch_, kAlignment);
-  // The last row needs no padding behind it: nothing is there when the rows end at the page.
+  // The last row has no padding after it, so that rows can end at the guard page.
   const int64_t used = rows == 0 ? 0 : (rows - 1) * pitch_ + width * size;
   const bool flush = place.flush != Place::Flush::kNone;
   const int64_t lead = flush ? 0 : kLead + place.offset * size;
@@ -144,7 +144,7 @@ Rows::Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place)
 
 Rows::~Rows() {
   if (map_ == nullptr) return;
-  const bool has_guards = inner_ != map_;  // not after MoveApart()
+  const bool has_guards = inner_ != map_;  // false after MoveApart()
   if (!has_guards || !Free().Keep(map_, map_size_)) munmap(map_, map_size_);
 }
 
@@ -168,7 +168,7 @@ std::string Rows::MoveApart(int64_t pitch, int64_t room) {
   if (map == MAP_FAILED) {
     return std::to_string(size >> 30) + " GiB of addresses: " + std::strerror(errno);
   }
-  // A huge page for each row would be megabytes of zeros. A system without them answers EINVAL.
+  // Huge pages would add megabytes of zeros per row. Systems without them answer EINVAL.
   madvise(map, size, MADV_NOHUGEPAGE);
   char* const data = static_cast<char*>(map) + before;
   const size_t row_bytes = static_cast<size_t>(width_) * TypeSize(dtype_);
@@ -253,7 +253,7 @@ void Rows::Fill(double value) {
 void Rows::FillNormal(std::mt19937_64* random, double mean, double deviation) {
   std::normal_distribution<double> normal(mean, deviation);
   for (int64_t r = 0; r < rows_; ++r) {
-    // Through float, so that f32 and f64 get the same numbers.
+    // Values pass through float, so that f32 and f64 get the same numbers.
     for (int64_t i = 0; i < width_; ++i) Set(r, i, static_cast<float>(normal(*random)));
   }
 }

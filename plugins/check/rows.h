@@ -15,29 +15,29 @@
 
 namespace plumb::check {
 
-// Element types are the bits PLUMB_F32, PLUMB_BF16 and PLUMB_F64.
+// Functions of element types, which are the bits PLUMB_F32, PLUMB_BF16 and PLUMB_F64.
 const char* TypeName(uint32_t dtype);          // "f32"
 size_t TypeSize(uint32_t dtype);               // bytes
-uint32_t AccumulateType(uint32_t dtype);       // of parameters, saved values, statistics
-double RoundTo(uint32_t dtype, double value);  // the nearest number that the type has
-// The spacing of the type's numbers at 1: 2^-23, 2^-7, 2^-52.
+uint32_t AccumulateType(uint32_t dtype);       // type of parameters, saved values, statistics
+double RoundTo(uint32_t dtype, double value);  // nearest number of the type
+// Returns the spacing of the type's numbers at 1: 2^-23, 2^-7, 2^-52.
 double Epsilon(uint32_t dtype);
-// The largest relative error of one rounding in the type that sums are made in.
+// Returns the largest relative error of one rounding in the accumulate type.
 inline double UnitRoundoff(uint32_t dtype) { return Epsilon(AccumulateType(dtype)) / 2; }
-// Half the distance of the numbers of the type at `value`.
+// Returns half the distance between numbers of the type at `value`.
 double HalfUlp(uint32_t dtype, double value);
 
-// The placement of rows in the memory.
+// Placement of rows in memory.
 struct Place {
-  enum class Flush { kNone, kStart, kEnd };  // against which unreadable page
+  enum class Flush { kNone, kStart, kEnd };  // the guard page that rows touch
   int64_t gap = 0;     // elements between the end of a row and the start of the next
-  int64_t offset = 0;  // elements by which the first row misses alignment; with kNone only
+  int64_t offset = 0;  // elements by which the first row is misaligned; only with kNone
   Flush flush = Flush::kNone;
-  bool aligned64 = false;  // pitch rounded up so that every row starts at a multiple of 64 bytes
-  bool tell = true;        // PLUMB_CALL_ALIGNED64 is set where it is true; else never
+  bool aligned64 = false;  // pitch is rounded up so that every row starts at a multiple of 64 bytes
+  bool tell = true;        // PLUMB_CALL_ALIGNED64 is set if true for the operands; false: never set
 };
 
-// [rows, width]. Fresh memory is all padding pattern, the elements included.
+// Rows [rows, width]. New memory has the padding pattern everywhere, including the elements.
 class Rows {
  public:
   Rows(uint32_t dtype, int64_t rows, int64_t width, const Place& place = {});
@@ -51,25 +51,25 @@ class Rows {
   int64_t width() const { return width_; }
   void* data() const { return data_; }
   int64_t pitch() const { return pitch_; }  // bytes
-  bool aligned64() const;                   // base and pitch
+  bool aligned64() const;                   // base and pitch are multiples of 64
 
   double Get(int64_t row, int64_t i) const;
   void Set(int64_t row, int64_t i, double value);  // rounded to the element type
 
-  // Moves the rows, with what they hold, `pitch` bytes from each other into memory of which no more
-  // is touched than them, so that they may be gigabytes apart. As many bytes as `room`
-  // before the first row may be touched too, and all between rows; they are zeros. "", or why the
-  // system gives no such memory: the rows stay where they are then.
+  // Moves the rows to new memory, `pitch` bytes apart, which may be gigabytes. Only the touched
+  // pages use memory. `room` bytes before the first row and everything between rows are accessible
+  // zeros. Returns "", or the reason why the system has no such memory; the rows are then
+  // unchanged.
   std::string MoveApart(int64_t pitch, int64_t room);
 
-  // All elements, row after row. Conversions are exact, so that equal bits are equal numbers.
+  // Returns all elements, row by row. Conversions are exact, so equal bits are equal numbers.
   std::vector<double> Values() const;
   void Assign(const std::vector<double>& values);
   void Fill(double value);
   void FillNormal(std::mt19937_64* random, double mean = 0, double deviation = 1);
 
-  // Empty when nothing was written around the elements, else where: "3 bytes behind row 4".
-  // Not of rows that were moved apart.
+  // Returns "" if nothing was written around the elements, else the place: "3 bytes behind row 4".
+  // Requires: the rows were not moved apart.
   std::string PaddingDamage() const;
 
  private:
@@ -78,9 +78,9 @@ class Rows {
 
   uint32_t dtype_;
   int64_t rows_, width_, pitch_;
-  char* map_ = nullptr;  // the unreadable page before
+  char* map_ = nullptr;  // start of the mapping: the guard page before the rows
   size_t map_size_ = 0;
-  char* inner_ = nullptr;  // what may be touched
+  char* inner_ = nullptr;  // accessible memory
   size_t inner_size_ = 0;
   char* data_ = nullptr;
 };

@@ -20,7 +20,8 @@
 namespace plumb::check {
 namespace {
 
-// True if without this check the file cannot be loaded, so that nothing else can be said of it.
+// Returns true if the file cannot be loaded without passing this check, so that no other check is
+// meaningful.
 bool IsGate(const Check& check) {
   return std::strcmp(check.id, "E1") == 0 || std::strcmp(check.id, "E4") == 0;
 }
@@ -77,7 +78,7 @@ class Runner {
     return RunAll(1, {task}, [result](size_t, TaskResult each) { *result = std::move(each); });
   }
 
-  // A gate that was not requested shows when it fails.
+  // Runs a check that must pass. If it was not selected, it is reported only if it fails.
   absl::Status RunGate(const Check& check) {
     TaskResult result;
     PLUMB_RETURN_IF_ERROR(RunOne(TaskFor(&check), &result));
@@ -101,7 +102,7 @@ class Runner {
   }
 
   absl::Status RunTheRest() {
-    std::vector<Task> together, alone;  // what measures time is alone
+    std::vector<Task> together, alone;  // timed checks run alone
     const auto add = [&](const Check* check, uint32_t norm) {
       (check->timed ? alone : together).push_back(TaskFor(check, norm));
     };
@@ -123,7 +124,7 @@ class Runner {
     return AddResultsOf(alone, 1);
   }
 
-  // Runs the tasks, so many at a time, and adds their results in the order of the tasks.
+  // Runs the tasks, `parallel` at a time, and adds their results in the order of the tasks.
   absl::Status AddResultsOf(const std::vector<Task>& tasks, int parallel) {
     std::vector<TaskResult> results(tasks.size());
     for (TaskResult& result : results) {
@@ -143,7 +144,7 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // Skips under the names of the notes where the norms themselves cannot be asked.
+  // Skips all remaining checks. The notes name the norms, because the norms cannot be listed.
   void SkipTheRest() {
     const int fd = open(options_.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     const absl::StatusOr<std::vector<NormNote>> notes = ReadNormNotes(fd);
@@ -207,7 +208,7 @@ class Runner {
     options_.progress(done_, std::max(done_, total_), absl::StrCat(task.check->id, norm));
   }
 
-  // Runs the tasks. Where one ended its process at a point, looks for a smaller point.
+  // Runs the tasks. If one killed its process at a point, looks for a smaller point.
   absl::Status RunAll(int parallel, const std::vector<Task>& tasks,
                       const std::function<void(size_t, TaskResult)>& done) {
     if (options_.in_process) {
@@ -224,7 +225,7 @@ class Runner {
       Tell(task);
       if (result.died && !result.point.empty() && task.check != nullptr) {
         result.findings.back().text += RepeatCommand(options_.path, task.check->id, result.point);
-        // A call that hung would hang again at each try.
+        // A hanging call would hang again at each try.
         const bool shrinks = !result.hung && task.subject.point.empty();
         task.subject.point = result.point;
         task.subject.shrinks = true;
@@ -247,7 +248,7 @@ class Runner {
   std::vector<const Check*> selected_;
   std::vector<ListedNorm> norms_;
   size_t done_ = 0, total_ = 0;
-  bool enough_ = false;  // a check failed, and one is enough
+  bool enough_ = false;  // a check failed, and fail_fast is set
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the checks on a file: which ones, in which order, in which processes, and what follows for
-// the rest when the file cannot be loaded. This process never loads it (but see in_process). One
-// thread.
+// Runner of the checks on a file: selects them, orders them, assigns processes, and decides what
+// follows if the file cannot be loaded. This process never loads it (except with in_process). For
+// one thread.
 #ifndef PLUMB_PLUGINS_CHECK_RUNNER_H_
 #define PLUMB_PLUGINS_CHECK_RUNNER_H_
 
@@ -18,22 +18,22 @@ namespace plumb::check {
 struct RunnerOptions {
   std::string path;
   uint64_t seed = 0;
-  int level = 3;                  // runs checks up to it
-  std::vector<std::string> only;  // ids; when not empty, these checks of whatever level
-  bool in_process = false;        // for a debugger: here, one after the other
-  int parallel = 1;               // processes at once
-  double timeout_seconds = 10;    // for one call of the plugin
+  int level = 3;                  // highest level of checks to run
+  std::vector<std::string> only;  // ids; if not empty, exactly these checks, whatever their level
+  bool in_process = false;        // runs everything sequentially in this process, for a debugger
+  int parallel = 1;               // number of concurrent processes
+  double timeout_seconds = 10;    // per call of the plugin
   double seconds = 20;            // for all exploring checks of a norm together
   std::string point;              // the only point that they try, or ""
-  bool fail_fast = false;         // skip what has not ended when a check fails
-  // Told after every check; may be empty.
+  bool fail_fast = false;         // skips unfinished checks once one fails
+  // Called after every check; may be empty.
   std::function<void(size_t done, size_t total, const std::string& what)> progress;
 };
 
-// One check of one norm, or of the file.
+// Result of one check of one norm, or of the file.
 struct CheckResult {
   const Check* check = nullptr;
-  std::string norm;  // its id; "" for checks of the file
+  std::string norm;  // id of the norm; "" for checks of the file
   Verdict verdict = Verdict::kPass;
   std::vector<Finding> findings;
   double seconds = 0;
@@ -41,12 +41,12 @@ struct CheckResult {
 
 struct FileResult {
   std::string path;
-  std::string load_problem;          // why the file cannot be loaded, "" if it can
+  std::string load_problem;          // reason why the file cannot be loaded, or ""
   std::vector<std::string> norms;    // ids, in the file's order
   std::vector<CheckResult> results;  // the file's, then each norm's, in the order of AllChecks()
 };
 
-// Error: there is no such file, or this system gives no processes.
+// Runs the checks. Errors: the file does not exist, or the system has no more processes.
 absl::StatusOr<FileResult> RunChecks(const RunnerOptions& options);
 
 }  // namespace plumb::check

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// X2: dx and dparams, of calls in ranges, against central differences of forward in f64.
+// Check X2: compares dx and dparams, of calls in ranges, with central differences of forward in
+// f64.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -20,21 +21,20 @@ namespace {
 
 using Values = std::vector<double>;
 
-// Pairs of steps, as a part of the largest number of what is moved. The difference between both of
-// a pair says how far a slope may be trusted. A kink, as of |x| at an x of almost 0, is stepped
-// over by large ones and not by small ones, which round more: a gradient that is the slope by any
-// pair is right.
+// Pairs of steps, relative to the largest magnitude of the moved operand. The difference within a
+// pair tells how exact a slope is. Large steps may cross a kink, such as |x| near 0; small steps do
+// not, but round more. A gradient that equals the slope of any pair is right.
 constexpr double kSteps[][2] = {{1e-4, 5e-5}, {2e-6, 1e-6}, {2e-8, 1e-8}};
-// The same for norms without f64.
+// Steps for norms without f64.
 constexpr double kStepsOfF32[][2] = {{1e-1, 5e-2}, {3e-2, 1.5e-2}, {1e-2, 5e-3}};
 
-// A slope by two steps, and the gradient's answer.
+// Slope from two steps, and the value that the gradient implies.
 struct Slope {
   double by_step[2] = {0, 0};
   double gradient = 0;
   double size = 0;   // sum of the magnitudes of the gradient's terms
-  double noise = 0;  // what rounding of y may do
-  double part = 1e-6;  // of `size` that the gradient may miss anyway
+  double noise = 0;  // possible effect of the rounding of y
+  double part = 1e-6;  // fraction of `size` that is tolerated in any case
 };
 
 Slope SlopeIn(uint32_t type) {
@@ -43,7 +43,8 @@ Slope SlopeIn(uint32_t type) {
   return slope;
 }
 
-// By how much the gradient misses the slope, as a part of `size`; 0 where that cannot be told.
+// Returns the difference between gradient and slope relative to `size`; 0 if it cannot be
+// determined.
 double Miss(const Slope& s) {
   const double slope = s.by_step[1], trust = std::abs(s.by_step[0] - s.by_step[1]);
   const double size = s.size + std::abs(slope);
@@ -52,7 +53,7 @@ double Miss(const Slope& s) {
   return miss <= 30 * trust + s.part * size + s.noise + 1e-290 ? 0 : miss / size;
 }
 
-// dy . (up - down) / (2 step) over elements [from, to).
+// Adds dy . (up - down) / (2 step) over elements [from, to).
 void AddSlope(const Values& dy, const Values& up, const Values& down, size_t from, size_t to,
               double step, int which, Slope* slope) {
   const double rounding = slope->part > 1e-3 ? 5e-7 : 1e-15;
@@ -62,16 +63,16 @@ void AddSlope(const Values& dy, const Values& up, const Values& down, size_t fro
   }
 }
 
-// An input of forward, and its gradient.
+// Input of forward, and its gradient.
 struct Input {
   std::string name;  // "dx"
   std::function<Values&(Operands*)> values;
   const Values& gradient;
-  bool together;  // one slope for all rows, as they depend on each other or share the input
-  bool is_added = false;  // the gradient was added to numbers, and those subtracted again
+  bool together;  // one slope for all rows, because they depend on each other or share the input
+  bool is_added = false;  // the gradient was added to numbers, which were subtracted again
 };
 
-// Returns slopes along a direction of an input: one a row, or one for all.
+// Returns the slopes along a direction of an input: one per row, or one for all rows.
 std::vector<Slope> SlopesAlong(const Instance& instance, const Point& point,
                                const Operands& operands, const Input& input,
                                const Values& direction, const double (&steps)[2]) {
@@ -99,8 +100,8 @@ std::vector<Slope> SlopesAlong(const Instance& instance, const Point& point,
   return slopes;
 }
 
-// Returns a random direction of an input of rows; of different sizes in a parameter, since with equal
-// ones two gradients that are swapped are the same slope.
+// Returns a random direction of an input. Components of a parameter's direction have different
+// magnitudes, because with equal ones two swapped gradients would have the same slope.
 Values DirectionOf(const Values& x, const Point& point, bool is_param, bool together) {
   std::mt19937_64 random(static_cast<uint64_t>(point[kSeed]) + (is_param ? 31 : 17));
   std::uniform_real_distribution<double> part(0.4, 1);
@@ -111,7 +112,7 @@ Values DirectionOf(const Values& x, const Point& point, bool is_param, bool toge
     const auto end = begin + static_cast<std::ptrdiff_t>(width);
     const double largest = together && !is_param ? 1 : LargestMagnitude({begin, end});
     double size = largest > 0 ? largest : is_param ? 1 : 1e-3;
-    // An eps may be so small that a row of zeros, or without spread, is a kink.
+    // eps may be so small that a row of zeros, or without spread, is a kink.
     const bool is_constant = std::all_of(begin, end, [&](double value) { return value == *begin; });
     if (!is_param && point[kAttributes] != 0 && is_constant && (width > 1 || *begin == 0)) size = 0;
     for (size_t i = start; i < start + width; ++i) {
@@ -121,28 +122,28 @@ Values DirectionOf(const Values& x, const Point& point, bool is_param, bool toge
   return direction;
 }
 
-// Returns by how much the gradient of an input misses the slope along a random direction, in the worst
-// row; "" if it does not.
+// Compares the gradient of an input with the slope along a random direction. Returns the mismatch
+// in the worst row, or "".
 std::string MissAlong(const Instance& instance, const Point& point, Operands operands,
                       const Input& input, bool is_param, double* worst) {
   const Values direction =
       DirectionOf(input.values(&operands), point, is_param, input.together);
   const size_t rows = input.together ? 1 : static_cast<size_t>(point[kRows]);
-  // Where y is NaN at x itself, as of zeros with an eps of 0, dx may be too.
+  // If y is NaN at x itself, such as for zeros with an eps of 0, dx may be NaN too.
   const Values y = PlainY(instance, point, TypeOf(point), operands);
   std::vector<bool> fine(rows, true);
   for (size_t i = 0; i < y.size(); ++i) {
     if (!std::isfinite(y[i])) fine[i * rows / y.size()] = false;
   }
-  std::vector<Slope> first;                   // by the first pair
-  std::vector<double> least(rows, HUGE_VAL);  // miss, by any pair
+  std::vector<Slope> first;                   // slopes of the first pair
+  std::vector<double> least(rows, HUGE_VAL);  // smallest miss by any pair
   for (const auto& steps : TypeOf(point) == PLUMB_F64 ? kSteps : kStepsOfF32) {
     const std::vector<Slope> slopes =
         SlopesAlong(instance, point, operands, input, direction, steps);
     if (first.empty()) first = slopes;
     for (size_t r = 0; r < slopes.size(); ++r) {
       const Slope& s = slopes[r];
-      // A NaN in dx where y is fine is a finding too.
+      // A NaN in dx is a failure if y is finite.
       const bool lost = fine[r] && !std::isfinite(s.gradient) && std::isfinite(s.by_step[1]) &&
                         std::abs(s.by_step[0] - s.by_step[1]) <= 1e-3 * std::abs(s.by_step[1]);
       if (!lost) least[r] = std::min(least[r], Miss(s));
@@ -157,9 +158,9 @@ std::string MissAlong(const Instance& instance, const Point& point, Operands ope
                          first[r].gradient);
 }
 
-// "" where dx, dx2 and dparams of the point's ranges are the slopes of forward along a random
-// direction each, else the first that is not. *worst grows to the largest miss, as a part of the
-// terms' sum; *is_problem: the call itself went wrong, not a slope.
+// Returns "" if dx, dx2 and dparams of the point's ranges are the slopes of forward along a random
+// direction each, else the first mismatch. Raises *worst to the largest miss, relative to the sum
+// of the terms. Sets *is_problem if the call itself failed, not a slope.
 std::string SlopeProblem(const Instance& instance, const Point& point, const Operands& operands,
                          double* worst, bool* is_problem) {
   const PointResult got = RunAt(instance, point, TypeOf(point), operands);
@@ -195,7 +196,7 @@ std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, 
   point[kType] = WidestType(norm) == PLUMB_F64 ? 2 : 0;
   point[kEvaluation] = 0;
   point[kFlushed] = 0;
-  // Steps are no smaller for numbers so large: values and gradients of those are X1's.
+  // Steps do not scale with such large numbers; X1 checks their values and gradients.
   if (IsExtremeX(point)) point[kX] = 0;
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
@@ -207,7 +208,7 @@ std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, 
 std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, const Point& point) {
   double worst = 0;
   bool is_problem = false;
-  // Once for all types and modes.
+  // All types and modes share the result, so it is computed once.
   if (TypeOf(point) != WidestType(norm) || point[kFlushed] != 0) return std::nullopt;
   if ((norm.flags & PLUMB_NORM_APPROXIMATE_GRADIENT) != 0) return std::nullopt;
   return SlopesAt(norm, point, &worst, &is_problem);
@@ -222,10 +223,10 @@ void ExploreSlopes(const Subject& subject, Report* report) {
   Explore(
       subject, "X2",
       [&](const Point& point) -> std::optional<std::string> {
-        bool is_problem = false;  // of the call, not of a slope
+        bool is_problem = false;  // a problem of the call, not of a slope
         const std::optional<std::string> text = SlopesAt(norm, point, &worst, &is_problem);
         tried += text.has_value() ? 1 : 0;
-        // By design it is not the slope: how far it is from it is what can be said.
+        // The gradient differs from the slope by design, so only the distance is reported.
         if (approximate && text.has_value() && !is_problem) return "";
         return text;
       },

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of statistics over rows, taken in pieces and put together, and of the buffers that keep them.
+// Rules of statistics over rows that are computed in chunks and combined, and of the buffers that
+// keep them.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -18,7 +19,7 @@
 namespace plumb::check {
 namespace {
 
-// A training step with statistics in pieces of `chunk` rows.
+// Runs a training step with statistics in chunks of `chunk` rows.
 Outcome StepInPieces(NormRun* run, int64_t chunk) {
   run->Reset();
   run->Statistics(PLUMB_FWD, /*train=*/true, chunk);
@@ -28,7 +29,8 @@ Outcome StepInPieces(NormRun* run, int64_t chunk) {
   return run->Results();
 }
 
-// Returns the first number that is further than `tolerance` of the tensor's scale (at least 1) away.
+// Returns the first number that differs by more than `tolerance` times the tensor's scale (at least
+// 1).
 std::string FirstFarther(const Outcome& got, const Outcome& must, double tolerance) {
   const std::vector<Tensor> results = got.Tensors(), wanted = must.Tensors();
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -42,12 +44,12 @@ std::string FirstFarther(const Outcome& got, const Outcome& must, double toleran
   return "";
 }
 
-// The statistic of no rows is all zeros, and neutral in stats_combine.
+// Fails unless the statistic of no rows is all zeros, and neutral in stats_combine.
 std::string NoRowsAreNeutral(NormRun* run, bool by_extension) {
   const Instance& instance = run->instance();
   const plumb_norm_combine* extension = by_extension ? CombineOf(instance.norm()) : nullptr;
   if (by_extension && extension == nullptr) return "";
-  StepInPieces(run, run->rows());  // leaves what backward's statistics read
+  StepInPieces(run, run->rows());  // leaves the inputs of backward's statistics
   const uint32_t type = AccumulateType(run->dtype());
   const int64_t width = instance.layout().partial_elems;
   for (const uint32_t phase : {uint32_t{PLUMB_FWD}, uint32_t{PLUMB_BWD}}) {
@@ -89,7 +91,7 @@ std::string NoRowsAreNeutral(NormRun* run, bool by_extension) {
   return "";
 }
 
-// A training step whose statistics are taken in one piece.
+// Runs a training step whose statistics are computed in one chunk.
 void TrainOnce(NormRun* run) {
   run->Statistics(PLUMB_FWD, true, run->rows());
   run->ForwardRange(true, 0, run->rows());
@@ -97,10 +99,10 @@ void TrainOnce(NormRun* run) {
   run->BackwardRange(false, 0, run->rows());
 }
 
-// Running statistics: after enough equal batches evaluation gives what training gives for them,
-// whatever the momentum, and although a few batches were different before.
+// Fails unless running statistics converge: after enough equal batches evaluation must produce the
+// results of training, for any momentum, even after a few different batches.
 std::string EvaluationFollowsTraining(const Instance& instance, uint32_t type, uint64_t seed) {
-  constexpr int64_t kBatchRows = 256;  // an unbiased variance differs by little
+  constexpr int64_t kBatchRows = 256;  // keeps the difference to an unbiased variance small
   constexpr int kOtherSteps = 3, kMaxSteps = 2048;
   constexpr double kTolerance = 0.02, kAtRest = 0.995;
   NormRun run(instance, type, kBatchRows, seed);
@@ -125,7 +127,7 @@ std::string EvaluationFollowsTraining(const Instance& instance, uint32_t type, u
     if (follows) return "";
   }
   for (size_t i = 0; i < trained.size(); ++i) {
-    // A difference that still becomes smaller is that of a very small momentum.
+    // A difference that still decreases is caused by a very small momentum.
     const double error = std::abs(evaluated[i] - trained[i]);
     if (!differs(i) || error < kAtRest * std::abs(before[i] - trained[i])) continue;
     return absl::StrFormat(
@@ -139,14 +141,14 @@ std::string EvaluationFollowsTraining(const Instance& instance, uint32_t type, u
 }  // namespace
 
 std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, const Point& point) {
-  // Partials are as exact as the widest type is.
+  // Only the widest type is exact enough to compare partials.
   if ((norm.flags & PLUMB_NORM_CROSS_ROW) == 0 || TypeOf(point) != WidestType(norm)) {
     return std::nullopt;
   }
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   const bool f64 = TypeOf(point) == PLUMB_F64;
-  // In a batch of long sequences products of two counts of rows are no int32.
+  // In a batch of long sequences, the product of two row counts overflows int32.
   constexpr int64_t kManyRows = 140'001;
   for (const int64_t rows : {point[kRows], point[kDim] == 1 && f64 ? kManyRows : 0}) {
     if (rows == 0) continue;
@@ -168,8 +170,8 @@ std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, con
   return "";
 }
 
-// Buffers: training changes one of them, evaluation reads one, and their statistics are those of
-// the batches. Which it must read, no flag says.
+// Fails unless training changes some buffer, evaluation reads one, and their statistics are those
+// of the batches. No flag tells which buffer evaluation must read.
 std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Point& point) {
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr || instance->layout().n_buffers == 0 || point[kRows] < 8) {
@@ -178,7 +180,7 @@ std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Poin
   NormRun run(*instance, TypeOf(point), point[kRows], 1);
   const Outcome before = run.Results();
   if (run.TakesStatistics(true)) run.Statistics(PLUMB_FWD, true, run.ChunkRows());
-  // A call of no rows does nothing.
+  // A call without rows must do nothing.
   NormRun none(*instance, TypeOf(point), 0, 1);
   for (Rows& buffer : none.buffers) {
     for (int64_t k = 0; k < buffer.width(); ++k) buffer.Set(0, k, buffer.Get(0, k) + 0.5);
@@ -201,7 +203,7 @@ std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Poin
   }
   run.Forward(false);
   if (run.y.Values() == y) return absl::StrCat(run.Name(), ": evaluation reads no buffer");
-  // A momentum among the attributes may be none.
+  // An attribute may set the momentum to none.
   if (point[kSeed] % 4 != 0 || point[kAttributes] != 0 || point[kDim] > 64) return "";
   return EvaluationFollowsTraining(*instance, TypeOf(point), static_cast<uint64_t>(point[kSeed]));
 }

@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-constexpr size_t kShort = 8;  // elements of a row in which moves may cancel
+constexpr size_t kShort = 8;  // max elements of a row in which moves may cancel
 
 double LargestOf(const Values& values, size_t from, size_t n) {
   double largest = 0;
@@ -24,7 +24,7 @@ double LargestOf(const Values& values, size_t from, size_t n) {
   return largest;
 }
 
-// Makes *change the larger of itself and |moved - values|, infinite where that is not a number.
+// Sets *change to the larger of itself and |moved - values|; infinite if that is NaN.
 void AddChange(const Values& values, const Values& moved, Values* change) {
   change->resize(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -47,7 +47,7 @@ void AddChange(const Outcome& outcome, const Outcome& moved, Outcome* change) {
   }
 }
 
-// Moves each number by the part `r` of the largest of its row.
+// Moves each number by `r` times the largest magnitude in its row.
 void Move(double r, size_t width, bool to_other_side, uint64_t seed, Values* values) {
   std::mt19937_64 random(seed);
   for (size_t start = 0; start < values->size(); start += width) {
@@ -87,7 +87,7 @@ F64Reference::F64Reference(const Instance& instance, const Point& point, uint32_
     Move(r_, 1, false, 0, &moved.params[i]);
     AddChange(outcome_, PlainRun(instance, point_, widest, moved, reads_y ? &y : nullptr), &change);
   }
-  Operands alike = operands;  // in parameters, so that neighbours differ by x alone
+  Operands alike = operands;  // with equal parameters, so that neighbours differ by x alone
   for (Values& values : alike.params) {
     const double largest = LargestMagnitude(values);
     largest_param_ = std::max(largest_param_, largest);
@@ -117,8 +117,8 @@ void F64Reference::MeasureRows(const Operands& operands, const Outcome& change,
       }
       if (width <= kShort) add(outcome_.y[i], operands.x[i]);
     }
-    // A norm may be steeper between neighbours than from one to the next: tanh(a x) rises by a, and
-    // its slope 1 - y^2 is a difference of numbers of size 1.
+    // A norm may be steeper at a point than between neighbours: tanh(a x) has slope a, and its
+    // derivative 1 - y^2 is a difference of numbers of magnitude 1.
     const double of_dx = std::max(slope, largest_param_ * largest_param_);
     const double amplified = y > 0 ? std::max(1.0, slope * x / y) : 1;
     Allowed allowed;
@@ -138,7 +138,7 @@ void F64Reference::MeasureTensors(const Operands& operands, const Outcome& chang
   dx2_ = r_ * (LargestMagnitude(outcome_.dx2) +
                steepest_ * largest_param_ * largest_y_ * LargestMagnitude(operands.dy)) +
          2 * LargestMagnitude(change.dx2);
-  double of_rows = 0, of_all = 0;  // squares of dy
+  double of_rows = 0, of_all = 0;  // sums of squares of dy
   for (size_t start = 0; start < operands.dy.size(); start += width) {
     const double largest = LargestOf(operands.dy, start, width);
     of_rows += largest * largest;
@@ -164,10 +164,10 @@ std::string F64Reference::Compare(const std::string& name, const Values& got, co
                                   double added) const {
   for (size_t i = 0; i < must.size(); ++i) {
     if (!std::isfinite(must[i])) continue;
-    // The gradient is rounded, and the sum again.
+    // The gradient is rounded, and the sum is rounded again.
     double bound = allowed[i] + HalfUlp(dtype, std::abs(must[i]) + allowed[i]);
     if (added != 0) bound += HalfUlp(dtype, std::abs(must[i]) + allowed[i] + added);
-    // Where nothing is known of a number, it is one nevertheless.
+    // A NaN is wrong even if there is no bound.
     const bool lost = std::isnan(got[i]) && point_[kAttributes] == 0;
     if (!lost && (!std::isfinite(bound) || std::abs(got[i] - must[i] - added) <= bound)) continue;
     return absl::StrFormat("%s is %.9g, must be %.9g (+- %.2g)",
@@ -178,7 +178,7 @@ std::string F64Reference::Compare(const std::string& name, const Values& got, co
 }
 
 std::string F64Reference::Compare(const Outcome& got, bool added) const {
-  // Squares of such x, and products with such dy, may not exist in float.
+  // Squares of such x, and products with such dy, may be outside the range of float.
   if (dtype_ != PLUMB_F64 && IsExtremeX(point_)) return "";
   const auto width = static_cast<size_t>(point_[kDim]);
   Values of_y(got.y.size()), of_dx(got.dx.size());

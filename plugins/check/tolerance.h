@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of a call in f64 at a point, and how far the same results in another element type may
-// be from them. A value.
+// F64Reference: the results of a call in f64 at a point, and the tolerances for the same results in
+// another element type. A value.
 //
-// A result is rounded to its element type, which is half a unit in its last place. Before that it
-// may be off by r of the largest number of its row, where r = u (8 + 4 sqrt(n)): u is the rounding
-// unit of the type that is computed in (2^-24 for f32 and bf16, 2^-53 for f64), n the number of
-// elements that are summed. What the norm does with errors is measured, not derived:
-//   - The f64 call is made again with every operand moved by r of the largest of its row, to random
-//     sides and to the other ones. A result may be off by twice what the largest of its row moves.
+// A result may differ by half a unit in the last place of its element type (final rounding), plus,
+// before that, by r times the largest magnitude in its row, where r = u (8 + 4 sqrt(n)). u is the
+// unit roundoff of the compute type (2^-24 for f32 and bf16, 2^-53 for f64), and n is the number of
+// elements that are summed. Error amplification by the norm is measured, not derived:
+//   - The f64 call is repeated with every operand moved by r times the largest of its row, in
+//     random directions and in the opposite ones. A result may differ by twice the largest change
+//     in its row.
 //   - In short rows and groups such moves may cancel, as in a row of two that becomes +-1. So r
-//     counts for s max|x| in y and for s max|dy| in dx too, where s is the steepest slope between
-//     neighbours of the row, or |y / x|. Those of a gain and of a bias may cancel too, so that in short
+//     also multiplies s max|x| in y and s max|dy| in dx, where s is the steepest slope between
+//     neighbours in the row, or |y / x|. Moves of a gain and of a bias may cancel too, so in short
 //     rows each parameter is also moved alone.
-// dparams are sums over rows of terms as large as dy: r and u sqrt(rows) count for the root of their
-// squares. For norms with statistics over rows all rows are one. Sizes whose squares f32 does not
-// have are not compared.
+// dparams are sums over rows of terms as large as dy: r and u sqrt(rows) multiply the root of their
+// sum of squares. Norms with statistics over rows are treated as one long row. Magnitudes whose
+// squares are outside the range of f32 are not compared.
 #ifndef PLUMB_PLUGINS_CHECK_TOLERANCE_H_
 #define PLUMB_PLUGINS_CHECK_TOLERANCE_H_
 
@@ -27,16 +28,16 @@ namespace plumb::check {
 
 class F64Reference {
  public:
-  // One plain range in f64, or f32 where the norm does not offer it, for results in `dtype`. `y` is
-  // what backward of a norm that reads y has read there.
+  // Computes one plain range in f64 (f32 if the norm does not offer f64), as the reference for
+  // results in `dtype`. `y`: the values that backward has read, if the norm reads y.
   F64Reference(const Instance& instance, const Point& point, uint32_t dtype,
                const Operands& operands, const std::vector<double>& y);
 
-  // "" where the results are within their tolerances, else the first that is not.
-  // `added`: dx is a sum with kAddedTo.
+  // Returns "" if the results are within their tolerances, else the first that is not. `added`: dx
+  // is a sum with kAddedTo.
   std::string Compare(const Outcome& got, bool added) const;
 
-  // How far y and dx of a row may be off before they are rounded to the element type.
+  // Return the tolerance of y and dx in a row before they are rounded to the element type.
   double OfY(size_t row) const { return rows_[row].y; }
   double OfDx(size_t row) const { return rows_[row].dx; }
 
@@ -56,11 +57,11 @@ class F64Reference {
   const bool over_rows_;
   const double u_, r_;
   double largest_param_ = 1;
-  double steepest_ = 0, largest_y_ = 1;  // of all rows
+  double steepest_ = 0, largest_y_ = 1;  // over all rows
   Outcome outcome_;
   std::vector<Allowed> rows_;
   double dx2_ = 0;
-  std::vector<double> dparams_, buffers_;  // of each tensor
+  std::vector<double> dparams_, buffers_;  // tolerance of each tensor
 };
 
 }  // namespace plumb::check

@@ -22,11 +22,11 @@ namespace plumb::check {
 namespace {
 
 constexpr const char* kOperands[] = {"x", "y", "dy", "dx"};
-// How far from an operand an address still counts as belonging to it: a guard page and some.
+// Max distance of an address from an operand to which it is attributed: more than a guard page.
 constexpr uint64_t kNear = 1 << 16;
 
 TracePage** PagePointer() {
-  static TracePage own;  // zeroed; used when there is no parent to share a page with
+  static TracePage own;  // zeroed; used if there is no parent to share a page with
   static TracePage* page = &own;
   return &page;
 }
@@ -43,7 +43,7 @@ TraceSlot* ClaimSlot() {
   return &page->slots[slot];
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // whose own handlers say more
+#if !defined(__SANITIZE_ADDRESS__)  // its own handlers report more
 void OnFatalSignal(int signal, siginfo_t* info, void* context) {
   TracePage* page = ThisTracePage();
   page->slot = ThisThreadsSlot();
@@ -57,7 +57,7 @@ void OnFatalSignal(int signal, siginfo_t* info, void* context) {
   page->is_write = false;
 #endif
   page->signal.store(signal);
-  // The handler was reset on entry: returning to the fault, or raising again, is the end.
+  // The handler was reset on entry, so returning to the fault, or raising again, ends the process.
   if (info->si_code <= 0) raise(signal);
 }
 #endif
@@ -70,7 +70,7 @@ void OnFatalSignal(int signal, siginfo_t* info, void* context) {
   std::abort();
 }
 
-// "4 bytes past the end of dx", "" when the address is near no operand.
+// Returns text such as "4 bytes past the end of dx"; "" if the address is near no operand.
 std::string DescribeAddress(const TraceSlot& slot, uint64_t address) {
   if (slot.dim == 0 || slot.rows <= 0) return "";
   std::string best;
@@ -185,7 +185,7 @@ std::string CurrentExceptionType() {
 void InstallCrashHandlers() {
   std::set_terminate(OnTerminate);
 #if !defined(__SANITIZE_ADDRESS__)
-  static char stack[64 << 10];  // a plugin may have used up the other one
+  static char stack[64 << 10];  // a plugin may have exhausted the other stack
   stack_t alternative = {};
   alternative.ss_sp = stack;
   alternative.ss_size = sizeof(stack);
@@ -209,7 +209,7 @@ std::string DescribeCall(const TraceSlot& slot) {
 
 namespace {
 
-// Returns the call in which the process is now, "" if in none.
+// Returns the call that the process is in, or "".
 std::string DescribeRunning(const TracePage& page) {
   for (const TraceSlot& slot : page.slots) {
     if (slot.sequence.load(std::memory_order_acquire) % 2 == 1) return DescribeCall(slot);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace of a plugin's call: the function, the rows and the operands. It is in memory shared
-// with the checker's parent process, so that it outlives a crash or a hang here.
+// Trace of a plugin's call: the function, the rows and the operands. It is stored in memory shared
+// with the checker's parent process, so that it survives a crash or a hang of this process.
 //
-// One page for the process, because a signal handler and every thread must find it; writing to it
-// takes no lock and no memory. Thread-safe.
+// There is one page per process, because a signal handler and every thread must find it; writing to
+// it takes no lock and allocates nothing. Thread-safe.
 #ifndef PLUMB_PLUGINS_CHECK_TRACE_H_
 #define PLUMB_PLUGINS_CHECK_TRACE_H_
 
@@ -33,13 +33,13 @@ enum class Function : uint32_t {
   kResidualBackward,
   kFill,
 };
-const char* NameOf(Function function);    // "forward"
+const char* NameOf(Function function);  // "forward"
 
-// What one thread does.
+// Trace of one thread.
 struct TraceSlot {
   std::atomic<uint64_t> sequence;  // odd: inside a call of the plugin; grows with every call
   Function function;
-  uint32_t dtype, dim;  // dim 0: the call is not about rows
+  uint32_t dtype, dim;  // dim 0: the call has no rows
   int64_t rows, r0, r1;
   const void* base[4];  // x, y, dy, dx
   int64_t pitch[4];
@@ -48,33 +48,33 @@ struct TraceSlot {
 inline constexpr int kTraceSlots = 64;
 
 struct TracePage {
-  std::atomic<uint32_t> threads;  // that have called so far; beyond kTraceSlots they share slots
+  std::atomic<uint32_t> threads;  // threads so far; those beyond kTraceSlots share slots
   TraceSlot slots[kTraceSlots];
-  // What the signal handler found, before the process died of it; signal 0: nothing.
+  // Facts recorded by the signal handler before the process died; signal 0: none.
   std::atomic<int32_t> signal;
-  int32_t slot;  // of the thread that died, -1: it was in no call
+  int32_t slot;  // slot of the thread that died; -1: it was in no call
   uint64_t address;
   bool has_address, is_write;
-  char words[256];  // of std::terminate
-  char point[256];  // that an exploring check tries (points.h), "": none
+  char words[256];  // reason of std::terminate
+  char point[256];  // point that an exploring check tries (points.h), or ""
 };
 
 struct UnmapTracePage {
   void operator()(TracePage* page) const;
 };
 using TracePagePointer = std::unique_ptr<TracePage, UnmapTracePage>;
-// Makes a page that this process shares with those that it starts; null if there is no memory.
+// Creates a page that this process shares with its children. Returns null if there is no memory.
 TracePagePointer MakeSharedTracePage();
-// Returns the page of this process: memory of its own until UseTracePage has been called.
+// Returns the page of this process, which is private memory until UseTracePage has been called.
 TracePage* ThisTracePage();
 void UseTracePage(TracePage* page);
 
-// Writes the point down.
+// Records the point.
 void TracePoint(const std::string& point);
-// Forgets what a process that shares the page, and has ended, has left there.
+// Clears what a child that shared the page has left there.
 void ForgetTrace();
 
-// From construction to destruction this thread is inside a call of the plugin.
+// Scope in which this thread is inside a call of the plugin.
 class Trace {
  public:
   explicit Trace(Function function, uint32_t dim = 0);
@@ -87,12 +87,12 @@ class Trace {
   TraceSlot* slot_;
 };
 
-// Has the process write down in the page what kills it (signals, std::terminate) before it dies.
+// Makes the process record in the page what kills it (signals, std::terminate) before it dies.
 void InstallCrashHandlers();
 
-// "backward f32 dim=17 rows 3..7" (rows 3 to 6).
+// Returns text such as "backward f32 dim=17 rows 3..7" (rows 3 to 6).
 std::string DescribeCall(const TraceSlot& slot);
-// Describes how a process with this page ended, from the status of waitpid: "SIGSEGV in backward f32
+// Returns how a process with this page ended, from the status of waitpid: "SIGSEGV in backward f32
 // dim=17 rows 3..7 (wrote 4 bytes past the end of dx)", "ended the process during forward ...".
 std::string DescribeEnd(const TracePage& page, int status);
 

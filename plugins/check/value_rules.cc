@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of values: against f64, how bf16 is rounded, and denormals.
+// Rules of values: comparison with f64, rounding of bf16, and denormals.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -25,9 +25,9 @@ namespace {
 
 using Values = std::vector<double>;
 
-// Finds a y, gradient or buffer that is not finite though x has nothing special about it, or is zero
-// or constant, and the attributes' numbers are the defaults: create() refuses a dim, or a combination,
-// for which a norm is none.
+// Returns the first y, gradient or buffer that is not finite although x is ordinary, zero or
+// constant, and numeric attributes are the defaults; "" if there is none. A norm that is undefined
+// for a dim or a combination must refuse it in create().
 std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const Outcome& outcome) {
   constexpr int64_t kOrdinary[] = {0, 4, kConstantX, kEqualRowsX, kOneNumberX};
   const bool is_ordinary =
@@ -51,8 +51,8 @@ std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const O
   return "";
 }
 
-// `of_row`: how far f32 may be off in a row; another order of additions may end on the other side
-// of a tie.
+// Compares bf16 with f32 results. `of_row`: tolerance of f32 in a row, because another order of
+// additions may end on the other side of a tie.
 std::string CompareRounding(const char* name, const Values& narrow, const Values& wide,
                             int64_t width, const std::function<double(size_t)>& of_row) {
   for (size_t i = 0; i < wide.size(); ++i) {
@@ -69,8 +69,8 @@ std::string CompareRounding(const char* name, const Values& narrow, const Values
   return "";
 }
 
-// Numbers of parameters that show how a result is rounded: between two numbers of bf16, beyond its
-// largest, and not a number.
+// Returns parameters that reveal how a result is rounded: between two numbers of bf16, beyond its
+// largest, or NaN.
 Values ShowingParams(int64_t kind, size_t n) {
   const double between = RoundTo(PLUMB_F32, 1 + std::ldexp(1, -8));
   const double above = RoundTo(PLUMB_F32, 1 + std::ldexp(3, -8));
@@ -85,8 +85,8 @@ Values ShowingParams(int64_t kind, size_t n) {
   return values;
 }
 
-// Rows of zeros: y is 0, or a bias as it stands, which bf16 rounds exactly: to even between two
-// numbers, to infinity beyond the largest; and a NaN stays one, whatever its bits.
+// Checks rows of zeros, for which y is 0 or exactly a bias, which bf16 must round exactly: to even
+// between two numbers, to infinity beyond the largest; and a NaN must stay NaN, whatever its bits.
 std::string RoundsBiases(const Instance& instance, Point point) {
   const plumb_norm_plugin& norm = instance.norm();
   if ((norm.flags & (PLUMB_NORM_CROSS_ROW | PLUMB_NORM_TWO_INPUTS)) != 0) return "";
@@ -164,7 +164,7 @@ std::optional<std::string> AgreesWithF64(const plumb_norm_plugin& norm, const Po
 
 namespace {
 
-// Makes every `step`-th number a zero, or a denormal number of either sign.
+// Replaces every `step`-th number by zero, or by a denormal number of either sign.
 void Spoil(bool with_zeros, size_t step, uint32_t type, Values* values) {
   const double least = std::ldexp(1, type == PLUMB_F64 ? -1022 : -126);
   for (size_t i = step - 1; i < values->size(); i += step) {
@@ -175,8 +175,8 @@ void Spoil(bool with_zeros, size_t step, uint32_t type, Values* values) {
 
 }  // namespace
 
-// To the arithmetic of a host's steps denormals are zeros, so among other numbers they give what
-// zeros in their places give, but for rounding.
+// Returns "" if denormals produce the results of zeros, except for rounding. Hosts flush denormals
+// to zero in their steps.
 std::optional<std::string> DenormalsAreZeros(const plumb_norm_plugin& norm, const Point& point) {
   if (point[kFlushed] == 0) return std::nullopt;
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
@@ -192,7 +192,7 @@ std::optional<std::string> DenormalsAreZeros(const plumb_norm_plugin& norm, cons
     }
     NormRun run(*instance, type, point[kRows], 1, {}, false, false);
     {
-      const ScopedFlushing exact(false);  // they are denormals in memory
+      const ScopedFlushing exact(false);  // written as denormals to memory
       AssignTo(operands, &run);
     }
     run.Forward(/*train=*/true);

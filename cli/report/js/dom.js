@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building the page. Text comes in as text nodes and attributes, never as markup: names, samples
-// and messages are whatever somebody, or a model, wrote.
+// Helpers that build the page. Text is inserted as text nodes and attributes, never as markup,
+// because names, samples and messages are arbitrary text of users and models.
 const dom = (() => {
   function fill(node, attributes, children) {
     for (const [name, value] of Object.entries(attributes)) {
@@ -20,8 +20,8 @@ const dom = (() => {
   const svg = (tag, attributes = {}, ...children) =>
     fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-  // A table: columns are strings or {text, number}, rows are lists of strings, nodes or {text,
-  // ...}.
+  // Returns a table. Columns are strings or {text, number}; rows are lists of strings, nodes or
+  // {text, ...}.
   function table(caption, columns, rows) {
     const isNumeric = columns.map((column) => typeof column === "object" && column.number);
     const cell = (value, i) =>
@@ -57,11 +57,11 @@ const dom = (() => {
     );
   }
 
-  // What scrolls sideways can be reached with the keyboard.
+  // Returns a horizontally scrolling box that can be reached with the keyboard.
   const scroller = (label, ...children) =>
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, ...children);
 
-  // The numbers behind a figure, built on demand. `build` returns [columns, rows].
+  // Returns a table of a figure's numbers, built on demand. `build` returns [columns, rows].
   function numbers(caption, build) {
     const holder = scroller(caption);
     const details = el("details", { class: "numbers" }, el("summary", {}, "The numbers"), holder);
@@ -72,7 +72,7 @@ const dom = (() => {
     return { node: details, draw };
   }
 
-  // A button that copies what `text()` returns, and says so.
+  // Returns a button that copies the result of `text()` and reports success.
   function copyButton(label, text) {
     const said = el("span", { class: "said", role: "status" });
     const button = el("button", { type: "button", class: "quiet" }, label);
@@ -88,7 +88,7 @@ const dom = (() => {
       await navigator.clipboard.writeText(text);
       return true;
     } catch {
-      // Not every browser lets a page from disk use the clipboard directly.
+      // Some browsers do not let a page from disk use the clipboard directly.
       const area = el("textarea", { class: "offscreen", "aria-hidden": "true" });
       area.value = text;
       document.body.append(area);
@@ -99,7 +99,7 @@ const dom = (() => {
     }
   }
 
-  // One of several choices, as a row of radio buttons.
+  // Returns a choice of one of several options, as a row of radio buttons.
   function choice(legend, name, options, chosen, onChoose) {
     return el(
       "fieldset",
@@ -126,7 +126,8 @@ const dom = (() => {
     );
   }
 
-  // A range from 0 to `max`. `textOf(value)` has what is shown beside it and what is spoken.
+  // Returns a slider from 0 to `max`. `textOf(value)` returns the text next to it and the spoken
+  // text.
   function slider(id, label, { max, step, value }, textOf, onInput) {
     const output = el("output", { class: id, for: id });
     const input = el("input", { type: "range", id, min: "0", max, step, value });
@@ -142,7 +143,7 @@ const dom = (() => {
     return el("div", { class: "slider" }, el("label", { for: id }, label), input, output);
   }
 
-  // Columns of numbers, for table().
+  // Returns columns of numbers, for table().
   const numeric = (names) => names.map((text) => ({ text, number: true }));
 
   const section = (id, title, ...children) =>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures with one row a group on a shared scale: name, drawing, words. The drawings are SVG with
-// positions in per cent, so that they follow any width.
+// Figures with one row per group on a shared scale: name, drawing, text. The drawings are SVG with
+// positions in per cent, so that they adapt to any width.
 //
 // dotRows({label, low, high, rows: [{name, swatch, text, marks: [...]}], zero})
 // A mark: {kind: "dot"|"ring"|"cross"|"tick"|"bar", at, to, y (0..1), color, title}.
@@ -102,13 +102,13 @@ function dotRows({ label, low, high, rows, zero }) {
       dom.el("span", { class: "dot-text" }),
     ),
   );
-  // Rows are grids of their own; their first columns agree on the longest name.
+  // Each row is a separate grid, so all get a first column as wide as the longest name.
   const longest = rows.reduce((most, row) => Math.max(most, row.name.length), 0);
   node.style.setProperty("--names", `calc(${Math.min(36, longest)}ch + 3.2rem)`);
   return node;
 }
 
-// About `most` round numbers between low and high.
+// Returns about `most` round numbers between low and high.
 function evenTicks(low, high, most) {
   const step = roundStep((high - low) / most);
   const digits = Math.max(0, -Math.floor(Math.log10(step)));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient flow: how large gradients and the residual stream are, layer by layer, where runs were
-// probed.
+// Gradient flow: magnitudes of gradients and of the residual stream, layer by layer, of probed
+// runs.
 
-// The steps that any of some probes has, and the layers of the deepest.
+// Returns all steps of some probes, and the layers of the deepest one.
 const axesOf = (probed) => ({
   steps: stats.distinct(probed.flatMap((probes) => probes.steps)),
   layers: probed
@@ -10,7 +10,7 @@ const axesOf = (probed) => ({
     .reduce((a, b) => (b.length > a.length ? b : a)),
 });
 
-// What the probes of a group's runs say together: geometric means over seeds, [step][layer].
+// Returns the geometric means over the seeds of a group's probes, [step][layer].
 function probesOf(report, group) {
   const probed = group.runs.map((run) => report.runs[run]?.probes).filter(Boolean);
   if (probed.length === 0) return null;
@@ -145,8 +145,8 @@ function heatFigure(report, view, probed, shown) {
   );
 }
 
-// Gradient norm and residual stream against depth, at a step that the reader chooses; dotted at
-// the first.
+// Draws gradient norm and residual stream over depth, at a step that the reader chooses; dotted
+// lines show the first step.
 function layerFigures(report, view, probed, shown) {
   const { steps, layers } = axesOf(shown.map((index) => probed[index]));
   let at = steps.length - 1;

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and words as the page writes them.
+// Formatting of numbers and words on the page.
 const format = (() => {
   const minus = "\u2212";
   const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
   const signed = (text) => text.replace("-", minus);
 
-  // 12345 -> "12,345".
+  // Formats 12345 as "12,345".
   function count(value) {
     return isNumber(value)
       ? signed(Math.round(value).toString()).replace(/\B(?=(\d{3})+$)/g, ",")
       : "–";
   }
 
-  // A loss: three decimals, unless it is so large that they say nothing.
+  // Formats a loss with three decimals, unless it is so large that they are meaningless.
   function loss(value) {
     if (!isNumber(value)) return "–";
     return Math.abs(value) < 1000 ? signed(value.toFixed(3)) : size(value);
   }
 
-  // Any size, three digits: "0.0123", "1.2e−7".
+  // Formats a number of any magnitude with three digits: "0.0123", "1.2e−7".
   function size(value) {
     if (!isNumber(value)) return "–";
     const magnitude = Math.abs(value);
@@ -32,7 +32,7 @@ const format = (() => {
 
   const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? word : words}`;
 
-  // ["a", "b", "c"] -> "a, b and c"; beyond `most`, "a, b and 4 more".
+  // Joins ["a", "b", "c"] as "a, b and c"; more than `most` words as "a, b and 4 more".
   function list(words, most = 4) {
     if (words.length > most) {
       return `${words.slice(0, most - 1).join(", ")} and ${words.length - most + 1} more`;

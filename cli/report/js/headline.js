@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The top of the page: what was compared, and what came out, in a sentence made from the data.
+// Returns the top of the page: the compared models, and the outcome in a sentence made from the
+// data.
 function headlineSection(report) {
   const groups = report.groups;
   const runs = report.runs;
@@ -28,14 +29,14 @@ function headlineSection(report) {
   );
 }
 
-// Names stand out in a sentence: a model may well be called "none". The mark is a character that no
-// text uses (from Unicode's private area).
+// Names are emphasized in sentences, because a model may be called "none". The mark is a character
+// that no text uses (from Unicode's private use area).
 const nameMark = "\ue000";
 const named = (name) => nameMark + name + nameMark;
 const withNames = (text) =>
   text.split(nameMark).map((part, i) => (i % 2 === 1 ? dom.el("strong", {}, part) : part));
 
-// The metric that the end of training is judged by, "last 100": how many steps that is.
+// Returns the number of steps in the metric that judges the end of training, such as "last 100".
 function endWindow(report) {
   const names = [
     ...(report.paired ?? []).map((entry) => entry.metric),
@@ -48,7 +49,7 @@ function endWindow(report) {
   return Math.min(100, report.steps || 100);
 }
 
-// Sentences: which group ends lowest and by how much, then what went wrong.
+// Returns sentences: which group ends lowest and by how much, then what went wrong.
 function outcome(report) {
   const window = endWindow(report);
   const ends = report.groups.map((group, index) => ({
@@ -116,11 +117,11 @@ function outcome(report) {
 const plusMinus = ({ mean, sd, n }) =>
   n > 1 ? `${format.loss(mean)} ± ${format.loss(sd)}` : format.loss(mean);
 
-// ", 0.042 below pre (95 % interval 0.030 to 0.054, 20 pairs of runs)." `flip`: the entry is the
-// rival's difference against the best.
+// Returns text such as ", 0.042 below pre (95 % interval 0.030 to 0.054, 20 pairs of runs)."
+// `flip`: the entry is the rival's difference to the best.
 function comparedWith(entry, rival, flip) {
   if (!format.isNumber(entry.mean)) return `; no seed finished for both it and ${named(rival)}.`;
-  // Seed by seed, the best may be above its rival when not every seed finished for both.
+  // The best may be above its rival in paired seeds if not every seed finished for both.
   const isBelow = flip ? entry.mean >= 0 : entry.mean <= 0;
   const where =
     format.loss(Math.abs(entry.mean)) +

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers by steps, one cell a probe, on a scale that several maps share.
+// Heat maps of layers over steps, one cell per probe, on a scale that several maps share.
 
-// Viridis (Smith, van der Walt 2015) in ten stops: even to the eye, for every kind of colour
-// vision and in grey.
+// Viridis (Smith, van der Walt 2015) in ten stops: perceptually uniform, for every kind of color
+// vision and in gray.
 const viridis = [
   [68, 1, 84],
   [72, 40, 120],
@@ -23,7 +23,7 @@ function heatColor(part) {
   return `rgb(${mix(0)} ${mix(1)} ${mix(2)})`;
 }
 
-// A logarithmic scale from low to high, both positive. 0 has the colour of low.
+// Logarithmic scale from low to high, both positive. 0 has the color of low.
 class LogScale {
   constructor(low, high) {
     this.low = low;
@@ -53,8 +53,8 @@ class LogScale {
   }
 }
 
-// values[step][layer]; the first layer is the lowest row. onCell(step index, layer index, byKey),
-// or onCell(null) when the reader leaves.
+// Heat map of values[step][layer]; the first layer is the lowest row. Calls onCell(step index,
+// layer index, byKey), or onCell(null) when the reader leaves.
 class HeatMap {
   constructor({ label, steps, layers, values, scale, onCell }) {
     Object.assign(this, { steps, layers, values, scale, onCell });
@@ -102,7 +102,7 @@ class HeatMap {
     );
   }
 
-  // Marks the cell, or none for null.
+  // Marks a cell; null removes the mark.
   show(cell) {
     this.cell = cell;
     this.draw();
@@ -155,7 +155,7 @@ class HeatMap {
     }
   }
 
-  // Layers with room for their name.
+  // Returns the layers whose names fit.
   labelled() {
     const every = Math.ceil(14 / this.rowHeight);
     return this.layers.map((_, i) => i).filter((i) => i % every === 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups as buttons that stay in sight over all figures: they hide and show a group everywhere,
-// and say its value where the cursor is.
+// Creates the legend: the groups as buttons that stay visible above all figures. They hide or show
+// a group everywhere, and display its value at the cursor.
 function createLegend(report, view) {
   const buttons = report.groups.map((group, index) => {
     const value = dom.el("span", { class: "chip-value" });
@@ -56,7 +56,7 @@ function createLegend(report, view) {
     spoken,
   );
 
-  // `values` has one text a group; spoken aloud when the reader moves by key.
+  // Shows `values`, one text per group; they are spoken if the reader moves with the keyboard.
   function show(where, values, aloud) {
     place.textContent = where;
     values.forEach((text, index) => (buttons[index].value.textContent = text));

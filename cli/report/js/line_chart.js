@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first of 1, 2, 5, 10, 20 ... that is not below `rough`; likewise below 1.
+// Returns the first of 1, 2, 5, 10, 20 ... (likewise below 1) that is not less than `rough`.
 function roundStep(rough) {
   const power = 10 ** Math.floor(Math.log10(rough));
   return power * [1, 2, 5, 10].find((factor) => power * factor >= rough);
 }
 
-// Lines over steps or layers, drawn by uPlot, with a cursor that the keyboard moves too.
+// Chart of lines over steps or layers, drawn by uPlot, with a cursor that the keyboard also moves.
 //
-// draw({x, lines: [{values, color, dash, width, points, background}], bands: [{upper, lower,
-// fill}],       log, shade: [[from, to]], xLabel, xTicks}) `values` has null where there is none.
-// A line whose `background` is set does not stretch the y axis, or with "bulk" as far as most of
-// it goes; what leaves the axis is cut.
+// draw({x, lines: [{values, color, dash, width, points, background}],
+//       bands: [{upper, lower, fill}], log, shade: [[from, to]], xLabel, xTicks})
+// `values` has null for missing points. A line whose `background` is set does not extend the y
+// axis, or, with "bulk", only for most of its values; the parts outside of the axis are clipped.
 class LineChart {
-  // onCursor(x or null) when the reader points somewhere; `height` in pixels.
+  // Calls onCursor(x or null) when the reader points somewhere. `height` is in pixels.
   constructor(label, height, onCursor) {
     this.host = dom.el("div", {
       class: "chart",
@@ -65,7 +65,7 @@ class LineChart {
     }
   }
 
-  // Puts the cursor at x without telling anyone; null, or x outside, takes it away.
+  // Moves the cursor to x without a callback; null, or x outside the chart, removes it.
   showCursor(x) {
     if (!this.plot) return;
     const { min, max } = this.plot.scales.x;
@@ -196,7 +196,8 @@ class LineChart {
     u.ctx.restore();
   }
 
-  // What is in front decides, and the bulk of what is behind it (15 % to 85 %).
+  // Returns the y range: all lines in the foreground, and the bulk (15 % to 85 %) of the
+  // background.
   yRange(u, min, max) {
     const { log, lines } = this.spec;
     const [from, to] = u.series[0].idxs;
@@ -224,7 +225,7 @@ class LineChart {
     return [min - margin, max + margin];
   }
 
-  // Powers of ten when there are enough of them, else 1-2-5, else even steps.
+  // Returns powers of ten if there are enough of them, else 1-2-5, else even steps.
   static logTicks(min, max) {
     const decades = Math.log10(max / min);
     const ticks = [];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loss by step: smoothed curves, their spread over seeds, the whole run and its two ends.
+// Loss by step: smoothed curves, their spread over seeds, the whole run and both ends of it.
 
-// Beyond this many points in one figure, curves are thinned out (after smoothing).
+// Max points in one figure; longer curves are thinned out (after smoothing).
 const mostPoints = 2e5;
 
-// The losses of all runs, and what the slider makes of them, made once for each alpha.
+// Losses of all runs, and their smoothed curves, computed once for each alpha.
 class LossCurves {
   constructor(report) {
     this.report = report;
@@ -14,8 +14,8 @@ class LossCurves {
     this.rawGroups = this.byGroup(this.raw);
     this.alpha = null;
   }
-  // Runs that diverged would drag mean and deviation to nowhere in their last steps: they are
-  // drawn on their own, and count only where a group has no other.
+  // Averages the curves of each group. Diverged runs would dominate mean and deviation in their
+  // last steps, so they are drawn separately and count only if a group has no other runs.
   byGroup(curves) {
     return this.report.groups.map((group) => {
       const kept = group.runs.filter((run) => this.report.runs[run].status !== "diverged");
@@ -35,7 +35,7 @@ class LossCurves {
   }
 }
 
-// The edges of a group's band.
+// Returns the edges of a group's band.
 function bandEdges(group, band) {
   if (band === "range") return [group.high, group.low];
   return [1, -1].map((sign) =>
@@ -48,8 +48,8 @@ function onlySomeDiverged(report, group) {
   return lost > 0 && lost < group.runs.length;
 }
 
-// What a pane draws: for every visible group the unsmoothed mean in the background, the band or the
-// runs, and the mean.
+// Returns the lines of a pane: for every visible group the unsmoothed mean in the background, the
+// band or the runs, and the mean.
 function lossLines(report, view, curves, first, last) {
   const lines = [];
   const bands = [];
@@ -75,7 +75,7 @@ function lossLines(report, view, curves, first, last) {
         fill: withAlpha(color, 0.14),
       });
     }
-    // A run that diverges may go anywhere: what leaves the axis of the others is cut.
+    // A diverging run may have any loss, so the part outside of the other runs' axis is clipped.
     const mixed = onlySomeDiverged(report, group);
     for (const run of group.runs) {
       if (mixed && report.runs[run].status === "diverged") {
@@ -231,7 +231,7 @@ function paneNote(report, several, shaded) {
   return [words, dom.el("span", { class: "on-screen" }, " Drag to zoom, double-click to go back.")];
 }
 
-// The slider moves in even steps of log(1 - alpha), where the eye sees even steps of smoothness.
+// The slider moves in even steps of log(1 - alpha), which look like even steps of smoothness.
 function lossControls(view, several) {
   const toPlace = (alpha) => -Math.log10(1 - alpha);
   const toAlpha = (place) => (place <= 0 ? 0 : Math.round((1 - 10 ** -place) * 1e4) / 1e4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of the page.
+// Draws the sections of the page in order.
 function drawReport(report) {
   report.runs ??= [];
   report.groups ??= [];
@@ -25,7 +25,7 @@ function drawReport(report) {
   view.set({});
 }
 
-// Links to the sections that are there, and the theme.
+// Returns links to the existing sections, and the theme button.
 function topBar(content, view) {
   const theme = dom.el("button", {
     type: "button",
@@ -56,7 +56,7 @@ function topBar(content, view) {
 const begun = performance.now();
 try {
   drawReport(JSON.parse(document.getElementById("report").textContent));
-  // The charts draw at the end of this task; what follows the next frame is after them.
+  // The charts draw at the end of this task, so the timeout after the next frame follows them.
   requestAnimationFrame(() =>
     setTimeout(() => {
       document.documentElement.dataset.drawn = String(Math.round(performance.now() - begun));

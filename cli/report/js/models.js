@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the models are: equations, pictures, the identity route, and the fields in which they differ.
+// Shows the models: equations, pictures, the identity route, and the fields in which they differ.
 function modelsSection(report, view) {
   const models = report.models ?? [];
   if (models.length === 0) return null;
@@ -35,8 +35,8 @@ function modelsSection(report, view) {
   );
 }
 
-// The data flow, as an image: what an SVG in an image says is only drawn. It follows the page's theme
-// and not the system's.
+// Returns the data flow as an image, in which scripts of the SVG cannot run. It follows the theme
+// of the page, not of the system.
 function pictureOf(model, view) {
   const image = dom.el("img", {
     class: "picture",
@@ -76,7 +76,7 @@ function differencesTable(report) {
   );
 }
 
-// Groups of one model that differ in what the study varied.
+// Returns the settings of groups of one model that differ in what the study varied.
 function settingsTable(report) {
   const fields = [...new Set(report.groups.flatMap((group) => Object.keys(group.settings ?? {})))];
   if (fields.length === 0) return null;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it came to: the cumulative average, how every seed ended, and the validation loss.
+// Shows the outcomes: the cumulative average, the end of every seed, and the validation loss.
 function outcomesSection(report, view, legend, curves) {
   const figures = [
     cumulativeFigure(report, view, legend, curves),
@@ -71,7 +71,7 @@ function cumulativeFigure(report, view, legend, curves) {
   );
 }
 
-// A value a seed, in rows: dots that do not lie on each other, the mean and one deviation.
+// Returns a row with a value for each seed: dots that do not overlap, the mean and one deviation.
 function seedRow(view, report, index, entries, note) {
   const color = palette.color(view.theme, index);
   const { n, mean, sd } = stats.summary(entries.map((entry) => entry.value));
@@ -92,7 +92,7 @@ function seedRow(view, report, index, entries, note) {
         at: entry.value,
         color,
         opacity: 0.8,
-        // A sequence that fills the row evenly, the same on every drawing.
+        // A low-discrepancy sequence fills the row evenly and is the same in every drawing.
         y: shown.length === 1 ? 0.5 : 0.1 + 0.8 * ((i * 0.618034) % 1),
         title:
           `seed ${entry.seed}: ${format.loss(entry.value)}` +
@@ -103,7 +103,7 @@ function seedRow(view, report, index, entries, note) {
   };
 }
 
-// A strip plot of `entriesOf(group)`, redrawn with theme and legend.
+// Returns a strip plot of `entriesOf(group)`, which is redrawn with theme and legend.
 function stripPlot(report, view, label, entriesOf, noteOf) {
   const holder = dom.el("div");
   const rowsOf = report.groups.map((group) => entriesOf(group));

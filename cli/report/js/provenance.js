@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the numbers come from, so that somebody else can get them again.
+// Shows the origin of the numbers, so that others can reproduce them.
 function provenanceSection(report) {
   const p = report.provenance ?? {};
   const facts = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of results, and the paired differences against the first model.
+// Shows the table of results, and the paired differences to the first model.
 function resultsSection(report, view) {
   const { columns = [], rows = [] } = report.table ?? {};
   if (rows.length === 0 && !(report.paired ?? []).length) return null;
@@ -13,7 +13,7 @@ function resultsSection(report, view) {
 }
 
 function resultsTable(report, view, columns, rows) {
-  // A column without any value, such as a validation that nobody asked for, is one of numbers too.
+  // A column without any value, such as a validation that was not requested, counts as numeric.
   const isNumeric = columns.map(
     (_, i) =>
       i > 0 &&
@@ -128,10 +128,10 @@ function resultsTable(report, view, columns, rows) {
   );
 }
 
-// Plain numbers, with the deviation in a column of its own.
+// Returns CSV of plain numbers, with the deviation in a separate column.
 function asCsv(columns, rows) {
   const hasSd = columns.map((_, i) => rows.some((row) => format.isNumber(row[i]?.sd)));
-  // A spreadsheet takes text that begins like a formula for one.
+  // Spreadsheets would interpret text that begins like a formula.
   const quote = (text) => {
     const safe = /^[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text)) ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
@@ -171,7 +171,7 @@ function asMarkdown(columns, rows, isNumeric) {
   );
 }
 
-// What happened to the runs that did not finish.
+// Lists the runs that did not finish, with their messages.
 function troubles(report) {
   const ended = report.runs.filter((run) => run.status !== "finished");
   if (ended.length === 0) return null;
@@ -202,7 +202,7 @@ function troubles(report) {
   );
 }
 
-// One figure a metric: the mean difference and its interval, a row a group.
+// Returns one figure per metric: the mean difference and its interval, one row per group.
 function pairedFigures(report, view) {
   const entries = report.paired ?? [];
   const metrics = [...new Set(entries.map((entry) => entry.metric))];
@@ -284,7 +284,7 @@ function pairedFigures(report, view) {
   });
 }
 
-// A swatch for a drawing that is made anew with every theme.
+// Returns a swatch for a drawing that is recreated with every theme.
 function swatchOnce(view, group) {
   return swatch({ theme: view.theme, listen() {} }, group);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trained models write, side by side, for a seed that the reader chooses.
+// Shows samples of the trained models side by side, for a seed that the reader chooses.
 function samplesSection(report, view) {
   const sampled = report.runs.filter((run) => (run.samples ?? []).length > 0);
   if (sampled.length === 0) return null;

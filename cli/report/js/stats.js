@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the curves are made of. A curve is a Float64Array with one value a step; NaN where there is
-// none.
+// Statistics of the curves. A curve is a Float64Array with one value per step; NaN for a missing
+// one.
 const stats = (() => {
   const present = (values) => values.filter((value) => format.isNumber(value));
-  // Each number once, from the lowest to the highest.
+  // Returns each number once, in increasing order.
   const distinct = (values) => [...new Set(values)].sort((a, b) => a - b);
 
-  // The lowest and highest of any number of values, more than a call may have arguments.
+  // Returns the min and max of any number of values, even more than a call can have arguments.
   const range = (values) => ({
     low: values.reduce((a, b) => Math.min(a, b)),
     high: values.reduce((a, b) => Math.max(a, b)),
   });
 
-  // The exponential moving average over every step, divided by the weight that it has gathered so
-  // far (as Adam does), so that it does not start at 0 and leans on nothing before the first step.
-  // alpha 0 gives the values themselves. A missing value leaves a gap and is passed over.
+  // Returns the exponential moving average, divided by the sum of its weights (bias correction, as
+  // in Adam), so that it does not start at 0. alpha 0 returns the values. A missing value leaves a
+  // gap and is skipped.
   function smooth(values, alpha) {
     const out = new Float64Array(values.length);
     let sum = 0;
@@ -32,7 +32,7 @@ const stats = (() => {
     return out;
   }
 
-  // The average of everything up to each step.
+  // Returns the average of all values up to each step.
   function cumulative(values) {
     const out = new Float64Array(values.length);
     let sum = 0;
@@ -49,8 +49,8 @@ const stats = (() => {
     return out;
   }
 
-  // Over several curves, at every step: how many have a value there (n), their mean, sample
-  // standard deviation (NaN for fewer than two), lowest and highest.
+  // Returns statistics over several curves at every step: the number of values (n), their mean,
+  // sample standard deviation (NaN for fewer than two), min and max.
   function across(curves, length) {
     const n = new Float64Array(length);
     const mean = new Float64Array(length);
@@ -75,10 +75,9 @@ const stats = (() => {
     return { n, mean, sd, low, high };
   }
 
-  // For drawing: steps first..last (1-based) of each curve with null for NaN. When that is more
-  // than `most` points in all, each stretch of steps is replaced by its lowest and highest value,
-  // in the order in which they come, so that no spike is lost. Curves are smoothed before, never
-  // after.
+  // Returns points to draw: steps first..last (1-based) of each curve, with null for NaN. If these
+  // are more than `most` points in total, each range of steps is replaced by its min and max, in
+  // their order, so that no spike is lost. Curves must be smoothed before, never after.
   function forDrawing(curves, first, last, most) {
     const length = last - first + 1;
     const asNull = (value) => (value === value && value !== undefined ? value : null);
@@ -124,14 +123,14 @@ const stats = (() => {
     };
   }
 
-  // The mean loss over the last `window` steps of a run that got that far; NaN otherwise.
+  // Returns the mean loss over the last `window` steps of a finished run; NaN for other runs.
   function endOf(run, window) {
     if (run.status !== "finished") return NaN;
     return summary((run.loss || []).slice(-window)).mean;
   }
 
-  // The mean of the logarithms, back again: gradients of seeds differ by factors. 0 only if all
-  // are 0.
+  // Returns the exponential of the mean logarithm, because gradients differ between seeds by
+  // factors. Returns 0 only if all values are 0.
   function geometricMean(values) {
     const positive = present(values).filter((value) => value > 0);
     if (positive.length === 0) return present(values).length > 0 ? 0 : NaN;

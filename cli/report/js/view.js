@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reader has chosen, and who redraws when it changes.
+// Returns the view: the reader's choices, and the functions that redraw when they change.
 function createView(report) {
   const listeners = [];
   const media = window.matchMedia("(prefers-color-scheme: dark)");
@@ -7,7 +7,7 @@ function createView(report) {
     alpha: format.isNumber(report.smoothing)
       ? Math.min(0.999, Math.max(0, report.smoothing))
       : 0.98,
-    // Many groups would bury each other under bands and noise; the reader can ask for them.
+    // Bands and noise of many groups would cover each other; the reader can switch them on.
     band: report.groups.length <= 6 ? "sd" : "none",
     log: false,
     raw: report.groups.length <= 4,
@@ -15,7 +15,7 @@ function createView(report) {
     theme: media.matches ? "dark" : "light",
     themeChosen: false,
 
-    // Calls `draw(kind)` on every change; kind is "alpha" for the slider, which wants to be quick.
+    // Calls `draw(kind)` on every change; kind is "alpha" for the slider, which must be fast.
     listen: (draw) => listeners.push(draw),
     set(changes, kind = "view") {
       Object.assign(view, changes);
@@ -29,7 +29,7 @@ function createView(report) {
     if (!view.themeChosen) view.set({ theme: event.matches ? "dark" : "light" });
   });
 
-  // Paper is light and narrow, and a canvas does not know: it is drawn again before and after.
+  // Paper is light and narrow, and canvases do not adapt, so they are redrawn before and after.
   let onScreen = null;
   const print = (printing) => {
     if (printing === (onScreen !== null)) return;
@@ -44,9 +44,9 @@ function createView(report) {
   return view;
 }
 
-// Colours that stay apart for every kind of colour vision (at least 17 apart in CIELAB under
-// Machado's models of protanopia, deuteranopia and tritanopia, and 3:1 from the page), with dashes
-// as a second sign. Seven colours and four dashes make 28 pairs before one comes back.
+// Colors that remain distinct with every kind of color vision (at least 17 apart in CIELAB under
+// Machado's models of protanopia, deuteranopia and tritanopia, and with a contrast of 3:1 to the
+// page), and dashes as a second distinction. Seven colors and four dashes are 28 combinations.
 const palette = (() => {
   const light = ["#1244a9", "#a92e00", "#00974d", "#9b5f7e", "#c27f00", "#333229", "#4775bc"];
   const dark = ["#7596ff", "#e47738", "#3bea95", "#db7db2", "#ffc539", "#d1f1e8", "#96d7ff"];
@@ -68,7 +68,7 @@ function withAlpha(hex, alpha) {
   );
 }
 
-// A short line in a group's colour and dashes.
+// Returns a short line in a group's color and dashes.
 function swatch(view, group) {
   const line = dom.svg("line", {
     x1: 1,
