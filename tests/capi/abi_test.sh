@@ -4,9 +4,9 @@
 # Functions may be added, and fields at the ends of structs that begin with struct_size; all other
 # changes are errors.
 #
-#     abi_test.sh HEADER             runs the test and checks that it fails for incompatible headers
-#     abi_test.sh --renew HEADER     after functions were added: writes the baseline again and adds them to the
-#                                    symbols file of the Debian package
+#   abi_test.sh HEADER             runs the test and checks that it fails for incompatible headers
+#   abi_test.sh --renew HEADER     after functions were added: writes the baseline again and adds them to the
+#                                  symbols file of the Debian package
 #
 # The test compares not libplumb.so but a library made from plumb.h alone, in which each function
 # has an empty body. The compiler checks the implementation against the header, and exports_test.sh
