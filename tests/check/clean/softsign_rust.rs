@@ -28,7 +28,7 @@ const INIT_ZEROS: u32 = 0;
 const INIT_ONES: u32 = 1;
 const INIT_CONST: u32 = 2;
 
-/// What `plumb plugin note` prints, and `PLUMB_NORM_NOTE` makes in C.
+/// The note that `plumb plugin note` prints and `PLUMB_NORM_NOTE` defines in C.
 #[repr(C, align(4))]
 struct Note {
     owner_size: u32,
