@@ -273,7 +273,7 @@ TEST(ParallelForTest, AChildForkedWhileOthersWorkCanWork) {
 
 #endif
 
-// The following tests need a process in which no job has run yet.
+// Runs `body` in a new process, for tests that need one in which no job has run yet.
 void ExpectSuccessInNewProcess(const std::function<bool()>& body) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(_exit(body() ? 0 : 1), testing::ExitedWithCode(0), "");

@@ -202,7 +202,7 @@ std::string RunOnTerminal(const std::string& directory, std::vector<std::string>
   return shown;
 }
 
-// A sandbox without /dev/pts has no pseudo-terminals for tests.
+// Returns false in a sandbox without /dev/pts, which has no pseudo-terminals.
 bool HasTerminals() {
   int first = -1, second = -1;
   if (openpty(&first, &second, nullptr, nullptr, nullptr) != 0) return false;

@@ -23,7 +23,6 @@ class LimitsTest : public PlumbTest {
   // Each run ends with exit code 0 and passes `check`, or fails with an error that names the
   // memory, or, if a small allocation failed, ends by a signal. Some runs must fail and some must
   // succeed.
-  // failed, by a signal. There must be some runs that fail and some that succeed.
   template <class Check>
   void OverAddressSpaces(const std::vector<std::string>& arguments, const std::string& out,
                          uint64_t least, uint64_t most, uint64_t step, const Check& check) {

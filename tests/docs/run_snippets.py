@@ -6,19 +6,19 @@ one shell, so that a command finds the results of those above it.
 
     run_snippets.py --build BUILD [--source DIR] [--not-run FILE] [--update] [--show] [--jobs N] [PAGE.md..]
 
-    ```console    `$ ` commands and what they print: words and structure must match. Numbers may differ
-                  where another processor or another day has others (VARIES). `...` stands for any lines,
-                  or within a line for any text. Lines of progress may be left out. A command fails
-                  if and only if an `error:` is shown. Without output shown, any will do.
-    ```sh         commands; an indented block that begins like a command is one too
-    ```pbtxt      what it describes, put into a small model where it is not one, passes `plumb describe`
+    ```console    `$ ` commands and their output: words and structure must match. Numbers may differ if
+                  they depend on the processor or the day (VARIES). `...` stands for any lines,
+                  or within a line for any text. Lines of progress may be missing. A command fails
+                  if and only if an `error:` is shown. If no output is shown, any is accepted.
+    ```sh         commands; an indented block that begins like a command counts, too
+    ```pbtxt      a model, or fields that are added to a small model; it must pass `plumb describe`
     ```python     a program
     ```text, ```ebnf, ```json   figures; they must not hold commands
 
-A comment in the line before a block says otherwise:
+A comment in the line before a block changes that:
 
     <!-- not run: WHY -->          listed in --not-run FILE, which must hold exactly these (--update writes it)
-    <!-- run by: TEST -->          by another test, of that name
+    <!-- run by: TEST -->          run by another test of that name
     <!-- output varies: WHY -->    only the number of lines is compared
     <!-- file: NAME -->            the block is first written to this file; if it is a model, it is parsed
 

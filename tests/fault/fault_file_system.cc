@@ -79,7 +79,7 @@ void FaultFileSystem::CutPower() {
 int FaultFileSystem::Open(const char* path, int flags, mode_t mode) {
   return Passes("Open", path) ? FileSystem::Open(path, flags, mode) : -1;
 }
-// A dying process closes its files, too, so the file is closed in any case.
+// Closes the file in any case, because a dying process closes its files, too.
 int FaultFileSystem::Close(int fd) {
   const bool passes = Passes("Close", absl::StrCat(fd));
   const int error = errno;

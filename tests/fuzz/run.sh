@@ -7,7 +7,7 @@
 #   tests/fuzz/run.sh --seconds 600 model    only one target
 #   tests/fuzz/run.sh --merge                adds the inputs that reached new code to the corpus
 #
-# As many fuzzers run at a time as there are processors. Failing inputs are stored in build/fuzz/findings, and
+# One fuzzer runs per processor. Failing inputs are stored in build/fuzz/findings, and
 # the log has the command that repeats them. Inputs that reach new code are stored in build/fuzz/corpus.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

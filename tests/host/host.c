@@ -36,7 +36,7 @@ static void Log(void* user, int32_t level, const char* message) {
   printf("log: %s\n", message);
 }
 
-/* FNV-1a. */
+/* Continues an FNV-1a hash with `data`. */
 static uint64_t Digest(uint64_t digest, const void* data, size_t size) {
   const unsigned char* bytes = data;
   for (size_t i = 0; i < size; ++i) digest = (digest ^ bytes[i]) * 1099511628211u;

@@ -178,7 +178,7 @@ TEST_P(PlacementPassesTest, GiveTheSameTogetherAndWithoutAnyOfThem) {
     const Results plain = Run(*context, c.format, gradients);
     double tolerance = 1e-4;
     if (c.format == WeightFormat::kBf16) {
-      // With passes fewer and other values are rounded, so results may change by a few times the
+      // The passes round fewer and other values, so results may change by a few times the
       // difference of bf16 and f32. Processors without bf16 products show up to 2.6 times.
       const Results exact = Run(*context, WeightFormat::kF32, gradients);
       tolerance = std::max(0.035, 3 * RelativeError(plain.gradients, exact.gradients));

@@ -85,7 +85,6 @@ class RandomFormulasTest : public ::testing::Test {
   // results must hardly change if weights change by little more than their rounding. Gradients that
   // are differences of large values, as in a saturated softmax, change. Returns true if the
   // comparison was possible.
-  // that was so.
   bool AgreesWithTheReference() {
     ParameterStore parameters = GenericParameters(*context_);
     const Tokens tokens = RandomTokens(kBatch, kSeq, context_->model.dims.vocab_size);

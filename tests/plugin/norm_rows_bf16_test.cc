@@ -86,7 +86,8 @@ std::vector<float> Widened(const std::vector<plumb_bf16>& values) {
   return wide;
 }
 
-// The processor chooses which of two NaNs becomes the result.
+// Compares bits but treats all NaNs as equal: the processor chooses which of two becomes the
+// result.
 bool SameBits(plumb_bf16 a, plumb_bf16 b) {
   const auto is_nan = [](plumb_bf16 v) { return (v & 0x7fff) > 0x7f80; };
   return is_nan(a) ? is_nan(b) : a == b;

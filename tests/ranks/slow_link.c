@@ -7,7 +7,6 @@
 //
 // The namespaces are those of `ip netns`. Prints "ready" once both devices exist, and runs until it
 // is killed. Like a switch, it drops frames that would have to wait for longer than 50 ms.
-// switch does.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

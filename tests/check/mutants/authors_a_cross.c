@@ -3,7 +3,7 @@
 #include "call_copy.h"
 #include "plumb/norm_plugin.h"
 
-/* The correct norm under another entry point. The functions below call its functions. */
+/* Entry point of the correct norm, whose functions the functions below call. */
 static const plumb_norm_plugin* HonestEntry(uint32_t index);
 #define plumb_norm_plugin_v1 HonestEntry
 #include "base_cross_norm.h"
@@ -99,7 +99,7 @@ static void SpoilCombine(const plumb_norm_instance* norm, uint32_t phase,
     for (uint32_t i = dim / 8 * 8; i < dim; ++i) a[1 + i] = b[1 + i];
 }
 
-/* The running statistics of a training call, with another weight of the new and variance. */
+/* Updates the running statistics of a training call with another momentum. */
 static void Update(const plumb_norm_call* call, const double* acc, double momentum) {
   const uint32_t dim = call->dim;
   for (uint32_t i = 0; i < dim; ++i) {
