@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Two builds of the committed sources, in two directories of different names, without a compiler cache,
-# give the same bytes: of every file that is installed, and of the Debian packages, if dpkg-deb is there. It
-# costs two builds of what users run.
+# Checks that two builds of the committed sources, in two directories of different names, without a compiler
+# cache, give the same bytes: in every installed file and, if dpkg-deb is installed, in the Debian packages.
+# It takes two release builds.
 #
-#   tests/equal_builds.sh [--keep]      --keep: leaves the two directories, for diffoscope, say
+#   tests/equal_builds.sh [--keep]      --keep keeps the two directories, for example for diffoscope
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,12 +18,12 @@ case ${1:-} in
     ;;
 esac
 
-commit=$(git rev-parse HEAD)  # also for the second, if there are new ones by then
+commit=$(git rev-parse HEAD)  # for both builds, even if new commits appear
 work=$(mktemp -d)
 if [ -z "$keep" ]; then trap 'rm -rf "$work"' EXIT; fi
 export CCACHE_DISABLE=1
 
-# Names of different lengths, so that a path that leaks moves what follows it.
+# The names differ in length, so that a path in a file also moves the bytes after it.
 for name in a another-directory; do
   mkdir -p "$work/$name"
   git archive "$commit" | tar -x -C "$work/$name"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Includes go one way down the list of modules (runtime/README.md), each third-party library stays in
-# the module that it belongs to, and the runtime names no placement and no norm that plumb ships.
+# Checks that includes go one way down the list of modules (runtime/README.md), that each third-party library
+# is included only by its module, and that the runtime names no placement and no norm that ships with plumb.
 # Prints every violation as file:line and fails if there is one.
 #
 #   tests/includes_go_one_way.sh [SOURCE_DIRECTORY]
@@ -10,7 +10,8 @@ cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
 
 sources() { find "$@" -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cc' \) | sort; }
 
-# "file:line: <header>" or "file:line: "header"" for every include, -H also for a single file.
+# Prints "file:line: <header>" or "file:line: "header"" for every include. -H prints the name of a single
+# file, too.
 includes() {
   sources "$@" |
     xargs -r grep -HnoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*(<[^>]*>|"[^"]*")' |
@@ -41,9 +42,9 @@ wrong_includes() {
       only("model", "base kernels graph plugin ops spec")
       only("picture", "base plugin spec")
       only("compile", "base graph")
-      # The application is a host of plumb.h, with files, data, the schema and checkpoints of others beside it.
+      # The application is a client of plumb.h that also uses files, data, the schema and foreign checkpoints.
       only("app", "base ranks formats tokenizer data schema zoo")
-      # The messages of the job that launch.h finds.
+      # These define the messages of the job that launch.h finds.
       for_cli["runtime/ranks/communicator.h"] = for_cli["runtime/ranks/collectives.h"] = 1
     }
     function only(module, allowed,   names, n, i) {
@@ -53,7 +54,7 @@ wrong_includes() {
       for (i = 1; i <= n; ++i) may[module, names[i]] = 1
     }
 
-    # Who owns a header that is not plumb'"'"'s: the folders that may include it, or "" for anyone.
+    # Returns the folders that may include a third-party header, or "" if all may.
     function owners(header) {
       if (header == "mpi.h") return "runtime/ranks/mpi"
       if (header ~ /(^|\/)dnnl/) return "runtime/onednn"
@@ -72,7 +73,7 @@ wrong_includes() {
       for (i = 1; i <= n; ++i) if (starts(file, names[i] "/")) return 1
       return 0
     }
-    # A header of the C++ or C library or of the system: <vector>, <stdint.h>, <sys/stat.h>.
+    # Returns 1 for a header of the C++ or C library or of the system: <vector>, <stdint.h>, <sys/stat.h>.
     function is_system(include) {
       return include ~ /^<([a-z_0-9]+(\.h)?|(sys|linux)\/[a-z_0-9]+\.h)>$/
     }
@@ -125,7 +126,7 @@ wrong_includes() {
         } else if (header == "plumb.h" || header == "plumb.hpp") {
           if (module != "ranks" && module != "capi" && module != "app") wrong("plumb.h is above runtime/" module)
         } else if (starts(file, "runtime/ranks/mpi/") && header == "plumb_mpi.h") {
-          next  # for any MPI, by whoever has it: compiled beside its header
+          next  # compiled next to its header by any user of any MPI
         } else if (owner == "" && !starts(header, "absl/") && !is_system(include)) {
           wrong("not a path from the top of the repository, nor a known library")
         }
@@ -133,8 +134,8 @@ wrong_includes() {
     }'
 }
 
-# String literals in the code of runtime/ (comments left out) that are the name of a shipped
-# placement or norm. Returning the word "none" names nothing.
+# Prints string literals in the code of runtime/ (without comments) that are the name of a shipped placement
+# or norm. Returning the word "none" is not a name.
 shipped_names() {
   local names
   names=$(
@@ -148,11 +149,11 @@ shipped_names() {
       place = substr($0, 1, RLENGTH - 1); code = substr($0, RLENGTH + 1)
       if (code ~ /^[[:space:]]*#[[:space:]]*include/) next
       sub(/return "none";/, "", code)
-      # What formulas call functions that have other names in plumb.
+      # These are functions in formulas whose names differ in plumb.
       sub(/\{"(dropout|stochastic_depth)", "write /, "{\"", code)
-      # A field of tokenizer.json.
+      # This is a field of tokenizer.json.
       sub(/fields\.Only\("dropout"/, "", code)
-      # Literal by literal from the left, so that "//" inside one does not count as a comment.
+      # Literals are read from the left, so that "//" inside one does not count as a comment.
       while (match(code, /\/\/|"([^"\\]|\\.)*"/)) {
         token = substr(code, RSTART, RLENGTH)
         if (token == "//") break

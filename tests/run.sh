@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every test of a fresh clone: installs what is missing, builds the preset quick, runs ctest. Arguments go to
-# ctest:
+# Runs every test of a fresh clone: installs what is missing, builds the preset quick, runs ctest. Arguments
+# are passed to ctest:
 #
 #   tests/run.sh
 #   tests/run.sh -R 'spec|model' --verbose

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds with sanitizers, and runs the tests that concern them:
+# Builds with sanitizers and runs the tests for them:
 #
 #   tests/sanitize.sh asan          every test, with the address and undefined-behaviour sanitizers
-#   tests/sanitize.sh tsan          those of the threads (label threads), with the thread sanitizer
-#   tests/sanitize.sh asan 2/4      the second of four parts, which together are all: for machines that
-#                                   stop a job after a time
+#   tests/sanitize.sh tsan          the tests with threads (label threads), with ThreadSanitizer
+#   tests/sanitize.sh asan 2/4      the second of four parts, which together are all tests, for machines that
+#                                   limit the time of a job
 #
-# A part builds what all of them need; a compiler cache or build/asan kept from job to job makes that
-# short. As many compilers and tests run at once as there are processors, or as
-# CMAKE_BUILD_PARALLEL_LEVEL and CTEST_PARALLEL_LEVEL say.
+# Each part builds the whole tree; a compiler cache or a build/asan that is kept between jobs makes that
+# short. Compilers and tests run in parallel on all processors, or as CMAKE_BUILD_PARALLEL_LEVEL and
+# CTEST_PARALLEL_LEVEL say.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -28,7 +28,7 @@ if [ $# = 2 ]; then
 fi
 
 none=error
-if [ "$of" -gt 1 ]; then none=ignore; fi  # of a few tests a part may be none
+if [ "$of" -gt 1 ]; then none=ignore; fi  # a part of a few tests may be empty
 tests=()
 targets=(all)
 case $preset in
@@ -36,9 +36,9 @@ case $preset in
   tsan)
     targets=(thread_tests)
     tests=(-L threads)
-    # A fork of a process with threads, which the tests do, is an error to it unless told. Its memory
-    # map does not fit under every random layout of a new kernel. No suppressions: the models of these
-    # tests are small, and do not enter oneDNN, whose OpenMP it would take for races.
+    # TSan treats a fork of a process with threads, as in the tests, as an error by default. Its memory map
+    # does not fit every random layout of a new kernel. There are no suppressions: the models of these tests
+    # are too small for oneDNN, whose OpenMP would cause false reports of races.
     export TSAN_OPTIONS="die_after_fork=0 halt_on_error=1 ${TSAN_OPTIONS:-}"
     fixed=(setarch "$(uname -m)" --addr-no-randomize)
     if "${fixed[@]}" true 2>/dev/null; then
@@ -51,6 +51,6 @@ esac
 cmake --preset "$preset" -DPLUMB_UNITY=ON -DPLUMB_BUILD_TESTS=ON -DPLUMB_BUILD_BENCH=OFF
 cmake --build --preset "$preset" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" \
   --target "${targets[@]}"
-# From the part's number, every OF-th of the tests.
+# Runs every OF-th test, starting with the part's number.
 exec ${run[@]+"${run[@]}"} ctest --preset "$preset" ${tests[@]+"${tests[@]}"} --no-tests="$none" \
   -I "$part,,$of" --parallel "${CTEST_PARALLEL_LEVEL:-$(nproc)}"

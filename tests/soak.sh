@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Kills and resumes runs and studies, fills their disks, and compares what comes of them with the
-# same left alone, bit for bit, for hours; meanwhile one long run has its memory watched.
+# Kills and resumes runs and studies and fills their disks for hours, and compares the results with those of
+# undisturbed ones bit for bit. Meanwhile it watches the memory of one long run.
 #
 #   tests/soak.sh 1                      an hour, on build/release
 #   tests/soak.sh 0.05 --seed 7          three minutes; the seed chooses signals and moments
 #
-# Disks are file systems in memory, mounted where nobody else sees them (a user namespace); where that
-# is not allowed the disks are left out, and this says so. The last lines are the figures; the exit
-# status is 0 if nothing differed, nothing was lost and memory stayed flat.
+# The disks are file systems in memory, mounted in a user namespace of their own. If mounting is not allowed,
+# no disks are filled and a message says so. The last lines are the statistics. The exit code is 0 if nothing
+# differed, nothing was lost and memory did not grow.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source=$PWD
@@ -28,7 +28,7 @@ esac
   exit 1
 }
 
-# Once more in a namespace of its own, where it may mount.
+# Runs the script again in a namespace of its own, in which it may mount.
 if [ -z "${PLUMB_SOAK_MOUNTS:-}" ]; then
   if unshare --user --map-root-user --mount true 2> /dev/null; then
     PLUMB_SOAK_MOUNTS=yes exec unshare --user --map-root-user --mount "$source/tests/soak.sh" "$@"
@@ -64,7 +64,7 @@ checkpoint_interval: 40 eval_interval: 300 eval_batches: 4
 data { format: DOCUMENTS }
 END
 
-# The two programs that are disturbed, with "resume" or "begin".
+# These functions run the two disturbed programs, with "resume" or "begin".
 train() {  # train begin|resume DIRECTORY
   if [ "$1" = begin ]; then
     exec "$plumb" train "$example/pre.pbtxt" --train "$scratch/train.pbtxt" --data "$data" --out "$2/run" \
@@ -76,7 +76,7 @@ compare() {
   exec "$plumb" compare "$example/pre.pbtxt" "$example/post.pbtxt" --train "$scratch/train.pbtxt" --data "$data" \
     --out "$2/run" --seeds 2 --set train.max_steps=300 --set model.n_layer=2 --quiet
 }
-# What must be the same: without the time that steps took.
+# Prints checksums of the results that must be equal, without the times of steps.
 result_of() {  # result_of train|compare DIRECTORY
   if [ "$1" = train ]; then
     sha256sum < "$2/run/checkpoints/$(cat "$2/run/latest")/model.safetensors"
@@ -98,21 +98,21 @@ run_whole() {  # run_whole PROGRAM DIRECTORY; prints the milliseconds that it to
 kills=0 full=0 resumes=0 rounds=0
 declare -A whole_of duration_of
 
-fill() {  # fill DISK LEFT: of what is free, all but so many bytes
+fill() {  # fill DISK LEFT: fills the free space except for LEFT bytes
   local free=$(($(df --output=avail -B1 "$1" | tail -n 1) - $2))
   [ $free -lt 0 ] || head -c $free /dev/zero > "$1/filler" 2> /dev/null || true
 }
 
-# A program until it ends by itself: killed again and again, on a disk that is full now and then, from
-# the beginning or after a while.
+# Runs a program until it ends by itself, from the start or resumed. It is killed repeatedly, and its disk is
+# full from time to time.
 disturb() {  # disturb PROGRAM DIRECTORY DISK
   local program=$1 directory=$2 disk=$3 begin_or_resume=begin status filler=$3/filler
   while :; do
     rm -f "$filler"
-    # From some bytes to most of what a checkpoint takes.
+    # The remaining space is between a few bytes and most of a checkpoint.
     local fills=$((RANDOM % 6)) left=$((RANDOM * 4)) filling=
     if [ -n "$disk" ] && [ $fills = 0 ]; then fill "$disk" $left; fi
-    # What was killed before its first checkpoint has nothing to resume.
+    # A run that was killed before its first checkpoint has nothing to resume.
     if [ "$program" = train ] && [ $begin_or_resume = resume ] && [ ! -e "$directory/run/latest" ]; then
       rm -rf "${directory:?}/run"
       begin_or_resume=begin
@@ -132,14 +132,14 @@ disturb() {  # disturb PROGRAM DIRECTORY DISK
       filling=$!
     fi
     status=0
-    { wait $pid; } 2> /dev/null || status=$?  # without the shell's word of who was killed
+    { wait $pid; } 2> /dev/null || status=$?  # hides the shell message about the killed process
     { kill $killer && wait $killer; } 2> /dev/null || true
     if [ -n "$filling" ]; then wait $filling || true; fi
     case $status in
       0) break ;;
       137 | 130 | 129 | 143) kills=$((kills + 1)) ;;
       *)
-        # Nothing but a full disk may end it so, and it must say so.
+        # Only a full disk may end the program with an error, and the error must name it.
         grep -qE 'No space left|the disk has' "$scratch/log" ||
           fail "$program ends with $status: $(tail -n 5 "$scratch/log")"
         full=$((full + 1))

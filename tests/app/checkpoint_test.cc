@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 class CheckpointTest : public ::testing::Test {
  protected:
-  // A checkpoint whose every tensor value is `value`.
+  // Writes a checkpoint in which every value of every tensor is `value`.
   absl::Status Write(int64_t step, int keep, float value = 1, const std::string& state = "{}") {
     const std::vector<float> data(12, value);
     const std::vector<TensorToWrite> model = {{"w", F32({3, 4}), data.data()}};
@@ -40,7 +40,7 @@ class CheckpointTest : public ::testing::Test {
     const std::string directory = JoinPath(JoinPath(run_, "checkpoints"), step);
     return file.empty() ? directory : JoinPath(directory, file);
   }
-  // The first value of the latest checkpoint, or what went wrong.
+  // Returns the first value of the latest checkpoint.
   absl::StatusOr<float> LatestValue() {
     const absl::StatusOr<std::string> directory = FindLatestCheckpoint(run_);
     if (!directory.ok()) return directory.status();
@@ -98,7 +98,7 @@ TEST_F(CheckpointTest, OldOnesAreDeletedUpToKeep) {
   EXPECT_THAT(Names(), ElementsAre("step-000300", "step-000400"));
   ASSERT_TRUE(Write(1234567, 0).ok());
   EXPECT_THAT(Names(), ElementsAre("step-000300", "step-000400", "step-1234567"));
-  // By number, not by name.
+  // Checkpoints are ordered by number, not by name.
   ASSERT_TRUE(Write(1234568, 1).ok());
   EXPECT_THAT(Names(), ElementsAre("step-1234568"));
 }
@@ -119,7 +119,7 @@ TEST_F(CheckpointTest, TheSameStepIsReplaced) {
 
 TEST_F(CheckpointTest, SurvivesAKillWhileWriting) {
   ASSERT_TRUE(Write(100, 2, 1).ok());
-  // The next one had written half a model and was killed; another was half deleted.
+  // One writer was killed after half a model, and one checkpoint was half deleted.
   ASSERT_TRUE(MakeDirectories(PathOf(".tmp-step-000200")).ok());
   ScratchDir::Overwrite(PathOf(".tmp-step-000200", "model.safetensors"), "half");
   ASSERT_TRUE(MakeDirectories(PathOf(".tmp-delete-step-000050")).ok());
@@ -134,9 +134,9 @@ TEST_F(CheckpointTest, SurvivesAKillBeforeLatestMoves) {
   const std::string latest = *ReadFile(JoinPath(run_, "latest"));
   ASSERT_TRUE(Write(200, 0, 2).ok());
   ScratchDir::Overwrite(JoinPath(run_, "latest"), latest);
-  EXPECT_EQ(*LatestValue(), 1);  // what latest says
+  EXPECT_EQ(*LatestValue(), 1);  // the checkpoint that `latest` names
   std::filesystem::remove(JoinPath(run_, "latest"));
-  EXPECT_EQ(*LatestValue(), 2);  // without one, the newest: it is whole
+  EXPECT_EQ(*LatestValue(), 2);  // without `latest`, the newest complete checkpoint
 }
 
 TEST_F(CheckpointTest, NoCheckpointIsNotFound) {
@@ -228,7 +228,7 @@ TEST_F(CheckpointTest, ImpossibleContentsLeaveNothingBehind) {
   EXPECT_FALSE(Write(-1, 0).ok());
   EXPECT_THAT(Names(), ElementsAre("step-000100"));
   EXPECT_EQ(*LatestValue(), 1);
-  // A run directory that cannot be one.
+  // A file cannot be a run directory.
   run_ = dir_.Write("file", "");
   EXPECT_FALSE(Write(100, 0).ok());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs, and what reads their models, side by side in threads of one process, as a host or a study
-// has them: they share the pool of workers and nothing else. With the sanitizer of threads this is
-// the test of it.
+// Runs and readers of their models in concurrent threads of one process, which is how hosts and
+// studies use them. They share only the pool of workers. Under ThreadSanitizer this test checks
+// that sharing.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kThreads = 3;
 
-// Steps, validation, checkpoints, and a sample of the trained model.
+// Trains with validation and checkpoints. Returns the losses and a sample of the trained model.
 std::string TrainAndSample(const TestRun& test, int seed, const std::string& out) {
   const std::unique_ptr<HostRuntime> runtime = MakeHostRuntime(/*threads=*/2);
   TrainRequest request = test.Request(out);

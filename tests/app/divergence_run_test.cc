@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of steps that diverge, and of losses that jump: what is said, what is kept, what is gone on
-// with.
+// Tests of runs whose steps diverge and whose losses jump: the messages, the checkpoints that are
+// kept, and the state from which the run continues.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,8 @@ constexpr char kModel[] = R"pbtxt(
 )pbtxt";
 constexpr int64_t kSteps = 14;
 
-// Fifteen batches an epoch, one of which holds the long document: the norm of layer 3 spoils it.
+// Fixture with fifteen batches an epoch. One of them holds the long document, for which the norm of
+// layer 3 returns NaN.
 class DivergenceRunTest : public TrainRunTest {
  protected:
   DivergenceRunTest() {
@@ -41,7 +42,7 @@ class DivergenceRunTest : public TrainRunTest {
       data += std::string(static_cast<size_t>(1 + i % 5), static_cast<char>('a' + i % 4)) + "\n";
     }
     test_.dir().Write("data.txt", data + "abcdabcda\n");
-    poison_rows = 2 * 10;  // the document's letters and what comes before the first
+    poison_rows = 2 * 10;  // the document's letters and the begin token
   }
   ~DivergenceRunTest() override { poison_rows = 0; }
 
@@ -66,7 +67,8 @@ class DivergenceRunTest : public TrainRunTest {
     return absl::OkStatus();
   }
 
-  // The targets of each step of a run that nothing spoils: they tell its batches apart.
+  // Returns the number of targets of each step of an undisturbed run. These numbers identify its
+  // batches.
   std::vector<int64_t> TokensOfBatches() const {
     const int64_t rows = poison_rows;
     poison_rows = 0;
@@ -95,7 +97,7 @@ class DivergenceRunTest : public TrainRunTest {
     }
     return lines;
   }
-  // The step at which the run diverges: that of the long document.
+  // Returns the step at which the run diverges, the step of the long document.
   int64_t BadStep() const {
     const auto run = test_.Open(Request(""));
     EXPECT_EQ(Run(run.get()).code(), absl::StatusCode::kAborted);
@@ -174,7 +176,8 @@ TEST_F(DivergenceRunTest, StepBackReturnsToTheCheckpointAndLeavesOutWhatLedThere
   EXPECT_EQ(run->incidents().step_backs, 1);
 }
 
-// Before, at and after the step back, with and without a checkpoint there, and killed twice.
+// The run is killed before, at and after the rollback, with and without a checkpoint there, and a
+// second time two steps later.
 TEST_F(DivergenceRunTest, ARunThatIsKilledStepsBackAsOneThatIsNot) {
   const Overrides mode = {{"on_divergence", "STEP_BACK"},
                           {"step_back_learning_rate_scale", "0.5"},
@@ -244,7 +247,7 @@ TEST_F(DivergenceRunTest, AModelThatOnlyDivergesEndsAfterSoManyTries) {
   }
 }
 
-// The first update ruins it; a lower learning rate does not.
+// The first update ruins the model. After the rollback the learning rate is low enough.
 TEST_F(DivergenceRunTest, AModelThatDivergesRecoversAtALowerLearningRate) {
   poison_rows = 0;
   const auto run = test_.Open(Request(test_.out(), {{"on_divergence", "STEP_BACK"},
@@ -302,7 +305,7 @@ TEST_F(DivergenceRunTest, ARunWhoseDirectoryIsGoneSaysSo) {
   }
 }
 
-// Sixty times the same two letters, and then others: in the file's order.
+// Sixty documents of the same letter, and then two of others, in the order of the file.
 TEST_F(DivergenceRunTest, ASpikeIsToldAndItsCheckpointIsNotTheLastGoodOne) {
   poison_rows = 0;
   std::string data;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of a model whose formulas read the step, random numbers and a table per layer, from
-// training over checkpoints to sampling.
+// Tests of a model whose formulas read the step, random numbers and a table per layer: training,
+// checkpoints and sampling.
 #include <cstring>
 
 #include "runtime/app/generate.h"

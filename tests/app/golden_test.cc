@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb against tests/golden: an implementation in PyTorch that cannot read a formula.
+// Compares plumb with tests/golden, an implementation in PyTorch that does not read formulas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string Golden(const std::string& name) {
   return absl::StrCat(PLUMB_SOURCE_DIR, "/tests/golden/", name);
 }
 
-// The models of models.txt by the names of their cases, and those of the cases that are folders.
+// Returns the model texts by the names of their cases: those in models.txt and in the two folders.
 std::map<std::string, std::string> GoldenModels() {
   std::map<std::string, std::string> models;
   for (absl::string_view text :
@@ -66,7 +66,7 @@ double L2(const std::vector<float>& values) {
   return std::sqrt(sum);
 }
 
-// A list of sequences, or an object of sequences, targets, of which null and -100 are none, and
+// Reads a list of sequences, or an object of sequences, targets (null and -100 mean no target) and
 // token types.
 TokenBatch ReadBatch(const std::string& path) {
   std::ifstream file(path);
@@ -82,7 +82,7 @@ TokenBatch ReadBatch(const std::string& path) {
   return batch;
 }
 
-// Logits beyond the end of a sequence, which mean nothing, become 0.
+// Sets the logits beyond the end of each sequence, which are unspecified, to 0.
 void ClearPadding(const TokenBatch& batch, ModelOutputs* outputs) {
   for (size_t row = 0; row < batch.sequences.size(); ++row) {
     const auto of_row =
@@ -92,7 +92,7 @@ void ClearPadding(const TokenBatch& batch, ModelOutputs* outputs) {
   }
 }
 
-// Tokens of a case's file: I32 [batch, seq].
+// Returns the tokens of a case's file, I32 [batch, seq].
 TokenBatch TokensOf(const SafetensorsFile& file) {
   TokenBatch batch;
   const TensorEntry* tokens = file.Find("tokens");
@@ -105,7 +105,7 @@ TokenBatch TokensOf(const SafetensorsFile& file) {
   return batch;
 }
 
-// Writes the tensors of a case's file that are weights, as a model loads them.
+// Writes those tensors of a case's file that are weights, in the form in which a model loads them.
 absl::Status WriteWeights(const SafetensorsFile& file, const std::string& path) {
   std::vector<TensorToWrite> weights;
   for (const TensorEntry& tensor : file.tensors()) {
@@ -153,7 +153,8 @@ TEST_P(GoldenTest, LogitsLossAndGradientsAreThoseOfThePaper) {
   const double loss = static_cast<double>(TensorOf(*expected_, "loss").at(0));
   EXPECT_NEAR(*outputs->loss, loss, 1e-5 * loss);
 
-  // Every gradient that is expected, and no other, against the largest element of the model's.
+  // Exactly the expected gradients exist. Errors are relative to the largest element of all
+  // gradients.
   std::map<std::string, std::vector<float>> gradients;
   double largest = 0, largest_l2 = 0;
   for (const TensorEntry& tensor : expected_->tensors()) {
@@ -175,7 +176,7 @@ TEST_P(GoldenTest, LogitsLossAndGradientsAreThoseOfThePaper) {
       ASSERT_NEAR(gradient[i], expected_gradient[i], 1e-5 * largest) << name << "[" << i << "]";
     }
     const double l2 = L2(expected_gradient);
-    if (l2 < 1e-3 * largest_l2) continue;  // noise around zero
+    if (l2 < 1e-3 * largest_l2) continue;  // only rounding noise
     EXPECT_NEAR(L2(gradient), l2, 1e-4 * l2) << name;
   }
 }

@@ -54,12 +54,12 @@ plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out)
   return PLUMB_OK;
 }
 
-// Where the gain of row `r` begins.
+// Returns the offset of the gain of row `r`.
 int64_t GainAt(const plumb_norm_instance& norm, int64_t r) {
   return norm.heads == 0 ? 0 : r % norm.heads * norm.dim;
 }
 
-// What is added to the gain of row `r`.
+// Returns the term that is added to the gain of row `r`.
 double Added(const plumb_norm_instance& norm, const plumb_norm_call& c, int64_t r) {
   if (!norm.aware || !PLUMB_HAS(plumb_norm_call, &c, context) || c.context == nullptr) return 0;
   const plumb_norm_context& context = *c.context;

@@ -53,7 +53,7 @@ TEST_F(MetricsTest, LinesArePinned) {
   metrics.val_loss = 2.5;
   MetricsWriter moved = std::move(*writer);
   ASSERT_TRUE(moved.Append(metrics).ok());
-  // While the file is still open: every line is there as soon as it is appended.
+  // The file is still open: every line is written as soon as it is appended.
   EXPECT_EQ(*ReadFile(path_),
             "{\"step\":0,\"loss\":3.25,\"lr\":0.01,\"grad_norm\":0.3333333333333333,\"tokens\":7,"
             "\"seconds\":1e-09}\n"
@@ -111,11 +111,11 @@ TEST_F(MetricsTest, ATornLastLineIsDropped) {
     ASSERT_TRUE(TruncateMetrics(path_, 100).ok());
     ASSERT_EQ(*ReadFile(path_), whole.substr(0, two_lines));
   }
-  // Only the newline was lost: nothing else is.
+  // Only the newline was lost, so every record is kept.
   ScratchDir::Overwrite(path_, whole.substr(0, whole.size() - 1));
   ASSERT_TRUE(TruncateMetrics(path_, 100).ok());
   EXPECT_EQ(*ReadFile(path_), whole);
-  // A disk that had allocated but not written.
+  // The disk had allocated the block but had not written it.
   ScratchDir::Overwrite(path_, whole + std::string(100, '\0'));
   ASSERT_TRUE(TruncateMetrics(path_, 100).ok());
   EXPECT_EQ(*ReadFile(path_), whole);
@@ -139,7 +139,7 @@ TEST_F(MetricsTest, ADamagedFileIsSetAsideAndWhatCanBeReadOfItStays) {
     EXPECT_EQ(kept->size(), 2u) << "the line before the damage, and the one after it";
     EXPECT_EQ(*TruncateMetrics(path_, 0), "") << "mended";
   }
-  // Each in a file of its own: none is overwritten.
+  // Each damaged tail is saved in a file of its own and overwrites no other.
   EXPECT_TRUE(FileExists(path_ + ".damaged"));
   EXPECT_TRUE(FileExists(path_ + ".damaged-6"));
 }

@@ -49,7 +49,7 @@ TEST_F(ModelTest, DescribesWhatTheTextMeans) {
   int64_t sum = 0;
   for (const auto& tensor : description["tensors"]) sum += tensor["elements"].get<int64_t>();
   EXPECT_EQ(description["totals"]["parameters"], sum);
-  // Token, position, head; attention, MLP; ten norms.
+  // Token and position embeddings and the head; attention and MLP of two layers; ten norms.
   EXPECT_EQ(sum, 40 + 64 + 40 + 2 * (256 + 192) + 10 * 8);
   EXPECT_EQ(description["totals"]["weight_bytes"], 4 * sum);
   const auto& norm = description["tensors"][2];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffers of norms through the public headers: descriptions, run directories, checkpoints.
+// Tests of the buffers of norms through the public headers: descriptions, run directories,
+// checkpoints.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ class NormBuffersTest : public ::testing::Test {
 
 TEST_F(NormBuffersTest, AModelsDescriptionCountsThemByThemselves) {
   const nlohmann::ordered_json with = DescribeModel(Make("batch_norm")).value();
-  // Weight and bias, as batch_norm.
+  // Its parameters are weight and bias, the same as batch_norm's.
   const nlohmann::ordered_json without = DescribeModel(Make("layer_norm")).value();
   EXPECT_EQ(with["totals"]["parameters"], without["totals"]["parameters"]);
   EXPECT_EQ(with["tensors"].size(), without["tensors"].size());
@@ -168,7 +169,7 @@ TEST_F(NormBuffersTest, ATrainedModelEvaluatesAndSamplesWithThem) {
   const auto losses = (*trained)->Evaluate(test_.dir().File("data.txt"));
   ASSERT_TRUE(losses.ok()) << losses.status();
   ASSERT_EQ(losses->size(), 2u);
-  // Batches of other sizes: with statistics of the batch the losses would differ.
+  // Batches of another size would change the losses if the statistics were the batch's.
   EXPECT_NEAR((*losses)[1].loss, *expected, 1e-5);
   GenerateOptions options;
   options.max_tokens = 5;
@@ -205,7 +206,8 @@ TEST_F(NormBuffersTest, WeightFilesAreReadAsStrictlyAsWithoutThem) {
               HasSubstr("missing: layers.0.attention.norm.running_mean f32[8]"));
 }
 
-// With gradients a batch is a training step's, without an evaluation's; neither changes the model.
+// A batch with gradients is run as a training step and one without as an evaluation. Neither
+// changes the model.
 TEST_F(NormBuffersTest, ABatchIsRunAsInTrainingOrAsInEvaluation) {
   api::Model model = Make("test.centering");
   ASSERT_TRUE(model.Init(1).ok());

@@ -20,7 +20,8 @@ TEST(PlumbApiTest, ErrorsKeepTheirCodeAndMessage) {
   EXPECT_NE(status.message().find("/nowhere.pbtxt"), std::string::npos);
 }
 
-// What plumb.h says is no memory is what the tools say is none, wherever it was caught.
+// An allocation failure that plumb.h reports becomes the error of the tools, wherever it was
+// caught.
 TEST(PlumbApiTest, MemoryThatIsNotThereIsThrownAndNamed) {
   bool refuses = false;
   api::RuntimeOptions options;
@@ -44,7 +45,7 @@ TEST(PlumbApiTest, MemoryThatIsNotThereIsThrownAndNamed) {
   EXPECT_TRUE(model->Init(1).ok());
 }
 
-// Longer than the buffer that is tried first.
+// The text is longer than the buffer that is tried first.
 TEST(PlumbApiTest, ALongTextComesWhole) {
   const std::unique_ptr<HostRuntime> runtime = MakeHostRuntime();
   TinyModel tiny;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A norm that is linked into the tests, y = x, with no parameters: but in calls of `poison_rows`
-// rows, y is NaN. So it spoils the batches of one length, wherever and however often they run.
+// A norm that is linked into the tests: y = x, without parameters. In calls of `poison_rows` rows y
+// is NaN, which spoils the batches of one length, wherever and however often they run.
 #ifndef PLUMB_TESTS_APP_POISON_NORM_H_
 #define PLUMB_TESTS_APP_POISON_NORM_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probes of a run, through the public headers: the file, the report, and resuming.
+// Tests of the probes of a run, through the public headers: the file, the report, and resuming.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -116,7 +116,7 @@ TEST_F(ProbeRunTest, AResumedRunKeepsItsProbesToTheSameBytes) {
   TrainRequest again = other.Request(other.out());
   again.probe = request.probe;
   again.train_overrides = request.train_overrides;
-  // Killed after step 5, in the middle of a line: step 3 has the newest checkpoint.
+  // The run was killed after step 5, in the middle of a line. The newest checkpoint is of step 3.
   TestRun::Steps(other.Open(again).get(), 5);
   const std::string path = other.out() + "/probes.jsonl";
   other.dir().Write("run/probes.jsonl", *ReadFile(path) + "{\"step\":6,\"activ");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event files beside a run: what metrics.jsonl says, whatever happens to the run.
+// Event files of a run hold the numbers of metrics.jsonl, whatever happens to the run.
 #include "runtime/app/train/run_events.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,8 @@ class RunEventsTest : public ::testing::Test {
   }
   std::vector<DecodedFile> Files() const { return DecodeEventFiles(test_.out()); }
 
-  // Every step of metrics.jsonl is shown once, with its numbers; and nothing else is.
+  // Expects that the event files hold every step of metrics.jsonl once, with its numbers, and
+  // nothing else.
   void ExpectToShowTheMetrics(size_t steps) const {
     const auto metrics = ReadMetrics(test_.out() + "/metrics.jsonl");
     ASSERT_TRUE(metrics.ok()) << metrics.status();
@@ -59,9 +60,9 @@ class RunEventsTest : public ::testing::Test {
 TEST_F(RunEventsTest, AFinishedRunShowsItsMetrics) {
   const auto run = test_.Open(Begin({{"eval_interval", "3"}}));
   TestRun::Steps(run.get(), 8);
-  // The run is still open: its last checkpoint has written everything.
+  // The run is still open. Saving its last checkpoint has flushed all events.
   ExpectToShowTheMetrics(8);
-  EXPECT_EQ(Shown(Files(), "val/loss").size(), 3u);  // 3, 6, and the last
+  EXPECT_EQ(Shown(Files(), "val/loss").size(), 3u);  // steps 3 and 6, and the last
 }
 
 TEST_F(RunEventsTest, AMeasuredValidationLossIsShownAtOnce) {
@@ -95,7 +96,7 @@ TEST_F(RunEventsTest, WithoutTheOptionThereAreNone) {
 TEST_F(RunEventsTest, AResumedRunTakesStepsBackAsItsMetricsDo) {
   TestRun::Steps(test_.Open(Begin({{"checkpoint_interval", "3"}})).get(), 5);
   TrainRequest resume = test_.Resume();
-  TestRun::Steps(test_.Open(resume).get(), 1);  // 4; need not be requested again
+  TestRun::Steps(test_.Open(resume).get(), 1);  // step 4; resuming does not need the option
   ExpectToShowTheMetrics(4);
   resume.tensorboard = true;
   TestRun::Steps(test_.Open(resume).get(), 8);
@@ -106,14 +107,14 @@ TEST_F(RunEventsTest, AResumedRunTakesStepsBackAsItsMetricsDo) {
   EXPECT_EQ(files[1].events[1].step, 4);
   EXPECT_EQ(files[2].events[1].step, 4);
 
-  // Nothing is left to do, and nothing is written.
+  // No step is left, and nothing is written.
   { const auto run = test_.Open(resume); }
   EXPECT_EQ(Files().size(), 3u);
 }
 
 TEST_F(RunEventsTest, AKillLosesNothingThatACheckpointCountsOn) {
   TestRun::Steps(test_.Open(Begin({{"checkpoint_interval", "3"}})).get(), 3);
-  // What a kill leaves at worst: the file as the checkpoint synced it, and a torn record.
+  // A kill leaves at worst the file as the last checkpoint synced it, and a torn record.
   std::filesystem::path file;
   for (const auto& entry : std::filesystem::directory_iterator(test_.out())) {
     if (absl::StrContains(entry.path().string(), "tfevents")) file = entry.path();
@@ -127,7 +128,7 @@ TEST_F(RunEventsTest, AKillLosesNothingThatACheckpointCountsOn) {
 TEST_F(RunEventsTest, ARunThatBeginsToWriteThemLateShowsTheRest) {
   {
     const auto run = test_.Open(test_.Request(test_.out()));
-    EXPECT_TRUE(run->SaveCheckpoint().ok());  // of step 0
+    EXPECT_TRUE(run->SaveCheckpoint().ok());  // checkpoint of step 0
     TestRun::Steps(run.get(), 2);
   }
   test_.Open(test_.Resume());

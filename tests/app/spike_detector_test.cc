@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-// Losses around 2.3, with a standard deviation of about 0.3.
+// Returns losses around 2.3 with a standard deviation of about 0.3.
 double Noisy(uint32_t i) { return 2.3 + 0.3 * std::sqrt(2) * std::sin(1.7 * i) * std::cos(i * i); }
 
 TEST(SpikeDetectorTest, NoiseIsNoSpikeAndAJumpIsOne) {

@@ -61,8 +61,8 @@ TEST(StudyTest, MistakesAreToldAtOnceWithTheirPlaces) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("model.n_layer has no value"));
 }
 
-// A hundred steps of one name each, in the order of the file, whose first two hundred names are of
-// a and b and whose last hundred are of other letters.
+// Each step has one name, in the order of the file. The first two hundred names consist of a or b,
+// the last hundred of other letters.
 TEST(UnigramEntropiesTest, AreOfTheTokensOfTheLastSteps) {
   const ScratchDir dir;
   std::string names;
@@ -81,20 +81,20 @@ TEST(UnigramEntropiesTest, AreOfTheTokensOfTheLastSteps) {
                             context, steps, {1, 2})
         .value();
   };
-  // c, d, e, f, g and the end; without the end where the context is too short for it.
+  // Targets are c, d, e, f, g and the end token. A context that is too short for the end drops it.
   EXPECT_THAT(entropies(100, "300", "1", 8),
               ElementsAre(DoubleEq(std::log(6)), DoubleEq(std::log(6))));
   EXPECT_THAT(entropies(50, "150", "2", 5), Each(DoubleEq(std::log(5))));
-  // A third each: the two letters of a name weigh twice its end, and a name of three targets as
-  // much as one of six.
+  // The probabilities are a third each: the two letters of a name weigh twice its end, and a name
+  // of three targets as much as one of six.
   EXPECT_THAT(entropies(100, "200", "1", 8), Each(DoubleEq(std::log(3))));
-  // Half of the weight on either kind of name: a and b have a sixth each, c to g a twelfth, the end
-  // a sixth and a twelfth.
+  // Either kind of name has half of the weight: a and b have a sixth each, c to g a twelfth each,
+  // and the end a sixth plus a twelfth.
   EXPECT_THAT(entropies(200, "300", "1", 8),
               Each(DoubleNear(std::log(6) / 3 + 5 * std::log(12) / 12 + std::log(4) / 4, 1e-12)));
 }
 
-// Random order: every seed has its own, and a window is not the file.
+// In random order every seed has its own batches, and a window differs from the whole file.
 TEST(UnigramEntropiesTest, SeedsHaveTheirOwnBatches) {
   const ScratchDir dir;
   std::string names;

@@ -24,27 +24,28 @@ namespace plumb {
 
 using Tokens = std::vector<std::vector<int32_t>>;  // [batch][seq]
 
-// A runtime that finds the norms of this build and the placements of this source tree, and nothing
-// else.
+// Returns a runtime that finds only the norms of this build and the placements of this source tree.
 std::unique_ptr<Runtime> MakeRuntime(int threads = 1);
 std::unique_ptr<HostRuntime> MakeHostRuntime(int threads = 1);
 
-// The model of a text, as programs open it. The runtime must outlive it.
+// Opens the model of a text as programs do.
+// Requires: the runtime outlives the model.
 absl::StatusOr<api::Model> TryModel(HostRuntime* runtime, const std::string& text,
                                     const std::string& name = "test.pbtxt");
 
-// A model without its weights; the runtime must outlive it.
+// Returns a model without weights.
+// Requires: the runtime outlives it.
 absl::StatusOr<std::unique_ptr<ModelContext>> TryContext(Runtime* runtime, const std::string& text);
-// The same for text that is right: aborts with the message otherwise.
+// Does the same for valid text: aborts with the message of an error.
 std::unique_ptr<ModelContext> MakeContext(Runtime* runtime, const std::string& text);
 
-// The names of all placements in plugins/placements, sorted.
+// Returns the names of all placements in plugins/placements, sorted.
 std::vector<std::string> ShippedPlacements();
 
-// A small model as text.
+// Description of a small model.
 struct TinyModel {
   std::string placement = "pre";
-  std::string norm = "rms_norm";  // "" leaves the slots empty
+  std::string norm = "rms_norm";  // "": the slots stay empty
   int n_layer = 2;
   int n_head = 2;
   int n_kv_head = 2;
@@ -58,26 +59,27 @@ struct TinyModel {
   std::string Text() const;
 };
 
-// Values without symmetry for every parameter: gains around their initial value, gates and biases
-// not zero, matrices that keep activations near 1. A function of the name and the seed. The buffers
-// of norms have their initial values.
+// Returns values without symmetry for a parameter: gains near their initial value, nonzero gates
+// and biases, and matrices that keep activations near 1. They depend only on the name and the seed.
+// Buffers of norms have their initial values.
 std::vector<float> GenericValues(const ParameterSpec& parameter, uint64_t seed);
 ParameterStore GenericParameters(const ModelContext& context, uint64_t seed = 1);
 
-// All weights, in the layout of the store and with zeros between them, whatever form they are in.
+// Returns all weights as floats, in the layout of the store with zeros between them.
 std::vector<float> Floats(const ParameterStore& store);
 
 Tokens RandomTokens(int64_t batch, int64_t seq, int64_t vocab_size, uint64_t seed = 1);
 
-// What ReferenceRun wants: the parameters, the states of norms, zeros for dropout to draw from, and
-// for `tokens` the inputs and the shifted targets (the last position of a row has none).
+// Returns the inputs of ReferenceRun: the parameters, the states of norms, zeros as the random
+// numbers of dropout, and for `tokens` the inputs and the shifted targets. The last position of a
+// row has no target.
 ReferenceTensors Feeds(const ParameterStore& parameters, const Tokens& tokens);
 
-// The largest |a - b| over the largest |b|; infinite where the sizes differ or a is not finite.
+// Returns the largest |a - b| over the largest |b|: infinity if sizes differ or a is not finite.
 double RelativeError(const std::vector<float>& a, const std::vector<float>& b);
 double RelativeError(const std::vector<float>& a, const std::vector<double>& b);
 
-// Parameterized tests are named after their placements.
+// Returns the name of the placement as the name of a parameterized test.
 inline std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
   return info.param;
 }

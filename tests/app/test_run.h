@@ -44,7 +44,7 @@ class TestRun {
   const ScratchDir& dir() const { return dir_; }
   std::string out() const { return dir_.File("run"); }
 
-  // Trains the model from the files above, into out() or, with "", nowhere.
+  // Returns a request to train the model from the files above into out(); "" writes nothing.
   TrainRequest Request(const std::string& out) const {
     TrainRequest request;
     request.model_path = dir_.File("model.pbtxt");
@@ -73,10 +73,10 @@ class TestRun {
     return TrainRun::Open(runtime_.get(), request).status();
   }
 
-  // Takes up to `n` steps; returns their losses.
+  // Takes up to `n` steps. Returns their losses.
   static std::vector<double> Steps(TrainRun* run, int n) {
     std::vector<double> losses;
-    if (run == nullptr) return losses;  // Open has said why
+    if (run == nullptr) return losses;  // Open has reported the error
     for (int i = 0; i < n && !run->done(); ++i) {
       const auto step = run->Step();
       if (!step.ok()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that the memory or the disk has no room for is refused before it writes anything; a dry run
-// says what it would take.
+// A run that exceeds the memory budget or the free disk space is refused before it writes anything.
+// A dry run reports the requirements.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// A disk with so many bytes left.
+// File system with a given number of free bytes.
 class FullDisk : public FileSystem {
  public:
   explicit FullDisk(int64_t bytes) : bytes_(bytes) {}
@@ -67,7 +67,7 @@ TEST(TrainRoomTest, ADryRunIsRefusedWhereTheRunWouldBe) {
 TEST(TrainRoomTest, TheDiskIsWhatARunWrites) {
   struct Case {
     const char *steps, *interval, *keep;
-    int64_t checkpoints;  // at once
+    int64_t checkpoints;  // number that exist at a time
   };
   for (const Case& c : {Case{"6", "0", "2", 1}, Case{"6", "2", "0", 3}, Case{"6", "2", "3", 3},
                         Case{"6", "2", "2", 3}, Case{"6", "1", "1", 2}}) {
@@ -84,7 +84,7 @@ TEST(TrainRoomTest, TheDiskIsWhatARunWrites) {
     EXPECT_EQ(disk.checkpoints, c.checkpoints);
     TestRun::Steps(run.get(), 100);
     const int64_t written = BytesIn(absl::StrCat(test.out(), "/checkpoints/step-000006"));
-    // Beside the tensors a checkpoint has headers, and its state.
+    // Next to its tensors a checkpoint holds headers and its state.
     EXPECT_LE(disk.checkpoint, written);
     EXPECT_GE(disk.checkpoint + 16384, written);
   }
@@ -106,7 +106,7 @@ TEST(TrainRoomTest, ADiskWithoutRoomRefusesTheRun) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("the disk has"));
     EXPECT_FALSE(FileExists(test.out()));
   }
-  for (const int64_t enough : {needed, int64_t{-1}}) {  // -1: the system does not say
+  for (const int64_t enough : {needed, int64_t{-1}}) {  // -1: the free space is unknown
     FullDisk disk(enough);
     const ScopedFileSystem scoped(&disk);
     const auto run = test.Open(request);
@@ -145,7 +145,7 @@ TEST(TrainRoomTest, TheMemoryOfARunIsThatOfItsLongestStep) {
   const auto run = test.Open(test.Request(""));
   ASSERT_NE(run, nullptr);
   const TrainingMemory& memory = run->info().memory;
-  EXPECT_EQ(memory.seq, 10);  // some documents with their end are as long as the context
+  EXPECT_EQ(memory.seq, 10);  // the longest documents with their end token fill the context
   EXPECT_EQ(memory.batch, 2);
   EXPECT_GT(memory.validation, 0);
   EXPECT_EQ(memory.total, memory.weights + memory.gradients + memory.moments + memory.norm_states +

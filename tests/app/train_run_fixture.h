@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of a small model in a scratch directory, and what their directory holds.
+// Runs of a small model in a scratch directory, and accessors to the files there.
 #ifndef PLUMB_TESTS_APP_TRAIN_RUN_FIXTURE_H_
 #define PLUMB_TESTS_APP_TRAIN_RUN_FIXTURE_H_
 
@@ -33,7 +33,7 @@ class TrainRunTest : public ::testing::Test {
     EXPECT_TRUE(content.ok()) << content.status();
     return content.ok() ? *content : "";
   }
-  // Everything of the metrics but the time.
+  // Returns the metrics without the times.
   std::vector<std::string> Metrics() const {
     std::vector<std::string> lines;
     const auto metrics = ReadMetrics(RunFile("metrics.jsonl"));
@@ -47,7 +47,7 @@ class TrainRunTest : public ::testing::Test {
     }
     return lines;
   }
-  // A run of `steps` steps, closed.
+  // Takes `steps` steps of a new run and closes it.
   void Begin(int steps, const Overrides& overrides = {}) {
     TrainRequest request = test_.Request(test_.out());
     request.train_overrides = overrides;

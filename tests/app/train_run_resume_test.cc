@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that go on from a checkpoint.
+// Tests of runs that continue from a checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ TEST_F(TrainRunTest, ThereMustBeARunToResume) {
   ExpectError(request, absl::StatusCode::kInvalidArgument, {"out, which names the run, is empty"});
 }
 
-// Through files, whenever it was interrupted.
+// The run is interrupted after each step and continues from its files.
 TEST_F(TrainRunTest, AnInterruptedRunEndsAsOneThatWasNot) {
   const std::vector<double> losses = TestRun::Steps(test_.Open(test_.Request("")).get(), 8);
   const TestRun whole;
@@ -37,7 +37,7 @@ TEST_F(TrainRunTest, AnInterruptedRunEndsAsOneThatWasNot) {
     request.train_overrides = {{"checkpoint_interval", "3"}};
     EXPECT_EQ(TestRun::Steps(test.Open(request).get(), interrupted),
               std::vector<double>(losses.begin(), losses.begin() + interrupted));
-    const int from = interrupted / 3 * 3;  // the last checkpoint, or the beginning
+    const int from = interrupted / 3 * 3;  // the last checkpoint or, without one, the start
     const auto run = test.Open(test.Resume());
     EXPECT_EQ(run->step(), from);
     EXPECT_EQ(run->info().first_step, from);
@@ -84,7 +84,7 @@ TEST_F(TrainRunTest, ARunKeepsItsDType) {
   EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 99).size(), 6u);
 }
 
-// A run directory that was made before runs had a dtype.
+// The run directory is that of a version whose runs had no dtype.
 TEST_F(TrainRunTest, ARunThatDoesNotSayItsDTypeIsOfF32) {
   Begin(2, {{"checkpoint_interval", "1"}});
   std::string state = Content(RunFile("run.json"));
@@ -136,7 +136,7 @@ TEST_F(TrainRunTest, ARunIsResumedWithItsOwnDataModelAndSeedOnly) {
   request = test_.Resume();
   request.train_overrides = {{"seed", "2"}};
   ExpectError(request, Code::kInvalidArgument, {"seed 1", "2"});
-  // The same model and seed may be said again.
+  // The same model and seed may be given again.
   request = test_.Request(test_.out());
   request.resume = true;
   request.seed = 1;
@@ -180,7 +180,8 @@ TEST_F(TrainRunTest, DamagedCheckpointsAreDataLossThatNamesTheFile) {
   EXPECT_TRUE(test_.Open(test_.Resume())->done()) << "whole again";
 }
 
-// The request that a job repeats until the run is done begins it, and says so.
+// A job repeats one request until the run is done. The first time it starts the run, with a
+// warning.
 TEST_F(TrainRunTest, ARunBeginsWhereThereIsNothingToResume) {
   TrainRequest request = test_.Request(test_.out());
   request.resume = true;
@@ -204,7 +205,7 @@ TEST_F(TrainRunTest, EditsSinceTheCheckpointAreShownAndHaveToBeMeant) {
   ExpectError(test_.Resume(), absl::StatusCode::kInvalidArgument,
               {"edited since its checkpoint of step 4", RunFile("train.pbtxt"),
                "- learning_rate: 0.01", "+ learning_rate: 0.5", "--accept-edits"});
-  // What is set is meant, and is no edit of the next time.
+  // An override is intentional, and the next resume does not take it for an edit.
   TrainRequest request = test_.Resume();
   request.train_overrides = {{"learning_rate", "0.25"}};
   EXPECT_NE(test_.Open(request), nullptr);

@@ -40,7 +40,7 @@ TEST_F(TrainRunTest, ARunDirectoryHoldsWhatTheHeaderSays) {
   }
   EXPECT_EQ(Metrics().size(), 8u);
   EXPECT_THAT(Content(RunFile("train.pbtxt")), HasSubstr("max_steps: 8"));
-  // Self-contained: the placement that plumb ships is in it.
+  // The file is self-contained: it includes the formulas of the placement that ships with plumb.
   EXPECT_THAT(Content(RunFile("model.pbtxt")), HasSubstr("x = x + f(norm(x))"));
 }
 
@@ -173,7 +173,7 @@ TEST_F(TrainRunTest, WithoutAHeldOutSplitThereIsNoValidationLoss) {
   EXPECT_EQ(run->ValidationLoss().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// A document of one character has two things to predict: the character and the end.
+// A document of one character has two targets: the character and the end.
 TEST_F(TrainRunTest, AHeldOutDocumentOfOneCharacterIsMeasured) {
   TrainRequest request = test_.Request("");
   request.data_path = test_.dir().Write("short.txt", "a\nb\n");
@@ -212,7 +212,7 @@ TEST_F(TrainRunTest, ACheckpointIsWrittenWhenTimeHasPassed) {
   }
 }
 
-// Files of somebody else in the directory of a run that begins.
+// The directory of a new run holds files of somebody else.
 TEST_F(TrainRunTest, ARunOverwritesNothingThatIsNotItsOwn) {
   for (const char* name : {"model.pbtxt", "train.pbtxt", "tokenizer.json", "run.json",
                            "metrics.jsonl", "probes.jsonl", "latest", "checkpoints"}) {

@@ -73,7 +73,7 @@ TEST_F(TrainedModelTest, SamplesThatAreDrawnTogetherAreThoseThatAreDrawnAlone) {
        {api::Weights::kF32, api::Weights::kBf16, api::Weights::kInt8}) {
     auto opened = TrainedModel::Open(test_.runtime(), test_.out(), weights);
     ASSERT_TRUE(opened.ok()) << opened.status();
-    // 0: until the end token or a full context; 30: beyond the context too.
+    // 0: until the end token or a full context. 30: the context slides.
     for (const int64_t max_tokens : {0, 1, 30}) {
       GenerateOptions options;
       options.prompt = max_tokens == 1 ? "" : "ab";
@@ -154,7 +154,7 @@ TEST_F(TrainedModelTest, AGeneratedTextBeginsWithItsPromptAndArrivesInPieces) {
   ASSERT_EQ(pieces.substr(0, 2), "ab");
   EXPECT_EQ(result->tokens, static_cast<int64_t>(pieces.size()) - 2 + (result->ended ? 1 : 0));
   EXPECT_LE(result->tokens, 5);
-  // Told to stop, it stops.
+  // Generation stops if the callback returns false.
   int calls = 0;
   const auto stopped = model->Generate(options, [&](absl::string_view) { return ++calls < 1; });
   ASSERT_TRUE(stopped.ok());
@@ -173,7 +173,7 @@ TEST_F(TrainedModelTest, MistakesInOptionsAreErrors) {
   EXPECT_EQ(error(options).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(error(options).message()), HasSubstr("x"));
   EXPECT_TRUE(absl::StartsWith(error(options).message(), "prompt"));
-  options.prompt = "abababababab";  // and the begin token, in a context of 10
+  options.prompt = "abababababab";  // together with the begin token longer than the context of 10
   EXPECT_EQ(error(options).code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(error(options).message()), HasSubstr("13 tokens"));
   for (const auto& change : std::vector<void (*)(GenerateOptions*)>{
@@ -189,7 +189,7 @@ TEST_F(TrainedModelTest, MistakesInOptionsAreErrors) {
   EXPECT_TRUE(model->Generate({}).ok()) << "and still works";
 }
 
-// Documents end by themselves, or when the context is full.
+// A sample ends with the end token, or when the context is full.
 TEST_F(TrainedModelTest, WithoutALimitASampleEndsWithItsTokenOrTheContext) {
   Train();
   const auto model = Open(test_.out());
@@ -221,7 +221,7 @@ TEST_F(TrainedModelTest, ATextMayBeLongerThanTheContext) {
   EXPECT_FALSE(result->ended);
   options.max_tokens = 0;
   EXPECT_EQ(model->Generate(options)->tokens, 10) << "until the context is full";
-  // As far as the context reaches nothing has slid yet.
+  // The context does not slide before it is full.
   options.max_tokens = 10;
   EXPECT_EQ(TextOf(model.get(), options), result->text.substr(0, 10));
 }
@@ -245,7 +245,7 @@ TEST_F(TrainedModelTest, ASplitThatIsEmptyIsLeftOut) {
   ASSERT_TRUE(losses.ok()) << losses.status();
   ASSERT_EQ(losses->size(), 1u);
   EXPECT_EQ((*losses)[0].split, "training");
-  // One character each: something to predict, the end among it.
+  // Documents of one character have targets: the character and the end.
   const auto shortest = Open(test_.out())->Evaluate(test_.dir().Write("short.txt", "a\n"));
   ASSERT_TRUE(shortest.ok()) << shortest.status();
   ASSERT_EQ(shortest->size(), 1u);

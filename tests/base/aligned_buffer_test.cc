@@ -18,7 +18,7 @@ TEST(AlignedBufferTest, AnEmptyOneHoldsNothing) {
 }
 
 TEST(AlignedBufferTest, IsAlignedAndZeroAtEverySize) {
-  // The last ones are on both sides of the size from which huge pages are used.
+  // The last three sizes surround the threshold from which huge pages are used.
   for (const int64_t bytes : {int64_t{1}, int64_t{63}, int64_t{64}, int64_t{65}, int64_t{4097},
                               (int64_t{4} << 20) - 1, int64_t{4} << 20, (int64_t{4} << 20) + 3}) {
     const AlignedBuffer buffer(bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FileTest: a directory of the test's own, removed at its end.
+// FileTest: a fixture with a directory of its own, which is removed at the end.
 #ifndef PLUMB_TESTS_BASE_FILE_FIXTURE_H_
 #define PLUMB_TESTS_BASE_FILE_FIXTURE_H_
 

@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST_F(FileTest, ReadsWhatWasWritten) {
-  // Longer than one read, and with every byte.
+  // The content is longer than one read and has every byte value.
   std::string content;
   for (int i = 0; i < 200000; ++i) content.push_back(static_cast<char>(i * 7));
   ASSERT_TRUE(WriteFileAtomically(In("a"), content).ok());
@@ -50,7 +50,7 @@ TEST_F(FileTest, WritesItsPartsOneAfterAnother) {
 TEST_F(FileTest, WritesPiecesAsTheyAreMade) {
   const auto count = [](PieceSink sink) -> absl::Status {
     for (int i = 0; i < 4; ++i) {
-      const std::string piece(1, static_cast<char>('0' + i));  // gone after the call
+      const std::string piece(1, static_cast<char>('0' + i));  // freed after the call
       const absl::Status status = sink(piece);
       if (!status.ok()) return status;
     }
@@ -91,7 +91,8 @@ TEST_F(FileTest, AWriteThatCannotReplaceItsTargetLeavesNoTemporary) {
 
 TEST_F(FileTest, AWriteThatFailsHalfwayLeavesTheOldContent) {
   ASSERT_TRUE(WriteFileAtomically(In("a"), "old").ok());
-  // A limit on the size of files stands for a full disk. Its signal would end this process.
+  // A limit on the file size simulates a full disk. Its signal would end this process if it were
+  // raised.
   rlimit limit;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
   rlimit small = limit;
@@ -107,7 +108,7 @@ TEST_F(FileTest, AWriteThatFailsHalfwayLeavesTheOldContent) {
   EXPECT_THAT(Names(), ElementsAre("a"));
 }
 
-// Root may write everywhere, so it is someone else for as long as this lives.
+// Drops root's effective user, who may write everywhere, for the lifetime of the object.
 class NotRoot {
  public:
   explicit NotRoot(const std::string& directory) : was_root_(geteuid() == 0) {
@@ -176,7 +177,7 @@ TEST_F(FileTest, LinksAreFollowed) {
   ASSERT_EQ(mkdir(In("d").c_str(), 0700), 0);
   ASSERT_EQ(symlink("d/file", In("link").c_str()), 0);
   ASSERT_EQ(symlink(In("link").c_str(), In("to-link").c_str()), 0);
-  for (const char* name : {"link", "to-link"}) {  // the first makes d/file
+  for (const char* name : {"link", "to-link"}) {  // the first creates d/file
     ASSERT_TRUE(WriteFileAtomically(In(name), name).ok());
     EXPECT_TRUE(S_ISLNK(ModeOf(In(name))));
     EXPECT_TRUE(S_ISREG(ModeOf(In("d/file"))));
@@ -205,7 +206,8 @@ TEST_F(FileTest, WhatIsNoRegularFileIsWrittenThrough) {
   EXPECT_STREQ(got, "through");
   EXPECT_TRUE(S_ISFIFO(ModeOf(In("pipe"))));
 
-  // As behind a shell's "> file": what the descriptor names must not be replaced by another file.
+  // A shell's "> file" passes such a path. The file of the descriptor must be written, not
+  // replaced.
   const int redirected = open(In("out").c_str(), O_RDWR | O_CREAT, 0600);
   ASSERT_GE(redirected, 0);
   ASSERT_TRUE(WriteFileAtomically(absl::StrCat("/proc/self/fd/", redirected), "one").ok());
@@ -219,7 +221,7 @@ TEST_F(FileTest, WhatIsNoRegularFileIsWrittenThrough) {
 
 TEST_F(FileTest, ATemporaryIsNotWrittenThroughALink) {
   ASSERT_TRUE(WriteFileAtomically(In("victim"), "whole").ok());
-  // The next temporary has the next number.
+  // The next temporary file will have the next number.
   uint64_t number = 0;
   ASSERT_TRUE(WriteFileAtomically(In("a"), [&](PieceSink) {
                 for (const std::string& name : Names()) {
@@ -254,7 +256,7 @@ TEST_F(FileTest, WritersOfOneFileReplaceItWhole) {
   }
   for (std::thread& writer : writers) writer.join();
   EXPECT_THAT(Names(), ElementsAre("a"));
-  // A name that is nearly as long as names may be.
+  // The name has the maximum length, which leaves no room for the suffix of a temporary file.
   ASSERT_TRUE(WriteFileAtomically(In(std::string(255, 'n')), "x").ok());
 }
 
@@ -382,7 +384,7 @@ TEST_F(FileTest, ARandomAccessFileCopiesPieces) {
     EXPECT_THAT(std::string(cut.message()), HasSubstr("/a: was cut while it was in use"));
     EXPECT_TRUE(file->Read(0, 3, piece).ok());
   }
-  // One that is opened for each read is the same file each time, or an error.
+  // A file that is opened for each read is the same file each time; otherwise the read fails.
   const auto file = RandomAccessFile::Open(In("a"), RandomAccessFile::Descriptor::kForRead);
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_TRUE(WriteFileAtomically(In("a"), "abcdefgh").ok());
@@ -390,7 +392,7 @@ TEST_F(FileTest, ARandomAccessFileCopiesPieces) {
   EXPECT_THAT(std::string(file->Read(0, 3, piece).message()), HasSubstr("/a: was replaced"));
 }
 
-// Paths that a signal handler removes: files that are being written, and directories.
+// A signal handler removes these paths: files that are being written, and directories.
 TEST_F(FileTest, UnfinishedPathsAreRemoved) {
   ASSERT_TRUE(MakeDirectories(In("d.tmp/inner")).ok());
   ASSERT_TRUE(WriteFileAtomically(In("d.tmp/file"), "x").ok());
@@ -405,7 +407,7 @@ TEST_F(FileTest, UnfinishedPathsAreRemoved) {
     return absl::CancelledError("stop");
   });
   EXPECT_TRUE(absl::IsCancelled(written));
-  // Nor does a child remove what its parent writes.
+  // A child process does not remove the unfinished paths of its parent.
   ASSERT_TRUE(MakeDirectories(In("d.tmp")).ok());
   const pid_t child = fork();
   if (child == 0) {

@@ -20,7 +20,7 @@
 namespace plumb {
 namespace {
 
-// How often a task ran; tasks are counted by whoever runs them.
+// Counts how often each task ran, on whichever thread.
 class Visits {
  public:
   explicit Visits(int64_t n) : counts_(static_cast<size_t>(n)) {}
@@ -44,7 +44,7 @@ void WaitFor(const std::atomic<bool>& flag) {
   while (!flag) Sleep(100);
 }
 
-// Waits for the child and says whether it ended by _exit(0).
+// Waits for the child. Returns true if it ended by _exit(0).
 bool Succeeded(pid_t child) {
   int status = 0;
   return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
@@ -61,8 +61,8 @@ TEST(ParallelForTest, VisitsEveryIndexOnce) {
   }
 }
 
-// Long tasks use every thread that is allowed, more than there are processors; their results
-// are there, in plain memory, when the call returns, also of those that end last.
+// Long tasks use all allowed threads, which are more than the processors. When the call returns,
+// all results are visible in plain memory, including those of the tasks that end last.
 TEST(ParallelForTest, ReturnsWhenTheTasksOfOthersAreDone) {
   for (const int threads : {2, 3, 9}) {
     const std::thread::id caller = std::this_thread::get_id();
@@ -88,7 +88,8 @@ TEST(ParallelForTest, HundredsOfThousandsOfSmallJobsFollowEachOther) {
   EXPECT_EQ(sum, expected);
 }
 
-// Workers fall asleep between the jobs, at all stages of which the next one may come.
+// Workers fall asleep between the jobs. The pauses vary so that the next job arrives at all stages
+// of that.
 TEST(ParallelForTest, FindsWorkersAwakeAsleepAndInBetween) {
   for (int job = 0; job < 300; ++job) {
     Visits visits(8);
@@ -103,7 +104,7 @@ TEST(ParallelForTest, FindsWorkersAwakeAsleepAndInBetween) {
   }
 }
 
-// Tasks that run at a time have different slots, and slots are below the number of threads.
+// Tasks that run at the same time have different slots, and slots are below the number of threads.
 TEST(ParallelForTest, ASlotIsOneThreadsAtATime) {
   for (const int threads : {1, 2, 3, 8}) {
     for (const int64_t n : {1, 2, 5, 40}) {
@@ -124,7 +125,7 @@ TEST(ParallelForTest, ASlotIsOneThreadsAtATime) {
   }
 }
 
-// Workers compute as the caller does, whoever ran a task before.
+// Workers take the caller's floating-point mode, whichever caller they worked for before.
 TEST(ParallelForTest, WorkersTakeTheCallersFloatingPointMode) {
   const auto denormal_results = [] {
     std::atomic<int> denormal = 0;
@@ -177,13 +178,14 @@ TEST(ParallelForTest, CallersInSeveralThreadsDoNotDisturbEachOther) {
   EXPECT_EQ(wrong, 0);
 }
 
-// One caller's job is stuck, with a worker in it. Another caller's is done meanwhile.
+// The job of one caller is stuck with a worker in it. Meanwhile the jobs of another caller
+// complete.
 TEST(ParallelForTest, AHeldWorkerDoesNotHoldOtherCallers) {
   std::atomic<bool> held = false, release = false, stuck_is_done = false;
   std::thread stuck([&] {
     const std::thread::id caller = std::this_thread::get_id();
     ParallelFor(64, 2, [&](int64_t i) {
-      if (i == 0) Sleep(1000);  // time for a worker to come
+      if (i == 0) Sleep(1000);  // time for a worker to join
       if (std::this_thread::get_id() != caller) held = true;
       if (i > 0) WaitFor(held), WaitFor(release);
     });
@@ -200,7 +202,7 @@ TEST(ParallelForTest, AHeldWorkerDoesNotHoldOtherCallers) {
   stuck.join();
 }
 
-// A caller whose worker is held in its first task does all others itself.
+// A caller whose worker is held in its first task runs all other tasks itself.
 TEST(ParallelForTest, ASlowThreadKeepsOnlyTheTaskThatItIsIn) {
   std::atomic<int> by_worker = 0, by_caller = 0;
   std::atomic<bool> held = false;
@@ -244,7 +246,7 @@ TEST(ParallelForTest, AForkedChildHasWorkersOfItsOwn) {
 
 // ThreadSanitizer cannot follow threads of a child whose parent had several.
 #if !defined(__SANITIZE_THREAD__)
-// While other threads are in the midst of jobs, and of starting workers.
+// The process forks while other threads run jobs and start workers.
 TEST(ParallelForTest, AChildForkedWhileOthersWorkCanWork) {
   std::atomic<bool> stop = false;
   std::vector<std::thread> callers;
@@ -271,7 +273,7 @@ TEST(ParallelForTest, AChildForkedWhileOthersWorkCanWork) {
 
 #endif
 
-// The following need a process in which nothing has run yet.
+// Runs `body` in a new process, for tests that need one in which no job has run yet.
 void ExpectSuccessInNewProcess(const std::function<bool()>& body) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(_exit(body() ? 0 : 1), testing::ExitedWithCode(0), "");
@@ -301,12 +303,12 @@ TEST(ParallelForDeathTest, ManyThreadsOnOneProcessorDoAllTasks) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // they need memory for a thread
+    !defined(__SANITIZE_THREAD__)  // sanitizers need memory for each thread
 TEST(ParallelForDeathTest, DoesWithoutThreadsThatTheSystemRefuses) {
   ExpectSuccessInNewProcess([] {
     int64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
-    // A little, but not a stack's worth.
+    // The limit leaves a little memory, but not enough for a thread's stack.
     const auto bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (2 << 20));
     const rlimit memory = {bytes, bytes};
     if (setrlimit(RLIMIT_AS, &memory) != 0) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are pipes, and the signals of writing.
+// Tests of pipes that are read and written as files, and of the signals of writing.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ TEST_F(PipeTest, AReaderThatGoesAwayIsAnErrorAndNoSignal) {
   ASSERT_EQ(mkfifo(In("pipe").c_str(), 0600), 0);
   const int reader = open(In("pipe").c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
-  const std::string piece(1 << 20, 'x');  // more than a pipe holds
+  const std::string piece(1 << 20, 'x');  // more than a pipe's capacity
   absl::Status status;
   std::thread writer([&] { status = WriteFileAtomically(In("pipe"), piece); });
   char first;
@@ -60,10 +60,10 @@ TEST_F(PipeTest, ASignalOfTheHostsThatWaitsIsLeftToIt) {
 
 TEST_F(PipeTest, ReadsPipesToTheirEnd) {
   ASSERT_EQ(mkfifo(In("pipe").c_str(), 0600), 0);
-  std::string content(300000, 'x');  // more than a pipe holds
+  std::string content(300000, 'x');  // more than a pipe's capacity
   content += "the end";
   std::thread writer([&] {
-    // Opening waits for the reader, as a shell's "cat a > pipe" does.
+    // Opening waits for the reader, like "cat a > pipe" in a shell.
     const int fd = open(In("pipe").c_str(), O_WRONLY);
     for (size_t done = 0; done < content.size();) {
       const ssize_t n = write(fd, content.data() + done, content.size() - done);
@@ -75,7 +75,7 @@ TEST_F(PipeTest, ReadsPipesToTheirEnd) {
   EXPECT_TRUE(ReadFile(In("pipe")).value() == content);
   writer.join();
 
-  // As behind a shell's "<(...)", whose command may have ended before.
+  // A shell's "<(...)" passes such a path, and its command may already have ended.
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   ASSERT_EQ(write(ends[1], "early", 5), 5);

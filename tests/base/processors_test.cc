@@ -109,7 +109,7 @@ TEST_F(CgroupTest, IgnoresWhatItDoesNotUnderstand) {
 
 TEST(AvailableProcessorsTest, IsAtMostTheProcessorsThatTheThreadMayUse) {
   EXPECT_GE(AvailableProcessors(), 1);
-  std::thread([] {  // so that the setting is this thread's alone
+  std::thread([] {  // the affinity changes only in this thread
     cpu_set_t set, one;
     ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
     CPU_ZERO(&one);

@@ -14,10 +14,10 @@
 namespace plumb {
 namespace {
 
-// The inverse of splitmix64's finalizer, with which seeds become keys. It lets a test choose the
-// key that Philox gets, and so compare with the published vectors.
+// Returns the inverse of splitmix64's finalizer, which turns seeds into keys. With it a test can
+// choose the key of Philox and compare with the published vectors.
 uint64_t Unmix(uint64_t x) {
-  const auto inverse = [](uint64_t a) {  // of an odd number, modulo 2^64 (Newton)
+  const auto inverse = [](uint64_t a) {  // inverse of an odd number modulo 2^64, by Newton's method
     uint64_t r = a;
     for (int i = 0; i < 6; ++i) r *= 2 - a * r;
     return r;
@@ -42,7 +42,7 @@ RngStream StreamWithKey(uint64_t key, uint64_t step) {
   return RngStream(Unmix(Unmix(key) ^ NameHash("kat")), "kat", step);
 }
 
-// Random123's kat_vectors, philox4x32-10.
+// Random123's kat_vectors for philox4x32-10.
 struct Kat {
   uint64_t key, low, high;
   uint32_t out[4];
@@ -64,7 +64,7 @@ TEST(RngStreamTest, DrawsThePublishedPhiloxVectors) {
       return static_cast<double>((uint64_t{a} << 32 | b) >> 11) * 0x1.0p-53;
     };
     EXPECT_EQ(stream.Uniform(kat.low), unit(kat.out[0], kat.out[1]));
-    // The other two words are seen through the angle of Box and Muller.
+    // The other two words are visible through the angle of the Box-Muller transform.
     const double radius = std::sqrt(-2 * std::log(1 - unit(kat.out[0], kat.out[1])));
     const double angle = 2 * 3.14159265358979323846 * unit(kat.out[2], kat.out[3]);
     EXPECT_DOUBLE_EQ(stream.Normal(kat.low), radius * std::cos(angle));
@@ -72,7 +72,7 @@ TEST(RngStreamTest, DrawsThePublishedPhiloxVectors) {
 }
 
 TEST(RngStreamTest, KeepsItsValuesFromVersionToVersion) {
-  // Checkpoints and published losses depend on these: a change of them is a change of the format.
+  // Checkpoints and published losses depend on these values, so a new value changes the format.
   const RngStream stream(1, "init layers.0.attention.q.weight");
   EXPECT_EQ(stream.Bits(0), 0xf6e4d5208a8c532bu);
   EXPECT_EQ(stream.Bits(1), 0x0a9ea05a5d73036du);
@@ -117,7 +117,7 @@ TEST(RngStreamTest, UniformDrawsAreUniformInTheHalfOpenUnitInterval) {
     squares += u * u;
     ++bins[static_cast<size_t>(u * 16)];
   }
-  // Five standard errors everywhere.
+  // The tolerance is five standard errors.
   EXPECT_NEAR(sum / kDraws, 0.5, 5 * std::sqrt(1.0 / 12 / kDraws));
   EXPECT_NEAR(squares / kDraws, 1.0 / 3, 5 * std::sqrt(4.0 / 45 / kDraws));
   for (int count : bins) EXPECT_NEAR(count, kDraws / 16.0, 5 * std::sqrt(kDraws / 16.0));
@@ -132,7 +132,7 @@ TEST(RngStreamTest, NormalDrawsHaveTheMomentsOfANormal) {
     ASSERT_TRUE(std::isfinite(z));
     for (int k = 1; k <= 4; ++k) sum[k] += std::pow(z, k);
   }
-  // Variances of z, z^2, z^3, z^4: 1, 2, 15, 96.
+  // The variances of z, z^2, z^3 and z^4 are 1, 2, 15 and 96.
   const double error = 5 / std::sqrt(static_cast<double>(kDraws));
   EXPECT_NEAR(sum[1] / kDraws, 0, error);
   EXPECT_NEAR(sum[2] / kDraws, 1, error * std::sqrt(2.0));

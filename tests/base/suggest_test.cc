@@ -10,11 +10,11 @@ std::string Meant(const std::string& name) { return "; did you mean \"" + name +
 
 TEST(DidYouMeanTest, FindsTheSlipsThatFingersMake) {
   const std::vector<std::string> names = {"layer_norm", "none", "rms_norm"};
-  EXPECT_EQ(DidYouMean("rmsnorm", names), Meant("rms_norm"));    // left out
-  EXPECT_EQ(DidYouMean("rms_nrom", names), Meant("rms_norm"));   // swapped
-  EXPECT_EQ(DidYouMean("rms_norrm", names), Meant("rms_norm"));  // doubled
-  EXPECT_EQ(DidYouMean("rmz_norm", names), Meant("rms_norm"));   // replaced
-  EXPECT_EQ(DidYouMean("RMS-Norm", names), Meant("rms_norm"));   // spelt otherwise
+  EXPECT_EQ(DidYouMean("rmsnorm", names), Meant("rms_norm"));    // a character is missing
+  EXPECT_EQ(DidYouMean("rms_nrom", names), Meant("rms_norm"));   // two are swapped
+  EXPECT_EQ(DidYouMean("rms_norrm", names), Meant("rms_norm"));  // one is doubled
+  EXPECT_EQ(DidYouMean("rmz_norm", names), Meant("rms_norm"));   // one is replaced
+  EXPECT_EQ(DidYouMean("RMS-Norm", names), Meant("rms_norm"));   // spelled differently
   EXPECT_EQ(DidYouMean("Layer Norm", names), Meant("layer_norm"));
 }
 
@@ -23,7 +23,7 @@ TEST(DidYouMeanTest, SaysNothingWhenNothingIsNear) {
   EXPECT_EQ(DidYouMean("attention", names), "");
   EXPECT_EQ(DidYouMean("", names), "");
   EXPECT_EQ(DidYouMean("rms_norm", {}), "");
-  EXPECT_EQ(DidYouMean("y", {"x"}), "");  // a name of one letter has no letter in common
+  EXPECT_EQ(DidYouMean("y", {"x"}), "");  // names of one letter have no letter in common
   EXPECT_EQ(DidYouMean("", {"x"}), "");
   EXPECT_EQ(DidYouMean("X", {"x"}), Meant("x"));
 }
@@ -31,7 +31,7 @@ TEST(DidYouMeanTest, SaysNothingWhenNothingIsNear) {
 TEST(DidYouMeanTest, ANameAndItsBeginningAreNear) {
   EXPECT_EQ(DidYouMean("prenorm", {"post", "pre"}), Meant("pre"));
   EXPECT_EQ(DidYouMean("rms", {"layer_norm", "rms_norm"}), Meant("rms_norm"));
-  EXPECT_EQ(DidYouMean("ln", {"ln_scaling"}), "");  // too short to tell
+  EXPECT_EQ(DidYouMean("ln", {"ln_scaling"}), "");  // too short to compare
 }
 
 TEST(DidYouMeanTest, ANearNameBeatsABeginningInAnyOrder) {

@@ -30,7 +30,7 @@ TEST(Utf8Test, EveryCodePointComesBack) {
 TEST(Utf8Test, RefusesWhatRfc3629Forbids) {
   for (const std::string& bad : {
            std::string("\x80"),              // continuation without a lead
-           std::string("\xc3"),              // cut short
+           std::string("\xc3"),              // truncated
            std::string("\xe2\x82"),          //
            std::string("\xf0\x9f\x98"),      //
            std::string("\xc0\x80"),          // overlong
@@ -53,7 +53,7 @@ TEST(Utf8Test, KnowsCharactersThatAreNotComplete) {
       EXPECT_EQ(IncompleteUtf8End("é" + character.substr(0, n)), expected);
     }
   }
-  // No more bytes make characters of these.
+  // No further bytes can complete these to characters.
   for (const char* const bad : {"\x80", "\xc0", "\xf5", "\xff", "\xc3(", "\xe2\x82\x82\x82"}) {
     EXPECT_EQ(IncompleteUtf8End(bad), 0u);
   }
@@ -84,7 +84,7 @@ TEST(Utf8Test, CutsWhatMessagesQuote) {
   EXPECT_EQ(Excerpt("a\x1b"), "a\\u{1b}");
   EXPECT_EQ(Excerpt(std::string(60, 'x')), std::string(60, 'x'));
   EXPECT_EQ(Excerpt(std::string(61, 'x')), std::string(60, 'x') + "...");
-  // Between characters, not in one.
+  // The text is cut between characters, not inside one.
   EXPECT_EQ(Excerpt(std::string(59, 'x') + "\u00e9\u00e9"), std::string(59, 'x') + "...");
   EXPECT_EQ(ShortMessage("unknown \"x\""), "unknown \"x\"");
   const std::string cut = ShortMessage("unknown \"" + std::string(1 << 20, 'x') + "\"; known: y");
@@ -99,7 +99,7 @@ TEST(Utf8Test, PrintableTextLeavesNothingThatATerminalObeys) {
   EXPECT_EQ(PrintableText("\x1b[31m\r\a\x7f"), "\\u{1b}[31m\\r\\u{7}\\u{7f}");
   EXPECT_EQ(PrintableText("\xc2\x9b"
                           "31m"),
-            "\\u{9b}31m");  // CSI in one character
+            "\\u{9b}31m");  // CSI as one character
   EXPECT_EQ(PrintableText("\u202egpj.exe"), "\\u{202e}gpj.exe");
   EXPECT_EQ(PrintableText("a\xff\x9b\xc3"), "a\\xff\\x9b\\xc3");
   EXPECT_EQ(PrintableText(absl::string_view("\0", 1)), "\\u{0}");

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# plumb.h has the ABI of the baseline beside this file, tests/capi/libplumb.abi: functions may be added, and
-# fields at the ends of structs that begin with struct_size; nothing else may change.
+# Checks that plumb.h has the ABI of the baseline next to this file, tests/capi/libplumb.abi.
+# Functions may be added, and fields at the ends of structs that begin with struct_size; all other
+# changes are errors.
 #
-#   abi_test.sh HEADER             the test, and that it fails where it should
-#   abi_test.sh --renew HEADER     writes the baseline anew, and adds new functions to the symbols file of
-#                                  the Debian package: after functions were added
+#   abi_test.sh HEADER             runs the test and checks that it fails for incompatible headers
+#   abi_test.sh --renew HEADER     after functions were added: writes the baseline again and adds them to the
+#                                  symbols file of the Debian package
 #
-# What is compared is not libplumb.so but a library made from plumb.h alone, each function an empty body:
-# the compiler holds the implementation to the header, exports_test.sh the exports, and the header needs
-# no second build with debug information, shows no type from inside, and is compiled in a moment. It also
-# has an array for each constant, as long as the constant's value, since abidiff compares only what a
-# symbol leads to, and such variables for the fields of structs that may grow: abidiff (2.2) takes a
-# struct that has grown for one that has grown at its end.
+# The test compares not libplumb.so but a library made from plumb.h alone, in which each function
+# has an empty body. The compiler checks the implementation against the header, and exports_test.sh
+# checks the exports. The header needs no second build with debug information, shows no internal
+# types, and compiles in a moment. The library also has an array for each constant, whose length
+# encodes the constant's value, because abidiff compares only types that symbols refer to. It has
+# such variables for the fields of structs that may grow, too, because abidiff (2.2) accepts every
+# struct that has grown as one that has grown at its end.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 baseline="$here/libplumb.abi"
@@ -28,7 +30,7 @@ if ! command -v abidw > /dev/null; then
   exit 77
 fi
 
-# The structs that begin with struct_size, one a line, with their fields.
+# Prints the structs that begin with struct_size, one per line, with their fields.
 growing() {
   tr '\n' ' ' < "$1" | grep -oE 'typedef struct \{ *size_t struct_size;[^}]*\} *[a-z_]+' | awk '
     {
@@ -50,14 +52,15 @@ growing() {
     }'
 }
 
-# describe HEADER NAME: NAME.abi of the stub library, NAME.grows, the structs that may grow.
+# describe HEADER NAME writes NAME.abi of the stub library, and NAME.grows, the structs that may
+# grow.
 describe() {
   local name=$2 preprocessed="$work/$2.i" stub="$work/$2.c"
   cp "$1" "$work/plumb.h"
   echo '#include "plumb.h"' | cc -std=c11 -E -P -I "$work" -x c - > "$preprocessed"
   {
     echo '#include "plumb.h"'
-    # Declarations of functions at the outermost level, with a body for ";".
+    # Prints each function declaration at the outermost level with a body in place of its ";".
     tr '\n' ' ' < "$preprocessed" | awk '
       BEGIN { RS = ";" }
       {
@@ -65,19 +68,19 @@ describe() {
         opened += gsub(/{/, "{"); closed += gsub(/}/, "}")
         if (opened > closed) { text = text ";"; next }
         if (text !~ /typedef|enum|struct *{/ && text ~ /plumb_[a-z0-9_]+ *\(/) {
-          # Only parameters with names make a definition in C11.
+          # C11 requires names of the parameters in a definition.
           print text " { __builtin_trap(); }"
         }
         text = ""
       }'
-    # Constants: of enums, and macros that are numbers.
+    # Constants are enumerators, and macros that are numbers.
     {
       tr '\n' ' ' < "$preprocessed" | grep -oE 'enum *\{[^}]*\}' | grep -oE 'PLUMB_[A-Z0-9_]+' || true
       sed -nE 's/^#define (PLUMB_[A-Z0-9_]+) +[0-9].*/\1/p' "$work/plumb.h"
     } | sort -u | while read -r constant; do
       echo "char value_of_${constant}[1000 + ($constant)];"
     done
-    # Fields of structs that may grow, with their types and places.
+    # These variables hold the types and offsets of the fields of structs that may grow.
     growing "$preprocessed" | while read -r struct fields; do
       for field in $fields; do
         echo "__typeof__((($struct*)0)->$field) type_of_${struct}_$field;"
@@ -90,7 +93,8 @@ describe() {
   growing "$preprocessed" | cut -d ' ' -f 1 > "$work/$name.grows"
 }
 
-# compare NAME: whether NAME keeps the promises of the baseline; what abidiff says is in NAME.said.
+# compare NAME fails if NAME breaks the ABI of the baseline. It writes abidiff's output to
+# NAME.said.
 compare() {
   local structs
   structs=$(paste -sd '|' "$work/$1.grows")
@@ -125,7 +129,7 @@ diff <(sed -n 's/^ \(.*\)@.*/\1/p' "$symbols") <(grep -oE '\bplumb_[a-z0-9_]+\('
   fail "$symbols does not have these functions: abi_test.sh --renew plumb.h"
 compare now || { cat "$work/now.said" >&2; fail "the ABI of plumb.h has changed; if functions were only added: abi_test.sh --renew plumb.h"; }
 
-# The test, tested: variants of the header.
+# The test is tested with variants of the header.
 variant() {
   local wanted=$1 name=$2
   shift 2

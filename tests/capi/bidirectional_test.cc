@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bidirectional models and token types through plumb.h: padding, types, masked tokens, and what is
-// refused.
+// Tests of bidirectional models and token types through plumb.h: padding, types, masked tokens and
+// errors.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kVocabularySize = 5;  // of the vocabulary
+constexpr int kVocabularySize = 5;  // size of the vocabulary
 
 class BidirectionalApiTest : public CapiTest {
  protected:
@@ -61,7 +61,7 @@ TEST_F(BidirectionalApiTest, PaddingIsSeenByNoToken) {
   const float* const alone = plumb_evaluator_logits(one.get);
   EXPECT_EQ(std::vector<float>(together, together + 2 * kVocabularySize),
             std::vector<float>(alone, alone + 2 * kVocabularySize));
-  // Without types all are 0.
+  // Without types all tokens have type 0.
   const int32_t zeros[2] = {};
   double without = 0, with = 0;
   EXPECT_PLUMB_OK(plumb_evaluator_set_types(one.get, nullptr, 0, err));
@@ -99,7 +99,8 @@ TEST_F(BidirectionalApiTest, WrongInputsAndTypesAreRefused) {
             "types is NULL");
 }
 
-// Targets are then not read: one outside the vocabulary is no mistake, and neither is none.
+// A recipe for masked tokens does not read the targets, so invalid or missing targets are no
+// errors.
 TEST_F(BidirectionalApiTest, ARecipeChoosesTheTargets) {
   const ModelHandle model = Bert();
   const plumb_trainer_options options =
@@ -123,7 +124,7 @@ TEST_F(BidirectionalApiTest, ARecipeChoosesTheTargets) {
       "inputs: micro-batch 0: id 3 at 2 comes after -1, the end of its row");
 }
 
-// A host may have targets of its own.
+// A host may provide targets.
 TEST_F(BidirectionalApiTest, AHostMayGiveTargets) {
   const ModelHandle model = Bert();
   const plumb_trainer_options options = Recipe("max_steps: 9 batch_size: 1 learning_rate: 0.01", 4);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of plumb.h share: handles that free themselves, a runtime, a model, its weights.
+// Shared parts of the tests of plumb.h: handles that free themselves, a runtime, a model, its
+// weights.
 #ifndef PLUMB_TESTS_CAPI_CAPI_FIXTURE_H_
 #define PLUMB_TESTS_CAPI_CAPI_FIXTURE_H_
 
@@ -19,7 +20,7 @@ namespace plumb {
 inline constexpr char kRecipe[] =
     "max_steps: 6 batch_size: 2 gradient_accumulation_steps: 2 learning_rate: 0.01 seed: 3";
 
-// Frees what it holds.
+// Owns a handle and frees it.
 template <class T, void (*Free)(T*)>
 struct Handle {
   Handle() = default;
@@ -36,7 +37,7 @@ using EvaluatorHandle = Handle<plumb_evaluator, plumb_evaluator_free>;
 using TokenizerHandle = Handle<plumb_tokenizer, plumb_tokenizer_free>;
 using ErrorHandle = Handle<plumb_error, plumb_error_free>;
 
-// Returns an options or info struct of plumb.h that knows its size.
+// Returns an options or info struct of plumb.h whose struct_size is set.
 template <class T>
 T MakeStruct() {
   T value = {};
@@ -44,7 +45,7 @@ T MakeStruct() {
   return value;
 }
 
-// Calls with an error that must not be there.
+// Calls with an error argument `err`, and expects PLUMB_OK.
 #define EXPECT_PLUMB_OK(call)                                       \
   do {                                                              \
     ErrorHandle unwanted;                                           \
@@ -52,13 +53,13 @@ T MakeStruct() {
     EXPECT_EQ(call, PLUMB_OK) << plumb_error_message(unwanted.get); \
   } while (false)
 
-// The message of a call that must fail with `code`.
+// Expects that the call fails with `code`. Returns its message.
 template <class Call>
 std::string Fails(plumb_status code, const Call& call) {
   ErrorHandle error;
   EXPECT_EQ(call(&error.get), code) << plumb_error_message(error.get);
   EXPECT_EQ(plumb_error_code(error.get), code);
-  EXPECT_EQ(call(nullptr), code);  // an error is not wanted
+  EXPECT_EQ(call(nullptr), code);  // the error argument is optional
   return plumb_error_message(error.get);
 }
 

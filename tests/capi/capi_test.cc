@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb.h gives the bits of the modules below it.
+// Results of plumb.h equal those of the modules below it, bit for bit.
 #include <cmath>
 #include <thread>
 
@@ -20,7 +20,7 @@ TEST_F(CapiTest, TrainsToTheBitsOfASession) {
   for (const char* const dtype : {"F32", "BF16"}) {
     SCOPED_TRACE(dtype);
     const std::string recipe = absl::StrCat(kRecipe, " dtype: ", dtype);
-    // The same through the session's own batches.
+    // The session is trained on its batches directly.
     const auto internal = MakeRuntime(2);
     const auto context = MakeContext(internal.get(), TinyModel().Text());
     std::string text;
@@ -112,7 +112,7 @@ TEST_F(CapiTest, DecodesToTheBitsOfASession) {
   }
 }
 
-// What is taken back and fed again is as if it had never been.
+// After a truncation, the results are those of a session that was never fed the removed tokens.
 TEST_F(CapiTest, TruncatesAndFeedsAgain) {
   const ModelHandle model = CreateWithWeights();
   for (const int32_t sequences : {1, 3}) {
@@ -129,7 +129,7 @@ TEST_F(CapiTest, TruncatesAndFeedsAgain) {
     EXPECT_PLUMB_OK(plumb_session_feed(fresh.get, 0, first.data(), 2, err));
     EXPECT_PLUMB_OK(plumb_session_feed(fresh.get, 0, second.data(), second.size(), err));
     EXPECT_EQ(Logits(session.get, 0, 5), Logits(fresh.get, 0, 5));
-    // From the start, with the tokens that the session fed last.
+    // The session is truncated to its start and fed the tokens of before.
     EXPECT_PLUMB_OK(plumb_session_truncate(session.get, 0, 0, err));
     EXPECT_PLUMB_OK(plumb_session_truncate(fresh.get, 0, 0, err));
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, first.data(), first.size(), err));
@@ -138,7 +138,7 @@ TEST_F(CapiTest, TruncatesAndFeedsAgain) {
   }
 }
 
-// What sequences begin with is computed once, but for weights that have changed since.
+// The common prefix of sequences is computed once, unless the weights have changed since.
 TEST_F(CapiTest, SequencesThatBeginAlikeSeeTheWeightsOfNow) {
   const ModelHandle model = CreateWithWeights();
   auto options = MakeStruct<plumb_session_options>();
@@ -160,14 +160,14 @@ TEST_F(CapiTest, SequencesThatBeginAlikeSeeTheWeightsOfNow) {
   EXPECT_EQ(feed(0), after);
   auto tensor = MakeStruct<plumb_tensor>();
   EXPECT_PLUMB_OK(plumb_model_tensor(model.get, 0, &tensor, err));
-  tensor.data[tensor.shape[1]] += 1;  // of token 1
+  tensor.data[tensor.shape[1]] += 1;  // embedding of token 1
   plumb_model_changed(model.get);
   const std::vector<float> written = feed(0);
   EXPECT_NE(written, after);
   EXPECT_EQ(feed(1), written);
 }
 
-// One draw at a time, with options that change: each as the session's first.
+// Draws one token at a time with changing options. Each draw equals the first one of a session.
 TEST_F(CapiTest, DrawsOneByOneAreThoseOfARow) {
   const ModelHandle model = CreateWithWeights();
   const std::vector<int32_t> prompt = {1, 4};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb.h gives the text of tokens that come one by one, and generates past the context.
+// Tests of plumb.h: text of tokens that arrive one by one, and generation past the context.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using DecoderHandle = Handle<plumb_decoder, plumb_decoder_free>;
 
-// As Llama's: marks for spaces, tokens for bytes, <s> before a text.
+// A tokenizer like Llama's: marks for spaces, byte tokens, <s> before a text.
 constexpr char kTokenizer[] = R"({
   "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
     {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
@@ -54,7 +54,7 @@ TEST(DecodingTest, TokensOneByOneHaveTheTextOfAll) {
     EXPECT_PLUMB_OK(plumb_decoder_create(tokenizer.get, nullptr, 0, &decoder.get, err));
     const int32_t prompt[] = {8, 2, 4};  // <s>, "a", and the first byte of a character
     EXPECT_PLUMB_OK(plumb_decoder_create(tokenizer.get, prompt, 3, &after.get, err));
-  }  // a decoder keeps its tokenizer
+  }  // a decoder keeps its tokenizer alive
   std::vector<std::string> texts;
   for (const int32_t token : {8, 2, 2, 3, 4, 5, 6, 7, 4}) {
     texts.push_back(Next(decoder.get, token));
@@ -159,8 +159,8 @@ TEST(DecodingTest, AnEncodedPromptHasAPrefix) {
   EXPECT_EQ(needed, 0u);
 }
 
-// Copies of an element, and behind them a page that nobody may read: whoever reads more elements
-// than there are faults.
+// Copies of an element, followed by a page without access. Reading more elements than there are
+// faults.
 template <class T>
 class Guarded {
  public:
@@ -181,7 +181,7 @@ class Guarded {
   void* const pages_;
 };
 
-// Session on CapiTest's model, whose context is 8 tokens.
+// Fixture with a session on CapiTest's model, whose context is 8 tokens.
 class GeneratingTest : public CapiTest {
  protected:
   GeneratingTest() : model_(CreateWithWeights()) {
@@ -193,7 +193,7 @@ class GeneratingTest : public CapiTest {
     EXPECT_PLUMB_OK(plumb_session_feed(session_.get, 0, prompt.data(), prompt.size(), err));
   }
 
-  // Draws until there are `most`, by options as they are.
+  // Draws up to `most` tokens with unchanged options.
   std::vector<int32_t> Generate(const plumb_sample_options* options, size_t most = 1000) {
     struct User {
       std::vector<int32_t> tokens;
@@ -267,7 +267,7 @@ TEST_F(GeneratingTest, ItEndsAtAnyEndToken) {
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, generate), HasSubstr("end_tokens is NULL"));
 }
 
-// As `plumb sample` does: the newer half of a full context is fed as a new sequence.
+// Like `plumb sample`: the newer half of a full context is fed as a new sequence.
 TEST_F(GeneratingTest, MaxTokensReachPastTheContext) {
   plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
   options.max_tokens = 40;
@@ -332,7 +332,7 @@ TEST_F(GeneratingTest, TemperatureZeroIsTheMostLikelyToken) {
     Begin({1, 4});
     EXPECT_EQ(Generate(nullptr), whole) << "NULL is all zeros";
   }
-  // The initializer draws.
+  // The initializer's options draw at random.
   plumb_sample_options drawn = PLUMB_SAMPLE_OPTIONS_INIT;
   EXPECT_EQ(drawn.struct_size, sizeof(drawn));
   EXPECT_EQ(drawn.temperature, 1);
@@ -346,7 +346,7 @@ TEST_F(GeneratingTest, TemperatureZeroIsTheMostLikelyToken) {
             *std::min_element(first.begin(), first.end()));
 }
 
-// A host's -1, or the end of a computation that overflowed, in every number of elements.
+// Each number of elements is set to a host's -1 or to the result of an overflow.
 TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
   constexpr size_t kMax = std::numeric_limits<size_t>::max();
   const TokenizerHandle tokenizer = MakeTokenizer();
@@ -369,7 +369,8 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
   tensor.dtype = PLUMB_F32;
   const Guarded<plumb_tensor_in_file> in_files(tensor);
   double loss = 0;
-  // Largest counts, and those whose bytes are one too many, or wrap round to a few.
+  // The counts are the largest ones, and those whose sizes in bytes overflow by one or wrap to a
+  // few.
   for (const size_t n : {kMax, kMax / 2, kMax / 2 + 2, kMax / 4 + 2, kMax / 8 + 2}) {
     SCOPED_TRACE(n);
     plumb_trainer_options recipe = training;
@@ -421,7 +422,7 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
       EXPECT_TRUE(status == PLUMB_INVALID_ARGUMENT || status == PLUMB_OUT_OF_RANGE) << status;
     }
   }
-  // Texts, whose elements are bytes.
+  // The elements of texts are bytes.
   plumb_spec* spec = nullptr;
   plumb_tokenizer* made = nullptr;
   EXPECT_EQ(plumb_spec_from_text(&byte, kMax, "x", &spec, nullptr), PLUMB_INVALID_ARGUMENT);

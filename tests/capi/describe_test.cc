@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb_runtime_describe: the fields that plumb.h lists, and what a host's own state does to them.
+// Tests of plumb_runtime_describe: the fields that plumb.h lists, and the effects of the host's
+// state.
 #include <gmock/gmock.h>
 
 #include <cfenv>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# libplumb.so exports the functions of plumb.h, all and nothing else.
+# Checks that libplumb.so exports exactly the functions of plumb.h.
 #
 #   exports_test.sh LIBRARY HEADER
 set -euo pipefail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a host gives which are none, and a system that ends what is written: errors, never a
-// signal that the host did not ask for, nor a call that does not return.
+// Paths of a host that are not files, and limits of the system that stop writing, are errors. plumb
+// raises no signal that the host did not request, and every call returns.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -47,7 +47,7 @@ TEST_F(HostFilesTest, ALimitOfFilesIsAnErrorAndNoSignal) {
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
   const rlimit small = {4096, limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  // SIGXFSZ has its default, which ends the process.
+  // SIGXFSZ has its default action, which ends the process.
   const std::string model = Fails(PLUMB_RESOURCE_EXHAUSTED, SaveModel(path));
   const std::string trainer = Fails(PLUMB_RESOURCE_EXHAUSTED, SaveTrainer(path));
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -66,7 +66,7 @@ TEST_F(HostFilesTest, AReaderThatGoesAwayIsAnErrorAndNoSignal) {
   std::thread writer([&] { status = plumb_model_save(model_.get, pipe_.c_str(), &error.get); });
   char first;
   while (read(reader, &first, 1) != 1) std::this_thread::yield();
-  close(reader);  // before all was written, which is more than a pipe holds
+  close(reader);  // before everything was written, which exceeds a pipe's capacity
   writer.join();
   EXPECT_EQ(status, PLUMB_UNAVAILABLE);
   EXPECT_THAT(plumb_error_message(error.get), HasSubstr("Broken pipe"));

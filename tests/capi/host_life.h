@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host's life on plumb.h: creates, trains, samples.
+// Steps of a host that uses plumb.h: it creates a model, trains it and feeds it a prompt.
 #ifndef PLUMB_TESTS_CAPI_HOST_LIFE_H_
 #define PLUMB_TESTS_CAPI_HOST_LIFE_H_
 
@@ -10,7 +10,7 @@
 
 namespace plumb {
 
-// Of enough work for several threads.
+// Returns a model with enough work for several threads.
 inline std::string WideModel() {
   TinyModel model;
   model.d_model = 64;
@@ -32,8 +32,8 @@ inline RuntimeHandle MakeHostRuntime(const plumb_executor* executor,
   return runtime;
 }
 
-// One life of a host, of which each part may fail: the first error, or PLUMB_OK and in `floats` the
-// weights after two steps, a gradient, and logits.
+// Runs the steps of a host, each of which may fail. Returns the first error, or PLUMB_OK and in
+// `floats` the weights after two steps, a gradient and logits.
 inline plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats,
                          const char* weights_path, plumb_error** error) {
   static const std::string text = WideModel();
@@ -75,7 +75,7 @@ inline plumb_status Live(plumb_runtime* runtime, std::vector<float>* floats,
   return PLUMB_OK;
 }
 
-// What a life gives with plumb's own threads and memory.
+// Returns the floats of Live with plumb's threads and memory.
 inline const std::vector<float>& Expected() {
   static const std::vector<float> expected = [] {
     std::vector<float> floats;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host's memory: all that has the size of a model is taken from it, and given back; where it has
-// none, the call fails and the handles live on.
+// All memory of a model's size comes from the host's allocator and is released to it. If the
+// allocator fails, the call fails and the handles remain valid.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Memory of a host, which counts and can say no.
+// Allocator of a host, which counts calls and can fail.
 class TestAllocator {
  public:
   plumb_allocator Get() {
@@ -31,7 +31,7 @@ class TestAllocator {
   void FailAt(int64_t call) { fails_at_ = call; }  // counted from now on; -1: never
   int64_t calls() const { return calls_; }
   size_t live() const { return live_.size(); }
-  // Pieces of that size that are in use.
+  // Returns the number of live allocations of that size.
   int64_t LiveOf(size_t size) const {
     return std::count_if(live_.begin(), live_.end(),
                          [size](const auto& piece) { return piece.second == size; });
@@ -44,7 +44,7 @@ class TestAllocator {
     if (fails_at_ >= 0 && fails_at_-- == 0) return nullptr;
     EXPECT_EQ(size % alignment, 0u);
     void* const memory = std::aligned_alloc(alignment, size);
-    std::fill_n(static_cast<unsigned char*>(memory), size, 0xff);  // no zeros, and NaN as floats
+    std::fill_n(static_cast<unsigned char*>(memory), size, 0xff);  // not zeros, and NaN as floats
     live_[memory] = size;
     return memory;
   }
@@ -62,7 +62,7 @@ class TestAllocator {
   int64_t calls_ = 0, fails_at_ = -1;
 };
 
-// As the info says, in every format.
+// Expects that the sizes of caches equal those in the info, in every format.
 void ExpectCachesOf(const std::string& text) {
   TestAllocator allocator;
   const plumb_allocator given = allocator.Get();
@@ -137,8 +137,8 @@ TEST(HostMemoryTest, EveryAllocationOfTheHostMayFail) {
   }
 }
 
-// Calls on handles that live on: each allocation fails once, and the same call again does what it
-// would have done.
+// Calls on handles that remain: each allocation fails once, and the same call then succeeds with
+// the same result.
 TEST(HostMemoryTest, HandlesLiveOnWhenMemoryIsBack) {
   TestAllocator allocator;
   const plumb_allocator given = allocator.Get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host gives, plumb uses, and what it does not give, plumb does not touch: threads, memory,
-// the floating-point mode; a process and its forks.
+// plumb uses the threads and the memory that a host provides, and keeps the host's floating-point
+// mode and threads otherwise. The tests also fork processes.
 #include <dirent.h>
 #include <fenv.h>
 #include <sys/wait.h>
@@ -21,7 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Threads of a host that runs tasks in one of several ways.
+// Executor of a host, which runs tasks in one of several ways.
 struct TestExecutor {
   enum Kind { kThreads, kBackwards, kOnlyTheLast } kind;
   std::atomic<int> jobs{0}, tasks{0};
@@ -58,7 +58,7 @@ int CountThreads() {
   return threads;
 }
 
-// Of a process without any of plumb's: one, or more where a sanitizer has its own.
+// Returns the number of threads without plumb's: one, or more if a sanitizer has its own.
 int OwnThreads() {
   static const int threads = [] {
     std::thread([] {}).join();
@@ -101,7 +101,7 @@ TEST(HostTest, ThreadsEndWithTheLastHandle) {
       EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "wide", &spec.get, err));
       EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
     }
-    EXPECT_GT(CountThreads(), OwnThreads());  // the model stands on its runtime
+    EXPECT_GT(CountThreads(), OwnThreads());  // the model keeps its runtime alive
     plumb_model_free(std::exchange(model.get, nullptr));
     EXPECT_EQ(CountThreads(), OwnThreads());
   }
@@ -124,7 +124,7 @@ TEST(HostTest, RuntimesComeAndGoOnSeveralThreads) {
   EXPECT_EQ(CountThreads(), OwnThreads());
 }
 
-// What four sessions of one thread draw, fed in turns, with weights of all kinds.
+// Returns the draws of four sessions on one thread, fed alternately, with weights of all formats.
 std::vector<int32_t> FourSessions(plumb_model* model, int thread) {
   std::vector<SessionHandle> sessions(4);
   std::vector<int32_t> drawn;
@@ -172,7 +172,7 @@ TEST(HostTest, EightThreadsOfFourSessionsDrawWhatOneDoes) {
   EXPECT_EQ(alone[0].size(), 72u);
 }
 
-// The exit code of a child that runs `body`; 99 when it hangs.
+// Returns the exit code of a child that runs `body`, or 99 if the child hangs.
 int InChild(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -209,7 +209,7 @@ TEST(HostTest, AForkAfterUseIsAnError) {
               return again == expected ? 0 : 4;
             }),
             0);
-  // The parent goes on.
+  // The parent continues.
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));
 }
 
@@ -231,7 +231,7 @@ TEST(HostTest, TheFloatingPointModeIsTheHosts) {
   EXPECT_EQ(floats, expected);
 }
 
-// A model whose placement is in a directory of the host's.
+// Creates a model whose placement is in a directory of the host.
 plumb_status CreateFromOwnPlacement(const plumb_runtime_options& options, plumb_error** error) {
   static const std::string text =
       "n_layer: 1 n_head: 1 d_model: 4 vocab_size: 5 context_length: 4\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb.hpp: what a host gives to be called, what it throws, and when it stops.
+// Tests of callbacks in plumb.hpp: those of the host, their exceptions, and how they stop a call.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -66,7 +66,7 @@ TEST(HppCallbacksTest, WhatACallbackThrowsComesOutOfTheCall) {
   session.Feed(0, {1}).value();
   const auto throws = [](std::int32_t) { throw Thrown("token"); };
   EXPECT_THROW(static_cast<void>(session.Generate(0, {}, throws)), Thrown);
-  // Through two borders.
+  // The exception crosses two calls of the C API.
   EXPECT_THROW(static_cast<void>(trainer.Run(Fill,
                                              [&](const plumb::StepInfo&) {
                                                session.Truncate(0, 0).value();
@@ -74,7 +74,7 @@ TEST(HppCallbacksTest, WhatACallbackThrowsComesOutOfTheCall) {
                                                static_cast<void>(session.Generate(0, {}, throws));
                                              })),
                Thrown);
-  // Nothing of it is left for the next call.
+  // The next call is not affected.
   EXPECT_TRUE(trainer.Step(std::vector<std::int32_t>(8, 1), std::vector<std::int32_t>(8, 2)).ok());
 }
 
@@ -101,7 +101,7 @@ TEST(HppCallbacksTest, CallbacksAndOtherThreadsEndARun) {
             Code::kCancelled);
 }
 
-// A norm over tokens is worth a warning.
+// A norm over tokens causes a warning.
 TEST(HppCallbacksTest, TheLogIsToldAndMayThrow) {
   std::string told;
   plumb::RuntimeOptions options;
@@ -125,7 +125,7 @@ TEST(HppCallbacksTest, TheLogIsToldAndMayThrow) {
   EXPECT_TRUE(create().ok());
 }
 
-// Until the last handle is gone, whatever was freed or assigned before.
+// They are used until the last handle is freed, in whatever order handles are freed or assigned.
 TEST(HppCallbacksTest, TheHostsMemoryAndThreadsAreUsed) {
   std::atomic<std::ptrdiff_t> bytes{0};
   std::atomic<int> tasks{0};
@@ -147,7 +147,7 @@ TEST(HppCallbacksTest, TheHostsMemoryAndThreadsAreUsed) {
     plumb::Model model = [&] {
       plumb::Runtime runtime = MakeRuntime(options);
       plumb::Spec spec = plumb::Spec::FromText(kHppModel).value();
-      spec.Set("d_model", 128).value();  // worth two threads
+      spec.Set("d_model", 128).value();  // enough work for two threads
       plumb::Model made = plumb::Model::Create(runtime, spec).value();
       made.Init(1).value();
       return made;
@@ -159,7 +159,7 @@ TEST(HppCallbacksTest, TheHostsMemoryAndThreadsAreUsed) {
     EXPECT_GT(tasks, 0);
     has_memory = false;
     EXPECT_THROW(static_cast<void>(plumb::Session::Create(model)), Thrown);
-    // The old one is freed by the functions that the new one has not.
+    // The old model is freed by the functions of its runtime; the new model's runtime has none.
     model = MakeModel();
   }
   EXPECT_EQ(bytes, 0);

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# plumb.hpp calls every function of plumb.h, each of its files compiles alone, and it without a warning by
-# every compiler that is here, in C++17 and C++20, with and without exceptions.
+# Checks that plumb.hpp calls every function of plumb.h, that each of its files compiles alone, and
+# that it compiles without warnings with every installed compiler, in C++17 and C++20, with and
+# without exceptions.
 #   hpp_header_test.sh INCLUDE_DIRECTORY
 set -euo pipefail
 cd "$1"
 headers=(plumb.hpp plumb/*.hpp)
 functions() { grep -ohE '\bplumb_[a-z0-9_]+\(' "$@" | sort -u; }
-# Freeing is what the handles do: their type names the function. TextOf calls the one that it is given.
+# Handles free by functions that their types name. TextOf calls its argument.
 frees() { grep -ohE '\bplumb_[a-z0-9_]+_free\b' "$@" | sed 's/$/(/'; }
 texts() { grep -ohE '\bTextOf\(plumb_[a-z0-9_]+' "$@" | sed 's/TextOf(//; s/$/(/'; }
 missing=$(comm -23 <(functions plumb.h) <({ functions "${headers[@]}"; frees "${headers[@]}"; texts "${headers[@]}"; } | sort -u))
@@ -18,7 +19,7 @@ for compiler in g++ clang++; do
   command -v "$compiler" > /dev/null || { echo "$compiler is not installed: not tried" >&2; continue; }
   for flags in "-std=c++17" "-std=c++20" "-std=c++17 -fno-exceptions -fno-rtti"; do
     for header in "${headers[@]}"; do
-      # That a part stands alone, one compiler can tell.
+      # One compiler is enough to check that a part compiles alone.
       [ "$header" = plumb.hpp ] || [ "$compiler $flags" = "g++ -std=c++17" ] || continue
       # shellcheck disable=SC2086  # flags are words
       echo "#include \"$header\"" | "$compiler" $flags -I . -x c++ - -fsyntax-only \

@@ -33,7 +33,7 @@ inline plumb::Model MakeModel() {
   return MakeModel(runtime);
 }
 
-// Counting: a token's target is the next of the five.
+// Fills in the task of counting: a token's target is the next of the five tokens.
 inline void Fill(std::int64_t step, plumb::Span<std::int32_t> inputs,
                  plumb::Span<std::int32_t> targets) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {

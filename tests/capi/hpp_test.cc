@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb.hpp on libplumb.so alone: what C gives, as C++ has it.
+// Tests of plumb.hpp with libplumb.so alone: every feature of the C API in C++.
 #include "plumb.hpp"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ TEST(HppTest, ARuntimeSaysWhatItHas) {
 TEST(HppTest, ASpecIsSetAndPrinted) {
   plumb::Spec spec = plumb::Spec::FromText(kHppModel).value();
   spec.Set("n_layer", 3).value();
-  spec.Set("name", std::string(300, 'n')).value();  // longer than the first try
+  spec.Set("name", std::string(300, 'n')).value();  // longer than the buffer that is tried first
   spec.Set("tie_embeddings", true).value();
   const std::string text = spec.Text().value();
   EXPECT_THAT(text, HasSubstr("n_layer: 3"));
@@ -77,7 +77,7 @@ TEST(HppTest, WhatWasMovedFromIsAnErrorAndNoCrash) {
   plumb::Model model = MakeModel();
   const plumb::Model other = std::move(model);
   EXPECT_EQ(other.Info().n_layer, 1);
-  EXPECT_EQ(other.Info().cache_bytes, 2 * 8 * 8 * 4);  // keys and values of 8 channels, 8 tokens
+  EXPECT_EQ(other.Info().cache_bytes, 2 * 8 * 8 * 4);  // keys and values of 8 channels for 8 tokens
   // NOLINTBEGIN(bugprone-use-after-move): it is what is tested
   EXPECT_EQ(model.Init(1).error().code(), Code::kInvalidArgument);
   EXPECT_EQ(model.TensorCount(), 0u);
@@ -98,7 +98,7 @@ TEST(HppTest, CachesKeepWhatWentIntoConvolutions) {
   EXPECT_EQ(plumb::Model::Create(runtime, spec).value().Info().cache_bytes, 3 * 16 * 8 * 4);
 }
 
-// Of the windows 4, none and one that is longer than the context.
+// The windows are 4, none, and one that is longer than the context.
 TEST(HppTest, CachesOfWindowsKeepTheWindows) {
   plumb::Runtime runtime = MakeRuntime();
   const plumb::Spec spec =
@@ -111,7 +111,7 @@ TEST(HppTest, CachesOfWindowsKeepTheWindows) {
             2 * 4 * (4 + 16 + 16) * 4);
 }
 
-// The handles of the runtime and the model are gone before the trainer and the session are used.
+// The runtime and model handles are freed before the trainer and the session are used.
 TEST(HppTest, TrainsAndSamplesByCallbacks) {
   plumb::Model model = MakeModel();
   plumb::Trainer trainer =
@@ -124,7 +124,7 @@ TEST(HppTest, TrainsAndSamplesByCallbacks) {
       .Run(Fill,
            [&](const plumb::StepInfo& info) {
              losses.push_back(info.loss);
-             // Between two steps a session may run.
+             // A session may run between two steps.
              watching.Truncate(0, 0).value();
              watching.Feed(0, {1}).value();
              watching.Generate(0, {2}, [&](std::int32_t) { ++sampled; }).value();
@@ -144,7 +144,7 @@ TEST(HppTest, TrainsAndSamplesByCallbacks) {
   EXPECT_EQ(session.Logits(1).size(), 5u);
   EXPECT_EQ(session.Length(1), 3);
   EXPECT_EQ(session.Length(2), -1);
-  // It has learned to count.
+  // The model has learned to count.
   std::vector<std::int32_t> counted;
   plumb::SampleOptions likeliest;
   likeliest.temperature = 0;
@@ -231,7 +231,7 @@ TEST(HppTest, StepsOnGivenTokensHaveGradients) {
   }
   EXPECT_NEAR(squares, info.gradient_norm * info.gradient_norm, 1e-4 * squares);
   EXPECT_NE(Weights(model), before);
-  // Either length may be the wrong one.
+  // Either length may be wrong.
   targets.pop_back();
   EXPECT_EQ(trainer.Step(inputs, targets).error().message(), "inputs have 8 ids and targets 7");
   EXPECT_EQ(trainer.Step(targets, inputs).error().message(), "inputs have 7 ids and targets 8");
@@ -271,7 +271,7 @@ TEST(HppTest, WeightsAreMappedAndChanged) {
   plumb::Session session = plumb::Session::Create(mapped, {1, plumb::Weights::kBf16}).value();
   EXPECT_EQ(mapped.Map(file).error().code(), Code::kFailedPrecondition);
   std::remove(file.c_str());
-  // Sessions that have copies of the weights learn that these are others.
+  // Changed() makes sessions copy the changed weights.
   session.Feed(0, {1}).value();
   const std::vector<float> before(session.Logits(0).begin(), session.Logits(0).end());
   for (std::size_t i = 0; i < mapped.TensorCount(); ++i) {
@@ -354,7 +354,7 @@ TEST(HppTest, TextsBecomeTokensAndTextsAgain) {
 }
 
 TEST(HppTest, TokensOneByOneHaveTheTextOfAll) {
-  // WordPiece: a space before each word but the first, and none before a part of one.
+  // WordPiece puts a space before each word but the first, and none before a continuation.
   const auto words = plumb::Tokenizer::FromJson(R"({"decoder": {"type": "WordPiece"},
       "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
                 "vocab": {"[UNK]": 0, "play": 1, "##ing": 2, "a": 3}}})")
@@ -423,7 +423,7 @@ TEST(HppTest, GeneratingSaysWhyItEnded) {
   options.max_tokens = 30;
   EXPECT_EQ(generate(options, 99), FinishReason::kLength);
   ASSERT_EQ(drawn.size(), 30u) << "past the context of 8";
-  // The same, appended by the host.
+  // The host appends the same tokens.
   std::vector<std::int32_t> appended;
   session.Truncate(0, 0).value();
   session.Feed(0, {1}).value();

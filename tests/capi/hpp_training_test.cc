@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb.hpp's trainer: planned, stepped on short sequences, kept tensor by tensor, probed,
-// profiled.
+// Tests of plumb.hpp's trainer: planned, stepped on short sequences, saved tensor by tensor, probed
+// and profiled.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ plumb::Trainer Train(plumb::Model& model, const std::string& more = "") {
   return plumb::Trainer::Create(model, options).value();
 }
 
-// Rows of three tokens, then of seven.
+// Fills in rows of three tokens, then of seven.
 void FillShort(std::int64_t i, std::int32_t* inputs, std::int32_t* targets, std::int64_t& seq) {
   seq = i == 0 ? 3 : 7;
   const auto n = static_cast<std::size_t>(2 * seq);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb.hpp as compiled with -fno-exceptions, in a program whose other files have them.
+// Functions that use plumb.hpp compiled with -fno-exceptions, in a program whose other files have
+// exceptions.
 #ifndef PLUMB_TESTS_CAPI_HPP_WITHOUT_EXCEPTIONS_H_
 #define PLUMB_TESTS_CAPI_HPP_WITHOUT_EXCEPTIONS_H_
 
 #include <string>
 
-// "ok", or what went wrong with a few steps and samples.
+// Trains and samples. Returns "ok" or the error.
 std::string TrainWithoutExceptions();
-// The message of an error that is returned.
+// Returns the message of an error that a call returned.
 std::string FailWithoutExceptions();
-// Takes the value of an error.
+// Calls value() on an error, which aborts.
 void AbortWithoutExceptions();
 
 #endif  // PLUMB_TESTS_CAPI_HPP_WITHOUT_EXCEPTIONS_H_

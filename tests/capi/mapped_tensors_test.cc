@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb_model_map_tensors: weights anywhere in files, in any of their types, compute what the same
-// weights compute in memory.
+// plumb_model_map_tensors: weights at any place in files and of any supported type compute the same
+// as equal weights in memory.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -17,7 +17,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A file of raw tensors, each at `skew` bytes beyond a multiple of 64.
+// File of raw tensors, each `skew` bytes beyond a multiple of 64.
 class TensorFile {
  public:
   explicit TensorFile(size_t skew) : skew_(skew) {}
@@ -67,7 +67,7 @@ plumb_tensor TensorOf(const plumb_model* model, size_t i) {
 class MappedTensorsTest : public CapiTest {
  protected:
   MappedTensorsTest() : memory_(CreateWithWeights()) {
-    // Numbers that bf16 has, so that all types can hold them.
+    // The values are exact in bf16, so that all types can hold them.
     for (size_t i = 0; i < plumb_model_tensor_count(memory_.get); ++i) {
       const plumb_tensor tensor = TensorOf(memory_.get, i);
       for (int64_t e = 0; e < ElementsOf(tensor); ++e) {
@@ -118,7 +118,7 @@ class MappedTensorsTest : public CapiTest {
 
 TEST_F(MappedTensorsTest, ComputeWhatTheSameWeightsDoInMemory) {
   for (const int32_t dtype : {int32_t{PLUMB_F32}, int32_t{PLUMB_BF16}}) {
-    for (const size_t skew : {0, 8, 1}) {  // 1: no address for numbers, so that they are copied
+    for (const size_t skew : {0, 8, 1}) {  // 1: not aligned for numbers, so they are copied
       TensorFile file = FileOf(dtype, skew);
       const auto tensors = file.Write(scratch_.File("weights"));
       for (const int32_t weights : {PLUMB_WEIGHTS_BF16, PLUMB_WEIGHTS_INT8, PLUMB_WEIGHTS_F32}) {
@@ -156,7 +156,7 @@ TEST_F(MappedTensorsTest, WidenEveryF16) {
   std::vector<plumb_tensor_in_file> tensors = file.Write(scratch_.File("weights"));
   const plumb_tensor first = TensorOf(memory_.get, 0);
   const auto n = static_cast<size_t>(ElementsOf(first));
-  // Normal numbers, denormals, zeros of both signs, infinity.
+  // The values are normal numbers, denormals, zeros of both signs, and infinity.
   const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x83ff, 0x0400,
                              0x7bff, 0x0000, 0x8000, 0x7c00};
   const float floats[] = {1, -2, 0x1p-24f, -0x1.ff8p-15f, 0x1p-14f, 65504, 0, -0.0f, HUGE_VALF};

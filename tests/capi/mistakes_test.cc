@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb.h gives an error for every mistake, and takes options and buffers of any size.
+// plumb.h returns an error for every invalid argument, and accepts options and buffers of any size.
 #include "tests/capi/capi_fixture.h"
 #include "tests/session/scratch_dir.h"
 
@@ -74,7 +74,8 @@ TEST_F(CapiTest, MistakesAreErrorsWithPlaces) {
   Fails(PLUMB_INVALID_ARGUMENT, plumb_runtime_create, nullptr, nullptr);
 }
 
-// Of an older header: shorter; of a newer one: longer, which is fine while it is 0.
+// Options of an older header are shorter. Those of a newer one are longer, and valid if the rest is
+// 0.
 TEST_F(CapiTest, OptionsOfOtherVersions) {
   struct Newer {
     plumb_session_options options;
@@ -90,7 +91,7 @@ TEST_F(CapiTest, OptionsOfOtherVersions) {
   newer.added = 1;
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("does not know"));
   newer.options.struct_size = offsetof(plumb_session_options, weights);
-  newer.options.weights = 77;  // beyond what the caller says it has
+  newer.options.weights = 77;  // beyond the struct_size
   EXPECT_PLUMB_OK(create(err));
   newer.options.struct_size = 0;
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("struct_size"));
@@ -169,7 +170,7 @@ TEST_F(CapiTest, SizesThatCannotBe) {
 
 TEST_F(CapiTest, MoreThanMemoryHolds) {
   const ModelHandle model = CreateWithWeights();
-  // A step is asked for as a whole.
+  // The memory of a whole step is checked.
   for (const char* const recipe : {"gradient_accumulation_steps: 2000000000 batch_size: 4096",
                                    "gradient_accumulation_steps: 2147483647 batch_size: 1048576"}) {
     const plumb_trainer_options steps = Recipe(recipe);
@@ -188,7 +189,7 @@ TEST_F(CapiTest, MoreThanMemoryHolds) {
   EXPECT_PLUMB_OK(plumb_model_init(large.get, 1, err));
   auto options = MakeStruct<plumb_evaluator_options>();
   options.rows = 64;
-  options.logits = 1;  // a tebibyte of them
+  options.logits = 1;  // a tebibyte of logits
   EXPECT_THAT(Fails(PLUMB_RESOURCE_EXHAUSTED,
                     [&](plumb_error** e) {
                       plumb_evaluator* none = nullptr;
@@ -197,7 +198,7 @@ TEST_F(CapiTest, MoreThanMemoryHolds) {
               HasSubstr("the evaluator would take 1048"));
 }
 
-// What a trainer that cannot be must leave: the tensors where they were.
+// A trainer that cannot be created leaves the tensors where they were.
 TEST_F(CapiTest, ATrainerThatFailsLaysNothingOut) {
   TinyModel wide;
   wide.d_model = 64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plumb.h says of norms, models and their passes, beside the modules that know it.
+// Compares the descriptions of norms, models and their passes in plumb.h with the modules below.
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +17,7 @@ using testing::Not;
 
 class ReportTest : public CapiTest {
  protected:
-  // The text of a function that ends with buffer, capacity, needed and error.
+  // Returns the text of a function whose last arguments are buffer, capacity, needed and error.
   template <class Function, class... Arguments>
   static std::string Text(const Function& function, Arguments... arguments) {
     size_t needed = 0;
@@ -39,7 +39,7 @@ class ReportTest : public CapiTest {
     return evaluator;
   }
 
-  // Of kTokens, whose last ones have no target.
+  // Returns the loss of kTokens, in which the last tokens have no target.
   static double Loss(plumb_evaluator* evaluator) {
     std::vector<int32_t> inputs, targets;
     for (const std::vector<int32_t>& row : kTokens) {
@@ -69,7 +69,7 @@ TEST_F(ReportTest, ANormDescribesItself) {
   const std::string unknown =
       Fails(PLUMB_NOT_FOUND, plumb_plugin_describe, runtime_.get, "layer_nrm", nullptr, 0, nullptr);
   EXPECT_THAT(unknown, HasSubstr("did you mean \"layer_norm\""));
-  // Loaded from its file it is the same; a second time it is there already, and not before.
+  // A plugin that another runtime loads from its file has the same description.
   const std::string path = norm["path"];
   RuntimeHandle other;
   EXPECT_PLUMB_OK(plumb_runtime_create(nullptr, &other.get, err));
@@ -86,7 +86,7 @@ TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {
   double speed = 0;
   const plumb_status status =
       plumb_machine_speed(runtime_.get, PLUMB_SPEED_GEMM_F32, &speed, nullptr);
-  if (status != PLUMB_UNIMPLEMENTED) {  // no oneDNN
+  if (status != PLUMB_UNIMPLEMENTED) {  // oneDNN is available
     EXPECT_EQ(status, PLUMB_OK);
     EXPECT_GT(speed, 1e8);
   }
@@ -258,7 +258,7 @@ TEST_F(ReportTest, AnEvaluatorIsProbed) {
   const double loss = Loss(evaluator.get);
   EXPECT_THAT(seen.names,
               testing::ElementsAre("0 logits", "1 logits", "2 head.weight", "3 head.weight"));
-  // What it answers can stop, and no probe sees nothing.
+  // The callback's result can stop the run. Without a probe it is not called.
   seen.answer = 1;
   std::vector<int32_t> ids(16, 1);
   EXPECT_THAT(Fails(PLUMB_CANCELLED, plumb_evaluator_run, evaluator.get, ids.data(), ids.data(), 16,

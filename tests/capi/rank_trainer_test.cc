@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainers of several ranks, which are threads, through plumb.h.
+// Tests of trainers with several ranks, which are threads, through plumb.h.
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -21,7 +21,7 @@ constexpr char kUnits[] =
     "max_steps: 9 batch_size: 4 gradient_accumulation_steps: 2 units: 4 seed: 3 "
     "learning_rate: 0.01 ";
 
-// A process of a job: what each has for itself.
+// Objects of one rank of a job.
 struct RankOfJob {
   RankOfJob(Communicator* ranks, const std::string& model_text) : host(ranks) {
     auto options = MakeStruct<plumb_runtime_options>();
@@ -51,7 +51,7 @@ struct RankOfJob {
     EXPECT_PLUMB_OK(plumb_trainer_step(trainer.get, inputs.data(), targets.data(), n, &info, err));
     return info;
   }
-  // On rank 0, while the others answer.
+  // Runs `use` on rank 0 while the other ranks serve their states.
   plumb_status TryShare(std::function<int32_t()> use, plumb_error** error) {
     const auto call = [](void* user) { return (*static_cast<std::function<int32_t()>*>(user))(); };
     return plumb_trainer_share_states(trainer.get, call, &use, error);
@@ -84,7 +84,7 @@ class RankTrainerTest : public ::testing::TestWithParam<const char*> {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // The file of `size` ranks after so many steps, from `start` on.
+  // Returns the saved file of `size` ranks after `steps` steps from the state `start`.
   std::string Train(int size, const std::string& recipe, const std::string& start, int steps,
                     std::vector<double>* losses) {
     const std::string path = Path(absl::StrCat("of", size));
@@ -146,7 +146,7 @@ TEST_F(RanksTrainerTest, TensorsOfOtherRanksAreReadAndWrittenWhenAllShareThemOnl
     EXPECT_PLUMB_OK(rank->Train(absl::StrCat(kUnits, "shard: GRADIENTS"), err));
     rank->Step();
     plumb_trainer* const trainer = rank->trainer.get;
-    // Some of the first moments lie on the other rank.
+    // Some of the first moments are stored on the other rank.
     size_t remote = 0;
     float value = 0;
     for (plumb_tensor tensor = {}; true; ++remote) {
@@ -195,7 +195,7 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
     const auto read = [&](size_t i, plumb_error** error) {
       return plumb_trainer_read_state(trainer, PLUMB_STATE_MODEL, i, 0, 1, &value, error);
     };
-    // Some weights are here, and others are not.
+    // Some weights are stored on this rank, others are not.
     size_t remote = 0, here = 0;
     const size_t count = plumb_model_tensor_count(rank->model.get);
     for (size_t i = 0; i < count; ++i) {
@@ -220,13 +220,13 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
     options.weights = PLUMB_WEIGHTS_BF16;
     EXPECT_PLUMB_OK(plumb_session_create(rank->model.get, &options, &bf16.get, err));
     rank->Share([&] {
-      const float half = 0.3f;  // which bf16 is not
+      const float half = 0.3f;  // not exact in bf16
       EXPECT_PLUMB_OK(
           plumb_trainer_write_state(trainer, PLUMB_STATE_MODEL, remote, 0, 1, &half, err));
       EXPECT_PLUMB_OK(read(remote, err));
       EXPECT_EQ(value, half);
       EXPECT_PLUMB_OK(save(err));
-      // Written by rank 0 for its owner, it is what all programs read.
+      // Rank 0 has written the value for its owner, and all programs read it.
       SessionHandle whole;
       options.weights = PLUMB_WEIGHTS_F32;
       EXPECT_PLUMB_OK(plumb_session_create(rank->model.get, &options, &whole.get, err));
@@ -244,7 +244,7 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
     plumb_trainer_options alone = Recipe(kUnits);
     EXPECT_EQ(plumb_trainer_create(rank->model.get, &alone, &rank->trainer.get, &error.get),
               PLUMB_FAILED_PRECONDITION);
-    // New weights are whole.
+    // Newly drawn weights are complete on every rank.
     EXPECT_PLUMB_OK(plumb_model_init(rank->model.get, 1, err));
     EXPECT_PLUMB_OK(save(err));
   });
@@ -316,7 +316,7 @@ TEST_F(RanksTrainerTest, WhatRanksTakeIsPlannedWithoutThem) {
   }
 }
 
-// Messages of such a job are never reached: it is refused before any.
+// A job of such a size is refused before any message.
 TEST(RankTrainerSizeTest, AJobOfAbsurdSizeIsRefused) {
   for (const absl::Status& result : RunRanks(1, [&](Communicator* ranks) {
          RankOfJob rank(ranks, TinyModel().Text());
@@ -349,7 +349,8 @@ TEST(RankTrainerSizeTest, AJobOfAbsurdSizeIsRefused) {
   }
 }
 
-// A recipe without units has those that the ranks need, and the losses of one process with as many.
+// A recipe without units uses as many as the ranks need, and has the losses of one process with as
+// many.
 TEST_P(RankTrainerTest, UnitsAreChosenForTheRanks) {
   const std::string recipe =
       absl::StrCat("max_steps: 9 batch_size: 6 seed: 3 learning_rate: 0.01 ", GetParam());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call wants of the stack, on threads as a host may start them: whatever a formula holds, it
-// is read, or refused with an error that says so, in what plumb.h promises.
+// Tests of the stack usage of calls, on threads of a host. Whatever a formula contains, it is
+// either read or refused with an error, within the stack that plumb.h promises.
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -18,10 +18,10 @@ namespace {
 using testing::AnyOf;
 using testing::HasSubstr;
 
-// What plumb.h says that a call wants, at most.
+// Maximum stack usage of a call that plumb.h promises.
 constexpr size_t kPromised = size_t{256} << 10;
 
-// Runs `work` in a thread with a stack of `bytes`; how many of them it wrote to.
+// Runs `work` in a thread with a stack of `bytes`. Returns the number of bytes that it used.
 size_t OnStack(size_t bytes, std::function<void()> work) {
   constexpr char kUntouched = 0x5A;
   void* const stack =
@@ -53,7 +53,7 @@ std::string Repeated(const std::string& text, size_t times) {
   return all;
 }
 
-// A model whose placement has one `let` and the formula `each`.
+// Returns a model whose placement has one `let` and the formula `each`.
 std::string ModelOf(const std::string& let, const std::string& each) {
   return absl::StrCat(
       "n_layer: 1 n_head: 1 d_model: 8 vocab_size: 9 context_length: 8\nplacement { name: \"p\" ",
@@ -69,7 +69,7 @@ class SmallStackTest : public CapiTest {
 #endif
   }
 
-  // Reads a model's text, builds the model and a session of it: "", or the error's message.
+  // Reads a model's text, and builds the model and a session. Returns "" or the error's message.
   std::string Build(const std::string& text) {
     ErrorHandle error;
     SpecHandle spec;
@@ -83,7 +83,7 @@ class SmallStackTest : public CapiTest {
     }
     return "";
   }
-  // The same on a stack of kPromised bytes; what it used is told, and must leave some.
+  // Runs Build on a stack of kPromised bytes, prints the usage, and expects that a margin is left.
   std::string BuildOnStack(const std::string& what, const std::string& text) {
     std::string message;
     const size_t used = OnStack(kPromised, [&] { message = Build(text); });

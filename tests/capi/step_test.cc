@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `step` of a formula through plumb.h: what trainers, saved files, evaluators and sessions make of
-// it.
+// Tests of `step` in formulas through plumb.h: its value in trainers, saved files, evaluators and
+// sessions.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -10,11 +10,12 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kLogits = 5, kTokens = 8;  // of the vocabulary; of a batch
+constexpr size_t kLogits = 5, kTokens = 8;  // size of the vocabulary; tokens of a batch
 
 class FormulaStepTest : public CapiTest {
  protected:
-  // Logits are multiplied by `what`; weights that a recipe without a learning rate leaves alone.
+  // Returns a model whose logits are multiplied by `what`. Its weights do not change at learning
+  // rate 0.
   ModelHandle LogitsTimes(const std::string& what) {
     TinyModel model;
     model.placement = "mine";
@@ -40,7 +41,7 @@ class FormulaStepTest : public CapiTest {
     EXPECT_PLUMB_OK(plumb_trainer_step(trainer, kIds, kIds + 1, kTokens, &info, err));
     return info.loss;
   }
-  // The loss of a step that multiplies by this number.
+  // Returns the loss of a step of a model that multiplies by this number.
   double LossTimes(int number, const std::string& dtype = "F32") {
     const ModelHandle model = LogitsTimes(absl::StrCat(number));
     return Step(Train(model.get, dtype).get);
@@ -59,7 +60,7 @@ class FormulaStepTest : public CapiTest {
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, kIds, 3, err));
     return Logits(session.get, 0, kLogits);
   }
-  // A loaded model is at step 3.
+  // Expects that a loaded model is at step 3.
   void ExpectAtThree(plumb_model* model) {
     EXPECT_NEAR(EvaluatedLoss(model), LossTimes(3), 1e-5);
     const ModelHandle plain = LogitsTimes("1");
@@ -93,7 +94,8 @@ TEST_F(FormulaStepTest, TrainersCountAndFilesKeepIt) {
       EXPECT_PLUMB_OK(plumb_model_map(mapped.get, path.c_str(), err));
       ExpectAtThree(mapped.get);
     }
-    // A trainer that goes on has the next one; a new one on the same weights begins again.
+    // A trainer that loads the state continues with step 4. A new one on the same weights starts at
+    // step 1.
     const ModelHandle other = LogitsTimes("step");
     const TrainerHandle on = Train(other.get, dtype);
     EXPECT_PLUMB_OK(plumb_trainer_load(on.get, of_trainer.c_str(), err));

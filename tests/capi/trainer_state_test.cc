@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainers that are planned, stepped on short sequences, kept tensor by tensor, probed without a
-// callback and profiled.
+// Tests of trainers that are planned, stepped on short sequences, saved tensor by tensor, probed
+// without a callback, and profiled.
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -19,11 +19,11 @@ using testing::StartsWith;
 constexpr int64_t kWideVocabulary = 40;
 constexpr char kThreeSteps[] = "max_steps: 9 batch_size: 2 gradient_accumulation_steps: 2 seed: 3 ";
 
-// Micro-batches of `seqs` ids a row, by turns, that are other ones in each step.
+// Source of micro-batches whose rows have `seqs` ids in turn and differ between steps.
 struct Filler {
   std::vector<int64_t> seqs;
   int64_t step = 0;
-  int32_t more = 0;  // than the vocabulary has
+  int32_t more = 0;  // added to the ids, to exceed the vocabulary
   int32_t result = 0;
 
   static int32_t Fill(void* self, int64_t i, int32_t* inputs, int32_t* targets, int64_t* seq) {
@@ -140,7 +140,7 @@ TEST_F(TrainerStateTest, ATrainerTakesWhatWasPlannedAndLeavesTheReserve) {
   int64_t largest = 0;
   EXPECT_PLUMB_OK(plumb_evaluator_plan(model.get, &evaluator, &largest, err));
   EXPECT_GE(largest - large, planned.weights);
-  // More than there is: refused, and the model has no trainer then.
+  // A reserve beyond the available memory is refused, and the model then has no trainer.
   options.reserve = std::numeric_limits<int64_t>::max() / 2;
   TrainerHandle trainer;
   const auto create = [&](plumb_error** e) {
@@ -171,7 +171,7 @@ TEST_F(TrainerStateTest, DrawnWeightsAreThoseOfAnInitializedModel) {
 }
 
 TEST_F(TrainerStateTest, MicroBatchesMayBeShort) {
-  // All of one length: the bits of a trainer of that length.
+  // Micro-batches of one length give the bits of a trainer of that length.
   const ModelHandle long_model = Create(WideModel()), short_model = Create(WideModel());
   const TrainerHandle of_long = Train(long_model.get, kThreeSteps);
   const TrainerHandle of_short = Train(short_model.get, kThreeSteps, 17);
@@ -179,13 +179,13 @@ TEST_F(TrainerStateTest, MicroBatchesMayBeShort) {
     EXPECT_EQ(Step(of_long.get, {{17}}).loss, Step(of_short.get, {}).loss);
   }
   EXPECT_EQ(Saved(of_long.get), Saved(of_short.get));
-  // Of two lengths: a target less for each fifth id.
+  // Micro-batches have two lengths, and each fifth id has no target.
   EXPECT_EQ(Step(of_long.get, {{64, 5}}).tokens, 128 - 26 + 10 - 2);
   EXPECT_EQ(Step(of_long.get, {{5, 64}}).tokens, 128 - 26 + 10 - 2);
 }
 
-// Micro-batches with 1 target, 30 and none: the step's loss is the mean over all of them, as in one
-// batch; and all of them are asked for before any is computed.
+// Micro-batches have 1, 30, 0 and 7 targets, or as many in pairs. The step's loss is the mean over
+// all targets, as it is in one batch.
 TEST_F(TrainerStateTest, AStepIsTheMeanOverTheTargetsOfAllItsMicroBatches) {
   struct Host {
     int64_t rows;
@@ -281,7 +281,7 @@ TEST_F(TrainerStateTest, AStateIsKeptTensorByTensor) {
         if (tensors[i].data != nullptr) {
           EXPECT_EQ(std::memcmp(copy.data(), tensors[i].data, copy.size() * sizeof(float)), 0);
         }
-        // In two pieces.
+        // The tensor is written in two parts.
         EXPECT_PLUMB_OK(plumb_trainer_write_state(to.get, kind, i, 0, 1, copy.data(), err));
         EXPECT_PLUMB_OK(plumb_trainer_write_state(to.get, kind, i, 1, n - 1, &copy[1], err));
       }
@@ -359,7 +359,7 @@ TEST_F(TrainerStateTest, FiguresOfAStepAreOfAllItsMicroBatches) {
   Step(trainer.get, {});
   const std::vector<plumb_probe> figures = Probed(trainer.get);
   ASSERT_EQ(figures.size(), 4u);
-  ASSERT_EQ(told.size(), 6u);  // logits and their gradient twice
+  ASSERT_EQ(told.size(), 6u);  // logits and their gradient, each twice
   double squares = 0;
   for (const plumb_probe& probe : told) {
     if (probe.kind == PLUMB_PROBE_ACTIVATION) squares += probe.norm * probe.norm;
@@ -375,7 +375,7 @@ TEST_F(TrainerStateTest, FiguresOfAStepAreOfAllItsMicroBatches) {
   EXPECT_EQ(figures[2].kind, PLUMB_PROBE_PARAMETER);
   EXPECT_EQ(figures[3].kind, PLUMB_PROBE_PARAMETER_GRADIENT);
   EXPECT_NEAR(figures[3].norm, told.back().norm, 1e-9) << "of the step's loss";
-  // Without a callback: the same figures; and none of a step that is not probed.
+  // Without a callback the statistics are the same. A step that is not probed has none.
   const ModelHandle other = Create(WideModel());
   const TrainerHandle quiet = Train(other.get, kThreeSteps);
   EXPECT_PLUMB_OK(plumb_trainer_probe(quiet.get, 3, points, 3, nullptr, nullptr, err));
@@ -416,7 +416,7 @@ TEST_F(TrainerStateTest, AProfileHasTheTimeOfTheSteps) {
   EXPECT_NEAR(sum, seconds, 1e-6 * seconds);
   for (int i = 0; i < 4; ++i) Step(other.get, {});
   EXPECT_EQ(Saved(trainer.get), Saved(other.get));
-  // A new one has forgotten those steps.
+  // A new profile starts at zero.
   EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 1, err));
   EXPECT_PLUMB_OK(read(0)(err));
   EXPECT_EQ(row.runs, 0);
@@ -433,7 +433,7 @@ TEST_F(TrainerStateTest, AModelsTextStandsAlone) {
     return made;
   };
   const std::string whole = text(model.get, plumb_model_text);
-  EXPECT_THAT(whole, HasSubstr("each: \"x = x + f(norm(x))\""));  // what "pre" stands for
+  EXPECT_THAT(whole, HasSubstr("each: \"x = x + f(norm(x))\""));  // the rule of the placement "pre"
   EXPECT_EQ(text(Create(whole).get, plumb_model_text), whole);
   EXPECT_THAT(text(model.get, plumb_model_norms), StartsWith("{\"rms_norm\":\""));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainers that are saved and loaded, probes, evaluators, mapped weights: to the bits of what they
-// stand for.
+// Tests of trainers that are saved and loaded, of probes, evaluators and mapped weights: all equal
+// what they represent, bit for bit.
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -153,7 +153,7 @@ TEST_F(TrainerTest, NumbersThatNoTrainerSavesAreRefused) {
     Fails(PLUMB_DATA_LOSS, plumb_trainer_load, trainer.get, path.c_str());
     EXPECT_EQ(Save(model.get, "weights"), before);
   };
-  // The last number is a second moment.
+  // The last number in the file is a second moment.
   for (const float wrong : {-1.0f, std::nanf(""), HUGE_VALF}) {
     std::string changed = content;
     std::memcpy(&changed[changed.size() - sizeof(wrong)], &wrong, sizeof(wrong));
@@ -225,14 +225,14 @@ TEST_F(TrainerTest, ProbesSeeTheTensorsOfAStep) {
   EXPECT_PLUMB_OK(plumb_trainer_run(trainer.get, FillStep, nullptr, nullptr, err));
   EXPECT_EQ(seen.wrong, "");
   EXPECT_EQ(seen.step, 3);
-  EXPECT_EQ(seen.times["0 layers.0.residual"], 4);  // steps 1 and 3, two micro-batches
+  EXPECT_EQ(seen.times["0 layers.0.residual"], 4);  // steps 1 and 3, two micro-batches each
   EXPECT_EQ(seen.times["1 logits"], 4);
   EXPECT_EQ(seen.times["2 layers.0.mlp.up.weight"], 2);
   EXPECT_EQ(seen.times["3 layers.0.mlp.up.weight"], 2);
   EXPECT_EQ(seen.times.count("0 logits"), 0u);
   EXPECT_EQ(Save(model.get, "probed"), Save(plain.get, "plain"));
 
-  // Every point that the model tells may be probed, and all of them are.
+  // Every point that the model lists can be probed, and all are listed.
   size_t needed = 0;
   EXPECT_PLUMB_OK(plumb_model_probe_points(model.get, nullptr, 0, &needed, err));
   std::string names(needed + 1, 'x');
@@ -311,7 +311,7 @@ TEST_F(TrainerTest, AnEvaluatorGivesLossAndLogits) {
 }
 
 TEST_F(TrainerTest, MappedWeightsAreThoseOfTheFile) {
-  TinyModel odd;  // tensors of 8, 12 and 5: most do not lie at a multiple of 64 bytes
+  TinyModel odd;  // tensors of 8, 12 and 5 floats: most are not at multiples of 64 bytes
   for (const std::string& text : {WideModel(), odd.Text()}) {
     const ModelHandle model = CreateWithWeights(text, 3);
     const std::string content = Save(model.get, "weights");
@@ -322,11 +322,11 @@ TEST_F(TrainerTest, MappedWeightsAreThoseOfTheFile) {
       EXPECT_EQ(Logits(mapped.get, weights), Logits(model.get, weights));
     }
     EXPECT_EQ(Save(mapped.get, "again"), content);
-    // What is written stays here, and a trainer takes the weights with it.
+    // Writes change only the memory, not the file, and a trainer starts from the changed weights.
     auto tensor = MakeStruct<plumb_tensor>();
     for (plumb_model* const each : {mapped.get, model.get}) {
       EXPECT_PLUMB_OK(plumb_model_tensor(each, 0, &tensor, err));
-      tensor.data[tensor.shape[1]] += 1;  // of token 1
+      tensor.data[tensor.shape[1]] += 1;  // embedding of token 1
     }
     const std::vector<float> before = Logits(model.get, PLUMB_WEIGHTS_BF16);
     plumb_model_changed(mapped.get);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every rule has plugins that break it: its check must say so. Norms that are right pass all checks,
-// and a failure can be repeated. tests/check/mutants.sh tries every mutant against all checks.
+// Every rule has plugins that break it, which its check must find. Correct norms pass all checks,
+// and a failure can be repeated. tests/check/mutants.sh runs all checks on every mutant.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class MutantTest : public ::testing::TestWithParam<Mutant> {};
 
 TEST_P(MutantTest, IsFoundByItsCheck) {
   const Mutant& mutant = GetParam();
-  // A hang must not take the whole time that a user would wait.
+  // The time limit is shorter than a user's, so that a hang does not take long.
   std::vector<std::string> arguments = {"--json", "--timeout", "3", mutant.path};
   if (mutant.check != "none") {
     arguments.insert(arguments.end(), {"--check", mutant.check, "--seconds", "30"});
@@ -44,7 +44,7 @@ TEST_P(MutantTest, IsFoundByItsCheck) {
   ASSERT_TRUE(report.is_object()) << run.out << run.err;
   EXPECT_EQ(run.exit_code, report.at("exit_code")) << run.err;
   const std::set<std::string> failed = ChecksWith("fail", report);
-  // Since 2.41 glibc itself refuses to load such a file.
+  // glibc refuses to load such a file since version 2.41.
   if (mutant.name() == "e3_executable_stack" && failed.count("E4") > 0) return;
   if (mutant.verdict == "fail") {
     EXPECT_THAT(failed, Contains(mutant.check)) << run.out;

@@ -29,7 +29,7 @@ std::string Contents(FILE* file) {
 
 CheckerRun RunChecker(const std::vector<std::string>& arguments) {
   std::vector<std::string> words = {"plumb-norm-check"};
-  // A test explores for a moment, unless it says for how long.
+  // Tests explore only briefly, unless they set a time.
   words.insert(words.end(), {"--seconds", "0.1"});
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb-norm-check as a user runs it.
+// Runs plumb-norm-check like a user.
 #ifndef PLUMB_TESTS_CHECK_CHECKER_PROCESS_H_
 #define PLUMB_TESTS_CHECK_CHECKER_PROCESS_H_
 
@@ -17,17 +17,17 @@ struct CheckerRun {
 };
 CheckerRun RunChecker(const std::vector<std::string>& arguments);
 
-// Ids of the checks of a report (--json) that have the verdict.
+// Returns the ids of the checks in a report (--json) that have this verdict.
 std::set<std::string> ChecksWith(const std::string& verdict, const nlohmann::json& report);
 
-// One line of the list of plugins of mutants.txt.
+// Entry of the list of plugins in mutants.txt.
 struct Mutant {
-  std::string path, check, verdict;  // "none", "pass" for the honest one
-  std::string name() const;          // of the file, without ".so"
+  std::string path, check, verdict;  // "none" and "pass" for the honest one
+  std::string name() const;          // name of the file without ".so"
 };
 void PrintTo(const Mutant& mutant, std::ostream* out);
 std::vector<Mutant> AllMutants();
-// The path of the one with that name.
+// Returns the path of the mutant with this name.
 std::string MutantPath(const std::string& name);
 
 }  // namespace plumb::check

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Gives norms that are right to the checker with many seeds, and prints a table: how often a check
-# failed, and which. Exit code 1: one failed.
+# Runs the checker on correct norms with many seeds, and prints a table of the number of failures and the
+# failing checks. Exit code 1: a check failed.
 #
 #   tests/check/clean.sh [--build DIR] [--seeds N] [--seconds S] [FILE...]
 #
-# FILE: plugins; default: those of clean/, in C, C++ and (where there is a rustc) Rust, the clean ones
+# FILE are plugins. The default is those of clean/, in C, C++ and (if rustc is installed) Rust, the clean ones
 # of mutants/, and all that ship.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Gives every mutant of tests/check/mutants.txt to the checker, with all checks, and prints a table:
-# which check finds it first, with which seeds. Exit code 1: one was not found that should be.
+# Runs the checker with all checks on every mutant of tests/check/mutants.txt, and prints a table of the check
+# that finds it first for each seed. Exit code 1: a mutant that should be found was not.
 #
 #   tests/check/mutants.sh [--build DIR] [--seeds N] [--seconds S] [NAME...]
 set -uo pipefail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker itself: what it makes of plugins that end, hang or flood the process that tries them,
-// and of files that are none.
+// Tests of the checker itself: its reports about plugins that end, hang or flood the process that
+// runs them, and about files that are not plugins.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -36,7 +36,7 @@ nlohmann::json Report(const std::vector<std::string>& arguments) {
   return report;
 }
 
-// What check N9 finds when the plugin misbehaves in that way.
+// Returns the finding of check N9 if the plugin misbehaves in this way.
 std::string FindingWhenItDoes(const char* way) {
   setenv("MISBEHAVE", way, 1);
   const nlohmann::json report =
@@ -162,7 +162,7 @@ TEST(RunnerTest, RowsGigabytesApartAreTriedWhereTheSystemAllowsSoManyAddresses) 
 #endif
   const std::vector<std::string> arguments = {"--check", "N8", MutantPath("honest")};
   EXPECT_THAT(RunChecker(arguments).out, Not(HasSubstr("apart")));
-  // In a process that ends with it: a limit cannot be raised again.
+  // The limit is set in another process, because it cannot be raised again.
   const auto run_with_few = [&arguments] {
     rlimit few = {};
     few.rlim_cur = few.rlim_max = rlim_t{4} << 30;
@@ -175,12 +175,12 @@ TEST(RunnerTest, RowsGigabytesApartAreTriedWhereTheSystemAllowsSoManyAddresses) 
               "rows gigabytes apart were not tried: no .* GiB of addresses");
 }
 
-// Files that end early are refused, by E1 where the notes are missing and else by the loader.
+// Truncated files are refused, by E1 if the notes are missing and otherwise by the loader.
 TEST(RunnerTest, ATruncatedPluginIsRefused) {
   std::ifstream stream(MutantPath("honest"), std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
   const std::string path = ::testing::TempDir() + "/plumb_check_truncated.so";
-  // Of the second half a loader may need nothing: symbols, in a build for a debugger.
+  // A loader may not need the second half of the file, which holds symbols in a debug build.
   for (const size_t size : {size_t{0}, size_t{3}, size_t{64}, size_t{1000}, bytes.size() / 4}) {
     std::ofstream(path, std::ios::binary) << bytes.substr(0, size);
     const CheckerRun run = RunChecker({"--json", "--level", "1", path});

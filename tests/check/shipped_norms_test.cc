@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norms that ship with plumb keep the rules that they are examples of.
+// The shipped norms obey the rules for which they are examples.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,12 +32,12 @@ TEST(ShippedNormsTest, PassEveryCheck) {
   }
 }
 
-// Calls that the time of a test seldom reaches, and that were false alarms once.
+// A test seldom reaches these calls in its time, and they were false alarms once.
 TEST(ShippedNormsTest, PassAtPointsAwayFromTheCorners) {
   const std::vector<std::vector<std::string>> calls = {
       {"X6", "dim=16,rows=1,flush=1,seed=717298"},        // the point flushes, not the norm
-      {"X6", "dim=16,rows=1,flush=1,x=10,seed=9931"},     // as in a new process
-      {"X1", "dim=1,rows=400,to=400,seed=4"},             // a gain's part cancels a bias
+      {"X6", "dim=16,rows=1,flush=1,x=10,seed=9931"},     // like a new process
+      {"X1", "dim=1,rows=400,to=400,seed=4"},             // a part of the gain cancels a bias
       {"X1", "dim=9,rows=15,attributes=8,seed=224506"}};  // 1 - tanh^2 of saturated elements
   for (const std::string& path : ShippedPlugins()) {
     for (const std::vector<std::string>& call : calls) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accidents of every day: signals while files are written, and files that are cut while plumb reads
-// them.
+// Everyday accidents: signals while files are written, and files that are truncated while plumb
+// reads them.
 
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ constexpr int kEndless = 1000000;
 
 class AccidentsTest : public PlumbTest {
  protected:
-  // Names of what plumb has not finished of `out`: "out.tmp-123", "out.tmp.123000000".
+  // Returns the names of the temporary files of `out`: "out.tmp-123", "out.tmp.123000000".
   std::vector<std::string> Unfinished(const std::string& out) const {
     std::vector<std::string> names;
     std::error_code ignored;
@@ -35,7 +35,7 @@ class AccidentsTest : public PlumbTest {
     return names;
   }
 
-  // Stops `process` when it writes `out`. False if it was faster.
+  // Stops `process` while it writes `out`. Returns false if the process was faster.
   bool StopWhileWriting(const std::string& out, PlumbProcess* process) const {
     while (process->Running() && Unfinished(out).empty()) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -65,7 +65,7 @@ class AccidentsTest : public PlumbTest {
     }
   }
 
-  // A text of some megabytes, and the vocabulary of bytes for it.
+  // Writes a text of some megabytes and the byte vocabulary for it.
   void WriteLongText() const {
     std::string text;
     while (text.size() < (8u << 20)) text += "the quick brown fox jumps over the lazy dog\n";
@@ -78,7 +78,8 @@ class AccidentsTest : public PlumbTest {
     ASSERT_EQ(trained.exit_code, 0) << trained.err;
   }
 
-  // A checkpoint of another program's in the directory `name`: a Llama of one layer, all weights 0.
+  // Writes another program's checkpoint into the directory `name`: a Llama of one layer with zero
+  // weights.
   void WriteLlama(const std::string& name, int64_t vocab_size, int64_t width) const {
     std::filesystem::create_directory(Path(name));
     Write(name + "/config.json", nlohmann::json({{"architectures", {"LlamaForCausalLM"}},
@@ -141,7 +142,7 @@ TEST_F(AccidentsTest, SignalsLeaveNothingOfATokenFile) {
                             "text.bin");
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which has a handler of its own for SIGBUS
+#ifndef __SANITIZE_ADDRESS__  // it handles SIGBUS itself
 TEST_F(AccidentsTest, ATextThatIsCutWhileItIsReadIsNamed) {
   WriteLongText();
   TrainVocabulary();

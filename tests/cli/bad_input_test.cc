@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every mistake that a user can make ends with an exit code, the place of the mistake, and a way
-// out.
+// Every error of a user ends with an exit code, the place of the error and a suggestion.
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -20,7 +19,7 @@ using testing::StartsWith;
 
 class BadInputTest : public PlumbTest {
  protected:
-  // Describes pre.pbtxt with `from` replaced by `to` and `more` at the end, as my.pbtxt.
+  // Describes pre.pbtxt with `from` replaced by `to` and `more` appended, as my.pbtxt.
   Finished DescribeEdited(const std::string& from, const std::string& to,
                           const std::string& more = "") {
     std::string text = Read("pre.pbtxt");
@@ -116,7 +115,7 @@ TEST_F(BadInputTest, EmptyAndMissingDataFilesAreNamed) {
   }
 }
 
-// What has no end, or none that memory could hold.
+// The files are endless, or longer than any memory.
 TEST_F(BadInputTest, FilesWithoutAnEndAreRefusedAtOnce) {
   Write("sparse", "");
   std::filesystem::resize_file(directory() + "/sparse", uintmax_t{1} << 40);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb bench, and plumb train --profile. Times are whatever they are; what is checked is that the
-// figures are there, agree with each other, and count the right work.
+// Tests of plumb bench and plumb train --profile. Times are arbitrary; the tests check that the
+// numbers exist, agree with each other and count the right work.
 
 #include <gmock/gmock.h>
 
@@ -46,8 +46,9 @@ TEST_F(BenchTest, MeasuresTrainingPromptAndDecoding) {
   }
 }
 
-// 25,968 parameters, of which 2 * 27 * 16 + 16 * 16 are embeddings and head, 17 * 16 norms: a step
-// of 16 tokens is 6 FLOPs for each weight of a product and token, and 12 * 16 * 16 for attention.
+// The model has 25,968 parameters: 2 * 27 * 16 + 16 * 16 in embeddings and head, 17 * 16 in norms.
+// A step of 16 tokens takes 6 FLOPs per token for each weight of a product, and 12 * 16 * 16 for
+// attention.
 TEST_F(BenchTest, CountsTheWorkOfTheModel) {
   const nlohmann::json json = Bench({"--only", "train"});
   ASSERT_EQ(json["passes"].size(), 1u);
@@ -59,7 +60,7 @@ TEST_F(BenchTest, CountsTheWorkOfTheModel) {
   EXPECT_NEAR(flops / expected, 1, 1e-6);
 }
 
-// In the last of the 8 layers only keys and values are for all 12 tokens of the prompt.
+// The last of the 8 layers computes only keys and values for all 12 tokens of the prompt.
 TEST_F(BenchTest, CountsOfAPromptWhatItsLastTokenNeeds) {
   const nlohmann::json json = Bench({"--only", "prompt", "--prompt", "12"});
   ASSERT_EQ(json["passes"].size(), 1u);
@@ -145,9 +146,10 @@ TEST_F(BenchTest, PredictsStepsOfMoreRanksThanThereAre) {
       alone["passes"].get<double>() + alone["update"].get<double>() + alone["other"].get<double>();
   EXPECT_GT(seconds, 0);
   EXPECT_NEAR(rows[0]["seconds"].get<double>(), seconds, 1e-12);
-  // 103,872 bytes of gradients at 125,000 a second: to the owners, and back.
+  // Each rank sends 103,872 bytes of gradients to their owners and back, at 125,000 bytes per
+  // second.
   EXPECT_GT(rows[1]["seconds"].get<double>(), seconds + 0.8);
-  // A batch that is shared has as many units for all.
+  // A fixed batch has the same number of units with any number of ranks.
   const nlohmann::json shared = Bench({"--batch", "8", "--set", "train.units=8", "--fixed-batch",
                                        "--ranks", "8", "--link", "1Tbit,0us"});
   EXPECT_EQ(shared["ranks"][0]["batch"], 8);
@@ -198,7 +200,7 @@ TEST_F(BenchTest, MistakesAreExplained) {
       RunPlumb({"bench", "pre.pbtxt", "--only", "decode", "--set", "train.grad_clip=0"});
   EXPECT_EQ(only_decode.exit_code, 2);
   EXPECT_THAT(only_decode.err, HasSubstr("--set train.grad_clip is about training"));
-  // A vocabulary that was asked for is not made larger.
+  // An explicit vocabulary size is not increased.
   const Finished small = RunPlumb({"bench", "pre.pbtxt", "--only", "train", "--vocab", "3",
                                    "--data", "names.txt", "--rounds", "1"});
   EXPECT_EQ(small.exit_code, 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bidirectional model through the command line: what is asked for to train it, that it resumes,
-// what it is measured by, and that nothing is sampled from it.
+// Tests of bidirectional models on the command line: required options, resuming, evaluation, and
+// the refusal to sample.
 
 #include <gmock/gmock.h>
 
@@ -83,7 +83,7 @@ TEST_F(BidirectionalTest, IsDescribedAndNotSampledFrom) {
   EXPECT_THAT(sampled.err, AllOf(HasSubstr("bidirectional"), HasSubstr("nothing can be sampled")));
   const Finished described = RunPlumb({"describe", "run/model.pbtxt"});
   EXPECT_EQ(described.exit_code, 0) << described.err;
-  // The data's 23 letters, the begin token and the mask.
+  // The vocabulary is the data's 23 letters, the begin token and the mask.
   EXPECT_THAT(described.out,
               AllOf(HasSubstr("vocab_size 25"), HasSubstr("2 token types"),
                     HasSubstr(", bidirectional\n"), HasSubstr("embedding.type.weight")));

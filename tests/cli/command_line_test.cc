@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line itself: help, versions, misspelt words, numbers, exit codes, where output goes.
+// Tests of the command line itself: help, versions, misspelled words, numbers, exit codes, output
+// streams.
 
 #include <gmock/gmock.h>
 
@@ -97,7 +98,7 @@ TEST_F(CommandLineTest, HelpOfAFileListsItsFields) {
 }
 
 TEST_F(CommandLineTest, AReaderThatLeavesIsNoError) {
-  // The process on the other side of the pipe has ended before plumb prints.
+  // The reader of the pipe has ended before plumb prints.
   Write("script",
         "exec 3> >(true); wait $!; '" + PlumbBinary() + "' help model >&3 2>said; echo $? >> said");
   ASSERT_EQ(std::system(("cd '" + directory() + "' && bash script").c_str()), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plumb compare says to mistakes: exit code 2, what is wrong, and nothing written.
+// Errors in the arguments of plumb compare: exit code 2, a message, and nothing written.
 
 #include <gmock/gmock.h>
 

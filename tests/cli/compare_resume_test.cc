@@ -34,7 +34,7 @@ class CompareResumeTest : public PlumbTest {
             out};
   }
 
-  // Signals the study when a run has so many steps.
+  // Signals the study when the run `run` has `run_steps` steps.
   Finished SignalAfter(const std::string& run, size_t run_steps, int steps, int signal) {
     PlumbProcess process(directory(), Arguments("study", steps));
     WaitForSteps("study/runs/" + run, run_steps, &process);
@@ -90,7 +90,7 @@ TEST_F(CompareResumeTest, AnotherStudyIsNotMixedIntoTheDirectory) {
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, AllOf(HasSubstr("- set: \"train.max_steps=30\""),
                                HasSubstr("+ set: \"train.max_steps=40\"")));
-  // The same words about a model that has changed are another study as well.
+  // The same arguments with a changed model are another study.
   Write("post.pbtxt", Read("pre.pbtxt") + "name: \"post\"\n");
   const Finished changed = RunPlumb(Arguments("study", 30));
   EXPECT_EQ(changed.exit_code, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Studies in shards, and their merge.
+// Tests of studies in shards and of their merge.
 
 #include <gmock/gmock.h>
 
@@ -53,13 +53,13 @@ class CompareShardTest : public PlumbTest {
     }
   }
 
-  // All files but those that name time, host or speed.
+  // Compares all files except those that contain times, hosts or speeds.
   void ExpectEqual(const std::string& a, const std::string& b) const {
     for (const char* file :
          {"study.pbtxt", "metrics.jsonl", "table.csv", "table.md", "report.json", "report.html"}) {
       const std::string name = file;
       EXPECT_FALSE(Read(a + "/" + name).empty()) << name;
-      // Whole, they would fill screens.
+      // Messages show only the surroundings of the first difference.
       const std::string left = Read(a + "/" + name), right = Read(b + "/" + name);
       const auto at = std::mismatch(left.begin(), left.end(), right.begin(), right.end()).first;
       const size_t begin = static_cast<size_t>(std::max<std::ptrdiff_t>(at - left.begin() - 40, 0));
@@ -80,7 +80,7 @@ class CompareShardTest : public PlumbTest {
 TEST_F(CompareShardTest, ShardsMergeIntoTheFilesOfOneMachine) {
   ASSERT_EQ(Compare("whole").exit_code, 0);
   MakeShards(4);
-  EXPECT_EQ(Runs("part0"), 2u);  // 0 and 4 of 0 to 5
+  EXPECT_EQ(Runs("part0"), 2u);  // runs 0 and 4 of 0 to 5
   EXPECT_EQ(Runs("part3"), 1u);
   EXPECT_FALSE(Exists("part0/table.csv"));
   const Finished merged = Merge("merged", {"part0", "part1", "part2", "part3"});
@@ -92,7 +92,7 @@ TEST_F(CompareShardTest, ShardsMergeIntoTheFilesOfOneMachine) {
     EXPECT_FALSE(Read("whole" + name).empty()) << name;
     EXPECT_EQ(Read("whole" + name), Read("merged" + name)) << name;
   }
-  // Again: nothing is left to do. And the study itself finds its runs there.
+  // A second merge has nothing to do, and the study itself finds its runs there.
   EXPECT_EQ(Merge("merged", {"part0", "part1", "part2", "part3"}).exit_code, 0);
   const Finished study = Compare("merged");
   EXPECT_EQ(study.exit_code, 0) << study.err;

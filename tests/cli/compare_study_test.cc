@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Studies from the command to the page.
+// Tests of studies from the command to the page.
 
 #include <gmock/gmock.h>
 
@@ -74,7 +74,7 @@ TEST_F(CompareStudyTest, ModelsAreFineTunedFromARun) {
       0);
   EXPECT_EQ(Read("alone/checkpoints/step-000030/model.safetensors"),
             Read("tuned/runs/pre-seed7/checkpoints/step-000030/model.safetensors"));
-  // Of a study that goes on, the runs that began keep their own weights.
+  // If a study is extended, its existing runs keep their weights.
   const Finished again =
       Compare({"pre.pbtxt", "post.pbtxt", "--init", "base", "--seed", "7"}, "tuned");
   EXPECT_EQ(again.exit_code, 0) << again.err;
@@ -125,7 +125,7 @@ TEST_F(CompareStudyTest, AGridIsEveryCombinationOfItsValues) {
 }
 
 TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersContinue) {
-  // The loss of the second step overflows, whatever the model.
+  // The loss of the second step overflows in every model.
   const Finished result = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("none, learning_rate=1e30, seed 1: diverged at step "));
@@ -139,7 +139,7 @@ TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersContinue) {
   EXPECT_NE(diverged["message"], "");
   EXPECT_TRUE(diverged["samples"].empty());
   EXPECT_TRUE(report["paired"][0]["mean"].is_null());
-  // It is not trained again.
+  // The diverged run is not trained again.
   const std::string table = Read("study/table.csv");
   const Finished again = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
   ASSERT_EQ(again.exit_code, 0) << again.err;
@@ -186,13 +186,13 @@ TEST_F(CompareStudyTest, AStudyFileStandsForTheCommandLine) {
   ASSERT_EQ(Compare({"pre.pbtxt", "none.pbtxt", "--seeds", "2", "--samples", "1"}).exit_code, 0);
   EXPECT_EQ(Read("from_file/table.csv"), Read("study/table.csv"));
   EXPECT_EQ(Read("from_file/study.pbtxt"), Read("study/study.pbtxt"));
-  // And so does the study as resolved.
+  // The resolved study gives the same results.
   const Finished again = RunPlumb({"compare", "study/study.pbtxt", "--out", "study"});
   EXPECT_EQ(again.exit_code, 0) << again.err;
 }
 
-// Names of a and b at the beginning of the file and of c at its end, which a run in the file's
-// order reads last: its two steps have to predict a, b and the end alike.
+// In file order the two steps of a run read only the first two names, so that a, b and the end are
+// equally frequent targets.
 TEST_F(CompareStudyTest, TheUnigramEntropyIsThatOfTheTokensOfTheLastSteps) {
   Write("uneven.txt", "ab\nba\nccccc\nccccc\nccccc\nccccc\n");
   const Finished result = RunPlumb({"compare", "pre.pbtxt",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Asks bash, zsh and fish, those that are installed, what may come next on a command line.
+# Checks the completions of the installed shells among bash, zsh and fish.
 #   completion_test.sh PLUMB SCRIPTS
 set -euo pipefail
 plumb=$(realpath "$1") scripts=$(realpath "$2")
@@ -12,7 +12,7 @@ export PATH="$work:$PATH" HOME="$work" XDG_CONFIG_HOME="$work" XDG_DATA_HOME="$w
 mkdir -p "$work/here/models dir" && cd "$work/here"
 touch pre.pbtxt notes.txt
 
-# Each case: the line up to the cursor, "|", and words of which all, in this order, are the answer.
+# Each case is a line up to the cursor, "|", and the complete answer in order.
 cases='plumb tra|train
 plumb |help demo train compare sample eval describe doctor explain theory import export zoo tokenize bench plugin completion
 plumb --plug|--plugin --plugin-guard
@@ -36,21 +36,21 @@ plumb compare pre.pbtxt pr|pre.pbtxt
 plumb train --resume --resu|'
 
 tried=0
-# ask SHELL_FUNCTION: the answers of the shell, sorted, against the cases.
+# try SHELL compares the sorted answers of ask_SHELL with the cases.
 try() {
   local shell=$1 line wanted got
   tried=$((tried + 1))
   while IFS='|' read -r line wanted; do
     got=$("ask_$shell" "$line" | sort | xargs)
-    # shellcheck disable=SC2086  # words
+    # shellcheck disable=SC2086  # the value is split into words
     wanted=$(printf '%s\n' $wanted | sort | xargs)
     [ "$got" = "$wanted" ] || fail "$shell: \"$line\": \"$got\" and not \"$wanted\""
   done <<< "$cases"
 }
 
-# As readline does: words split at COMP_WORDBREAKS, then the function.
+# Calls the function as readline does, with words that are split at COMP_WORDBREAKS.
 ask_bash() {
-  # shellcheck disable=SC2016  # that bash expands it
+  # shellcheck disable=SC2016  # bash expands it
   bash --norc -c '
     . <(plumb completion bash)
     COMP_LINE=$1
@@ -62,11 +62,11 @@ ask_bash() {
     printf "%s\n" "${COMPREPLY[@]}"' _ "$1"
 }
 try bash
-# A directory that has models, with a blank in its name.
+# The directory contains models, and its name has a space.
 [ "$(ask_bash 'plumb sample mo')" = "models dir" ] || fail "bash: directories"
 
 if command -v fish > /dev/null; then
-  # What fish would put there: "--dtype=bf16" where the word is "--dtype=b".
+  # Prints the words that fish would insert, without the "--dtype=" that it repeats.
   ask_fish() {
     # shellcheck disable=SC2016  # fish expands it
     fish --no-config -c 'plumb completion fish | source; complete -C $argv[1]' -- "$1" 2> /dev/null |
@@ -78,7 +78,7 @@ else
 fi
 
 if command -v zsh > /dev/null; then
-  # In a terminal of its own; compadd's matches are what is printed.
+  # zsh runs in a terminal of its own, and the matches of compadd are its answers.
   cat > ask.zsh << 'END'
 zmodload zsh/zpty
 zpty -b z zsh -f -i

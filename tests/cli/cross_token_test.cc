@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms with statistics over tokens on the command line: refused, allowed with a warning, shown.
+// Norms with statistics over tokens on the command line are refused, allowed with a warning, and
+// shown.
 
 #include <gmock/gmock.h>
 
@@ -53,7 +54,7 @@ TEST_F(CrossTokenTest, TrainingWarnsOnceAndEvaluationAndSamplesFollow) {
   EXPECT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_EQ(CountOf(trained.err, "warning: "), 1u) << trained.err;
   EXPECT_THAT(trained.err, HasSubstr("warning: bn.pbtxt:2:40: norm \"bn\""));
-  // Without --out the model is read twice: once for its name.
+  // Without --out the model is read twice, once for its name.
   const Finished named =
       RunPlumb({"train", "bn.pbtxt", "--data", "names.txt", "--set", "train.max_steps=1"});
   EXPECT_EQ(named.exit_code, 0) << named.err;

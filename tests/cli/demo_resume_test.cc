@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb demo stopped from outside, at a moment of nobody's choosing, and begun again.
+// plumb demo is stopped from outside, at an arbitrary moment, and started again.
 
 #include <gmock/gmock.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb demo: from any directory, into a directory of its own, and again.
+// Tests of plumb demo: it runs from any directory, into a directory of its own, and repeatedly.
 
 #include <gmock/gmock.h>
 
@@ -31,7 +31,7 @@ class DemoTest : public PlumbTest {
     return RunPlumb(arguments);
   }
 
-  // Everything below `name`, to see that nothing was touched.
+  // Returns all files below `name`, to check that none was changed.
   std::vector<std::string> Files(const std::string& name) const {
     std::vector<std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(Path(name))) {
@@ -56,7 +56,7 @@ TEST_F(DemoTest, MakesAReportAndSaysWhatNext) {
               ReadFile(PLUMB_SOURCE_DIR "/examples/why_normalise/" + std::string(name)));
   }
   EXPECT_EQ(Read("plumb-demo/names.txt"), ReadFile(PLUMB_SOURCE_DIR "/examples/data/names.txt"));
-  // What it names next, works.
+  // The commands that the output suggests work.
   EXPECT_EQ(RunPlumb({"describe", "plumb-demo/pre.pbtxt"}).exit_code, 0);
 }
 
@@ -75,7 +75,7 @@ TEST_F(DemoTest, AgainTrainsNothingAndWritesTheReport) {
   const std::string table = Read("plumb-demo/table.md");
   fs::remove(Path("plumb-demo/report.html"));
   fs::remove(Path("plumb-demo/train.pbtxt"));
-  const Finished again = RunDemo();  // as many seeds as it was begun with
+  const Finished again = RunDemo();  // with the same number of seeds
   ASSERT_EQ(again.exit_code, 0) << again.err;
   EXPECT_THAT(again.err, Not(HasSubstr("loss ")));
   EXPECT_TRUE(Exists("plumb-demo/report.html"));
@@ -134,7 +134,7 @@ TEST_F(DemoTest, OpensNothingWhereNobodyLooks) {
   EXPECT_FALSE(Exists("opened"));
 }
 
-// An installed plumb: it looks for plugins below its prefix only.
+// An installed plumb searches for plugins only below its prefix.
 TEST_F(DemoTest, WithoutPluginsSaysWhereTheyAreLookedFor) {
   fs::create_directories(Path("prefix/bin"));
   fs::create_directories(Path("prefix/share/plumb"));

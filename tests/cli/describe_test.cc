@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb describe and plumb explain.
+// Tests of plumb describe and plumb explain.
 
 #include <gmock/gmock.h>
 
@@ -120,8 +120,8 @@ TEST_F(DescribeTest, ARecipesRulesAreShownWithTheirTensorsAndNumbers) {
   const Finished wrong = RunPlumb({"describe", "pre.pbtxt", "--train", "wrong.pbtxt"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("wrong.pbtxt:1:8: rule: matches no tensor"));
-  // The place is the file's, whatever is added to it: rules of an import after its own, and what
-  // the command line sets. A message may name two.
+  // A location refers to the file, whatever is added to it: rules of an import after its own, and
+  // settings of the command line. A message may name two locations.
   Write("twice.pbtxt",
         "import: 'mup'\nlet: 'a = 1'\n# text\n\nrule { match: '*.norm.weight' clip: '1' }\n"
         "rule {\n  match: '*.norm.weight'\n  clip: 'a'\n}");
@@ -207,7 +207,7 @@ TEST_F(DescribeTest, WarnsOfInitRulesThatMakeTheFirstLossWrong) {
   EXPECT_THAT(warning(tied + wrong),
               AllOf(HasSubstr("warning: with the init rules of the model the first loss is "),
                     HasSubstr("log(65) = 4.17"), HasSubstr("tied to the embedding")));
-  // The settings that the warnings propose.
+  // These are the settings that the warnings suggest.
   EXPECT_THAT(warning(tied + wrong +
                       "init { match: 'embedding.*' normal { std: 'log(vocab_size) / (2 * d_model)' "
                       "} }"),
@@ -240,7 +240,8 @@ TEST_F(DescribeTest, ExplainPrintsEveryStage) {
   }
 }
 
-// Which engine multiplies what, and in which blocks; a choice of the user's is followed.
+// The plan shows the engine and the blocking of each product, and follows the user's choice of the
+// engine.
 TEST_F(DescribeTest, ExplainShowsThePlanOfProducts) {
   const auto explain = [this](const std::string& gemm) {
     const Finished result =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb doctor in situations that are cooked: what it must name, and the exit code.
+// Tests of plumb doctor in prepared situations: the problems that it must name, and the exit code.
 #include <gmock/gmock.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-// A variable of the environment, until the end of a test.
+// Sets an environment variable until the end of a test.
 class Set {
  public:
   Set(const char* name, const std::string& value) : name_(name) {
@@ -47,7 +47,7 @@ class Set {
 
 class DoctorTest : public PlumbTest {
  protected:
-  // The report, with the exit code that is expected.
+  // Returns the report and expects the exit code.
   json Report(int exit_code = 0, std::vector<std::string> more = {},
               const ResourceLimit& limit = {}) {
     more.insert(more.begin(), {"doctor", "--json"});
@@ -102,7 +102,7 @@ TEST_F(DoctorTest, OfThePluginPath) {
     }
   }
   chmod(open.c_str(), 0775);
-  // By a shell: the other tests' plumb does not get the variable.
+  // A shell sets the variables, so that they do not affect the other tests' plumb.
   const std::string doctor = "PLUMB_PLUGIN_PAHT=1 PLUMB_PLUGIN_PATH=/nowhere:relative/one:" + open +
                              ":" + broken + " " + PlumbBinary() + " doctor";
   ASSERT_EQ(std::system((doctor + " --json > " + Path("json")).c_str()), 0);
@@ -136,8 +136,8 @@ TEST_F(DoctorTest, OfAMachineWithoutOneDnn) {
   const json library = Report()["onednn"];
   const std::string wanted = library["wanted"];
   std::filesystem::create_directory(Path("lib"));
-  // All names that plumb tries. The second has no minor number: "libdnnl.so.3" of
-  // "libdnnl.so.3.6".
+  // The files have all names that plumb tries. The second is the major version alone:
+  // "libdnnl.so.3" for "libdnnl.so.3.6".
   const std::string number = library["version"];
   const std::string major = number.substr(0, number.find('.'));
   const std::string minor = number.substr(0, number.find('.', major.size() + 1));
@@ -150,7 +150,7 @@ TEST_F(DoctorTest, OfAMachineWithoutOneDnn) {
   EXPECT_THAT(Whats(report),
               Contains(AllOf(HasSubstr("oneDNN cannot be used"), HasSubstr(wanted))));
   EXPECT_EQ(report["processor"]["gemm"]["f32"], "plumb's own engine");
-  // The whole program works without.
+  // All commands work without oneDNN.
   const Finished train = RunPlumb(TrainArguments("run", 3));
   EXPECT_EQ(train.exit_code, 0) << train.err;
   EXPECT_THAT(train.err, HasSubstr("warning: oneDNN cannot be used"));
@@ -183,7 +183,7 @@ TEST_F(DoctorTest, OfThreads) {
   EXPECT_THAT(Whats(Report()), Contains(HasSubstr("as OMP_NUM_THREADS says")));
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which needs terabytes of it
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer needs terabytes of it
 TEST_F(DoctorTest, OfALimitOfMemory) {
   constexpr uint64_t kMiB = 1 << 20;
   const json report = Report(0, {}, {RLIMIT_AS, 300 * kMiB});
@@ -199,7 +199,7 @@ TEST_F(DoctorTest, OfWhatChangesResultsOrOutput) {
   EXPECT_THAT(Whats(report), Contains("ONEDNN_MAX_CPU_ISA=AVX2 is set"));
 }
 
-// In a container whose /proc and /sys are empty, what they would tell is unknown.
+// In a container with empty /proc and /sys their information is reported as unknown.
 TEST_F(DoctorTest, WithoutProcAndSys) {
   const std::string empty =
       "unshare -rm sh -c 'mount -t tmpfs none /proc && mount -t tmpfs none /sys && ";

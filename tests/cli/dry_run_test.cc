@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --dry-run of train and compare, and runs that do not fit.
+// Tests of --dry-run of train and compare, and of runs that do not fit.
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -90,8 +90,8 @@ TEST_F(DryRunTest, CompareSaysWhatAStudyTakes) {
   EXPECT_EQ(ended["disk"]["total"], 0);
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which needs terabytes of the address space
-// Activations of gigabytes in an address space of one: neither is begun.
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer needs terabytes of the address space
+// The activations take gigabytes and the address space is one, so neither command starts.
 TEST_F(DryRunTest, WhatDoesNotFitIsRefusedBeforeItStarts) {
   const ResourceLimit limit{RLIMIT_AS, uint64_t{1} << 30};
   const Finished trained =
@@ -107,7 +107,7 @@ TEST_F(DryRunTest, WhatDoesNotFitIsRefusedBeforeItStarts) {
   EXPECT_FALSE(Exists("study"));
 }
 
-// Two runs of this size do not fit side by side.
+// Two concurrent runs of this size do not fit.
 TEST_F(DryRunTest, AsManyRunsTrainAtATimeAsMemoryHolds) {
   const std::vector<std::string> arguments = CompareArguments({"--set", "train.batch_size=4000"});
   const ResourceLimit limit{RLIMIT_AS, uint64_t{384} << 20};

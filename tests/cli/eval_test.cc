@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb eval: on a run's data, and on tokens for other implementations to compare with.
+// Tests of plumb eval on a run's data, and on tokens for a comparison with other implementations.
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ class EvalTest : public PlumbTest {
   static std::string Golden(const std::string& name) {
     return std::string(PLUMB_SOURCE_DIR "/tests/golden/pre/") + name;
   }
-  // The model, its weights and tokens, into the test's directory.
+  // Copies the model, its weights and tokens into the test's directory.
   void CopyGolden() const {
     for (const char* name : {"model.pbtxt", "weights.safetensors", "tokens.json"}) {
       std::filesystem::copy_file(Golden(name), directory() + "/" + name);
@@ -118,7 +118,7 @@ TEST_F(EvalTest, TextIsReadInWindowsThatOverlapOnRequest) {
   }
 }
 
-// golden_test compares every golden model; here it is the files that count.
+// golden_test compares every golden model. This test checks the files.
 TEST_F(EvalTest, AgreesWithTheReference) {
   const Finished result = EvalTokens(Golden("tokens.json"),
                                      {"--logits", "logits.safetensors", "--grads", "grads.json"});
@@ -145,7 +145,7 @@ TEST_F(EvalTest, PrintsTheLossWhenNothingIsToBeWritten) {
   EXPECT_NEAR(result["loss"].get<double>(), 2.995359, 1e-5);
 }
 
-// A run and its weights in a file give the same outputs.
+// A run gives the same outputs as its model and its weights in a file.
 TEST_F(EvalTest, ARunIsEvaluatedOnTokensAsItsModelAndWeightsAre) {
   const Finished trained = RunPlumb(TrainArguments("run", 5));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# examples/make_gallery.sh: every study has a card, every link leads somewhere, nothing is fetched
-# from elsewhere, a second run trains nothing, and what is not a gallery's is left alone.
+# Tests examples/make_gallery.sh: every study has a card, every link has a target, nothing is loaded from
+# other sites, a second run trains nothing, and files that are not part of a gallery are kept.
 #
 #   tests/cli/gallery_test.sh SOURCE_DIRECTORY PLUMB
 set -euo pipefail
@@ -10,7 +10,7 @@ export PLUMB=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
-# Its messages in $work/log; its exit code.
+# Writes the messages into $work/log. Returns the exit code of make_gallery.sh.
 make_gallery() { "$source/examples/make_gallery.sh" --studies "$work/studies" "$@" 2> "$work/log"; }
 
 make_gallery --quick "$work/gallery" || { cat "$work/log" >&2; fail "no gallery"; }
@@ -42,6 +42,6 @@ grep -q 'no gallery' "$work/log" || fail "no reason: $(cat "$work/log")"
 ! make_gallery --quick "$work/site/index.html" || fail "it took a file for a directory"
 ! make_gallery --quik || fail "it took an unknown option"
 grep -q 'unknown option --quik' "$work/log" || fail "no reason: $(cat "$work/log")"
-# Other options than those with which the studies were begun: no index of what is not there.
+# The options differ from those of the existing studies, so there is no index.
 ! make_gallery "$work/full" || fail "it mixed whole and quick studies"
 [ ! -e "$work/full/index.html" ] || fail "an index of nothing"

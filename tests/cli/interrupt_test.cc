@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training runs that are stopped from outside, at a moment of nobody's choosing.
+// Training runs that are stopped from outside, at an arbitrary moment.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -19,12 +19,13 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// So many steps that no test sees the last one.
+// Number of steps that no test reaches.
 constexpr int kEndless = 1000000;
 
 class InterruptTest : public PlumbTest {
  protected:
-  // A training that is signalled some steps after its `steps`-th; with a checkpoint every ten.
+  // Trains with a checkpoint every ten steps, and signals the process some steps after step
+  // `steps`.
   Finished TrainAndSignal(const std::string& out, size_t steps, int signal) {
     PlumbProcess process(directory(),
                          TrainArguments(out, kEndless, {"--set", "train.checkpoint_interval=10"}));
@@ -33,7 +34,8 @@ class InterruptTest : public PlumbTest {
     return process.Wait();
   }
 
-  // Resumes an interrupted run for `more` steps and compares all of it with an unbroken one.
+  // Resumes an interrupted run for `more` steps and compares the whole run with an uninterrupted
+  // one.
   void ExpectResumesAsIfUnbroken(const std::string& out, size_t more) {
     const std::string last = std::to_string(Losses(out).size() + more);
     const Finished resumed =
@@ -67,7 +69,7 @@ TEST_F(InterruptTest, ATerminalThatGoesAwayDoesTheSame) {
   ExpectResumesAsIfUnbroken("run", 5);
 }
 
-// As under nohup.
+// Under nohup SIGHUP is ignored.
 TEST_F(InterruptTest, AnIgnoredHangUpStaysIgnored) {
   const auto before = std::signal(SIGHUP, SIG_IGN);
   PlumbProcess process(directory(), TrainArguments("run", kEndless));
@@ -93,7 +95,7 @@ TEST_F(InterruptTest, AKilledRunResumesFromItsLastCheckpoint) {
   const Finished result = TrainAndSignal("run", 35, SIGKILL);
   EXPECT_EQ(result.signal, SIGKILL);
   EXPECT_TRUE(Exists("run/latest"));
-  // The last line may be half written; what is lost is done again.
+  // The last line may be incomplete. Lost steps are taken again.
   const Finished mended =
       RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt", "--stop-at", "1"});
   ASSERT_EQ(mended.exit_code, 0) << mended.err;
@@ -123,7 +125,7 @@ TEST_F(InterruptTest, ARunKilledBeforeItsFirstCheckpointStartsAgain) {
   }
 }
 
-// The command that a job script repeats until the run is done.
+// A job script repeats this command until the run is done.
 TEST_F(InterruptTest, ResumeBeginsARunThatIsNotThere) {
   const std::vector<std::string> command =
       TrainArguments("run", kEndless, {"--resume", "--stop-at", "5"});
@@ -131,14 +133,14 @@ TEST_F(InterruptTest, ResumeBeginsARunThatIsNotThere) {
   ASSERT_EQ(begun.exit_code, 0) << begun.err;
   EXPECT_THAT(begun.err, HasSubstr("run: holds no run yet, so the run starts from its beginning"));
   ExpectResumesAsIfUnbroken("run", 5);
-  // One that was killed before all of its files were written.
+  // The process was killed before all files of the run were written.
   std::filesystem::create_directory(Path("other"));
   Write("other/run.json", Read("run/run.json"));
   const Finished other =
       RunPlumb(TrainArguments("other", kEndless, {"--resume", "--stop-at", "10"}));
   ASSERT_EQ(other.exit_code, 0) << other.err;
   EXPECT_EQ(Losses("other"), Losses("run"));
-  // Without a model there is nothing to begin; a run whose model was deleted is not begun again.
+  // Without a model no run can start, and a run whose model was deleted does not start again.
   const Finished nothing =
       RunPlumb({"train", "--resume", "--out", "nowhere", "--data", "names.txt"});
   EXPECT_EQ(nothing.exit_code, 2);
@@ -158,7 +160,7 @@ TEST_F(InterruptTest, ARestartBeginsWithTheSameWeights) {
     process.Signal(SIGKILL);
     process.Wait();
   }
-  // The run that the weights are of is trained on meanwhile.
+  // Meanwhile the run whose weights were the start is trained further.
   ASSERT_EQ(RunPlumb({"train", "--resume", "--out", "base", "--data", "names.txt", "--set",
                       "train.max_steps=8", "--set", "train.keep_checkpoints=0"})
                 .exit_code,
@@ -174,7 +176,7 @@ TEST_F(InterruptTest, ARestartBeginsWithTheSameWeights) {
   EXPECT_EQ(Losses("run"), Losses("unbroken"));
 }
 
-// What plumb prints on a terminal.
+// Returns the output of plumb on a terminal.
 std::string RunOnTerminal(const std::string& directory, std::vector<std::string> arguments) {
   std::vector<char*> argv = {const_cast<char*>(PLUMB_BUILD_DIR "/bin/plumb")};
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -200,7 +202,7 @@ std::string RunOnTerminal(const std::string& directory, std::vector<std::string>
   return shown;
 }
 
-// A sandbox without /dev/pts has no pseudo-terminals to test on.
+// Returns false in a sandbox without /dev/pts, which has no pseudo-terminals.
 bool HasTerminals() {
   int first = -1, second = -1;
   if (openpty(&first, &second, nullptr, nullptr, nullptr) != 0) return false;
@@ -227,7 +229,7 @@ TEST_F(InterruptTest, ASingleSampleOnATerminalIsTheSameText) {
   ASSERT_EQ(RunPlumb(TrainArguments("run", 30)).exit_code, 0);
   const std::vector<std::string> arguments = {"sample", "run", "--num", "1", "--prompt", "ad"};
   std::string plain = RunPlumb(arguments).out;
-  plain.insert(plain.size() - 1, "\r");  // the terminal's own
+  plain.insert(plain.size() - 1, "\r");  // inserted by the terminal
   EXPECT_EQ(RunOnTerminal(directory(), arguments), plain);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Under any limit of the process plumb does its work, whole, or says which limit it met.
+// Under any resource limit plumb either completes its work or names the limit.
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -20,8 +20,9 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 class LimitsTest : public PlumbTest {
  protected:
   // Runs plumb, which writes to `out`, under limits of the address space from `least` to `most`.
-  // Each run ends with 0 and `check`, with an error that names the memory, or, if a small allocation
-  // failed, by a signal. There must be some runs that fail and some that succeed.
+  // Each run ends with exit code 0 and passes `check`, or fails with an error that names the
+  // memory, or, if a small allocation failed, ends by a signal. Some runs must fail and some must
+  // succeed.
   template <class Check>
   void OverAddressSpaces(const std::vector<std::string>& arguments, const std::string& out,
                          uint64_t least, uint64_t most, uint64_t step, const Check& check) {
@@ -31,7 +32,7 @@ class LimitsTest : public PlumbTest {
       std::error_code ignored;
       std::filesystem::remove_all(Path(out), ignored);
       const Finished result = RunPlumb(arguments, {RLIMIT_AS, bytes});
-      if (result.exit_code == 127) continue;  // the system could not even load the program
+      if (result.exit_code == 127) continue;  // the system cannot load the program
       if (result.exit_code == 0) {
         ++done;
         check();
@@ -47,7 +48,7 @@ class LimitsTest : public PlumbTest {
   }
 };
 
-#ifndef __SANITIZE_ADDRESS__  // which needs terabytes of it
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer needs terabytes of it
 TEST_F(LimitsTest, AddressSpaceOfATraining) {
   ASSERT_EQ(RunPlumb(TrainArguments("whole", 3)).exit_code, 0);
   const std::vector<double> losses = Losses("whole");
@@ -56,7 +57,7 @@ TEST_F(LimitsTest, AddressSpaceOfATraining) {
 }
 
 TEST_F(LimitsTest, AddressSpaceOfOneDnn) {
-  // Which takes 50 MiB, and has no error for a part of them.
+  // oneDNN takes 50 MiB and reports no error if only a part of them can be allocated.
   ASSERT_EQ(RunPlumb(TrainArguments("whole", 1, {"--gemm", "onednn"})).exit_code, 0);
   const std::vector<double> losses = Losses("whole");
   const auto arguments = TrainArguments("run", 1, {"--quiet", "--gemm", "onednn"});
@@ -65,7 +66,7 @@ TEST_F(LimitsTest, AddressSpaceOfOneDnn) {
   const Finished refused = RunPlumb(arguments, {RLIMIT_AS, 80 * kMiB});
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_THAT(refused.err, HasSubstr("of address space, of which ulimit -v leaves "));
-  // Unasked it is done without, and said.
+  // Unless oneDNN is required, plumb works without it and reports that.
   std::filesystem::remove_all(Path("run"));
   const Finished without = RunPlumb({"--version"}, {RLIMIT_AS, 80 * kMiB});
   EXPECT_EQ(without.exit_code, 0);
@@ -86,14 +87,14 @@ TEST_F(LimitsTest, FileSize) {
     const Finished result =
         RunPlumb(TrainArguments("run" + std::to_string(bytes), 3), {RLIMIT_FSIZE, bytes});
     EXPECT_EQ(result.exit_code, 1) << bytes;
-    // Its stdout and stderr are files here, too.
+    // The limit also affects stdout and stderr, which are files in this test.
     if (bytes >= 20000) {
       EXPECT_THAT(result.err, HasSubstr("ulimit -f"));
     }
   }
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which looks at memory through pipes of its own
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer examines memory through pipes of its own
 TEST_F(LimitsTest, OpenFiles) {
   bool named = false;
   for (uint64_t files = 3; files <= 16; ++files) {
@@ -117,7 +118,7 @@ TEST_F(LimitsTest, Stack) {
   EXPECT_THAT(result.err, HasSubstr("ulimit -s"));
 }
 
-// `text` n times.
+// Returns `text` repeated n times.
 std::string Times(int n, const std::string& text) {
   std::string all;
   for (int i = 0; i < n; ++i) all += text;

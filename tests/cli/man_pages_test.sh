@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# There is a manual page for every command, with every option of its help; groff and mandoc find nothing
-# wrong in it; and it is made alike again.
+# Checks that every command has a manual page with every option of its help, that groff and mandoc find no
+# errors in it, and that generating the pages again gives the same bytes.
 #   man_pages_test.sh PLUMB MAN_DIRECTORY
 set -euo pipefail
 plumb=$1 pages=$2
@@ -13,14 +13,14 @@ fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 "$plumb" help --man-pages "$work"
 diff -r "$work" "$pages" || fail "pages of the build are not those of the program"
 
-# The commands of a help are the words before the descriptions.
+# Prints the commands of a help text, which are the words before the descriptions.
 commands() { "$plumb" "$@" --help | awk '/^Subcommands:/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ { print $1 }'; }
 check() {
   local page="$pages/plumb" option said
   page+=$(printf -- '-%s' "$@" | sed 's/^-$//').1
   [ -s "$page" ] || fail "no page $page"
   seen=$((seen + 1))
-  # Read whole: a producer that grep leaves early fails the pipe.
+  # The page is read as a whole, because grep -q on a pipe would end its writer with SIGPIPE.
   local text
   text=$(sed 's/\\-/-/g' "$page")
   while read -r option; do
@@ -34,7 +34,7 @@ check() {
     tools=$((tools + 1))
   fi
   if command -v mandoc > /dev/null; then
-    # A page without a date is what we want: it changes with the version alone.
+    # Pages have no date on purpose: they change only with the version.
     said=$(mandoc -Tlint -W warning "$page" | grep -v 'missing date' || true)
     [ -z "$said" ] || fail "mandoc: $said"
     tools=$((tools + 1))

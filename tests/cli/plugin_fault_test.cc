@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norm plugins that end the process, or do not return: plumb never calls it a success, and says
-// which call of which norm of which file it was.
+// Norm plugins that end the process or do not return: plumb never reports success, and names the
+// call, the norm and the file.
 
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ class PluginFaultTest : public PlumbTest {
   PluginFaultTest() {
     WriteModel("row.pbtxt", kRowNorm, "");
     WriteModel("cross.pbtxt", kCrossNorm, "allow_cross_token: true");
-    // A copy each, with rights that no umask of a build changed.
+    // Each test has its own copy, with permissions that do not depend on the umask of the build.
     for (const char* name : {"misbehaving", "misbehaving_cross"}) {
       std::filesystem::copy_file(std::string(PLUMB_SABOTAGE_DIR "/") + name + ".so", Plugin(name));
       std::filesystem::permissions(Plugin(name), std::filesystem::perms::owner_all);
@@ -75,7 +75,7 @@ constexpr Way kFaults[] = {{"abort", "SIGABRT"},       {"segv", "SIGSEGV"},
                            {"ill", "SIGILL"},          {"overflow", "stack overflow"},
                            {"pthread_exit", "SIGABRT"}};
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kHandlesFaults = false;  // the sanitizer does
+constexpr bool kHandlesFaults = false;  // the sanitizer handles them
 #else
 constexpr bool kHandlesFaults = true;
 #endif
@@ -85,7 +85,7 @@ constexpr bool kDivisionFaults = true;
 constexpr bool kDivisionFaults = false;
 #endif
 
-// Where it happens, and what plumb calls that.
+// Functions that misbehave, and their names in plumb's messages.
 constexpr Way kRowFunctions[] = {{"load", "dlopen"},         {"entry", "plumb_norm_plugin_v1"},
                                  {"available", "available"}, {"create", "create"},
                                  {"layout", "layout"},       {"forward", "forward"},
@@ -102,7 +102,7 @@ TEST_P(WayTest, IsNamedWhicheverFunctionItIs) {
   if (how == "fpe" && !kDivisionFaults) GTEST_SKIP() << "a division by zero is no fault here";
   for (const Way& function : kRowFunctions) {
     SCOPED_TRACE(function.how);
-    // The thread that loads is gone before anyone can look at its record.
+    // The thread that loads the plugin has ended before anyone can read its record.
     if (how == "pthread_exit" && function.how == std::string("load")) continue;
     Ask(std::string(function.how) + ":" + how);
     std::filesystem::remove_all(Path("run"));
@@ -165,7 +165,7 @@ TEST_F(PluginFaultTest, EveryCommandThatRunsPluginsNamesThem) {
   EXPECT_FALSE(Exists("study/report.html"));
 }
 
-// Workers have signals blocked and stacks of their own.
+// Worker threads block signals and have their own alternate stacks.
 TEST_F(PluginFaultTest, AFaultOnAWorkerThreadIsNamedToo) {
   if (!kHandlesFaults) GTEST_SKIP() << "the sanitizer handles faults";
   Ask("forward:overflow_on_worker");
@@ -192,7 +192,7 @@ TEST_F(PluginFaultTest, AnHonestRunOfTheSamePluginSucceeds) {
   }
 }
 
-// --plugin-guard: a plugin that leaves its operands.
+// Tests of --plugin-guard with a plugin that accesses memory outside of its operands.
 class GuardTest : public PluginFaultTest {
  protected:
   std::string Refusal(const std::string& model, const std::string& what) {
@@ -273,7 +273,7 @@ TEST_F(GuardTest, ShippedNormsPassWithTheSameLossesBitForBit) {
   EXPECT_GE(norms, 12);
 }
 
-// A plugin that does not return: it says so on stderr before.
+// Tests of a plugin that does not return, and prints a line to stderr before.
 class HangTest : public PluginFaultTest {
  protected:
   void WaitUntilItHangs(PlumbProcess* process) {
@@ -287,8 +287,8 @@ TEST_F(HangTest, ASecondCtrlCKillsAndSaysWhichPluginWasWaitedFor) {
   PlumbProcess process(directory(), Train("row", {"--threads", "1"}));
   WaitUntilItHangs(&process);
   process.Signal(SIGINT);
-  // The second is another signal: those of one kind that come together are one. It may be handled
-  // first.
+  // The second signal is of another kind, because pending signals of the same kind merge into one.
+  // Either may be handled first.
   process.Signal(SIGTERM);
   const Finished result = process.Wait();
   EXPECT_TRUE(result.signal == SIGTERM || result.signal == SIGINT) << result.err;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `plumb plugin note` prints what PLUMB_NORM_NOTE makes, byte for byte, for every assembler there is; a norm
-# without the macro is found by it. A bad id is refused and nothing printed.
+# Checks that `plumb plugin note` prints the same bytes as PLUMB_NORM_NOTE for every installed assembler, and
+# that plumb finds a norm without the macro by that note. A bad id is refused and nothing is printed.
 #   plugin_note_test.sh PLUMB SOURCE_DIRECTORY
 set -euo pipefail
 plumb=$(realpath "$1")
@@ -24,7 +24,7 @@ for compiler in gcc clang; do
   $compiler $flags with_macro.c -o macro.so -lm
   "$plumb" plugin describe "$id" --plugin ./noted.so | grep -qF "$id"
   for file in noted macro; do objcopy -O binary --only-section=.note.plumb "$file.so" "$file.note"; done
-  # All but the ABI's minor version, bytes 24 to 27, which the macro has from its header.
+  # Compares all bytes but 24 to 27, the ABI's minor version, which the macro takes from its header.
   cmp <(head -c 24 noted.note) <(head -c 24 macro.note)
   cmp <(tail -c +29 noted.note) <(tail -c +29 macro.note)
 done

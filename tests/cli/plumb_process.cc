@@ -29,14 +29,14 @@ std::string ReadAll(const std::string& path) {
   return content.str();
 }
 
-// In the child: never returns.
+// Runs plumb in the child process. Does not return.
 void Exec(const std::string& directory, const std::vector<std::string>& arguments,
           const std::string& out_path, const std::string& err_path, const ResourceLimit& limit) {
   std::vector<char*> argv = {const_cast<char*>("plumb")};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   unsetenv("PLUMB_PLUGIN_PATH");
-  // Whoever runs the tests in the background may have these ignored.
+  // A shell that runs the tests in the background may have set these to be ignored.
   signal(SIGINT, SIG_DFL);
   signal(SIGTERM, SIG_DFL);
   const int in = open("/dev/null", O_RDONLY);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the built `plumb` and sees what a shell sees: exit code, stdout, stderr, files.
+// Runs the built `plumb` and observes what a shell sees: exit code, stdout, stderr, files.
 #ifndef PLUMB_TESTS_CLI_PLUMB_PROCESS_H_
 #define PLUMB_TESTS_CLI_PLUMB_PROCESS_H_
 
@@ -13,7 +13,7 @@
 
 namespace plumb::cli {
 
-// The program that is tested.
+// Returns the path of the tested program.
 std::string PlumbBinary();
 
 struct Finished {
@@ -22,20 +22,21 @@ struct Finished {
   std::string out, err;
 };
 
-// A limit of the process, as ulimit sets it, for RLIMIT_AS and the like; -1: none.
+// Resource limit of the process, like one of ulimit: RLIMIT_AS and others; -1: none.
 struct ResourceLimit {
   int resource = -1;
   uint64_t bytes = 0;
 };
 
-// A plumb that runs in `directory`. Its stdout and stderr go to files, or stdout to `out_path`.
+// Process that runs plumb in `directory`. Its stdout and stderr go to files, or stdout to
+// `out_path`.
 class PlumbProcess {
  public:
   PlumbProcess(const std::string& directory, const std::vector<std::string>& arguments,
                const std::string& out_path = "", const ResourceLimit& limit = {});
   PlumbProcess(const PlumbProcess&) = delete;
   PlumbProcess& operator=(const PlumbProcess&) = delete;
-  ~PlumbProcess();  // kills it if it still runs
+  ~PlumbProcess();  // kills the process if it still runs
 
   void Signal(int signal) const;
   bool Running();
@@ -48,27 +49,27 @@ class PlumbProcess {
   bool ended_ = false;
 };
 
-// A directory of its own for every test, with example models and a few names to train on. Relative
-// paths, those of the plumb that is run included, are relative to it.
+// Fixture with a directory of its own, which holds example models and a few names to train on.
+// Relative paths, including those in plumb's arguments, are relative to it.
 class PlumbTest : public testing::Test {
  protected:
   PlumbTest();
   ~PlumbTest() override;
 
   Finished RunPlumb(const std::vector<std::string>& arguments, const ResourceLimit& limit = {});
-  // Arguments of a training run of `steps` steps on names.txt into `out`.
+  // Returns the arguments of a training run of `steps` steps on names.txt into `out`.
   static std::vector<std::string> TrainArguments(const std::string& out, int steps,
                                                  const std::vector<std::string>& more = {});
 
   std::string Path(const std::string& name) const { return directory_ + "/" + name; }
   void Write(const std::string& name, const std::string& content) const;
-  std::string Read(const std::string& name) const;  // "" without the file
+  std::string Read(const std::string& name) const;  // "" if the file does not exist
   bool Exists(const std::string& name) const;
   nlohmann::json ReadJson(const std::string& name) const;
 
-  // The losses in a run's metrics.jsonl; fails the test unless the steps are 1, 2, 3, ...
+  // Returns the losses in a run's metrics.jsonl. Fails the test unless the steps are 1, 2, 3, ...
   std::vector<double> Losses(const std::string& run) const;
-  // Waits until a run's metrics.jsonl has so many lines, or `process` ends.
+  // Waits until a run's metrics.jsonl has `steps` lines or `process` ends.
   void WaitForSteps(const std::string& run, size_t steps, PlumbProcess* process) const;
 
   const std::string& directory() const { return directory_; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever files and models hold, a terminal gets nothing that it would obey, and JSON parses.
+// Whatever files and models contain, plumb prints no control sequences to a terminal, and its JSON
+// is valid.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -19,13 +20,13 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// In a file's name: colours, a bell, a return, a byte that is no UTF-8, CSI as one character, an
-// override of direction, DEL.
+// File name with colours, a bell, a carriage return, a byte that is not UTF-8, CSI as one
+// character, a direction override, and DEL.
 constexpr char kEvil[] = "e\x1b[31m\a\r\xff\xc2\x9b\xe2\x80\xae\x7f";
 
-// What a terminal must not get of `text`; "" if there is nothing.
+// Returns a description of the first control character in `text`, or "" without one.
 std::string Commands(const std::string& text) {
-  // It throws at what is not UTF-8.
+  // Serializing to JSON throws if the text is not UTF-8.
   try {
     static_cast<void>(nlohmann::json(text).dump());
   } catch (const nlohmann::json::exception& error) {
@@ -44,7 +45,7 @@ std::string Commands(const std::string& text) {
 
 class PrintableTest : public PlumbTest {
  protected:
-  // Runs plumb and holds its output, and if there is some JSON its syntax, to the promise.
+  // Runs plumb and checks its output and, with --json, the syntax of its JSON.
   Finished Check(const std::vector<std::string>& arguments, int exit_code) {
     const Finished result = RunPlumb(arguments);
     EXPECT_EQ(result.exit_code, exit_code) << arguments[0] << ": " << result.err;
@@ -55,7 +56,7 @@ class PrintableTest : public PlumbTest {
     }
     return result;
   }
-  // Every file below `directory` whose name ends so, line by line if `lines`, is JSON.
+  // Checks that every file below `directory` with this ending is JSON, line by line if `lines`.
   void CheckFiles(const std::string& directory, const std::string& ending, bool lines) {
     size_t seen = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(Path(directory))) {
@@ -150,12 +151,12 @@ TEST_F(PrintableTest, SamplesAreRawInFilesAndHarmlessOnATerminal) {
   ASSERT_EQ(unlockpt(master), 0);
   const std::string slave = ptsname(master);
   const int keep =
-      open(slave.c_str(), O_RDWR | O_NOCTTY);  // a pty without a slave loses its output
+      open(slave.c_str(), O_RDWR | O_NOCTTY);  // a pty whose slave is closed loses its output
   struct termios mode;
   ASSERT_EQ(tcgetattr(keep, &mode), 0);
   cfmakeraw(&mode);
   ASSERT_EQ(tcsetattr(keep, TCSANOW, &mode), 0);
-  for (const char* number : {"1", "2"}) {  // one streams
+  for (const char* number : {"1", "2"}) {  // a single sample is streamed
     sample[3] = number;
     EXPECT_EQ(PlumbProcess(directory(), sample, slave).Wait().exit_code, 0);
     char shown[4096];

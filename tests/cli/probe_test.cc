@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb train --probe: figures beside the losses, which stay what they are.
+// Tests of plumb train --probe: it adds statistics and does not change the losses.
 
 #include <gmock/gmock.h>
 

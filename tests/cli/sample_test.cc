@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb sample.
+// Tests of plumb sample.
 
 #include <gmock/gmock.h>
 
@@ -52,7 +52,7 @@ TEST_F(SampleTest, ContinuesThePrompt) {
   EXPECT_EQ(Sample({"--prompt=", "--num", "2"}), Sample({"--num", "2"}));
 }
 
-// A model that draws the end token first: its sample is a line without characters.
+// Some samples consist of the end token alone, and are printed as lines without characters.
 TEST_F(SampleTest, PrintsAnEmptySampleAsAnEmptyLine) {
   const std::string samples = Sample({"--num", "300", "--temperature", "1000"});
   EXPECT_THAT(samples, HasSubstr("\n\n"));
@@ -60,7 +60,8 @@ TEST_F(SampleTest, PrintsAnEmptySampleAsAnEmptyLine) {
 }
 
 TEST_F(SampleTest, ContinuesTokens) {
-  // As the text "gra" is: the begin token, which is the last, and letters.
+  // The ids are those of the text "gra": the begin token, which is the last of the vocabulary, and
+  // letters.
   const std::vector<std::string> letters = ReadJson("run/tokenizer.json")["characters"];
   const auto id = [&](const std::string& letter) {
     return std::find(letters.begin(), letters.end(), letter) - letters.begin();
@@ -129,15 +130,15 @@ TEST_F(SampleTest, EndsBeforeAStopText) {
     drawn = whole["text"].get<std::string>().substr(3);
   }
   ASSERT_GE(drawn.size(), 3u);
-  // A stop text of two tokens, and one that never comes.
+  // One stop text has two tokens, the other never occurs.
   const std::string stop = drawn.substr(drawn.size() - 2);
   const auto stopped = sample({"--max-tokens", "20", "--stop", "xyzzy", "--stop", stop});
   EXPECT_EQ(stopped["text"], "gra" + drawn.substr(0, drawn.find(stop)));
   EXPECT_EQ(stopped["ended"], true);
   EXPECT_EQ(stopped["tokens"], drawn.find(stop) + 2);
-  // Text that might have become a stop text and did not is printed.
+  // Text that began like a stop text but did not become one is printed.
   EXPECT_EQ(sample({"--max-tokens", "20", "--stop", drawn + "\n"})["text"], whole["text"]);
-  // The prompt is not searched.
+  // Stop texts are not searched in the prompt.
   EXPECT_EQ(sample({"--max-tokens", "1", "--stop", "gra"})["tokens"], 1);
   EXPECT_THAT(RunPlumb({"sample", "run", "--stop", ""}).err, HasSubstr("a stop text is empty"));
 }
@@ -164,7 +165,7 @@ TEST_F(SampleTest, EndsAtTheRecipesEndToken) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return nlohmann::json::parse(result.out, nullptr, false)["samples"][0];
   };
-  // The same weights and draws, but for the end.
+  // Weights and draws are the same; only the end differs.
   const std::string whole = sample("plain")["text"];
   const auto ended = sample("dot");
   ASSERT_NE(whole.find('.'), std::string::npos);

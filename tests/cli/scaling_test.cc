@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prediction of a step's time, against what can be said of it by hand; and links.
+// Tests of the predicted time of a step against values computed by hand, and of links.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -118,8 +118,8 @@ TEST(PredictTest, OneBucketByHand) {
   const double s = static_cast<double>(1 << 20), rate = 1e8, latency = 1e-3;
   const RankStepTime time = PredictStep(costs, {{rate, latency}, 2});
   EXPECT_DOUBLE_EQ(time.passes, 0.1);
-  // Nothing overlaps: the bucket is ready when the pass ends. It travels and is added. The numbers
-  // of targets and the norm go to rank 0 and back.
+  // Nothing overlaps: the bucket is ready when the pass ends, is transferred and is added. The
+  // numbers of targets and the norm go to rank 0 and back.
   EXPECT_NEAR(time.waiting, latency + s / rate + s / 1e10 + 4 * latency, 1e-12);
   EXPECT_NEAR(time.gathering, latency + s / rate, 1e-12);
   Cluster narrow = {{rate, latency}, 2};
@@ -133,7 +133,7 @@ TEST(PredictTest, OneBucketByHand) {
 
 TEST(PredictTest, EarlyBucketsTravelWhileThePassGoesOn) {
   StepCosts costs = Costs(2, 2);
-  const double rate = static_cast<double>(1 << 20) / 0.02;  // 20 ms a bucket
+  const double rate = static_cast<double>(1 << 20) / 0.02;  // 20 ms per bucket
   costs.buckets[0].ready_seconds = 0.01;
   EXPECT_NEAR(PredictStep(costs, {{rate, 0}, 2}).waiting,
               0.02 + static_cast<double>(1 << 20) / costs.add_bytes_per_second, 1e-9);

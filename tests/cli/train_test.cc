@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb train: losses that repeat bit for bit, and runs that resume as if they had never stopped.
+// Tests of plumb train: losses repeat bit for bit, and resumed runs equal uninterrupted ones.
 
 #include <gmock/gmock.h>
 
@@ -54,8 +54,8 @@ TEST_F(TrainTest, TheDTypeIsAnOptionThatARunKeeps) {
   EXPECT_EQ(Losses("again"), Losses("f32"));
 }
 
-// Every state that a recipe may have is in the checkpoint, and the average of the weights is
-// another model than the weights.
+// The checkpoint holds all states that a recipe may have. The average of the weights is a model of
+// its own.
 TEST_F(TrainTest, ARecipeOfEverythingResumesExactlyAndItsAverageIsEvaluatedByChoice) {
   Write("all.pbtxt",
         "batch_size: 2 learning_rate: 0.01 schedule: WSD cooldown_steps: 20 optimizer: MUON\n"
@@ -113,7 +113,7 @@ TEST_F(TrainTest, StoppingAndResumingChangesNothing) {
   EXPECT_EQ(Read("resumed/checkpoints/step-000060/model.safetensors"),
             Read("whole/checkpoints/step-000060/model.safetensors"));
 
-  // The summary is the whole run's, not that of the second half.
+  // The summary covers the whole run, not only the steps since the resume.
   const auto summary = nlohmann::json::parse(rest.out, nullptr, false);
   double sum_50 = 0, max_20 = 0;
   const std::vector<double> losses = Losses("whole");
@@ -135,7 +135,7 @@ TEST_F(TrainTest, ResumingTheSameCommandLineWorksToo) {
   EXPECT_EQ(Losses("resumed"), Losses("whole"));
 }
 
-// Rounding is the engine's: a run that is resumed under another goes on, and says so.
+// Rounding depends on the engine. A run that is resumed with another one continues with a warning.
 TEST_F(TrainTest, ResumingUnderAnotherEngineWarns) {
   const Finished half = RunPlumb(TrainArguments("run", 60, {"--stop-at", "7"}));
   EXPECT_EQ(half.exit_code, 0) << half.err;

@@ -22,7 +22,7 @@ TEST(DivideTest, EachRunHasAThreadWhileMemoryHoldsThem) {
   ExpectDivision(Divide(8, 100, kGiB, 6 * kGiB), 4, 2);
   ExpectDivision(Divide(8, 100, kGiB, 3 * kGiB), 2, 4);
   ExpectDivision(Divide(8, 100, kGiB, kGiB), 1, 8);
-  ExpectDivision(Divide(8, 100, kGiB, 10), 1, 8);  // which says itself what it lacks
+  ExpectDivision(Divide(8, 100, kGiB, 10), 1, 8);  // the run itself reports the lack of memory
   ExpectDivision(Divide(1, 100, 1000, kMuch), 1, 1);
   ExpectDivision(Divide(8, 0, 0, kMuch), 1, 8);  // all runs have ended
 }
@@ -49,7 +49,7 @@ TEST(RequirementsTest, ARunThatHasBegunWritesACheckpointMoreAndOneThatEndedNothi
   EXPECT_EQ(fresh.division.workers, 3);
   EXPECT_EQ(fresh.memory, 3 * 7000);
 
-  scratch.Write("run0/model.pbtxt", "");  // which a run writes last when it begins
+  scratch.Write("run0/model.pbtxt", "");  // the last file that a starting run writes
   EXPECT_EQ(RequirementsOf(plan, 8)->disk, 100 + 2 * 350);
   RunResult result;
   result.step = 1;

@@ -8,7 +8,7 @@
 namespace plumb::cli {
 namespace {
 
-// FIPS 180-2, appendix B, and the empty message of NIST's test vectors.
+// The values are those of FIPS 180-2, appendix B, and NIST's test vector of the empty message.
 TEST(Sha256Test, HasThePublishedValues) {
   EXPECT_EQ(Sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(Sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

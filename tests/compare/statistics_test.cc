@@ -11,7 +11,8 @@ namespace plumb::cli {
 namespace {
 
 TEST(SummarizeTest, IsTheMeanAndTheDeviationOfTheSample) {
-  // Squared deviations from 5: 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 = 32; sqrt(32 / 7).
+  // The squared deviations from 5 are 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 = 32, and the result is
+  // sqrt(32 / 7).
   const MeanAndSd summary = Summarize({2, 4, 4, 4, 5, 5, 7, 9});
   EXPECT_EQ(summary.n, 8);
   EXPECT_DOUBLE_EQ(summary.mean, 5);
@@ -29,7 +30,8 @@ TEST(SummarizeTest, KeepsSmallDifferencesOfLargeValues) {
   EXPECT_NEAR(Summarize({1e9 + 1, 1e9 + 2, 1e9 + 3}).sd, 1, 1e-9);
 }
 
-// NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2: upper critical values of Student's t.
+// Entry of the upper critical values of Student's t in the NIST/SEMATECH e-Handbook of Statistical
+// Methods, 1.3.6.7.2.
 struct TableEntry {
   int df;
   double p, t;
@@ -68,7 +70,7 @@ TEST(StudentQuantileTest, ApproachesTheNormalDistribution) {
 }
 
 TEST(ConfidenceIntervalTest, IsTheMeanPlusMinusTStandardErrors) {
-  // Mean 0.3, sd 0.1, n 3: 4.302652730 * 0.1 / sqrt(3) = 0.248413771.
+  // With mean 0.3, sd 0.1 and n 3, the half width is 4.302652730 * 0.1 / sqrt(3) = 0.248413771.
   const Interval interval = ConfidenceInterval95({0.2, 0.3, 0.4});
   EXPECT_EQ(interval.n, 3);
   EXPECT_NEAR(interval.mean, 0.3, 1e-15);
@@ -87,7 +89,7 @@ TEST(ConfidenceIntervalTest, OneDifferenceHasAMeanAndNoInterval) {
 TEST(LossFiguresTest, LookAtTheirOwnSteps) {
   std::vector<double> losses;
   for (int step = 1; step <= 200; ++step) losses.push_back(step);
-  losses[24] = 1000;   // step 25: after the first 20
+  losses[24] = 1000;   // step 25, after the first 20
   losses[150] = 0.25;  // step 151
   const LossFigures figures = FiguresOf(losses);
   EXPECT_DOUBLE_EQ(figures.first_50, (50 * 51 / 2 - 25 + 1000) / 50.0);

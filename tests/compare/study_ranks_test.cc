@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A study on several ranks, which are threads here.
+// Tests of a study on several ranks, which are threads in these tests.
 #include "cli/compare/study_ranks.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ class StudyRanksTest : public ::testing::Test {
 
   std::string Directory(const std::string& name) { return test_.dir().File(name); }
 
-  // `interrupted` is of a rank.
+  // Trains the study on `size` ranks; a rank stops if `interrupted(rank)` returns true.
   std::vector<absl::Status> Train(const std::string& out, int size,
                                   const std::function<bool(int rank)>& interrupted = nullptr) {
     return RunRanks(size, [&](Communicator* ranks) -> absl::Status {
@@ -78,7 +78,7 @@ TEST_F(StudyRanksTest, AnyNumberOfRanksEndsInTheSameTable) {
     if (size == 1) table = Table(out);
     EXPECT_FALSE(table.empty());
     EXPECT_EQ(Table(out), table) << size;
-    // The others have sent all that they had.
+    // The other ranks have sent all their files.
     for (int rank = 1; rank < size; ++rank) {
       const auto left = ListRunFiles(absl::StrCat(out, "-rank", rank));
       EXPECT_TRUE(!left.ok() || left->empty()) << rank;
@@ -99,7 +99,7 @@ TEST_F(StudyRanksTest, AnInterruptedRankStopsAllAndAnotherNumberGoesOn) {
 
 TEST_F(StudyRanksTest, AnErrorOfOneRankEndsAll) {
   const std::string out = Directory("study");
-  // A file where the other rank's runs are to be.
+  // A file occupies the directory of the other rank's runs.
   std::filesystem::create_directory(Directory("study-rank1"));
   test_.dir().Write("study-rank1/runs", "");
   const std::vector<absl::Status> ended = Train(out, 2);

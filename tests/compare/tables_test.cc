@@ -31,7 +31,8 @@ RunRecord Diverged(int64_t step) {
   return record;
 }
 
-// Two groups, the second with a name that tables must quote, and the seeds 1, 2 and 5.
+// Returns a plan of two groups, the second with a name that tables must quote, and the seeds 1, 2
+// and 5.
 Plan TwoGroups() {
   Plan plan;
   plan.study.seeds = {1, 2, 5};
@@ -63,10 +64,10 @@ TEST(TablesTest, AGroupsFiguresAreOverTheRunsThatFinished) {
   EXPECT_DOUBLE_EQ(results.groups[0].metric[kLast100].sd, 1);
 }
 
-// Each seed has its own batches, which have their own tokens.
+// Each seed has its own batches and therefore its own tokens.
 TEST(TablesTest, ARunHasCollapsedByTheEntropyOfItsOwnTokens) {
   Plan plan = TwoGroups();
-  plan.groups[0].unigram_entropies = {1.52, 2.51, 3.4};  // losses 1.5, 2.5, 3.5
+  plan.groups[0].unigram_entropies = {1.52, 2.51, 3.4};  // the losses are 1.5, 2.5, 3.5
   const StudyResults results = Results(plan);
   EXPECT_FALSE(results.runs[0].collapsed);
   EXPECT_TRUE(results.runs[1].collapsed);
@@ -106,7 +107,7 @@ TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome
   EXPECT_THAT(SummaryTable(plan, Results(plan), false).columns, Not(Contains("spikes")));
   std::vector<RunRecord> records = Results(plan).records;
   records[3].result.spikes = 4;
-  records[5].result.spikes = 1;  // of the run that diverged too
+  records[5].result.spikes = 1;  // in the run that also diverged
   records[4].result.skips = 1;
   records[4].result.step_backs = 2;
   const StudyResults results = Evaluate(plan, records);

@@ -37,7 +37,7 @@ Dataset TextOf(absl::string_view content, double val_fraction = 0) {
   return MakeDataset(content, DatasetOptions::Format::kText, val_fraction);
 }
 
-// Documents a, b, ..., of one letter each.
+// Returns documents a, b, ... of one letter each.
 Dataset Letters(int n) {
   std::string content;
   for (int i = 0; i < n; ++i)
@@ -63,7 +63,7 @@ bool Same(const Batch& a, const Batch& b) {
 }
 
 TEST(TrainBatchesTest, DocumentsStandBetweenBeginEndTokens) {
-  const Dataset dataset = DocumentsOf("ab\nc\nabcab\n");  // a b c <be>: 0 1 2 3
+  const Dataset dataset = DocumentsOf("ab\nc\nabcab\n");  // ids of a b c <be>: 0 1 2 3
   TrainBatches batches = Train(dataset, 3, 4, 1, /*keep_order=*/true);
   EXPECT_EQ(batches.max_seq(), 4);
   Batch batch = batches.MakeBatch();
@@ -76,7 +76,7 @@ TEST(TrainBatchesTest, DocumentsStandBetweenBeginEndTokens) {
                                         3, 0, 1, 2));
   EXPECT_THAT(batch.targets, ElementsAre(0, 1, 3, -1,   //
                                          2, 3, -1, -1,  //
-                                         0, 1, 2, 0));  // cut: the end is not seen
+                                         0, 1, 2, 0));  // truncated: the end token is dropped
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3));
 }
 
@@ -112,7 +112,7 @@ TEST(TrainBatchesTest, ABatchIsAsLongAsItsLongestRow) {
   batches.Fill(2, &batch);
   EXPECT_EQ(batch.seq, 6);
   EXPECT_THAT(batch.targets, ElementsAre(0, 1, 2, 0, 1, 3));
-  // A document that fills the context to the last token is whole.
+  // A document that fills the context to the last token is complete.
   TrainBatches exact = Train(dataset, 1, 6, 1, true);
   exact.Fill(2, &batch);
   EXPECT_THAT(batch.targets, ElementsAre(0, 1, 2, 0, 1, 3));
@@ -182,7 +182,7 @@ TEST(TrainBatchesTest, ABatchDoesNotDependOnWhatWasAskedBefore) {
     Batch batch = fresh.MakeBatch();
     fresh.Fill(700, &batch);
     EXPECT_TRUE(Same(batch, expected));
-    fresh.Fill(3, &batch);  // backwards, over the border of an epoch
+    fresh.Fill(3, &batch);  // backwards across the border of an epoch
     fresh.Fill(900, &batch);
     fresh.Fill(700, &batch);
     EXPECT_TRUE(Same(batch, expected));
@@ -267,7 +267,7 @@ TEST(TrainBatchesTest, ImpossibleRequestsSaySo) {
   EXPECT_THAT(error(text, int64_t{1} << 62, int64_t{1} << 62), HasSubstr("more than"));
   EXPECT_THAT(error(DocumentsOf("a\nb\n", 1), 1, 4), HasSubstr("the training split has nothing"));
   EXPECT_THAT(error(TextOf("abc", 1), 1, 1), HasSubstr("the training split has nothing"));
-  Train(text, 1, 5);  // exactly enough
+  Train(text, 1, 5);  // exactly as many tokens as needed
 }
 
 TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
@@ -294,8 +294,8 @@ TEST(EvalBatchesTest, TextIsPredictedOnceFromWindowsSideBySide) {
   EXPECT_EQ(batch.valid_targets, 2);
 }
 
-// Whatever the stride, every token but the first is a target once, in order, with at least
-// context_length - stride tokens before it.
+// With every stride, each token but the first is a target exactly once, in order, after at least
+// context_length - stride tokens.
 TEST(EvalBatchesTest, WindowsThatOverlapPredictEveryTokenOnceWithContext) {
   for (const char* content : {"ab", "abcde", "abcdef", "abcdefghijk", "abcdefghijkl"}) {
     const Dataset dataset = TextOf(content, 1);

@@ -82,12 +82,12 @@ TEST(DatasetTest, TheHeldOutDocumentsAreAFixedChoice) {
     absl::StrAppend(&held_out, text, " ");
     all.insert(text);
     const int64_t number = std::stoll(text.substr(1));
-    EXPECT_GT(number, last);  // in the order of the file
+    EXPECT_GT(number, last);  // in file order
     last = number;
   }
   for (int64_t i = 0; i < 90; ++i) all.insert(DocumentText(*dataset, Split::kTrain, i));
   EXPECT_EQ(all.size(), 100u);
-  // Pinned: runs of different versions must hold out the same.
+  // The values are fixed: all versions must hold out the same documents.
   EXPECT_EQ(held_out, "n14 n22 n25 n52 n62 n66 n67 n80 n85 n90 ");
 }
 
@@ -104,7 +104,7 @@ TEST(DatasetTest, TheVocabularyIsThatOfTheWholeFile) {
 }
 
 TEST(DatasetTest, SplitsTextWhereNanoGptDoes) {
-  // int(n * 0.9) characters train.
+  // The first int(n * 0.9) characters are training data.
   const std::string text(1234, 'a');
   const absl::StatusOr<Dataset> dataset =
       Dataset::FromContent(text, "t.txt", Options(kText, 0.1), nullptr);
@@ -120,7 +120,7 @@ TEST(DatasetTest, AWholeFileCanBeEitherSplit) {
   const absl::StatusOr<Dataset> all_validation = Documents(Names(7), 1);
   EXPECT_EQ(all_validation->num_documents(Split::kTrain), 0);
   EXPECT_EQ(all_validation->num_documents(Split::kValidation), 7);
-  // A single document trains, whatever share is asked for.
+  // A single document is training data, whatever the fraction is.
   EXPECT_EQ(Documents("one", 0.1)->num_documents(Split::kTrain), 1);
   for (double bad : {-0.1, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THAT(ErrorOf(Documents("a", bad)), HasSubstr("val_fraction must lie between 0 and 1"));

@@ -18,7 +18,7 @@ using ::testing::ElementsAreArray;
 
 constexpr int32_t kVocabulary = 50, kMask = 49;
 
-// Rows of `lengths` tokens, 0 to 47 over and over, and padding.
+// Returns rows of `lengths` tokens, which repeat 0 to 47, and padding.
 Batch Rows(const std::vector<int64_t>& lengths, int64_t seq) {
   Batch batch;
   batch.batch = static_cast<int64_t>(lengths.size());
@@ -85,7 +85,7 @@ TEST(MaskedTokensTest, SpecialTokensAreNeverChosen) {
   EXPECT_EQ(batch.valid_targets, 0);
 }
 
-// Of 20000 that are chosen: standard deviations are 57 and 42.
+// All 20000 tokens are chosen. The standard deviations are 57 and 42.
 TEST(MaskedTokensTest, EightOfTenAreMaskedAndOneIsRandom) {
   TokenMasking masking = Masking();
   masking.share = 1;
@@ -102,14 +102,15 @@ TEST(MaskedTokensTest, EightOfTenAreMaskedAndOneIsRandom) {
       ++drawn[static_cast<size_t>(batch.tokens[i])];
     }
   }
-  EXPECT_NEAR(masked, 16000 + 40, 250);  // and the random ones that are it
+  EXPECT_NEAR(masked, 16000 + 40, 250);  // plus the random tokens that equal the mask
   EXPECT_NEAR(kept, 2000 + 40, 200);
   for (int32_t token = 0; token + 1 < kVocabulary; ++token) {
     EXPECT_NEAR(drawn[static_cast<size_t>(token)], 40, 30) << token;
   }
 }
 
-// Each set of two of five is as likely: of 10000, 1000 with a deviation of 30.
+// All sets of two of five tokens are equally likely: 1000 of 10000 rows, with a standard deviation
+// of 30.
 TEST(MaskedTokensTest, EverySetOfTokensIsAsLikely) {
   TokenMasking masking = Masking();
   masking.share = 0.4;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every relative link, image and anchor of every page in the tree leads somewhere.
+"""Checks that every relative link, image and anchor of every page in the tree has a target.
 
     check_links.py SOURCE_DIRECTORY
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every file and identifier that the given pages name exists in the code.
+"""Checks that every file and identifier that the given pages name exists in the code.
 
     check_names.py SOURCE_DIRECTORY PAGE.md ...
 
@@ -13,7 +13,7 @@ import re
 import sys
 
 FILE = re.compile(r"[\w.*/-]*\w\.(?:cc|c|h|hpp|md|mjs|pbtxt|proto|py|sh)\b(?![\w/])")
-# CamelCase, Scope::Name, snake_case.
+# The identifiers are CamelCase, Scope::Name or snake_case.
 IDENTIFIER = re.compile(
     r"\b(?:[A-Z][a-z0-9]+(?:[A-Z]+[a-z0-9]*)+|\w+(?:::\w+)+|[a-z]+[a-z0-9]*(?:_[a-z0-9]+)+)\b")
 CODE = (".cc", ".c", ".h", ".hpp", ".mjs", ".proto", ".py", ".sh", ".pbtxt", "CMakeLists.txt")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Code on a page that says <!-- run by: docs_excerpts --> is that of an example of embedding: the lines of
-a block stand one after the other in one file of examples/embed_*, where other tests run it.
+"""Checks that code on a page marked <!-- run by: docs_excerpts --> is part of an example: the lines
+of a block are consecutive in one file of examples/embed_*, and other tests run that file.
 
     excerpts_test.py SOURCE_DIRECTORY
 """
@@ -14,10 +14,11 @@ import pages
 
 
 def stands_in(lines, text):
-    """Whether the lines, without their common indentation, are a run of the text's."""
+    """Returns True if the lines, without their common indentation, are consecutive lines of the
+    text."""
     def same(at):
         found = [text[at + i] if at + i < len(text) else "" for i in range(len(lines))]
-        if len(lines) == 1:  # also a command in a comment
+        if len(lines) == 1:  # a command in a comment counts, too
             return lines[0].strip() in found[0]
         return textwrap.dedent("\n".join(found)) == "\n".join(lines)
 

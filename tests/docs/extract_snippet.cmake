@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes the page's first block of C++ into a file, and nothing if that holds it already:
+# Writes the page's first block of C++ into a file, unless the file already holds it:
 #   cmake -DPAGE=README.md -DOUTPUT=snippet.inc -P extract_snippet.cmake
 file(READ "${PAGE}" text)
 if(NOT text MATCHES "\n```cpp\n")

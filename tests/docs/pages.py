@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown as the tests of this folder see it: blocks of code, links, headings. Imported by the scripts
-beside it; standard library only."""
+"""Reads Markdown for the tests of this folder: blocks of code, links, headings. The scripts in this
+folder import it. Uses only the standard library."""
 import os
 import re
 
-# A comment of its own line before a block says what becomes of it.
+# A comment on a line of its own before a block is a directive for it.
 DIRECTIVE = re.compile(r"^ *<!-- (not run|run by|output varies|file|page run by): (.*?) -->$")
 FENCE = re.compile(r"^( *)(```+)\s*(\S*)\s*$")
-# What somebody would type. Any block that begins so has to be run, or to say why it is not.
+# Pattern of lines that somebody would type. Every block that starts so must be run or say why not.
 COMMAND = re.compile(
     r"^(\$ |plumb |(?:\./)?(?:tools|tests|examples|bench|build)/\S|(?:cmake|ctest|make|git|cd|export|python3?|cc|"
     r"sudo|apt|apt-get|sed|printf|cat|grep|gemm_benchmark|zipf_benchmark|qemu-\S+) ?)")
@@ -15,7 +15,7 @@ COMMAND = re.compile(
 
 class Block:
     """A block of code: `language` of its fence ("" for an indented one), `lines`, the number of its
-    first `line`, and `said`: {directive: text}."""
+    first `line`, and its directives `said`: {directive: text}."""
 
     def __init__(self, language, line, said):
         self.language, self.line, self.said, self.lines = language, line, said, []
@@ -31,7 +31,7 @@ class Block:
 
 
 class Page:
-    """A file's `blocks`, its `prose` (everything else, by line, with code in backquotes blanked out) and
+    """A file's `blocks`, its `prose` (all other lines, with code in backquotes blanked out) and
     `said`, the directives of the whole page."""
 
     def __init__(self, path):
@@ -64,7 +64,7 @@ class Page:
                 blank = False
                 continue
             if block is not None:
-                # An indented block goes on over blank lines and deeper indentation.
+                # An indented block continues over blank lines and deeper indentation.
                 if not line.strip() or line.startswith("    "):
                     block.lines.append(line[4:])
                     blank = not line.strip()
@@ -86,7 +86,7 @@ class Page:
                 block.lines.pop()
 
     def headings(self):
-        """The anchors that a browser of this page finds."""
+        """Returns the anchors that a browser finds in this page."""
         found, count = set(), {}
         with open(self.path, encoding="utf-8") as file:
             fenced = False
@@ -106,7 +106,7 @@ class Page:
         return found
 
     def links(self):
-        """(line, target) of every link and image in the prose."""
+        """Yields (line, target) of every link and image in the prose."""
         for number, text in self.prose:
             for target in re.findall(r"\]\(([^)\s]+)(?: \"[^\"]*\")?\)", text):
                 yield number, target
@@ -115,7 +115,7 @@ class Page:
 
 
 def markdown_files(root):
-    """Every page of the tree, build directories and what was fetched into it left out."""
+    """Yields every page of the tree, except those in build directories and fetched sources."""
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders
                             if name not in ("build", "node_modules") and not name.startswith("."))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program that README.md shows trains a model. Like one that embeds plumb, it is compiled
-// against plumb.hpp and linked to libplumb.so alone.
+// Tests that the program in README.md trains a model. Like a program that embeds plumb, it is
+// compiled against plumb.hpp and linked only to libplumb.so.
 #include <gtest/gtest.h>
 
 #include "plumb.hpp"
-// A program that decodes token by token does so with a Decoder: Tokenizer::Decode of single tokens
-// loses spaces and characters, and does not compile here.
+// A program that decodes token by token must use a Decoder. Tokenizer::Decode of single tokens
+// loses spaces and characters, so it does not compile here.
 #define Decode DecodeOfSingleTokens
 #include "tests/docs/readme_snippet.inc"
 #undef Decode
@@ -30,7 +30,7 @@ TEST(ReadmeSnippetTest, TrainsAModel) {
   std::string text;
   for (int i = 0; i < 20; ++i) text += "ab";
   EXPECT_EQ(Train(model, text, "aba"), "abababababa");
-  // What is wrong is thrown, with its place.
+  // An error is thrown, with its location.
   try {
     Train(write("wrong.pbtxt", "n_layer: 2\nn_hed: 2\n"), text, "a");
     FAIL() << "an unknown field was taken";

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements of a processor that is new become an entry of results.json and a part of the pages, those
-that are there stay, and filling twice changes nothing. With made-up figures, in a scratch directory.
+"""Checks that measurements of a new processor become an entry of results.json and a part of the
+pages, that existing ones are kept, and that a second run changes nothing. Uses invented numbers in
+a scratch directory.
 
     results_test.py SOURCE_DIRECTORY
 """
@@ -22,7 +23,7 @@ def write(path, value):
 
 
 def measurements(out):
-    """What measure_all.sh leaves."""
+    """Writes the files that measure_all.sh creates."""
     write(f"{out}/machine.json", {
         "version": ["plumb 0.1.0, oneDNN 2.6.3, kernels AVX2",
                     "products: oneDNN 2.6.3 avx2; kernels AVX2; AcmeChips family 7 model 3; no bf16"],

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what the pages of the tree show: commands, transcripts, models, Python. Each page has a scratch directory, in
-which the top of the source tree, read-only to it, and build/quick seem to be, and one shell, so that a
-command finds what those above it made.
+"""Runs the code on the pages of the tree: commands, transcripts, models, Python. Each page has a
+scratch directory, which seems to hold the top of the source tree (read-only) and build/quick, and
+one shell, so that a command finds the results of those above it.
 
     run_snippets.py --build BUILD [--source DIR] [--not-run FILE] [--update] [--show] [--jobs N] [PAGE.md..]
 
-    ```console    `$ ` commands and what they print: words and structure must match. Numbers may differ
-                  where another processor or another day has others (VARIES). `...` stands for any lines,
-                  or within a line for any text. Lines of progress may be left out. A command fails
-                  if and only if an `error:` is shown. Without output shown, any will do.
-    ```sh         commands; an indented block that begins like a command is one too
-    ```pbtxt      what it describes, put into a small model where it is not one, passes `plumb describe`
+    ```console    `$ ` commands and their output: words and structure must match. Numbers may differ if
+                  they depend on the processor or the day (VARIES). `...` stands for any lines,
+                  or within a line for any text. Lines of progress may be missing. A command fails
+                  if and only if an `error:` is shown. If no output is shown, any is accepted.
+    ```sh         commands; an indented block that begins like a command counts, too
+    ```pbtxt      a model, or fields that are added to a small model; it must pass `plumb describe`
     ```python     a program
     ```text, ```ebnf, ```json   figures; they must not hold commands
 
-A comment in the line before a block says otherwise:
+A comment in the line before a block changes that:
 
     <!-- not run: WHY -->          listed in --not-run FILE, which must hold exactly these (--update writes it)
-    <!-- run by: TEST -->          by another test, of that name
+    <!-- run by: TEST -->          run by another test of that name
     <!-- output varies: WHY -->    only the number of lines is compared
     <!-- file: NAME -->            the block is first written to this file; if it is a model, it is parsed
 
@@ -39,10 +39,10 @@ import time
 
 import pages
 
-# A command that takes longer is too slow for a page, on a machine that is busy with other tests too.
+# Maximum seconds of a command on a page, on a machine that also runs other tests.
 SECONDS = 120
-# Lines in which numbers depend on the processor, on rounding or on the day, besides those that hold
-# nothing but numbers. Losses must be near.
+# Pattern of lines whose numbers depend on the processor, on rounding or on the day. Lines that
+# consist of numbers count as well. Losses must be close.
 VARIES = re.compile(
     r"\bloss\b|^time |tokens/s|GFLOP|GB/s|\bthreads?\b|scratch|^ *peak |\bgradient|^ *gain |slope|^ *growth |"
     r"first 50|last 100|max of first|[±−]")
@@ -83,12 +83,12 @@ def same_line(shown, got):
 
 
 def same_output(shown, got):
-    """Whether the lines of a transcript are those of a run."""
+    """Returns (True, "") if the output `got` matches the shown lines, else (False, reason)."""
     if not any(PROGRESS.match(line) for line in shown):
         got = [line for line in got if not PROGRESS.match(line)]
     if not shown:
         return True, ""
-    # reached[j]: the shown lines so far may end at got[j].
+    # reached holds each j such that the shown lines so far may end at got[j].
     reached = {0}
     for index, line in enumerate(shown):
         if line.strip() == "...":
@@ -104,7 +104,7 @@ def same_output(shown, got):
 
 
 class Shell:
-    """One bash for a page, so that `cd` and `export` last."""
+    """One bash process for a page, so that `cd` and `export` persist."""
 
     def __init__(self, directory, environment):
         self.process = subprocess.Popen(
@@ -112,11 +112,11 @@ class Shell:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 
     def run(self, command):
-        """(exit code, lines) of a command."""
+        """Returns (exit code, lines) of a command."""
         self.process.stdin.write(
             f"{{ {command}\n}} < /dev/null\nprintf '\\n%s%d\\n' '{END}' $?\n")
         self.process.stdin.flush()
-        # A command that hangs ends the shell, and with it the wait for output.
+        # A timer ends the shell if a command hangs, which also ends the wait for output.
         timer = threading.Timer(SECONDS, self.close)
         timer.start()
         lines = []
@@ -138,7 +138,7 @@ class Shell:
 
 
 def commands_of(block):
-    """[(command, lines shown)] of a transcript."""
+    """Returns [(command, lines shown)] of a transcript."""
     found, lines, i = [], block.lines, 0
     while i < len(lines):
         if not lines[i].startswith("$ "):
@@ -167,7 +167,7 @@ def commands_of(block):
 
 
 def top_level(text):
-    """(name, start, end) of every field of the text format that stands in no other."""
+    """Returns (name, start, end) of every top-level field of the text format."""
     depth, fields, name, start = 0, [], None, 0
     token = re.compile(r'#[^\n]*|"(?:[^"\\]|\\.)*"|[{}]|([A-Za-z_]\w*)\s*(?=[:{])')
     for match in token.finditer(text):
@@ -185,7 +185,7 @@ def top_level(text):
 
 
 def models_of(text):
-    """Models that hold what a block of text describes."""
+    """Returns complete models that contain the fields of a block."""
     fields = top_level(text)
     names = {name for name, _, _ in fields}
     if not names:
@@ -193,7 +193,7 @@ def models_of(text):
     is_rule = lambda name, value: re.fullmatch(PLACEMENT_FIELDS, name) or (
         name == "block" and re.match(r"block\s*:", value))
     rules = [text[a:b] for name, a, b in fields if is_rule(name, text[a:b])]
-    # `name` and `init` alone are fields of others too.
+    # `name` and `init` alone may be fields of other messages.
     if rules and names & {"each", "begin", "end", "let", "inside", "extends", "learned"} or any(
             re.match(r"block\s*:", rule) for rule in rules):
         rest = "".join(text[a:b] for name, a, b in fields if not is_rule(name, text[a:b]))
@@ -210,7 +210,7 @@ def models_of(text):
             text += f"\n{name}: {value}\n"
     if names & {"block", "layers"}:
         return [text]
-    # No block names the placements: one model for each of them.
+    # No block names the placements, so each gets a model.
     placements = re.findall(r'\bplacement\s*\{\s*name:\s*"(\w+)"', text) or ["pre"]
     return [f'{text}\nblock {{ placement: "{name}" norm: "rms_norm" }}\n' for name in placements]
 
@@ -234,7 +234,8 @@ class Runner:
         for name in os.listdir(self.args.source):
             if name not in ("build", "runs", "studies") and not name.startswith("."):
                 os.symlink(os.path.join(self.args.source, name), os.path.join(directory, name))
-        # What a user of a build reads. Without the cache, so that no command can configure it anew.
+        # These are the files that a user of a build reads. Without the cache no command can
+        # configure it again.
         os.makedirs(os.path.join(directory, "build", "quick"))
         for name in ("bin", "lib", "cmake_install.cmake"):
             os.symlink(os.path.join(self.args.build, name), os.path.join(directory, "build", "quick", name))
@@ -261,7 +262,7 @@ class Runner:
                 raise Failure(f"$ {command}\n{why}\nprinted:\n" + "\n".join(got))
 
     def run_shell(self, shell, block):
-        # Line by line, like somebody who types them; a continued line or a here-document is one.
+        # Commands run one by one, as typed. A continued line or a here-document is one command.
         for command, _ in commands_of(self.as_transcript(block)):
             code, got = shell.run(command)
             if code != 0:
@@ -285,7 +286,7 @@ class Runner:
 
     def parse_models(self, directory, shell, block):
         if "file" in block.said and "n_layer" in block.text():
-            # It must be whole, but for a vocabulary that comes from data.
+            # The model must be complete, except for a vocabulary size that comes from data.
             models = [block.text()]
             if "vocab_size" not in models[0]:
                 models[0] += f"vocab_size: {SMALL_MODEL['vocab_size']}\n"
@@ -300,7 +301,7 @@ class Runner:
                 raise Failure("\n".join(got) + "\n\nthe model:\n" + model)
 
     def run_block(self, directory, shell, block):
-        """What became of a block: "run", "shown", "test" or "not run"."""
+        """Checks a block. Returns "run", "shown", "test" or "not run"."""
         if "run by" in block.said:
             self.check_test(block.said["run by"])
             return "test"
@@ -316,7 +317,7 @@ class Runner:
             self.run_shell(shell, block)
         elif block.language == "pbtxt":
             if "file" in block.said and block.said["file"].startswith("train"):
-                return "run"  # a recipe: what reads it is below it
+                return "run"  # a recipe, which a block below reads
             self.parse_models(directory, shell, block)
         elif block.language == "python":
             path = os.path.join(directory, f"shown-{block.line}.py")
@@ -337,7 +338,7 @@ class Runner:
         return "run"
 
     def run_page(self, path):
-        """(name, counts, [not run], [failures], seconds)"""
+        """Returns (name, counts, [not run], [failures], seconds)."""
         name = os.path.relpath(path, self.args.source)
         page, began = pages.Page(path), time.monotonic()
         counts, not_run, failures = {}, [], []
@@ -354,7 +355,7 @@ class Runner:
             shell = Shell(directory, self.environment(directory))
             for block in page.blocks:
                 if failures and block.has_commands():
-                    break  # they may need what failed
+                    break  # later blocks may need the failed one
                 try:
                     became = self.run_block(directory, shell, block)
                 except Failure as failure:
@@ -386,7 +387,7 @@ def main():
     os.umask(0o022)  # plumb refuses plugins that others may write to
     chosen = [os.path.realpath(page) for page in args.pages]
     if not chosen:
-        # The template's page is one of a project of its own, which sdk_project_builds builds.
+        # The template's page belongs to a project of its own, which sdk_project_builds builds.
         chosen = [page for page in pages.markdown_files(args.source) if "plugins/template/" not in page]
     runner = Runner(args)
     not_run, failures = [], []

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run_snippets.py fails where it must: small pages, right ones and ones with a single mistake.
+"""Checks that run_snippets.py fails if it must, on small pages that are right or have a single
+error.
 
     self_test.py --build BUILD --source SOURCE_DIRECTORY
 """
@@ -54,7 +55,8 @@ a file
 a figure
 ```
 """
-# (what is wrong, what stands in the good page, what in the bad one, a word of the complaint)
+# Each entry is (name of the error, text of the good page, text of the bad page, part of the
+# message).
 MISTAKES = [
     ("another word", "one\n$ printf", "two\n$ printf", "is not what was printed"),
     ("a word in a line with numbers", "loss   2.55 after", "loss   2.55 before", "is not what was printed"),

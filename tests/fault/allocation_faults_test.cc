@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fails every large allocation of opening a run, of its steps, and of a checkpoint, one after
-// another: the call reports it or does without, nothing ends the process, and the run continues
-// from its directory to the bits of the run that had memory.
+// Each large allocation of opening a run, of its steps and of a checkpoint fails once. The call
+// reports the error or works without, the process survives, and the run continues from its
+// directory to the same bits as an undisturbed run.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,10 +22,10 @@
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-std::atomic<int64_t> left{kNever};  // allocations until one fails
+std::atomic<int64_t> left{kNever};  // allocations before the one that fails
 
-// Size of the smallest allocation that fails: weights, batches and workspaces. A small one that
-// fails may end the process.
+// Size of the smallest allocation that fails: weights, batches and workspaces. The process may end
+// if a smaller one fails.
 constexpr size_t kSmallest = size_t{16} << 10;
 
 bool Fails(size_t size) {
@@ -54,7 +54,7 @@ void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
-// What AlignedBuffer allocates with.
+// Allocates the memory of AlignedBuffer.
 extern "C" void* aligned_alloc(size_t alignment, size_t size) {
   void* memory = nullptr;
   return !Fails(size) && posix_memalign(&memory, alignment, size) == 0 ? memory : nullptr;
@@ -86,8 +86,8 @@ class AllocationFaultsTest : public ::testing::Test {
     return ReadFile(JoinPath(test_.out(), "checkpoints/step-000003/model.safetensors")).value();
   }
 
-  // Runs `body` with its first allocation failing, then with its second, and so on until it has
-  // none left to fail. `prepare` comes before each, `check` after, with enough memory.
+  // Runs `body` with its first allocation failing, then with its second, and so on until none is
+  // left to fail. `prepare` runs before each, `check` after each with enough memory.
   void StepThrough(const char* name, const std::function<void()>& prepare,
                    const std::function<absl::Status()>& body, const std::function<void()>& check) {
     const FaultStride stride;
@@ -109,7 +109,7 @@ class AllocationFaultsTest : public ::testing::Test {
               << refused << " of them ended the call with an error, 0 lost" << std::endl;
   }
 
-  // What is in the directory goes on to the end, or can be begun.
+  // Completes the run in the directory, or starts it again if it cannot be resumed.
   void Finish() {
     TrainRequest request = test_.Resume();
     auto run = TrainRun::Open(test_.runtime(), request);
@@ -123,11 +123,11 @@ class AllocationFaultsTest : public ::testing::Test {
     EXPECT_EQ(Weights(), whole_);
   }
 
-  FaultFileSystem files_{Fault{}};  // which only saves the syncs
+  FaultFileSystem files_{Fault{}};  // without a fault, only skips the syncs
   ScopedFileSystem scoped_{&files_};
   const TestRun test_;
   std::string whole_;
-  TrainRequest request_;  // made before memory fails
+  TrainRequest request_;  // copied before allocations fail
   std::unique_ptr<TrainRun> run_;
 };
 

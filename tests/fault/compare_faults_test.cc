@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every file call of a comparison, one after another, fails, is short, or is the last before the
-// power goes. The same comparison then ends with the results of the one that nothing happened to,
-// and a run that had ended is not trained again.
+// Each file call of a comparison fails once, is short once, and is the last before a power loss
+// once. The same comparison then ends with the results of an undisturbed one, and a run that had
+// ended is not trained again.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -36,7 +36,7 @@ class CompareFaultsTest : public ::testing::Test {
     study_.samples = 1;
   }
 
-  // The losses and samples of all runs, as text.
+  // Returns the losses and samples of all runs as text.
   absl::StatusOr<std::string> Compare() {
     absl::StatusOr<Plan> plan = MakePlan(study_, test_.out(), test_.runtime());
     if (!plan.ok()) return plan.status();
@@ -63,7 +63,7 @@ class CompareFaultsTest : public ::testing::Test {
     return text;
   }
 
-  // The results that are there: their file's number by path.
+  // Returns the inode numbers of the existing results by path.
   std::map<std::string, ino_t> Ended() const {
     std::map<std::string, ino_t> ended;
     if (!FileExists(test_.out())) return ended;

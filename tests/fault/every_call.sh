@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every file call and every large allocation of train, resume, compare and export fails once. ctest runs
+# Makes every file call and every large allocation of train, resume, compare and export fail once. ctest runs
 # the same tests with every 8th call.
 #
 #   tests/fault/every_call.sh

@@ -16,7 +16,7 @@
 namespace plumb {
 namespace {
 
-thread_local bool is_short = false;  // the call that was counted last
+thread_local bool is_short = false;  // the last counted call
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void FaultFileSystem::NoteUnsynced(int fd) {
 void FaultFileSystem::CutPower() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [id, file] : unsynced_) {
-    if (ftruncate(file.fd, file.size) != 0) abort();  // a bug of the test
+    if (ftruncate(file.fd, file.size) != 0) abort();  // an error of the test
     close(file.fd);
   }
   unsynced_.clear();
@@ -79,7 +79,7 @@ void FaultFileSystem::CutPower() {
 int FaultFileSystem::Open(const char* path, int flags, mode_t mode) {
   return Passes("Open", path) ? FileSystem::Open(path, flags, mode) : -1;
 }
-// A process that dies closes its files too.
+// Closes the file in any case, because a dying process closes its files, too.
 int FaultFileSystem::Close(int fd) {
   const bool passes = Passes("Close", absl::StrCat(fd));
   const int error = errno;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every file call of training and of resuming, one after another, fails, is short, or is the last
-// before the power goes. Whatever happens, the run goes on from a complete checkpoint, not older
-// than the last one that it told of, to the bits of the run that nothing happened to; or an error
-// says why not, and the directory can be begun again.
+// Each file call of training and of resuming fails once, is short once, and is the last before a
+// power loss once. In each case the run continues from a complete checkpoint, which is not older
+// than the last one that it reported, to the same bits as an undisturbed run; or an error gives the
+// reason, and the directory can be used again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,16 +25,16 @@
 namespace plumb {
 namespace {
 
-// What a run left behind, and what must not depend on faults.
+// Results of a run, which must not depend on faults.
 struct Outcome {
   std::string weights;
   std::vector<double> losses;
 };
 
-// What became of a run under a fault.
+// Result of a run with a fault.
 struct Attempt {
   absl::Status status;
-  int64_t checkpoint = 0;  // the step of the last one that it told of
+  int64_t checkpoint = 0;  // step of the last reported checkpoint
 };
 
 class TrainFaultsTest : public ::testing::Test {
@@ -51,7 +51,7 @@ class TrainFaultsTest : public ::testing::Test {
             {"keep_checkpoints", "1"}, {"eval_interval", "3"},       {"eval_batches", "1"}};
   }
 
-  // Steps until the end or an error. `steps`: at most.
+  // Takes at most `steps` steps, until the end or an error.
   Attempt Train(TrainRequest request, std::string* first_error, int steps = 100) {
     if (!request.resume) {
       request.train_overrides = overrides_;
@@ -92,9 +92,9 @@ class TrainFaultsTest : public ::testing::Test {
     EXPECT_EQ(outcome.losses, whole_.losses);
   }
 
-  // After a fault: whatever state the run is in, it ends as the whole one.
+  // Checks after a fault that the run ends like the undisturbed one, whatever its state is.
   void Recover(const Attempt& attempt) {
-    FaultFileSystem files{Fault{}};  // which only saves the syncs
+    FaultFileSystem files{Fault{}};  // without a fault, only skips the syncs
     const ScopedFileSystem scoped(&files);
     TrainRequest request = test_.Resume();
     std::string error;
@@ -102,7 +102,7 @@ class TrainFaultsTest : public ::testing::Test {
     if (!run.ok()) {
       EXPECT_EQ(attempt.checkpoint, 0) << "a checkpoint is lost: " << run.status();
       EXPECT_FALSE(run.status().message().empty());
-      // Nothing was there to lose: the same place takes a new run, perhaps once it is emptied.
+      // No checkpoint existed, so the directory takes a new run, perhaps after it is emptied.
       if (!Train(test_.Request(test_.out()), &error).status.ok()) {
         EXPECT_NE(error.find(test_.out()), std::string::npos) << error;
         std::filesystem::remove_all(test_.out());
@@ -121,7 +121,7 @@ class TrainFaultsTest : public ::testing::Test {
     ExpectWhole(test_.out());
   }
 
-  // Steps through all calls of `program`, which begins where `prepare` leaves things.
+  // Runs `program` after `prepare` with a fault at each of its calls.
   void StepThrough(const char* name, const std::function<void()>& prepare,
                    const std::function<Attempt()>& program) {
     FaultFileSystem faultless{Fault{}};
@@ -187,7 +187,7 @@ TEST_F(TrainFaultsTest, ResumingLosesNothing) {
       });
 }
 
-// An export over a file that is there: afterwards the old content or the new, whole.
+// An export replaces an existing file. Afterwards the file is completely the old or the new one.
 TEST_F(TrainFaultsTest, ExportingLeavesTheOldFileOrTheNew) {
   const auto spec = ReadSpec(JoinPath(File("whole"), "model.pbtxt"));
   ASSERT_TRUE(spec.ok()) << spec.status();

@@ -11,7 +11,7 @@ namespace {
 TEST(Crc32cTest, HasThePublishedValues) {
   EXPECT_EQ(Crc32c(""), 0u);
   EXPECT_EQ(Crc32c("123456789"), 0xe3069283u);
-  // RFC 3720, appendix B.4.
+  // The values are those of RFC 3720, appendix B.4.
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aau);
   EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43u);
   std::string rising, falling;
@@ -23,7 +23,7 @@ TEST(Crc32cTest, HasThePublishedValues) {
   EXPECT_EQ(Crc32c(falling), 0x113fdb5cu);
 }
 
-// Words and the bytes that are left over, against long division a bit at a time.
+// Whole words and remaining bytes are compared with long division, one bit at a time.
 TEST(Crc32cTest, EveryLengthAndAlignmentEqualsLongDivision) {
   std::string text;
   for (int i = 0; i < 64; ++i) text.push_back(static_cast<char>(i * 37 + 11));
@@ -41,7 +41,7 @@ TEST(Crc32cTest, EveryLengthAndAlignmentEqualsLongDivision) {
 }
 
 TEST(Crc32cTest, TheMaskIsThatOfTfRecords) {
-  // The first record of every event file is 24 bytes long; its header is known from such files.
+  // The first record of every event file has 24 bytes. Its header is known from existing files.
   EXPECT_EQ(MaskedCrc32c(absl::string_view("\x18\0\0\0\0\0\0\0", 8)), 0x224b7fa3u);
   EXPECT_EQ(MaskedCrc32c(""), 0xa282ead8u);
 }

@@ -52,7 +52,7 @@ class EventFileTest : public ::testing::Test {
   ScratchDir dir_;
 };
 
-// The bytes that TensorFlow's own writer gives for the same event.
+// The bytes are those of TensorFlow's writer for the same event.
 TEST_F(EventFileTest, BeginsWithTheRecordThatTensorFlowBeginsWith) {
   now_ = 256.5;
   const EventFile file = Create();
@@ -87,7 +87,7 @@ TEST_F(EventFileTest, ScalarsAndTextsReadBack) {
   EXPECT_THAT(events[2].scalars, ElementsAre(Pair("train/loss", 0.1f), Pair("train/lr", 3e-4f)));
   EXPECT_THAT(events[2].plugins,
               ElementsAre(Pair("train/loss", "scalars"), Pair("train/lr", "scalars")));
-  // The plugin of a tag is said once.
+  // The plugin of a tag is written once.
   EXPECT_EQ(events[3].scalars, events[2].scalars);
   EXPECT_EQ(events[3].step, int64_t{1} << 40);
   EXPECT_THAT(events[3].plugins, IsEmpty());
@@ -127,7 +127,7 @@ TEST_F(EventFileTest, AResumedRunShowsEveryStepOnce) {
     Add(&file, 1, 20, 100);
   }
   {
-    EventFile file = Create(11);  // from a checkpoint of step 10
+    EventFile file = Create(11);  // resumed from a checkpoint of step 10
     Add(&file, 11, 15, 200);
   }
   {
@@ -146,7 +146,7 @@ TEST_F(EventFileTest, AResumedRunShowsEveryStepOnce) {
 TEST_F(EventFileTest, NamesAreInTheOrderOfTheSessionsWhateverTheClockSays) {
   EXPECT_THAT(Create().path(), EndsWith("/events.out.tfevents.1700000000.host.plumb"));
   EXPECT_THAT(Create().path(), EndsWith("/events.out.tfevents.1700000001.host.plumb"));
-  now_ = 1600000000;  // set back
+  now_ = 1600000000;  // the clock was set back
   EXPECT_THAT(Create().path(), EndsWith("/events.out.tfevents.1700000002.host.plumb"));
   now_ = 1700000009.9;
   EXPECT_THAT(Create().path(), EndsWith("/events.out.tfevents.1700000009.host.plumb"));
@@ -206,7 +206,7 @@ TEST_F(EventFileTest, EventsAreBufferedForTheTimeThatTheClockSays) {
   EXPECT_EQ(Content(file).size(), flushed);
   ASSERT_TRUE(file.Flush().ok());
   EXPECT_EQ(DecodeEvents(Content(file)).events.size(), 2u + 13);
-  now_ -= 1000;  // set back: nobody waits for a thousand seconds
+  now_ -= 1000;  // the clock was set back; a flush must not wait 1000 seconds
   Add(&file, 14, 14, 0);
   EXPECT_EQ(DecodeEvents(Content(file)).events.size(), 2u + 14);
   Add(&file, 15, 15, 0);
@@ -243,7 +243,7 @@ TEST_F(EventFileTest, AFileCutAnywhereReadsUpToTheCut) {
     EXPECT_LT(cut.events.size(), 5u);
     EXPECT_EQ(Shown({cut}, "train/loss").size(), cut.events.size() < 2 ? 0 : cut.events.size() - 2);
   }
-  // The session after a kill tells what the cut file does not.
+  // The session after a kill writes the events that the truncated file lost.
   ScratchDir::Overwrite(path, whole.substr(0, whole.size() - 3));
   {
     EventFile file = Create(3);
@@ -253,7 +253,7 @@ TEST_F(EventFileTest, AFileCutAnywhereReadsUpToTheCut) {
               ElementsAre(Pair(1, 1.0f), Pair(2, 2.0f), Pair(3, 53.0f), Pair(4, 54.0f)));
 }
 
-// A disk that is full for a while: the file size limit stands for it.
+// A file size limit simulates a disk that is full for a while.
 TEST_F(EventFileTest, AFailedWriteTearsNoRecord) {
   EventFile file = Create();
   Add(&file, 1, 100, 0);
@@ -273,7 +273,7 @@ TEST_F(EventFileTest, AFailedWriteTearsNoRecord) {
   EXPECT_EQ(full.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(full.message()), HasSubstr(file.path() + ": cannot write: "));
   EXPECT_EQ(size, 1000u);
-  EXPECT_TRUE(added.ok()) << added;  // there is room in the buffer
+  EXPECT_TRUE(added.ok()) << added;  // the buffer has space
   ASSERT_TRUE(file.Flush().ok());
   const DecodedFile decoded = DecodeEvents(Content(file));
   EXPECT_EQ(decoded.torn_bytes, 0u);

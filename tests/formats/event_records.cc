@@ -22,7 +22,7 @@ Number NumberAt(absl::string_view bytes, size_t offset) {
   return number;
 }
 
-// Long division, a bit at a time.
+// Returns the masked CRC-32C, computed by long division one bit at a time.
 uint32_t MaskedChecksum(absl::string_view bytes) {
   uint32_t crc = 0xffffffffu;
   for (const char c : bytes) {
@@ -49,7 +49,7 @@ double AsDouble(uint64_t bits) {
   return number;
 }
 
-// visit(field number, field) for every field of a message.
+// Calls visit(field number, field) for every field of a message.
 template <class Visit>
 void ForEachField(const std::string& bytes, const Visit& visit) {
   UnknownFieldSet set;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads event files for tests, sharing no code with the writer: checksums bit by bit, messages
-// through protobuf's parser of unknown fields.
+// Readers of event files for tests, which share no code with the writer: checksums are computed bit
+// by bit, and messages are read by protobuf's parser of unknown fields.
 #ifndef PLUMB_TESTS_FORMATS_EVENT_RECORDS_H_
 #define PLUMB_TESTS_FORMATS_EVENT_RECORDS_H_
 
@@ -20,21 +20,22 @@ struct DecodedEvent {
   int64_t session_status = 0;            // 1: START
   std::map<std::string, float> scalars;  // by tag
   std::map<std::string, std::string> texts;
-  std::map<std::string, std::string> plugins;  // where the value has metadata
+  std::map<std::string, std::string> plugins;  // of values with metadata
 };
 
 struct DecodedFile {
   std::vector<DecodedEvent> events;
-  size_t torn_bytes = 0;  // after the last whole record
+  size_t torn_bytes = 0;  // after the last complete record
 };
 
-// A checksum that is wrong, or a field that is not expected, fails the test.
+// Decodes an event file. A wrong checksum or an unexpected field fails the test.
 DecodedFile DecodeEvents(absl::string_view content);
 
-// Every event file of a directory, in the order in which TensorBoard reads them.
+// Decodes all event files of a directory, in the order in which TensorBoard reads them.
 std::vector<DecodedFile> DecodeEventFiles(const std::string& directory);
 
-// What a reader shows of a scalar after all files: step to value, START taken into account.
+// Returns the values of a scalar by step that a reader shows after all files. A START event
+// discards earlier values from its step on.
 std::map<int64_t, float> Shown(const std::vector<DecodedFile>& files, const std::string& tag);
 
 }  // namespace plumb

@@ -29,7 +29,7 @@ TEST(HashTest, ContentHashDoesNotDependOnHowTheBytesAreCut) {
   }
 }
 
-// Pinned: checkpoints on disks carry it.
+// The values are fixed because existing checkpoints contain them.
 TEST(HashTest, ContentHashKeepsItsValues) {
   EXPECT_EQ(HexDigits(ContentHash("")), "f5090121407b6dff");
   EXPECT_EQ(HexDigits(ContentHash("the quick brown fox jumps over the lazy dog")),

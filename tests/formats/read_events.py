@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the TensorBoard event files of a run, sharing no code with what wrote them.
+"""Reads the TensorBoard event files of a run. Shares no code with their writer.
 
     read_events.py RUN [--protoc PROTOC]
         prints what a reader shows of the run's event files, as JSON: tag -> {step: value}
@@ -55,7 +55,7 @@ TENSOR_CLASS = 2
 
 
 def crc32c(data):
-    """CRC-32C by long division, two nibbles a byte."""
+    """Returns the CRC-32C, computed by long division with two nibbles per byte."""
     table = []
     for nibble in range(16):
         for _ in range(4):
@@ -75,7 +75,7 @@ def masked_crc32c(data):
 
 
 def records(path):
-    """The whole records of a file; the rest of it is torn."""
+    """Yields the complete records of a file. The rest of it is torn."""
     content = path.read_bytes()
     at = 0
     while len(content) - at >= 12:
@@ -102,7 +102,8 @@ def varint(number):
 
 
 def parse_text_proto(lines):
-    """Messages as {field: [values]}. A field that the schema lacks has a number as name."""
+    """Returns messages as {field: [values]}. A field that the schema lacks has a number as its
+    name."""
     message = {}
     for line in lines:
         line = line.strip()
@@ -119,8 +120,8 @@ def parse_text_proto(lines):
 
 
 def decode(path, protoc):
-    """The events of a file."""
-    # As elements of one message, so that protoc is started once a file.
+    """Returns the events of a file."""
+    # The records become elements of one message, so that protoc runs once per file.
     wrapped = b"".join(b"\x0a" + varint(len(data)) + data for data in records(path))
     with tempfile.TemporaryDirectory() as directory:
         (pathlib.Path(directory) / "events.proto").write_text(SCHEMA)
@@ -134,7 +135,7 @@ def event_files(run):
 
 
 def shown(files, protoc):
-    """What a reader shows after all files: scalars and texts, as tag -> {step: value}."""
+    """Returns the scalars and texts that a reader shows after all files, as tag -> {step: value}."""
     scalars, texts, plugins = {}, {}, {}
     for path in files:
         events = decode(path, protoc)
@@ -170,7 +171,7 @@ def f32(number):
 
 
 def differences(run, scalars):
-    """In words, between what a reader shows and metrics.jsonl."""
+    """Returns the differences between a reader's values and metrics.jsonl, as text."""
     expected = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         metrics = json.loads(line)
@@ -247,10 +248,10 @@ def train_and_compare(plumb, protoc):
         subprocess.run(
             begin + ["--stop-at", "100"], cwd=directory, check=True, stdout=subprocess.DEVNULL
         )
-        # Both resume from step 100, the only checkpoint; the steps that they take are taken again.
+        # Both resume from step 100, the only checkpoint, and take its following steps again.
         kill_after(resume, directory, metrics, 130)
         kill_after(resume, directory, metrics, count_lines(metrics) + 60)
-        # How far they got depends on the machine.
+        # The number of steps depends on the machine.
         steps = count_lines(metrics) + 60
         subprocess.run(
             resume + ["--set", f"train.max_steps={steps}"],

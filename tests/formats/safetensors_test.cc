@@ -32,7 +32,7 @@ class SafetensorsTest : public ::testing::Test {
   absl::Status OpenContent(absl::string_view content) {
     return SafetensorsFile::Open(dir_.Write("m.safetensors", content)).status();
   }
-  // The error of a header in front of `data_bytes` bytes.
+  // Returns the error of a header that precedes `data_bytes` bytes.
   std::string ErrorOf(absl::string_view header, size_t data_bytes) {
     const absl::Status status = OpenContent(FileOf(header, data_bytes));
     EXPECT_FALSE(status.ok()) << header;
@@ -74,7 +74,7 @@ TEST_F(SafetensorsTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(file->Find("missing"), nullptr);
 }
 
-// In several pieces, of which the last is a part of one.
+// The tensor is written in several pieces, the last of which is shorter.
 TEST_F(SafetensorsTest, ATensorThatIsGivenInPiecesIsWrittenLikeOneThatStandsThere) {
   std::vector<float> w(600001);
   for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i) * 0.37f;
@@ -134,7 +134,8 @@ TEST_F(SafetensorsTest, ReadNamesWhatDiffers) {
 }
 
 TEST_F(SafetensorsTest, ReadsFilesOfOthers) {
-  // Names sorted, no metadata, padded with spaces, a dtype that plumb does not compute with.
+  // The names are sorted, metadata is missing, spaces pad the header, and plumb does not compute
+  // with one dtype.
   const std::string header = R"({"b":{"dtype":"BF16","shape":[2],"data_offsets":[8,12]},)"
                              R"("a":{"dtype":"I64","shape":[],"data_offsets":[0,8],"note":1}}   )";
   const absl::StatusOr<SafetensorsFile> file =
@@ -167,7 +168,8 @@ TEST_F(SafetensorsTest, RefusesFilesThatAreNotWhole) {
   EXPECT_FALSE(SafetensorsFile::Open(dir_.path()).ok());
 }
 
-// No altered byte of the header may crash; whatever still opens must have ranges inside the file.
+// No altered byte of the header may cause a crash. If the file still opens, all ranges are inside
+// it.
 TEST_F(SafetensorsTest, SurvivesEveryAlteredByteOfTheHeader) {
   const std::vector<float> w(8, 1.5f);
   const std::string path = dir_.File("whole.safetensors");
@@ -231,7 +233,7 @@ TEST_F(SafetensorsTest, RefusesTensorsThatAreNotTheFormat) {
               HasSubstr("only 4 bytes"));
   EXPECT_THAT(error(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])", 4),
               HasSubstr("span 4 bytes, but F32 of its shape takes 8"));
-  // 2^62 * 4 wraps around to 0; and a zero elsewhere must not hide it.
+  // The size 2^62 * 4 wraps around to 0, and a zero in another dimension must not hide that.
   EXPECT_THAT(error(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])", 0),
               HasSubstr("too large"));
   EXPECT_THAT(error(R"("dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0])", 0),

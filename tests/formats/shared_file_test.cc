@@ -36,7 +36,7 @@ TEST(SharedFileTest, NothingIsWrittenIntoAFileThatIsNotThere) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("none: cannot open"));
 }
 
-// Writes a byte at a time, is interrupted, and has no space from byte 6 on.
+// File system that writes one byte at a time, is interrupted, and has no space from byte 6 on.
 class SmallDisk : public FileSystem {
  public:
   ssize_t WriteAt(int fd, const void* data, size_t n, off_t offset) override {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What of the published topologies plumb can say: describes, trains and checks the rows of rows.txt.
+"""Describes, trains and checks the published topologies of rows.txt that plumb can express.
 
     tests/frontier/coverage.py --build build/quick [--steps 200] [WORD ...]
 
@@ -29,7 +29,8 @@ mlp {{ activation: RELU }}
 norm {{ name: "rms" plugin: "rms_norm" }}
 block {{ placement: "{placement}" norm: "rms" }}
 """
-# 200 steps must beat guessing among 27 tokens; after fewer, a finite loss is all that one can ask.
+# After 200 steps the loss must be below guessing among 27 tokens. After fewer it only has to be
+# finite.
 ENOUGH_STEPS, GUESSING = 200, math.log(27)
 
 
@@ -56,7 +57,7 @@ class Checker:
         self.known = {}
 
     def check(self, golden, file):
-        """None, or what went wrong. A case in several rows is checked once."""
+        """Returns None or the error. A case in several rows is checked once."""
         if golden not in self.known:
             self.known[golden] = self._check(golden, file)
         return self.known[golden]
@@ -68,7 +69,7 @@ class Checker:
             model = os.path.join(self.scratch, golden + ".pbtxt")
             with open(model, "w") as out:
                 out.write(MODEL.format(placement=golden))
-        # The names have 27 tokens.
+        # The names consist of 27 tokens.
         described = self._run([self.plumb, "describe", model, "--set", "model.vocab_size=27"])
         if described.returncode != 0:
             return "describe: " + _first_line(described.stderr)
@@ -104,14 +105,14 @@ def _first_line(text):
 
 
 def check_rows(rows, checker):
-    """Prints a line a row. Returns how many are said, and what should pass and does not."""
+    """Prints one line per row. Returns the number of expressible rows, and the errors."""
     said, broken = 0, []
     width = max(len(row.topology) for row in rows)
     for row in rows:
         errors = {golden: checker.check(golden, file) for golden, file in row.cases}
         failed = {golden: error for golden, error in errors.items() if error}
         said += row.expected == "yes" and not failed
-        if failed:  # also of a row that says no: what is there of it must work
+        if failed:  # rows that expect "no" must also work as far as they go
             broken += [f"{golden}: {error}" for golden, error in failed.items()]
         verdict = "FAIL" if failed else row.expected
         print(f"{row.topology:{width}}  {verdict:4}  {' '.join(errors) or '-'}"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared libraries, whose notes of norms are read without running them.
+// Fuzzes shared libraries, whose norm notes are read without running their code.
 #include "plumb/norm_plugin.h"
 #include "runtime/base/check.h"
 #include "runtime/plugin/elf_note.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families of checkpoints and their config.json: "FAMILY\n---\nJSON", or a JSON alone, which is
-// then read by the shipped families. Whatever is read makes a model's description in text format.
+// Fuzzes families of checkpoints and their config.json: "FAMILY
+// ---
+// JSON", or a JSON alone, which the shipped families read. Every accepted config must give the
+// description of a model in text format.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -44,7 +46,8 @@ const std::vector<Family>& ShippedFamilies() {
   return families;
 }
 
-// `trusted`: the family's lines are a description whatever the config says.
+// Applies a family to a config.json. `trusted`: the family's lines form a valid description for any
+// config.
 void Apply(const Family& family, absl::string_view json, bool trusted) {
   constexpr int kDepth = 32;
   const absl::StatusOr<nlohmann::json> config = ParseStrictJson(json, kDepth);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of one statement or expression: what parses, prints to what parses to the same.
+// Fuzzes the text of one statement or expression: a parsed text is printed, and its print parses to
+// the same.
 #include <string>
 
 #include "runtime/base/check.h"
@@ -9,7 +10,8 @@
 namespace plumb {
 namespace {
 
-// A printed formula has spaces that its text need not have, and longer ones are not read.
+// Maximum length of the input. A print may have more spaces than its text, and longer texts are
+// refused.
 constexpr size_t kMostRead = 2000;
 
 std::string Print(const Statement& statement) { return statement.ToString(); }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzzers share. A fuzzer is a function of bytes that ends the process when a promise is
-// broken:
+// Shared parts of the fuzzers. A fuzzer is a function of bytes that ends the process if an
+// invariant fails:
 //
 //   PLUMB_FUZZER(metrics) { ... data, size ... }
 //
-// Built with PLUMB_FUZZ it is libFuzzer's entry, in a program of its own (tests/fuzz/run.sh); else
-// one more row of FuzzTargets(), which the tests run on the corpus and on mutations of it, with any
-// compiler.
+// Built with PLUMB_FUZZ it is the entry point of a libFuzzer program (tests/fuzz/run.sh). Otherwise
+// it is one entry of FuzzTargets(), which the tests run with any compiler on the corpus and on
+// mutations of it.
 #ifndef PLUMB_TESTS_FUZZ_FUZZ_H_
 #define PLUMB_TESTS_FUZZ_FUZZ_H_
 
@@ -24,22 +24,24 @@ namespace plumb {
 
 using FuzzFunction = void (*)(const uint8_t* data, size_t size);
 
-// By the name of the target, which is that of the folder of its corpus.
+// Returns the fuzzers by the names of their targets, which are those of the folders of their
+// corpora.
 std::map<std::string, FuzzFunction>& FuzzTargets();
 
-// Structured input: choices taken from the bytes one after another; zeros when they are used up.
+// Reader of structured input: takes choices from the bytes one after another, and zeros after their
+// end.
 class FuzzBytes {
  public:
   FuzzBytes(const uint8_t* data, size_t size) : data_(data), size_(size) {}
 
   bool empty() const { return size_ == 0; }
-  uint32_t Next() {  // 0 to 65535, so that two bytes make a choice
+  uint32_t Next() {  // 0 to 65535: two bytes per choice
     uint32_t value = 0;
     for (int i = 0; i < 2 && size_ > 0; ++i, ++data_, --size_) value = value << 8 | *data_;
     return value;
   }
   uint32_t Below(uint32_t n) { return Next() % n; }
-  // Up to `n` bytes.
+  // Returns up to `n` bytes.
   std::string Text(size_t n) {
     n = n < size_ ? n : size_;
     std::string text(reinterpret_cast<const char*>(data_), n);
@@ -57,7 +59,7 @@ inline absl::string_view AsText(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// A file in memory, with a path for what opens files by name.
+// File in memory, with a path for functions that open files by name.
 class MemoryFile {
  public:
   explicit MemoryFile(absl::string_view content);
@@ -72,8 +74,8 @@ class MemoryFile {
   std::string path_;
 };
 
-// A runtime of one thread with the norms of this build and the placements of this source tree;
-// lives as long as the process.
+// Returns a runtime of one thread with the norms of this build and the placements of this source
+// tree. It lives as long as the process.
 HostRuntime* FuzzRuntime();
 
 #if defined(PLUMB_FUZZ)

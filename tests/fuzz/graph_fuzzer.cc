@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A formula, its graph, and two ways to compute it: the optimized executable in f32 and the naive
-// references in double. The bytes choose a formula from the grammar, so that most are right.
+// Fuzzes the graphs of formulas, which are computed in two ways: by the optimized executable in f32
+// and by the naive references in double. The bytes choose a formula from the grammar, so that most
+// are valid.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -21,13 +22,13 @@ namespace {
 
 constexpr int64_t kBatch = 2, kSeq = 3;
 
-// Draws the text of expressions. Depth is bounded, so that a formula ends; one factor of a product
-// is at most 1, so that numbers stay where f32 and double agree.
+// Draws the text of expressions. Their depth is bounded, so that a formula ends. One factor of a
+// product is at most 1, so that values stay in the range in which f32 and double agree.
 class Grammar {
  public:
   explicit Grammar(FuzzBytes* bytes) : bytes_(bytes) {}
 
-  // Statements of `each`, in which the sublayer is called once.
+  // Returns statements of `each` that call the sublayer once.
   std::string Each() {
     std::string text;
     names_ = {"x"};
@@ -39,7 +40,7 @@ class Grammar {
     sublayer_ = true;
     std::string value = Tensor(3);
     if (sublayer_) value = absl::StrCat(value, " + f(x)");
-    // Every name must be read.
+    // Every name must be used.
     for (const std::string& name : names_) absl::StrAppend(&value, " + ", Small(), " * ", name);
     return absl::StrCat(text, "  each: \"x = ", value, "\"\n");
   }
@@ -112,7 +113,7 @@ class Grammar {
   FuzzBytes* bytes_;
   std::vector<std::string> names_;
   std::set<std::string> slots_;
-  bool sublayer_ = false;  // still to be called
+  bool sublayer_ = false;  // the sublayer is not called yet
   bool gate_ = false;
 };
 
@@ -134,7 +135,7 @@ std::string DrawModel(FuzzBytes* bytes) {
   return absl::StrCat(text, "}\n");
 }
 
-// The largest |a - b| relative to max(1, |b|) of each output.
+// Returns the largest |a - b| / max(1, |b|) of each output.
 std::map<std::string, double> Differences(const ReferenceTensors& a, const ReferenceTensors& b) {
   std::map<std::string, double> differences;
   for (const auto& [name, tensor] : a) differences[name] = LargestDifference(tensor, b.at(name));
@@ -150,8 +151,8 @@ bool IsOrdinary(const ReferenceTensors& outputs) {
   return true;
 }
 
-// How far rounding moves results: the reference with inputs that are off by a few units in the last
-// place of f32, in two directions.
+// Returns how far rounding moves the results: the change of the reference if inputs change by a few
+// units in the last place of f32, for two random directions.
 std::map<std::string, double> Sensitivity(const Graph& graph, const ReferenceTensors& feeds,
                                           const ReferenceTensors& exact) {
   std::map<std::string, double> largest;

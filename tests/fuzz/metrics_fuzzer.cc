@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics and probes of a run: what is damaged is set aside, what stays reads, and cutting back
-// twice changes nothing more.
+// Fuzzes the metrics and probes of a run: damaged lines are moved to another file, the others can
+// be read, and truncating twice changes no more than truncating once.
 #include "runtime/app/train/metrics.h"
 #include "runtime/app/train/probe_log.h"
 #include "runtime/base/check.h"

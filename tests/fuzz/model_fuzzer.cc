@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's text, to its graph, to one pass of a training step; and what is said and drawn of it
-// before.
+// Fuzzes a model's text: its description and picture, its graph, and one pass of a training step.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -12,7 +11,8 @@
 namespace plumb {
 namespace {
 
-// Larger models are described, not run: a search needs many runs.
+// Maximum sizes of models that are run, because a search needs many runs. Larger ones are only
+// described.
 constexpr int64_t kMostParameters = 20000;
 constexpr int64_t kMostLayers = 64;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipes and studies: what parses, prints to what parses to the same.
+// Fuzzes recipes and studies: a parsed text is printed, and its print parses to the same.
 #include "runtime/app/study/study_spec.h"
 #include "runtime/base/check.h"
 #include "runtime/spec/train_spec.h"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the fuzzers (clang, address and undefined-behaviour sanitizers) and runs each:
+# Builds the fuzzers (clang with the address and undefined-behaviour sanitizers) and runs each:
 #
 #   tests/fuzz/run.sh                        ten seconds each
 #   tests/fuzz/run.sh --seconds 3600         an hour each
-#   tests/fuzz/run.sh --seconds 600 model    of one target
-#   tests/fuzz/run.sh --merge                what was found to reach new code goes into the corpus
+#   tests/fuzz/run.sh --seconds 600 model    only one target
+#   tests/fuzz/run.sh --merge                adds the inputs that reached new code to the corpus
 #
-# Two run at a time, or as many as there are processors. What breaks a promise is left in
-# build/fuzz/findings, with the command that repeats it; inputs that reach new code in build/fuzz/corpus.
+# One fuzzer runs per processor. Failing inputs are stored in build/fuzz/findings, and
+# the log has the command that repeats them. Inputs that reach new code are stored in build/fuzz/corpus.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -38,7 +38,8 @@ tools/install_dependencies.sh fuzz
 cmake --preset fuzz > /dev/null
 cmake --build build/fuzz --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" --target "${targets[@]/#/fuzz_}"
 
-# Each model and text of the tree is a seed of the targets that read such texts.
+# Prints the folders of a target's seeds. Models and recipes of the tree seed the targets that read such
+# texts.
 seeds() {
   case $1 in
     model) echo tests/fuzz/corpus/model build/fuzz/seeds/model ;;
@@ -62,7 +63,7 @@ done
 if [ -n "$merge" ]; then
   for target in "${targets[@]}"; do
     mkdir -p "build/fuzz/merged/$target"
-    # shellcheck disable=SC2046  # folders without spaces
+    # shellcheck disable=SC2046  # the folders have no spaces
     build/fuzz/fuzz/"fuzz_$target" -merge=1 -max_len=2048 "build/fuzz/merged/$target" \
       $(seeds "$target") "build/fuzz/corpus/$target" > "build/fuzz/$target.log" 2>&1
     rm -rf "tests/fuzz/corpus/$target"
@@ -86,7 +87,7 @@ run_one() {
   if [ $status != 0 ]; then
     grep -E 'ERROR|runtime error|check failed|Test unit written' "$log" | head -5
     echo "$target: FAILED after ${runs:-some} runs: $log"
-    return 255  # no further target
+    return 255  # ends xargs before the next target
   fi
   echo "$target: $runs runs in $seconds s, nothing found"
 }

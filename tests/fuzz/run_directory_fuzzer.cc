@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run directories with damage: opened, resumed to the end, or refused with an error; never a crash,
-// and no checkpoint that was whole is lost to an error.
+// Fuzzes damaged run directories. They are opened and resumed to the end, or refused with an error.
+// The process never crashes, and no complete checkpoint is lost in an error.
 //
-// The bytes are a list of damages to a run that is made once: each the number of a file, a kind of
-// damage, and what the kind wants.
+// The bytes are a list of damages to a run that is created once. Each consists of the number of a
+// file, a kind of damage, and its parameters.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -23,7 +23,7 @@
 namespace plumb {
 namespace {
 
-using Files = std::map<std::string, std::string>;  // content by path below the run
+using Files = std::map<std::string, std::string>;  // content by path in the run
 
 constexpr char kModel[] =
     "n_layer: 1 n_head: 1 d_model: 4 d_ff: 4 context_length: 4\n"
@@ -50,7 +50,8 @@ Files ReadAll(const std::string& root) {
   return files;
 }
 
-// A run of four steps, stopped after three: checkpoints of steps 2 and 3.
+// Returns the files of a run of four steps that stopped after three, with checkpoints of steps 2
+// and 3.
 Files MakeRun() {
   Scratch().Write("model.pbtxt", kModel);
   Scratch().Write("train.pbtxt", kTraining);
@@ -102,7 +103,7 @@ void Damage(const Files& whole, FuzzBytes* bytes, Files* files) {
   }
 }
 
-// Checkpoints of `files` that are as they were.
+// Returns the files of those checkpoints that are undamaged.
 Files WholeCheckpoints(const Files& whole, const Files& files) {
   Files kept;
   for (const char* name : {"checkpoints/step-000002/", "checkpoints/step-000003/"}) {
@@ -127,7 +128,7 @@ void Resume(const Files& whole_checkpoints) {
   auto run = TrainRun::Open(FuzzRuntime(), request);
   FuzzRuntime()->TakeWarnings();
   if (run.ok()) {
-    // A recipe that was damaged may ask for any number of steps.
+    // A damaged recipe may have any number of steps.
     for (int i = 0; i < 3 && !(*run)->done(); ++i) {
       if (!(*run)->Step().ok()) return;
     }

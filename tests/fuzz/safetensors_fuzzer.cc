@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tensors: every byte of every tensor can be read, and what is written again reads the
+// Fuzzes files of tensors: every byte of every tensor can be read, and a written copy reads the
 // same.
 #include <map>
 
@@ -10,7 +10,7 @@
 namespace plumb {
 namespace {
 
-// The types that plumb writes.
+// Returns true and the type if plumb writes tensors of this dtype.
 bool IsWritten(const std::string& dtype, DType* type) {
   if (dtype == "F32")
     *type = DType::kF32;
@@ -40,7 +40,7 @@ PLUMB_FUZZER(safetensors) {
     PLUMB_CHECK(file->Read(tensor.name, type, copy.data()).ok(), "a tensor cannot be read");
     const TensorToWrite written{tensor.name, type, copy.data()};
     const auto image = SafetensorsImage::Create(absl::MakeConstSpan(&written, 1), {});
-    if (!image.ok()) continue;  // a name that plumb does not write
+    if (!image.ok()) continue;  // plumb does not write this name
     std::string bytes;
     PLUMB_CHECK(image
                     ->Produce([&](absl::string_view piece) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory in memory, where there is one, for a fuzzer's files; gone with the process that ends
-// well.
+// A directory for a fuzzer's files, in memory if possible. It is removed when the process ends
+// normally.
 #ifndef PLUMB_TESTS_FUZZ_SCRATCH_H_
 #define PLUMB_TESTS_FUZZ_SCRATCH_H_
 
@@ -15,7 +15,7 @@ class FuzzScratch {
   explicit FuzzScratch(absl::string_view name);
 
   const std::string& path() const { return path_; }
-  // Plain and without a sync.
+  // Writes a file without atomicity and without a sync. Returns its path.
   std::string Write(absl::string_view name, absl::string_view content) const;
   void Clear() const;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of every type of the schema, to plumb's reader and printer and to protobuf's own: they
-// agree.
+// Compares plumb's reader and printer of texts with protobuf's, for every type of the schema.
 #include <string>
 
 #include "absl/strings/str_cat.h"

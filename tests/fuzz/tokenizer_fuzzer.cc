@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizers, from their file and from a text; what they encode they decode.
+// Fuzzes tokenizers from files and from texts: encoded texts decode to themselves.
 #include "runtime/base/check.h"
 #include "runtime/tokenizer/token_decoder.h"
 #include "runtime/tokenizer/tokenizer.h"
@@ -8,7 +8,7 @@
 namespace plumb {
 namespace {
 
-// Of subwords, whose file may say any rule for the way back.
+// Checks subword tokenizers, whose files may contain any decoding rule.
 void CheckTokens(const Tokenizer& tokenizer, absl::string_view text) {
   const auto tokens = tokenizer.Encode(text);
   if (!tokens.ok()) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token ids as JSON, of `plumb eval --tokens` and `plumb sample --prompt-tokens`.
+// Fuzzes the JSON token ids of `plumb eval --tokens` and `plumb sample --prompt-tokens`.
 #include "cli/eval_tokens.h"
 #include "runtime/base/check.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the golden files of `bert`: python3 tests/golden/bert.py
 
-A small BERT (Devlin et al. 2018) with its head for masked tokens, whose sequences differ in length, as
-the padded batch that the model's own code makes of them. Nothing here comes from decoder.py, which is
-causal. Layout, weights and tolerances are README.md's; tokens.json is an object of sequences, targets
-and token types.
+The model is a small BERT (Devlin et al. 2018) with its head for masked tokens. Its sequences differ
+in length and are padded to a batch. Nothing here comes from decoder.py, which is causal. README.md
+describes layout, weights and tolerances; tokens.json is an object of sequences, targets and token
+types.
 """
 
 import json
@@ -52,7 +52,7 @@ BATCH = {
 
 
 def shapes():
-    """Every parameter, in plumb's order and by its names."""
+    """Yields the name and shape of every parameter, in plumb's order."""
     yield "embedding.token.weight", (VOCAB, WIDTH)
     yield "embedding.position.weight", (CONTEXT, WIDTH)
     yield "embedding.type.weight", (TYPES, WIDTH)
@@ -95,7 +95,7 @@ def draw():
 
 
 def forward(w, tokens, types, mask):
-    """Logits [batch, seq, vocab]; `mask` [batch, seq] is 1 for tokens and 0 for padding."""
+    """Returns logits [batch, seq, vocab]; `mask` [batch, seq] is 1 for tokens and 0 for padding."""
     def linear(name, x):
         return F.linear(x, w[f"{name}.weight"], w[f"{name}.bias"])
 
@@ -141,7 +141,7 @@ def main():
     with open(os.path.join(folder, "tokens.json"), "w") as file:
         file.write(json.dumps(BATCH) + "\n")
     tensor_file.write(os.path.join(folder, "weights.safetensors"), weights)
-    # What stands at padding means nothing: 0.
+    # Values at padding are unspecified and become 0.
     expected = {"logits": logits * mask[:, :, None], "loss": loss.reshape(1)}
     expected.update({f"grad.{name}": value.grad for name, value in weights.items()})
     tensor_file.write(os.path.join(folder, "expected.safetensors"), expected)

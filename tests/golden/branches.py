@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placements about one stream: where it is normalized and what the branches are scaled by.
+"""Placements with one stream, which differ in the norms and in the scales of the branches.
 
-Each from its paper or its authors' code, which the placement's file names. Layers count from 0.
+Each follows its paper or its authors' code, which the placement's file names. Layers count from 0.
 """
 
 import math
@@ -13,7 +13,7 @@ from decoder import Norm
 from sublayers import each, root_mean_square
 
 
-# ---- where to normalize
+# ---- the place of the norms
 
 
 def span_norm(m, x):
@@ -34,7 +34,7 @@ def minimax(m, x):
 
 
 def depth_scaled_sandwich(m, x):
-    """The outer norm is RMS with a gain, which begins at 1 / sqrt(L)."""
+    """The outer norm is RMS with a gain, which is initialized to 1 / sqrt(L)."""
     for _, name, f in each(m):
         y = f(m.norm(x, name + ".norm"))
         x = x + m.learned(name + ".gain", m.c.d_model) * y / root_mean_square(y, 1e-6)
@@ -42,7 +42,7 @@ def depth_scaled_sandwich(m, x):
 
 
 def dyt(m, x):
-    """Dynamic tanh in the place of every norm: gamma tanh(alpha x) + beta."""
+    """Dynamic tanh replaces every norm: gamma tanh(alpha x) + beta."""
     def norm(x, name):
         size = m.c.d_model
         bent = torch.tanh(m.learned(name + ".alpha", 1) * x)
@@ -87,7 +87,8 @@ def head_norm(m, x):
 
 
 def cosine_attention(m, x):
-    """Unit queries and keys per head; the temperature, exp of a trained number, is at most 100."""
+    """Queries and keys have unit length per head; the temperature, exp of a trained number, is at
+    most 100."""
     unit = Norm("l2_norm")
     for i in range(m.c.n_layer):
         logit = m.parameter(f"layers.{i}.attention.log_scale", [m.c.n_head], center=2.0)
@@ -106,7 +107,7 @@ def _pre(m, x, inside):
     return m.norm(x, "end.norm")
 
 
-# ---- what the branch is scaled by
+# ---- the scales of the branches
 
 
 def ds_init(m, x):
@@ -115,7 +116,7 @@ def ds_init(m, x):
 
 
 def admin(m, x):
-    """x = N(omega x + f(x)). omega begins where a forward pass measured it."""
+    """x = N(omega x + f(x)). omega is initialized from a measured forward pass."""
     for _, name, f in each(m):
         x = m.norm(m.learned(name + ".omega", m.c.d_model) * x + f(x), name + ".norm")
     return x
@@ -128,13 +129,13 @@ def mup(m, x):
 
 
 def mup_logits(m, logits):
-    """The width, over the base width of 64."""
+    """Logits are divided by the width over the base width of 64."""
     return logits / (m.c.d_model / 64)
 
 
 def prores(m, x):
-    """x + min(1, step / (1000 l)) f(N(x)): at step 1500 the branches of layers 1, 2, 3 are worth 1,
-    3/4 and 1/2."""
+    """x + min(1, step / (1000 l)) f(N(x)): at step 1500 the scales of layers 1, 2, 3 are 1, 3/4 and
+    1/2."""
     step = m.buffer("step", 1, 1500)
     for i, name, f in each(m):
         x = x + (step / (1000 * (i + 1))).clamp(max=1) * f(m.norm(x, name + ".norm"))
@@ -168,7 +169,7 @@ def laurel_lr(m, x):
 
 
 def gpas(m, x):
-    """After each sum, x - silu(a) x; the gradient passes as if that were not there."""
+    """Subtracts silu(a) x after each sum; the gradient ignores that."""
     for i in range(m.c.n_layer):
         a = m.learned(f"layers.{i}.a", 1)
         x = x + m.attention(i, m.norm(x, f"layers.{i}.norm_1"))
@@ -186,7 +187,8 @@ def highway(m, x):
 
 
 def gtrxl(m, x):
-    """A gated recurrent unit: the stream is its state, the sublayer's output its input."""
+    """Updates the stream by a gated recurrent unit: the stream is its state, the sublayer's output
+    its input."""
     for _, name, f in each(m):
         def w(part, of):
             return m.project(of, f"{name}.{part}", m.c.d_model)
@@ -200,7 +202,7 @@ def gtrxl(m, x):
 
 
 def deep_delta(m, x):
-    """x + beta (v - k . x) k, with k the sublayer's output at unit length, 0 < beta < 2."""
+    """Adds beta (v - k . x) k, with k the sublayer's output at unit length and 0 < beta < 2."""
     for _, name, f in each(m):
         h = m.norm(x, name + ".norm")
         y = f(h)
@@ -230,7 +232,7 @@ def _gated(m, x, gate):
 
 
 def ngpt(m, x):
-    """Everything on the unit sphere; the stream turns towards each sublayer's output."""
+    """All vectors are on the unit sphere; the stream turns towards each sublayer's output."""
     c, unit = m.c, 1 / math.sqrt(m.c.d_model)
 
     def norm(x):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a golden case is: a model as numbers for decoder.py and as the text that plumb reads."""
+"""Golden cases: a model as numbers for decoder.py and as the text that plumb reads."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ RMS_NORM = Norm("rms_norm", eps=1e-6)
 
 @dataclass
 class Config:
-    """What decoder.py computes with. Expressions stand beside their values in `Case.text`."""
+    """Configuration of decoder.py. `Case.text` may have expressions for these values."""
     n_layer: int = 2
     n_head: int = 2
     n_kv_head: int = 0  # 0: n_head
@@ -22,14 +22,14 @@ class Config:
     context_length: int = 8
     learned_positions: bool = True
     rope_theta: float = None
-    rope: object = None  # (layer, heads) -> heads, turned; in place of rope_theta
-    alibi: float = 0.0  # by how much the slopes are multiplied
+    rope: object = None  # (layer, heads) -> rotated heads; replaces rope_theta
+    alibi: float = 0.0  # factor of the slopes
     position_offset: int = 0
     embedding_width: int = 0  # 0: d_model
     embedding_scale: float = None
     attention_scale: float = None
     score_cap: float = 0.0
-    windows: tuple = ()  # a layer each; 0: none
+    windows: tuple = ()  # one per layer; 0: none
     sinks: bool = False
     tied: bool = False
     head_bias: bool = False
@@ -48,14 +48,14 @@ class Config:
 @dataclass
 class Case:
     name: str
-    forward: object  # (Decoder, embedding) -> what the head reads
+    forward: object  # (Decoder, embedding) -> input of the head
     config: Config
-    # What model.pbtxt says beyond the dimensions and the norm.
+    # Text of model.pbtxt beyond the dimensions and the norm.
     text: str
     logits: object = None  # (Decoder, logits) -> logits
-    # The text declares its norms itself.
+    # True if the text declares its norms.
     own_norms: bool = False
-    # The text gives n_layer by its groups of layers.
+    # True if the text gives n_layer by its groups of layers.
     own_layers: bool = False
 
 
@@ -93,6 +93,6 @@ def block(placement, extra=""):
 
 
 def own(name, rule, **kwargs):
-    """The text of a placement of the model's own, and a block that uses it."""
+    """Returns the text of a placement of the model's own, and a block that uses it."""
     lines = "\n".join("  " + line.strip() for line in rule.strip().splitlines())
     return f'placement {{\n  name: "{name}"\n{lines}\n}}\n' + block(name, **kwargs)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small decoder in plain PyTorch, in float64: what plumb's own numbers are compared with.
+"""A small decoder in plain PyTorch, in float64, with which plumb's numbers are compared.
 
-It shares nothing with plumb but the names of the parameters. It cannot read a placement:
-placements.py and features.py write each one out by hand, as the papers do, over the pieces below.
+It shares nothing with plumb but the names of the parameters. It does not read placements:
+placements.py and features.py write each one in Python, as the papers do, with the methods below.
 """
 
 import math
@@ -11,7 +11,7 @@ from collections import OrderedDict
 import torch
 import torch.nn.functional as F
 
-# A float32 run must not fall on the other side of a ReLU's kink than this float64 run.
+# Minimum |x| of a ReLU's input, so that a float32 run is on the same side of the kink.
 SMALLEST_RELU_INPUT = 1e-4
 
 
@@ -24,10 +24,10 @@ class Norm:
 
 
 class Decoder:
-    """The parameters of one model and the pieces that it is made of.
+    """The parameters of one model and its building blocks.
 
-    A parameter is drawn at its first use, rounded to float32 and kept as a
-    float64 leaf, so that the file holds exactly what was computed with.
+    A parameter is drawn at its first use, rounded to float32 and kept as a float64 leaf, so that
+    the file holds exactly the values of the computation.
     """
 
     def __init__(self, config, seed, dtype=torch.float64):
@@ -35,8 +35,8 @@ class Decoder:
         self.dtype = dtype
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = OrderedDict()
-        self.buffers = OrderedDict()  # what a weights file holds besides
-        self.extra_losses = []  # minimized beside the cross-entropy
+        self.buffers = OrderedDict()  # tensors of the weights file that are not trained
+        self.extra_losses = []  # added to the cross-entropy
         self.smallest_relu_input = math.inf
 
     # ---- parameters
@@ -50,16 +50,16 @@ class Decoder:
         return found
 
     def learned(self, name, *shape):
-        """A trained scalar, vector or table of them, away from 0 and 1."""
+        """Returns a trained scalar, vector or table, drawn away from 0 and 1."""
         return self.parameter(name, shape, center=0.6, spread=0.2)
 
     def buffer(self, name, size, value):
-        """Numbers that a weights file holds and that are not trained."""
+        """Returns values that a weights file holds and that are not trained."""
         self.buffers[name] = torch.full([size], float(value), dtype=self.dtype)
         return self.buffers[name]
 
     def project(self, x, name, size, bias=False):
-        """A projection of a placement's own. To one channel: its weight is a vector."""
+        """Returns a projection of a placement's own. If `size` is 1, its weight is a vector."""
         if size > 1:
             return self.linear(x, name, size, bias)
         y = (x * self.parameter(name + ".weight", [x.shape[-1]])).sum(-1, keepdim=True)
@@ -103,9 +103,10 @@ class Decoder:
 
     def attention(self, layer, x, name="attention", q=None, k=None, v=None, context=None,
                   q_rot=None, k_rot=None):
-        """Causal attention of layer `layer` (from 0) of x, or of the three streams x.
+        """Causal attention of layer `layer` (from 0) of x, or of a triple x for queries, keys, values.
 
-        q, k, v, q_rot, k_rot (after the rotary embedding), context: functions applied there.
+        q, k, v, q_rot, k_rot (after the rotary embedding) and context are functions applied at
+        these points.
         """
         c, name = self.c, f"layers.{layer}.{name}"
         for_queries, for_keys, for_values = x if isinstance(x, tuple) else (x, x, x)
@@ -128,16 +129,16 @@ class Decoder:
         return self.linear(joined, name + ".o", c.d_model, c.out_bias)
 
     def _turn(self, layer):
-        """How heads of a layer turn by position; None: not at all."""
+        """Returns the function that rotates the heads of a layer by position, or None."""
         c = self.c
         if c.rope is not None:
             return lambda x: c.rope(layer, x)
         return None if c.rope_theta is None else lambda x: rotate(x, c.rope_theta)
 
     def _heads(self, x, turn=None, then=None):
-        """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim], turned.
+        """Splits [batch, seq, heads * head_dim] into rotated heads [batch, heads, seq, head_dim].
 
-        then: a function applied after the rotation, to the heads side by side.
+        `then` is applied after the rotation, to the concatenated heads.
         """
         x = x.unflatten(-1, (-1, self.c.head_dim)).transpose(1, 2)
         x = turn(x) if turn else x
@@ -149,7 +150,8 @@ class Decoder:
     def mlp(self, layer, x, name="mlp", up=None, gate=None, hidden=None):
         """The MLP of layer `layer` (from 0).
 
-        up, gate (before the activation), hidden (before `down`): functions applied there.
+        up, gate (before the activation) and hidden (before `down`) are functions applied at these
+        points.
         """
         c, name = self.c, f"layers.{layer}.{name}"
         u = self.linear(x, name + ".up", c.d_ff, c.mlp_bias)
@@ -163,7 +165,7 @@ class Decoder:
         return self.linear(h, name + ".down", c.d_model, c.mlp_bias)
 
     def conv(self, layer, x, name, width, bias=False):
-        """A depthwise convolution over tokens by PyTorch's own, whose taps come in the other order."""
+        """A depthwise convolution over tokens by PyTorch, whose taps are in reverse order."""
         size, name = x.shape[-1], f"layers.{layer}.{name}"
         weight = self.parameter(name + ".weight", [size, width])
         offset = self.parameter(name + ".bias", [size]) if bias else None
@@ -185,7 +187,7 @@ class Decoder:
         self.smallest_relu_input = min(self.smallest_relu_input, x.abs().min().item())
         return F.relu(x)
 
-    # ---- the two ends
+    # ---- embedding and head
 
     def embed(self, tokens):
         c, self.tokens = self.c, tokens
@@ -214,7 +216,7 @@ class Decoder:
 
 
 def rotate(x, theta):
-    """Rotary embedding (Su et al. 2021) of [.., seq, head_dim]; element i turns with i + half."""
+    """Rotary embedding (Su et al. 2021) of [.., seq, head_dim]; i and i + half form a pair."""
     seq, size = x.shape[-2:]
     frequency = theta ** (-torch.arange(0, size, 2, dtype=x.dtype) / size)
     angle = torch.arange(seq, dtype=x.dtype)[:, None] * frequency
@@ -224,7 +226,7 @@ def rotate(x, theta):
 
 
 def alibi_slopes(heads):
-    """As get_slopes in the code of Press et al. 2021."""
+    """Returns ALiBi's slopes as get_slopes in the code of Press et al. 2021."""
     def of_power(n):
         first = 2 ** (-(2 ** -(math.log2(n) - 3)))
         return [first * first**i for i in range(n)]
@@ -238,9 +240,9 @@ def alibi_slopes(heads):
 def causal_attention(q, k, v, scale, cap=0.0, window=0, sink=None, slopes=None):
     """softmax(scale q k^T) v over [batch, heads, seq, head_dim]; no token sees a later one.
 
-    cap: Gemma 2's bound on the scores. window: how many tokens one sees, itself the last of them; 0: all.
-    slopes: of ALiBi, a head each.
-    sink: a logit a head that takes part in the softmax and is then dropped, as in gpt-oss.
+    cap: Gemma 2's bound on the scores. window: number of tokens that each one sees, with itself; 0: all.
+    slopes: ALiBi's, one per head.
+    sink: a logit per head that takes part in the softmax and is then dropped, as in gpt-oss.
     """
     scores = scale * q @ k.transpose(-1, -2)
     if cap:
@@ -260,5 +262,5 @@ def causal_attention(q, k, v, scale, cap=0.0, window=0, sink=None, slopes=None):
 
 
 def next_token_loss(logits, tokens):
-    """Mean cross-entropy of each token given the ones before it."""
+    """Returns the mean cross-entropy of each token given the previous ones."""
     return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())

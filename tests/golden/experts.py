@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixtures of experts, each as the published code of a family computes it, expert by expert."""
+"""Mixtures of experts, computed expert by expert as in the published code of each family."""
 
 import torch
 
-# A float32 run must not choose other experts than this float64 run.
+# Minimum margin of the choice, so that a float32 run chooses the same experts.
 SMALLEST_MARGIN = 1e-3
 
 
 def expert(m, x, weights):
-    """down(act(gate x) * (up x)), or down(act(up x)) without a gate, of one expert's matrices."""
+    """Returns down(act(gate x) * (up x)), or down(act(up x)) without a gate, with one expert's
+    matrices."""
     up = x @ weights["up"].t()
     hidden = m.activate(x @ weights["gate"].t()) * up if "gate" in weights else m.activate(up)
     return hidden @ weights["down"].t()
 
 
 def matrices(m, name, n_expert, d_ff, gated=True):
-    """The matrices of all experts, stacked as plumb stores them: [n_expert, out, in]."""
+    """Returns the matrices of all experts, stacked in plumb's layout [n_expert, out, in]."""
     d = m.c.d_model
     shapes = {"gate": (d_ff, d)} if gated else {}
     shapes.update({"up": (d_ff, d), "down": (d, d_ff)})
@@ -24,7 +25,7 @@ def matrices(m, name, n_expert, d_ff, gated=True):
 
 
 def mixture(m, layer, x, n_expert, d_ff, choose, gated=True):
-    """choose(logits) -> weights and indices of the chosen, [tokens, k]; a loop over experts."""
+    """Applies the chosen experts in a loop. choose(logits) -> weights and indices, [tokens, k]."""
     name = f"layers.{layer}.mlp"
     flat = x.flatten(0, -2)
     logits = m.linear(flat, name + ".router", n_expert, False)
@@ -42,7 +43,8 @@ def mixture(m, layer, x, n_expert, d_ff, choose, gated=True):
 
 
 def softmax_then_top_k(k, renormalize):
-    """Qwen2-MoE and OLMoE; with norm_topk_prob (Qwen3-MoE), and Mixtral, the chosen are renormalized."""
+    """Qwen2-MoE and OLMoE. With norm_topk_prob (Qwen3-MoE), and in Mixtral, chosen weights are
+    renormalized."""
     def choose(logits):
         weights, chosen = torch.topk(logits.softmax(-1), k, dim=-1)
         return weights / weights.sum(-1, keepdim=True) if renormalize else weights, chosen
@@ -50,7 +52,7 @@ def softmax_then_top_k(k, renormalize):
 
 
 def top_k_then_softmax(k):
-    """Mixtral as its authors' own code has it."""
+    """Mixtral as in its authors' code."""
     def choose(logits):
         weights, chosen = torch.topk(logits, k, dim=-1)
         return weights.softmax(-1), chosen
@@ -58,7 +60,7 @@ def top_k_then_softmax(k):
 
 
 def shared_expert(m, layer, x, d_ff):
-    """Qwen2-MoE: sigmoid(shared_expert_gate x) times an MLP that every token takes."""
+    """Qwen2-MoE's shared expert: sigmoid(shared_expert_gate x) times an MLP of every token."""
     name = f"layers.{layer}.mlp"
     gate = m.linear(x, name + ".shared.gate", d_ff, False)
     up = m.linear(x, name + ".shared.up", d_ff, False)
@@ -67,7 +69,7 @@ def shared_expert(m, layer, x, d_ff):
 
 
 def switch_loss(logits, chosen, n_expert):
-    """Fedus et al. 2021, equations 4 to 6: N sum_i f_i P_i; f_i of all choices of a token."""
+    """Fedus et al. 2021, equations 4 to 6: N sum_i f_i P_i; f_i counts all choices of a token."""
     f = torch.stack([(chosen == e).double().mean() for e in range(n_expert)])
     return n_expert * (f * logits.softmax(-1).mean(0)).sum()
 
@@ -84,18 +86,19 @@ def mixtral(m, x):
 
 
 def qwen3_moe(m, x):
-    """128 experts in small: many that no token takes."""
+    """128 experts in small: no token chooses some of them."""
     return pre(m, x, lambda i, h: mixture(m, i, h, 16, 4, softmax_then_top_k(3, True))[0])
 
 
 def qwen2_moe(m, x):
-    """Weights as they are, and a shared expert behind a gate."""
+    """The chosen weights are not renormalized, and a shared expert has a gate."""
     return pre(m, x, lambda i, h: mixture(m, i, h, 6, 6, softmax_then_top_k(2, False))[0]
                + shared_expert(m, i, h, 10))
 
 
 def grok_1(m, x):
-    """Grok-1: a softmax over all, two of eight as they are, GEGLU, norms around every sublayer."""
+    """Grok-1: a softmax over all, weights of the two chosen of eight unchanged, GEGLU, norms around
+    every sublayer."""
     for i in range(m.c.n_layer):
         a = m.attention(i, m.norm(x, f"layers.{i}.attention.norm_in"))
         x = x + m.norm(a, f"layers.{i}.attention.norm_out")
@@ -106,7 +109,8 @@ def grok_1(m, x):
 
 
 def switch(m, x):
-    """One of four experts, without a gate, whose weight is the softmax's; the balance loss is 0.3 N sum f P."""
+    """One of four experts, without a gate, weighted by the softmax; the balance loss is 0.3 N sum f
+    P."""
     def mlp(i, h):
         y, logits, chosen = mixture(m, i, h, 4, 10, softmax_then_top_k(1, False), gated=False)
         m.extra_losses.append(0.3 * switch_loss(logits, chosen, 4))
@@ -115,7 +119,7 @@ def switch(m, x):
 
 
 def balanced(m, x):
-    """Two of five, with a coefficient and a hidden width of each layer's own."""
+    """Two of five, with a coefficient and a hidden width that differ by layer."""
     def mlp(i, h):
         y, logits, chosen = mixture(m, i, h, 5, 4 * (i + 1), top_k_then_softmax(2))
         m.extra_losses.append(0.1 * (i + 1) * switch_loss(logits, chosen, 5))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules and blocks that no shipped placement has, one for each thing that a model can say.
+"""Rules and blocks that no shipped placement has, one for each feature of the language.
 
-The text of each rule stands in generate.py beside the name of its function here.
+generate.py has the text of each rule next to the name of its function here.
 """
 
 import torch
@@ -42,7 +42,7 @@ def arithmetic(m, x):
 
 
 def repeated_slot(m, x):
-    """h = norm(x); x = x + norm(f(h)): two applications, two sets of parameters."""
+    """h = norm(x); x = x + norm(f(h)): the norm is applied twice, with two sets of parameters."""
     for i in range(m.c.n_layer):
         a = m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
         x = x + m.norm(a, f"layers.{i}.attention.norm_2")
@@ -61,7 +61,7 @@ def learned_ends(m, x):
 
 
 def conditions(m, x):
-    """Post-norm in the first and last layer; between them pre-norm, and query norms."""
+    """Post-norm in the first and last layer, pre-norm and query norms in the others."""
     last = m.c.n_layer - 1
     for i in range(m.c.n_layer):
         if i in (0, last):
@@ -96,7 +96,7 @@ def head_scales(m, x):
 
 
 def inside_channels(m, x):
-    """A trained scale per channel of what stands at a point (Liu et al. 2022, (IA)^3)."""
+    """A trained scale per channel at each point (Liu et al. 2022, (IA)^3)."""
     for i in range(m.c.n_layer):
         q_scale = m.learned(f"layers.{i}.attention.scale", m.c.n_head * m.c.head_dim)
         hidden_scale = m.learned(f"layers.{i}.mlp.scale", m.c.d_ff)
@@ -124,7 +124,8 @@ def three_sublayers(m, x):
 
 
 def canon(m, x):
-    """Canon layers A and C (Allen-Zhu 2025): what attention and MLP read, plus its convolution."""
+    """Canon layers A and C (Allen-Zhu 2025): the inputs of attention and MLP plus their
+    convolutions."""
     for i in range(m.c.n_layer):
         h = m.norm(x, f"layers.{i}.norm_1")
         x = x + m.attention(i, h + m.conv(i, h, "canon_a", 4))
@@ -143,7 +144,7 @@ def conv_each(m, x):
 
 
 def token_tables(m, x):
-    """Value embeddings (modded-nanogpt) of 2 key heads, and a table beside the embedding."""
+    """Value embeddings (modded-nanogpt) of 2 key heads, and a second table next to the embedding."""
     def table(name, width):
         return m.parameter(f"embedding.{name}.weight", [m.c.vocab_size, width])[m.tokens]
 
@@ -157,7 +158,7 @@ def token_tables(m, x):
 
 
 def looped(m, x):
-    """One pre-norm block, run n_layer times: every pass has the parameters of layer 0."""
+    """One pre-norm block, run n_layer times with the parameters of layer 0."""
     for _ in range(m.c.n_layer):
         x = x + m.attention(0, m.norm(x, "layers.0.attention.norm"))
         x = x + m.mlp(0, m.norm(x, "layers.0.mlp.norm"))
@@ -210,7 +211,7 @@ def slot_norms(m, x):
 
 
 def block_inside(m, x):
-    """`pre`, with a value norm that the block adds."""
+    """`pre`, with a value norm added by the block."""
     for i in range(m.c.n_layer):
         x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"),
                             v=lambda v: m.norm(v, f"layers.{i}.attention.v_norm"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the golden files: python3 tests/golden/generate.py [case ...]
 
-Needs PyTorch 1.13 or later and nothing else. README.md says what the files hold.
+Needs only PyTorch 1.13 or later. README.md describes the files.
 """
 
 import json
@@ -24,11 +24,11 @@ from decoder import SMALLEST_RELU_INPUT, Decoder, Norm, next_token_loss
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BATCH, SEQ = 2, 7
-FOLDERS = ("pre",)  # cases that tests give to plumb eval as files
+FOLDERS = ("pre",)  # cases that tests pass to plumb eval as files
 
 
 def placement_cases():
-    """One case per shipped placement, with norms, activations and widths by turns."""
+    """Yields one case per shipped placement, alternating norms, activations and widths."""
     for index, forward in enumerate(placements.ALL):
         name = forward.__name__
         config = Config(n_layer=6 if name == "swin_v2" else 3,
@@ -41,7 +41,7 @@ def placement_cases():
 
 
 def schema_cases():
-    """Everything else that a model can say, mostly around `pre`."""
+    """Yields cases of all other features of models, mostly with the placement `pre`."""
     def case(name, text="", forward=features.pre, placement="pre", **config):
         config.setdefault("norm", RMS_NORM)
         return Case(name, forward, Config(**config), text + "\n" + block(placement))
@@ -88,7 +88,7 @@ attention { score_cap: "0.2 * n_head" window: "3 * (layer % 2)" sinks: true bias
 
 
 def rule_cases():
-    """Rules of the model's own."""
+    """Yields cases with rules of the model's own."""
     def case(name, rule, forward=None, **config):
         logits = config.pop("logits", None)
         config.setdefault("norm", RMS_NORM)
@@ -150,7 +150,7 @@ def rule_cases():
 
 
 def block_cases():
-    """Blocks of other sublayers, several blocks, several norms."""
+    """Yields cases with other sublayers, several blocks and several norms."""
     yield Case("macaron", features.macaron, Config(norm=RMS_NORM, activation="SILU"), """
 mlp { activation: SILU }
 placement {
@@ -241,7 +241,7 @@ block {{
 
 
 def expert_cases():
-    """Mixtures of experts as published families have them."""
+    """Yields cases with mixtures of experts of published families."""
     def case(name, fields, placement="pre", n_layer=2, activation="SILU"):
         sublayer = f"experts {{ {fields} }}"
         return Case(name, getattr(experts, name), Config(n_layer=n_layer, activation=activation,
@@ -285,7 +285,7 @@ class Result:
 
 
 def run(case, dtype=torch.float64):
-    """Draws the weights, which depend on the case's name only; computes forward and backward."""
+    """Draws the weights, which depend only on the case's name, and computes forward and backward."""
     seed = zlib.crc32(case.name.encode())
     decoder = Decoder(case.config, seed, dtype)
     tokens = torch.randint(case.config.vocab_size, (BATCH, SEQ),
@@ -301,7 +301,7 @@ def run(case, dtype=torch.float64):
 
 
 def write(case, result):
-    """Writes the case's file: its tokens, its weights, and what is expected of them."""
+    """Writes the case's file: its tokens, its weights, and the expected results."""
     tensors = {"tokens": result.tokens, **result.weights, **expected(result)}
     os.makedirs(os.path.join(HERE, "cases"), exist_ok=True)
     tensor_file.write(os.path.join(HERE, "cases", case.name + ".safetensors"), tensors)
@@ -314,7 +314,7 @@ def expected(result):
 
 
 def write_folder(case, result):
-    """Writes the case as files of plumb eval."""
+    """Writes the case as files for plumb eval."""
     folder = os.path.join(HERE, case.name)
     with open(os.path.join(folder, "model.pbtxt"), "w") as file:
         file.write(model_text(case))

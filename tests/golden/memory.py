@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placements whose layers read what earlier layers computed.
+"""Placements whose layers read results of earlier layers.
 
-Each from its paper or its authors' code, which the placement's file names. Layers count from 0.
+Each follows its paper or its authors' code, which the placement's file names. Layers count from 0.
 """
 
 import torch
@@ -27,7 +27,8 @@ def denseformer(m, x):
 
 
 def dlcl(m, x):
-    """Dynamic linear combination of layers, pre-norm: all outputs but the embedding normalized."""
+    """Dynamic linear combination of layers, pre-norm: all outputs except the embedding are
+    normalized."""
     outputs = [x]
     for i in range(m.c.n_layer):
         x = _block(m, _sum(m.learned(f"layers.{i}.w", i + 1), outputs), i)
@@ -36,7 +37,7 @@ def dlcl(m, x):
 
 
 def elc_bert(m, x):
-    """The input of a layer is a mean of the outputs before it; attention adds no residual."""
+    """The input of a layer is a mean of the previous outputs; attention adds no residual."""
     outputs = [x]
     for i in range(m.c.n_layer):
         given = _sum(m.learned(f"layers.{i}.w", i + 1).softmax(0), outputs)
@@ -60,7 +61,7 @@ def attention_residuals(m, x):
 
 
 def block_attention_residuals(m, x):
-    """Sources are sums over blocks of four sublayers, and the current block's sum so far."""
+    """Sources are sums over blocks of four sublayers, and the partial sum of the current block."""
     blocks, partial = [x], None
     for s, (_, name, f) in enumerate(each(m)):
         if s > 0 and s % 4 == 0:
@@ -73,7 +74,7 @@ def block_attention_residuals(m, x):
 
 
 def deep_cross_attention(m, x):
-    """Queries, keys and values each from a mixture of all outputs before the layer."""
+    """Queries, keys and values are read from three mixtures of all outputs before the layer."""
     def mixture(outputs, weight, bias):
         return sum((weight[k] + bias[k]) * h for k, h in enumerate(outputs))
 
@@ -93,7 +94,8 @@ def deep_cross_attention(m, x):
 
 
 def muddformer(m, x):
-    """Weights of all outputs so far from a small MLP over the newest, four ways: q, k, v, rest."""
+    """A small MLP on the newest output computes four weightings of all outputs: q, k, v and the
+    residual."""
     outputs, ways = [x], [x] * 4
     for i in range(m.c.n_layer):
         place, n = f"layers.{i}", i + 2
@@ -114,7 +116,7 @@ def muddformer(m, x):
 
 
 def laurel_pa(m, x):
-    """The inputs of the last three sublayers come back through one low-rank pair, newest first."""
+    """The inputs of the last three sublayers are added through one low-rank pair, newest first."""
     inputs = []
     for _, name, f in each(m):
         inputs = [x] + inputs[:2]
@@ -125,7 +127,7 @@ def laurel_pa(m, x):
 
 
 def unet_skip(m, x):
-    """The second half of the layers adds the outputs of the first, the last of them first."""
+    """The second half of the layers adds the outputs of the first half in reverse order."""
     skips = []
     for i in range(m.c.n_layer):
         if i >= m.c.n_layer // 2 and skips:
@@ -137,7 +139,7 @@ def unet_skip(m, x):
 
 
 def backout(m, x):
-    """The head does without a part of what the middle of the stack knew."""
+    """The head subtracts a part of the stream in the middle of the stack."""
     for i in range(m.c.n_layer):
         x = _block(m, x, i)
         if i == m.c.n_layer // 2:
@@ -158,7 +160,7 @@ def value_residual(m, x):
 
 
 def svformer(m, x):
-    """All layers use the first one's values. Their own projections of values are dead."""
+    """All layers use the first one's values. Their own value projections have no effect."""
     return _with_values(m, x, lambda v, first: first + 0 * v)
 
 
@@ -176,7 +178,7 @@ def _with_values(m, x, mix):
 
 
 def value_embeddings(m, x):
-    """Every layer mixes its values with the token's row of a table of its own."""
+    """Every layer mixes its values with the token's row in a table of its own."""
     width = m.c.n_kv_head * m.c.head_dim
     for i in range(m.c.n_layer):
         rows = m.parameter(f"embedding.ve.{i}.weight", [m.c.vocab_size, width])[m.tokens]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The placements that plumb ships, each written out by hand.
+"""The placements that ship with plumb, each written by hand.
 
-Every function takes a Decoder and the embedding and returns what the head reads. Layers count from
-0 here, so that the equations' l is i + 1.
+Every function takes a Decoder and the embedding and returns the input of the head. Layers count
+from 0 here, so that the equations' l is i + 1.
 """
 
 import math

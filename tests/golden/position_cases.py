@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of what tells tokens where they stand."""
+"""Cases of position information."""
 
 import math
 
@@ -20,7 +20,7 @@ def _rope(name, fields, turn, **config):
 
 
 def _rope_cases():
-    # GPT-NeoX and Phi turn a part of a head, GPT-J and Cohere pairs that stand side by side.
+    # GPT-NeoX and Phi rotate a part of a head, GPT-J and Cohere rotate adjacent pairs.
     yield _rope("rope_partial", 'rope_dims: "head_dim / 2"',
                 lambda layer, x: rope.turn(x, rope.frequencies(10000, 4)))
     yield _rope("rope_interleaved", "rope_interleaved: true rope_theta: 50",
@@ -29,7 +29,8 @@ def _rope_cases():
     yield _rope("rope_interleaved_partial", 'rope_interleaved: true rope_dims: "4"',
                 lambda layer, x: rope.turn(x, rope.frequencies(10000, 4), interleaved=True),
                 head_dim=6)
-    # Gemma 3: another base and positions in between in some layers. None at all: SmolLM 3.
+    # Gemma 3 has another base and interpolated positions in some layers. SmolLM 3 has none in some
+    # layers.
     yield _rope("rope_by_layer",
                 'rope_base: "100 + 9900 * (layer % 3 == 0)" rope_dims: "head_dim * (layer != 2)" '
                 'rope_scaling { linear: "1 + 7 * (layer % 3 == 0)" }',
@@ -45,7 +46,7 @@ def _rope_cases():
                 "rope_theta: 100 rope_scaling { yarn { factor: 4 original_context_length: 40 } }",
                 lambda layer, x: rope.turn(x, rope.yarn(100, 8, 4, 40),
                                            magnitude=0.1 * math.log(4) + 1))
-    # DeepSeek gives the attention factor, gpt-oss the ends of the ramp as they are.
+    # DeepSeek sets the attention factor; gpt-oss does not round the ends of the ramp.
     yield _rope("rope_yarn_fractional",
                 "rope_theta: 100 rope_interleaved: true rope_scaling { yarn { factor: 4 "
                 "original_context_length: 40 beta_fast: 4 beta_slow: 0.5 attention_factor: 0.8 "
@@ -57,7 +58,7 @@ def _rope_cases():
 def _alibi_cases():
     yield _case("alibi", "positions { kind: ALIBI }", learned_positions=False, n_head=4,
                 n_kv_head=2, alibi=1.0, norm=LAYER_NORM)
-    # Falcon's, of heads that are no power of 2, beside what else there is.
+    # Falcon's slopes, for a number of heads that is no power of 2, combined with other options.
     yield _case("alibi_scaled",
                 'positions { kind: ALIBI alibi_scale: "1 / sqrt(head_dim)" }\n'
                 'attention { window: "4" score_cap: "2" sinks: true }', learned_positions=False,
@@ -65,9 +66,9 @@ def _alibi_cases():
 
 
 def _table_cases():
-    # OPT and RoBERTa leave two rows of their table to tokens that are padding.
+    # OPT and RoBERTa reserve two rows of their table for padding tokens.
     yield _case("position_offset", "positions { offset: 2 }", position_offset=2, norm=LAYER_NORM)
-    # OPT-350M.
+    # The table and the embedding width are those of OPT-350M.
     yield _case("embedding_width",
                 'positions { kind: LEARNED offset: 2 }\nembedding_width: "d_model / 4"\n'
                 'tie_embeddings: true', position_offset=2, embedding_width=4, tied=True)

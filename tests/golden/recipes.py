@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training by recipes, in plain PyTorch and float64: python3 tests/golden/recipes.py [case ...]
 
-Twenty steps from the weights of the case `pre`, with a model and updates that are written out here from the papers and
-share nothing with plumb. README.md says what the files hold.
+Trains twenty steps from the weights of the case `pre`. The model and the updates are written here
+from the papers and share nothing with plumb. README.md describes the files.
 """
 
 import json
@@ -24,7 +24,7 @@ LAYERS, HEADS, WIDTH, EPS = 3, 2, 8, 1e-6
 
 
 def read(path):
-    """A safetensors file as float64 leaves."""
+    """Returns the tensors of a safetensors file as float64 leaves."""
     with open(path, "rb") as file:
         data = file.read()
     size, = struct.unpack_from("<Q", data)
@@ -37,7 +37,7 @@ def read(path):
     return tensors
 
 
-# ---- the model: pre-norm, RMS norms, GELU (tanh), learned positions, as pre/model.pbtxt says
+# ---- the model of pre/model.pbtxt: pre-norm, RMS norms, GELU (tanh), learned positions
 
 def rms_norm(x, weight):
     return x / torch.sqrt((x * x).mean(-1, keepdim=True) + EPS) * weight
@@ -65,7 +65,7 @@ def logits(p, tokens):
 # ---- updates
 
 def orthogonalize(g, steps):
-    """Newton-Schulz of the reference code of Muon, without its rounding to bfloat16."""
+    """Newton-Schulz of Muon's reference code, without its rounding to bfloat16."""
     a, b, c = 3.4445, -4.7750, 2.0315
     x = g.mT if g.size(-2) > g.size(-1) else g
     x = x / (x.norm() + 1e-7)
@@ -91,7 +91,7 @@ class Muon:
 
 
 def normalize(p, axis_of):
-    """nGPT: rows (axis -1) or columns (axis 0) of unit length."""
+    """Normalizes rows (axis -1) or columns (axis 0) to unit length, as in nGPT."""
     with torch.no_grad():
         for name, value in p.items():
             if axis_of(name) is not None:
@@ -110,9 +110,9 @@ def is_hidden_matrix(name, p):
 
 def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoothing=0.0, z_loss=0.0,
           ema_decay=0.0, normalized=lambda name: None, schedule=lambda t: 1.0):
-    """What is left after STEPS steps: parameters by name; `losses` gets each step's cross-entropy.
+    """Returns the parameters after STEPS steps by name. Appends the cross-entropies to `losses`.
 
-    schedule(t), from t = 0: the learning rate's factor.
+    schedule(t), from t = 0, is the factor of the learning rate.
     """
     p = read(os.path.join(HERE, "pre", "weights.safetensors"))
     with open(os.path.join(HERE, "recipes", "tokens.json"), encoding="utf-8") as file:
@@ -153,7 +153,7 @@ def train(losses, lr, muon=None, muon_lr=None, weight_decay=0.1, clip=1.0, smoot
 
 
 class Holder(torch.nn.Module):
-    """The parameters as PyTorch's averaging wants them."""
+    """The parameters in the form that PyTorch's averaging requires."""
 
     def __init__(self, parameters):
         super().__init__()
@@ -161,7 +161,7 @@ class Holder(torch.nn.Module):
 
 
 def cosine(t, warmup=4, floor=0.1):
-    """Linear warm-up, then half a cosine (Loshchilov & Hutter 2017, equation 5) to a tenth."""
+    """Linear warm-up, then half a cosine (Loshchilov & Hutter 2017, equation 5) down to a tenth."""
     if t < warmup:
         return (t + 1) / warmup
     p = (t - warmup) / (STEPS - warmup)
@@ -175,7 +175,7 @@ def wsd(t, warmup=4, cooldown=8):
     return 1 - math.sqrt(max(0, t - (STEPS - cooldown)) / cooldown)
 
 
-# Each case beside the text that says the same to plumb.
+# Each case has the equivalent text for plumb.
 CASES = {
     "muon": (
         'optimizer: MUON learning_rate: 0.003 weight_decay: 0.1\nmuon { learning_rate: "5 * lr" }\n',

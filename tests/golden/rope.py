@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary embeddings beyond the plain one, from the papers and the published modelling code.
+"""Variants of the rotary embedding, from the papers and the published modelling code.
 
-A pair of elements is one complex number here, as in LLaMA's own code, and turning it is a product.
+A pair of elements is one complex number here, as in LLaMA's code, and a rotation is a product.
 """
 
 import math
@@ -15,7 +15,7 @@ def frequencies(base, dims):
 
 
 def llama3(frequency, factor, low, high, original):
-    """Llama 3.1: by the wavelength, as a part of the original context."""
+    """Llama 3.1: scales frequencies by the ratio of their wavelength to the original context."""
     out = []
     for f in frequency.tolist():
         wavelength = 2 * math.pi / f
@@ -45,7 +45,8 @@ def yarn(base, dims, factor, original, beta_fast=32.0, beta_slow=1.0, rounded=Tr
 
 
 def turn(x, frequency, interleaved=False, magnitude=1.0):
-    """Turns the first elements of [.., seq, head_dim], two for each frequency; the others stay."""
+    """Rotates the first elements of [.., seq, head_dim], two per frequency; the others are
+    unchanged."""
     dims, half = 2 * len(frequency), len(frequency)
     turning, rest = x[..., :dims], x[..., dims:]
     if interleaved:

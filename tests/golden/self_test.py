@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the golden implementation itself: python3 tests/golden/self_test.py
 
-Its pieces against PyTorch's own, the files against a second reading of them, and, over all cases,
-float32 against float64: what a correct float32 program may differ by.
+Compares its parts with PyTorch's, reads the files a second time, and compares float32 with float64
+over all cases, which shows how much a correct float32 program may differ.
 """
 
 import json
@@ -18,7 +18,7 @@ import rope
 
 
 def check_attention():
-    """Against torch.nn.functional.multi_head_attention_forward."""
+    """Compares with torch.nn.functional.multi_head_attention_forward."""
     config = generate.Config(d_model=12, n_head=3, qkv_bias=True, out_bias=True)
     model = decoder.Decoder(config, seed=1)
     x = torch.randn(2, 5, 12, dtype=torch.float64)
@@ -34,7 +34,7 @@ def check_attention():
 
 
 def check_rotation():
-    """Against complex multiplication: e^(i position frequency) times (x_i, x_{i + half})."""
+    """Compares with complex multiplication: e^(i position frequency) times (x_i, x_{i + half})."""
     x = torch.randn(1, 2, 6, 8, dtype=torch.float64)
     position = torch.arange(6, dtype=torch.float64)[:, None]
     angle = position * 100.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
@@ -43,7 +43,7 @@ def check_rotation():
 
 
 def check_other_rotations():
-    """The plain case of rope.py is decoder.py's; a scaling by 1, or of no pair, leaves it."""
+    """Compares rope.py's plain case with decoder.py; scaling by 1, or of no pair, changes nothing."""
     x = torch.randn(1, 2, 6, 8, dtype=torch.float64)
     plain = rope.frequencies(100.0, 8)
     torch.testing.assert_close(rope.turn(x, plain), decoder.rotate(x, 100.0))
@@ -57,7 +57,7 @@ def check_other_rotations():
 
 
 def check_grouped_queries():
-    """Query heads 0 and 1 share key head 0: the same as key and value heads repeated."""
+    """Query heads 0 and 1 share key head 0, which equals repeating key and value heads."""
     grouped = decoder.Decoder(generate.Config(n_head=4, n_kv_head=2), seed=2)
     full = decoder.Decoder(generate.Config(n_head=4), seed=3)
     x = torch.randn(1, 5, 8, dtype=torch.float64)
@@ -99,7 +99,7 @@ def check_files(case, result):
     expected = generate.expected(result)
     assert set(tensors) == set(result.weights) | set(expected), case.name
     for name, value in result.weights.items():
-        assert torch.equal(tensors[name].double(), value), name  # exactly float32
+        assert torch.equal(tensors[name].double(), value), name  # exact in float32
     for name, value in expected.items():
         torch.testing.assert_close(tensors[name].double(), value, rtol=1e-6, atol=1e-12)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Placements of several streams: copies of the stream, or parts of it, and how they are wired.
+"""Placements with several streams, which are copies or parts of the stream, and their wiring.
 
-Each from its paper or its authors' code, which the placement's file names. Layers count from 0.
+Each follows its paper or its authors' code, which the placement's file names. Layers count from 0.
 """
 
 import torch
@@ -20,7 +20,8 @@ def siamese_norm(m, x):
 
 
 def siamese_norm_scaled(m, x):
-    """As in the authors' DeiT file: the branch's input is normalized too, x takes 1 / sqrt(2 l)."""
+    """Follows the authors' DeiT file: the branch's input is normalized too, and x is scaled by 1 /
+    sqrt(2 l)."""
     y = x
     for i, name, f in each(m):
         x = m.norm(x, name + ".norm_post")
@@ -30,7 +31,7 @@ def siamese_norm_scaled(m, x):
 
 
 def _mix(weights, streams):
-    """sum_j weights[j] streams[j]"""
+    """Returns sum_j weights[j] streams[j]."""
     return sum(w * h for w, h in zip(weights, streams))
 
 
@@ -84,12 +85,12 @@ def mhc_static(m, x):
 
 
 def _two_by_two(p):
-    """[.., 1] -> the doubly stochastic [.., 2, 2]"""
+    """Maps [.., 1] to the doubly stochastic [.., 2, 2]."""
     return torch.stack([torch.cat([p, 1 - p], -1), torch.cat([1 - p, p], -1)], -2)
 
 
 def _kronecker(a, b):
-    """[.., 2, 2] each -> [.., 4, 4]"""
+    """Returns the Kronecker product [.., 4, 4] of two [.., 2, 2]."""
     product = a[..., :, None, :, None] * b[..., None, :, None, :]
     return product.flatten(-4, -3).flatten(-2)
 
@@ -107,9 +108,10 @@ def kromhc_static(m, x):
 
 
 def _constrained(m, x, residual_map):
-    """Streams read by sigmoids, written by twice a sigmoid, all functions of all four streams.
+    """Streams are read by sigmoids and written by twice a sigmoid, all functions of all four
+    streams.
 
-    residual_map(name, z): the doubly stochastic [batch, seq, to, from].
+    residual_map(name, z) returns the doubly stochastic [batch, seq, to, from].
     """
     n, streams = 4, [x] * 4
     for _, name, f in each(m):
@@ -126,7 +128,7 @@ def _constrained(m, x, residual_map):
 
 
 def mhc(m, x):
-    """Sinkhorn and Knopp: 20 times, columns and then rows to a sum of 1."""
+    """Sinkhorn and Knopp: normalizes columns and then rows to a sum of 1, 20 times."""
     def residual_map(name, z):
         logits = (m.learned(name + ".s_r", 1) * m.project(z, name + ".w_r", 16)
                   + m.learned(name + ".r", 16))
@@ -140,7 +142,7 @@ def mhc(m, x):
 
 
 def kromhc(m, x):
-    """Kronecker product of two 2 x 2 mixtures of staying and swapping."""
+    """The residual map is a Kronecker product of two 2 x 2 mixtures of identity and swap."""
     def residual_map(name, z):
         logits = (m.learned(name + ".s_r", 1) * m.project(z, name + ".w_r", 4)
                   + m.learned(name + ".r", 4))
@@ -151,7 +153,7 @@ def kromhc(m, x):
 
 
 def frac_connections(m, x):
-    """The stream in two halves, wired like the streams of hyper-connections."""
+    """The stream is split in two halves, wired like the streams of hyper-connections."""
     for _, name, f in each(m):
         halves = x.chunk(2, -1)
         scale_a, scale_b = m.learned(name + ".s_a", 1), m.learned(name + ".s_b", 1)
@@ -187,7 +189,7 @@ def altup(m, x):
 
 
 def altup_gemma3n(m, x):
-    """Four streams, coefficients from a router that reads the first one."""
+    """Four streams, with coefficients from a router that reads the first one."""
     n, streams = 4, [x] * 4
     for i in range(m.c.n_layer):
         gain = m.learned(f"layers.{i}.router_gain", m.c.d_model)
@@ -196,7 +198,7 @@ def altup_gemma3n(m, x):
             h = gain * h / root_mean_square(h, 1e-6) / m.c.d_model
             return torch.tanh(h @ m.learned(f"layers.{i}.router", n, m.c.d_model).t())
 
-        # As in the authors' code: the matrix is [to, from] in the order of the projection.
+        # The matrix is [to, from] in the order of the projection, as in the authors' code.
         coefs = m.project(route(streams[0]), f"layers.{i}.predict", n * n).unflatten(-1, (n, n))
         predicted = [streams[k] + _mix(coefs[..., k, :].split(1, -1), streams) for k in range(n)]
         h = predicted[0] + m.attention(i, m.norm(predicted[0], f"layers.{i}.norm_1"))

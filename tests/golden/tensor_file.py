@@ -6,7 +6,7 @@ import struct
 
 
 def write(path, tensors):
-    """`tensors`: name -> tensor. Stored in order, as float32, or int32 where it holds integers."""
+    """Writes `tensors`, name -> tensor, in order, as float32, or as int32 if they hold integers."""
     header, blobs, offset = {"__metadata__": {"format": "pt"}}, [], 0
     for name, tensor in tensors.items():
         dtype, letter = ("F32", "f") if tensor.is_floating_point() else ("I32", "i")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases of placements that are about more than one norm around a sublayer."""
+"""Cases of placements that do more than place norms around sublayers."""
 
 import branches
 import memory
@@ -11,7 +11,7 @@ PLAIN_RMS = Norm("rms_norm", eps=1e-6, affine=False)
 
 
 def _shipped(forward, norm=RMS_NORM, text="", more="", logits=None, **config):
-    """A placement of plugins/placements of the function's name."""
+    """Returns the case of the shipped placement of the function's name."""
     config.setdefault("n_layer", 3)
     config.setdefault("d_ff", 12)
     name = forward.__name__
@@ -44,7 +44,7 @@ def _branch_cases():
     yield _shipped(branches.mup, text='attention { scale: "8 / head_dim" }', attention_scale=2.0,
                    logits=branches.mup_logits)
     yield _shipped(branches.prores)
-    for name in ("dropout", "stochastic_depth"):  # evaluation drops nothing
+    for name in ("dropout", "stochastic_depth"):  # evaluation does not drop
         yield Case(name, branches.placements.pre, Config(norm=RMS_NORM), block(name))
     yield _shipped(branches.normformer_res_scale, LAYER_NORM)
     yield Case("command_r", branches.placements.parallel,
@@ -122,7 +122,7 @@ block { placement: "ngpt" norm: "l2_norm" }"""
 
 
 def _model_cases():
-    """Rows that are a model: they need fields beside their placement."""
+    """Yields cases that need model fields next to their placement."""
     yield Case("ngpt", branches.ngpt,
                Config(n_layer=3, d_ff=12, attention_scale=2.0, learned_positions=False,
                       rope_theta=10000.0, activation="SILU", gated=True),

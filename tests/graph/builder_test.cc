@@ -62,7 +62,7 @@ TEST_F(BuilderTest, KeepsTheFirstErrorAndIgnoresWhatFollows) {
   const ValueId x = b.Input("x", F32({3}));
   const std::vector<ValueId> halves = b.ApplyAll("split", {x}, {}, "half");
   EXPECT_FALSE(b.ok());
-  EXPECT_EQ(halves[1], kNoValue);  // the caller may index it as ever
+  EXPECT_EQ(halves[1], kNoValue);  // the caller may index the result
   EXPECT_EQ(b.type(halves[1]).shape[2], 1);
   EXPECT_EQ(b.Apply("unknown", {halves[0]}), kNoValue);
   EXPECT_EQ(b.Parameter("x", F32({1})), kNoValue);

@@ -9,10 +9,10 @@
 namespace plumb {
 namespace {
 
-// What the formulas below see of a node: f32 operands in the kernel, f64 in the reference.
+// View of a node for the formulas below: f32 operands in the kernel, f64 in the reference.
 template <class T>
 struct View {
-  std::vector<const T*> in;  // null where absent
+  std::vector<const T*> in;  // null if absent
   std::vector<int64_t> in_size;
   std::vector<T*> out;
   std::vector<int64_t> out_size;
@@ -22,8 +22,8 @@ struct View {
 
 using Types = std::vector<TensorType>;
 
-// Kernel and reference of a formula that is a template over the element type. The kernel keeps
-// the view and fills in pointers, so that Run allocates nothing.
+// Kernel and reference of a formula that is a template over the element type. The kernel keeps the
+// view and sets its pointers, so that Run allocates nothing.
 template <class Op>
 class FormulaKernel : public Kernel {
  public:
@@ -229,7 +229,7 @@ struct Reverse : FormulaOp {
 struct Accumulate : FormulaOp {
   template <class T>
   static absl::Status Compute(const Attrs&, const View<T>& v) {
-    // The output holds the old state: only the addend is read.
+    // The output aliases the old state, so only the addend is read.
     for (int64_t j = 0; j < v.out_size[0]; ++j) v.out[0][j] += v.in[1][j];
     return absl::OkStatus();
   }

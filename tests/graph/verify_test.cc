@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// A sound graph that each test breaks in one place.
+// Fixture with a valid graph, which each test breaks in one place.
 class VerifyTest : public testing::Test {
  protected:
   VerifyTest() {
@@ -163,7 +163,7 @@ TEST_F(VerifyTest, RejectsUpdatingAValueThatTheNodeReadsTwice) {
 }
 
 TEST_F(VerifyTest, AcceptsUpdatingAStateTwice) {
-  graph_.outputs.pop_back();  // "updated" is overwritten now
+  graph_.outputs.pop_back();  // the state is overwritten without an output
   GraphBuilder b(&ops_, graph_);
   b.Output("twice", b.Apply("accumulate", {updated_, b_}));
   EXPECT_TRUE(std::move(b).Finish().ok());

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host of libplumb.so, for what else may be in its process.
+/* A host of libplumb.so that reports the libraries in its process.
  *
  *   host sample          feeds a small model a prompt and samples it
- *   host train [GEMM]    trains a model whose products are large, by this engine (default: auto)
+ *   host train [GEMM]    trains a model with large products, with this engine (default: auto)
  *
- * Prints a digest of what came out, warnings as "log: ...", what plumb_runtime_describe says of
- * oneDNN and of OpenMP, and last the shared objects that it has mapped, one a line as "mapped
- * PATH". Compiled with OpenMP it runs parallel regions before, beside and after plumb; with
- * HOST_ONEDNN it is linked to a oneDNN of its own and calls it once. */
+ * It prints a digest of the results, warnings as "log: ...", the state of oneDNN and of OpenMP
+ * that plumb_runtime_describe reports, and last the mapped shared objects, one per line as
+ * "mapped PATH". Compiled with OpenMP it runs parallel regions before, during and after plumb's
+ * work. With HOST_ONEDNN it links another oneDNN and calls it once. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -18,10 +18,11 @@
 #include "plumb.h"
 
 #ifdef HOST_ONEDNN
-int host_onednn(void); /* of the library that also exports oneDNN's names */
+int host_onednn(void); /* defined in the library that also exports oneDNN's names */
 #endif
 
-/* By address: a compiler may evaluate arguments from the last on. */
+/* Takes the error by address, because a compiler may evaluate the arguments from the last to the
+   first. */
 static void Must(plumb_status status, plumb_error** error) {
   if (status == PLUMB_OK) return;
   fprintf(stderr, "%s\n", plumb_error_message(*error));
@@ -35,7 +36,7 @@ static void Log(void* user, int32_t level, const char* message) {
   printf("log: %s\n", message);
 }
 
-/* FNV-1a. */
+/* Continues an FNV-1a hash with `data`. */
 static uint64_t Digest(uint64_t digest, const void* data, size_t size) {
   const unsigned char* bytes = data;
   for (size_t i = 0; i < size; ++i) digest = (digest ^ bytes[i]) * 1099511628211u;
@@ -160,7 +161,7 @@ static uint64_t Sample(void) {
   return digest;
 }
 
-/* What plumb says of oneDNN, and whether it finds more than one OpenMP. */
+/* Prints the state of oneDNN that plumb reports, and whether it found several OpenMP runtimes. */
 static void PrintDescribed(void) {
   plumb_error* error = NULL;
   plumb_runtime* runtime = NULL;
@@ -178,7 +179,7 @@ static void PrintDescribed(void) {
   plumb_runtime_free(runtime);
 }
 
-/* The files among /proc/self/maps whose first page is mapped, each once. */
+/* Prints the shared objects in /proc/self/maps, once each: those whose first page is mapped. */
 static void PrintMapped(void) {
   char line[4608], path[4096];
   unsigned long long offset;

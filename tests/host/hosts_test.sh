@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Hosts that have libraries of their own in the process get the numbers that one without gets: OpenMP of gcc and
-# of clang, in parallel regions before, beside and after plumb; a oneDNN of another version; none at all, or one
-# that is not what its name says.
+# Checks that libraries of the host do not change the results: OpenMP of gcc and of clang, in parallel regions
+# before, during and after plumb's work; a oneDNN of another version; and a missing or wrong oneDNN.
 #
 #   hosts_test.sh LIBPLUMB INCLUDE_DIRECTORY
 set -euo pipefail
@@ -32,7 +31,7 @@ if [ -z "$want" ] || [ -z "$sampled" ]; then fail "no digest"; fi
 grep -qx 'oneDNN loaded' trained || fail "plumb does not say that oneDNN was loaded"
 grep -qx 'oneDNN not needed yet' sampled || fail "plumb does not say that oneDNN was not needed"
 
-# OpenMP. libomp comes with clang's packages, not with clang.
+# OpenMP: libomp comes with clang's packages, not with clang.
 build gcc gomp -fopenmp
 openmp=(gomp)
 if clang -fopenmp -x c - -o omp.probe 2> /dev/null <<< 'int main(void) { return 0; }'; then
@@ -47,7 +46,7 @@ for host in "${openmp[@]}"; do
   done
   equal "$host sampling" "$("./$host" sample | digest)" "$sampled"
 done
-# oneDNN brings libgomp, so that a host of libomp has both, which plumb says.
+# oneDNN loads libgomp, so that a host with libomp has both, and plumb reports that.
 ! ./gomp train onednn | grep -x 'several OpenMP runtimes' || fail "plumb sees two OpenMP runtimes in one"
 if [ -x omp ]; then
   ./omp train onednn > out
@@ -55,7 +54,7 @@ if [ -x omp ]; then
   grep -qx 'several OpenMP runtimes' out || fail "plumb does not see libomp beside libgomp"
 fi
 
-# A oneDNN of another version, linked by the host.
+# The host links a oneDNN of another version.
 c++ -std=c++17 -shared -fPIC -Wl,-soname,libdnnl.so.9 "$here/other_onednn.cc" -o libdnnl.so.9
 build cc other -DHOST_ONEDNN ./libdnnl.so.9 -Wl,-rpath,"$work"
 equal "a host with another oneDNN" "$(./other train onednn | digest)" "$want"
@@ -63,20 +62,20 @@ equal "a host with another oneDNN" "$(./other train onednn | digest)" "$want"
 grep -q '^mapped .*libdnnl.so.9' out || fail "the host has no oneDNN of its own"
 equal "a host with another oneDNN, sampling" "$(./other sample | digest)" "$sampled"
 
-# The name that plumb looks for, in directories that come before the system's.
+# These directories contain libraries of the expected name and come before the system's.
 file=$(sed -n 's/^mapped \(.*libdnnl.*\)/\1/p' trained)
 soname=$(readelf -d "$file" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
 major=${soname#libdnnl.so.}
 major=${major%%.*}
 mkdir broken version
-# Each name that plumb tries, so that it does not find the system's by another name.
+# All names that plumb tries are wrong, so that it does not find the system's library by another name.
 for name in "$soname" "${file##*/}" "libdnnl.so.$major"; do echo "not a library" > "broken/$name"; done
 cc -shared -fPIC -x c - -o "version/$soname" << END
 typedef struct { int major, minor, patch; const char* hash; unsigned runtimes[2]; } version_t;
 const version_t* dnnl_version(void) { static const version_t v = {$((major + 1)), 2, 1, "", {0, 0}}; return &v; }
 END
 small=$(./plain train small | digest)
-# refused DIRECTORY WHY
+# refused DIRECTORY WHY checks that plumb refuses the library in DIRECTORY, and works without it.
 refused() {
   LD_LIBRARY_PATH=$work/$1 ./plain train > out
   equal "without oneDNN ($1)" "$(digest < out)" "$small"

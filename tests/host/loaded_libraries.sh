@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a host that samples must load, and one that trains: each shared object with its size in KB, and the sum.
-# Fails if sampling loads oneDNN, or what comes with it.
+# Prints the shared objects of a host that samples and of one that trains, with sizes in KB and their sum.
+# Fails if sampling loads oneDNN or its dependencies.
 #
-#   loaded_libraries.sh HOST [DIRECTORY_OF_ANOTHER_LIBPLUMB]     the latter is only printed
+#   loaded_libraries.sh HOST [DIRECTORY_OF_ANOTHER_LIBPLUMB]     another libplumb is only printed
 set -euo pipefail
 host=$1 other=${2:-}
 [ -z "$other" ] || export LD_LIBRARY_PATH=$other${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -28,7 +28,7 @@ echo "one that trains by oneDNN has besides:"
 comm -13 <(printf '%s\n' "$sampling") <(printf '%s\n' "$training") | sizes
 [ -z "$other" ] || exit 0
 
-# The instrument sees it where it is.
+# Training must load oneDNN, which shows that the check below can find it.
 grep -q libdnnl <<< "$training" || { echo "training by oneDNN did not load it" >&2; exit 1; }
 if grep -E 'libdnnl|libgomp|libOpenCL' <<< "$sampling" >&2; then
   echo "sampling loaded these, and needs none" >&2

@@ -2,11 +2,11 @@
 /* A host that loads libplumb.so by dlopen, in each of these ways:
  *
  *   loading_host reload LIB       loads, trains, samples and unloads it, three times
- *   loading_host two LIB COPY     two copies at once, in turns, and either one unloaded first
- *   loading_host quiet LIB        mistakes and warnings: told to the log, and to no other
- *   loading_host locale LIB       under the locale of the environment, which stays
+ *   loading_host two LIB COPY     uses two copies alternately, and unloads either one first
+ *   loading_host quiet LIB        causes errors and warnings, which go only to the log
+ *   loading_host locale LIB       runs under the environment's locale, which must not change
  *
- * Prints what went wrong and exits with 1, or prints "ok" and the bits of a loss.
+ * Prints the error and exits with 1, or prints "ok" and the bits of a loss.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -78,7 +78,7 @@ struct Life {
   plumb_model* model;
   plumb_trainer* trainer;
   double loss;
-  int64_t tokens; /* a digest of those that were drawn */
+  int64_t tokens; /* a digest of the drawn tokens */
 };
 
 static const char kModel[] =

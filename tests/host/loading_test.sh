@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# libplumb.so in a process that loads and unloads it, has it twice, or has a locale of its own; and
-# that nothing is printed.
+# Tests libplumb.so in a process that loads and unloads it, loads it twice, or has a locale of its own. plumb
+# must print nothing.
 #
 #   tests/host/loading_test.sh HOST LIBRARY
 set -euo pipefail
@@ -9,7 +9,7 @@ host=$1 library=$2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-expect() {  # WORDS...: the host's, which prints "ok"
+expect() {  # expect WORDS...: runs the host, which must print "ok"
   local said
   said=$("$host" "$@") || exit 1
   printf '%s: %s\n' "$1" "$said"
@@ -17,8 +17,8 @@ expect() {  # WORDS...: the host's, which prints "ok"
 }
 
 expect reload "$library"
-# A copy that has norms and placements beside it, as one that is installed.
-below=${library#"${library%/lib*/*}/"}  # lib/libplumb.so, lib/x86_64-linux-gnu/libplumb.so
+# The copy has norms and placements next to it, like an installed one.
+below=${library#"${library%/lib*/*}/"}  # for example lib/libplumb.so, lib/x86_64-linux-gnu/libplumb.so
 prefix=${library%"/$below"}
 mkdir -p "$scratch/$(dirname "$below")"
 cp -L "$library" "$scratch/$(dirname "$below")/libplumb-copy.so"

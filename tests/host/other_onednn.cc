@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host's oneDNN of another version: it exports names that plumb's, or plumb itself, would call if
-// the dynamic linker had its way, and ends the process where one is called.
+// A host's oneDNN of another version. It exports names that plumb or its oneDNN would call if the
+// dynamic linker bound them here, and ends the process if one is called.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -23,7 +23,7 @@ void dnnl_engine_create() NOT_FOR_PLUMB("dnnl_engine_create");
 
 enum dnnl_data_type_t : int;
 
-// What the library calls of itself, by names that others may define as well.
+// These functions are called by the library itself, by names that other libraries may define, too.
 namespace dnnl {
 namespace impl {
 void parallel(int, const std::function<void(int, int)>&) NOT_FOR_PLUMB("parallel");

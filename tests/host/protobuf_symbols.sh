@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# C that defines every symbol that a protobuf library exports, as a function that ends the process: what
-# a host with protobuf of another version looks like to a library that calls protobuf through the
-# dynamic linker.
+# Writes C code that defines every symbol of a protobuf library as a function that ends the process. It
+# simulates a host with another version of protobuf for a library that calls protobuf through the dynamic
+# linker.
 #
 #   protobuf_symbols.sh LIBRARY OUTPUT
 set -euo pipefail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host with protobuf inside it, which describes a model by the classes that protoc makes of
-// plumb's schema, has libplumb read the description, and reads libplumb's text of it; then trains a
+// A host with its own protobuf. It describes a model by the classes that protoc generates from
+// plumb's schema, passes the description to libplumb, reads libplumb's text of it, and trains a
 // step.
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>

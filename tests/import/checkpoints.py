@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny checkpoints with random weights, as Hugging Face's libraries lay them out, for tests.
+"""Tiny checkpoints with random weights in the layout of Hugging Face's libraries, for tests.
 
-Written from the behaviour of the published modelling code and nothing of plumb's. Weights are drawn so
-that every tensor matters: gains and biases of norms are not 1 and 0.
+Written from the behaviour of the published modelling code, independently of plumb. Weights are
+drawn so that every tensor matters: gains and biases of norms are not 1 and 0.
 """
 
 import json
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def to_bf16(a):
-    """The upper halves of f32, rounded to nearest even."""
+    """Returns the upper halves of f32 values, rounded to nearest even."""
     bits = np.ascontiguousarray(a, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
@@ -26,7 +26,7 @@ DTYPES = {"float32": "F32", "float16": "F16", "uint16": "BF16", "int64": "I64"}
 
 
 def safetensors(tensors):
-    """The bytes of a file. bf16 are given as uint16."""
+    """Returns the bytes of a safetensors file. bf16 values are passed as uint16."""
     header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, a in tensors.items():
         header[name] = {
@@ -78,7 +78,7 @@ def write_shards(directory, config, tensors, shards=3):
 
 
 def convert(tensors, dtype):
-    """All f32 in another type: "bf16", "f16"."""
+    """Converts all f32 tensors to another type: "bf16", "f16"."""
     change = {"f32": lambda a: a, "bf16": to_bf16, "f16": lambda a: a.astype(np.float16)}[dtype]
     return {name: change(a) for name, a in tensors.items()}
 
@@ -96,7 +96,7 @@ def softmax(x):
 
 
 def attend(q, k, v, scale):
-    """q, k, v: [heads, seq, head_dim]."""
+    """Returns causal attention [seq, heads * head_dim] of q, k, v [heads, seq, head_dim]."""
     scores = np.einsum("htd,hsd->hts", q, k) * scale
     seq = scores.shape[-1]
     scores = np.where(np.tril(np.ones((seq, seq), bool)), scores, -np.inf)
@@ -104,7 +104,7 @@ def attend(q, k, v, scale):
 
 
 def heads(x, n):
-    """[seq, n * d] as [n, seq, d]."""
+    """Reshapes [seq, n * d] to [n, seq, d]."""
     return x.reshape(x.shape[0], n, -1).transpose(1, 0, 2)
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plumb import, export and train --init through the command line.
+"""Tests plumb import, export and train --init through the command line.
 
     import_test.py PLUMB        PLUMB: the built program
 
-Checkpoints are those of checkpoints.py; logits are held against its own model.
+The checkpoints are those of checkpoints.py, and logits are compared with its model.
 """
 
 import json
@@ -53,7 +53,7 @@ class Case(unittest.TestCase):
         return cp.read_safetensors(out)["logits"]
 
     def refuse(self, directory, *texts, code=None):
-        """Import fails with these texts, and leaves nothing behind."""
+        """Expects that import fails with these texts and leaves no files."""
         out = self.path("refused")
         done = subprocess.run(
             [PLUMB, "import", directory, "--out", out], capture_output=True, text=True, timeout=120

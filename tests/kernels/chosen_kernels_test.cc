@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels are chosen, held against what the processor has: one that falls to a lesser one is
-// slower and still right, so that no other test notices. A newer version of Highway, say, prefers
+// Compares the chosen kernels with the features of the processor. A fallback is slower but still
+// correct, so no other test notices it. For example, a newer version of Highway may prefer
 // instruction sets that the kernels do not know.
 #include <gtest/gtest.h>
 
@@ -25,7 +25,8 @@
 namespace plumb {
 namespace {
 
-// By the compiler's own detection, which asks the processor and what the system saves of it.
+// Features found by the compiler's detection, which checks the processor and the operating system's
+// support.
 struct Processor {
   bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
               __builtin_cpu_supports("bmi2");
@@ -35,7 +36,7 @@ struct Processor {
   bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
   bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
   bool amd = __builtin_cpu_is("amd");
-  // Whether pairs of bf16 are faster than f32.
+  // True if pairs of bf16 are faster than f32.
   bool pairs = bf16 && amd;
 };
 const Processor kHas;
@@ -58,7 +59,7 @@ TEST(ChosenKernelsTest, Bf16GemvMultipliesPairsWhereTheyAreFast) {
   EXPECT_EQ(gemv.scratch_bytes() == 0, kHas.pairs) << "else operands are widened, into scratch";
 }
 
-// The processor's conversion makes zeros of denormals, and no other does.
+// Only the processor's conversion flushes denormals to zero.
 TEST(ChosenKernelsTest, EpiloguesRoundWithTheProcessorsConversion) {
   const std::vector<float> sums(32, 1e-40f);
   std::vector<uint16_t> out(32, kOne);
@@ -67,7 +68,8 @@ TEST(ChosenKernelsTest, EpiloguesRoundWithTheProcessorsConversion) {
   EXPECT_EQ(out[0] == 0, kHas.bf16);
 }
 
-// So does its multiplication of pairs: of the values here, and of their gradient.
+// The processor's multiplication of pairs does, too. The test checks the context and the gradient
+// of the values.
 TEST(ChosenKernelsTest, Bf16AttentionMultipliesPairsWhereTheyAreFast) {
   constexpr int64_t kDim = 16;
   const std::vector<uint16_t> ones(kDim, kOne), denormals(kDim, kDenormal);

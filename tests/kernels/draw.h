@@ -11,7 +11,7 @@
 
 namespace plumb {
 
-// `n` standard normal ones, the same for the same name.
+// Returns `n` standard normal numbers, which depend only on the name.
 inline std::vector<float> Draw(int64_t n, absl::string_view name) {
   const RngStream draws(4, name);
   std::vector<float> values;

@@ -14,8 +14,8 @@
 namespace plumb {
 namespace {
 
-// Whether instructions of the processor round or ours: every epilogue that ends in bf16 rounds
-// alike, in whole vectors and the last, partial one.
+// Every epilogue that ends in bf16 rounds alike, by the processor's instructions or by plumb's
+// code, in whole vectors and in the last, partial one.
 TEST(EpilogueTest, RoundsToBf16AsEverythingElse) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> sums = {0.0f,         -0.0f,           1.0f,     1.00390625f,   1.01171875f,

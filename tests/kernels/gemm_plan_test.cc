@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// A policy of a processor with a oneDNN that multiplies bf16 so.
+// Returns the policy of a processor whose oneDNN multiplies bf16 in this way.
 GemmPolicy Policy(const char* vendor, bool pairs, bool tiles) {
   return {{vendor, 6, 207, "AVX3", pairs},
           GemmChoice::kAuto,
@@ -80,14 +80,15 @@ TEST(GemmPlanTest, LargeProductsAreOneDnns) {
   const GemmPolicy policy = kZen;
   EXPECT_EQ(PlanGemm(Shape(7, 16, 16), policy).engine, GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(256, 3072, 768), policy).engine, GemmEngine::kOneDnn);
-  // The crossing is the processor's, and lower where oneDNN multiplies bf16 as it is.
+  // The crossover depends on the processor, and is lower if oneDNN multiplies bf16 without
+  // widening.
   EXPECT_EQ(PlanGemm(Shape(768, 128, 128), policy).engine, GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(2048, 384, 384), policy).engine, GemmEngine::kSmall);
   EXPECT_EQ(PlanGemm(Shape(2048, 384, 384), kEmeraldRapids).engine, GemmEngine::kOneDnn);
   EXPECT_EQ(PlanGemm(Shape(768, 128, 128), kEmeraldRapids).engine, GemmEngine::kOneDnn);
   EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), policy).engine, GemmEngine::kOneDnn);
   EXPECT_EQ(PlanGemm(Shape(64, 64, 64, DType::kBF16), kEmeraldRapids).engine, GemmEngine::kSmall);
-  // Zen 4 packs weights of GPT-2 for little, but not for long rows.
+  // Zen 4 packs GPT-2's weights cheaply, except for long rows.
   GemmPolicy zen4 = policy;
   zen4.processor.family = 25;
   EXPECT_EQ(PlanGemm(Shape(256, 768, 768), policy).engine, GemmEngine::kOneDnn);
@@ -100,7 +101,7 @@ TEST(GemmPlanTest, LargeProductsAreOneDnns) {
             GemmEngine::kSmall);
 }
 
-// A policy whose library is not given, and would be loaded.
+// The policy has no given library, so oneDNN would be loaded.
 TEST(GemmPlanTest, SmallProductsDoNotAskForOneDnn) {
   const GemmPolicy policy{kZen.processor, GemmChoice::kAuto, {}};
   if (OneDnnIfTried() != nullptr) GTEST_SKIP() << "another test has loaded it before";
@@ -141,7 +142,7 @@ TEST(GemmPlanTest, PrintsTheWholeChoice) {
   EXPECT_EQ(PlanGemm(Shape(7, 16, 16), kZen).ToString(Shape(7, 16, 16)), "small f32 7x16x16");
 }
 
-// Any shape: blocks follow each other and cover the result.
+// Blocks of any shape are consecutive and cover the result.
 TEST(GemmPlanTest, BlocksCoverTheResult) {
   const RngStream draws(3, "gemm plan");
   for (int64_t i = 0; i < 2000; ++i) {

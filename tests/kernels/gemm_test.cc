@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gemm, every engine and epilogue, against a naive product in double.
+// Compares Gemm with a naive product in double, for every engine and epilogue.
 #include "runtime/kernels/gemm/gemm.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 constexpr GemmChoice kChoices[] = {GemmChoice::kAuto, GemmChoice::kOneDnn, GemmChoice::kSmall,
                                    GemmChoice::kPairs, GemmChoice::kWiden};
 
-// A tensor in f32 or bf16, and what it holds as floats.
+// Tensor in f32 or bf16, and its values as floats.
 struct Tensor {
   DType dtype = DType::kF32;
   AlignedBuffer bytes;
@@ -47,14 +47,14 @@ struct Tensor {
   }
 };
 
-// A point of the space that is tried.
+// Point of the parameter space.
 struct Point {
   uint64_t seed;
   int64_t m, n, k, terms, results;
   bool ta, tb, bias;
   DType operands, out;
   Epilogue epilogue;
-  bool in_place;  // a result has the memory of its operand
+  bool in_place;  // the result aliases its operand
 
   std::string ToString() const {
     return absl::StrCat("seed ", seed, ": ", results, " of ", terms, " x ", m, "x", n, "x", k,
@@ -68,7 +68,7 @@ Point DrawPoint(uint64_t seed) {
   const RngStream draws(seed, "gemm point");
   int64_t at = 0;
   const auto pick = [&](int n) { return static_cast<int>(draws.Uniform(at++) * n); };
-  // Around the crossing of the engines, and some of one row or column.
+  // Sizes are around the crossover of the engines, and some are 1.
   const auto size = [&](double most) {
     return pick(8) == 0 ? 1
                         : 1 + static_cast<int64_t>(std::exp(draws.Uniform(at++) * std::log(most)));
@@ -90,7 +90,7 @@ Point DrawPoint(uint64_t seed) {
   return p;
 }
 
-// Operands of one point, what is expected of it, and how to run it.
+// Operands of one point, its expected results, and a function that runs it.
 class Trial {
  public:
   explicit Trial(const Point& p) : p_(p) {
@@ -119,7 +119,7 @@ class Trial {
     outputs_ = next_out;
   }
 
-  // The outputs as bytes, in order.
+  // Returns the outputs as bytes, in order.
   std::vector<std::string> Run(const GemmPolicy& policy, int threads) const {
     const Gemm gemm(spec_, policy);
     std::vector<const void*> in;
@@ -227,7 +227,7 @@ TEST(GemmTest, EqualsTheNaiveProductByEveryEngine) {
   }
 }
 
-// Shapes of GPT-2 in which oneDNN itself blocks every dimension.
+// In these shapes of GPT-2, oneDNN itself blocks every dimension.
 TEST(GemmTest, LargeProductsHaveTheSameBitsOnAnyNumberOfThreads) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const bool gradient : {false, true}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a few rows by an int8 matrix: what the cases of ops_test cannot tell.
+// Products of a few rows with an int8 matrix: properties that the cases of ops_test do not show.
 #include "runtime/kernels/gemv/gemv_int8.h"
 
 #include <array>
@@ -49,7 +49,7 @@ struct Product {
 
   Product(int64_t rows, int64_t width) : n(rows), k(width), w(rows, width), bias(Draw(n, "bias")) {}
 
-  // Of rows [i, i + m) of x.
+  // Returns the arguments for rows [i, i + m) of x.
   Int8GemvArgs Args(const Int16Rows& x, int64_t i, int64_t m, float* y) const {
     const int64_t groups = Int8Groups(k);
     return {m,
@@ -66,10 +66,10 @@ struct Product {
 
 const std::vector<std::pair<int64_t, int64_t>> kShapes = {{37, 192}, {9, 77}, {16, 64}, {1, 5}};
 
-// The function for the target in force, and that for processors without VNNI.
+// Returns the function of the current target and the one for processors without VNNI.
 std::vector<Int8GemvFn> Functions() { return {SelectInt8Gemv(), PortableInt8Gemv()}; }
 
-// Integers are summed exactly, and their sums are added group by group.
+// Integers are summed exactly within a group, and the sums of the groups are added in order.
 TEST(GemvInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
   for (const auto& [n, k] : kShapes) {
     const Product product(n, k);
@@ -100,7 +100,7 @@ TEST(GemvInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
   }
 }
 
-// Sums of the largest products that there are do not leave 32 bits.
+// The sums of the largest products fit in 32 bits.
 TEST(GemvInt8Test, TheLargestOperandsDoNotOverflow) {
   const int64_t k = 128, n = 16, groups = 2;
   const std::vector<int8_t> w(static_cast<size_t>(n * k), -127);
@@ -116,8 +116,8 @@ TEST(GemvInt8Test, TheLargestOperandsDoNotOverflow) {
   });
 }
 
-// Sequences that are decoded together get what they would get alone, with VNNI what they would get
-// without.
+// Sequences that are decoded together get the same results as alone, and results with VNNI equal
+// those without.
 TEST(GemvInt8Test, RowsDoNotDependOnHowManyThereAre) {
   for (const auto& [n, k] : kShapes) {
     const Product product(n, k);
@@ -139,7 +139,7 @@ TEST(GemvInt8Test, RowsDoNotDependOnHowManyThereAre) {
   }
 }
 
-// What is not finite in one group of x, or of w, is not hidden, and stays with its row.
+// A non-finite value in one group of x or w is visible in the result, and only in its row.
 TEST(GemvInt8Test, WhatIsNotFiniteIsSeen) {
   const int64_t n = 20, k = 128, groups = 2;
   Product product(n, k);
@@ -158,7 +158,7 @@ TEST(GemvInt8Test, WhatIsNotFiniteIsSeen) {
   });
 }
 
-// Two products as one job, task by task, on threads.
+// Two products form one job, whose tasks run on several threads.
 TEST(GemvInt8Test, AJobOnThreadsIsThatOfOneThread) {
   const int64_t m = 3, k = 700;
   const std::array<Product, 2> products = {Product(1900, k), Product(70, k)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a few rows by a weight matrix: what the cases of ops_test cannot tell.
+// Products of a few rows with a weight matrix: properties that the cases of ops_test do not show.
 #include "runtime/kernels/gemv/gemv.h"
 
 #include <array>
@@ -41,7 +41,7 @@ struct Weights {
 
 constexpr DType kFormats[] = {DType::kF32, DType::kBF16};
 
-// Sequences that are decoded together get what they would get alone.
+// Sequences that are decoded together get the same results as alone.
 TEST(GemvTest, RowsDoNotDependOnHowManyThereAre) {
   for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 192}, {9, 77}}) {
     const Weights w(n, k);
@@ -116,7 +116,8 @@ TEST(GemvTest, AgreesWithSumsInDoubleForEveryFormat) {
   }
 }
 
-// Both bf16: pair by pair, each row as if alone, odd lengths and every rest of columns.
+// Both operands are bf16 and multiplied in pairs. Rows equal those alone, for odd lengths and all
+// remainders of columns.
 TEST(GemvTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
   if (!HasFastBf16()) GTEST_SKIP() << "no bf16 pairs on this processor";
   const GemvFn multiply = FastBf16Gemv();
@@ -151,7 +152,8 @@ TEST(GemvTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
   }
 }
 
-// Two products as one job, task by task, on threads; bf16 operands are widened where they must be.
+// Two products form one job, whose tasks run on several threads. bf16 operands are widened if
+// necessary.
 TEST(GemvTest, AJobOnThreadsIsThatOfOneThread) {
   const int64_t m = 3, k = 257;
   const std::array<int64_t, 2> n = {900, 70};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of groups of rows, by every engine, against naive ones in double.
+// Compares products of groups of rows with naive ones in double, for every engine.
 #include "runtime/kernels/gemm/grouped_gemm.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr GemmChoice kEngines[] = {GemmChoice::kAuto, GemmChoice::kOneDnn, GemmChoice::kSmall,
                                    GemmChoice::kPairs, GemmChoice::kWiden};
 
-// Standard normal numbers as they are in memory of a type, and that memory.
+// Standard normal numbers, rounded to a type, and their memory in that type.
 struct Numbers {
   std::vector<float> values;
   AlignedBuffer bytes;
@@ -60,7 +60,8 @@ struct Case {
   std::string ToString() const { return absl::StrCat(starts().back(), " rows ", n, "x", k); }
 };
 
-// Empty groups, groups of one row, some that are GEMVs, some that are several blocks.
+// Returns cases with empty groups, groups of one row, groups that are GEMVs, and groups of several
+// blocks.
 const std::vector<Case>& Cases() {
   static const auto* const cases = new std::vector<Case>{
       {{0, 1, 0}, 1, 1},          {{3, 0, 2, 5}, 7, 9},      {{16, 1, 17, 0}, 96, 64},
@@ -165,7 +166,7 @@ TEST(GroupedGemmTest, SumsOfOuterProductsAreThoseOfTheGroupsRows) {
   }
 }
 
-// So a sequence decodes to the same bits alone and in a batch.
+// A sequence decodes to the same bits alone and in a batch.
 TEST(GroupedGemmTest, ARowDoesNotDependOnTheOthersWhereTheyAreFew) {
   constexpr int64_t kN = 100, kK = 96;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {

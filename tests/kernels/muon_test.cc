@@ -19,7 +19,7 @@ std::vector<float> NormalValues(int64_t n, const char* purpose) {
   return values;
 }
 
-// One element, partial vectors, more than a thread's stretch.
+// Sizes of one element, of partial vectors, and of more than a thread's part.
 constexpr int64_t kSizes[] = {1, 7, 16, 33, 70001};
 
 TEST(MuonTest, MomentumIsThatOfItsFormulaForAnyNumberOfThreads) {

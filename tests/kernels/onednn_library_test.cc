@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading of oneDNN: the library that plumb was built with, and limits of the address space (ulimit
-// -v), each in a process that has not loaded it yet.
+// Tests of loading oneDNN: the library that plumb was built with, and limits of the address space
+// (ulimit -v), each in a process that has not loaded it yet.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -18,8 +18,8 @@
 namespace plumb {
 namespace {
 
-// The headers were there when this was built, and the package that has them needs the library. The
-// name must be the library's own: distributions choose different ones for the same version.
+// The headers of oneDNN were installed at build time, and their package depends on the library. The
+// name must be the library's, because distributions choose different names for the same version.
 TEST(OneDnnLibraryTest, LoadsTheLibraryOfTheBuildByItsName) {
   EXPECT_TRUE(OneDnn().usable()) << OneDnn().problem;
   void* const handle = dlopen(OneDnnFileName(), RTLD_NOW | RTLD_LOCAL);
@@ -27,11 +27,11 @@ TEST(OneDnnLibraryTest, LoadsTheLibraryOfTheBuildByItsName) {
   if (handle != nullptr) dlclose(handle);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need terabytes of it
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need terabytes of it
 
 constexpr int64_t kMiB = 1 << 20;
 
-// Leaves this process so much of its address space.
+// Limits the address space so that this process has `bytes` left.
 void LeaveAddresses(int64_t bytes) {
   const rlimit all = {rlim_t{1} << 46, RLIM_INFINITY};
   setrlimit(RLIMIT_AS, &all);
@@ -40,13 +40,13 @@ void LeaveAddresses(int64_t bytes) {
   setrlimit(RLIMIT_AS, &limit);
 }
 
-// Limits the memory of this process that is not of files.
+// Limits the memory of this process that is not backed by files.
 void LimitData(int64_t bytes) {
   const rlimit limit = {static_cast<rlim_t>(bytes), RLIM_INFINITY};
   setrlimit(RLIMIT_DATA, &limit);
 }
 
-// A square matrix of ones, which is multiplied by itself.
+// Product of a square matrix of ones with itself.
 struct Product {
   explicit Product(int64_t n)
       : side(n), ones(static_cast<size_t>(n * n), 1.0f), result(static_cast<size_t>(n * n)) {}
@@ -62,7 +62,7 @@ struct Product {
   std::vector<float> result;
 };
 
-// Prints the outcome of a product to stderr, and ends the process.
+// Prints the outcome of a product to stderr and ends the process.
 [[noreturn]] void End(const absl::Status& status, const Product& product) {
   std::fprintf(stderr, "code %d: %s, c %g\n", static_cast<int>(status.code()),
                std::string(status.message()).c_str(), static_cast<double>(product.result[0]));
@@ -74,7 +74,7 @@ struct Product {
   End(product.Multiply(false, false, 64, false), product);
 }
 
-// Multiplies in every way, with next to no memory left after one product of that size.
+// Multiplies in every way after one product of that size, with almost no memory left.
 [[noreturn]] void MultiplyInEveryWay(int64_t first_side) {
   Product first(first_side), small(8);
   if (!first.Multiply(false, false, first_side, false).ok()) std::_Exit(1);
@@ -91,7 +91,8 @@ struct Product {
 
 class OneDnnRoomTest : public ::testing::Test {
  protected:
-  // A death test of this style begins the program again: nothing is loaded or generated yet.
+  // This style starts the program again for each death test, so that nothing is loaded or generated
+  // yet.
   OneDnnRoomTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 
@@ -104,7 +105,8 @@ TEST_F(OneDnnRoomTest, IsNotLoadedWithoutRoom) {
       ::testing::ExitedWithCode(0), "code 9: libdnnl.*not loaded.*of which ulimit -v leaves");
 }
 
-// The code is of the first product, so that a run that only names its engine does not pay for it.
+// The first product generates the code, so that a run that only names its engine does not need the
+// memory.
 TEST_F(OneDnnRoomTest, FailsAtTheFirstProductWithoutRoomForItsCode) {
   EXPECT_EXIT(
       {
@@ -115,8 +117,8 @@ TEST_F(OneDnnRoomTest, FailsAtTheFirstProductWithoutRoomForItsCode) {
       ::testing::ExitedWithCode(0), "code 8: .*libdnnl.*the code of its kernels wants");
 }
 
-// oneDNN generates the code of some kernels when they are first needed, and ends the process where
-// that finds no memory: so the first product of any kind generates all of it, or is an error.
+// oneDNN generates the code of some kernels at their first use, and ends the process if that finds
+// no memory. Therefore the first product of any kind generates all code, or fails.
 TEST_F(OneDnnRoomTest, NoLaterProductNeedsMemoryForItsCode) {
   EXPECT_EXIT(MultiplyInEveryWay(64), ::testing::ExitedWithCode(0), "code 0: , c 8");
   EXPECT_EXIT(MultiplyInEveryWay(1200), ::testing::ExitedWithCode(0), "code 0: , c 8");

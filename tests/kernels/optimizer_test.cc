@@ -28,14 +28,14 @@ struct State {
   std::vector<float> param, m, v;
 };
 
-// Segments of odd lengths with padding between them, and one of more than a task's elements.
+// Segments of odd lengths with padding between them, and one with more elements than a task.
 const std::vector<AdamWSegment> kSegments = {
     {0, 1, 0.1f, 1.0f},
     {16, 33, 0.0f, 0.5f},
     {48, 64, 0.1f, 1.0f},
     {64, 70007, 0.05f, 2.0f},
     {70016, 90000, 0.0f, 1.0f},
-    // Of other groups, and with a part of the rate that is not scheduled.
+    // These belong to other groups, and a part of their learning rate is not scheduled.
     {90000, 90009, 0.2f, 0.0f, false, 1e-3f, 1},
     {90016, 100000, 0.1f, 0.5f, false, 2e-3f, 2},
 };
@@ -108,7 +108,7 @@ TEST(AdamWTest, FollowsTheAlgorithmStepByStep) {
 }
 
 TEST(AdamWTest, TakesAStepOfTheLearningRateFirst) {
-  // Before any history m / sqrt(v) is the gradient's sign, whatever its size.
+  // Without history m / sqrt(v) is the gradient's sign, whatever its magnitude.
   std::vector<float> grad = {1e-3f, -5.0f, 2.0f}, param = {1, 1, 1}, m(3), v(3);
   Step step = StepNumber(1);
   step.learning_rate = 0.1f;
@@ -140,7 +140,8 @@ TEST(AdamWTest, HasNothingToDoWithoutSegments) {
   AdamWUpdate({}, StepNumber(1), {nullptr, nullptr, nullptr, nullptr}, 4);
 }
 
-// Every second segment split: of one element, of odd lengths, of more than a task's elements.
+// Every second segment is split: one of a single element, some of odd lengths, one larger than a
+// task.
 TEST(AdamWTest, OverSplitParametersItIsTheSameToTheBit) {
   const std::vector<AdamWSegment> floats = {
       {0, 1, 0.1f, 1.0f},       {32, 49, 0.0f, 0.5f},        {64, 80, 0.1f, 1.0f},
@@ -189,7 +190,7 @@ TEST(AdamWTest, OverSplitParametersItIsTheSameToTheBit) {
         EXPECT_EQ(got.param, want.param) << target;
         EXPECT_EQ(got.m, want.m) << target;
         EXPECT_EQ(got.v, want.v) << target;
-        // What lies beside the planes of the segment of one element is still zero.
+        // The padding after the planes of the segment of one element is still zero.
         for (int64_t e = 2; e < 64 && first == 0; ++e) {
           ASSERT_TRUE(e == 32 || param.as<uint16_t>()[e] == 0) << e << " on " << target;
         }
@@ -198,7 +199,7 @@ TEST(AdamWTest, OverSplitParametersItIsTheSameToTheBit) {
   });
 }
 
-// An optimizer that loses its footing must not continue in silence.
+// A NaN weight must remain visible in both representations.
 TEST(AdamWTest, AWeightThatBecomesNaNIsOneInHighAndInTheWhole) {
   ForEachSimdTarget([](const std::string& target) {
     constexpr int64_t kN = 21;

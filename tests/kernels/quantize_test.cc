@@ -70,10 +70,10 @@ TEST(QuantizeTest, AScaleIsTheLargestMagnitudeOfItsGroup) {
   EXPECT_FLOAT_EQ(to.scales[Int8ScaleAt(0, 100, 2)], 0.02f);
   EXPECT_EQ(to.values[Int8ElementAt(0, 3, 2)], -127);
   EXPECT_EQ(to.values[Int8ElementAt(0, 100, 2)], 127);
-  EXPECT_EQ(to.values[Int8ElementAt(0, 0, 2)], 2);  // 2.5 steps: to even
+  EXPECT_EQ(to.values[Int8ElementAt(0, 0, 2)], 2);  // 2.5 steps, rounded to even
 }
 
-// Every element has a place of its own, in the order that quantize.h says; the rest is zeros.
+// Every element has its own place, in the order of quantize.h. The rest is zeros.
 TEST(QuantizeTest, TilesHoldPairsOfSixteenRows) {
   const int64_t rows = 18, width = 70, groups = 2;
   EXPECT_EQ(Int8Elements({rows, width}), I8({2, 2, 1024}));
@@ -141,7 +141,7 @@ TEST(QuantizeTest, ZerosStayZerosAndWhatIsNotFiniteIsNotHidden) {
     from[64 + 5] = std::numeric_limits<float>::quiet_NaN();
     from[64 + 6] = 1;
     from[128 + 63] = -std::numeric_limits<float>::infinity();
-    from[192] = 1e-44f;  // its scale would be 0
+    from[192] = 1e-44f;  // its scale would underflow to 0
     const QuantizedMatrix to = Quantize(from, 2);
     const auto scale = [&](int64_t row, int64_t i) { return to.scales[Int8ScaleAt(row, i, 2)]; };
     EXPECT_EQ(scale(0, 0), 0) << target;

@@ -14,7 +14,7 @@ void Allow(int64_t targets) {
 }  // namespace
 
 void ForEachSimdTarget(const std::function<void(const std::string& name)>& body) {
-  Allow(0);  // whatever the machine has
+  Allow(0);  // all that the machine supports
   for (int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
     const int64_t target = left & -left;
     Allow(target);

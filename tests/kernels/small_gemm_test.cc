@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-// A view into larger matrices, whose surroundings must stay as they are; every target, every form.
+// The operands are views into larger matrices, whose other elements must not change.
 TEST(SmallGemmTest, HonoursLeadingDimensionsOnEveryTarget) {
   const int64_t m = 7, n = 27, k = 19, pad = 3;
   const std::vector<float> a = Draw(40 * 40, "a"), b = Draw(40 * 40, "b"), bias = Draw(n, "bias");
@@ -62,7 +62,7 @@ TEST(SmallGemmTest, RowsDoNotDependOnHowManyThereAre) {
   });
 }
 
-// c + a b, in parts of the terms, is a b with all of them.
+// Accumulating a b in two parts of k gives the bits of the whole product.
 TEST(SmallGemmTest, AccumulatesFromWhereItStopped) {
   const int64_t m = 9, n = 35, k = 64, half = 24;
   const std::vector<float> a = Draw(m * k, "a"), b = Draw(n * k, "b"), bias = Draw(n, "bias");

@@ -26,7 +26,7 @@ uint32_t BitsOf(float value) {
   return bits;
 }
 
-// Every high, with the lows at which something happens.
+// Returns all high halves, each with the low halves at which rounding changes.
 std::vector<float> AllKinds() {
   std::vector<float> values;
   for (uint32_t top = 0; top < 0x10000u; ++top) {
@@ -58,7 +58,7 @@ TEST(SplitF32Test, HighIsTheNearestBf16AndTiesGoAwayFromZero) {
     SplitFloat(value, &high, &low);
     const uint32_t bits = BitsOf(value);
     if (std::isnan(value)) continue;
-    const bool tie = (bits & 0xffffu) == 0x8000u;  // whose upper neighbour is of larger magnitude
+    const bool tie = (bits & 0xffffu) == 0x8000u;  // the upper neighbour is larger in magnitude
     ASSERT_EQ(high, tie ? (bits >> 16) + 1 : Bf16FromFloat(value)) << std::hex << bits;
   }
   uint16_t high, low;

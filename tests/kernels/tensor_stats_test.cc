@@ -89,7 +89,7 @@ TEST(TensorStatsTest, TheLargestFloatsDoNotOverflow) {
 }
 
 TEST(TensorStatsTest, DoesNotDependOnTheNumberOfThreads) {
-  const int64_t n = 3000000;  // more than one wave of stretches
+  const int64_t n = 3000000;  // more than one wave of parts
   const std::vector<float> x = Numbers(n);
   const TensorStats one = StatsOf(x.data(), n, 1);
   ExpectEqual(one, Naive(x));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bidirectional model with token types and sequences of several lengths, BERT in small: gradients
-// equal central differences, a sequence computes the same bits whatever it stands beside, and bits
-// depend neither on threads nor on what is recomputed.
+// Tests of a small BERT: a bidirectional model with token types and sequences of several lengths.
+// Gradients equal central differences, a sequence computes the same bits alone and in any batch,
+// and bits depend neither on the number of threads nor on recomputation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,11 +37,11 @@ constexpr char kBert[] = R"pbtxt(
 
 struct Kind {
   std::string name;
-  std::string attention;  // its fields
+  std::string attention;  // fields of `attention`
 };
 void PrintTo(const Kind& kind, std::ostream* os) { *os << kind.name; }
 
-// Ids of all rows, side by side.
+// Concatenated ids of all rows.
 struct Ids {
   std::vector<int32_t> tokens, positions, targets, types;
 
@@ -50,7 +50,8 @@ struct Ids {
   }
 };
 
-// The rows from `begin` on, in `seq` tokens each; every third token is a target.
+// Returns `rows` rows from row `begin`, each padded to `seq` tokens. Every third token has a
+// target.
 Ids MakeIds(int64_t begin, int64_t rows, int64_t seq) {
   Ids ids;
   for (int64_t row = begin; row < begin + rows; ++row) {
@@ -115,7 +116,7 @@ class BidirectionalTest : public ::testing::TestWithParam<Kind> {
   const ParameterStore parameters_ = GenericParameters(*context_);
 };
 
-// A random direction in every tensor: a wrong element shows with probability one.
+// The direction is random in every tensor, so a wrong element shows with probability one.
 TEST_P(BidirectionalTest, GradientsEqualCentralDifferencesAndTheReference) {
   const Ids ids = MakeIds(0, kRows, kSeq);
   ReferenceTensors feeds = FeedsOf(ids);
@@ -158,7 +159,7 @@ TEST_P(BidirectionalTest, ASequenceComputesTheSameBitsWhateverItStandsBeside) {
       const auto begin = together.logits.begin() + row * kSeq * vocab;
       EXPECT_EQ(std::vector<float>(begin, begin + kLengths[row] * vocab), alone.logits) << row;
     }
-    // Nor on what a padding would be.
+    // The result does not depend on the types of padding.
     Ids other = MakeIds(0, kRows, kSeq);
     for (size_t i = 0; i < other.tokens.size(); ++i) {
       if (other.tokens[i] < 0) other.types[i] = 2;
@@ -168,7 +169,7 @@ TEST_P(BidirectionalTest, ASequenceComputesTheSameBitsWhateverItStandsBeside) {
   }
 }
 
-// The other way round than a causal model: the first token's logits know the last token.
+// Unlike in a causal model, the first token's logits depend on the last token.
 TEST_P(BidirectionalTest, ATokenSeesThoseAfterItAndTheTypes) {
   const Ids ids = MakeIds(0, 1, kSeq);
   const Result before = Run(ids, 1, kSeq, 1, WeightFormat::kF32);
@@ -216,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(All, BidirectionalTest,
                                            Kind{"all", "score_cap: \"2\" sinks: true"}),
                          [](const auto& test) { return test.param.name; });
 
-// A causal model with token types decodes, where every token has type 0.
+// A causal model with token types can decode, and every token then has type 0.
 TEST(TokenTypesTest, DecodingHasTypeZero) {
   const auto runtime = MakeRuntime();
   const auto context =

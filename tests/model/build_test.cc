@@ -124,7 +124,7 @@ output logits = %34
 )graph");
 }
 
-// What cannot be seen in the graphs above.
+// The graphs above do not show that all programs have the same ops.
 TEST_F(BuildTest, EveryProgramEmitsTheSameFormulas) {
   TinyModel model;
   model.placement = "normformer";
@@ -187,8 +187,8 @@ TEST_F(BuildTest, WhatTakesStatisticsInEvaluationTooCannotDecode) {
   EXPECT_NE(status.message().find("cannot decode token by token"), std::string::npos);
 }
 
-// A norm that declares itself the identity is elided and not copied: a placement whose slots hold
-// it is what remains of its formula.
+// A norm that declares itself the identity is elided, not copied. A placement whose slots hold it
+// is reduced to the rest of its formula.
 TEST_F(BuildTest, APlacementWithoutNormsIsTheOneThatHasNone) {
   TinyModel none;
   none.placement = "none";
@@ -203,7 +203,7 @@ TEST_F(BuildTest, APlacementWithoutNormsIsTheOneThatHasNone) {
     EXPECT_EQ(OpsOf(graph), expected) << placement;
     EXPECT_EQ(graph.values.size(), Build(none.Text(), Program::kTrain).values.size()) << placement;
   }
-  none.norm = "rms_norm";  // that nothing applies
+  none.norm = "rms_norm";  // no slot applies it
   EXPECT_EQ(OpsOf(Build(none.Text(), Program::kTrain)), expected);
 }
 
@@ -229,7 +229,7 @@ TEST_F(BuildTest, ASumIsOneNodeHoweverItIsWritten) {
 
 class StreamsTest : public BuildTest {
  protected:
-  // "name: value" of every stream.
+  // Returns "name: value" for every stream.
   std::vector<std::string> Streams(const std::string& placement) {
     TinyModel model;
     model.n_layer = 1;

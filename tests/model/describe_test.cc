@@ -90,7 +90,7 @@ TEST_F(DescribeTest, LayersThatShareABlockAreOneGroup) {
   EXPECT_THAT(description.end, ElementsAre("end: x = norm(x)"));
 }
 
-// A scalar that depends on the place is shown for the first place of the group, wherever that is.
+// A scalar that depends on the place is shown for the first place of the group.
 TEST_F(DescribeTest, ScalarsOfALaterGroupAreThoseOfItsFirstLayer) {
   const StackDescription description = Of(R"pbtxt(
     n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
@@ -195,7 +195,8 @@ TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
                           "attention.rope_scaling.linear = 2 = 2"));
 }
 
-// A formula may leave a scalar alone where it has no value; so must its description.
+// A formula need not use a scalar in layers in which it has no value, and its description shows
+// that.
 TEST_F(DescribeTest, AScalarWithoutAValueInTheFirstLayerIsShownWithoutOne) {
   const StackDescription description = OfBody(
       "let: \"a = 1 / (layer - 1)\" each: \"y = f(x)\" "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules that must agree: a placement with its scales at their neutral values and the one that it
-// then is, and two ways to write one rule. Through the public interface, with weights transplanted
-// by name.
+// Tests of rules that must agree: a placement with its scales at their neutral values and the
+// placement that it then equals, and two ways to write one rule. They use the public interface and
+// assign weights by name.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,11 +19,12 @@
 namespace plumb {
 namespace {
 
-// What weights a model is given: a function of the (renamed) name, so that tensors of one name hold
-// the same values in all models; those whose name ends in a key of `constants` are constant.
+// Rule for a model's weights. A tensor's values depend only on its (renamed) name, so that tensors
+// of one name have the same values in all models. Tensors whose name ends in a key of `constants`
+// are constant.
 struct Weights {
   std::map<std::string, float> constants;
-  std::vector<std::pair<std::string, std::string>> renamed;  // part of a name -> what it counts as
+  std::vector<std::pair<std::string, std::string>> renamed;  // part of a name -> its replacement
 };
 
 struct TensorInfo {
@@ -34,7 +35,7 @@ struct TensorInfo {
 
 class EquivalenceTest : public ::testing::Test {
  protected:
-  // Logits [2, 6, vocab] of the model on fixed tokens.
+  // Returns the logits [2, 6, vocab] of the model on fixed tokens.
   std::vector<float> Logits(const std::string& text, const Weights& weights = {}) {
     auto model = TryModel(runtime_.get(), text);
     if (!model.ok()) return Failed(model.status());
@@ -60,7 +61,7 @@ class EquivalenceTest : public ::testing::Test {
     return Logits(model.Text(), weights);
   }
 
-  // Logits with the weights that a seed draws, which depend on the names of tensors only.
+  // Returns the logits with weights drawn from a seed, which depend only on the names of tensors.
   std::vector<float> LogitsAtInit(const TinyModel& tiny) {
     auto model = TryModel(runtime_.get(), tiny.Text());
     if (!model.ok()) return Failed(model.status());
@@ -107,7 +108,7 @@ TinyModel Tiny(const std::string& placement, int n_layer = 2) {
   return model;
 }
 
-// A model whose placement is written in the test.
+// Returns a model with a placement that the test writes.
 TinyModel Mine(const std::string& body, int n_layer = 2) {
   TinyModel model = Tiny("mine", n_layer);
   model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
@@ -162,7 +163,8 @@ std::string Mixed(int post, int pre, const std::string& post_placement = "post")
 TEST_F(EquivalenceTest, AMixOfOneKindIsThatKind) {
   EXPECT_EQ(Logits(Mixed(0, 3)), Logits(Tiny("pre", 3)));
   EXPECT_EQ(Logits(Mixed(3, 0)), Logits(Tiny("post", 3)));
-  // All post, with the norm before the head that a mix's last layer would bring.
+  // All layers are post-norm, with the norm before the head that the last layers of a mix would
+  // add.
   EXPECT_EQ(Logits(Mixed(3, 0, "post_end")),
             Logits(Mine("extends: \"post\" end: \"x = norm(x)\"", 3)));
 }
@@ -216,7 +218,7 @@ TEST_F(EquivalenceTest, ResiDualWithoutItsSecondStreamIsPost) {
             1e-6);
 }
 
-// The logits of a stack that does nothing: head (token + position).
+// The logits are those of a stack that does nothing: head(token + position).
 TEST_F(EquivalenceTest, ReZeroAndSkipInitBeginAsTheIdentity) {
   Weights weights;
   weights.constants = {{".gate", 0.0f}};
@@ -242,8 +244,8 @@ TEST_F(EquivalenceTest, ReZeroAndSkipInitBeginAsTheIdentity) {
   }
 }
 
-// Without norms, and with learned scales at one, many rules are x = x + f(x), in one layer at
-// least. The others add the stream twice, scale it, gate it, or wire it otherwise.
+// Without norms, and with learned scales of one, many rules reduce to x = x + f(x), at least in one
+// layer. The others add the stream twice, scale it, gate it, or wire it in another way.
 TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) {
   const std::vector<std::string> sums = {"admin",
                                          "bloom",
@@ -296,8 +298,8 @@ TEST_F(EquivalenceTest, ShippedPlacementsWithoutNormsAreNoneOrDifferForAReason) 
   }
 }
 
-// What the initial values of the papers are for. n streams are n times the stream before the last
-// norm, which sees its eps.
+// These wirings equal `pre` with the initial values of their papers. The sum of n streams is n
+// times the stream, which the last norm divides out except for its eps.
 TEST_F(EquivalenceTest, WiringsBeginAsPre) {
   const std::vector<float> pre = LogitsAtInit(Tiny("pre"));
   for (const char* placement : {"denseformer", "dropout", "frac_connections", "gpas", "hc_static",

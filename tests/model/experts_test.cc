@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts as a model has them: parameters, how they are drawn and updated, and that
-// cost follows what a token takes. kinds_test has what holds for every kind of sublayer.
+// Tests of mixtures of experts in a model: parameters, their initial values and updates, and costs
+// that follow the number of chosen experts. kinds_test has the properties that hold for every kind
+// of sublayer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,7 +131,8 @@ BuildOptions Train(WeightFormat format) {
   return options;
 }
 
-// More experts cost the router's products, and in training the gradients of their weights.
+// More experts cost only the router's products and, in training, the gradients of the router's
+// weights.
 TEST_F(ExpertsTest, FlopsAndActivationsFollowTheExpertsThatATokenTakes) {
   const auto few = Context("n_expert: \"4\" top_k: \"2\""),
              many = Context("n_expert: \"64\" top_k: \"2\""),
@@ -146,7 +148,7 @@ TEST_F(ExpertsTest, FlopsAndActivationsFollowTheExpertsThatATokenTakes) {
     EXPECT_EQ(FlopsOf(program(*twice, false)) - FlopsOf(program(*few, false)), kTwoExperts);
     EXPECT_EQ(FlopsOf(program(*twice, true)) - FlopsOf(program(*few, true)), 3 * kTwoExperts);
   }
-  // Rows grouped by expert are as many as a token takes.
+  // The number of rows grouped by expert is the number of chosen experts per token.
   const Graph graph =
       *BuildForward(many->model, many->parameters, *many->ops, Train(WeightFormat::kF32));
   int products = 0;
@@ -177,7 +179,7 @@ TEST_F(ExpertsTest, DecodingReadsTheExpertsThatATokenTakes) {
     EXPECT_EQ(work(*many, 1, format).forward_flops - work(*few, 1, format).forward_flops,
               2 * kRouter);
   }
-  // Three tokens may take six of 64.
+  // Three tokens may choose six of 64 experts.
   constexpr int64_t kExpert = 2 * kHidden * kWidth + kHidden + kWidth;
   EXPECT_EQ(work(*many, 3, WeightFormat::kF32).weight_bytes -
                 work(*many, 1, WeightFormat::kF32).weight_bytes,
@@ -202,7 +204,7 @@ TEST_F(ExpertsTest, TheBalanceLossIsMinimizedAndNotReported) {
   EXPECT_EQ(outputs.at("loss").f, run(*plain, parameters).at("loss").f);
   EXPECT_EQ(run(*plain, parameters).count("objective"), 0u);
   EXPECT_GT(outputs.at("objective").f[0], outputs.at("loss").f[0]);
-  // Where all probabilities are equal it is its coefficient, whatever was chosen: 0.5 + 1.
+  // If all probabilities are equal, the loss equals its coefficient for any choice: 0.5 + 1.
   ParameterStore even = GenericParameters(*plain);
   for (size_t i = 0; i < plain->parameters.size(); ++i) {
     if (!plain->parameters[i].is_router) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss of a model with its initial values is that of an even guess, log(vocab_size), whether or
-// not its head is tied to the embedding.
+// The initial loss of a model is that of a uniform guess, log(vocab_size), with a tied and with a
+// separate head.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ struct FirstLossModel {
 
 class FirstLossTest : public ::testing::Test {
  protected:
-  // The first loss less log(vocab_size), as a part of it.
+  // Returns (initial loss - log(vocab_size)) / log(vocab_size).
   double ExcessOf(const FirstLossModel& model) {
     auto made = TryModel(runtime_.get(), model.Text());
     if (!made.ok()) return NotComputed(made.status());
@@ -75,7 +75,7 @@ TEST_F(FirstLossTest, IsThatOfAnEvenGuessAtAllWidths) {
           model.layers = width > 256 ? 1 : 2;
           model.tied = tied;
           model.vocabulary = 256;
-          // No norm before its head: with a head of its own the loss is at 6 % or 7 %.
+          // It has no norm before its head, so that with a separate head the excess is 6 % or 7 %.
           if (!tied && model.placement == "rezero") continue;
           EXPECT_NEAR(ExcessOf(model), 0, kTolerance)
               << placement << " " << positions << " width " << width << (tied ? " tied" : "");
@@ -86,11 +86,12 @@ TEST_F(FirstLossTest, IsThatOfAnEvenGuessAtAllWidths) {
 }
 
 TEST_F(FirstLossTest, IsThatOfAnEvenGuessInTiedPlacements) {
-  // They add two normalized streams before the head: 11 % to 18 % with a head of its own too.
+  // They add two normalized streams before the head: the excess is 11 % to 18 %, with a separate
+  // head as well.
   const std::set<std::string> two_streams = {"resi_dual", "siamese_norm"};
   for (const std::string& placement : ShippedPlacements()) {
     for (const int width : {16, 64}) {
-      if (placement == "mup" && width < 64) continue;  // it multiplies logits by 64 / d_model
+      if (placement == "mup" && width < 64) continue;  // mup multiplies logits by 64 / d_model
       FirstLossModel model;
       model.placement = placement;
       model.width = width;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuse-residual-norms on the models of all shipped placements: no bit of the loss or of a gradient
-// may change, and the pass has to find what it is for.
+// Tests of fuse-residual-norms on the models of all shipped placements: no bit of the loss or of a
+// gradient may change, and the pass must find its patterns.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -34,10 +34,10 @@ std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
   return absl::StrCat(info.param.placement, "_", info.param.norm);
 }
 
-// What the pass did to a training program.
+// Number of fused nodes in a training program.
 struct Fused {
-  int norms = 0;      // with the sum before them
-  int gradients = 0;  // with the sum after them
+  int norms = 0;      // norms fused with the sum before them
+  int gradients = 0;  // gradients of norms fused with the sum after them
 };
 
 class FusionTest : public ::testing::Test {
@@ -53,7 +53,7 @@ class FusionTest : public ::testing::Test {
 
   Fused WhatIsFused(const std::string& placement) {
     const std::unique_ptr<ModelContext> context = Context(placement, "rms_norm");
-    context->optimize.disabled = {"sum-products"};  // which takes the sums into the products first
+    context->optimize.disabled = {"sum-products"};  // it would fuse the sums into products first
     BuildOptions options;
     options.program = Program::kTrain;
     options.batch = kBatch;
@@ -91,16 +91,16 @@ TEST_P(PlacementFusionTest, KeepsEveryBitOfLossLogitsAndGradients) {
 
 INSTANTIATE_TEST_SUITE_P(Shipped, PlacementFusionTest, ::testing::ValuesIn(Cases()), CaseName);
 
-// Two layers of two sublayers. The sum of the embeddings counts too.
+// The model has two layers of two sublayers. The sum of the embeddings counts, too.
 TEST_F(FusionTest, FindsTheSumsBeforeAndAfterNorms) {
   const Fused pre = WhatIsFused("pre");
-  EXPECT_EQ(pre.norms, 5);      // every norm, that of the end included, follows a sum
-  EXPECT_EQ(pre.gradients, 4);  // every branch's gradient meets the stream's
+  EXPECT_EQ(pre.norms, 5);      // every norm, including the last, follows a sum
+  EXPECT_EQ(pre.gradients, 4);  // every branch's gradient is added to the stream's
   const Fused post = WhatIsFused("post");
   EXPECT_EQ(post.norms, 4);
-  EXPECT_EQ(post.gradients, 0);  // nothing goes past a norm
+  EXPECT_EQ(post.gradients, 0);  // no gradient bypasses a norm
   const Fused both = WhatIsFused("double");
-  EXPECT_EQ(both.norms, 5);  // those after the sublayers have no sum before them
+  EXPECT_EQ(both.norms, 5);  // the norms after the sublayers have no sum before them
   EXPECT_EQ(both.gradients, 4);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of every shipped placement against central differences of its own forward pass, in
-// double, and the float executable against both.
+// Compares the gradients of every shipped placement with central differences of the forward pass,
+// in double, and the float executable with both.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ struct Case {
   std::string norm;
 };
 
-// These apply one slot over a range, which a norm that keeps statistics over tokens refuses.
+// Returns true for placements that apply one slot over a range, which norms with statistics over
+// tokens refuse.
 bool SharesASlot(const std::string& placement) {
   static const std::set<std::string> names = {"attention_residuals", "block_attention_residuals",
                                               "deep_cross_attention", "frac_connections",
@@ -55,10 +56,10 @@ class GradientTest : public ::testing::TestWithParam<Case> {
     TinyModel model;
     model.placement = GetParam().placement;
     model.norm = GetParam().norm;
-    // Enough layers for a condition on the layer (swin_v2 normalizes after every sixth).
+    // The layers are enough for conditions on the layer (swin_v2 normalizes after every sixth).
     model.n_layer = model.placement == "swin_v2" ? 6 : 2;
     model.context_length = kSeq;
-    // The two norms see different positions and heads too.
+    // The cases of the second norm also test other positions and heads.
     if (model.norm == "rms_norm") {
       model.positions = "ROPE";
       model.n_kv_head = 1;
@@ -68,13 +69,14 @@ class GradientTest : public ::testing::TestWithParam<Case> {
       model.more = R"pbtxt(norm { name: "bn" plugin: "batch_norm" allow_cross_token: true })pbtxt";
     }
     context_ = MakeContext(runtime_.get(), model.Text());
-    // With the first seed an input of a ReLU, or of a norm, lies too close to 0 for differences.
+    // With the first seed an input of a ReLU, or of a norm, is too close to 0 for differences.
     const bool is_close =
         model.placement == "deep_cross_attention" || model.placement == "hyper_connections";
     const uint64_t seed = is_close ? 2 : 1;
     parameters_ = std::make_unique<ParameterStore>(GenericParameters(*context_, seed));
     tokens_ = RandomTokens(kBatch, kSeq, model.vocab_size);
-    // Layers of ProRes come in by steps: at this one the first has, and the second by 0.6.
+    // ProRes introduces layers gradually. At this step the first layer's scale is 1 and the
+    // second's 0.6.
     for (const StateLayout::Entry& state : parameters_->states().entries) {
       if (state.name == StateName(kStepBuffer)) parameters_->state_data()[state.begin] = 1200;
     }
@@ -85,7 +87,7 @@ class GradientTest : public ::testing::TestWithParam<Case> {
   Graph Build(bool gradients, bool drop = true) const {
     BuildOptions options;
     options.drop = drop;
-    // The loss of an evaluation is another function where norms have running statistics, and where
+    // The loss of an evaluation is another function if norms have running statistics or if
     // something is dropped.
     const bool same_function = context_->states.empty() && !Drops();
     options.program = gradients || !same_function ? Program::kTrain : Program::kEval;
@@ -102,7 +104,7 @@ class GradientTest : public ::testing::TestWithParam<Case> {
     return GetParam().placement == "dropout" || GetParam().placement == "stochastic_depth";
   }
 
-  // d loss / d step at step 0, where `name` moves to value + step * direction.
+  // Returns d loss / d step at step 0 if `name` is value + step * direction.
   double Directional(const Graph& forward, const std::string& name,
                      const std::vector<double>& direction) {
     const std::vector<double> start = feeds_[name].f;
@@ -113,7 +115,7 @@ class GradientTest : public ::testing::TestWithParam<Case> {
       values = start;
       return loss;
     };
-    // Five points: the error is of order h^4.
+    // The five-point formula has an error of order h^4.
     const double h = 2e-4;
     return (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);
   }
@@ -125,7 +127,7 @@ class GradientTest : public ::testing::TestWithParam<Case> {
   ReferenceTensors feeds_;
 };
 
-// A random direction in every tensor: a wrong element shows with probability one.
+// The direction is random in every tensor, so a wrong element shows with probability one.
 TEST_P(GradientTest, EveryTensorsGradientAgreesWithCentralDifferences) {
   if (GetParam().placement == "gpas") GTEST_SKIP() << "its gradient leaves out what stop() holds";
   const auto analytic = ReferenceRun(Build(true), feeds_);
@@ -153,7 +155,7 @@ TEST_P(GradientTest, EveryTensorsGradientAgreesWithCentralDifferences) {
 }
 
 TEST_P(GradientTest, TheExecutableAgreesWithTheReference) {
-  // An evaluator's pass drops nothing.
+  // RunBatch does not drop.
   const auto expected = ReferenceRun(Build(true, /*drop=*/false), feeds_);
   ASSERT_TRUE(expected.ok()) << expected.status();
   const auto outputs =
@@ -172,7 +174,7 @@ TEST_P(GradientTest, TheExecutableAgreesWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(All, GradientTest, ::testing::ValuesIn(Cases()), CaseName);
 
-// Element by element where rules differ most.
+// These rules differ most, so each element is checked by itself.
 class EveryElementTest : public GradientTest {};
 
 TEST_P(EveryElementTest, ItsGradientAgreesWithCentralDifferences) {

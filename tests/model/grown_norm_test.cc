@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norms of ABI 1.1 can do in a model.
+// Tests of the additions of norm ABI 1.1 in models.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ class GrownNormTest : public ::testing::Test {
     EXPECT_TRUE(runtime_->RegisterPlugin(PairNorm()).ok());
   }
 
-  // The gains of a model as it starts, by name.
+  // Returns the initial gains of a model by name.
   std::map<std::string, std::vector<float>> Gains(const ModelContext& context, uint64_t seed) {
     const ParameterStore store(context.parameters, context.states);
     EXPECT_TRUE(DrawParameters(context.parameters, context.states, seed, 1, store).ok());
@@ -55,7 +55,7 @@ class GrownNormTest : public ::testing::Test {
     return model;
   }
 
-  // Norms that read positions and the step, in the placement whose fields these are.
+  // Returns a model whose norms read positions and the step, in a placement with these fields.
   static TinyModel Aware(const std::string& plugin, const std::string& placement) {
     TinyModel model;
     model.placement = "p";
@@ -74,7 +74,8 @@ constexpr char kEverywhere[] =
     "q_norm(q)\" } "
     "inside { point: \"head.logits\" rule: \"logits = head_norm(logits)\" } "
     "each: \"x = x + f(norm(x))\" end: \"x = norm(x)\"";
-// The block's input, the sum before the norm, and a sum of which one term is the second input.
+// The inputs are the block's input, the sum before the norm, and a sum one term of which is the
+// second input.
 constexpr char kPairs[] =
     "begin: \"e = x\" each: \"y = f(x)\" each: \"x = norm(x + y, e) + norm[1](y, x)\" "
     "end: \"x = norm(x, e)\"";
@@ -131,7 +132,8 @@ TEST_F(GrownNormTest, SaysWhichTensorWasNotFilled) {
                     HasSubstr("no values today")));
 }
 
-// -- Gradients, against central differences of the reference, and the executable against both
+// -- Gradients, compared with central differences of the reference, and the executable compared
+// with both
 
 constexpr int64_t kBatch = 2, kSeq = 4;
 
@@ -227,7 +229,7 @@ TEST_F(GradientOfGrownNorm, ThatKnowsPositionsAndTheStep) {
     return ReferenceRun(*BuildProgram(*context_, Options(), true), feeds_)->at("logits").f;
   };
   const auto of_step_3 = logits(3);
-  EXPECT_NE(of_step_3, logits(5));  // the step that parameters_ has, from here on
+  EXPECT_NE(of_step_3, logits(5));  // parameters_ is at step 5 from here on
   CheckGradients();
   CheckExecutable();
 }
@@ -240,7 +242,7 @@ TEST_F(GradientOfGrownNorm, OfTwoInputs) {
   }
 }
 
-// Prompts and tokens that are decoded get the positions that a pass over all of them has.
+// Tokens of prompts and decoded tokens have the same positions as in a pass over all of them.
 TEST_F(GradientOfGrownNorm, DecodesWithTheContextOfAFullPass) {
   for (const auto& [plugin, placement] :
        {std::pair("test.grown", kEverywhere), std::pair("test.pair", kPairs)}) {
@@ -263,7 +265,7 @@ TEST_F(GradientOfGrownNorm, DecodesWithTheContextOfAFullPass) {
   }
 }
 
-// -- Two inputs: mistakes
+// -- Two inputs: errors
 
 TEST_F(GrownNormTest, SaysWhereANormHasTooManyOrTooFewInputs) {
   const auto error = [this](const std::string& norm, const std::string& placement) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How weights are drawn: PyTorch's defaults, the rules of a model and of a placement, and the
-// values themselves.
+// Tests of initial weights: PyTorch's defaults, the rules of a model and of a placement, and the
+// drawn values.
 #include "runtime/model/init_rules.h"
 
 #include <gmock/gmock.h>
@@ -32,13 +32,13 @@ TEST(MatchesPatternTest, StarsStandForAnyRunOfCharacters) {
   EXPECT_FALSE(MatchesPattern("*.o.weight", "layers.0.attention.o.weight_"));
   EXPECT_FALSE(MatchesPattern("a*b", "a"));
   EXPECT_FALSE(MatchesPattern("", "a"));
-  // Not exponential.
+  // The time of matching is not exponential.
   EXPECT_FALSE(MatchesPattern("*a*a*a*a*a*a*a*a*b", std::string(2000, 'a')));
 }
 
 class InitRulesTest : public ::testing::Test {
  protected:
-  // "uniform(-0.5, 0.5)" of the parameter.
+  // Returns the distribution of a parameter, such as "uniform(-0.5, 0.5)".
   std::string InitOf(const std::string& text, const std::string& name) {
     const auto context = MakeContext(runtime_.get(), text);
     for (const ParameterSpec& parameter : context->parameters) {
@@ -79,7 +79,8 @@ TEST_F(InitRulesTest, TiedEmbeddingsAreSmaller) {
   EXPECT_EQ(InitOf(model_, "embedding.token.weight"), small);
   EXPECT_EQ(InitOf(model_, "embedding.position.weight"), small);
   EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "uniform(-0.125, 0.125)");
-  // Equal to a head alone: of a narrow model, and of norms that keep the size of a row.
+  // These distributions equal those of a head alone, in a narrow model and with norms that keep the
+  // length of a row.
   model_.norm = "dyt";
   const std::string of_head = absl::StrCat("normal(0, ", 1 / std::sqrt(3 * 64.0), ")");
   EXPECT_EQ(InitOf(model_, "embedding.token.weight"), of_head);
@@ -113,7 +114,7 @@ TEST_F(InitRulesTest, ConvolutionsAndSinksBeginAsPyTorchsAndAtZero) {
 }
 
 TEST_F(InitRulesTest, EachDistributionHasTheNumbersOfItsDefinition) {
-  // up is [12, 8]: fan_in 8, fan_out 12; embedding.token is [5, 8].
+  // The shapes are [12, 8] for up (fan_in 8, fan_out 12) and [5, 8] for embedding.token.
   const auto of = [&](const std::string& distribution) {
     model_.more = absl::StrCat("init { match: \"*.mlp.up.weight\" ", distribution, " }");
     return InitOf(model_, "layers.0.mlp.up.weight");
@@ -129,7 +130,7 @@ TEST_F(InitRulesTest, EachDistributionHasTheNumbersOfItsDefinition) {
   EXPECT_EQ(of("xavier_uniform {}"), absl::StrCat("uniform(", -bound, ", ", bound, ")"));
   EXPECT_EQ(of("kaiming_uniform { a: \"1\" }"),
             absl::StrCat("uniform(", -std::sqrt(3.0 / 8), ", ", std::sqrt(3.0 / 8), ")"));
-  // a = sqrt(5), PyTorch's default for linear layers: 1 / sqrt(fan_in).
+  // The default a = sqrt(5) is PyTorch's for linear layers: 1 / sqrt(fan_in).
   EXPECT_EQ(of("kaiming_uniform {}"),
             absl::StrCat("uniform(", -1 / std::sqrt(8.0), ", ", 1 / std::sqrt(8.0), ")"));
 }
@@ -171,7 +172,7 @@ TEST_F(InitRulesTest, DeepNormsBetaIsOnValuesOutputsAndMlpOnly) {
                            "layers.1.attention.v.bias", "layers.1.mlp.up.bias", "head.weight"}) {
     EXPECT_EQ(InitOf(model_, name), "uniform(-0.25, 0.25)") << name;
   }
-  // On top of the model's own distribution, as in the paper.
+  // The factor applies to the model's distribution, as in the paper.
   model_.more = "init { match: \"layers.*.weight\" xavier_normal {} }";
   EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "normal(0, 0.25)");
   EXPECT_EQ(InitOf(model_, "layers.0.attention.v.weight"), "normal(0, 0.125)");
@@ -199,7 +200,7 @@ TEST_F(InitRulesTest, APatternThatMatchesNothingIsAnError) {
   EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr("*.mpl.*"));
 }
 
-// Trinity, Pangu: gains of norms that begin small.
+// Trinity and Pangu start with small gains of norms.
 TEST_F(InitRulesTest, ARuleThatMatchesNoWeightIsAboutNormsAndLearnedValues) {
   model_.placement = "mine";
   model_.norm = "layer_norm";
@@ -218,7 +219,7 @@ TEST_F(InitRulesTest, ARuleThatMatchesNoWeightIsAboutNormsAndLearnedValues) {
             absl::StrCat("constant(", 1 / std::sqrt(2.0), ")"));
   EXPECT_EQ(InitOf(model_, "layers.1.mlp.norm.weight"), "normal(4, 0.2)");
   EXPECT_EQ(InitOf(model_, "layers.0.attention.gate"), "constant(0.25)");
-  // A pattern that matches weights too is about weights alone.
+  // A pattern that also matches weights applies only to weights.
   EXPECT_EQ(InitOf(model_, "layers.0.attention.norm.weight"), "constant(1)");
   EXPECT_EQ(InitOf(model_, "layers.0.attention.q.weight"), "normal(0, 0.5)");
   model_.more += " init { match: '*.norm_out.*' xavier_normal {} }";
@@ -250,7 +251,7 @@ TEST_F(InitRulesTest, ExpressionsThatCannotBeDrawnFromAreErrors) {
   }
 }
 
-// The values themselves, over 40,000 draws: five standard errors.
+// Moments of 40,000 drawn values. The tolerance is five standard errors.
 struct Moments {
   double mean = 0, deviation = 0, low = 0, high = 0;
 };
@@ -281,7 +282,7 @@ TEST(DrawInitialValuesTest, NormalValuesHaveTheirMeanAndDeviation) {
 
 TEST(DrawInitialValuesTest, TruncatedNormalValuesStayInTheirCut) {
   const Moments m = Draw({InitSpec::Kind::kTruncatedNormal, 0.5, 2, {}, 1.5});
-  // The deviation of a normal that is cut at +-c: sqrt(1 - 2 c phi(c) / (2 Phi(c) - 1)).
+  // The standard deviation of a normal that is cut at +-c is sqrt(1 - 2 c phi(c) / (2 Phi(c) - 1)).
   const double phi = std::exp(-1.5 * 1.5 / 2) / std::sqrt(2 * 3.14159265358979323846);
   const double deviation = 2 * std::sqrt(1 - 2 * 1.5 * phi / std::erf(1.5 / std::sqrt(2.0)));
   EXPECT_NEAR(m.mean, 0.5, 5 * deviation / 200);
@@ -319,7 +320,7 @@ TEST(DrawInitialValuesTest, ConstantValuesAreAllTheSame) {
   EXPECT_EQ(m.high, 0.125);
 }
 
-// Paired comparisons: what two placements share begins alike.
+// Paired comparisons need the same initial values of shared weights in both placements.
 TEST_F(InitRulesTest, SharedWeightsDrawTheSameValuesUnderEveryPlacement) {
   const auto draw = [&](const std::string& placement, uint64_t seed) {
     TinyModel model;
@@ -339,7 +340,7 @@ TEST_F(InitRulesTest, SharedWeightsDrawTheSameValuesUnderEveryPlacement) {
   EXPECT_EQ(draw("pre", 11), none);
   EXPECT_EQ(draw("post", 11), none);
   EXPECT_NE(draw("pre", 12), none);
-  // And no two weights alike.
+  // Different weights have different values.
   EXPECT_NE(none.at("layers.0.attention.q.weight"), none.at("layers.0.attention.k.weight"));
   EXPECT_NE(none.at("layers.0.attention.q.weight"), none.at("layers.1.attention.q.weight"));
 }

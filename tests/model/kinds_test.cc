@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds and fields of sublayers that a model may use beside plain attention and MLPs: whatever
-// holds for a model holds with each of them. Decoding equals the full pass, gradients equal central
-// differences, bits depend neither on threads nor on what is recomputed.
+// Tests of kinds and fields of sublayers beyond plain attention and MLPs. Each must have the
+// properties of every model: decoding equals the full pass, gradients equal central differences,
+// and bits depend neither on the number of threads nor on recomputation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,16 +22,16 @@ constexpr int64_t kContext = 14;
 
 struct Kind {
   std::string name;
-  std::string text;  // of the model, beside its dimensions
-  // It takes some experts of several: in bf16 rounding may change which, and results jump there.
+  std::string text;  // fields of the model besides its dimensions
+  // True if it chooses experts. Rounding to bf16 may change the choice, which makes results jump.
   bool chooses = false;
-  uint64_t seed = 1;  // of parameters that are not too close to such a jump for differences
+  uint64_t seed = 1;  // of parameters that are far enough from such a jump for differences
 };
 void PrintTo(const Kind& kind, std::ostream* os) { *os << kind.name; }
 
 constexpr char kPre[] = " block { placement: \"pre\" norm: \"rms_norm\" }";
 
-// Canon layers A and C, and a convolution as a sublayer of its own, at the end of the stack.
+// Canon layers A and C, and a convolution as a sublayer at the end of the stack.
 constexpr char kCanon[] = R"pbtxt(
   n_layer: 2
   placement {
@@ -48,7 +48,7 @@ constexpr char kCanon[] = R"pbtxt(
     sublayer { name: "shift" conv { width: 2 } }
   })pbtxt";
 
-// Layers that share parameters: all of them, or all but norms and learned values, in turns.
+// Layers that alternately share all parameters, or all but norms and learned values.
 constexpr char kLooped[] = R"pbtxt(
   positions { kind: ROPE } attention { sinks: true bias: true } tie_embeddings: true
   layers { repeat: 3 share: true block { placement: "normformer" norm: "layer_norm" } })pbtxt";
@@ -60,7 +60,7 @@ constexpr char kSharedInTurns[] = R"pbtxt(
   layers { block { placement: "pre" norm: "rms_norm" sublayer { mlp {} } } }
   layers { block { placement: "pre" norm: "rms_norm" share: "a" sublayer { mlp { gated: true } } } })pbtxt";
 
-// Tables over tokens, read at the beginning, in two layers' values and in the head.
+// Tables over tokens, which are read at the start, in the values of two layers, and in the head.
 constexpr char kTables[] = R"pbtxt(
   n_layer: 2 n_kv_head: 2
   embedding { name: "ve" width: "n_kv_head * head_dim" }
@@ -75,7 +75,7 @@ constexpr char kTables[] = R"pbtxt(
   }
   block { placement: "mine" norm: "rms_norm" })pbtxt";
 
-// Mixtures of experts of every router and field; widths that differ from layer to layer.
+// Mixtures of experts with every router and field, and widths that differ by layer.
 constexpr char kExperts[] = R"pbtxt(
   n_layer: 2 positions { kind: ROPE }
   block {
@@ -163,7 +163,7 @@ class KindsTest : public ::testing::TestWithParam<Kind> {
     return {decode.logits(sequence), decode.logits(sequence) + vocab()};
   }
 
-  // Logits [tokens, vocab] of the full pass.
+  // Returns the logits [tokens, vocab] of the full pass.
   std::vector<float> FullPass(const PackedWeights& weights, std::vector<int32_t> tokens) {
     Evaluator evaluator(context_.get(), &weights, 1, kContext, /*logits=*/true, 1);
     std::vector<int32_t> positions(tokens.size()), targets(tokens.size(), 0);
@@ -173,13 +173,14 @@ class KindsTest : public ::testing::TestWithParam<Kind> {
     EXPECT_TRUE(loss.ok()) << loss.status();
     return {evaluator.logits(), evaluator.logits() + static_cast<int64_t>(tokens.size()) * vocab()};
   }
-  // The row of the token after which n tokens were fed.
+  // Returns the row of logits after n tokens.
   std::vector<float> Row(const std::vector<float>& logits, size_t n) const {
     const auto end = logits.begin() + static_cast<int64_t>(n) * vocab();
     return {end - vocab(), end};
   }
 
-  // Both of training, where there may be an "objective" beside the loss.
+  // Builds the forward pass or the pass with gradients of a training step, which may have an
+  // "objective" besides the loss.
   Graph Build(bool gradients, int64_t batch, int64_t seq) const {
     BuildOptions options;
     options.batch = batch;
@@ -223,7 +224,8 @@ TEST_P(KindsTest, DecodingEqualsTheFullPassHoweverTokensAreFed) {
       feed(0, n / 2);
       feed(n / 2, n);
     }
-    // What was fed is taken back and other tokens, then the same, are fed in its place.
+    // Some tokens are truncated. Then others are fed in their place, truncated, and the first ones
+    // fed again.
     const std::vector<int32_t> other = Sequence(2);
     decode.Truncate(0, 5);
     ASSERT_TRUE(decode.Feed(absl::MakeConstSpan(other).subspan(5, 3)).ok());
@@ -263,7 +265,7 @@ TEST_P(KindsTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
   }
 }
 
-// A random direction in every tensor: a wrong element shows with probability one.
+// The direction is random in every tensor, so a wrong element shows with probability one.
 TEST_P(KindsTest, GradientsEqualCentralDifferencesAndTheReference) {
   constexpr int64_t kBatch = 2, kSeq = 6;
   const Tokens tokens = RandomTokens(kBatch, kSeq, vocab());
@@ -290,7 +292,7 @@ TEST_P(KindsTest, GradientsEqualCentralDifferencesAndTheReference) {
       const auto outputs = ReferenceRun(forward, feeds);
       return outputs->at(outputs->count("objective") > 0 ? "objective" : "loss").f[0];
     };
-    // Five points: the error is of order h^4.
+    // The five-point formula has an error of order h^4.
     const double h = 2e-4;
     const double difference =
         (8 * (loss_at(h) - loss_at(-h)) - (loss_at(2 * h) - loss_at(-2 * h))) / (12 * h);

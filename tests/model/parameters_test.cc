@@ -30,7 +30,7 @@ class ParametersTest : public ::testing::Test {
     return contexts_.back()->parameters;
   }
 
-  // "layers.0.mlp.up.weight [12, 8]", in the order of the data.
+  // Returns lines such as "layers.0.mlp.up.weight [12, 8]", in the order of the data.
   std::vector<std::string> Lines(const std::string& text) {
     std::vector<std::string> lines;
     for (const ParameterSpec& parameter : List(text)) {
@@ -138,7 +138,7 @@ TEST_F(ParametersTest, ANormThatDeclaresItselfTheIdentityHasNoParameters) {
   EXPECT_EQ(with_slots, Lines(model.Text()));
 }
 
-// What a plugin says of its parameters reaches initial values and optimizer.
+// The declarations of a plugin's parameters determine their initial values and updates.
 TEST_F(ParametersTest, ANormsParametersAreAsItsPluginDeclaresThem) {
   plumb_tensor_def params[] = {
       {"number", "", 0, 0, {}, PLUMB_INIT_CONST, 0, 0.25, 0, 1, 0, nullptr},
@@ -179,7 +179,7 @@ TEST_F(ParametersTest, ANormsParametersAreAsItsPluginDeclaresThem) {
                                  "end.norm.zeros [4] constant(0) 1"));
 }
 
-// A cross-row norm's buffers are tensors of the model, but no parameters of it.
+// The buffers of a cross-row norm are tensors of the model, but not parameters.
 TEST_F(ParametersTest, ANormsBuffersAreOneStateAtEachPlace) {
   ASSERT_TRUE(runtime_->RegisterPlugin(CenteringNorm()).ok());
   TinyModel model;
@@ -227,7 +227,7 @@ TEST_F(ParametersTest, ASlotMayBeCalledLikeTheSecondApplicationOfAnother) {
   }
 }
 
-// A model of n layers of one block, with more in it.
+// Returns a model of n layers with one block, and with fields in the group and in the block.
 std::string Layers(int n, const std::string& group, const std::string& block) {
   return absl::StrCat("n_head: 2 d_model: 8 vocab_size: 5 context_length: 8 layers { repeat: ", n,
                       " ", group, " block { placement: \"layer_scale\" norm: \"rms_norm\" ", block,
@@ -294,7 +294,7 @@ TEST_F(ParametersTest, RefusesToShareWhatHasAnotherShape) {
   };
   const std::string rms = "norm: \"rms_norm\" ";
   EXPECT_EQ(error(rms, rms), "");
-  // What only one of them has is its own.
+  // Parameters that only one of the layers has are its own.
   EXPECT_EQ(error(rms, "norm: \"layer_norm\" "), "");
   EXPECT_EQ(error(rms + "sublayer { mlp {} }", rms + "sublayer { mlp { gated: true bias: true } }"),
             "");
@@ -305,7 +305,7 @@ TEST_F(ParametersTest, RefusesToShareWhatHasAnotherShape) {
                     HasSubstr("equal sublayers")));
 }
 
-// Two tensors of one name would be one in checkpoints and in the graph.
+// Checkpoints and graphs cannot tell two tensors of one name apart.
 TEST_F(ParametersTest, RefusesASlotThatTakesTheNameOfAProjection) {
   TinyModel model;
   model.placement = "mine";

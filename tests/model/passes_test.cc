@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graph passes on the models of all shipped placements: what a pass makes of a program gives
-// the same as the program without it, to the bit where optimize.h promises that, and recomputing
-// blocks changes nothing but the memory.
+// Tests of the graph passes on the models of all shipped placements: a program gives the same
+// results with each pass as without, bit for bit if optimize.h promises that, and recomputing
+// blocks changes only the memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kBatch = 3;
 constexpr int64_t kSeq = 8;
 
-// Two kinds of sublayers, so that every pass finds what it is for: GPT-2's, and LLaMA's.
+// Two kinds of sublayers, GPT-2's and LLaMA's, in which every pass finds its patterns.
 constexpr char kGpt2[] = R"pbtxt(
   tie_embeddings: true
   attention { bias: true }
@@ -36,12 +36,12 @@ constexpr char kLlama[] = R"pbtxt(
 
 struct Case {
   std::string placement;
-  std::string name;  // of the sublayers, and of the format
+  std::string name;  // name of the sublayers and of the format
   std::string sublayers;
   WeightFormat format;
 };
 
-// Every placement in both formats and with both kinds of sublayers, which take turns.
+// Returns every placement in both formats. The kinds of sublayers alternate.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   bool turn = false;
@@ -67,7 +67,7 @@ std::vector<std::string> PassNames() {
   return names;
 }
 
-// Whether outputs keep every bit when it alone runs.
+// Returns true if outputs keep every bit when the pass runs alone.
 bool KeepsBits(const std::string& pass, WeightFormat format) {
   if (pass == "common-values" || pass == "dead-values" || pass == "share-operands") return true;
   return (pass == "fuse-activations" || pass == "fuse-residual-norms") &&
@@ -92,7 +92,7 @@ class PassesTest : public ::testing::Test {
     return MakeContext(runtime_.get(), model.Text());
   }
 
-  // What a program gives; gradients in the layout of the parameters.
+  // Results of a program. Gradients are in the layout of the parameters.
   struct Results {
     float loss;
     std::vector<float> gradients;
@@ -145,7 +145,7 @@ class PassesTest : public ::testing::Test {
     options.batch = kBatch;
     options.seq = kSeq;
     options.weights = format;
-    options.drop = false;  // a loss of training is that of an evaluation
+    options.drop = false;  // the losses of training and evaluation are then equal
     return options;
   }
 
@@ -178,8 +178,8 @@ TEST_P(PlacementPassesTest, GiveTheSameTogetherAndWithoutAnyOfThem) {
     const Results plain = Run(*context, c.format, gradients);
     double tolerance = 1e-4;
     if (c.format == WeightFormat::kBf16) {
-      // The passes round fewer values, and other ones: they may change a few times as much as
-      // bf16 and f32 differ by. Processors without bf16 products show up to 2.6 times.
+      // The passes round fewer and other values, so results may change by a few times the
+      // difference of bf16 and f32. Processors without bf16 products show up to 2.6 times.
       const Results exact = Run(*context, WeightFormat::kF32, gradients);
       tolerance = std::max(0.035, 3 * RelativeError(plain.gradients, exact.gradients));
       if (tolerance >= 0.75) GTEST_SKIP() << "bf16 alone changes its gradients by a quarter";
@@ -188,13 +188,13 @@ TEST_P(PlacementPassesTest, GiveTheSameTogetherAndWithoutAnyOfThem) {
     const Results all = Run(*context, c.format, gradients);
     ExpectSameBits(Run(*context, c.format, gradients, /*threads=*/2), all);
     ExpectNear(all, plain, tolerance);
-    if (!gradients && c.format == WeightFormat::kBf16) continue;  // fewer nodes of the same kinds
+    if (!gradients && c.format == WeightFormat::kBf16) continue;  // fewer nodes, the same kinds
     for (const std::string& pass : PassNames()) {
       SCOPED_TRACE(absl::StrCat("without ", pass));
       context->optimize.disabled = {pass};
       const Results without = Run(*context, c.format, gradients);
       ExpectNear(without, all, tolerance);
-      // Alone: what other passes then find to fuse is another matter.
+      // The pass runs alone, because with others it would change what they fuse.
       if (!KeepsBits(pass, c.format)) continue;
       context->optimize = OnlyPasses({pass});
       ExpectSameBits(Run(*context, c.format, gradients), plain);
@@ -220,7 +220,7 @@ TEST_P(RecomputeTest, TakesLessMemoryAndKeepsEveryBit) {
 
 INSTANTIATE_TEST_SUITE_P(Shipped, RecomputeTest, ::testing::ValuesIn(Cases()), CaseName);
 
-// A norm over the tokens of a call updates its buffers as it is computed: once a step.
+// Computing a norm over the tokens of a call updates its buffers, so it must happen once per step.
 TEST_F(PassesTest, RecomputingRepeatsNoUpdate) {
   for (const char* placement : {"pre", "post", "double"}) {
     const std::unique_ptr<ModelContext> context =
@@ -248,22 +248,22 @@ TEST_F(PassesTest, FindWhatTheyAreForInATransformer) {
     return ops;
   };
   std::map<std::string, int> gpt2 = count(kGpt2);
-  EXPECT_EQ(gpt2["matmul_act"], 2);  // a layer's hidden values
+  EXPECT_EQ(gpt2["matmul_act"], 2);  // the hidden values of each layer
   EXPECT_EQ(gpt2["matmul_act_grad"], 2);
   EXPECT_EQ(gpt2["act"] + gpt2["act_grad"], 0);
   EXPECT_EQ(gpt2["matmul_shared"], 2);  // q, k, v
-  EXPECT_EQ(gpt2["matmul_sum"], 2);     // their gradients
+  EXPECT_EQ(gpt2["matmul_sum"], 2);     // the gradients of their inputs
   EXPECT_EQ(gpt2["matmul_add"], 4);     // both residual sums
   EXPECT_EQ(gpt2["combine"], 0);
-  EXPECT_EQ(gpt2["accumulated"], 1);  // the table that is also the head
+  EXPECT_EQ(gpt2["accumulated"], 1);  // the tied table is also the head
   std::map<std::string, int> llama = count(kLlama);
-  EXPECT_EQ(llama["matmul_shared"], 4);  // gate and up too
+  EXPECT_EQ(llama["matmul_shared"], 4);  // gate and up, too
   EXPECT_EQ(llama["matmul_sum"], 4);
   EXPECT_EQ(llama["matmul_add"], 4);
 }
 
 TEST_F(PassesTest, TakeTheNormOfEachGradientRightAfterItIsMade) {
-  for (const char* norm : {"layer_norm", "scale_norm", "dyt"}) {  // whose gains are vectors, f32[]
+  for (const char* norm : {"layer_norm", "scale_norm", "dyt"}) {  // gains are vectors or f32[]
     SCOPED_TRACE(norm);
     const std::unique_ptr<ModelContext> context = Context("pre", kGpt2, norm);
     context->optimize.gradient_norms = true;
@@ -281,7 +281,7 @@ TEST_F(PassesTest, TakeTheNormOfEachGradientRightAfterItIsMade) {
       const Node& node =
           graph.nodes[static_cast<size_t>(graph.value(graph.FindOutput(name)).producer)];
       const int32_t made = graph.value(node.inputs[0]).producer;
-      int32_t next = made + 1;  // several gradients of one node come one after the other
+      int32_t next = made + 1;  // gradients of one node follow each other
       while (graph.nodes[static_cast<size_t>(next)].op->name == "sum_squares" &&
              graph.nodes[static_cast<size_t>(next)].outputs[0] != graph.FindOutput(name)) {
         ++next;

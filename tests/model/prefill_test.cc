@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prompts compute in their last layer only what the last token's logits need: the pass last-token
-// on the models of all shipped placements.
+// Tests of the pass last-token on the models of all shipped placements. For a prompt, the last
+// layer computes only the values that the logits of the last token need.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr int64_t kVocab = 27;
 
 struct Case {
   std::string placement;
-  std::string name;  // of the sublayers
+  std::string name;  // name of the sublayers
   std::string positions, sublayers;
 };
 
@@ -75,7 +75,7 @@ class PrefillTest : public ::testing::Test {
     return MakeContext(runtime_.get(), model.Text());
   }
 
-  // With the pass alone, and as it is built.
+  // Returns the program with the pass alone; Built returns it without passes.
   static Graph Narrowed(const ModelContext& context, const BuildOptions& options) {
     const auto graph =
         BuildProgram(context, options, /*gradients=*/false, OnlyPasses({"last-token"}));
@@ -86,7 +86,7 @@ class PrefillTest : public ::testing::Test {
     return *BuildForward(context.model, context.parameters, *context.ops, options);
   }
 
-  // The logits of `prompt`, fed in chunks, and of tokens after it, each the most likely one.
+  // Logits of `prompt`, fed in chunks, and of the following tokens, each the most likely one.
   struct Decoded {
     std::vector<int32_t> tokens;
     std::vector<std::vector<float>> logits;
@@ -120,8 +120,8 @@ class PrefillTest : public ::testing::Test {
 
 class PrefillEveryPlacementTest : public PrefillTest, public ::testing::WithParamInterface<Case> {};
 
-// The references compute a token alike whatever is beside it: not a bit may differ, of the logits
-// and of the caches.
+// The references compute a token alike in any batch, so the logits and the caches must be equal bit
+// for bit.
 TEST_P(PrefillEveryPlacementTest, ComputesTheSameLogitsAndCaches) {
   const std::unique_ptr<ModelContext> context = Context(GetParam());
   const BuildOptions options = Prompt(kBatch, 7);
@@ -163,7 +163,7 @@ TEST_P(PrefillEveryPlacementTest, PromptsContinueAlike) {
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kInt8}) {
     SCOPED_TRACE(absl::StrCat("format ", static_cast<int>(format)));
     const PackedWeights weights(*context, format, parameters);
-    // Roundings differ: of sums in another order, of what bf16 keeps, of x beside int8 weights.
+    // Roundings differ in the order of sums, in values stored as bf16, and in x for int8 weights.
     const double tolerance = format == WeightFormat::kF32 ? 1e-5 : 0.03;
     for (const std::vector<size_t>& chunks :
          {std::vector<size_t>{30}, std::vector<size_t>{17, 13}, std::vector<size_t>{1, 20, 2, 7}}) {
@@ -187,8 +187,9 @@ TEST_P(PrefillEveryPlacementTest, PromptsContinueAlike) {
 INSTANTIATE_TEST_SUITE_P(Shipped, PrefillEveryPlacementTest, ::testing::ValuesIn(Cases()),
                          CaseName);
 
-// Streams beside x, learned scales, conditions, products of tensors, attention as the last
-// sublayer; a norm over tokens, which decodes with its running statistics.
+// The formulas have other streams next to x, learned scales, conditions, products of tensors,
+// attention as the last sublayer, and a norm over tokens, which decodes with its running
+// statistics.
 TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
   const char* const kMacaron = R"pbtxt(
     placement {
@@ -241,7 +242,7 @@ TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
   }
 }
 
-// GPT-2's last layer, after the pass alone.
+// The graph is the last layer of GPT-2 after the pass alone.
 TEST_F(PrefillTest, TheLastLayerOfGpt2) {
   TinyModel model;
   model.n_layer = 1;
@@ -249,7 +250,7 @@ TEST_F(PrefillTest, TheLastLayerOfGpt2) {
   model.more = "tie_embeddings: true attention { bias: true } mlp { bias: true }";
   const std::string text =
       ToString(Narrowed(*MakeContext(runtime_.get(), model.Text()), Prompt(kBatch, 4)));
-  // From the stream on, as the layer finds it.
+  // The comparison starts at the input of the layer.
   EXPECT_EQ(text.substr(text.find("embedding = ") - 17),
             R"graph(%24 f32[2, 4, 8] embedding = combine(%22, %23) {coefs=[1, 1], constant=0}
 %25 f32[2, 4, 8] layers.0.attention.norm.out = norm(%24, %2, %3) {instance=layer_norm(affine=true, bias=true, eps=1e-05)[8], train=false}
@@ -272,8 +273,8 @@ output logits = %42
 )graph");
 }
 
-// GPT-2 124M: in the last of twelve layers the queries, the output projection and the mlp are
-// multiplied, and attention is taken, for one token of 512.
+// The model is GPT-2 124M. The last of its twelve layers computes queries, attention, the output
+// projection and the MLP for one token of 512.
 TEST_F(PrefillTest, SevenPercentOfGpt2sWorkOnAPromptAreLeftOut) {
   const auto context = MakeContext(runtime_.get(), R"pbtxt(
     n_layer: 12 n_head: 12 d_model: 768 vocab_size: 50304 context_length: 1024
@@ -286,7 +287,8 @@ TEST_F(PrefillTest, SevenPercentOfGpt2sWorkOnAPromptAreLeftOut) {
   EXPECT_DOUBLE_EQ(work->forward_flops, 12 * layer - left_out + 2 * d * 50304);
   EXPECT_NEAR(left_out / (12 * layer), 0.07, 0.001);
 
-  // The same of the nodes as they run, which count what a causal mask leaves of attention.
+  // The costs of the executed nodes are compared, too. They count only the unmasked part of
+  // attention.
   const auto flops = [&](const OptimizeOptions& optimize) {
     double sum = 0;
     for (const NodeTime& node :

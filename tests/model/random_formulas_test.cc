@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random formulas, from text to a plan of memory and, for a sample, one pass of a training step
-// that agrees with the graph's reference. None may crash, hang or take much memory.
+// Tests random formulas, from their text to a memory plan and, for a sample, to one pass of a
+// training step, which is compared with the graph's reference. None may crash, hang or take much
+// memory.
 //
-// PLUMB_RANDOM_FORMULAS=100000 runs as many, PLUMB_RANDOM_FORMULAS_FROM=n begins at the n-th,
-// PLUMB_RANDOM_FORMULAS_RUN_EVERY=1 runs all that are accepted and not one in ten.
+// PLUMB_RANDOM_FORMULAS=100000 tests as many, PLUMB_RANDOM_FORMULAS_FROM=n starts at the n-th,
+// PLUMB_RANDOM_FORMULAS_RUN_EVERY=1 runs all accepted ones instead of one in ten.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -29,7 +30,7 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kBatch = 2, kSeq = 4;
-constexpr double kMostSeconds = 20;  // for one model, on a busy machine
+constexpr double kMostSeconds = 20;  // limit for one model on a busy machine
 constexpr int64_t kMostKiB = int64_t{1} << 20;
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
@@ -46,7 +47,8 @@ int64_t PeakKiB() {
 
 class RandomFormulasTest : public ::testing::Test {
  protected:
-  // Describes the model, builds its training step and plans its memory. Whether it is a model.
+  // Describes the model, builds its training step and plans its memory. Returns false if the text
+  // is refused.
   bool Compile(const std::string& text, bool describe) {
     context_.reset();
     absl::StatusOr<std::unique_ptr<ModelContext>> context = TryContext(runtime_.get(), text);
@@ -68,21 +70,21 @@ class RandomFormulasTest : public ::testing::Test {
     return true;
   }
 
-  // With no passes it is the formulas' own ops, one by one.
+  // Returns the training program. Without passes it consists of the formulas' ops, one by one.
   absl::StatusOr<Graph> Program(const OptimizeOptions& passes = {}) const {
     BuildOptions options;
     options.program = plumb::Program::kTrain;
     options.batch = kBatch;
     options.seq = kSeq;
     options.output_logits = true;
-    options.drop = false;  // as the pass that it is compared with
+    options.drop = false;  // RunBatch does not drop
     return BuildProgram(*context_, options, /*gradients=*/true, passes);
   }
 
-  // One pass against the reference, where f32 can agree: values are of a moderate size, and the
-  // pass itself gives nearly the same where weights differ by little more than their rounding
-  // (gradients that are differences of large values, as in a saturated softmax, do not). Whether
-  // that was so.
+  // Compares one pass with the reference if f32 can agree: values must be of moderate size, and the
+  // results must hardly change if weights change by little more than their rounding. Gradients that
+  // are differences of large values, as in a saturated softmax, change. Returns true if the
+  // comparison was possible.
   bool AgreesWithTheReference() {
     ParameterStore parameters = GenericParameters(*context_);
     const Tokens tokens = RandomTokens(kBatch, kSeq, context_->model.dims.vocab_size);
@@ -164,7 +166,7 @@ TEST_F(RandomFormulasTest, AreReadOrRefusedAndAgreeWithTheReference) {
   }
   std::cout << seen << " models: " << accepted << " accepted, " << run << " run, " << compared
             << " compared; " << slowest << " s for the slowest, " << PeakKiB() / 1024 << " MiB\n";
-  if (seen < 1000) return;  // else the generator does what it is for
+  if (seen < 1000) return;  // a short run has no statistics of the generator
   EXPECT_GT(accepted, static_cast<int64_t>(seen) / 3);
   EXPECT_LT(accepted, static_cast<int64_t>(seen) * 9 / 10);
   EXPECT_GT(compared, run / 2);

@@ -33,7 +33,7 @@ class Writer {
   }
 
  private:
-  // How layers are wired beside the residual stream.
+  // Wiring of the layers, beyond the residual stream.
   enum class Wiring { kPlain, kSecondStream, kManyStreams, kAllLayers };
 
   size_t Below(size_t n) { return stream_.Below(draw_++, n); }
@@ -59,7 +59,7 @@ class Writer {
     lines_.push_back("linear { name: \"proj\" }");
     lines_.push_back(absl::StrCat("linear { name: \"mix\" out: \"", Pick({"1", "n_head", "4"}),
                                   "\" bias: true bias_init: \"-1\" }"));
-    // What is declared is used.
+    // Every declaration must be used.
     used_ = absl::StrCat("0.1 * (g * proj(x) * mix(x) * w[0]", has_square_ ? " + r[1, 0] * x" : "",
                          has_let_ ? " + c * x" : "", ")");
   }
@@ -145,7 +145,7 @@ class Writer {
     }
   }
 
-  // The residual sum, of a sublayer's call.
+  // Returns the residual sum with a call of the sublayer.
   std::string Sum(const std::string& call) {
     switch (Below(6)) {
       case 0:
@@ -163,7 +163,7 @@ class Writer {
     }
   }
 
-  // A tensor of d_model channels.
+  // Returns a tensor of d_model channels.
   std::string Tensor(int depth) {
     if (Chance(60)) return Anything(depth);
     if (depth <= 0) return tensors_[Below(tensors_.size())];
@@ -198,8 +198,8 @@ class Writer {
       case 12:
         return absl::StrCat("stop(", a, ")");
       case 13:
-        // With a number that no value takes: whether a sigmoid of 20 is below 1 is a matter of
-        // rounding.
+        // The bound is a number that no value takes exactly: whether a sigmoid of 20 is below 1,
+        // for example, depends on rounding.
         return absl::StrCat("(", a, " ", Pick({">", "<", ">=", "<=", "==", "!="}), " 0.37 * ",
                             Number(0), " + 0.011) * (", Tensor(depth - 1), ")");
       case 14:
@@ -213,7 +213,7 @@ class Writer {
     }
   }
 
-  // A value of one channel, or of a few that divide d_model.
+  // Returns a value of one channel, or of a few channels that divide d_model.
   std::string Gate(int depth) {
     switch (Below(9)) {
       case 0:
@@ -267,7 +267,7 @@ class Writer {
                         Chance(3) ? absl::StrCat(Pick({" and ", " or not "}), Number(0)) : "");
   }
 
-  // What need not fit where it stands.
+  // Returns an expression that may be invalid at this place.
   std::string Anything(int depth) {
     switch (Below(12)) {
       case 0:
@@ -297,7 +297,7 @@ class Writer {
     }
   }
 
-  // Some characters, or pieces, of what stands in quotes in the line elsewhere or away.
+  // Moves, removes or changes some characters of the quoted text in the line.
   void Damage(std::string* line) {
     constexpr char kSymbols[] = "+-*/%^()[]=<>.,0123456789xfhk ";
     const size_t open = line->find('"');

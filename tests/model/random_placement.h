@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of random formulas: small stacks whose placement uses every construct of the language,
-// most of them right, some of them damaged. The same seed writes the same text.
+// Models with random formulas: small stacks whose placement uses every construct of the language.
+// Most are valid, some are damaged. The same seed gives the same text.
 #ifndef PLUMB_TESTS_MODEL_RANDOM_PLACEMENT_H_
 #define PLUMB_TESTS_MODEL_RANDOM_PLACEMENT_H_
 

@@ -21,7 +21,7 @@ class RoutesTest : public ::testing::Test {
     model.n_layer = n_layer;
     return Of(model.Text());
   }
-  // A placement of the test's own: `body` is what stands in its braces.
+  // Returns the routes of a placement with this body.
   Routes OfBody(const std::string& body) {
     TinyModel model;
     model.placement = "mine";
@@ -63,7 +63,7 @@ TEST_F(RoutesTest, JacobiansAreThoseOfThePapers) {
       {"post", "J_norm (I + J_mlp) J_norm (I + J_attention)"},
       {"double", "(I + J_norm_out J_mlp J_norm_in) (I + J_norm_out J_attention J_norm_in)"},
       {"olmo2", "(I + J_norm J_mlp) (I + J_norm J_attention)"},
-      // (2 * 8) ^ 0.25 = 2.
+      // deepnorm's scale is (2 * 8) ^ 0.25 = 2.
       {"deepnorm", "J_norm (2 I + J_mlp) J_norm (2 I + J_attention)"},
       {"resi_dual", "J_norm (I + J_mlp) J_norm (I + J_attention)"},
       {"parallel", "(I + J_attention J_norm + J_mlp J_norm)"},
@@ -99,8 +99,8 @@ TEST_F(RoutesTest, ANormOnTheEmbeddingIsOnTheRoute) {
 }
 
 TEST_F(RoutesTest, TheShorterRouteCounts) {
-  EXPECT_EQ(OfPlacement("b2t", 3).identity.norms, 3);  // past norm_1 of every block
-  // The first layer is pre-norm: one norm a layer from the second on.
+  EXPECT_EQ(OfPlacement("b2t", 3).identity.norms, 3);  // the route bypasses norm_1 of every block
+  // The first layer is pre-norm, so each layer from the second on has one norm.
   EXPECT_EQ(OfPlacement("hybrid_norm_star", 5).identity.norms, 4);
 }
 
@@ -125,7 +125,7 @@ TEST_F(RoutesTest, LearnedValuesOnTheStreamSpoilTheRoute) {
   EXPECT_FALSE(routes.identity.clean());
   EXPECT_EQ(routes.identity.ToString(), "scaled by learned values");
   EXPECT_EQ(routes.jacobians[0], "(a + J_mlp) (a + J_attention)");
-  // On a branch they leave it alone.
+  // Scales on a branch do not change the identity route.
   EXPECT_TRUE(OfPlacement("layer_scale").identity.clean());
 }
 
@@ -144,7 +144,7 @@ TEST_F(RoutesTest, ThereIsNoRouteWhereTheStreamIsReplaced) {
   EXPECT_FALSE(OfBody("each: \"x = tanh(x + f(x))\"").identity.exists);
 }
 
-// A product of two tensors has no constant Jacobian: nothing of it is an identity route.
+// A product of two tensors has no constant Jacobian, so it is no identity route.
 TEST_F(RoutesTest, AGateThatDependsOnTheTokenSpoilsTheRoute) {
   const Routes routes = OfBody("each: \"y = f(x)\" each: \"x = sigmoid(y) * x\"");
   EXPECT_FALSE(routes.identity.clean());

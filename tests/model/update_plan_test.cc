@@ -34,7 +34,7 @@ class UpdatePlanTest : public ::testing::Test {
     EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(plan.status().message());
   }
-  // Of one parameter.
+  // Returns the update of one parameter.
   ParameterUpdate Of(const std::string& recipe, const std::string& name) const {
     const absl::StatusOr<UpdatePlan> plan = Plan(recipe);
     if (!plan.ok()) {
@@ -96,7 +96,7 @@ TEST_F(UpdatePlanTest, ExpressionsReadTheModelTheTensorAndTheRecipe) {
   EXPECT_DOUBLE_EQ(first.LearningRate(1), 1);
   EXPECT_DOUBLE_EQ(second.LearningRate(1), 0.5);
   EXPECT_DOUBLE_EQ(first.weight_decay, 0.1);
-  EXPECT_DOUBLE_EQ(second.weight_decay, 0.2);  // a vector: the rule says that it decays
+  EXPECT_DOUBLE_EQ(second.weight_decay, 0.2);  // decay of a vector, because the rule sets it
   EXPECT_DOUBLE_EQ(second.beta1, 0.45);
   EXPECT_DOUBLE_EQ(second.beta2, 0.5);
   EXPECT_DOUBLE_EQ(second.eps, 5e-9);

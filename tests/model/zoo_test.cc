@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameter counts of published models, from their description as text. Only what bears parameters
-// is described: windows of attention, soft caps and scalings of rotary wavelengths are left out.
+// Compares parameter counts of published models with those of their descriptions. The descriptions
+// contain only fields that affect the count: no attention windows, soft caps or scalings of rotary
+// wavelengths.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -16,7 +17,7 @@ struct ZooModel {
   const char* name;
   int64_t parameters;
   std::string text;
-  int64_t active = 0;  // of those, in a token's computation; 0: all
+  int64_t active = 0;  // parameters used for one token; 0: all
 };
 
 void PrintTo(const ZooModel& model, std::ostream* out) { *out << model.name; }
@@ -36,7 +37,7 @@ constexpr char kGemma[] = R"pbtxt(
   embedding_scale: "sqrt(d_model)"
   norm { name: "n" plugin: "rms_norm" attr { name: "unit_offset" flag: true } })pbtxt";
 
-// A model of a family: its own dimensions and what the family shares.
+// Returns the text of a model: its dimensions, the fields of its family, and further fields.
 std::string Join(const char* dims, const char* family, const char* more = "") {
   return absl::StrCat(dims, " ", family, " ", more);
 }
@@ -168,7 +169,7 @@ TEST_P(ZooTest, HasThePublishedNumberOfParameters) {
 
 INSTANTIATE_TEST_SUITE_P(All, ZooTest, ::testing::ValuesIn(Zoo()), ZooName);
 
-// Describing a model plans its step and reserves nothing.
+// Describing a model plans its step and reserves no memory.
 TEST(ZooTest, DescribesAModelThatIsLargerThanMemory) {
   const auto runtime = MakeHostRuntime();
   const std::string text = absl::StrCat(
@@ -183,7 +184,8 @@ TEST(ZooTest, DescribesAModelThatIsLargerThanMemory) {
   const auto memory = PlanTraining(*model, "", {});
   ASSERT_TRUE(memory.ok()) << memory.status();
   EXPECT_EQ(memory->weights + memory->moments, 12 * 6738415616);
-  // More than the logits and their gradient, and the saved scores or hidden values of every layer.
+  // The workspace exceeds the logits and their gradient plus the saved scores or hidden values of
+  // every layer.
   EXPECT_GT(memory->workspace, int64_t{4} * 2048 * 32000 + int64_t{4} * 32 * 2048 * 11008);
   EXPECT_EQ((*description)["identity_route"], "clean (I)");
 }

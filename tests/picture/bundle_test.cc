@@ -45,13 +45,13 @@ TEST(BundleTest, WeightsOfSumsStandOnTheirEdges) {
       HasSubstr("0 enter x\n1 sublayer attention <- 0\n2 add <- a: 0, 2 * sigmoid(b): 1\n"));
 }
 
-// One learned factor is a part of its branch.
+// A single learned factor remains a gain on its branch.
 TEST(BundleTest, OneWeightStaysAGain) {
   EXPECT_THAT(FlowOfPlacement("layer_scale").ToString(),
               HasSubstr("3 gain gamma <- 2\n4 add <- 0, 3\n"));
 }
 
-// A factor that something else reads too is not only a weight.
+// A factor that is read by another node as well remains a node.
 TEST(BundleTest, AGainThatIsReadTwiceStays) {
   const std::string body =
       "learned { name: \"a\" init: 1 } learned { name: \"b\" init: 1 } "
@@ -59,8 +59,8 @@ TEST(BundleTest, AGainThatIsReadTwiceStays) {
   EXPECT_THAT(FlowOfBody(body).ToString(), HasSubstr("gain a <- 1\n"));
 }
 
-// Static hyper-connections: each of n streams is a weighted sum of all and of the sublayer's
-// output.
+// In static hyper-connections each of n streams is a weighted sum of all streams and of the
+// sublayer's output.
 TEST(BundleTest, StreamsOfOneNameAreOneLine) {
   FlowSection section;
   std::vector<FlowEdge> read;
@@ -87,7 +87,7 @@ TEST(BundleTest, StreamsOfOneNameAreOneLine) {
 )");
 }
 
-// A sum over all earlier layers, and what this one adds to them.
+// The value is a sum over all earlier layers and this layer's output.
 TEST(BundleTest, EarlierValuesAreOneNode) {
   FlowSection section;
   section.nodes.push_back(Node(FlowKind::kEnter, "x"));
@@ -105,8 +105,8 @@ TEST(BundleTest, EarlierValuesAreOneNode) {
 )");
 }
 
-// Two that read the same without any index are two: a slot that is applied twice has parameters of
-// its own each time.
+// Equal nodes without an index are not merged, because a slot that is applied twice has different
+// parameters each time.
 TEST(BundleTest, WhatHasNoIndexStaysApart) {
   FlowSection section;
   section.nodes.push_back(Node(FlowKind::kEnter, "x"));

@@ -10,7 +10,7 @@
 namespace plumb {
 namespace {
 
-// A horizontal or vertical piece of a wire, as a rectangle without area.
+// Horizontal or vertical segment of a wire, as a rectangle without area.
 struct Piece {
   const WireLine* wire;
   double left, top, right, bottom;
@@ -34,7 +34,7 @@ bool RunsThrough(const Piece& piece, const NodeBox& box) {
          piece.bottom > box.top();
 }
 
-// Whether two pieces share more than a point.
+// Returns true if two segments share more than a point.
 bool Overlap(const Piece& a, const Piece& b) {
   const double width = std::min(a.right, b.right) - std::max(a.left, b.left);
   const double height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
@@ -73,7 +73,7 @@ TEST(GeometryTest, NodesDoNotTouch) {
   }
 }
 
-// Where lines lie on each other it cannot be seen which goes where.
+// Overlapping lines cannot be told apart.
 TEST(GeometryTest, WiresOverlapOnlyWhereTheyComeFromOrGoToOneNode) {
   for (const NamedFlow& flow : FlowsOfAllSorts()) {
     for (const SectionBox& section : Measure(flow.picture).sections) {
@@ -114,7 +114,7 @@ TEST(GeometryTest, EverythingIsOnThePage) {
   }
 }
 
-// As large as a picture may be: the lanes settle.
+// The sections have the maximum size of a picture. The assignment of lanes must terminate.
 TEST(GeometryTest, LargeSectionsAreLaidOut) {
   FlowPicture picture;
   picture.streams = {"s0", "s1", "s2"};
@@ -122,7 +122,7 @@ TEST(GeometryTest, LargeSectionsAreLaidOut) {
   EXPECT_EQ(Measure(picture).sections[0].nodes.size(), picture.sections[0].nodes.size());
 }
 
-// A stream is one line from the embedding to the head.
+// A stream is one vertical line from the embedding to the head.
 TEST(GeometryTest, AStreamHasOneColumnInAllSections) {
   for (const NamedFlow& flow : FlowsOfAllSorts()) {
     const PictureBox picture = Measure(flow.picture);

@@ -12,22 +12,22 @@ namespace plumb {
 namespace {
 
 constexpr const char* kBodies[] = {
-    // A stream that is read and not set.
+    // One stream is read and never assigned.
     R"pbtxt(begin: "e = x" block: "x = x + attention(norm_1(x))" block: "x = x + mlp(norm_2(x + e))")pbtxt",
-    // Streams that are made of one another.
+    // Each stream is computed from the others.
     R"pbtxt(begin: "a = x" begin: "b = 2 * norm_b(x)"
        each: "y = f(norm(x))" each: "a = a + 0.5 * y" each: "b = b - y + 3"
        each: "x = x + tanh(y) * a" end: "x = norm(x + a * b)")pbtxt",
-    // Streams that change places.
+    // The streams are swapped.
     R"pbtxt(begin: "d = x" each: "y = f(norm(x))" each: "t = x + y" each: "x = d" each: "d = t"
        end: "x = x + d")pbtxt",
     R"pbtxt(begin: "d = x" begin: "e = x" block: "t = x" block: "x = d" block: "d = e" block: "e = t"
        block: "x = x + attention(d)" block: "x = x + mlp(e)" end: "x = x + d + e")pbtxt",
-    // A stream that ends and one that begins anew.
+    // One stream ends and another starts.
     R"pbtxt(begin: "d = x" block: "y = attention(x) + 0.5 * x" block: "x = mlp(norm(d))"
        block: "d = d + y" end: "x = x + d")pbtxt",
     R"pbtxt(block: "a = attention(x)" block: "x = mlp(norm(a))")pbtxt",
-    // Values that are read far from where they are made.
+    // Values are read far from their computation.
     R"pbtxt(block: "a = attention(norm_1(x))" block: "m = mlp(norm_2(x + a))" block: "p = a * m"
        block: "q = tanh(a) + sigmoid(m)" block: "x = norm_3(p + q + x) + a + x")pbtxt",
     R"pbtxt(block: "h = norm(x)" block: "g = h * h" block: "x = h + attention(g + x)"
@@ -60,7 +60,8 @@ FlowNode Stream(FlowKind kind, int index) {
   return node;
 }
 
-// Some streams, some nodes that each read what stands before them, and streams that end anywhere.
+// Returns a section with streams, inner nodes that read earlier nodes, and streams that end at
+// random nodes.
 FlowSection RandomSection(int streams, int inner, std::mt19937* random) {
   const auto draw = [random](size_t below) { return static_cast<int>((*random)() % below); };
   constexpr FlowKind kKinds[] = {FlowKind::kNorm,     FlowKind::kSublayer, FlowKind::kAdd,
@@ -112,7 +113,7 @@ FlowSection LargeSection(int inner) {
 }
 
 std::vector<NamedFlow> FlowsOfAllSorts() {
-  // Wirings of many streams that mix with each other: their lines meet (layout.h).
+  // In these wirings many streams mix with each other, and their lines overlap (layout.h).
   const std::set<std::string> crowded = {"altup_gemma3n",     "block_attention_residuals",
                                          "hyper_connections", "kromhc",
                                          "kromhc_static",     "mhc_static",
@@ -120,7 +121,8 @@ std::vector<NamedFlow> FlowsOfAllSorts() {
   std::vector<NamedFlow> flows;
   for (const std::string& placement : ShippedPlacements()) {
     if (crowded.count(placement) > 0) continue;
-    // Where twelve layers that all differ are too many kinds, four; a few are too large even so.
+    // If twelve different layers are too many kinds, four are tried. A few pictures are still too
+    // large.
     for (const int n_layer : {12, 4}) {
       TinyModel model;
       model.placement = placement;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models whose pictures are tested.
+// Models for the tests of pictures.
 #ifndef PLUMB_TESTS_PICTURE_PICTURE_MODELS_H_
 #define PLUMB_TESTS_PICTURE_PICTURE_MODELS_H_
 
@@ -12,21 +12,21 @@
 
 namespace plumb {
 
-// The data flow of a small model.
+// Returns the data flow of a small model.
 absl::StatusOr<FlowPicture> FlowOf(const TinyModel& model, const PictureOptions& options = {});
 FlowPicture FlowOfPlacement(const std::string& placement, int n_layer = 2);
-// Of a placement of the test's own: `body` is what stands in its braces.
+// Returns the data flow of a placement with this body.
 FlowPicture FlowOfBody(const std::string& body, int n_layer = 2);
 
 struct NamedFlow {
   std::string name;
   FlowPicture picture;
 };
-// All shipped placements, formulas with many lines across each other, and graphs that no formula
-// need be.
+// Returns all shipped placements, formulas with many crossing lines, and random graphs that need
+// not come from a formula.
 std::vector<NamedFlow> FlowsOfAllSorts();
 
-// A graph of three streams with so many nodes between.
+// Returns a random graph of three streams with this number of inner nodes.
 FlowSection LargeSection(int inner);
 
 }  // namespace plumb

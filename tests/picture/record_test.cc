@@ -32,7 +32,7 @@ layers 0..1: pre
 )");
 }
 
-// The layers of a placement, without what stands before and behind them.
+// Returns the layers of a picture, without the sections before and after them.
 std::string LayersOf(const FlowPicture& picture) {
   std::string text;
   for (const FlowSection& section : picture.sections) {
@@ -87,7 +87,7 @@ TEST(RecordTest, B2tAddsTheLayersInputAgain) {
 )");
 }
 
-// Its second stream begins as a copy of the first, and is another stream all the same.
+// The second stream starts as a copy of the first one but is a stream of its own.
 TEST(RecordTest, ResiDualHasTwoStreams) {
   const FlowPicture picture = FlowOfPlacement("resi_dual");
   EXPECT_THAT(picture.streams, testing::ElementsAre("x", "d"));
@@ -117,7 +117,7 @@ layers 0..1: resi_dual
 )");
 }
 
-// Coefficients are of edges, so that a layer whose coefficient is 1 is of the same kind.
+// Coefficients belong to edges, so that a layer with coefficient 1 is of the same kind.
 TEST(RecordTest, NumbersThatChangeWithTheLayerAreRanges) {
   EXPECT_EQ(LayersOf(FlowOfPlacement("ln_scaling", 4)), R"(layers 0..3: ln_scaling
 0 enter x
@@ -133,7 +133,7 @@ TEST(RecordTest, NumbersThatChangeWithTheLayerAreRanges) {
 
 TEST(RecordTest, NumbersGoByTheNameOfTheirLet) {
   EXPECT_THAT(LayersOf(FlowOfPlacement("deepnorm")), HasSubstr("add <- alpha * 0, 1"));
-  // Of two lets with one value neither is meant for sure.
+  // If two lets have the same value, neither name is shown.
   EXPECT_THAT(LayersOf(FlowOfBody("let: \"a = 3\" let: \"b = 6 / 2\" let: \"c = 2 * layer\" "
                                   "each: \"x = a * x + f(b * x)\" each: \"x = c * x + tanh(x)\"")),
               AllOf(HasSubstr("attention <- 3 * 0"), HasSubstr("add <- c * ")));
@@ -206,7 +206,7 @@ TEST(RecordTest, WhatIsSpecialOfASublayerIsMarked) {
   EXPECT_THAT(picture.sections[2].ToString(), HasSubstr("attention <- 1 {scores to ±50; sinks}"));
 }
 
-// Forty lines make a formula of 2^40 factors.
+// Forty lines give a formula of 2^40 factors.
 TEST(RecordTest, LongFormulasAreCut) {
   std::string body = "each: \"x = x + f(x)\" inside { point: \"mlp.hidden\" ";
   for (int i = 0; i < 40; ++i) body += "rule: \"hidden = hidden * hidden\" ";
@@ -235,7 +235,7 @@ TEST(RecordTest, RefusesMoreKindsOfLayerThanCanBeSeen) {
   EXPECT_TRUE(FlowOf(model, options).ok());
 }
 
-// What a picture cannot hold is refused, not drawn.
+// Pictures that would be too large are refused.
 TEST(RecordTest, RefusesWhatIsTooLargeToBeSeen) {
   std::string sum = "x";
   for (int i = 0; i < 10; ++i) absl::StrAppend(&sum, " + tanh(x + ", i, ")");

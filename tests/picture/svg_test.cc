@@ -16,8 +16,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// The names of elements that are open where the text ends, and of an end that closes another;
-// empty for text whose elements nest.
+// Returns the names of elements that are open at the end of the text, and of an end tag that closes
+// another element. The result is empty if elements nest correctly.
 std::vector<std::string> BadlyNested(absl::string_view svg) {
   std::vector<std::string> open;
   for (size_t at = svg.find('<'); at != absl::string_view::npos; at = svg.find('<', at + 1)) {
@@ -58,7 +58,7 @@ TEST(SvgTest, EveryNameIsText) {
   EXPECT_THAT(svg, HasSubstr(">norm</text>"));
 }
 
-// Names of models and placements are anybody's.
+// Names of models and placements may contain any characters.
 TEST(SvgTest, NamesCannotEndTheElementThatHoldsThem) {
   FlowPicture picture = FlowOfPlacement("pre");
   const std::string name = "</text><script>&\"\x01\xff\n";

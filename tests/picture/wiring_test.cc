@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of formulas with indices, projections and ranges: how streams are wired.
+// Tests of pictures of formulas with indices, projections and ranges: the wiring of the streams.
 #include <gmock/gmock.h>
 
 #include "tests/picture/picture_models.h"
@@ -38,7 +38,7 @@ TEST(WiringTest, DenseFormerReadsAllEarlierLayers) {
 9 leave x <- 8
 10 keep h[layer] <- 7
 )");
-  // Nothing reads what the last layer would keep.
+  // No layer reads the value that the last layer would keep.
   EXPECT_THAT(picture.sections[2].ToString(), HasSubstr("earlier h[0..5]\n"));
   EXPECT_THAT(picture.sections[2].ToString(), Not(HasSubstr("keep")));
 }
@@ -90,7 +90,7 @@ constexpr char kDynamicHyperConnections[] = R"pbtxt(
   each: "h[i] = sum(j = 0..n - 1, (r[i, j] + s * tanh(pr[i](norm_d(h[j])))) * h[j]) + (b[i] + s * tanh(pb(norm_d(h[i])))) * y for i = 0..n - 1"
   end: "x = norm(sum(j = 0..n - 1, h[j]))")pbtxt";
 
-// Four streams of four weights each are drawn as one of one.
+// Four streams with four weights each are drawn as one stream with one weight.
 TEST(WiringTest, WeightsThatAreProjectionsAreDrawnOnce) {
   const FlowPicture picture = FlowOfBody(kDynamicHyperConnections, 6);
   EXPECT_THAT(picture.sections[1].ToString(), HasSubstr(R"(
@@ -131,7 +131,7 @@ TEST(WiringTest, AttentionResidualsReadOverDepth) {
                     HasSubstr("keep h[2 * layer - 1] <- 7\n"), HasSubstr("keep h[2 * layer] <- ")));
 }
 
-// Each sublayer has a norm and a projection of its own for the same earlier values.
+// Each sublayer has its own norm and projection of the same earlier values.
 TEST(WiringTest, PlacesHaveParametersOfTheirOwn) {
   const std::string layer = FlowOfBody(kAttentionResiduals, 6).sections[2].ToString();
   EXPECT_THAT(layer, AllOf(HasSubstr("8 norm norm_k <- 0\n"), HasSubstr("9 linear pq <- 8\n")));

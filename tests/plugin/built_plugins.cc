@@ -10,7 +10,7 @@
 namespace plumb {
 
 const PluginRegistry& BuiltPlugins(int level) {
-  // Loaded by file, so that the builder's umask does not matter.
+  // Plugins are loaded by file, so that the umask of the build does not matter.
   static const PluginRegistry* const registries = [] {
     auto* all = new PluginRegistry[4];
     const std::vector<std::string> directories[] = {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugins of the build, for tests that try each. Stateless but for the libraries, which stay
-// loaded.
+// The plugins of the build, for tests that try each. The loaded libraries are the only state.
 #ifndef PLUMB_TESTS_PLUGIN_BUILT_PLUGINS_H_
 #define PLUMB_TESTS_PLUGIN_BUILT_PLUGINS_H_
 
@@ -10,12 +9,12 @@
 
 namespace plumb {
 
-// At `level` 3 all plugins of the build and the one that plugins/README.md prints; at 0 to 2
-// (PLUMB_ROWS_MAX_LEVEL) those on plumb/norm_rows.h, compiled for lower instruction sets. A test
-// fails if one of them cannot be loaded.
+// Returns the plugins: at `level` 3 all plugins of the build and the one in plugins/README.md, at 0
+// to 2 (PLUMB_ROWS_MAX_LEVEL) those that use plumb/norm_rows.h, compiled for lower instruction
+// sets. Fails the test if one of them cannot be loaded.
 const PluginRegistry& BuiltPlugins(int level);
 
-// Null where there is none of this id.
+// Returns the plugin with this id, or null without one.
 const NormPlugin* FindBuilt(const std::string& id, int level = 3);
 
 }  // namespace plumb

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host refuses in a plugin's table and layout, and what it reads from longer or shorter
-// ones.
+// Tests of the checks of a plugin's table and layout, and of reading longer and shorter structs.
 #include "runtime/plugin/descriptor.h"
 
 #include <gmock/gmock.h>
@@ -157,7 +156,7 @@ TEST(DescriptorTest, FindsTheResidualExtensionWhenItIsWholeAndRowWise) {
   table.get_extension = test_norm::GetExtension;
   test_norm::residual_answer = test_norm::Residual();
   EXPECT_TRUE(NormPlugin::Create(&table, "").value()->has_residual());
-  test_norm::residual_answer.struct_size -= 8;  // of a draft that ended with forward
+  test_norm::residual_answer.struct_size -= 8;  // the size of a draft that ended with forward
   EXPECT_FALSE(NormPlugin::Create(&table, "").value()->has_residual());
   test_norm::residual_answer = test_norm::Residual();
   test_norm::residual_answer.forward = nullptr;

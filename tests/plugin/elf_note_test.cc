@@ -96,8 +96,8 @@ TEST(ElfNoteTest, RefusesNumbersThatPointOutsideTheFile) {
     ++note_segments;
     EXPECT_FALSE(with(at + offsetof(Elf64_Phdr, p_offset), ~uint64_t{0}, 8).ok());
     EXPECT_FALSE(with(at + offsetof(Elf64_Phdr, p_filesz), ~uint64_t{0}, 8).ok());
-    EXPECT_FALSE(with(segment.p_offset, 0xffffffff, 4).ok());      // a name's length
-    EXPECT_FALSE(with(segment.p_offset + 4, 0xffffffff, 4).ok());  // a description's length
+    EXPECT_FALSE(with(segment.p_offset, 0xffffffff, 4).ok());      // length of a name
+    EXPECT_FALSE(with(segment.p_offset + 4, 0xffffffff, 4).ok());  // length of a description
   }
   EXPECT_GT(note_segments, 0);
 }
@@ -117,7 +117,7 @@ TEST(ElfNoteTest, SurvivesRandomDamage) {
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) {
     std::string bytes = good;
-    // Damage where the headers and notes are.
+    // The damage is in the part with headers and notes.
     for (int k = 0; k < 4; ++k) bytes[random() % 1024] = static_cast<char>(random());
     const auto notes = ReadBytes(bytes);
     if (notes.ok()) {

@@ -42,7 +42,7 @@ class LibraryTest : public ::testing::Test {
   std::string directory_;
 };
 
-// half has version 1.0.0, half_again 2.0.0.
+// half has version 1.0.0 and half_again 2.0.0.
 TEST_F(LibraryTest, WhatIsLoadedIsWhatWasInspected) {
   const std::string path = Install("half", "norm"), other = Install("half_again", "other");
   const LibraryFile file = Inspect(path);
@@ -58,12 +58,12 @@ TEST_F(LibraryTest, AFileThatIsWrittenToAfterItWasInspectedIsRefused) {
   EXPECT_THAT(VersionOf(LoadLibrary(file)), HasSubstr("norm.so: was replaced or changed"));
 }
 
-// The loader knows a library by the name that it was opened by, and descriptors have the same few
-// numbers again and again.
+// The loader identifies a library by the name with which it was opened, and descriptors reuse the
+// same few numbers.
 TEST_F(LibraryTest, LibrariesThatWereOpenedByTheSameDescriptorAreTwo) {
   const std::string first = Install("half", "first"), second = Install("half_again", "second");
   EXPECT_EQ(VersionOf(LoadLibrary(Inspect(first))), "1.0.0");
-  // As a host does that gives back all descriptors.
+  // Some hosts close all descriptors.
   for (int fd = STDERR_FILENO + 1; fd < 64; ++fd) {
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
     std::error_code error;

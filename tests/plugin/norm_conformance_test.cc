@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every row-wise norm in the build's plugin directory, with its default attributes and with each of
-// its bools negated: it needs no more than a file there for a new norm to be tested. Numbers
-// worth trying besides are listed in OtherAttributes(). Norms on plumb/norm_rows.h also run
-// compiled for lower instruction sets.
+// Tests every row-wise norm in the build's plugin directory, with its default attributes and with
+// each of its bools negated. A new norm is tested as soon as its file is there. OtherAttributes()
+// lists further attributes. Norms that use plumb/norm_rows.h are also tested as compiled for lower
+// instruction sets.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,8 +30,8 @@ constexpr int64_t kRows[] = {0, 1, 3, 7};
 struct Case {
   std::string id;
   NormAttrs attrs;
-  int level;         // PLUMB_ROWS_MAX_LEVEL, 3 where nothing is held back
-  std::string name;  // as gtest wants it
+  int level;         // PLUMB_ROWS_MAX_LEVEL; 3: no restriction
+  std::string name;  // valid as a name in gtest
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -76,7 +76,8 @@ std::vector<Case> AllCases() {
 
 class NormConformanceTest : public ::testing::TestWithParam<Case> {
  protected:
-  // Those of kDims that the norm takes: groups have to divide them, say.
+  // Returns those of kDims that the norm accepts. For example, the number of groups must divide
+  // dim.
   std::vector<int64_t> Dims() const {
     std::vector<int64_t> dims;
     for (const int64_t dim : kDims) {
@@ -119,8 +120,8 @@ TEST_P(NormConformanceTest, AgreesWithItsEquation) {
 // -- Gradients
 // ---------------------------------------------------------------------------------------------
 
-// The loss sum(dy * y), of which backward() gives the gradient; of row `row` alone when it is not
-// negative.
+// Returns the loss sum(dy * y), whose gradient backward() computes, over row `row` or, if `row` is
+// negative, over all rows.
 double Loss(NormHarness<double>* harness, NormValues<double>* v, int64_t row, int64_t rows) {
   const int64_t r0 = row < 0 ? 0 : row, r1 = row < 0 ? rows : row + 1;
   harness->Forward(v, false, r0, r1);
@@ -152,7 +153,8 @@ TEST_P(NormConformanceTest, GradientsAgreeWithCentralDifferences) {
       NormValues<double> v = harness.Random(2);
       harness.Run(&v);
       const NormValues<double> got = v;
-      // All elements of a narrow row, some of a wide one: the first, the last, and those between.
+      // All elements of a narrow row are checked; of a wide one the first, the last, and some
+      // between.
       const int64_t step = std::max<int64_t>(1, dim / 13);
       for (int64_t i = 0; i < dim; i = (i + step < dim || i == dim - 1) ? i + step : dim - 1) {
         for (int64_t r = 0; r < rows; ++r) {
@@ -208,8 +210,8 @@ TEST_P(NormConformanceTest, FloatAgreesWithDouble) {
       wide.Run(&d);
       const std::string where = absl::StrCat("dim ", dim, " rows ", rows, " ");
       ExpectNear(f.y, d.y, where + "y");
-      // dx is a difference of terms of the size of dy times what the norm multiplies a row by; that
-      // factor, where it is large, is what forward() has saved.
+      // dx is a difference of terms as large as dy times the factor of the row. If that factor is
+      // large, forward() has saved it.
       ExpectNear(f.dx, d.dx, where + "dx", Largest(d.saved));
       for (size_t p = 0; p < f.dparams.size(); ++p) {
         ExpectNear(f.dparams[p], d.dparams[p], where + "d" + instance->params()[p].name);
@@ -241,7 +243,7 @@ TEST_P(NormConformanceTest, AddsToDxWhenAskedAndToDparamsAlways) {
       ExpectNear(again.dparams[p], want.dparams[p], absl::StrCat("dparam, dim ", dim));
     }
 
-    // Without the flag, what was in dx is not even looked at.
+    // Without the flag dx is not read.
     again = harness.Random(4);
     again.y = once.y;
     again.saved = once.saved;
@@ -251,7 +253,7 @@ TEST_P(NormConformanceTest, AddsToDxWhenAskedAndToDparamsAlways) {
   }
 }
 
-// -- The same bits, wherever and with whomever
+// -- The same bits in any range and at any place
 // -------------------------------------------------------------
 
 template <class T>
@@ -281,7 +283,7 @@ TEST_P(NormConformanceTest, ARowDoesNotDependOnItsRangeNorOnItsPlace) {
           EXPECT_EQ(Rows(part.saved, kAll, r0, r1), Rows(whole.saved, kAll, r0, r1))
               << "dim " << dim;
         }
-        // Rows outside the range are as they were.
+        // Rows outside the range do not change.
         EXPECT_EQ(Rows(part.y, kAll, 0, r0), std::vector<float>(r0 * dim, 0.0f));
         EXPECT_EQ(Rows(part.dx, kAll, r1, kAll), std::vector<float>((kAll - r1) * dim, 0.0f));
       }

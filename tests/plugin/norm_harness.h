@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one norm instance on memory that is laid out to catch mistakes: rows with a pitch of their
-// own, at any offset, with canaries between them and unreadable pages around them.
+// Harness that runs one norm instance on memory that reveals errors: rows have a pitch and any
+// offset, with canaries between them and inaccessible pages around them.
 #ifndef PLUMB_TESTS_PLUGIN_NORM_HARNESS_H_
 #define PLUMB_TESTS_PLUGIN_NORM_HARNESS_H_
 
@@ -20,21 +20,21 @@
 
 namespace plumb {
 
-// Where an operand's rows lie.
+// Placement of an operand's rows in memory.
 struct Placing {
-  int64_t extra = 0;   // elements between the end of a row and the next one
-  int64_t offset = 0;  // elements by which the first row misses alignment
-  bool at_end = true;  // against the unreadable page behind, or the one before
+  int64_t extra = 0;   // elements between the end of a row and the next row
+  int64_t offset = 0;  // elements by which the first row is misaligned
+  bool at_end = true;  // false: rows start at the first page's end; true: end at the last page
 };
 
-// [rows, dim] of T between two pages that nobody may touch; what is between the rows is a canary.
+// Matrix [rows, dim] of T between two inaccessible pages. The gaps between rows are canaries.
 template <class T>
 class GuardedRows {
  public:
   GuardedRows(int64_t rows, int64_t dim, Placing placing)
       : rows_(rows), dim_(dim), pitch_(dim + placing.extra) {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    // The last row needs no padding behind it: nothing is there when the rows end at the page.
+    // No padding follows the last row, so that the rows can end at the page.
     const size_t used =
         sizeof(T) * static_cast<size_t>(rows == 0 ? 0 : (rows - 1) * pitch_ + dim + placing.offset);
     const size_t inner = (used + page) / page * page;
@@ -89,8 +89,8 @@ class GuardedRows {
   T* data_ = nullptr;
 };
 
-// What goes into a norm and what comes out of it, dense. `dx` and `dparams` start as the caller
-// leaves them.
+// Dense operands and results of a norm. `dx` and `dparams` are also inputs, which backward() may
+// add to.
 template <class T>
 struct NormValues {
   std::vector<T> x, y, dy, dx, saved;
@@ -118,11 +118,11 @@ class NormHarness {
     }
   }
 
-  // Normally distributed operands, away from trivial parameters; dx and dparams 0.
+  // Returns normally distributed operands, with nontrivial parameters and zero dx and dparams.
   NormValues<T> Random(uint32_t seed) const {
     std::mt19937 random(seed);
     const auto draw = [&random](int64_t n) {
-      std::normal_distribution<float> normal;  // float: the same operands for both types
+      std::normal_distribution<float> normal;  // float, so that both types get the same operands
       std::vector<T> values(static_cast<size_t>(n));
       for (T& value : values) value = static_cast<T>(normal(random));
       return values;
@@ -140,7 +140,7 @@ class NormHarness {
     return v;
   }
 
-  // Rows [r0, r1); y and, when training, saved are filled in for them.
+  // Runs forward() on rows [r0, r1). Fills in y and, when training, saved.
   void Forward(NormValues<T>* v, bool train, int64_t r0, int64_t r1, bool in_place = false) {
     Prepare(*v);
     plumb_norm_call call = Call();
@@ -174,7 +174,7 @@ class NormHarness {
     }
   }
 
-  // Forward and backward over all rows, dx overwritten.
+  // Runs forward() and backward() over all rows. Overwrites dx.
   void Run(NormValues<T>* v) {
     Forward(v, true, 0, rows_);
     Backward(v, false, 0, rows_);

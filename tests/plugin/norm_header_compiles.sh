@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The norm ABI header compiles on its own, without a warning, as every C and C++ that a plugin may
-# be written in, and so does a norm on norm_rows.h. Usage:
+# Checks that the norm ABI header compiles alone without warnings, in every version of C and C++ in which a
+# plugin may be written, and that a norm that uses norm_rows.h does.
 #   norm_header_compiles.sh INCLUDE_DIRECTORY NORM_IN_C NORM_IN_CPP
 set -u
 include="$1" rows_c="$2" rows_cpp="$3"
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-# Everything a plugin touches: the entry, PLUMB_HAS, two notes in one file.
+# The source uses everything that a plugin uses: the entry, PLUMB_HAS, two notes in one file.
 cat > "$work/norm.c" <<'SOURCE'
 #include "plumb/norm_plugin.h"
 PLUMB_NORM_NOTE("org.example.one");

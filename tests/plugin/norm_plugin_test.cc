@@ -55,14 +55,14 @@ TEST_F(NormPluginTest, HandsOverCompleteValuesInTheSchemasOrder) {
 }
 
 TEST_F(NormPluginTest, HandsOverAllBitsOfAnInteger) {
-  constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // no double
+  constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // not exact in a double
   const auto instance = plugin_->Instantiate(4, {{"groups", std::string("9007199254740993")}});
   ASSERT_TRUE(instance.ok()) << instance.status();
   EXPECT_EQ(test_norm::last_values[1].i, kOdd);
   EXPECT_THAT((*instance)->ToString(), HasSubstr("groups=9007199254740993"));
 }
 
-// A layout as a plugin of 1.0 fills it says nothing of chunks.
+// The layout of a 1.0 plugin does not set a number of chunks.
 TEST_F(NormPluginTest, KnowsHowFewChunksAnInstanceWants) {
   EXPECT_EQ(plugin_->Instantiate(4, {}).value()->max_chunks(), 0);
   test_norm::layout_answer.max_chunks = 3;
@@ -93,7 +93,7 @@ TEST_F(NormPluginTest, TellsAnInstanceOfItsHeads) {
   plugin_ = NormPlugin::Create(&table_, "").value();
   const auto alike = plugin_->Instantiate(4, {}, 3).value();
   EXPECT_EQ(told, 3u);
-  EXPECT_EQ(alike->heads(), 0);  // as a norm of 1.0 answers
+  EXPECT_EQ(alike->heads(), 0);  // like a norm of 1.0
   EXPECT_THAT(alike->ToString(), EndsWith("[4]"));
   test_norm::layout_answer.heads = 3;
   const auto apart = plugin_->Instantiate(4, {}, 3).value();
@@ -108,7 +108,7 @@ TEST_F(NormPluginTest, TellsAnInstanceOfItsHeads) {
 
 class FillTest : public NormPluginTest {
  protected:
-  // An instance of one parameter, of five numbers, that `fill` writes.
+  // Returns an instance with one parameter of five numbers, which `fill` writes.
   absl::StatusOr<std::shared_ptr<const NormInstance>> With(
       plumb_status (*fill)(const plumb_norm_instance*, const plumb_fill_call*)) {
     tensor_.name = "weight";
@@ -216,7 +216,7 @@ TEST_F(NormPluginTest, AsksAnInstanceForItsExtensions) {
   EXPECT_FALSE(with->has_residual());
   ASSERT_TRUE(without->has_residual());
   EXPECT_TRUE(without->ForwardResidual({}, {}, 0, 0).ok());
-  table_.get_extension = test_norm::GetExtension;  // as 1.0 has it: all instances alike
+  table_.get_extension = test_norm::GetExtension;  // like 1.0: the same for all instances
   plugin_ = NormPlugin::Create(&table_, "").value();
   EXPECT_TRUE(plugin_->Instantiate(4, {}).value()->has_residual());
 }
@@ -260,7 +260,7 @@ TEST_F(NormPluginTest, PassesOnWhyACallFailed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("org.example.test("));
   EXPECT_THAT(std::string(status.message()), HasSubstr("backward: not today"));
   call.err = nullptr;
-  test_norm::forward_answer = 4711;  // no status code that there is
+  test_norm::forward_answer = 4711;  // not a status code
   EXPECT_EQ(instance->Forward(call, 0, 0).code(), absl::StatusCode::kInternal);
 }
 
@@ -326,7 +326,7 @@ TEST_F(ThrowingNormTest, TurnsExceptionsOfStatisticsAndResidualsIntoStatus) {
   test_norm::residual_answer.forward = test_norm::residual_answer.backward =
       [](const plumb_norm_instance*, const plumb_norm_call*, const plumb_residual_call*, int64_t,
          int64_t) -> plumb_status { throw 1; };
-  // The first plugin has to outlive its instance.
+  // The plugin must outlive its instance.
   const std::unique_ptr<NormPlugin> plugin = NormPlugin::Create(&table_, "").value();
   const auto row_wise = plugin->Instantiate(4, {}).value();
   const plumb_residual_call residual{};
@@ -361,7 +361,7 @@ TEST_F(ThrowingNormTest, SurvivesAnExceptionOfDestroyAndSaysSo) {
                         "rather stay"));
 }
 
-// It may not, but it is no reason to fail: what it prints is its own.
+// A norm must not print, but printing is not an error.
 TEST_F(ThrowingNormTest, LetsANormPrint) {
   table_.forward = [](const plumb_norm_instance*, const plumb_norm_call*, int64_t,
                       int64_t) -> plumb_status {

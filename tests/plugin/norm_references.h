@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Independent readings of the papers, in double and one row at a time, for the norms that ship with
-// plumb and for the one that plugins/README.md prints.
+// Independent implementations of the papers, in double and one row at a time, of the norms that
+// ship with plumb and of the one in plugins/README.md.
 #ifndef PLUMB_TESTS_PLUGIN_NORM_REFERENCES_H_
 #define PLUMB_TESTS_PLUGIN_NORM_REFERENCES_H_
 
@@ -14,7 +14,7 @@
 
 namespace plumb {
 
-// What the attributes say, or else the default.
+// Returns the value of an attribute, or the default.
 inline double Attr(const NormAttrs& attrs, const std::string& name, double otherwise) {
   const auto it = attrs.find(name);
   if (it == attrs.end()) return otherwise;
@@ -22,7 +22,7 @@ inline double Attr(const NormAttrs& attrs, const std::string& name, double other
   return flag != nullptr ? *flag : std::get<double>(it->second);
 }
 
-// The mean of x[begin..end) to the power of `power`, after subtracting `from`.
+// Returns the mean of (x[i] - from) ^ power over [begin, end).
 inline double Moment(const std::vector<double>& x, size_t begin, size_t end, double from,
                      int power) {
   double sum = 0;
@@ -30,7 +30,7 @@ inline double Moment(const std::vector<double>& x, size_t begin, size_t end, dou
   return sum / static_cast<double>(end - begin);
 }
 
-// One row's y; empty for a norm that is not known here.
+// Returns one row's y, or an empty vector for a norm that has no reference.
 inline std::vector<double> ReferenceRow(const std::string& id, const NormAttrs& attrs,
                                         const std::vector<double>& x,
                                         const std::vector<std::vector<double>>& params) {

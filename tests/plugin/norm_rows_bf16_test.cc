@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bf16 rows of norms on plumb/norm_rows.h are their f32 rows, rounded once at the end, to the bit
-// and by every instruction set: also where numbers are not normal.
+// Tests that bf16 rows of norms that use plumb/norm_rows.h equal their f32 rows, rounded once at
+// the end, bit for bit on every instruction set, and also for numbers that are not normal.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -22,10 +22,10 @@ constexpr int64_t kBf16Rows = 5;
 
 struct Operands {
   std::vector<plumb_bf16> x, dy;
-  std::vector<float> params;  // of each parameter the same
+  std::vector<float> params;  // all parameters are the same
 };
 
-// Standard normal numbers, times `scale`; of x the first and the last of row 2 become `odd`.
+// Returns standard normal operands, scaled. The first and the last x of row 2 are `odd`.
 Operands MakeOperands(int64_t dim, float scale_params, float scale_dy, float odd) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
@@ -86,7 +86,8 @@ std::vector<float> Widened(const std::vector<plumb_bf16>& values) {
   return wide;
 }
 
-// Which of two NaNs becomes the result is the processor's choice.
+// Compares bits but treats all NaNs as equal: the processor chooses which of two becomes the
+// result.
 bool SameBits(plumb_bf16 a, plumb_bf16 b) {
   const auto is_nan = [](plumb_bf16 v) { return (v & 0x7fff) > 0x7f80; };
   return is_nan(a) ? is_nan(b) : a == b;

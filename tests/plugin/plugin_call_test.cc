@@ -13,7 +13,7 @@
 namespace plumb {
 namespace {
 
-// What the records said in the last call of forward().
+// Records that the last call of forward() saw.
 SeenPluginCall seen_inside[8];
 int n_seen_inside = 0;
 std::string own_inside;
@@ -82,7 +82,7 @@ TEST_F(PluginCallTest, ThreadsHaveASignalStackIfThatIsWanted) {
     }).join();
     return has;
   };
-#if !defined(__SANITIZE_ADDRESS__)  // which gives every thread one
+#if !defined(__SANITIZE_ADDRESS__)  // it gives every thread one
   EXPECT_FALSE(has_one());
 #endif
   UseSignalStacksInPluginCalls();

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The norm that plugins/README.md shows compiles as the page says, without a warning. What comes
-# out goes through the conformance test.
+# Checks that the norm in plugins/README.md compiles with the command of the page, without warnings. The
+# conformance test uses the result.
 # Usage: [CC=compiler] readme_norm_compiles.sh PLUGINS_DIRECTORY OUTPUT.so
 set -eu
 plugins="$1"
@@ -12,7 +12,7 @@ awk '/^```c$/ { on = 1; next } /^```$/ { on = 0 } on' "$plugins/README.md" > "$w
 [ -s "$work/l2_norm.c" ] || { echo "FAILED: the page shows no norm" >&2; exit 1; }
 line=$(grep -o '^    cc .*' "$plugins/README.md")
 cd "$work"
-# The page's own line, with this tree's place for the header and stricter warnings.
+# The command is the page's, with this tree's path of the header and stricter warnings.
 command=$(echo "$line" | sed -e "s|plugins/abi|'$plugins/abi'|" -e "s|^ *cc |'${CC:-cc}' |")
 sh -c "$command -Wall -Wextra -Wshadow -pedantic -Werror"
 mkdir -p "$(dirname "$output")"

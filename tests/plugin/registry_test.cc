@@ -35,7 +35,7 @@ class RegistryTest : public ::testing::Test {
   }
   ~RegistryTest() override { fs::remove_all(directory_); }
 
-  // Copies lib/<name>.so into the test's directory as `as`, for the owner to write only.
+  // Copies lib/<name>.so into the test's directory as `as`, writable only by the owner.
   std::string Install(const std::string& name, const std::string& as = "") {
     const std::string to = directory_ + "/" + (as.empty() ? name : as) + ".so";
     fs::copy_file(Sabotage(name), to);
@@ -64,7 +64,7 @@ class RegistryTest : public ::testing::Test {
 };
 
 TEST_F(RegistryTest, FindsEveryShippedNormByItsId) {
-  // Copies: the build directory's permissions are whatever the builder's umask made them.
+  // The files are copied, because the permissions in the build directory depend on the umask.
   for (const char* id : {"layer_norm", "rms_norm", "none"}) {
     const std::string to = directory_ + "/" + id + ".so";
     fs::copy_file(std::string(PLUMB_TEST_PLUGIN_DIR) + "/" + id + ".so", to);
@@ -281,15 +281,14 @@ TEST_F(RegistryTest, ScanTellsWhatIsThereAndWhy) {
   EXPECT_FALSE(AnyCodeRan());
 }
 
-// Is a number too small for a normal one flushed to zero?
+// Returns true if denormals are flushed to zero.
 bool FlushesToZero() {
   volatile float small = FLT_MIN;
   return small / 2 == 0;
 }
 
 TEST_F(RegistryTest, KeepsFloatingPointModesFromAFastMathLibrary) {
-  // In a thread of its own, because the library really changes the modes when nobody stands in its
-  // way.
+  // The library really changes the modes if nothing prevents it, so it is loaded in another thread.
   bool changed = false;
   const std::string unguarded = Install("fast_math", "unguarded");
   std::thread([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An RMSNorm in C++11 on plumb/norm_rows.h, with a template in its expressions. It goes through the
-// conformance test and, compiled as strictly as can be, through norm_header_compiles.sh.
+// An RMSNorm in C++11 that uses plumb/norm_rows.h with a template in its expressions. The
+// conformance test runs it, and norm_header_compiles.sh compiles it with strict warnings.
 #include <new>
 
 #include "plumb/norm_rows.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each of the norms that ship is besides its equation: parameters, refusals, edge cases.
+// Tests of the shipped norms beyond their equations: parameters, refused attributes, edge cases.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST(ShippedNormsTest, RefuseADimensionThatTheyCannotDo) {
   EXPECT_TRUE(FindBuilt("std_norm")->Instantiate(1, {{"unbiased", false}}).ok());
 }
 
-// A direction for a row that has none, and a step for one that moves nothing.
+// A row of zeros has no direction. With eps, a small step has a gradient.
 TEST(ShippedNormsTest, L2NormKeepsARowOfZerosAndPassesNoGradientOn) {
   const auto run = [](const NormAttrs& attrs) {
     const auto instance = FindBuilt("l2_norm")->Instantiate(3, attrs).value();
@@ -86,7 +86,8 @@ TEST(ShippedNormsTest, RmsNormRefusesAnOffsetOfNoGain) {
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("unit_offset"));
 }
 
-// The order of sums is the header's, not the instruction set's. dyt and derf use PLUMB_FMA.
+// The header determines the order of sums, independently of the instruction set. dyt and derf use
+// PLUMB_FMA.
 TEST(NormRowsTest, GiveTheSameBitsAtEveryLevel) {
   for (const char* id : {"group_norm", "l2_norm", "layer_norm", "p_rms_norm", "rms_norm",
                          "scale_norm", "std_norm"}) {

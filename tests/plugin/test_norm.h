@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A norm that is linked into the tests, y = x, with a schema that has every attribute type. Tests
-// copy its table and spoil the copy.
+// A norm that is linked into the tests, y = x, with attributes of every type. Tests copy its table
+// and break the copy.
 #ifndef PLUMB_TESTS_PLUGIN_TEST_NORM_H_
 #define PLUMB_TESTS_PLUGIN_TEST_NORM_H_
 
@@ -25,11 +25,11 @@ inline plumb_attr_def kAttrs[] = {
     {"label", "Text.", PLUMB_ATTR_STRING, 0, 0, 0, {0, 0, ""}, nullptr},
 };
 
-// What layout() answers; a test may change it.
+// Result of layout(), which a test may change.
 inline plumb_norm_layout layout_answer = {};
-// What forward() answers.
+// Result of forward().
 inline plumb_status forward_answer = PLUMB_OK;
-// What create() was given last, and how many instances live.
+// Values in the last call of create(), and the number of live instances.
 inline plumb_attr_value last_values[5] = {};
 inline int live = 0;
 
@@ -57,7 +57,7 @@ inline plumb_status Run(const plumb_norm_instance*, const plumb_norm_call* call,
   return forward_answer;
 }
 
-// Statistics that are nothing, for a norm that has to have some.
+// Adds statistics functions that do nothing, for a norm that must have some.
 inline void AddStatistics(plumb_norm_plugin* table) {
   table->stats_partial = [](const plumb_norm_instance*, uint32_t, const plumb_norm_call*, int64_t,
                             int64_t, void*) -> plumb_status { return PLUMB_OK; };
@@ -67,7 +67,7 @@ inline void AddStatistics(plumb_norm_plugin* table) {
                              void*) -> plumb_status { return PLUMB_OK; };
 }
 
-// The residual extension, and what GetExtension answers when asked for it.
+// The residual extension, which GetExtension returns for its id.
 inline plumb_norm_residual residual_answer = {};
 inline plumb_norm_residual Residual() {
   const auto run = [](const plumb_norm_instance*, const plumb_norm_call*,

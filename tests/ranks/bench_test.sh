@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# plumb bench under a launcher: one report, with what was measured beside what was predicted, and the profile of the
-# exchange. Times are whatever they are.
+# Tests plumb bench under a launcher: one report, with measured next to predicted times, and the profile of
+# the exchange. The times are arbitrary.
 #
 #   bench_test.sh PLUMB
 set -euo pipefail

@@ -27,7 +27,7 @@ class CollectivesTest : public ::testing::TestWithParam<int> {
           << "rank " << rank << " of " << size() << ": " << results[rank];
     }
   }
-  // What `rank` says in round `round`: of any length, often none.
+  // Returns the text of `rank` in round `seed`, of random length and often empty.
   static std::string Text(uint32_t seed, int rank) {
     std::mt19937 random(seed * 1000 + rank);
     std::string text(random() % 3 == 0 ? 0 : random() % 3000, '\0');
@@ -118,7 +118,8 @@ TEST(AllAgreeTest, NamesTheFactAndTheRanksThatDiffer) {
   }
 }
 
-// Units divide each micro-batch; the rank with most sequences has as few as can be.
+// Micro-batches are divided into equal units. The rank with the most sequences has as few as
+// possible.
 TEST(ChooseUnitsTest, EveryRankHasAUnitAndTheBusiestTheFewestSequences) {
   EXPECT_EQ(ChooseUnits(8, 1, 1), 1);
   EXPECT_EQ(ChooseUnits(8, 1, 2), 2);

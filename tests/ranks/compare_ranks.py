@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plumb compare on several ranks and in shards, held against one process: equal files.
+"""Compares plumb compare on several ranks and in shards with one process: the files must be equal.
 
   compare_ranks.py BUILD [--kills N] [--random SEED]
 
---kills N: N times a rank, chosen at random, is killed (SIGKILL) while a study runs, and the same command goes on
-with another number of ranks. Exit code 77: there is no mpirun."""
+--kills N: N times a rank, chosen at random, is killed (SIGKILL) while a study runs, and the same
+command continues with another number of ranks. Exit code 77: there is no mpirun."""
 import argparse
 import os
 import pathlib
@@ -20,7 +20,7 @@ import time
 from train_ranks import command_by_rank, error_lines
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-# What tells of time, host or speed (docs/report.md), of the study and of a run.
+# Files and fields that contain times, hosts or speeds (docs/report.md), in studies and in runs.
 OF_THE_PLACE = ("timing.csv", "provenance.json")
 OF_A_RUN = ("metrics.jsonl", "run.json")
 
@@ -31,7 +31,7 @@ def fail(text):
 
 
 def files_of(out):
-    """Every file by its path, but those that tell of time, host or speed."""
+    """Returns the contents of all files by path, without those that contain times, hosts or speeds."""
     contents = {}
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out)
@@ -80,7 +80,7 @@ class Study:
                                 stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def expect_other_plugin_refused(self, out):
-        """The norm of rank 1 is the same and its file another, by one byte."""
+        """Checks that rank 1 is refused if its file of the same norm differs by one byte."""
         norm = self.scratch / "rms_norm.so"
         norm.write_bytes((self.plumb.parents[1] / "lib/plumb/norm-v1/rms_norm.so").read_bytes() + b"\0")
         first = self.command(0, out)
@@ -110,7 +110,7 @@ def expect_equal(whole, out, what):
 
 
 def ranks_of(launcher, plumb):
-    """Process ids of the ranks below a launcher, in the order of ranks."""
+    """Returns the process ids of the ranks below a launcher, in the order of ranks."""
     below, found = {launcher}, {}
     for entry in sorted((int(p) for p in os.listdir("/proc") if p.isdigit())):
         try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# plumb doctor under a launcher: ranks and links, once. A mistake of usage is told once, too, and so is a
-# launcher without the library.
+# Tests plumb doctor under a launcher: ranks and links are reported once, and so is an error of usage. A
+# launcher without the library is an error, too.
 #
 #   doctor_test.sh PLUMB
 set -euo pipefail
@@ -34,7 +34,7 @@ export PLUMB_MPI_LIBRARY=/nowhere/libplumb-mpi.so
 code=0
 "${launch[@]}" -n 3 "$plumb" doctor > "$scratch/out" 2> "$scratch/err" || code=$?
 [ $code != 0 ] || fail "without the library there is no error"
-# Ranks that have no MPI know nothing of each other: each that mpirun does not end in time tells it.
+# Ranks without MPI know nothing of each other, so each that mpirun does not end in time reports the error.
 grep -q 'error: .*no /nowhere/libplumb-mpi.so' "$scratch/err" || fail "that there is no library is not told"
 [ "$(grep -c 'error: started as .*no /nowhere/libplumb-mpi.so' "$scratch/err")" -le 1 ] || fail "rank 0 tells it twice"
 PLUMB_MPI_LIBRARY='' ends_with 0 3 "$plumb" doctor

@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// There and back: what a rank does over the interface of C is what it does without.
+// Calls over the C interface, in both directions, have the same results as direct calls.
 TEST(HostCommunicatorTest, CarriesEveryCallAndItsErrors) {
   for (const absl::Status& each : RunRanks(3, [](Communicator* local) -> absl::Status {
          const ForHost for_host(local);
@@ -34,7 +34,7 @@ TEST(HostCommunicatorTest, CarriesEveryCallAndItsErrors) {
                                 AllGather(ranks.get(), absl::StrCat("of ", ranks->rank())));
          EXPECT_THAT(texts, ::testing::ElementsAre("of 0", "of 1", "of 2"));
 
-         // Test, Probe and an error of each kind of call.
+         // These calls are Test, Probe, and one call of each kind that fails.
          const int next = (ranks->rank() + 1) % 3, previous = (ranks->rank() + 2) % 3;
          PLUMB_ASSIGN_OR_RETURN(auto none, ranks->Probe(kTagStudy));
          EXPECT_FALSE(none.has_value());
@@ -83,7 +83,7 @@ TEST(HostCommunicatorTest, RefusesWhatIsIncomplete) {
   // A loop over so many ranks would not end.
   host.size = std::numeric_limits<int32_t>::max();
   EXPECT_THAT(FromHost(host).status().message(), HasSubstr("size is 2147483647, more than"));
-  // A program with an older header, whose struct ends before the functions.
+  // A program with an older header has a struct that ends before the functions.
   host = *for_host.get();
   host.struct_size = offsetof(plumb_communicator, start_send);
   EXPECT_EQ(FromHost(host).status().code(), absl::StatusCode::kInvalidArgument);

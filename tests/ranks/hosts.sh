@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Several hosts on one machine, for tests; sourced after mpi.sh. As root: each is a network namespace with a
-# host name of its own, on a switch that is in the first one. Where that cannot be it says so and ends the
-# test as skipped (77).
+# Functions that simulate several hosts on one machine, for tests. Sourced after mpi.sh. Requires root: each
+# host is a network namespace with a host name of its own, connected to a switch in the first one. If that is
+# not possible, a message says so and the test ends as skipped (77).
 #
-#   make_hosts N   hosts 1 to N: names plumb-host1 ..., addresses 10.77.0.1 ...
-#   make_hosts N SLOW_LINK BITS_A_SECOND DELAY_SECONDS   the same; their cables are of that rate and delay
+#   make_hosts N   creates hosts 1 to N with names plumb-host1 ... and addresses 10.77.0.1 ...
+#   make_hosts N SLOW_LINK BITS_A_SECOND DELAY_SECONDS   the same, with cables of this rate and delay
 #                  (the program of slow_link.c)
-#   on_host I COMMAND...
-#   cut_host I, mend_host I   its cable
-#   "${launch_hosts[@]}" -n M PROGRAM   one rank a host; from host 1
-#   launch_on I...   launch_hosts is on these hosts from now on
-#   remove_hosts   and all that runs on them
+#   on_host I COMMAND...   runs a command on host I
+#   cut_host I, mend_host I   disconnects host I, or connects it again
+#   "${launch_hosts[@]}" -n M PROGRAM   runs one rank per host, started on host 1
+#   launch_on I...   sets launch_hosts to these hosts
+#   remove_hosts   removes the hosts and all their processes
 hosts_scratch=$(mktemp -d)
 hosts_prefix=plumb$$
 n_hosts=0
@@ -42,7 +42,7 @@ remove_hosts() {
   rm -rf "$hosts_scratch" /tmp/ompi.plumb-host*."$(id -u)"
 }
 
-# Host, then as make_hosts.
+# slow_cable I PROGRAM RATE DELAY connects host I by a cable of this rate and delay.
 slow_cable() {
   local i=$1 program=$2
   "$program" "$hosts_prefix-1" "cable$i" "$hosts_prefix-$i" eth0 "${@:3}" > "$hosts_scratch/cable$i" \
@@ -53,7 +53,7 @@ slow_cable() {
     kill -0 "${hosts_cables[-1]}" 2> /dev/null || skip_hosts "$(cat "$hosts_scratch/why")"
     sleep 0.05
   done
-  # Frames are copied one by one: large ones.
+  # Frames are copied one by one, so large ones are faster.
   ip -n "$hosts_prefix-1" link set "cable$i" mtu 9000
   ip -n "$hosts_prefix-$i" link set eth0 mtu 9000
 }
@@ -66,9 +66,9 @@ make_hosts() {
   for i in $(seq 1 "$n"); do
     ip netns add "$hosts_prefix-$i" 2> "$hosts_scratch/why" || skip_hosts "$(cat "$hosts_scratch/why")"
     n_hosts=$i
-    # Entering one mounts, which is not possible where / is no mount point, as in a chroot.
+    # Entering a namespace mounts, which fails if / is no mount point, as in a chroot.
     ip -n "$hosts_prefix-$i" link set lo up 2> "$hosts_scratch/why" || skip_hosts "$(cat "$hosts_scratch/why")"
-    # TCP gives up in seconds, not in a quarter of an hour.
+    # TCP gives up after seconds, not after a quarter of an hour.
     ip netns exec "$hosts_prefix-$i" sysctl -qw net.ipv4.tcp_retries2=6 2> "$hosts_scratch/why" ||
       skip_hosts "$(cat "$hosts_scratch/why")"
   done
@@ -86,7 +86,7 @@ make_hosts() {
     ip -n "$hosts_prefix-$i" addr add "10.77.0.$i/24" dev eth0
     ip -n "$hosts_prefix-$i" link set eth0 up
   done
-  # What mpirun calls in the place of ssh: HOST COMMAND.
+  # mpirun calls this script instead of ssh: HOST COMMAND.
   cat > "$hosts_scratch/agent" <<EOF
 #!/bin/sh
 i=\${1##*.}
@@ -101,10 +101,10 @@ EOF
 launch_on() {
   local i list=
   for i in "$@"; do list+=${list:+,}10.77.0.$i:1; done
-  # shellcheck disable=SC2034  # who sources this uses it
+  # shellcheck disable=SC2034  # used by the scripts that source this file
   launch_hosts=(on_host 1 mpirun --bind-to none --host "$list" --mca plm_rsh_agent "$hosts_scratch/agent"
     --mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24
-    # A host that is cut off is noticed in half a minute.
+    # A host that is cut off is noticed after half a minute.
     --mca oob_tcp_keepalive_time 20 --mca oob_tcp_keepalive_intvl 5 --mca oob_tcp_keepalive_probes 2)
 }
 

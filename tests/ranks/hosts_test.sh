@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks on several hosts: the messages, and what is said and done when a host is cut off.
+# Tests ranks on several hosts: their messages, and the end of a job when a host is cut off.
 #
 #   hosts_test.sh MPI_RANKS LAUNCH_RANKS LIBPLUMB_MPI
 set -euo pipefail
@@ -22,7 +22,7 @@ code=0
 [ $code = 7 ] || fail "an error on host 3: exit code $code and not 7"
 grep -q '^ *error: rank 2 on host plumb-host3: no file x' "$scratch/out" || fail "the host is not named"
 
-# A cut cable. Both sides come to an end through mpirun and its daemons: mpirun, and the rank behind it.
+# A cable is cut. Both sides end through mpirun and its daemons: mpirun, and the rank on the other side.
 code=0
 "${job[@]}" "$program" 6 loop > "$scratch/out" 2>&1 &
 mpirun=$!
@@ -34,7 +34,7 @@ cut_host 3
 date +"cut at %T"
 wait $mpirun || code=$?
 date +"mpirun ended at %T"
-[ $code != 0 ] || fail "a host cut off: exit code 0"  # mpirun's own, which has lost a daemon
+[ $code != 0 ] || fail "a host cut off: exit code 0"  # mpirun's code, because it has lost a daemon
 grep -q '^ *note: ranks have waited .* s for rank 2 on host plumb-host3' "$scratch/out" || fail "a host cut off: not named"
 while ip netns pids "$hosts_prefix-3" | xargs -r ps -o comm= -p | grep launch_ranks > /dev/null; do sleep 0.2; done
 date +"its rank ended at %T"

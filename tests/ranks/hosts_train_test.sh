@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# plumb train and plumb compare on several hosts: the files of one process, over slow cables too; a host that is cut
-# off in the middle, and the run that goes on without it.
+# Tests plumb train and plumb compare on several hosts: their files equal those of one process, over slow
+# cables as well. A host is cut off during a run, which then continues without it.
 #
 #   hosts_train_test.sh PLUMB LIBPLUMB_MPI SLOW_LINK
 set -euo pipefail
@@ -18,7 +18,7 @@ make_hosts 3 "$slow_link" 200e6 0.001
 exported=(-x PLUMB_MPI_LIBRARY -x OMP_NUM_THREADS)
 job=("${launch_hosts[@]}" "${exported[@]}")
 
-# run WHAT COMMAND...: succeeds, or the test fails with what it printed.
+# run WHAT COMMAND... runs a command, and fails the test with its output if it fails.
 run() {
   local what=$1 code=0
   shift
@@ -26,7 +26,7 @@ run() {
   [ $code = 0 ] || fail "$what: exit code $code"
 }
 
-# What a run has computed: its losses, and the weights and optimizer's states of its last checkpoint.
+# Prints the results of a run: its losses, and the weights and optimizer states of its last checkpoint.
 content() {
   sed 's/,"seconds":[^,}]*//' "$1/metrics.jsonl"
   (cd "$1/checkpoints/$(cat "$1/latest")" && md5sum ./*.safetensors)
@@ -51,13 +51,13 @@ run "compare, one process" "$plumb" "${compare[@]}" --out "$scratch/study1"
 run "compare on 3 hosts" "${job[@]}" -n 3 "$plumb" "${compare[@]}" --out "$scratch/study3"
 for file in "$scratch"/study1/*; do
   name=${file##*/}
-  # These tell of time, host and speed.
+  # These files contain times, hosts and speeds.
   case $name in runs | timing.csv | provenance.json) continue ;; esac
   diff -r "$file" "$scratch/study3/$name" > "$scratch/out" || fail "compare on 3 hosts: another $name"
 done
 echo "compare on 3 hosts: the files of one process"
 
-# A cut cable in the middle; then the two hosts that are left go on, and one process ends it.
+# A cable is cut during the run. Then the two remaining hosts continue it, and one process completes it.
 code=0
 "${job[@]}" -n 3 "$plumb" train "${recipe[@]}" --set train.max_steps=100000 --rank-grace 5 --out "$scratch/cut" \
   > "$scratch/out" 2>&1 &

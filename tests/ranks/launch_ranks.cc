@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job for launch_test.sh and hosts.sh: what ranks do while one of them does something else.
+// A job for launch_test.sh and hosts.sh, in which one rank misbehaves while the others wait for it.
 //
 //   mpirun -n N launch_ranks GRACE_SECONDS WHAT [RANK]
 //
-// WHAT is what rank RANK does while the others wait for it: error; stop and kill, by a signal;
-// busy, for three grace times. loop: all meet again and again, until one has got SIGUSR1. code:
-// ends with 4. threads: prints default_threads.
+// WHAT is what rank RANK does: error fails; stop and kill raise a signal; busy computes for three
+// grace times. With loop, all ranks communicate repeatedly until one has received SIGUSR1. code
+// ends with exit code 4. threads prints default_threads.
 #include <unistd.h>
 
 #include <chrono>

@@ -28,13 +28,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What the ranks of a job printed, and with which codes they ended.
+// Messages and exit codes of the ranks of a job.
 struct Outcome {
   std::vector<int> codes;
   std::vector<std::string> errors, notes;
 };
 
-// `run` on each rank, a thread; what it returns goes to End.
+// Result of a rank, which is passed to End.
 struct Ends {
   absl::Status status;
   int code = 0;
@@ -54,7 +54,7 @@ Outcome RunJob(int size, double grace_seconds, const std::function<Ends(Launch*)
     outcome.notes.push_back(text);
   };
   auto ranks = LocalRanks(size);
-  // One that ends the job before another has joined it is another story.
+  // The job starts after all ranks have joined. A rank that ends the job earlier is another case.
   std::condition_variable joined;
   int begun = 0;
   std::vector<std::thread> threads;
@@ -101,7 +101,7 @@ TEST(LaunchTest, TheFirstCodeThatIsNotZeroIsEveryones) {
   EXPECT_THAT(outcome.errors, IsEmpty());
 }
 
-// Others wait for the rank that fails, as in the middle of a step.
+// The other ranks wait for the failing rank, as in the middle of a step.
 TEST(LaunchTest, AnErrorOfOneRankIsToldOnceAndEndsAll) {
   for (int bad = 0; bad < 3; ++bad) {
     const Outcome outcome = RunJob(3, 60, [bad](Launch* launch) -> Ends {
@@ -123,7 +123,7 @@ TEST(LaunchTest, AnErrorOfAllIsToldOnceWithoutARank) {
   EXPECT_THAT(outcome.codes, Each(2));
 }
 
-// As a step that diverges, which it does on all ranks alike; and what each sees in its own words.
+// All ranks see the same failure, such as a step that diverges, each with its own message.
 TEST(LaunchTest, WhatAllRanksSeeIsToldInTheWordsOfTheFirst) {
   for (const absl::StatusCode code : {absl::StatusCode::kAborted, absl::StatusCode::kUnavailable}) {
     const Outcome outcome = RunJob(3, 60, [code](Launch* launch) -> Ends {

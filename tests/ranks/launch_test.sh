@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The end of a job under a real launcher: one message, one exit code, and no rank is left, whatever happens
-# to a rank.
+# Tests the end of a job under a real launcher: one message, one exit code, and no remaining rank, whatever
+# happens to a rank.
 #
 #   launch_test.sh LAUNCH_RANKS LIBPLUMB_MPI
 set -euo pipefail
@@ -13,9 +13,9 @@ export PLUMB_MPI_LIBRARY=$2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# run CODE MESSAGE ARGUMENTS: the job exits with CODE and prints MESSAGE, once; "" for no error. "aborted
-# CODE": not all ranks end by themselves. Then MPICH's mpirun has a code of its own, and takes so long
-# that several ranks may tell.
+# run CODE MESSAGE ARGUMENTS expects that the job exits with CODE and prints the error MESSAGE once; "" means
+# no error. "aborted CODE" means that not all ranks end by themselves. MPICH's mpirun then has a code of its
+# own, and takes so long that several ranks may report the error.
 run() {
   local wanted=${1#aborted } message=$2 code=0 count
   [ "$1" = "$wanted" ] || [ -n "$is_open_mpi" ] || wanted="[1-9]*"
@@ -40,7 +40,7 @@ run 0 '' 60 threads
 [ "$(grep -c '^threads [1-9]' "$scratch/out")" = 3 ] || fail "ranks of one machine do not share its processors"
 run 'aborted 7' 'no file x' 60 error 0
 run 'aborted 7' "rank 2 on host $host: no file x" 60 error 2
-# A rank that others wait for is named, and the job continues when it does: computing, or stopped.
+# A rank that delays others is named, and the job continues when it does. It computes, or is stopped.
 for rank in 0 1; do
   run 0 '' 3 busy $rank
   grep -q "^note: ranks have waited .* s for rank $rank on host $host: it computes, hangs, or is cut off" "$scratch/out" ||
@@ -55,10 +55,10 @@ done
 [ $i != 300 ] || fail "a stopped rank was not named"
 pkill -CONT -f "^$program"
 wait $job || fail "a rank that was stopped for a while: exit code $?"
-# mpirun sees it, and says so in its own words.
+# mpirun notices a killed rank and reports it in its own words.
 run 'aborted 137' '' 60 kill 1
 
-# A signal to one rank.
+# One rank receives a signal.
 code=0
 "${launch[@]}" -n 3 "$program" 60 loop > "$scratch/out" 2>&1 &
 job=$!
@@ -70,7 +70,7 @@ kill -USR1 "$(pgrep -n -f "^$program")"
 wait $job || code=$?
 [ $code = 130 ] || fail "loop: exit code $code and not 130"
 
-# Nobody is left.
+# No rank remains.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
   pgrep -f "^$program" > /dev/null || break
   sleep 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Nothing is linked with MPI but libplumb-mpi.so, whatever was built; and it exports its two functions alone.
+# Checks that only libplumb-mpi.so links MPI, in any build, and that it exports only its two functions.
 #
 #   linked_test.sh PLUMB LIBPLUMB [LIBPLUMB_MPI]
 set -euo pipefail
@@ -8,14 +8,14 @@ fail() {
   echo "$*" >&2
   exit 1
 }
-# What MPI's libraries are called: Open MPI, MPICH, Intel MPI, and what they stand on.
+# Names of MPI's libraries and their dependencies: Open MPI, MPICH, Intel MPI.
 pattern='libmpi|libmpich|libopen-(rte|pal)|libpmix|libprrte|libhwloc|libucp'
 for file in "$1" "$2"; do
   linked=$(ldd "$file") || fail "ldd $file"
   grep -q libc.so <<< "$linked" || fail "ldd says nothing of $file"
   ! grep -E "$pattern" <<< "$linked" || fail "$file is linked with MPI"
 done
-# Running it where no launcher is loads none.
+# Without a launcher, running plumb loads none of them.
 loaded=$(LD_DEBUG=files "$1" doctor 2>&1 || true)
 grep -q 'libc.so' <<< "$loaded" || fail "LD_DEBUG says nothing"
 ! grep -E "calling init: .*($pattern|libplumb-mpi)" <<< "$loaded" || fail "without a launcher MPI is loaded"

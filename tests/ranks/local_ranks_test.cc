@@ -41,7 +41,7 @@ TEST(LocalRanksTest, MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
                              ranks->StartSend(other, tag, &sent[i], sizeof(sent[i])));
       transfers.push_back(transfer);
     }
-    for (int first : {1, 0}) {  // the odd ones first
+    for (int first : {1, 0}) {  // the odd messages first
       for (int i = first; i < 20; i += 2) {
         int received = -1;
         PLUMB_RETURN_IF_ERROR(Receive(ranks, other, first == 0 ? kTagGradients : kTagWeights,
@@ -54,8 +54,8 @@ TEST(LocalRanksTest, MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
   }));
 }
 
-// Every rank sends to every rank, itself too, messages of sizes and at times that the seed chooses,
-// and receives them in an order that it chooses.
+// Every rank sends to every rank, including itself, messages whose sizes and times depend on the
+// seed, and receives them in an order that depends on the seed.
 TEST(LocalRanksTest, CarriesWhatIsSentInAnyOrderOfStarts) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE(seed);

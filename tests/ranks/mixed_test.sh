@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that do not run the same command: the job ends with one error, in bounded time.
+# Tests ranks that run different commands: the job ends with one error, in bounded time.
 #
 #   mixed_test.sh PLUMB SOURCES
 set -euo pipefail
@@ -14,8 +14,8 @@ trap 'rm -rf "$scratch"' EXIT
 train=("$plumb" train "$sources/examples/why_normalise/pre.pbtxt" --data "$sources/examples/data/names.txt" --quiet
   --set train.max_steps=5 --set train.batch_size=2 --set train.units=2 --rank-grace 4 --out "$scratch/run")
 
-# mixed CODE MESSAGE COMMAND...: a job whose rank 0 trains, when the other runs already, and whose rank 1 runs COMMAND. The
-# script chooses by rank, since Open MPI 5.0.7 crashes on `mpirun -n 1 true : -n 1 true`.
+# mixed CODE MESSAGE COMMAND... runs a job whose rank 1 runs COMMAND. Rank 0 trains and starts later. A script
+# chooses the command by rank, because Open MPI 5.0.7 crashes on `mpirun -n 1 true : -n 1 true`.
 mixed() {
   local wanted=$1 message=$2 code=0
   shift 2
@@ -30,22 +30,22 @@ mixed() {
   [ ! -e "$scratch/run" ] || fail "$*: a run was begun"
 }
 
-# Programs that never join: of plumb, and another's.
+# These programs never join: a command of plumb without ranks, and another program.
 mixed 1 'not all processes of the launcher have joined' "$plumb" --version
 mixed 1 'not all processes of the launcher have joined' sleep 60
-# Ranks that join, and then do something else.
+# These ranks join and then run another command.
 mixed 2 'the command differs between ranks: train on rank 0 .*; compare on rank 1' \
   "$plumb" compare "$sources/examples/why_normalise/pre.pbtxt" --data "$sources/examples/data/names.txt" --out "$scratch/study"
 mixed 2 'the command differs between ranks: train on rank 0 .*; doctor on rank 1' "$plumb" doctor
 mixed 2 'the command differs between ranks: train on rank 0 .*; train --resume on rank 1' "${train[@]}" --resume
 
-# All resume a run that is not there yet, which begins it.
+# All ranks resume a run that does not exist yet, which starts it.
 code=0
 "${launch[@]}" -n 2 "${train[@]}" --resume > "$scratch/out" 2> "$scratch/err" || code=$?
 [ $code = 0 ] || fail "--resume of a run that is not there: exit code $code"
 rm -r "$scratch/run/checkpoints" "$scratch/run/latest"
 cp "$scratch/run/metrics.jsonl" "$scratch/metrics"
-# And one that has no checkpoint yet.
+# All ranks resume a run that has no checkpoint yet.
 "${launch[@]}" -n 2 "${train[@]}" --resume > "$scratch/out" 2> "$scratch/err" || fail "without a checkpoint: an error"
 losses() { grep -o '"loss":[^,]*' "$1"; }
 [ "$(losses "$scratch/run/metrics.jsonl")" = "$(losses "$scratch/metrics")" ] || fail "other losses"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# What tests under a launcher have in common; sourced. Sets the array `launch`: Open MPI's or MPICH's mpirun
-# on this machine, more ranks than it has processors if need be, and `is_open_mpi`. Where there is none it says so and ends
-# the test as skipped (77).
+# Common parts of the tests under a launcher, to be sourced. Sets `is_open_mpi` and the array `launch`: Open
+# MPI's or MPICH's mpirun on this machine, with more ranks than processors if necessary. Without mpirun a
+# message says so and the test ends as skipped (77).
 command -v mpirun > /dev/null || {
   echo "skipped: there is no mpirun"
   exit 77
@@ -14,18 +14,18 @@ if mpirun --version 2> /dev/null | grep 'Open MPI' > /dev/null; then
   # shellcheck disable=SC2034
   is_open_mpi=yes
 fi
-# A rank's error is searched for as "^ *error: ": Open MPI 5 may print a blank before it, of a message of its own.
-# Ranks of this machine share memory; its network is not looked for.
+# Tests search for a rank's error as "^ *error: ", because Open MPI 5 may print spaces of a message of its own
+# before it. Ranks of one machine use shared memory and do not search for its network.
 export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_pml=ob1
 
-# fail WHAT: with what the last command printed, which is in "$scratch/out" and "$scratch/err".
+# fail WHAT prints the output of the last command, in "$scratch/out" and "$scratch/err", and fails.
 fail() {
   echo "$*" >&2
   cat "$scratch"/{out,err} >&2 2> /dev/null || true
   exit 1
 }
 
-# ends_with CODE RANKS COMMAND...: the job, or the test fails.
+# ends_with CODE RANKS COMMAND... fails the test unless the job ends with CODE.
 ends_with() {
   local wanted=$1 ranks=$2 code=0
   shift 2

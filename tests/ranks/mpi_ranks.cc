@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by mpi_test.sh under a launcher: every check of it that has no rank of its own is made by
-// all.
+// A program that mpi_test.sh runs under a launcher. All ranks make every check that does not depend
+// on the rank.
 //
 //   mpirun -n N mpi_ranks LIBRARY messages|large|abort|error
 #include <algorithm>
@@ -28,8 +28,8 @@ char ByteOf(int from, int to, int i, size_t k) {
   return static_cast<char>(from * 31 + to * 7 + i * 3 + static_cast<int>(k % 1021));
 }
 
-// Every rank to every rank, itself too, in an order that the seed chooses:
-// tests/ranks/local_ranks_test.cc.
+// Sends from every rank to every rank, including itself, in an order that depends on the seed, as
+// in tests/ranks/local_ranks_test.cc.
 absl::Status AllToAll(Communicator* ranks, uint32_t seed) {
   const int me = ranks->rank(), size = ranks->size();
   constexpr int kMessages = 3;
@@ -110,7 +110,7 @@ absl::Status Messages(Communicator* ranks) {
     PLUMB_RETURN_IF_ERROR(Expect(texts[rank] == absl::StrCat(rank), "gathered texts"));
   }
   PLUMB_RETURN_IF_ERROR(ProbeTells(ranks));
-  // A receive of another size, smaller and larger.
+  // Receives have another size than the message, smaller and larger.
   const int next = (ranks->rank() + 1) % ranks->size();
   const int previous = (ranks->rank() + ranks->size() - 1) % ranks->size();
   for (const size_t bytes : {size_t{3}, size_t{5}}) {
@@ -124,7 +124,7 @@ absl::Status Messages(Communicator* ranks) {
   return absl::OkStatus();
 }
 
-// One message whose size is no int.
+// Sends one message whose size does not fit in an int.
 absl::Status Large(Communicator* ranks) {
   const size_t bytes = (size_t{1} << 31) + 12345;
   std::vector<char> data(bytes);

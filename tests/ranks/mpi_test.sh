@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The messages of MPI are those of the interface: mpi_ranks.cc under a launcher, with one to five ranks.
+# Tests the messages over MPI: runs mpi_ranks.cc under a launcher, with up to five ranks.
 #
 #   mpi_test.sh MPI_RANKS LIBPLUMB_MPI
 set -euo pipefail
@@ -16,7 +16,7 @@ fail() {
 for n in 1 2 3 5; do
   "${launch[@]}" -n $n "$program" "$library" messages
 done
-# 2 GiB twice, in shared memory and out of it again.
+# The job sends 2 GiB and needs twice that, once more in shared memory.
 if [ "$(awk '/MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)" -ge 12 ]; then
   "${launch[@]}" -n 2 "$program" "$library" large
 else
@@ -25,6 +25,6 @@ fi
 code=0
 "${launch[@]}" -n 3 "$program" "$library" abort > /dev/null 2>&1 || code=$?
 [ $code = 42 ] || fail "Abort(42): mpirun exits with $code"
-# Without the library there is an error, and no crash.
+# Without the library there is an error and no crash.
 "$program" /nowhere/libplumb-mpi.so messages > /dev/null 2>&1 && fail "a library that is not there was loaded"
 echo ok

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# PLUMB_MPI=OFF configures where there is an MPI, and builds no libplumb-mpi.so; ON fails where there is
-# none; another word is refused.
+# Checks that PLUMB_MPI=OFF configures with an installed MPI and builds no libplumb-mpi.so, that ON fails
+# without an MPI, and that other values are refused.
 #
 #   options_test.sh SOURCES
 set -euo pipefail

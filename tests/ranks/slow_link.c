@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// A cable between two network namespaces that delays and limits what it carries, in user space: for
-// kernels without netem. Two TAP devices, one in each namespace; every frame that one is given
-// leaves the other when a line of that rate and delay would have carried it.
+// A cable between two network namespaces, in user space, that delays its frames and limits their
+// rate: for kernels without netem. It has two TAP devices, one in each namespace. A frame from one
+// device is written to the other when a line of this rate and delay would have delivered it.
 //
 //   slow_link NAMESPACE DEVICE NAMESPACE DEVICE BITS_A_SECOND DELAY_SECONDS
 //
-// The namespaces are those of `ip netns`. Prints "ready" once both devices are there, and runs
-// until it is killed. Frames that would wait for longer than 50 ms for their turn are dropped, as a
-// switch does.
+// The namespaces are those of `ip netns`. Prints "ready" once both devices exist, and runs until it
+// is killed. Like a switch, it drops frames that would have to wait for longer than 50 ms.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -64,10 +63,10 @@ struct Frame {
   char* data;
 };
 
-// One direction: a queue in the order of arrival, which is that of departure.
+// One direction: a queue of frames, first in, first out.
 struct Direction {
   int from, to;
-  double free_at;  // when the line has sent all that it was given
+  double free_at;  // time when the line has sent all frames so far
   struct Frame frames[kFrames];
   unsigned first, count;
 };
@@ -77,7 +76,7 @@ static void Take(struct Direction* line, double rate, double delay) {
   for (;;) {
     const ssize_t n = read(line->from, buffer, sizeof(buffer));
     if (n <= 0) {
-      // A device that is not up yet has nothing to give.
+      // A device that is not up yet returns no frames.
       if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EIO) Fail("read");
       return;
     }
@@ -97,7 +96,7 @@ static void Take(struct Direction* line, double rate, double delay) {
 static void Deliver(struct Direction* line) {
   while (line->count > 0 && line->frames[line->first].due <= Now()) {
     struct Frame* frame = &line->frames[line->first];
-    // A device that is down or full takes nothing: the frame is lost, as on a cable.
+    // A device that is down or full drops the frame, like a cable.
     if (write(line->to, frame->data, (size_t)frame->bytes) < 0 && errno != EAGAIN && errno != EIO) {
       Fail("write");
     }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Under Slurm, of which this starts a cluster of one host of its own: srun trains and compares to the bits of one
-# process, an array of shards does, and a mistake or a killed rank ends the job. Skipped (77) without Slurm's programs
-# (Debian: slurmctld slurmd slurm-client munge), its PMIx plugin or root.
+# Tests plumb under Slurm, for which it starts a cluster of one host. Training and comparing with srun, and an
+# array of shards, give the bits of one process. An error or a killed rank ends the job. Skipped (77) without
+# root, Slurm's programs (Debian: slurmctld slurmd slurm-client munge) or its PMIx plugin.
 #
 #   slurm_test.sh BUILD_DIRECTORY
 set -euo pipefail
@@ -25,14 +25,14 @@ end_cluster() {
   rm -rf "$scratch"
 }
 trap end_cluster EXIT
-# fail WHAT: with what the last command printed.
+# fail WHAT prints the output of the last command and fails.
 fail() {
   echo "$*" >&2
   cat "$scratch"/{out,err} >&2 2> /dev/null || true
   exit 1
 }
 
-# -- A cluster: this host, as if it had four processors
+# -- The cluster: this host, as if it had four processors
 chmod 711 "$scratch"
 mkdir "$scratch"/{munge,state,spool,run}
 host=$(hostname -s)
@@ -78,7 +78,7 @@ done
 [ -n "$ready" ] || { tail -5 "$scratch"/*.log; skip "Slurm does not start here"; }
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl=self,vader,tcp OMPI_MCA_pml=ob1
-# job CODE RANKS ARGUMENTS OF plumb...
+# job CODE RANKS ARGUMENTS... runs plumb with these arguments and expects the exit code CODE.
 job() {
   local wanted=$1 ranks=$2 code=0
   shift 2
@@ -134,7 +134,7 @@ wait $job || code=$?
 job 0 3 train --data "$data" --quiet --threads 1 --resume --set train.max_steps="$(($(sed 's/step-0*//' killed/latest) + 10))" --out killed
 echo "a killed rank: exit code $code, and three went on"
 
-# -- A study, by ranks and by an array of shards
+# -- A study, on ranks and as an array of shards
 words=(compare "$study/pre.pbtxt" "$study/post.pbtxt" --data "$data" --train "$study/train.pbtxt" --set train.max_steps=10
   --seeds 2 --samples 1 --threads 1 --quiet)
 alone "${words[@]}" --out whole

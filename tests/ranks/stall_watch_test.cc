@@ -23,7 +23,7 @@ struct Told {
   std::vector<std::string> failures;
 };
 
-// `run` on each of `size` ranks, a thread; what each was told.
+// Calls `run` on each of `size` ranks, which are threads. Returns the reports to each rank.
 std::vector<Told> RunWatched(int size, const std::function<void(StallWatch*)>& run) {
   std::vector<Told> told(size);
   auto locals = LocalRanks(size);
@@ -62,7 +62,7 @@ TEST(StallWatchTest, ShortWaitsAreNotTold) {
   }
 }
 
-// 0 waits for 2, and 2 for 1, which computes.
+// Rank 0 waits for 2, and 2 for 1, which computes.
 TEST(StallWatchTest, TheRankAtTheEndOfTheChainIsNamed) {
   const std::vector<Told> told = RunWatched(3, [](StallWatch* ranks) {
     int number = 3;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plumb train by several processes under mpirun: to the bits of one, whatever happens to a rank.
+"""Tests plumb train with several processes under mpirun: the bits of one process, whatever happens to a rank.
 
   train_ranks.py BUILD bits   [--steps N] [--ranks 1,2,3,4,8] [--threads 1,2] [--text FILE]
   train_ranks.py BUILD split
@@ -8,15 +8,17 @@
   train_ranks.py BUILD checkpoints
   train_ranks.py BUILD faults
 
-bits: trains two recipes in f32 and bf16 with all numbers of ranks and threads and all shards, and resumes on
-other ranks; prints the one md5 of losses, weights and optimizer states of each, or fails. split: a step of four sequences
-as 4 x 1, 2 x 2 and 1 x 4 (batch_size x gradient_accumulation_steps), as units and on ranks, which choose their units, has
-one loss and one gradient norm but for rounding, of text, documents, token files and masked tokens; plumb eval measures the
-same loss. kills: ends a random
-rank at a random moment with SIGKILL, resumes on another number of ranks, and again, until KILLS are done for each recipe and
-type; the files are those of a run that nobody disturbed. checkpoints: written by all ranks or by rank 0, they are
-the same bytes; a rank that does not see the directory, or cannot write, is told of. faults: mistakes and signals on one rank end the job with one
-message and one code. Exits with 77 where there is no mpirun.
+bits: trains two recipes in f32 and bf16 with all numbers of ranks and threads and all shards, and resumes on other numbers
+of ranks. Prints the md5 of losses, weights and optimizer states of each recipe and type, which must be the same in all runs.
+split: runs a step of four sequences as 4 x 1, 2 x 2 and 1 x 4 (batch_size x gradient_accumulation_steps), in units, and on
+ranks, which choose their units, of text, documents, token files and masked tokens. Losses and gradient norms are equal
+except for rounding, and plumb eval measures the same loss.
+kills: ends a random rank at a random moment with SIGKILL and resumes on another number of ranks, until KILLS kills are done
+for each recipe and type. The files must equal those of an undisturbed run.
+checkpoints: checkpoints written by all ranks and by rank 0 have the same bytes. A rank that does not see the directory, or
+cannot write, is reported.
+faults: errors and signals on one rank end the job with one message and one exit code.
+Exits with 77 if there is no mpirun.
 """
 
 import argparse
@@ -46,7 +48,7 @@ class Plumb:
             OMPI_ALLOW_RUN_AS_ROOT="1",
             OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
             OMPI_MCA_btl="self,vader,tcp",
-            # Ranks of one machine: Open MPI 5 finds no way from the address of another interface to the same address.
+            # Open MPI 5 finds no route from one interface's address to the same address of another, so ranks use lo.
             OMPI_MCA_btl_tcp_if_include="lo",
             OMPI_MCA_pml="ob1",
         )
@@ -58,7 +60,8 @@ class Plumb:
             self.launcher += ["--oversubscribe", "--bind-to", "none"]
 
     def command(self, ranks, words):
-        """0 ranks: without mpirun. A list of lists of words: those of each rank."""
+        """Returns a command for `words` on `ranks` ranks; 0: without mpirun. A list of lists has the words of each
+        rank."""
         if ranks == 0:
             return [self.program] + words
         if isinstance(words[0], str):
@@ -81,7 +84,7 @@ class Plumb:
         return self.end(*self.start(ranks, words))
 
     def is_code(self, got, code):
-        """Where ranks are aborted MPICH's mpirun has a code of its own."""
+        """Compares exit codes. If ranks are aborted, MPICH's mpirun has a code of its own."""
         return got == code if self.is_open_mpi or code in (0, 4, 130) else got != 0
 
     def succeed(self, ranks, words):
@@ -92,14 +95,14 @@ class Plumb:
 
 
 def command_by_rank(commands):
-    """A command that runs on each rank that rank's own command. Not mpirun's "A : B", with which the mpirun of Open MPI
-    5.0.7 (Debian 13) crashes: prterun formats a null string when it sets the environment of the first rank."""
+    """Returns a command that runs each rank's own command. It avoids mpirun's "A : B", which crashes in Open MPI 5.0.7
+    (Debian 13): prterun formats a null string when it sets the environment of the first rank."""
     cases = " ".join(f"{rank}) exec {shlex.join(command)};;" for rank, command in enumerate(commands))
     return ["sh", "-c", f"case ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} in {cases} esac"]
 
 
 def error_lines(text):
-    """The errors among what a job printed. Open MPI 5 puts blanks or zeros between its own message and that of a rank."""
+    """Returns a job's errors. Open MPI 5 prints spaces or zeros between its own message and that of a rank."""
     lines = [line.strip(" \t\0") for line in text.splitlines()]
     return [line for line in lines if line.startswith("error: ")]
 
@@ -115,9 +118,9 @@ def expect(condition, text):
 
 
 def rank_pids(process):
-    """The processes of a job's ranks, by rank. Empty until they have started."""
+    """Returns the process ids of a job's ranks by rank. Empty until they have started."""
     pids, below = {}, {process.pid}
-    # A parent is older; MPICH's ranks are below a proxy.
+    # Parents have lower ids. MPICH's ranks are below a proxy.
     for entry in sorted(pathlib.Path("/proc").glob("[0-9]*"), key=lambda entry: int(entry.name)):
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
@@ -147,7 +150,7 @@ def losses_of(run):
 
 
 def content_of(run):
-    """md5 of the losses and of the last checkpoint's weights and optimizer states."""
+    """Returns the md5 of the losses and of the last checkpoint's weights and optimizer states."""
     digest = hashlib.md5("\n".join(losses_of(run)).encode())
     checkpoint = run / "checkpoints" / (run / "latest").read_text().strip()
     for name in sorted(path.name for path in checkpoint.iterdir() if path.suffix == ".safetensors"):
@@ -157,7 +160,7 @@ def content_of(run):
 
 
 def recipes(text):
-    """Name, and the words of plumb train: the study's and a small one of characters."""
+    """Returns the words of plumb train by name: the study's recipe and a small one on characters."""
     study = SOURCE / "examples" / "why_normalise"
     shakespeare = SOURCE / "examples" / "shakespeare"
     common = ["--quiet", "--set", "train.units=8", "--set", "train.checkpoint_interval=0"]
@@ -187,7 +190,7 @@ def bits(plumb, options):
                         plumb.succeed(ranks, ["train"] + words_here + more)
                         found.setdefault(content_of(out), []).append(f"{ranks} ranks, {threads} threads, {shard}")
                         runs += 1
-            # On so many ranks to the middle, on others to the end.
+            # The first number of ranks trains to the middle, and another one to the end.
             middle = max(1, options.steps // 2)
             several = [ranks for ranks in options.ranks if ranks > 1]
             for first, second, shards in zip([0] + several, several[::-1] + [0], SHARDS * 9):
@@ -203,14 +206,15 @@ def bits(plumb, options):
             print(f"{name} {dtype}: {next(iter(found))}  ({runs} runs of {options.steps} steps)", flush=True)
 
 
-# batch_size, gradient_accumulation_steps, units (0: left out), ranks (0: without mpirun) of a step of four sequences.
+# Rows are batch_size, gradient_accumulation_steps, units (0: not set), ranks (0: without mpirun) of a step of four
+# sequences.
 DIVISIONS = [(4, 1, 0, 0), (2, 2, 0, 0), (1, 4, 0, 0), (4, 1, 2, 0), (4, 1, 4, 0)]
 DIVISIONS += [(4, 1, 0, 1), (4, 1, 0, 2), (2, 2, 0, 2), (4, 1, 0, 3), (1, 4, 0, 3)]
 CONTEXT = 32
 
 
 def kinds_of_data(plumb, text):
-    """By name: the words of plumb train, the data, and whether a step has all of it, so that plumb eval can be compared."""
+    """Returns by name: the words of plumb train, the data, and True if a step has all of it, for plumb eval."""
     shakespeare = SOURCE / "examples" / "shakespeare"
     words = [str(shakespeare / "model.pbtxt"), "--train", str(shakespeare / "train.pbtxt")]
     words += ["--set", "model.n_layer=2", "--set", "model.d_model=48", "--set", f"model.context_length={CONTEXT}"]
@@ -224,7 +228,7 @@ def kinds_of_data(plumb, text):
     tokens = plumb.scratch / "tokens.bin"
     tokens.write_bytes(b"".join(byte.to_bytes(2, "little") for byte in text.read_bytes()[:5000]))
     of_documents = words + ["--set", "train.data.format=DOCUMENTS"]
-    # The vocabulary of a run trained on bytes.
+    # The tokenizer is that of a run trained on bytes.
     of_tokens = words + ["--set", "train.data.format=TOKENS", "--set", "train.data.token_bits=16"]
     of_tokens += ["--set", "train.data.vocabulary=TOKENIZER", "--set", f"train.data.tokenizer={plumb.scratch / 'bytes'}"]
     plumb.succeed(0, ["train"] + words + ["--quiet", "--set", "train.max_steps=1", "--data", str(text), "--out",
@@ -270,7 +274,7 @@ def split(plumb, options):
                 is_chosen = ranks > micro_batches and units == 0
                 expect(("train.units: " in text) == is_chosen, f"{what}: what is told of units\n{text}")
                 if is_chosen:
-                    # To the bit what one process has, which resumes it, too.
+                    # One process with as many units computes the same bits.
                     bits = content_of(out)
                     chosen = text.split("train.units: ")[1].split(",")[0]
                     train(words, data, 0, *steps, *division, "--set", f"train.units={chosen}")
@@ -296,7 +300,7 @@ def kills(plumb, options):
 
 
 def kill_ranks(plumb, options, words):
-    """Says what happened to the runs that `words` begin."""
+    """Kills and resumes the runs that `words` start. Returns a summary."""
     chance = random.Random(options.random)
     data = words[words.index("--data") + 1]
     undisturbed, out = plumb.scratch / "undisturbed", plumb.scratch / "run"
@@ -317,7 +321,7 @@ def kill_ranks(plumb, options, words):
             begun += 1
         steps_before = len(losses_of(out)) if (out / "metrics.jsonl").exists() else 0
         process, log = plumb.start(ranks, begin)
-        # Mostly in the middle of training, else at any moment.
+        # Most kills are in the middle of training, the others at any moment.
         trains = chance.random() < 0.8
         wait = chance.uniform(0, 0.5) if trains else chance.uniform(0, 2)
         while not last and trains and process.poll() is None:
@@ -343,7 +347,7 @@ def kill_ranks(plumb, options, words):
                 continue
         else:
             code, text = plumb.end(process, log)
-        if not last and code != 0:  # killed before any rank was there: nothing was done
+        if not last and code != 0:  # it was killed before any rank existed: nothing was done
             fail(f"exit code {code}\n{text}")
         expect(code == 0, f"the undisturbed end: exit code {code}\n{text}")
         finished += 1
@@ -358,7 +362,7 @@ def kill_ranks(plumb, options, words):
 
 
 def checkpoint_files(run):
-    """The bytes of all checkpoints' tensors, and what state.json says of them."""
+    """Returns the md5 of all checkpoints' tensor files, and what state.json records about them."""
     files = {}
     for path in sorted((run / "checkpoints").rglob("*")):
         if path.suffix == ".safetensors":
@@ -412,7 +416,7 @@ def checkpoints(plumb, options):
             expect(f"rank 1 on host {host}: does not see" in text, text)
         print(f"{dtype}: {len(wanted)} files of two checkpoints are equal, whoever writes them", flush=True)
 
-    # The same path, and another file system there.
+    # The directory of rank 1 has the same path but is on another file system.
     hidden = plumb.scratch / "hidden"
     hidden.mkdir()
     mount = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{hidden}" && exec "$@"', "sh"]
@@ -427,7 +431,8 @@ def checkpoints(plumb, options):
     else:
         print("tmpfs over the directory of rank 1: skipped, mounts are not permitted", flush=True)
 
-    # A rank that cannot write: the last checkpoint stays, and nothing else does. Only it: rank 0's files are larger.
+    # If a rank cannot write, only the last checkpoint remains. Rank 0 is not limited, because it writes larger files,
+    # too.
     for rank in [1, 2] if plumb.is_open_mpi else []:  # MPICH's shared memory is always files
         shutil.rmtree(out, ignore_errors=True)
         code, text = run("ALL", 3, [train("--stop-at", "2")] * 3)
@@ -436,7 +441,7 @@ def checkpoints(plumb, options):
         again += ["--out", str(out)]
         commands = [again] * 3
         commands[rank] = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash"] + again
-        plumb.environment["OMPI_MCA_btl"] = "self,tcp"  # its shared memory is a file too
+        plumb.environment["OMPI_MCA_btl"] = "self,tcp"  # shared memory consists of files, too
         code, text = run("ALL", 3, commands)
         plumb.environment["OMPI_MCA_btl"] = "self,vader,tcp"
         expect(code == 1, f"ulimit -f: exit code {code}\n{text}")
@@ -489,7 +494,7 @@ class Faults:
         on_rank_1("other recipe", self.train("--set", "train.learning_rate=0.002"), 2, rank, "recipe", "0.002")
         on_rank_1("other model", self.train("--set", "model.n_layer=1"), 2, rank, "model", "n_layer: 1")
         on_rank_1("other products", self.train("--gemm", "small"), 2, rank.rstrip(" "), "matrices are multiplied")
-        # The same norm, and a file that is another by one byte.
+        # The file of the same norm differs by one byte.
         norm = self.plumb.scratch / "layer_norm.so"
         norm.write_bytes((pathlib.Path(self.plumb.program).parents[1] / "lib/plumb/norm-v1/layer_norm.so").read_bytes() + b"\0")
         on_rank_1("other plugin", self.train("--plugin", str(norm)), 2, rank, "norms is not that of rank 0", "a file of hash")
@@ -505,7 +510,7 @@ class Faults:
                    "train.grad_clip=0", "--set", "train.warmup_steps=0", "--out", str(self.out)], 4, "diverged")
 
     def signals(self):
-        # So long that nobody ends by himself.
+        # The run is so long that no rank ends by itself.
         words = ["train"] + self.words + ["--set", "train.max_steps=10000000", "--out", str(self.out)]
         words += ["--rank-grace", "2"]
 
@@ -525,7 +530,7 @@ class Faults:
             steps = len(losses_of(self.out))
             latest = (self.out / "latest").read_text().strip()
             expect(latest.endswith(str(steps)), f"{number.name}: {latest} and {steps} steps")
-        # A rank that hangs is named, and nothing ends.
+        # A rank that hangs is named, and the job does not end.
         process, log, pids = training()
         os.kill(pids[1], signal.SIGSTOP)
         deadline = time.monotonic() + 60

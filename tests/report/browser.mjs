@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests in a browser share: opening the report in headless Chromium, from disk, as a reader
-// does.
+// Shared parts of the tests in a browser. They open the report in headless Chromium from disk, like
+// a reader.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -16,7 +16,7 @@ const directory = mkdtempSync(path.join(tmpdir(), "plumb-report-"));
 let browser;
 
 before(async () => {
-  // Chromium has no sandbox for root and in many containers; the page is ours.
+  // Chromium has no sandbox for root and in many containers, and the page is our own.
   browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
 });
 after(async () => {
@@ -41,7 +41,7 @@ export function fileOf(name, make) {
 }
 export const study = () => fileOf("study", () => makeReport());
 
-// Opens the page, and fails the test if it complains or asks for anything but itself.
+// Opens the page. Fails the test if the page logs messages or errors, or loads anything but itself.
 export async function open(t, url, options = {}) {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 900 },
@@ -68,11 +68,11 @@ export async function open(t, url, options = {}) {
   return page;
 }
 
-// The page hears of a change of theme or medium with the next frame.
+// Waits for a theme, because the page notices a change of theme or medium only in the next frame.
 export const themeIs = (page, theme) =>
   page.waitForFunction((wanted) => document.documentElement.dataset.theme === wanted, theme);
 
-// How many different colours a canvas has, in what one can see of it.
+// Returns the number of different colours that each canvas shows.
 export const colors = (page, selector) =>
   page.evaluate(
     (css) =>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page shows and what a reader can do with it.
+// Tests of the figures and of what a reader can do with them.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { colors, fileOf, open, picture, study, wholeRun } from "./browser.mjs";
@@ -17,7 +17,7 @@ test("every section and figure is drawn", async (t) => {
   const maps = await colors(page, "canvas.heat");
   assert.equal(maps.length, 3);
   for (const count of maps) assert.ok(count > 20, `a heat map has ${count} colours`);
-  // The end and the validation loss of every run but the one that diverged.
+  // Every run has marks for its end and its validation loss, except for the one that diverged.
   assert.equal(await page.locator("#outcomes .mark").count(), 2 * 59);
 });
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Report objects like those that `plumb compare` writes (docs/report.md), made up but the same on
-// every run: names, learned one a step by small models, with all that is awkward in real studies.
+// Report objects like those of `plumb compare` (docs/report.md). They are generated, equal in every
+// run, and contain all difficult cases of real studies: small models learn names, one per step.
 
 import { readFileSync } from "node:fs";
 
 const pictureOf = (placement) =>
   readFileSync(new URL(`../../docs/images/placements/${placement}.svg`, import.meta.url), "utf8");
 
-// A small generator of random numbers (mulberry32).
+// Returns a small generator of random numbers (mulberry32).
 export function random(seed) {
   let state = seed >>> 0;
   const uniform = () => {
@@ -22,8 +22,8 @@ export function random(seed) {
 
 const round = (value, digits) => Number(value.toFixed(digits));
 
-// How each kind of model learns: from `start` to `end` with a spike, noise shared by a seed's
-// models.
+// Losses of each kind of model: they fall to `end` with a spike, and models with the same seed
+// share noise.
 const kinds = {
   pre: { end: 2.36, spike: 0.1, gain: 0.97, growth: 0.35 },
   post: { end: 2.5, spike: 0.1, gain: 0.6, growth: 0 },
@@ -68,7 +68,7 @@ function probes(kind, seed, steps, layers) {
   };
 }
 
-// What a model, or somebody, could put into a sample to harm the page or its layout.
+// Texts in a sample that could harm the page or its layout, from a model or an attacker.
 export const hostile = {
   script: '<script>window.harmed = 1</script><img src=x onerror="window.harmed = 2">',
   end: "</script><script>window.harmed = 3</script><!-- ",
@@ -107,7 +107,7 @@ function samples(model, seed, collapsed) {
   ];
 }
 
-// Student's t at 97.5 %, near enough for a fixture.
+// Returns an approximation of Student's t at 97.5 %.
 const t975 = (n) => 1.96 + 2.4 / Math.max(1, n - 1);
 
 function meanAndSd(values) {
@@ -130,7 +130,8 @@ function cell(values, digits = 3) {
   };
 }
 
-// The whole object. `models` are names of kinds (or any names, which then take a kind in turn).
+// Returns a whole report. `models` are names of kinds, or other names, which are then assigned
+// kinds in turn.
 export function makeReport({
   models = ["pre", "post", "none"],
   seeds = 20,
@@ -293,7 +294,7 @@ export function makeReport({
   };
 }
 
-// The same study when nothing went right.
+// Returns the same study with all runs diverged.
 export function allDiverged() {
   const report = makeReport({ seeds: 2, withProbes: false, withSamples: false });
   const { columns, rows } = report.table;
@@ -318,5 +319,5 @@ export function allDiverged() {
   return report;
 }
 
-// The least that is an object of a report.
+// Returns the minimal report object.
 export const nothing = () => ({ title: "", steps: 0, models: [], groups: [], runs: [] });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page as a document: themes, widths, paper, hostile text, and what is missing from the data.
+// Tests of the page as a document: themes, widths, paper, hostile text, and missing data.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { colors, fileOf, open, picture, study, themeIs, wholeRun } from "./browser.mjs";
@@ -186,7 +186,7 @@ test("60 runs of 10,000 steps are drawn quickly", async (t) => {
   );
   const drawn = Number(await page.locator("html").getAttribute("data-drawn"));
   t.diagnostic(`drawn in ${drawn} ms`);
-  // It takes a fraction of a second; the bound is for what is drawn point by point or in square
+  // Drawing takes a fraction of a second. The bound detects drawing point by point or in quadratic
   // time.
   assert.ok(drawn < 20000, `${drawn} ms`);
   await page.getByRole("radio", { name: "every run" }).check();

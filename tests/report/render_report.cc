@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of a report object, for the tests in a browser: render_report < report.json >
+// Prints the page of a report object, for the tests in a browser: render_report < report.json >
 // report.html
 #include <cstdio>
 #include <iostream>

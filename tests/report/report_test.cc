@@ -35,7 +35,7 @@ size_t Count(absl::string_view text, absl::string_view what) {
   return count;
 }
 
-// What a browser takes for the content of the data element.
+// Returns the text that a browser takes for the content of the data element.
 std::string DataOf(const std::string& page) {
   const std::string begin = "<script type=\"application/json\" id=\"report\">";
   const size_t from = page.find(begin) + begin.size();

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The report in headless Chromium:
+# Tests the report in headless Chromium:
 #
 #   tests/report/run_browser_tests.sh BUILD/tests/report/render_report
 #
-# Needs node 20, Chromium, and playwright-core at the version that package.json pins, from `npm ci`
-# in this folder or anywhere that NODE_PATH names. CHROMIUM names another browser. Ends with 77 when
-# something is missing.
+# Requires node 20, Chromium, and playwright-core at the version that package.json pins, installed by `npm ci`
+# in this folder or in a directory of NODE_PATH. CHROMIUM names another browser. Exits with 77 if something is
+# missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 

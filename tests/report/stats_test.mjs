@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic behind the curves (cli/report/js/stats.js), without a browser.
+// Tests of the arithmetic behind the curves (cli/report/js/stats.js), without a browser.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";

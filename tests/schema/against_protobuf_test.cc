@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/schema does what protobuf's own library does: texts are accepted or refused alike,
-// what is accepted prints the same bytes, and its fields stand in the same places. Oracle.h lists
-// what differs on purpose. A text that shows a difference is made small before it is printed.
+// Compares runtime/schema with protobuf's library: both accept or refuse a text, and for an
+// accepted text both print the same bytes and have the same locations of fields. oracle.h lists the
+// intended differences. A text that shows a difference is reduced before it is printed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 
-// A part of the text, as small as it gets by leaving out pieces, that still shows a difference.
+// Returns the smallest text, found by removing pieces, that still shows a difference.
 std::string Shrink(Oracle* oracle, const std::string& type, std::string text) {
   size_t before;
   do {
@@ -106,7 +106,8 @@ TEST(AgainstProtobufTest, RandomMessagesThatPlumbPrints) {
   }
 }
 
-// One to four changes anywhere: of bytes, by pieces of the language, by pieces of the text itself.
+// Changes the text in one to four places: bytes, tokens of the language, or pieces of the text
+// itself.
 std::string Mutate(std::mt19937_64* random, std::string text) {
   static const char* const kPieces[] = {"{",
                                         "}",
@@ -211,7 +212,7 @@ std::string Mutate(std::mt19937_64* random, std::string text) {
       case 2:
         text.insert(at, text.substr((*random)() % (text.size() + 1), (*random)() % 40));
         break;
-      case 3: {  // in place of a value
+      case 3: {  // replaces a value
         const size_t colon = text.find(": ", at);
         if (colon == std::string::npos) break;
         const size_t end = text.find_first_of(" \n", colon + 2);
@@ -228,7 +229,7 @@ std::string Mutate(std::mt19937_64* random, std::string text) {
 TEST(AgainstProtobufTest, MutatedTexts) {
   Oracle oracle;
   std::mt19937_64 random(kSeed + 2);
-  std::vector<std::pair<std::string, std::string>> shipped;  // by type
+  std::vector<std::pair<std::string, std::string>> shipped;  // (type, text)
   for (const std::string& text : ShippedTexts()) {
     for (const std::string& type : Oracle::Types()) {
       if (ReadByPlumb(type, text).accepted) shipped.emplace_back(type, text);
@@ -250,7 +251,7 @@ TEST(AgainstProtobufTest, MutatedTexts) {
   EXPECT_GT(accepted, 4000);
 }
 
-// What mutations seldom make.
+// These texts are ones that mutations seldom produce.
 TEST(AgainstProtobufTest, EdgesOfTheLanguage) {
   Oracle oracle;
   const std::vector<std::string> numbers = {"0",

@@ -30,7 +30,7 @@ class Errors : public pb::io::ErrorCollector {
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
     absl::StrAppend(&text_, line + 1, ":", column + 1, ": ", message, "\n");
   }
-  // With unknown fields allowed they are warnings, and plumb accepts none.
+  // If unknown fields are allowed, protobuf reports them as warnings. plumb accepts none.
   void AddWarning(int line, pb::io::ColumnNumber column, const std::string& message) override {
     AddError(line, column, message);
   }

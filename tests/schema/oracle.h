@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf's own library as the oracle of runtime/schema: the same schema, from the descriptors
-// that protoc made of it, read and printed by TextFormat.
+// Protobuf's library as the oracle of runtime/schema: it reads and prints the same schema by
+// TextFormat, from the descriptors that protoc generated.
 #ifndef PLUMB_TESTS_SCHEMA_ORACLE_H_
 #define PLUMB_TESTS_SCHEMA_ORACLE_H_
 
@@ -19,11 +19,11 @@
 
 namespace plumb {
 
-// What a reader made of a text.
+// Result of reading a text.
 struct Reading {
   bool accepted = false;
-  std::string printed;  // of what was accepted
-  // "block.sublayer[1].name" to "3:7", of every field but the elements of lists "[...]".
+  std::string printed;  // print of an accepted text
+  // Locations of all fields but the elements of lists "[...]": "block.sublayer[1].name" -> "3:7".
   std::map<std::string, std::string> locations;
   std::string error;
 };
@@ -32,7 +32,7 @@ class Oracle {
  public:
   Oracle();
 
-  // The types that files hold: Model, Library, Study, Train.
+  // Returns the types of files: Model, Library, Study, Train.
   static const std::vector<std::string>& Types();
 
   std::unique_ptr<google::protobuf::Message> New(const std::string& type);
@@ -44,19 +44,19 @@ class Oracle {
 };
 
 std::unique_ptr<textproto::Message> NewMessage(const std::string& type);
-// The same by runtime/schema.
+// Reads the text by runtime/schema.
 Reading ReadByPlumb(const std::string& type, const std::string& text);
 
-// Nothing, or how the two readings of a text differ. The differences that are meant, and not
-// reported: protobuf makes the characters "\U00110000" of an escape beyond Unicode, which is a
-// mistake to plumb; of a list "[...]" protobuf knows one place, plumb that of each element.
+// Returns "" or the difference between the two readings of a text. Two differences are intended and
+// not reported: protobuf reads an escape beyond Unicode as the characters "\U00110000", which plumb
+// refuses; and protobuf has one location for a list "[...]", plumb one for each element.
 std::string Difference(Oracle* oracle, const std::string& type, const std::string& text);
 
-// Every field with some chance, with values that are hard to print.
+// Sets each field with some probability, to values that are hard to print.
 void FillAtRandom(std::mt19937_64* random, google::protobuf::Message* message);
-// By the fields' names.
+// Copies fields by their names.
 void Copy(const google::protobuf::Message& from, textproto::Message* to);
-// In one of TextFormat's styles.
+// Prints a message in one of TextFormat's styles.
 std::string PrintInSomeStyle(std::mt19937_64* random, const google::protobuf::Message& message);
 std::string PrintByProtobuf(const google::protobuf::Message& message);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What runtime/schema would not read as protobuf does ends the build: the schema's compiler says what.
+# Checks that the schema's compiler ends the build with a message for schemas that runtime/schema would not
+# read like protobuf.
 #
 #   schema_compiler_refuses.sh PROTOC SCHEMA_COMPILER
 set -euo pipefail
@@ -11,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 failures=0
 
-# refuses WHAT DEFINITIONS [PACKAGE [SYNTAX]]; no WHAT: is compiled
+# refuses WHAT DEFINITIONS [PACKAGE [SYNTAX]] expects the message WHAT, or success if WHAT is empty.
 refuses() {
   printf 'syntax = "%s";\npackage %s;\n%s\n' "${4:-proto3}" "${3:-plumb.v9}" "$2" > test.proto
   "$protoc" --descriptor_set_out=descriptors test.proto

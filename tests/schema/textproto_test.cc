@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runtime/schema says of mistakes, and what protobuf is no oracle of: places in lists,
-// fields set by their paths, the accessors that the schema's compiler writes.
+// Tests of runtime/schema without protobuf as the oracle: error messages, locations in lists,
+// fields set by their paths, and the accessors that the schema's compiler generates.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -114,7 +114,7 @@ TEST(TextprotoErrorTest, NamesWhatWasGivenBefore) {
             "f:4:2: mlp and attention (line 3) exclude each other");
 }
 
-// An unknown field is skipped, whatever it holds, for the next to be found.
+// An unknown field is skipped with any value, so that the next one is found.
 TEST(TextprotoErrorTest, FindsAllUnknownFieldsUpToTheFirstOtherMistake) {
   EXPECT_EQ(
       ModelError("a: 'x' 'y' b: [1, {c: 2}, <>] d { e: [] 7: 8 } f: -inf; g < >, h: {}\n"
@@ -180,7 +180,7 @@ TEST(SchemaCompilerTest, AccessorsKnowWhatWasSet) {
   EXPECT_FALSE(train.has_data());
   train.mutable_data();
   EXPECT_TRUE(train.has_data());
-  train.set_warmup_steps(0);  // without a record of being set
+  train.set_warmup_steps(0);  // this does not count as set
   EXPECT_EQ(textproto::PrintText(train), "seed: 0\ndata {\n}\n");
   train.set_dtype(v1::Train::BF16);
   EXPECT_EQ(train.dtype(), v1::Train::BF16);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `plumb demo` of an installed plumb, from a directory with nothing in it: finds models, names and
-# norms, and leaves the installed tree, which may be read-only, as it is. A disk that is full is an
-# error and no half-written report.
+# Tests `plumb demo` of an installed plumb, in an empty directory: it finds models, names and norms, and does
+# not change the installed tree, which may be read-only. A full disk is an error and leaves no incomplete
+# report.
 #   demo_runs.sh BUILD_DIRECTORY
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
 mkdir "$work/empty"
@@ -18,7 +18,8 @@ grep -qx 'report  plumb-demo/report.html' "$work/printed"
 [ "$(ls -A)" = plumb-demo ]
 list | cmp "$work/before" -
 
-# A file system of 1 MB, where one may mount: the names fit, the runs do not.
+# If mounting is possible, the demo runs on a file system of 1 MB, which has space for the names but not for
+# the runs.
 if unshare --mount true 2> /dev/null; then
   mkdir small
   status=0

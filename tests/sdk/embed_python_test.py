@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""examples/embed_python/plumb.py against an installed libplumb: what it says, and how it is misused.
+"""Tests of examples/embed_python/plumb.py with an installed libplumb: its results and its errors.
 embed_python_runs.sh sets PYTHONPATH and PLUMB_LIBRARY."""
 import array
 import ctypes
@@ -34,7 +34,7 @@ def model(**weights):
     return plumb.Model(plumb.Runtime(threads=1), plumb.Spec(MODEL), **(weights or {"seed": 3}))
 
 
-# As Llama's: marks for spaces, tokens for bytes, <s> before a text.
+# A tokenizer like Llama's: marks for spaces, byte tokens, <s> before a text.
 LLAMA = json.dumps({
     "normalizer": {"type": "Sequence", "normalizers": [
         {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
@@ -207,7 +207,7 @@ class Streaming(unittest.TestCase):
         self.assertEqual(pieces, ["", "a", " a", "a", "", "", "", "😀", ""])
         self.assertEqual(decoder.finish(), "\N{REPLACEMENT CHARACTER}")
         self.assertEqual("".join(pieces) + "\N{REPLACEMENT CHARACTER}", tokenizer.decode(ids))
-        self.assertEqual(decoder.next([2, 2]), "a a")  # it begins a new text
+        self.assertEqual(decoder.next([2, 2]), "a a")  # the decoder starts a new text
         after = tokenizer.decoder([7, 2])
         tokenizer.close()
         self.assertEqual(after.next(2), " a")
@@ -397,7 +397,8 @@ class Training(unittest.TestCase):
         self.assertEqual([len(tokens) for tokens in drawn], [2] * 4)
 
     def interrupted(self, code):
-        """Runs code in a process of its own, which says when it is to be interrupted."""
+        """Runs code in a process of its own, which prints when it can be interrupted. Interrupts
+        it."""
         child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, text=True)
         self.addCleanup(child.kill)
@@ -606,7 +607,7 @@ class Sampling(unittest.TestCase):
         session.truncate(0)
         session.feed([1, 2])
         self.assertEqual(list(session.stream(max_tokens=40, seed=2)), drawn)
-        context = [1, 2]  # of 8; a full one continues with its newer half
+        context = [1, 2]  # of 8 tokens; a full context continues with its newer half
         by_hand.feed(context)
         for i, token in enumerate(drawn):
             self.assertEqual(by_hand.generate(max_tokens=1, drawn=i, seed=2), [token])
@@ -797,7 +798,7 @@ class Misuse(unittest.TestCase):
         trainer = plumb.Trainer(made, "batch_size: 2 max_steps: 3")
         with self.assertRaisesRegex(RuntimeError, "in a call"):
             trainer.run(counting(), lambda info: trainer.step([1] * 16, [1] * 16))
-        # Closed by its own callback: the call that goes on keeps it.
+        # The trainer is closed by its own callback. The running call keeps it alive.
         trainer = plumb.Trainer(model(), "batch_size: 2 max_steps: 3")
         steps = []
         trainer.run(counting(), lambda info: (steps.append(info.step), trainer.close()) and None)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The hosts in C, C++ and Rust of examples/ build against an installed plumb that was moved afterwards, by
-# find_package and by pkg-config, without a warning, and do there what they say.
+# Checks that the hosts in C, C++ and Rust of examples/ build with an installed plumb that was moved
+# afterwards, by find_package and by pkg-config, without warnings, and produce the expected output.
 #   embed_runs.sh BUILD_DIRECTORY EXAMPLES
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
 unset CXXFLAGS CXX
@@ -28,7 +28,7 @@ c++ -std=c++17 "${strict[@]}" embed_cpp/main.cc -o embed_cpp/by_pkg_config "${fl
 cc -std=c11 "${strict[@]}" -c embed_plugin/softsign.c -o softsign.o "${flags[@]}"
 c++ -std=c++17 "${strict[@]}" embed_plugin/main.cc softsign.o -o embed_plugin/by_pkg_config "${flags[@]}"
 
-# run NAME ARGUMENTS..: both builds, which print the same, into NAME.out
+# run NAME ARGUMENTS.. runs both builds, whose output must be equal, and writes it into NAME.out.
 run() {
   local name=$1
   shift
@@ -46,7 +46,7 @@ sed 's/n_head/n_hed/' embed_cpp/model.pbtxt > model.pbtxt
 grep -q 'did you mean "n_head"' wrong.out || fail "$(cat wrong.out)"
 grep -qxFf wrong.out "$2/../docs/embedding.md" || fail "docs/embedding.md does not show: $(cat wrong.out)"
 
-# Nothing is looked for: neither norms nor placements, where there are none.
+# embed_plugin searches no directories, so it works without the installed norms and placements.
 chmod -x "$libdir/plumb/norm-v1"
 mv "$prefix/share/plumb" "$work/elsewhere"
 PLUMB_PLUGIN_PATH=/not/there PLUMB_PLACEMENT_PATH=/not/there run embed_plugin
@@ -55,7 +55,7 @@ chmod +x "$libdir/plumb/norm-v1"
 grep -q '^she sells' embed_plugin.out || fail "embed_plugin has not learned its text"
 grep '^end.norm.weight: mean ' embed_plugin.out | grep -qv ' 1\.000$' || fail "the norm's gain has not moved"
 
-# Debian's compiler, where there is another in front of it too.
+# Debian's compiler is used even if another one comes first.
 rustc=$(PATH=/usr/bin:$PATH command -v rustc) || { echo "rustc is not installed: embed_rust is not tried" >&2; rustc=; }
 if [ -n "$rustc" ]; then
   read -ra flags <<< "$(pkg-config --libs plumb)"
@@ -65,5 +65,5 @@ if [ -n "$rustc" ]; then
   [ "$(wc -l < embed_rust/main.rs)" -le 80 ] || fail "embed_rust is not small any more"
 fi
 
-# A host that has Abseil, protobuf or oneDNN of its own sees none of ours.
+# The library must not conflict with the host's own Abseil, protobuf or oneDNN.
 ! readelf -d embed_c/by_pkg_config | grep NEEDED | grep -vE 'libplumb\.so\.1|libc\.so' || fail "what embed_c needs"

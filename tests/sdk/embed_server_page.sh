@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The page of examples/embed_server in headless Chromium. Ends with 77 when something is missing: see
-# tests/report/run_browser_tests.sh, whose playwright-core this uses.
+# Tests the page of examples/embed_server in headless Chromium. Exits with 77 if something is missing: see
+# tests/report/run_browser_tests.sh, whose playwright-core it uses.
 #   embed_server_page.sh SERVER RUN LONG_RUN
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

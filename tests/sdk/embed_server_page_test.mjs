@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of examples/embed_server, as a reader uses it. embed_server_page.sh says what it needs.
+// Tests of the page of examples/embed_server from the reader's view. embed_server_page.sh lists the
+// requirements.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -11,7 +12,7 @@ const servers = [];
 let browser;
 
 before(async () => {
-  // Chromium has no sandbox for root and in many containers; the page is ours.
+  // Chromium has no sandbox for root and in many containers, and the page is our own.
   browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
 });
 after(async () => {
@@ -26,7 +27,8 @@ async function serve(run, ...flags) {
   return /http:\S+/.exec(String(line))[0];
 }
 
-// Opens the page, and fails the test if it complains or asks for anything that is not the server's.
+// Opens the page. Fails the test if it logs messages or errors, or loads anything that is not the
+// server's.
 async function open(t, url, options = {}) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
@@ -56,7 +58,7 @@ test("a text is completed from the keyboard alone", async (t) => {
   await page.waitForFunction(() => document.querySelector("#state").textContent.includes("tokens in"));
   const text = await page.textContent("#text");
   assert.match(text, /^an[a-z]*$/);
-  // The same seed, by the button.
+  // The button starts a completion with the same seed.
   await page.click("#complete");
   await page.waitForFunction(() => document.querySelector("#state").textContent.includes("tokens in"));
   assert.equal(await page.textContent("#text"), text);
@@ -67,7 +69,7 @@ test("a mistake is told", async (t) => {
   await page.fill("#prompt", "<b>AN</b>");
   await page.click("#complete");
   await page.waitForFunction(() => document.querySelector("#state").textContent.startsWith("error: prompt"));
-  assert.equal(await page.textContent("#text"), "<b>AN</b>"); // shown, and not interpreted
+  assert.equal(await page.textContent("#text"), "<b>AN</b>"); // shown as text, not interpreted
   assert.equal(await page.isEnabled("#complete"), true);
 });
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# examples/embed_server builds against an installed plumb and serves what `plumb train` wrote, to curl and
-# to headless Chromium. Says what is missing and counts as skipped without the libraries or curl; without
-# node, chromium or playwright-core the page alone is not tried.
+# Checks that examples/embed_server builds with an installed plumb and serves a run of `plumb train`, with
+# curl and in headless Chromium. Without the libraries or curl it prints what is missing and counts as
+# skipped. Without node, chromium or playwright-core only the page is not tested.
 #   embed_server_runs.sh BUILD_DIRECTORY SOURCE_DIRECTORY PYTHON
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
 source=$(realpath "$2")
@@ -16,7 +16,7 @@ cd "$work"
 CXXFLAGS="-O1 -Wall -Wextra -Wconversion -Wshadow -Wpedantic -Werror" cmake -S embed_server -B server \
   -DCMAKE_PREFIX_PATH="$prefix" > cmake.log || { cat cmake.log; exit 1; }
 cmake --build server --parallel 2 > build.log || { cat build.log; exit 1; }
-# What links it without CMake.
+# The server is also linked without CMake.
 read -ra flags <<< "$(pkg-config --cflags --libs plumb cpp-httplib libcrypto)"
 c++ server/CMakeFiles/embed_server.dir/*.o -o by_pkg_config "${flags[@]}" -pthread
 
@@ -24,7 +24,7 @@ plumb train "$source/examples/embed_cpp/model.pbtxt" --data "$source/examples/da
   --set train.data.format=DOCUMENTS --set train.max_steps=150 --set train.learning_rate=0.01 > train.log
 plumb train "$source/examples/embed_cpp/model.pbtxt" --set model.context_length=2048 --set model.d_model=128 \
   --data "$source/examples/data/names.txt" --out "$work/long" --set train.data.vocabulary=BYTES --set train.max_steps=1 --set train.batch_size=1 >> train.log
-# Tokens as Llama's: marks for spaces, bytes, <s> before a text and </s> after it.
+# A tokenizer like Llama's: marks for spaces, byte tokens, <s> before a text and </s> after it.
 "$3" - > tokenizer.json << 'END'
 import json
 import string

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""examples/embed_server, by curl, as its clients are.
+"""Tests of examples/embed_server with curl as the client.
 
     embed_server_test.py SERVER RUN LONG_RUN SMILES_RUN
 
@@ -36,7 +36,7 @@ class Server:
         self.url, self.name = found.groups()
 
     def curl(self, path, *arguments, body=None):
-        """(status, body)"""
+        """Returns (status, body)."""
         if body is not None:
             arguments = (*JSON, *arguments, "--data-binary", "@-")
         ran = subprocess.run(["curl", "-sS", "-N", "-w", "\n%{http_code}", *arguments, self.url + path],
@@ -63,7 +63,7 @@ class Server:
         return [json.loads(event[len("data: "):]) for event in text.split("\n\n")[:-2]]
 
     def end(self):
-        """Ctrl-C: what it printed and wrote to stderr, its exit code, seconds."""
+        """Sends SIGINT. Returns stdout, stderr, the exit code and the seconds until the end."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGINT)
         printed, complained = self.process.communicate(timeout=30)
@@ -99,7 +99,7 @@ class Completions(unittest.TestCase):
         self.assertIn(choice["finish_reason"], ("stop", "length"))
         self.assertEqual(len(answer["choices"]), 1)
         usage = answer["usage"]
-        self.assertEqual(usage["prompt_tokens"], 3)  # with the one that begins a document
+        self.assertEqual(usage["prompt_tokens"], 3)  # with the begin token of a document
         self.assertEqual(usage["total_tokens"], 3 + usage["completion_tokens"])
         self.assertLessEqual(usage["completion_tokens"], 3)
 
@@ -192,11 +192,11 @@ class Completions(unittest.TestCase):
     def test_the_page_is_whole(self):
         status, text = self.server.curl("/")
         self.assertEqual(status, 200)
-        self.assertNotRegex(text, r"https?://")  # needs nothing from elsewhere
+        self.assertNotRegex(text, r"https?://")  # the page loads nothing from other sites
 
 
 class SameAsSample(unittest.TestCase):
-    """The text of a prompt and options is that of `plumb sample`."""
+    """The text of a prompt and options equals that of `plumb sample`."""
 
     @staticmethod
     def sample(run, prompt, seed, num):
@@ -248,7 +248,7 @@ class SameAsSample(unittest.TestCase):
     def test_characters_of_several_tokens_are_whole(self):
         server = Server(SMILES_RUN)
         self.addCleanup(Bounds.finish, server.process)
-        first_byte = [0, 29, 29, 0, 30 + 0xF0]  # "mama ", and how each smile begins
+        first_byte = [0, 29, 29, 0, 30 + 0xF0]  # "mama ", and the first byte of each smile
         for echo in (False, True):
             asked = {"prompt": first_byte, "temperature": 0, "max_tokens": 8, "echo": echo}
             whole = server.text(**asked)
@@ -256,7 +256,7 @@ class SameAsSample(unittest.TestCase):
             pieces = [event["choices"][0]["text"] for event in server.events(**asked)]
             self.assertEqual("".join(pieces), whole)
             self.assertNotIn("\ufffd", "".join(pieces[:-1]))
-        # With the <s> that the tokenizer's post-processor puts there.
+        # The count includes the <s> that the tokenizer's post-processor adds.
         self.assertEqual(server.complete(prompt="an", max_tokens=1)["usage"]["prompt_tokens"], 3)
 
     def test_an_answer_says_that_the_context_is_full(self):
@@ -284,14 +284,14 @@ class Hostile(unittest.TestCase):
         return self.server.curl("/v1/completions", *arguments, body=body)[0]
 
     def send(self, text):
-        """What comes back until the connection is closed."""
+        """Returns the bytes that arrive until the connection is closed."""
         with socket.create_connection(("127.0.0.1", int(self.server.url.rpartition(":")[2])), timeout=20) as connection:
             connection.sendall(text)
             answer = b""
             try:
                 while part := connection.recv(65536):
                     answer += part
-            except ConnectionResetError:  # of a body that nobody reads
+            except ConnectionResetError:  # the server closes without reading the body
                 pass
             return answer
 
@@ -344,7 +344,7 @@ class Hostile(unittest.TestCase):
 
 
 class Bounds(unittest.TestCase):
-    """With few sessions, and texts that take long."""
+    """Tests with few sessions, and texts that take long."""
     LONG = {"prompt": "x", "max_tokens": 2047, "n": 16, "seed": 1}
 
     def setUp(self):
@@ -360,7 +360,7 @@ class Bounds(unittest.TestCase):
                 pipe.close()
 
     def begin(self, **body):
-        """A client in the middle of an answer."""
+        """Returns a client in the middle of an answer."""
         client = subprocess.Popen(["curl", "-sN", *JSON, "-d", json.dumps({**self.LONG, **body}),
                                    self.server.url + "/v1/completions"], stdout=subprocess.PIPE)
         self.addCleanup(self.finish, client)
@@ -368,7 +368,7 @@ class Bounds(unittest.TestCase):
             client.stdout.readline()
         else:
             while self.status() == 200:
-                if client.poll() is not None:  # refused, while a status was asked for
+                if client.poll() is not None:  # refused during a status request
                     return self.begin(**body)
                 time.sleep(0.01)
         return client
@@ -402,7 +402,7 @@ class Bounds(unittest.TestCase):
         self.assertNotIn(b"[DONE]", client.stdout.read())
 
     def test_pieces_are_whole_characters(self):
-        # Bytes at random are seldom UTF-8; what is sent always is.
+        # Random bytes are seldom UTF-8, but the server always sends UTF-8.
         for event in self.server.events(prompt="ä€😀", temperature=2, max_tokens=400, seed=1, echo=True):
             event["choices"][0]["text"].encode()
         whole = self.server.text(prompt="ä€😀", temperature=2, max_tokens=400, seed=1, echo=True)

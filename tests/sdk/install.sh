@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the tests beside it: installs the build into a directory of its own and points PATH and
-# pkg-config there, as for somebody who has plumb and not its sources.
+# Installs the build into a directory of its own and points PATH and pkg-config there, like for a user who has
+# plumb without its sources. Sourced by the tests in this folder.
 #   usage: . install.sh BUILD_DIRECTORY
 # Sets `work`, a directory that is removed at the end, and `prefix`.
 set -euo pipefail

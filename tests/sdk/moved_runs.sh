@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All that is installed is there, and works where it was moved to: no file names the place that it was
-# installed to, or built in; the tool finds norms, placements and the checker; shells find completion.
+# Checks that the installed files are complete and work after a move: no file contains the path of the
+# installation or of the build; the tool finds norms, placements and the checker; shells find the completions.
 #   moved_runs.sh BUILD_DIRECTORY SOURCE_DIRECTORY
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
 installed=$prefix
@@ -21,7 +21,7 @@ for file in "$libdir"/libplumb.{so,so.1,a} "$libdir/plumb/norm-v1/rms_norm.so" "
 done
 [ "$(find "$prefix/include" -name '*.h' | wc -l)" = 5 ] || fail "headers that are not public: $(ls -R "$prefix/include")"
 if grep -rlF "$installed" "$prefix"; then fail "these name the directory of installation"; fi
-# The names of sources in debug information are no paths that anything opens.
+# Names of sources in debug information are no paths that a program opens.
 for file in $(cd "$prefix" && find . -type f ! -name '* *'); do
   cp "$prefix/$file" bare
   case $(head -c 4 bare | tr -d '\0') in $'\x7fELF') strip --strip-debug bare ;; '!<ar') strip --strip-debug bare ;; esac
@@ -30,11 +30,11 @@ for file in $(cd "$prefix" && find . -type f ! -name '* *'); do
   fi
 done
 
-# The build has norms of its own: what is found is to be ours.
+# The build has norms, too, but the tool must find the installed ones.
 plumb plugin list | grep -F "$prefix/" | grep -q rms_norm || fail "norms: $(plumb plugin list)"
 printf 'n_layer: 1 n_head: 1 d_model: 8 vocab_size: 9 context_length: 8\nblock { placement: "pre" norm: "rms_norm" }\n' > m.pbtxt
 plumb describe m.pbtxt > /dev/null
 plumb plugin check "$libdir/plumb/norm-v1/rms_norm.so" --level 1 > /dev/null
 [ "$(plumb help --man train)" = "$(cat "$prefix/share/man/man1/plumb-train.1")" ] || fail "the page of plumb train"
-# shellcheck disable=SC2016  # that bash expands it
+# shellcheck disable=SC2016  # bash expands it
 bash --norc -c '. "$1"; complete -p plumb' _ "$prefix/share/bash-completion/completions/plumb" | grep -q _plumb

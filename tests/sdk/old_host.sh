@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Plugins of norm ABI 1.1 in a host of 1.0: the last commit whose header says 1.0 is built in a temporary clone of the
-# repository, and given the plugins of tests/sdk/v1_1, compiled against today's header. The one that needs 1.1 is
-# refused with both numbers; the one that does not runs without the new parts, and its model has fewer parameters. No
-# part of ctest: it builds another tree.
-#   old_host.sh BUILD_DIRECTORY [SOURCE_DIRECTORY [OLD_BUILD_DIRECTORY]]    the last: of that commit, built before
+# Tests plugins of norm ABI 1.1 in a host of 1.0: builds the last commit whose header is 1.0 in a temporary
+# clone, and gives it the plugins of tests/sdk/v1_1, compiled with the current header. The one that needs 1.1
+# is refused with both version numbers. The other one runs without the new features, and its model has fewer
+# parameters. This test is not part of ctest, because it builds another tree.
+#   old_host.sh BUILD_DIRECTORY [SOURCE_DIRECTORY [OLD_BUILD_DIRECTORY]]    the last: an existing build of that commit
 set -euo pipefail
 build=$(realpath "$1")
 source=$(realpath "${2:-$(dirname "$0")/../..}")

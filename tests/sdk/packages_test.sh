@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Debian packages of this build: what is in which, control files, symbols, and lintian, if it is installed;
-# and that they are made alike again. They are those of tools/make_packages.sh but for two settings that a
-# build for tests does not have, the multiarch directory and paths of the build.
-#   packages_test.sh BUILD_DIRECTORY [PACKAGES]      PACKAGES: those, made before by make_packages.sh
+# Tests the Debian packages of this build: their contents, control files and symbols, lintian if it is
+# installed, and that a second build is identical. They equal those of tools/make_packages.sh except for two
+# settings that a build for tests does not have, the multiarch directory and paths of the build.
+#   packages_test.sh BUILD_DIRECTORY [PACKAGES]      PACKAGES: existing packages of make_packages.sh
 set -euo pipefail
 build=$(realpath "$1")
 work=$(mktemp -d)
@@ -19,7 +19,7 @@ if [ $# -ge 2 ]; then
   packages=$(realpath "$2")
 else
   suppressed=(--suppress-tags arch-dependent-file-not-in-arch-specific-directory,pkg-config-unavailable-for-cross-compilation)
-  # The second an hour later, by another clock and another umask.
+  # The second build has another time and another umask.
   for name in packages again; do
     SOURCE_DATE_EPOCH=1700000000 cpack --config "$build/CPackConfig.cmake" -B "$work/$name" -D "CPACK_PLUMB_COMPRESSION=-Zgzip;-z1" > "$work/log" 2>&1 ||
       { cat "$work/log" >&2; fail "cpack"; }
@@ -38,7 +38,7 @@ field() { dpkg-deb --field "$(deb "$1")" "$2"; }
 has() { dpkg-deb --contents "$(deb "$1")" | awk '{print $6}' | grep -E "^\./usr/$2\$" > /dev/null || fail "$1 has no usr/$2"; }
 is() { [[ $(field "$1" "$2") =~ $3 ]] || fail "$1: $2 is \"$(field "$1" "$2")\""; }
 names=(libplumb1 libplumb-dev plumb-norms plumb)
-[ -z "$(deb plumb-mpi)" ] || names+=(plumb-mpi)  # where there was an MPI to build with
+[ -z "$(deb plumb-mpi)" ] || names+=(plumb-mpi)  # built only with an installed MPI
 [ -n "$(deb plumb-mpi)" ] || ! grep -q '^PLUMB_MPI:.*=ON' "$build/CMakeCache.txt" || fail "no plumb-mpi"
 [ "$(find "$packages" -name '*.deb' ! -name '*-dbgsym_*' | wc -l)" = ${#names[@]} ] || fail "packages: $(ls "$packages")"
 
@@ -66,7 +66,7 @@ done
 twice=$(for file in "$packages"/*.deb; do dpkg-deb --contents "$file" | awk '$1 !~ /^d/ {print $6}'; done | sort | uniq -d)
 [ -z "$twice" ] || fail "in two packages: $twice"
 
-# Debug symbols, where there are some, are those of the files that are in the packages.
+# Debug symbols, if there are any, must match the files in the packages.
 for package in libplumb1 plumb; do
   [ -n "$(deb $package-dbgsym)" ] || continue
   dpkg-deb --raw-extract "$(deb $package-dbgsym)" "$work/$package-dbgsym"
@@ -80,7 +80,7 @@ done
 is libplumb1 Depends '^plumb-norms \(>= .*, libc6 \(>= .*, libstdc\+\+6'
 is plumb Depends '^plumb-norms \(>= .*, libc6 \(>= '
 [ ${#names[@]} = 4 ] || is plumb-mpi Depends '^plumb \(= .*mpi'
-for package in libplumb1 libplumb-dev plumb-norms plumb; do  # nothing else is linked with MPI
+for package in libplumb1 libplumb-dev plumb-norms plumb; do  # no other package depends on MPI
   [[ ! $(field $package Depends) =~ mpi ]] || fail "$package depends on MPI"
 done
 is libplumb-dev Depends "^libplumb1 \(= $(field libplumb1 Version)\)\$"
@@ -88,7 +88,7 @@ is libplumb1 Section '^libs$'
 is libplumb1 Multi-Arch '^same$'
 grep -qx 'activate-noawait ldconfig' "$work/libplumb1/DEBIAN/triggers" || fail "libplumb1: triggers"
 grep -qE '^libplumb 1 libplumb1 \(>= ' "$work/libplumb1/DEBIAN/shlibs" || fail "libplumb1: shlibs"
-# As many symbols as the library has: -c4 fails at one that is new or gone.
+# The list of symbols must be complete: -c4 fails if one is new or missing.
 mkdir -p "$work/source/debian" && cd "$work/source"
 printf 'Source: plumb\n\nPackage: libplumb1\nArchitecture: any\n' > debian/control
 dpkg-gensymbols -c4 -plibplumb1 -v"$(field libplumb1 Version)" -P"$work/libplumb1" -I"$work/libplumb1/DEBIAN/symbols" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# `plumb plugin new` writes a project that builds without a warning against the installed plumb, with CMake
-# and with make, by gcc and by clang, passes every check, and trains in a model.
+# Checks that `plumb plugin new` writes a project that builds without warnings with the installed plumb, with
+# CMake and make, gcc and clang, passes every check, and trains in a model.
 #   project_builds.sh BUILD_DIRECTORY
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
 cd "$work"
@@ -25,19 +25,19 @@ for compiler in gcc clang; do
       file="$name/build/$name.so"
     else
       make -C "$name" PLUMB="$prefix" CC="$compiler" CFLAGS="-O3 -Werror -pedantic" CHECKFLAGS=--quick check | tee check.log
-      # As docs/first-norm.md says; on a busy machine N15, which takes times, may warn.
+      # The counts are those in docs/first-norm.md. N15 measures times and may warn on a busy machine.
       grep -E "46 checks: (44 passed|43 passed, 1 warned), 2 skipped" check.log
       file="$name/$name.so"
     fi
     plumb train "$name/model.pbtxt" --data words.txt --plugin "$file" --out "$name/run" \
       --set train.max_steps=20
-    # Elsewhere when it is asked to.
+    # An explicit prefix installs into another directory.
     if [ "$tool" = cmake ]; then
       cmake --install "$name/build" --prefix "$work/elsewhere"
       [ -n "$(find "$work/elsewhere" -name "$name.so")" ]
       [ -z "$(find "$prefix" -name "$name.so")" ]
     fi
-    # Installed, it is found by its id; and it exports the entry and nothing else.
+    # The installed norm is found by its id, and its library exports only the entry point.
     if [ "$tool" = cmake ]; then cmake --install "$name/build"; else make -C "$name" PLUMB="$prefix" install; fi
     plumb plugin describe "org.example.of.$name" | grep -F "$(realpath "$prefix")"
     [ "$(nm -D --defined-only "$file" | awk '{print $3}')" = plumb_norm_plugin_v1 ]
@@ -45,7 +45,7 @@ for compiler in gcc clang; do
 done
 [ "$tried" -gt 0 ]
 
-# The four are one norm: the losses of the same compiler must be the same, whatever built it.
+# All builds are one norm, so builds by the same compiler must have the same losses.
 for compiler in gcc clang; do
   [ -d "cmake_by_$compiler" ] || continue
   for tool in cmake make; do

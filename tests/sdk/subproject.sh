@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# plumb as a part of a host's build, by add_subdirectory and by FetchContent: the host's settings are as
-# before, its files get none of plumb's flags, plumb's files compile under the host's strict ones, and
-# nothing of plumb is tested, installed or built that the host did not ask for.
+# Tests plumb as a part of a host's build, by add_subdirectory and by FetchContent: the host's settings do not
+# change, its files get none of plumb's flags, plumb's files compile under the host's strict flags, and
+# nothing of plumb is tested, installed or built without a request of the host.
 #   subproject.sh SOURCE_DIRECTORY
 #
-# Configures both, and compiles one file, one norm and a program of the host; the rest of libplumb.so
-# has the same flags, which compile_commands.json shows, and would take minutes.
+# Configures both, and compiles one file, one norm and a program of the host. The rest of libplumb.so has the
+# same flags, as compile_commands.json shows, and would take minutes.
 set -euo pipefail
 source=$(realpath "$1")
 work=$(mktemp -d)
@@ -28,7 +28,7 @@ add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wun
 find_package(Protobuf REQUIRED)
 find_package(GTest)
 
-# Every variable, and what a directory hands on, before and after.
+# Writes every variable and the properties that a directory passes on, before and after.
 function(host_state file)
   get_cmake_property(names VARIABLES)
   list(FILTER names EXCLUDE REGEX "^(ARG[CNV]|_|file$|names$|CMAKE_CURRENT_FUNCTION|HOST_|PLUMB_|plumb_|FETCHCONTENT_|GTest_|.*_(DIR|BINARY_DIR|SOURCE_DIR|IS_TOP_LEVEL)$|CMAKE_INSTALL_(SYSCONF|BIN|DATA|DATAROOT|DOC|INCLUDE|INFO|LIB|LIBEXEC|LOCALE|LOCALSTATE|MAN|OLDINCLUDE|RUNSTATE|SBIN|SHAREDSTATE)DIR$)")
@@ -55,7 +55,7 @@ host_state(after)
 add_executable(host main.c)
 target_link_libraries(host PRIVATE plumb::plumb)
 add_executable(other other.cc)
-# Tests that the host would have of plumb.
+# Writes the tests that the host would inherit from plumb.
 get_directory_property(tests TESTS)
 file(WRITE "${CMAKE_BINARY_DIR}/tests" "${tests}")
 END
@@ -64,13 +64,14 @@ for way in OFF ON; do
   out="$work/build_$way"
   cmake -S "$work/host" -B "$out" -G Ninja -DHOST_PLUMB="$source" -DHOST_FETCHES=$way > "$work/log" 2>&1 ||
     { cat "$work/log" >&2; fail "the host does not configure"; }
-  # Packages that plumb looks for add variables with their own names; host and CMake variables stay.
+  # Packages that plumb searches for add variables with their own names. Variables of the host and of CMake
+  # must not change.
   diff <(grep -E '^(CMAKE_|BUILD_|directory |host_|[a-z_]*=)' "$out/before") \
        <(grep -E '^(CMAKE_|BUILD_|directory |host_|[a-z_]*=)' "$out/after") ||
     fail "plumb changes the host's settings"
 
-  # Of its own plumb keeps nothing in the cache but PLUMB_*: the rest are packages that it looked for,
-  # CMake's own directories of installation, and the paths of projects.
+  # plumb's only own cache variables are PLUMB_*. The others belong to packages that it searched for, to
+  # CMake's installation directories, and to the paths of projects.
   added=$(sed -nE 's/^([A-Za-z][A-Za-z0-9_.-]*):([A-Z]+)=.*/\2 \1/p' "$out/CMakeCache.txt" | grep -vE '^(INTERNAL|STATIC)' |
     awk '{print $2}' | grep -vE '^(PLUMB_|HOST_|CMAKE_|FETCHCONTENT_|Protobuf_|OpenMP_|OpenCL_)|_DIR$' || true)
   [ -z "$added" ] || fail "variables in the host's cache: $added"
@@ -90,7 +91,7 @@ for c in hosts:
         if flag in c["command"]: fail("%s in the host's %s" % (flag, c["command"]))
 for c in ours:
     words = c["command"].split()
-    # The host's -Werror comes before: no warning is left to be one.
+    # -w comes after the host's -Werror and disables all warnings.
     if "-w" not in words: fail("plumb's files warn in a host: " + c["command"])
     if c["file"].endswith(".cc") and "-std=c++17" not in words: fail("not C++17: " + c["command"])
     if not any(w in words for w in ("-O2", "-Og", "-O3")): fail("not optimized: " + c["command"])
@@ -100,15 +101,15 @@ END
   [ ! -s "$out/tests" ] || fail "plumb's tests are the host's"
   [ ! -e "$out/plumb/CTestTestfile.cmake" ] || ! grep -q add_test "$out/plumb/CTestTestfile.cmake" || fail "there are tests"
 
-  # Nothing to install: no file is named by any script of installation.
+  # No installation script contains a file.
   if grep -rhE 'file\(INSTALL' --include=cmake_install.cmake "$out"; then fail "plumb installs itself"; fi
 
-  # A host that wants it installed says so.
+  # A host that wants to install plumb sets an option.
   cmake "$out" -DPLUMB_INSTALL=ON > /dev/null
   grep -rqE 'file\(INSTALL.*libplumb' --include=cmake_install.cmake "$out" || fail "PLUMB_INSTALL=ON installs nothing"
 done
 
-# A file of the library and a norm with Highway compile under the flags of the host.
+# A file of the library and a norm with Highway compile with the host's flags.
 ninja -C "$work/build_OFF" plumb/runtime/capi/CMakeFiles/plumb_capi.dir/tokenizer.cc.o plumb_norm_rms_norm other > "$work/log" 2>&1 ||
   { cat "$work/log" >&2; fail "plumb does not build in a strict host"; }
 grep -q 'LINK_LIBRARIES = .*libplumb.so' <(grep -A12 '^build host:' "$work/build_OFF/build.ninja") || fail "the host does not link libplumb.so"

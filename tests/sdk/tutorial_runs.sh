@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs docs/first-norm.md: writes the files that it shows, in the order in which it shows them, and
-# runs its commands, against an installed plumb. The learned mixtures must have moved.
+# Runs docs/first-norm.md with an installed plumb: writes the files of the page in their order, and runs its
+# commands. The learned mixtures must have changed.
 #   tutorial_runs.sh BUILD_DIRECTORY TUTORIAL.md
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
 page=$(realpath "$2")
@@ -26,7 +26,7 @@ cd "$work/mix_norm"
 plumb plugin list | grep -q "^org.example.mix_norm *$prefix"
 plumb plugin check ./wrong.so --only-failed --json > wrong.json || true
 grep -q '"N2"' wrong.json
-# The mixture starts at 0.5 everywhere: what the last checkpoint holds must have learned something.
+# The mixture starts at 0.5 everywhere, so the last checkpoint must contain other values.
 checkpoint="mix/$(cat mix/latest)"
 [ -d "$checkpoint" ] || checkpoint="mix/checkpoints/$(cat mix/latest)"
 grep -aq 'norm.mix' "$checkpoint/model.safetensors"

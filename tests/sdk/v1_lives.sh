@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Version 1.0 of the norm ABI, for ever: the template plugin of 1.0 as it was built then, and against today's
-# header, and today's template against the header of 1.0; all load, pass every check, and train, the first
-# two with the same losses.
+# Checks that version 1.0 of the norm ABI is supported for ever: the template plugin of 1.0 as it was built
+# then and compiled with the current header, and the current template compiled with the header of 1.0. All
+# load, pass every check, and train, the first two with the same losses.
 #   v1_lives.sh BUILD_DIRECTORY SOURCE_DIRECTORY
 set -euo pipefail
 build=$(realpath "$1")
@@ -19,9 +19,9 @@ for compiler in gcc clang; do
   flags="-std=c11 -O2 -ffp-contract=off -Wall -Wextra -Werror -pedantic -fPIC -shared -fvisibility=hidden"
   $compiler $flags -I "$v1" "$v1/my_norm.c" -o "$work/old_both.so" -lm
   $compiler $flags -I "$source/plugins/abi" "$v1/my_norm.c" -o "$work/old_source.so" -lm
-  # norm_rows.h is no part of the ABI: it goes with the header of 1.0 too.
+  # norm_rows.h is not part of the ABI and works with the header of 1.0, too.
   $compiler $flags -I "$v1" -I "$source/plugins/abi" "$source/plugins/template/my_norm.c" -o "$work/old_header.so" -lm
-  # Sizes and offsets, of both headers.
+  # Both headers have the same sizes and offsets.
   $compiler -std=c11 -Werror -I "$source/plugins/abi" -fsyntax-only "$v1/layout.c"
   $compiler -std=c11 -Werror -I "$v1" -fsyntax-only "$v1/layout.c"
   for each in old_both old_source old_header; do

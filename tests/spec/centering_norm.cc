@@ -37,7 +37,7 @@ plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out)
   return PLUMB_OK;
 }
 
-// `mean` is that of the call, where its statistics were taken, or the running one.
+// Subtracts the mean: that of the call if its statistics were computed, else the running one.
 void Center(const plumb_norm_call* call, const void* from, int64_t from_pitch, void* to,
             int64_t to_pitch, int64_t r0, int64_t r1) {
   const void* statistics = call->call_saved != nullptr ? call->call_saved : call->buffers[0];
@@ -59,7 +59,7 @@ plumb_status Forward(const plumb_norm_instance*, const plumb_norm_call* c, int64
   return PLUMB_OK;
 }
 
-// dx = dy - mean of dy, which the backward statistics have left where those of x were.
+// Computes dx = dy - mean(dy). The backward statistics have replaced those of x.
 plumb_status Backward(const plumb_norm_instance*, const plumb_norm_call* c, int64_t r0,
                       int64_t r1) {
   if (c->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cross-row norm that is linked into the tests, y = x - mean over the rows, with no parameters.
-// Its state is the smallest that can be told apart: running_mean [dim] moves halfway to the batch's
-// mean in every training call, and calls [] counts them.
+// A cross-row norm that is linked into the tests: y = x - mean over the rows, without parameters.
+// It has minimal state: running_mean [dim] moves halfway to the batch's mean in every training
+// call, and calls [] counts them.
 #ifndef PLUMB_TESTS_SPEC_CENTERING_NORM_H_
 #define PLUMB_TESTS_SPEC_CENTERING_NORM_H_
 
@@ -10,7 +10,7 @@
 namespace plumb {
 
 const plumb_norm_plugin* CenteringNorm();      // "test.centering": evaluates with running_mean
-const plumb_norm_plugin* CenteringEvalNorm();  // "test.centering_eval": with the call's mean
+const plumb_norm_plugin* CenteringEvalNorm();  // "test.centering_eval": uses the call's mean
 
 }  // namespace plumb
 

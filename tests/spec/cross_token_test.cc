@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms with statistics over tokens are used by nobody who did not ask for one.
+// Norms with statistics over tokens must be allowed explicitly.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

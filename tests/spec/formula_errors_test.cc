@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of text that is no formula and cannot be written into cases/statements.txt.
+// Errors of invalid formulas that cannot be written in cases/statements.txt.
 #include <gtest/gtest.h>
 
 #include <string>

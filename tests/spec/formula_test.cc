@@ -30,7 +30,7 @@ std::string Index(const Expr& e) {
   return out;
 }
 
-// The tree with every parenthesis: "(1 + (2 * 3))".
+// Returns the expression with all parentheses: "(1 + (2 * 3))".
 std::string Tree(const Expr& e) {
   switch (e.kind) {
     case Expr::Kind::kNumber:
@@ -224,7 +224,7 @@ TEST(FormulaTest, CollectsTheNamesOfAKind) {
   EXPECT_EQ(names, (std::set<std::string>{"f", "max", "norm"}));
 }
 
-// Trees of all shapes, drawn from a fixed seed.
+// Generator of random expression trees from a fixed seed.
 class RandomFormula {
  public:
   explicit RandomFormula(uint64_t seed) : stream_(seed, "formula") {}
@@ -322,7 +322,7 @@ TEST(FormulaTest, AnyBytesAreReadOrRefused) {
     const absl::StatusOr<Expression> again = ParseExpression({expression->root.ToString(), {}});
     ASSERT_TRUE(again.ok() && Same(again->root, expression->root)) << text;
   }
-  EXPECT_GT(read, 1000);  // the loop reaches the parser's other side too
+  EXPECT_GT(read, 1000);  // many texts are accepted, not only refused
 }
 
 TEST(FormulaTest, DepthHasALimitAndLengthHasOne) {
@@ -340,7 +340,7 @@ TEST(FormulaTest, DepthHasALimitAndLengthHasOne) {
     EXPECT_TRUE(parses(nested(open, 50, close))) << open;
     EXPECT_FALSE(parses(nested(open, 400, close))) << open;
   }
-  // An operator of a chain is a level of the tree, which whatever walks it goes down.
+  // Each operator of a chain is a level of the tree, into which recursive functions descend.
   EXPECT_TRUE(parses(nested("a+", 100, "")));
   EXPECT_FALSE(parses(nested("a+", 101, "")));
   EXPECT_FALSE(parses(nested("a+", 1000, "")));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that nobody wrote in good faith: it is refused with a message, or read, and never worse.
+// Malicious text is refused with a message or read, and does nothing worse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names from other files: imports, shipped placements, extends, and models that need no files.
+// Tests of names from other files: imports, shipped placements, extends, and models that need no
+// files.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,7 +23,7 @@ class ImportsTest : public ::testing::Test {
     const absl::StatusOr<ResolvedModel> model = Resolve(model_text);
     return model.ok() ? "no error" : directory_.Hide(std::string(model.status().message()));
   }
-  // The body of the first layer's placement.
+  // Returns the body of the first layer's placement.
   std::string Body(absl::string_view model_text) {
     const absl::StatusOr<ResolvedModel> model = Resolve(model_text);
     if (!model.ok()) return std::string(model.status().message());
@@ -41,7 +42,7 @@ class ImportsTest : public ::testing::Test {
   ScratchDirectory directory_;
 };
 
-// A placement that can be told from others by its factor.
+// Returns the text of a placement that its factor identifies.
 std::string Factor(absl::string_view name, int factor) {
   return absl::StrCat("placement { name: \"", name, "\" each: \"x = x + ", factor, " * f(x)\" }\n");
 }
@@ -137,7 +138,7 @@ TEST_F(ImportsTest, ErrorsInAnImportedFormulaNameItsFile) {
 }
 
 TEST_F(ImportsTest, AModelOfNoDirectoryImportsFromTheWorkingOne) {
-  // A path without a slash: the directory is ".", and errors name the file as the user did.
+  // The path has no slash. The directory is ".", and errors name the file as the user did.
   const absl::StatusOr<ResolvedModel> model =
       ResolveText("import: \"no_such_file.pbtxt\"", &plugins_, "m.pbtxt");
   EXPECT_EQ(std::string(model.status().message()),

@@ -153,7 +153,7 @@ TEST(ModelSpecTest, WhatWasSetIsCheckedLikeWhatWasWritten) {
             "are y, x, and the model's dimensions\n"
             "  x = z + y\n"
             "      ^");
-  // Nothing in the file says where this one stands.
+  // The field was set by the program, so the error has no location in the file.
   ASSERT_TRUE(spec.Set("attention.scale", "1 +").ok());
   EXPECT_EQ(std::string(Resolve(spec, &plugins, ResolveOptions()).status().message()),
             "dir/m.pbtxt: the formula ends where a value is expected\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every placement that plumb ships, and every example, whatever they are.
+// Tests of every shipped placement and every example.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -84,7 +84,7 @@ TEST(ExampleModelsTest, Resolve) {
     const std::string path = entry.path().string();
     const std::string name = entry.path().filename().string();
     if (entry.path().extension() != ".pbtxt") continue;
-    // Recipes and studies lie beside them.
+    // The directory also contains recipes and studies.
     if (absl::StartsWith(name, "train") || name == "study.pbtxt" || name == "text.pbtxt") continue;
     absl::StatusOr<ModelSpec> spec = ModelSpec::FromFile(path);
     ASSERT_TRUE(spec.ok()) << spec.status();

@@ -13,7 +13,7 @@
 namespace plumb {
 namespace {
 
-// Writes down what it is told, one line a call. Handles are t0, t1, ... in order.
+// Backend that records its calls, one per line. Handles are t0, t1, ... in order.
 class Recorder : public FormulaBackend {
  public:
   TensorHandle Embed() override { return Log("embed"); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a walk tells its backend, as text.
+// Text of the calls that a walk makes to its backend.
 #ifndef PLUMB_TESTS_SPEC_RECORDER_H_
 #define PLUMB_TESTS_SPEC_RECORDER_H_
 
@@ -9,11 +9,11 @@
 
 namespace plumb {
 
-// Of the walk of a model: one line a call, "t3 = t0 + t2". Handles are t0, t1, ... in order. The
-// message of the error where the model is refused.
+// Returns the calls of a model's walk, one per line, such as "t3 = t0 + t2". Handles are t0, t1,
+// ... in order. Returns the message of the error if the model is refused.
 std::string Trace(absl::string_view model_text);
 
-// Of a trace, the lines that hold `part`.
+// Returns the lines of a trace that contain `part`.
 std::string LinesWith(absl::string_view part, const std::string& trace);
 
 }  // namespace plumb

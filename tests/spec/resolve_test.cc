@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptions that are right: defaults, groups of layers, sublayers, norms.
+// Tests of valid descriptions: defaults, groups of layers, sublayers, norms.
 #include "runtime/spec/resolve.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr char kPreBlock[] = "block { placement: \"pre\" norm: \"rms_norm\" }\n"
 TEST(ResolveTest, FillsInWhatIsNotSaid) {
   const ResolvedModel model = Resolved(absl::StrCat(
       "n_layer: 3 n_head: 4 d_model: 32 vocab_size: 11 context_length: 5\n", kPreBlock));
-  EXPECT_EQ(model.name, "m");  // of the file
+  EXPECT_EQ(model.name, "m");  // name of the file
   EXPECT_EQ(model.dims.n_layer, 3);
   EXPECT_EQ(model.dims.n_sublayer, 6);
   EXPECT_EQ(model.dims.n_kv_head, 4);
@@ -60,7 +60,7 @@ TEST(ResolveTest, TakesWhatIsSaid) {
   EXPECT_EQ(model.name, "mine");
   EXPECT_EQ(model.dims.n_kv_head, 2);
   EXPECT_EQ(model.dims.d_ff, 7);
-  EXPECT_EQ(model.dims.head_dim, 6);  // d_model need not be a multiple of n_head then
+  EXPECT_EQ(model.dims.head_dim, 6);  // an explicit head_dim: n_head need not divide d_model
   EXPECT_EQ(model.positions.kind, PositionKind::kRope);
   EXPECT_EQ(model.positions.rope_theta, 500);
   EXPECT_EQ(model.embedding_scale->root.ToString(), "sqrt(d_model)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a walk tells its backend: names, terms, coefficients, conditions, scalars of each layer.
+// Tests of the calls to the backend: names, terms, coefficients, conditions, scalars of each layer.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -37,7 +37,7 @@ TEST(RunStackTest, PreNormIsWalkedLayerByLayer) {
 }
 
 TEST(RunStackTest, CoefficientsAreFoldedIntoOneCombine) {
-  // DeepNorm: alpha = (2 * 2) ^ 0.25.
+  // DeepNorm's alpha is (2 * 2) ^ 0.25.
   const std::string trace =
       Trace(absl::StrCat(kDims, "block { placement: \"deepnorm\" norm: \"rms_norm\" }"));
   EXPECT_EQ(LinesWith(" + ", trace),
@@ -248,7 +248,7 @@ TEST(RunStackTest, GroupsOfLayersHaveTheirOwnPlacements) {
             "t13 = layer_norm end.norm[8 of 8](t12)\n");
 }
 
-// A backend that refuses: its error must come out with the formula.
+// Backend that fails. Its error must be returned together with the formula.
 class RefusesNorms : public NullBackend {
  public:
   absl::StatusOr<TensorHandle> Norm(const NormSite& site, absl::Span<const TensorHandle>) override {

@@ -253,7 +253,7 @@ TEST_F(ScalarTest, WithoutAPlacementThereAreNoLets) {
 }
 
 TEST_F(ScalarTest, LetsThatDoubleCostNoMoreThanTheirNumber) {
-  // Substituted instead of evaluated once, the last of these would take 2^60 steps.
+  // If names were substituted instead of evaluated once, the last of these would take 2^60 steps.
   Let("a0 = 1");
   for (int i = 1; i <= 60; ++i) Let(absl::StrCat("a", i, " = a", i - 1, " + a", i - 1));
   EXPECT_EQ(Value("a60"), std::pow(2, 60));

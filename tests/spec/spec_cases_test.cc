@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of cases/*.txt: texts and their errors as a user reads them, or what a walk tells its
-// backend.
+// Runs the cases of cases/*.txt: texts with their errors as a user reads them, or with the calls to
+// the backend.
 //
 //   ==== KIND
 //   the text
 //   ----
-//   what it gives; a last line "..." stands for lines that depend on the build
+//   the result; a last line "..." stands for lines that depend on the build
 //
-// A text is a whole "text", a "model" after the line of dimensions, the fields of a "placement"
-// from line 4 on, a "statement" or a "recipe", and gives its error or "no error"; or the fields of
-// the placement of a "trace". Lines between cases that begin with # are comments.
+// KIND is one of "text" (a whole model), "model" (the text after a line of dimensions), "placement"
+// (the fields of a placement, from line 4), "statement" and "recipe", whose result is an error or
+// "no error"; or "trace" (the fields of a placement). Lines between cases that begin with # are
+// comments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +84,7 @@ std::string RecipeError(const std::string& text) {
   return std::string(spec.status().message());
 }
 
-// The trace of a model of one layer, so that it is short, and without its last line break.
+// Returns the trace of a model of one layer, which is short, without its last line break.
 std::string TraceOf(const std::string& fields) {
   const std::string trace = Trace(
       absl::StrCat("n_layer: 1 n_head: 2 d_model: 8 d_ff: 16 vocab_size: 11 context_length: 4\n"

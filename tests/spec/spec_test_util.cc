@@ -109,7 +109,7 @@ absl::StatusOr<ResolvedModel> ResolveText(absl::string_view text, PluginRegistry
 }
 
 absl::StatusOr<ResolvedModel> ResolveText(absl::string_view text) {
-  // Models point to their plugins, so the registry lives as long as the tests.
+  // Models refer to their plugins, so the registry lives as long as the process.
   static auto* const plugins = new PluginRegistry;
   static const bool once = (plugins->AddDirectory(PLUMB_TEST_PLUGIN_DIR), true);
   static_cast<void>(once);

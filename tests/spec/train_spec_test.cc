@@ -206,7 +206,7 @@ TEST(TrainSpecTest, ImportedRulesComeAfterItsOwnAndTheirLetsBefore) {
   EXPECT_EQ(s.rules[1].match.place.file, "mup.pbtxt");
   ASSERT_EQ(s.lets.size(), 2u);
   EXPECT_EQ(s.lets[0].text.value, "base_width = 64");
-  // What a run keeps imports nothing.
+  // The stored recipe of a run has no imports.
   const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
   EXPECT_EQ(again.ToText(), s.ToText());
   EXPECT_EQ(again.ToText().find("import"), std::string::npos);

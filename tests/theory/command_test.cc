@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb theory, as a user runs it.
+// Tests of plumb theory from the user's view.
 
 #include <gmock/gmock.h>
 

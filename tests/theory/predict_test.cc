@@ -39,14 +39,15 @@ TEST_F(PredictTest, TheRouteIsReadOffTheEquations) {
 }
 
 TEST_F(PredictTest, ThePlacementsNameSaysNothing) {
-  // A placement under the name of another.
+  // The placement has the name of another one.
   const Reading reading = Read("post", R"text(
     placement { name: "post" each: "y = norm(x)" each: "x = x + f(y)" end: "x = norm(x)" })text");
   EXPECT_EQ(reading.route, Route::kNormedInput);
 }
 
 TEST_F(PredictTest, NothingIsPredictedForWhatTheoryDoesNotCover) {
-  // Scales, a gate, a scale that differs from layer to layer, a condition, two streams, a mixture.
+  // These have scales, a gate, a scale that depends on the layer, a condition, two streams, or a
+  // mixture.
   for (const char* placement : {"deepnorm", "keel", "rezero", "layer_scale", "scaled_residual",
                                 "ln_scaling", "swin_v2", "resi_dual", "b2t", "hybrid_norm"}) {
     const Reading reading = Read(placement);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published results about initialization, on models that were written for them (xiong.pbtxt,
+// Reproduces published results about initialization with models for that purpose (xiong.pbtxt,
 // real.pbtxt): LayerNorm with gain 1, bias 0 and eps 1e-6, embeddings N(0, 1), Xavier weights,
 // ReLU, d_model 64, 16 tokens, no positions.
 //
-// What differs from Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture",
-// arXiv:2002.04745) in xiong.pbtxt: attention is causal, and there is an output projection. The
-// projection is Xavier too and keeps the variance of what it gets. Uniform attention over all T
-// tokens adds 1/T to the stream's mean square in the first layer; over those up to t it adds 1/t to
-// token t, and so H_T / T on average, 0.211 instead of 0.0625 for T = 16. Lemma 2's bracket and
-// Theorem 1's rates hold for both.
+// xiong.pbtxt differs from Xiong et al. 2020 ("On Layer Normalization in the Transformer
+// Architecture", arXiv:2002.04745) in two ways: attention is causal, and there is an output
+// projection. The projection also has Xavier weights and keeps the variance of its input. Uniform
+// attention over all T tokens adds 1/T to the stream's mean square in the first layer. Over the
+// tokens up to t it adds 1/t to token t, and therefore H_T / T on average: 0.211 instead of 0.0625
+// for T = 16. Lemma 2's bounds and Theorem 1's rates hold for both.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ struct Setting {
 
 class ReproductionTest : public ::testing::Test {
  protected:
-  // What several tests look at is measured once.
+  // Each measurement is made once and shared by the tests.
   static void SetUpTestSuite() { measured_ = new std::map<Setting, Measurement>; }
   static void TearDownTestSuite() { delete measured_; }
 
@@ -54,7 +54,8 @@ class ReproductionTest : public ::testing::Test {
     EXPECT_TRUE(spec.ok()) << spec.status();
     return CreateModel(runtime_.get(), *spec).value();
   }
-  // Means over 10 seeds, as in the sources; over 20 of xiong.pbtxt, whose tolerances are narrower.
+  // Returns the options: means over 10 seeds, as in the sources, or over 20 for xiong.pbtxt, which
+  // has narrower tolerances.
   static MeasureOptions Seeds(const Setting& setting) {
     MeasureOptions options;
     options.seeds = setting.file == "xiong.pbtxt" ? 20 : 10;
@@ -70,7 +71,8 @@ class ReproductionTest : public ::testing::Test {
   }
   double LastStream(const Setting& setting) { return Of(setting).stream.back().mean; }
   double LastGradient(const Setting& setting) { return Of(setting).gradients.back().value.mean; }
-  // Drawing the weights is what takes the time: real.pbtxt has 49 thousand a layer.
+  // Returns the depths. Drawing the weights takes most of the time: real.pbtxt has 49 thousand per
+  // layer.
   static std::vector<int64_t> Depths(const std::string& file) {
     if (file == "xiong.pbtxt") return {8, 16, 32, 64};
     return {4, 8, 16, 32};
@@ -83,8 +85,9 @@ class ReproductionTest : public ::testing::Test {
     }
     return LogLogSlope(depths, gradients);
   }
-  // g_pre / g_post over sqrt(v_post / v_pre): 1 if the last gradients differ only by what the last
-  // norm divides by. `v_post` is the mean square at the input of the norm after the last MLP.
+  // Returns g_pre / g_post divided by sqrt(v_post / v_pre). It is 1 if the last gradients differ
+  // only by the divisor of the last norm. `v_post` is the mean square at the input of the norm
+  // after the last MLP.
   double RatioToPrediction(const std::string& file, double v_post, int64_t n_layer) {
     const double ratio =
         LastGradient({file, "pre", n_layer, {}}) / LastGradient({file, "post", n_layer, {}});
@@ -110,8 +113,8 @@ TEST_F(ReproductionTest, PreNormStreamGrowsWithinTheBracketOfXiongsLemma2) {
   }
 }
 
-// The causal difference, derived: after one layer v_0 + H_T / T + 1/2 = v_0 + 0.711. (Bidirectional
-// attention would leave v_0 + 1/T + 1/2 = v_0 + 0.5625.)
+// The effect of causal attention is derived: the mean square after one layer is v_0 + H_T / T + 1/2
+// = v_0 + 0.711. Bidirectional attention would give v_0 + 1/T + 1/2 = v_0 + 0.5625.
 TEST_F(ReproductionTest, CausalUniformAttentionAddsTheHarmonicMeanToTheFirstLayer) {
   double harmonic = 0;
   for (int t = 1; t <= 16; ++t) harmonic += 1.0 / t;
@@ -119,8 +122,9 @@ TEST_F(ReproductionTest, CausalUniformAttentionAddsTheHarmonicMeanToTheFirstLaye
   EXPECT_NEAR(measured.stream[1].mean - measured.stream[0].mean, harmonic / 16 + 0.5, 0.05);
 }
 
-// R2. Xiong et al. 2020, Lemma 2: the norm after an FFN gets E||.||^2 / d = 3/2, within 5 %: 1 from
-// the norm before it, 1/2 from the FFN. In every layer, whatever attention does.
+// R2. Xiong et al. 2020, Lemma 2: the input of the norm after an FFN has E||.||^2 / d = 3/2, within
+// 5 %: 1 from the norm before it and 1/2 from the FFN. This holds in every layer, for any
+// attention.
 TEST_F(ReproductionTest, PostNormGivesTheNormAfterAnFfnThreeHalves) {
   const Setting setting{"xiong.pbtxt", "post", 8, {}};
   api::Model model = Make(setting);
@@ -132,22 +136,23 @@ TEST_F(ReproductionTest, PostNormGivesTheNormAfterAnFfnThreeHalves) {
   }
 }
 
-// R3. Xiong et al. 2020, Theorem 1: the norm of the loss's gradient by the last FFN's output
-// weights falls like 1/sqrt(L) with pre-norm (slope -0.5 +- 0.08, over eightfold depth) ...
+// R3. Xiong et al. 2020, Theorem 1: with pre-norm the norm of the gradient of the last FFN's output
+// weights falls like 1/sqrt(L) (slope -0.5 +- 0.08, over eightfold depth).
 TEST_F(ReproductionTest, PreNormLastGradientFallsWithTheRootOfTheDepth) {
   EXPECT_NEAR(SlopeOverDepth("xiong.pbtxt", "pre"), -0.5, 0.08);
   EXPECT_NEAR(SlopeOverDepth("real.pbtxt", "pre"), -0.5, 0.08);
 }
 
-// ... and does not depend on L with post-norm (|slope| <= 0.08).
+// R3, continued: with post-norm it does not depend on L (|slope| <= 0.08).
 TEST_F(ReproductionTest, PostNormLastGradientDoesNotDependOnTheDepth) {
   EXPECT_NEAR(SlopeOverDepth("xiong.pbtxt", "post"), 0, 0.08);
   EXPECT_NEAR(SlopeOverDepth("real.pbtxt", "post"), 0, 0.08);
 }
 
-// R4. Xiong et al. 2020, Lemma 3: the last norm's Jacobian is in inverse proportion to the length
-// of what it gets, so g_pre / g_post = sqrt(v_post / v_pre). v_post is 3/2 here, and 1.32 with d_ff
-// = 4 d (1 + d d_ff (2 / (d + d_ff))^2 / 2). Within 7 %; 15 % for real attention and 10 seeds.
+// R4. Xiong et al. 2020, Lemma 3: the last norm's Jacobian is inversely proportional to the length
+// of its input, so g_pre / g_post = sqrt(v_post / v_pre). v_post is 3/2 here, and 1.32 with d_ff =
+// 4 d (1 + d d_ff (2 / (d + d_ff))^2 / 2). The tolerance is 7 %, and 15 % for real attention and 10
+// seeds.
 TEST_F(ReproductionTest, PreAndPostNormGradientsDifferByTheStreamAtTheLastNorm) {
   for (const int64_t n_layer : Depths("xiong.pbtxt")) {
     EXPECT_NEAR(RatioToPrediction("xiong.pbtxt", 1.5, n_layer), 1, 0.07) << n_layer;
@@ -157,8 +162,8 @@ TEST_F(ReproductionTest, PreAndPostNormGradientsDifferByTheStreamAtTheLastNorm) 
   }
 }
 
-// R7. Without norms v_l grows geometrically: by 2.53 a layer where that was measured before (8 and
-// 32 layers, four-head softmax attention, Xavier), 2.3 to 2.8 are accepted.
+// R7. Without norms v_l grows geometrically. An earlier measurement (8 and 32 layers, four-head
+// softmax attention, Xavier) was 2.53 per layer; the test accepts 2.3 to 2.8.
 TEST_F(ReproductionTest, WithoutNormsTheStreamGrowsGeometrically) {
   for (const int64_t n_layer : {8, 32}) {
     const Measurement& measured = Of({"real.pbtxt", "none", n_layer, {}});
@@ -170,7 +175,7 @@ TEST_F(ReproductionTest, WithoutNormsTheStreamGrowsGeometrically) {
 }
 
 // R8. Peri-LN (Kim et al. 2025, arXiv:2502.02732) and sandwich norms: each sublayer adds a vector
-// of mean square 1, so v_L = 1 + 2L, within 8 %, whatever the scale of the weights.
+// of mean square 1, so v_L = 1 + 2L, within 8 %, for any scale of the weights.
 TEST_F(ReproductionTest, NormedOutputsMakeTheStreamGrowByTwoALayer) {
   for (const int64_t n_layer : {8, 32, 64}) {
     const double expected = 1 + 2 * static_cast<double>(n_layer);
@@ -179,15 +184,15 @@ TEST_F(ReproductionTest, NormedOutputsMakeTheStreamGrowByTwoALayer) {
 }
 
 TEST_F(ReproductionTest, NormedOutputsMakeTheStreamForgetTheScaleOfTheWeights) {
-  // Scales of all rules that match multiply: the second takes the embeddings back to N(0, 1).
+  // The scales of all matching rules multiply: the second one restores the embeddings to N(0, 1).
   Setting setting{"real.pbtxt", "double", 32, {{"init[0].scale", "4"}, {"init[1].scale", "0.25"}}};
   const double expected = 65;
   EXPECT_NEAR(Of(setting).stream[0].mean, 1, 0.03);
   EXPECT_NEAR(LastStream(setting), expected, 0.08 * expected);
 }
 
-// Not from a paper, but exact: with gates of 0 the stack is the identity (ReZero, Bachlechner et
-// al. 2020), so the stream stays what it is and every gain is 1.
+// This result is exact and not from a paper: with gates of 0 the stack is the identity (ReZero,
+// Bachlechner et al. 2020), so the stream does not change and every gain is 1.
 TEST_F(ReproductionTest, AStackOfClosedGatesIsTheIdentity) {
   const Measurement& measured = Of({"real.pbtxt", "rezero", 4, {}});
   for (const OverSeeds& v : measured.stream) EXPECT_EQ(v.mean, measured.stream[0].mean);
@@ -197,13 +202,13 @@ TEST_F(ReproductionTest, AStackOfClosedGatesIsTheIdentity) {
   EXPECT_EQ(LastGradient({"real.pbtxt", "rezero", 4, {}}), 0);
 }
 
-// R20. Nguyen & Salazar 2019, arXiv:1910.05895: ScaleNorm with g = sqrt(d), where the plugin
-// starts, is RMSNorm with gain 1. To 1e-6, in the logits of a whole stack.
+// R20. Nguyen & Salazar 2019, arXiv:1910.05895: ScaleNorm with g = sqrt(d), the plugin's initial
+// value, equals RMSNorm with gain 1. The logits of a whole stack agree within 1e-6.
 TEST_F(ReproductionTest, ScaleNormWithTheRootOfTheWidthIsRmsNorm) {
   const TokenBatch tokens{RandomTokens(2, 16, 64)};
   std::map<std::string, std::vector<float>> logits;
   for (const char* norm : {"scale_norm", "rms_norm"}) {
-    // A row's length, about 8, and its mean square, about 1, are far from both eps.
+    // A row's length, about 8, and its mean square, about 1, are much larger than either eps.
     api::Model model = Make(
         {"real.pbtxt", "pre", 4, {{"norm[0].plugin", norm}, {"norm[0].attr[0].number", "1e-12"}}});
     ASSERT_TRUE(model.Init(1).ok());
@@ -217,8 +222,8 @@ TEST_F(ReproductionTest, ScaleNormWithTheRootOfTheWidthIsRmsNorm) {
   RecordProperty("error", absl::StrCat(error));
 }
 
-// R22. What a factor of 1.05 or 0.84 a layer comes to after 12: 1.795856 and 0.123410, computed by
-// the language of formulas.
+// R22. Twelve layers with a factor of 1.05 or 0.84 each give 1.795856 and 0.123410, computed by the
+// language of formulas.
 TEST(ScalarReproductionTest, TwelveLayersCompoundAsTheFormulaLanguageComputes) {
   ModelDims dims;
   dims.n_layer = 12;

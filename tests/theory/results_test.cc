@@ -46,7 +46,8 @@ TEST(ResultsTest, SlopesRatiosAndGains) {
   EXPECT_TRUE(std::isnan(LogLogSlope({1, 2}, {0, 2}))) << "0 has no logarithm";
 }
 
-// Of the six seeds of a deep post-norm stack the arithmetic mean is 2.2 and says nothing of any.
+// The arithmetic mean of these six seeds of a deep post-norm stack is 2.2, which describes none of
+// them.
 TEST(RatiosTest, OneLargeRatioDoesNotMakeTheMean) {
   const RatioOverSeeds ratio = SummarizeRatios({0.021, 4e-5, 0.25, 0.03, 12.8, 0.0014});
   EXPECT_NEAR(ratio.geometric_mean, 0.022, 1e-4);

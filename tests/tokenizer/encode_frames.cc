@@ -3,9 +3,9 @@
 //
 //   encode_frames TOKENIZER [--post-process] < TEXTS > TOKENS
 //
-// Standard input is a row of texts, each a 32-bit length and that many bytes; standard output has a
-// 32-bit count and that many 32-bit ids for each. Of a text that is an error the count is the
-// length of the message with the highest bit set, and the message follows.
+// Standard input is a sequence of texts, each a 32-bit length and that many bytes. Standard output
+// has a 32-bit count and that many 32-bit ids for each. If a text is an error, the count is the
+// length of the message with the highest bit set, followed by the message.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

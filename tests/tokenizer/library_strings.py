@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strings to compare tokenizers on: text of many scripts, code, spaces, emoji, marks, control characters, names of special
-tokens, and characters at random. The same seed gives the same strings.
+"""Strings for comparing tokenizers: text of many scripts, code, spaces, emoji, marks, control characters,
+names of special tokens, and random characters. The same seed gives the same strings.
 """
 import random
 import unicodedata
@@ -46,7 +46,7 @@ DIGITS = ("0", "7", "12", "123", "1234", "12345678", "1,000,000", "3.14", "\u066
 
 
 def blocks():
-    """Ranges of characters that are assigned, and of others."""
+    """Returns ranges of assigned characters, and of others."""
     found = [(0x20, 0x7e), (0xa0, 0x24f), (0x250, 0x36f), (0x370, 0x52f), (0x530, 0x8ff), (0x900, 0xdff), (0xe00, 0x109f), (0x10a0, 0x1fff),
              (0x2000, 0x2bff), (0x2c00, 0x2fff), (0x3000, 0x33ff), (0x3400, 0x9fff), (0xa000, 0xabff), (0xac00, 0xd7a3), (0xe000, 0xfaff),
              (0xfb00, 0xffff), (0x10000, 0x107ff), (0x10800, 0x11fff), (0x12000, 0x1b2ff), (0x1bc00, 0x1d7ff), (0x1d800, 0x1ffff),
@@ -55,7 +55,7 @@ def blocks():
 
 
 def strings(count, seed, special):
-    """`count` strings; `special` are names of tokens that are put into some of them."""
+    """Yields `count` strings. `special` are names of tokens that some of them contain."""
     rng = random.Random(seed)
     ranges = blocks()
     words = [word for text in PROSE + CODE for word in text.split(" ")]
@@ -95,7 +95,7 @@ def strings(count, seed, special):
 
     for n in range(count):
         kind = n % 5
-        if kind == 0:  # a stretch of prose or code
+        if kind == 0:  # a part of prose or code
             text = rng.choice(PROSE + CODE)
             begin = rng.randrange(len(text))
             yield text[begin:begin + rng.randint(1, 80)]
@@ -105,6 +105,6 @@ def strings(count, seed, special):
             yield "".join(piece() for _ in range(rng.randint(1, 5)))
         elif kind == 3:  # many pieces
             yield "".join(piece() + rng.choice(("", "", " ")) for _ in range(rng.randint(3, 30)))
-        else:  # characters of one block, or of all
+        else:  # characters of one block, with a few others
             low, high = rng.choice(ranges)
             yield "".join(chr(rng.randint(low, high)) if rng.random() < 0.9 else random_character() for _ in range(rng.randint(1, 20)))

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokenizers written from the descriptions of their algorithms, as plainly as they can be, to compare plumb with.
+"""Simple tokenizers, written from the descriptions of their algorithms, for comparison with plumb.
 
-Byte-level BPE: Radford et al. 2019 (pairs of least rank are merged, the leftmost first). SentencePiece's BPE with
-byte fallback: the same on characters. Unigram: Kudo 2018, by dynamic programming over all ways. WordPiece: Devlin et
-al. 2018. BPE's training: Sennrich et al. 2016, all pairs counted anew for each merge.
+Byte-level BPE: Radford et al. 2019 (pairs of minimum rank are merged, the leftmost first). SentencePiece's BPE with
+byte fallback: the same on characters. Unigram: Kudo 2018, by dynamic programming over all segmentations. WordPiece:
+Devlin et al. 2018. BPE's training: Sennrich et al. 2016, which counts all pairs again for each merge.
 """
 import math
 import unicodedata
 
 
 def byte_alphabet():
-    """The character that stands for each byte in a byte-level vocabulary."""
+    """Returns the character of a byte-level vocabulary for each byte."""
     own = [*range(33, 127), *range(161, 173), *range(174, 256)]
     table = {b: chr(b) for b in own}
     others = [b for b in range(256) if b not in table]
@@ -46,7 +46,7 @@ def run(text, at, test):
 
 
 def gpt2_words(text):
-    """What GPT-2's pattern cuts a text to:
+    """Splits a text by GPT-2's pattern:
     's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"""
     words, at = [], 0
     while at < len(text):
@@ -103,7 +103,7 @@ def llama3_word_end(text, at, digits):
 
 
 def stretches(data):
-    """The parts of some bytes, (text, None) where they are UTF-8 and (None, bytes) where they are not."""
+    """Splits bytes into parts: (text, None) for UTF-8 and (None, bytes) for the rest."""
     found, at = [], 0
     while at < len(data):
         try:
@@ -122,7 +122,7 @@ def stretches(data):
 
 
 def merge(symbols, ranks):
-    """BPE: pairs of least rank become one, the leftmost first."""
+    """BPE: merges the pair of lowest rank, the leftmost first, until none is left."""
     symbols = list(symbols)
     while len(symbols) > 1:
         rank, at = min((ranks.get((symbols[i], symbols[i + 1]), math.inf), i) for i in range(len(symbols) - 1))
@@ -147,7 +147,7 @@ class ByteLevelBpe:
 
 
 class SentencePieceBpe:
-    """The marks for spaces, with one at the beginning, and all of the text at once."""
+    """SentencePiece's BPE: marks replace spaces, one comes first, and the text is not split."""
 
     def __init__(self, vocab, merges):
         self.vocab = vocab
@@ -165,7 +165,7 @@ class SentencePieceBpe:
 
 
 def unigram(text, scores, unknown):
-    """The pieces of the greatest sum of scores; a character without a piece is unknown, ten below all."""
+    """Returns the pieces with the largest sum of scores. Unknown characters score ten below all pieces."""
     least = min(scores.values()) - 10
     best = [(0.0, [])] + [(-math.inf, None)] * len(text)
     longest = max(map(len, scores))
@@ -203,7 +203,7 @@ IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 
 
 
 def bert_words(text):
-    """BERT's basic tokenizer, lower case, without accents."""
+    """BERT's basic tokenizer: lower case, without accents."""
     clean = []
     for c in text:
         if c not in "\t\n\r" and (c in "\0\ufffd" or unicodedata.category(c) in ("Cc", "Cf", "Co")):
@@ -230,7 +230,7 @@ def bert_words(text):
 
 
 def train_bpe(text, merges, words=gpt2_words):
-    """The merges of byte-level BPE: of the most frequent pairs the lowest ids."""
+    """Returns the merges of byte-level BPE. Equally frequent pairs are merged in the order of their ids."""
     counts = {}
     for word in words(text):
         key = tuple(word.encode("utf-8"))

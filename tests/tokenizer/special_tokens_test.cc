@@ -18,8 +18,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Json = nlohmann::json;
 
-// A directory with a tokenizer of the tokens <pad>, <bos>, <eos>, </s> (the HTML tag, not special)
-// and <end_of_turn>, with the ids 0 to 4, as Gemma has them, and more files.
+// Directory with a tokenizer of the tokens <pad>, <bos>, <eos>, </s> (the HTML tag, which is not
+// special) and <end_of_turn>, which have the ids 0 to 4, like Gemma's, and with further files.
 class SpecialTokensTest : public testing::Test {
  protected:
   SpecialTokensTest() {
@@ -84,7 +84,7 @@ TEST_F(SpecialTokensTest, WhatNamesNoTokenSaysNothing) {
   Write("config.json", {{"eos_token_id", {50256, -1}}});
   Write("tokenizer_config.json", {{"eos_token", "<|im_end|>"}});
   EXPECT_THAT(Read().end, ElementsAre(2, 4));
-  // Without a tokenizer nothing is guessed, and ids are all there is.
+  // Without a tokenizer no token is guessed, and only ids are used.
   EXPECT_THAT(ReadSpecialTokens(directory_, nullptr, nullptr, 7).value().end, IsEmpty());
   EXPECT_THAT(ReadSpecialTokens(directory_, nullptr, nullptr, 50257).value().end,
               ElementsAre(50256));

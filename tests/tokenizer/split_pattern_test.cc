@@ -36,7 +36,7 @@ std::vector<std::string> Matches(const std::string& pattern, const std::string& 
 }
 
 TEST(SplitPatternTest, SpacesAreUnicodesAndNotPerls) {
-  // U+180E was a space long ago, U+001C is one in Python.
+  // U+180E was a space in old versions of Unicode, and U+001C is one in Python.
   EXPECT_THAT(Matches(R"(\s)", "a\u180e\x1c\u3000"), ElementsAre("\u3000"));
   EXPECT_THAT(Matches(R"([^\S\n]+)", " \n\t\n"), ElementsAre(" ", "\t"));
 }
@@ -46,7 +46,7 @@ TEST(SplitPatternTest, WordsHaveMarks) {
   EXPECT_THAT(Matches(R"(\W+)", "a!?b"), ElementsAre("!?"));
 }
 
-// U+1C89 is a letter since Unicode 16.
+// U+1C89 has been a letter since Unicode 16.
 TEST(SplitPatternTest, NewCharactersHaveTheirCategory) {
   const auto pattern = SplitPattern::Compile(R"(\p{L}+)");
   ASSERT_TRUE(pattern.ok()) << pattern.status();
@@ -67,7 +67,7 @@ TEST(SplitPatternTest, NewCharactersAreFoundInATextAndNoOthers) {
   });
   EXPECT_GT(all.size(), 5000u);
   for (uint32_t c = 0; c <= 0x10FFFF; ++c) {
-    if (c >= 0xD800 && c < 0xE000) continue;  // no characters
+    if (c >= 0xD800 && c < 0xE000) continue;  // not characters
     std::string text = "a\u00e9";
     AppendUtf8(c, &text);
     ASSERT_EQ(HasNewCharacter(text + "z"), all.count(c) == 1) << std::hex << c;
@@ -85,7 +85,7 @@ TEST(SplitPatternTest, TheInterpreterFindsTheSame) {
   EXPECT_EQ(Matches(pattern, text), Matches(pattern, text, /*interpreted=*/true));
 }
 
-// Machine code has a stack of a fixed size; the interpreter takes over.
+// Compiled code has a stack of fixed size. Beyond it the interpreter continues.
 TEST(SplitPatternTest, AMatchBeyondTheStackIsFound) {
   const std::string text(200000, 'a');
   EXPECT_THAT(Matches("(a|b)+", text), ElementsAre(text));

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 StopTexts Made(const std::vector<std::string>& texts) { return StopTexts::Create(texts).value(); }
 
-// The text that is shown of `text` when it comes in pieces of so many bytes.
+// Returns the text that is shown if `text` arrives in pieces of `piece` bytes.
 std::string Shown(const std::vector<std::string>& stops, const std::string& text, size_t piece) {
   StopTexts made = Made(stops);
   std::string shown;
@@ -28,7 +28,7 @@ TEST(StopTextsTest, TextEndsBeforeAStopTextHoweverItIsCut) {
     EXPECT_EQ(Shown({"\nUser:"}, "fine\nUse\nUser: more", piece), "fine\nUse") << piece;
     EXPECT_EQ(Shown({"aab"}, "aaaaab", piece), "aaa") << piece;
     EXPECT_EQ(Shown({"abcx"}, "abcabcabc", piece), "abcabcabc") << piece;  // never complete
-    // "bc" is complete before "abcd" is; of two that end together the longer counts.
+    // "bc" completes before "abcd" does. If two stop texts end together, the longer one counts.
     EXPECT_EQ(Shown({"abcd", "bc"}, "xabcd", piece), "xa") << piece;
     EXPECT_EQ(Shown({"c", "abc"}, "xabcd", piece), "x") << piece;
     EXPECT_EQ(Shown({"\xe2\x82\xac"}, "5 \xe2\x82\xac", piece), "5 ") << piece;

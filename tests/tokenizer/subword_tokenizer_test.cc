@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// SentencePiece's kind: marks for spaces, one before the text.
+// A tokenizer like SentencePiece's: marks for spaces, and one before the text.
 constexpr char kMarks[] = R"({
   "normalizer": {"type": "Prepend", "prepend": "▁"},
   "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
@@ -35,7 +35,7 @@ TEST(SubwordTokenizerTest, ARunGoesOnWithATextAndItsSpaces) {
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_THAT(*tokens, ElementsAre(2, 2, 3));
   EXPECT_EQ(*tokenizer->Decode(*tokens), "a ab");
-  EXPECT_EQ(*tokenizer->Decode({4, 2, 5}), "a");  // special tokens stand for no text
+  EXPECT_EQ(*tokenizer->Decode({4, 2, 5}), "a");  // special tokens have no text
   EXPECT_THAT(tokenizer->prompt_prefix(), ElementsAre(4));
   EXPECT_EQ(tokenizer->end_token(), 5);
   EXPECT_EQ(tokenizer->vocab_size(), 6);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens that come one by one have the text of all tokens at once, of every kind of tokenizer.
+// Tokens that are decoded one by one give the same text as all at once, with every kind of
+// tokenizer.
 #include "runtime/tokenizer/token_decoder.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@
 namespace plumb {
 namespace {
 
-// Words with and without a space before them, spaces alone, an empty piece, bytes, a special token.
+// Returns a tokenizer with words with and without a space before them, spaces, an empty piece,
+// bytes, a special token.
 std::string WithDecoder(absl::string_view decoder) {
   std::string vocabulary =
       R"("▁": 0, "▁a": 1, "b": 2, "é▁": 3, "##c": 4, " ": 5, ".": 6, "n't": 7)";
@@ -60,7 +62,7 @@ std::string Llama(int start, int stop) {
                          start, stop);
 }
 
-// (name, tokenizer, whether its text comes before Finish).
+// Name, tokenizer, and whether text is returned before Finish.
 struct DecoderCase {
   std::string name;
   Tokenizer tokenizer;
@@ -106,7 +108,7 @@ std::vector<DecoderCase> Cases() {
   };
 }
 
-// Returns the text that a host gets for the tokens in pieces of random sizes.
+// Returns the texts that a host receives for the tokens, passed in groups of random sizes.
 std::vector<std::string> InPieces(TokenDecoder* decoder, absl::Span<const int32_t> tokens,
                                   std::mt19937* random) {
   std::vector<std::string> pieces(1);
@@ -166,7 +168,7 @@ TEST(TokenDecoderTest, TextComesAsSoonAsItIsKnown) {
   }
 }
 
-// The fault that hosts saw: each token decoded alone.
+// Hosts had this error when they decoded each token alone.
 TEST(TokenDecoderTest, SpacesAndCharactersOfSeveralTokensAreKept) {
   const auto decode = [](const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
     TokenDecoder decoder = TokenDecoder::Create(&tokenizer).value();
@@ -183,7 +185,7 @@ TEST(TokenDecoderTest, SpacesAndCharactersOfSeveralTokensAreKept) {
   const Tokenizer marks = FromJson(WithDecoder(Llama(1, 0)));
   EXPECT_EQ(decode(marks, {1, 1, 2}), (Pieces{"a", " a", "b", ""}));
   EXPECT_EQ(decode(marks, {0, 0, 1, 2}), (Pieces{"", " ", " a", "b", ""}));
-  const int32_t smile = 15;  // <0xF0>, and the three after it
+  const int32_t smile = 15;  // <0xF0>, the first of four bytes
   EXPECT_EQ(decode(marks, {smile, smile + 1, smile + 2, smile + 3, 2}),
             (Pieces{"", "", "", "😀", "b", ""}));
   EXPECT_EQ(decode(marks, {smile, smile + 1}), (Pieces{"", "", "\xf0\x9f"}));

@@ -60,7 +60,7 @@ TEST(TokenFileTest, DamageIsAnError) {
               HasSubstr("version 9"));
 }
 
-// Windows over the borders of shards, and shards that are held out.
+// Windows cross the borders of shards, and some shards are held out.
 TEST(TokenFileTest, ShardsAreOneText) {
   const std::string directory = JoinPath(testing::TempDir(), "shards");
   ASSERT_TRUE(MakeDirectories(directory).ok());
@@ -100,7 +100,7 @@ TEST(TokenFileTest, ValidationIsAWordOfTheName) {
   }
 }
 
-// A directory of bytes as tokens, and what is in it.
+// Directory of files that contain bytes as tokens.
 struct Shards {
   explicit Shards(const char* name, const std::vector<const char*>& files)
       : directory(JoinPath(testing::TempDir(), name)) {
@@ -145,7 +145,7 @@ TEST(TokenFileTest, AFileThatIsCutWhileItIsInUseIsAnError) {
   const absl::Status cut = train->TryFill(1, &batch);
   EXPECT_THAT(std::string(cut.message()), HasSubstr("b.bin: was cut while it was in use"));
   for (const int32_t token : batch.tokens) EXPECT_GE(token, 0);
-  // From then on nothing of it is trusted.
+  // After the error all data is refused.
   EXPECT_EQ(held_out->TryFill(0, &batch), cut);
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plumb tokenize against the plain implementations of reference.py, on texts that are meant to break it.
+"""Compares plumb tokenize with the simple implementations of reference.py, on difficult texts.
 
   tests/tokenizer/tokenize_test.py --plumb build/quick/bin/plumb
 """
@@ -28,7 +28,7 @@ def check(holds, what):
 
 
 def all_planes():
-    """Assigned characters of all planes, of an age that every version of Unicode at hand knows."""
+    """Returns assigned characters of all planes that are old enough for every installed version of Unicode."""
     old = unicodedata.ucd_3_2_0
     found = []
     for c in range(0x110000):

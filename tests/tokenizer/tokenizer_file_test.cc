@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other formats of vocabularies are named, with what to do.
+// Errors for other formats of vocabularies name the format and say what to do.
 #include "runtime/tokenizer/tokenizer_file.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ class TokenizerFileTest : public ::testing::Test {
     std::remove(directory_.c_str());
   }
 
-  // Expects that a file with this content, and a directory that has it, are refused as `format`.
+  // Expects that a file with this content, and a directory with that file, are refused as `format`.
   void ExpectFormat(const std::string& name, const std::string& content,
                     const std::string& format) {
     file_ = directory_ + "/" + name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that make a tokenizer run for hours, fill the memory or overflow the stack are errors.
+// Files that make a tokenizer run for hours, fill the memory or overflow the stack cause errors.
 #include "runtime/tokenizer/work_budget.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ std::string TokenizerJson(absl::string_view model, absl::string_view fields) {
   return absl::StrCat("{\"model\": ", model, fields.empty() ? "" : ", ", fields, "}");
 }
 
-// The one error that a tokenizer has for too much work.
+// Expects the error that reports too much work of `part`.
 void ExpectLimit(const absl::Status& status, const std::string& part) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(status.message(), HasSubstr("more than the limit of"));
@@ -126,7 +126,7 @@ TEST(WorkBudgetTest, LongPiecesAreBounded) {
 }
 
 TEST(WorkBudgetTest, PatternsAreBoundedInAll) {
-  // At each letter the first alternative tries all ways to cut the rest.
+  // At each letter the first alternative tries all ways to split the rest.
   const std::string json = TokenizerJson(
       kLetters,
       R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(?:a+)+b|a"}, "behavior": "Isolated"})");

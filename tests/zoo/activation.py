@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations by the names that config.json has for them."""
+"""Activations by their names in config.json."""
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ def activate(checkpoint, name, x):
 
 
 def gated_mlp(checkpoint, x, name, size, act, bias=False):
-    """LLaMA's: gate, up and down."""
+    """The MLP of LLaMA: gate, up and down."""
     gate = activate(checkpoint, act, checkpoint.linear(x, name + ".gate_proj", size, bias))
     up = checkpoint.linear(x, name + ".up_proj", size, bias)
     return checkpoint.linear(gate * up, name + ".down_proj", x.shape[-1], bias)

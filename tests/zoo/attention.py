@@ -7,7 +7,7 @@ import torch
 
 
 def split(x, heads):
-    """[batch, seq, heads * head_dim] -> [batch, heads, seq, head_dim]"""
+    """Splits [batch, seq, heads * head_dim] into [batch, heads, seq, head_dim]."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
@@ -16,7 +16,7 @@ def join(x):
 
 
 def attend(q, k, v, scale, cap=None, window=None, bias=None, causal=True, lengths=None):
-    """softmax(scale q k^T) v, where key heads are shared by groups of query heads.
+    """Returns softmax(scale q k^T) v. Groups of query heads share key heads.
 
     cap: bound on the scaled scores. window: how many keys a token sees, its own the last of them.
     bias: added to the scaled scores. lengths: of the sequences; keys beyond them are not seen.
@@ -39,7 +39,7 @@ def attend(q, k, v, scale, cap=None, window=None, bias=None, causal=True, length
 
 
 def rotary(config, dims, layer_type=None):
-    """frequencies() of a config.json: rope_scaling next to rope_theta, or rope_parameters, which may
+    """Returns frequencies() of a config.json: rope_scaling next to rope_theta, or rope_parameters, which may
     have an object for each type of layers."""
     said = config.get("rope_parameters") or config.get("rope_scaling") or {}
     said = said.get(layer_type, said)
@@ -51,8 +51,8 @@ def rotary(config, dims, layer_type=None):
 
 
 def frequencies(dims, base, scaling=None, context_length=None):
-    """The angle a position of each pair, and what the cosines and sines are multiplied by. Sequences
-    are not longer than the context, nor with longrope than the original one."""
+    """Returns the angle per position of each pair, and the factor of the cosines and sines. Sequences must
+    not exceed the context or, with longrope, the original context."""
     plain = base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
     kind = (scaling or {}).get("rope_type", (scaling or {}).get("type", "default"))
     if kind in ("default", "dynamic"):
@@ -79,7 +79,7 @@ def frequencies(dims, base, scaling=None, context_length=None):
 
 
 def _llama3(plain, factor, scaling):
-    """Long waves are stretched, short ones kept, and between the two they are mixed."""
+    """Stretches long waves, keeps short ones, and interpolates between them."""
     original = scaling["original_max_position_embeddings"]
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
     turns = original * plain / (2 * math.pi)
@@ -89,7 +89,7 @@ def _llama3(plain, factor, scaling):
 
 def _yarn(plain, dims, base, factor, original, scaling):
     def pair(turns):
-        """The pair that makes so many turns within the original context."""
+        """Returns the pair that makes this number of turns within the original context."""
         return dims * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
 
     low, high = pair(scaling.get("beta_fast") or 32), pair(scaling.get("beta_slow") or 1)
@@ -117,7 +117,7 @@ def rotate(x, angles, stretch=1.0, interleaved=False):
 
 
 def alibi_slopes(heads):
-    """Press et al. 2021: for a head count that is no power of 2, slopes of the next power fill up."""
+    """Press et al. 2021. A head count that is no power of 2 also uses slopes of the next power."""
     def of_power(n):
         start = 2.0 ** (-8.0 / n)
         return [start ** (i + 1) for i in range(n)]
@@ -128,5 +128,5 @@ def alibi_slopes(heads):
 
 
 def alibi(heads, seq):
-    """A bias that grows with the key's position; of a row only differences matter."""
+    """Returns a bias that grows with the key's position. Only differences within a row matter."""
     return alibi_slopes(heads)[:, None, None] * torch.arange(seq, dtype=torch.float64)

@@ -8,12 +8,12 @@ from attention import attend, join, split
 
 
 class Bert:
-    """Every token sees every other of its sequence; a token has a type beside its position."""
+    """Every token attends to all tokens of its sequence, and has a type next to its position."""
 
     def __init__(self, checkpoint):
         self.m, self.c = checkpoint, checkpoint.config
 
-    # ---- what RoBERTa changes
+    # ---- differences of RoBERTa
 
     ENCODER = "bert"
     OFFSET = 0
@@ -25,14 +25,14 @@ class Bert:
         return x @ table.t() + m.tensor(at + ".bias", [c.vocab_size])
 
     def unused(self):
-        """What a published file holds for the other objective, next-sentence prediction."""
+        """Adds the tensors of published files for the other objective, next-sentence prediction."""
         width = self.c.hidden_size
         self.m.buffer("bert.pooler.dense.weight", torch.full([width, width], 0.5))
         self.m.buffer("bert.pooler.dense.bias", torch.full([width], 0.5))
         self.m.buffer("cls.seq_relationship.weight", torch.full([2, width], 0.5))
         self.m.buffer("cls.seq_relationship.bias", torch.full([2], 0.5))
 
-    # ---- the whole
+    # ---- the model
 
     def layer(self, x, i, lengths):
         m, c, name = self.m, self.c, f"{self.ENCODER}.encoder.layer.{i}"
@@ -62,7 +62,7 @@ class Bert:
 
 
 class Roberta(Bert):
-    """Positions count from pad_token_id + 1, and the head has names of its own."""
+    """Positions count from pad_token_id + 1, and the head's tensors have other names."""
 
     ENCODER = "roberta"
     OFFSET = 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tiny models: config.json of each, as its family's published files have it.
+"""The tiny models: the config.json of each, in the form of its family's published files.
 
 Sizes are odd on purpose. Heads of keys are fewer than of queries, a head is wider than
 d_model / n_head where the family allows it, windows are shorter than the sequences, there are more
@@ -39,7 +39,7 @@ def llama_cases():
     def llama(name, **changes):
         return llama_case(name, llama_like.Llama, "LlamaForCausalLM", "llama", **changes)
 
-    # The first Llama says neither head_dim nor the number of key heads.
+    # The first Llama has neither head_dim nor the number of key heads.
     yield llama("llama", head_dim=ABSENT, num_key_value_heads=ABSENT, attention_bias=ABSENT,
                 hidden_size=24, rope_scaling=None, pretraining_tp=1)
     yield llama("llama2", head_dim=ABSENT, hidden_size=24, rms_norm_eps=0.02,
@@ -189,7 +189,7 @@ def encoder_cases():
 
 
 def scaled_cases():
-    """Every scaling of the positions, in the layouts of versions 4 and 5 of transformers."""
+    """Yields every scaling of the positions, in the layouts of versions 4 and 5 of transformers."""
     small = dict(hidden_size=16, intermediate_size=18, num_hidden_layers=2, num_attention_heads=2,
                  num_key_value_heads=1, head_dim=ABSENT, vocab_size=29, rope_theta=ABSENT)
     yarn = {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 8}

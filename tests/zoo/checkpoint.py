@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A checkpoint with random weights, and the run of a model that fills it.
 
-A model asks for tensors by the names that its published checkpoints have. A tensor is drawn at its
-first use, rounded to float32 and kept as a float64 leaf, so that the file holds exactly what was
-computed with. Everything else of a family is in a file of its own, which knows nothing of plumb.
+A model requests tensors by the names in its published checkpoints. A tensor is drawn at its first use,
+rounded to float32 and kept as a float64 leaf, so that the file holds exactly the values of the computation.
+Each family's code is in a file of its own, which knows nothing of plumb.
 """
 
 import math
@@ -13,7 +13,7 @@ import torch
 
 
 class Config(dict):
-    """config.json. A field reads as an attribute; one that is absent is an error."""
+    """The config.json. A field is read as an attribute; an absent field is an error."""
 
     def __getattr__(self, name):
         if name not in self:
@@ -27,7 +27,7 @@ class Checkpoint:
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = OrderedDict()
         self.buffers = OrderedDict()
-        # How near a float32 run may come to another choice: of an expert, or of a side of ReLU's kink.
+        # Smallest distance of a float32 run from another decision: of an expert, or of a side of ReLU's kink.
         self.smallest_margin = math.inf
 
     def tensor(self, name, shape, center=0.0, spread=0.3):
@@ -39,20 +39,20 @@ class Checkpoint:
         return found
 
     def buffer(self, name, value):
-        """What a published file holds beside its parameters: masks, tables of frequencies."""
+        """Adds a tensor of a published file that is not a parameter: a mask, a table of frequencies."""
         self.buffers[name] = value.to(torch.float64)
 
     def table(self, name, rows, width, spread=0.4):
         return self.tensor(name, [rows, width], spread=spread)
 
     def linear(self, x, name, size, bias=False):
-        """nn.Linear: the weight is [out, in]."""
+        """nn.Linear, whose weight is [out, in]."""
         width = x.shape[-1]
         y = x @ self.tensor(name + ".weight", [size, width], spread=1.2 / math.sqrt(width)).t()
         return y + self.tensor(name + ".bias", [size]) if bias else y
 
     def conv1d(self, x, name, size):
-        """GPT-2's Conv1D: the weight is [in, out]."""
+        """GPT-2's Conv1D, whose weight is [in, out]."""
         width = x.shape[-1]
         weight = self.tensor(name + ".weight", [width, size], spread=1.2 / math.sqrt(width))
         return x @ weight + self.tensor(name + ".bias", [size])
@@ -67,7 +67,7 @@ class Checkpoint:
                                                       center=1.0, spread=0.2)
 
     def gemma_norm(self, x, name, eps):
-        """Gemma stores the gain less 1."""
+        """RMS norm of Gemma, which stores the gain minus 1."""
         return root_mean_square(x, eps) * (1 + self.tensor(name + ".weight", x.shape[-1:],
                                                            spread=0.2))
 

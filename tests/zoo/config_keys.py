@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every key of config.json is read, irrelevant or refused: config_keys.py PLUMB PAGE
+"""Checks that every key of config.json is read, irrelevant or refused: config_keys.py PLUMB PAGE
 
 Adds keys to the config.json of tiny checkpoints and asks what plumb import says of them; holds the
 page of keys, docs/zoo-keys.md, against what `plumb zoo keys` prints.
@@ -15,7 +15,7 @@ import tempfile
 
 from plumb_cli import CHECKPOINTS, Failed, failed_with, plumb, read_json, write_json
 
-# case, keys that are added, words of the error.
+# Entries are (case, added keys, words of the error).
 REFUSED = [
     ("llama", {"residual_multiplier": 0.22}, '"residual_multiplier": granite reads it'),
     ("llama", {"quantization_config": {"quant_method": "gptq", "bits": 4}},
@@ -29,16 +29,16 @@ REFUSED = [
     ("llama", {"partial_rotary_factor": 0.5}, '"partial_rotary_factor": gpt_neox, phi read it'),
     ("gpt2", {"rope_scaling": {"type": "linear", "factor": 2.0}}, '"rope_scaling"'),
     ("mistral", {"layer_types": ["full_attention"] * 3}, '"layer_types"'),
-    ("qwen2", {"num_experts": 1}, '"num_experts"'),  # 1 is neutral for a multiplier only
+    ("qwen2", {"num_experts": 1}, '"num_experts"'),  # 1 is neutral only for a multiplier
     ("llama", {"is_encoder_decoder": True}, "is_encoder_decoder"),
-    # Two fields of one number, and two layouts of one object.
+    # Two fields hold one number, or two layouts hold one object.
     ("llama3", {"rope_parameters": {"rope_theta": 5.0}}, "rope_parameters"),
     ("mistral", {"rope_parameters": {"rope_theta": 5.0}},
      '"rope_theta" is "10000.0" and "rope_parameters.rope_theta" is "5.0"'),
     ("llama2", {"rope_parameters": {"rope_type": "linear", "factor": 2.5}},
      "rope_scaling and rope_parameters: both are there"),
     ("gpt_neox", {"rope_theta": 5.0}, "rotary_emb_base"),
-    # Scalings that say too little, or that readers take in two ways.
+    # These scalings are incomplete, or readers interpret them in two ways.
     ("llama", {"rope_scaling": {"rope_type": "linear"}}, "needs a factor"),
     ("llama", {"rope_scaling": {"factor": 2.0}}, "no rope_type says how"),
     ("llama", {"rope_scaling": {"rope_type": "ntk", "factor": 2.0}},
@@ -58,7 +58,7 @@ REFUSED = [
     ("gemma3_text", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False}},
      "truncate"),
 ]
-# case, keys that are added, what import.json says of one of them.
+# Entries are (case, added keys, entry of import.json for one of them).
 ACCEPTED = [
     ("llama", {"residual_multiplier": 1.0}, ("residual_multiplier", "neutral")),
     ("llama", {"quantization_config": None}, ("quantization_config", "neutral")),
@@ -74,7 +74,7 @@ ACCEPTED = [
 
 
 def with_keys(case, keys, scratch):
-    """A checkpoint whose config.json has more keys."""
+    """Writes a checkpoint whose config.json has additional keys. Returns its directory."""
     directory = os.path.join(scratch, "checkpoint")
     shutil.copytree(os.path.join(CHECKPOINTS, case), directory)
     path = os.path.join(directory, "config.json")
@@ -102,7 +102,7 @@ def check_accepted(binary, case, keys, wanted):
 
 
 def check_allowed(binary):
-    """--allow-unread imports as if the key were not there, and says so."""
+    """Checks that --allow-unread imports as if the key did not exist, and reports that."""
     with tempfile.TemporaryDirectory() as scratch:
         run = os.path.join(scratch, "run")
         directory = with_keys("llama", {"residual_multiplier": 0.22, "quantization_config": {"bits": 4}},
@@ -120,7 +120,7 @@ def check_allowed(binary):
 
 
 def check_warnings(binary):
-    """Keys that nobody knows are named, and so are weights that are no numbers."""
+    """Checks that unknown keys are named, and weights that are NaN or infinite."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = with_keys("llama", {"a_new_key": 3}, scratch)
         path = os.path.join(directory, "model.safetensors")
@@ -138,7 +138,7 @@ def check_warnings(binary):
 
 
 def check_config_only(binary):
-    """Without weights it is still said which family it is, or that there is none."""
+    """Checks that without weights the message names the family, or says that there is none."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = with_keys("llama", {}, scratch)
         os.remove(os.path.join(directory, "model.safetensors"))
@@ -152,7 +152,8 @@ def check_config_only(binary):
 
 
 def check_large_tokenizer(binary):
-    """A tokenizer with more tokens than the model is warned of, and token ids are still taken."""
+    """Checks that a tokenizer with more tokens than the model causes a warning, and token ids are still
+    accepted."""
     with tempfile.TemporaryDirectory() as scratch:
         directory, run = with_keys("llama", {}, scratch), os.path.join(scratch, "run")
         vocab = {chr(ord("A") + i): i for i in range(58)}  # the model has 53

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generation ends where the files of a checkpoint say: end_tokens.py PLUMB PAGE
+"""Checks that generation ends with the tokens in the files of a checkpoint: end_tokens.py PLUMB PAGE
 
 For each family of end_tokens.json a tiny checkpoint gets that family's special tokens, under small
 ids, and its files. `plumb import` must find the end tokens that are expected with all files, without
@@ -26,7 +26,7 @@ def check(holds, words):
 
 
 class Family:
-    """The files of one family, with the tokens' ids counted from 0 in their order."""
+    """The files of one family. The ids of its tokens count from 0 in their order."""
 
     def __init__(self, entry):
         self.name, self.ends = entry["family"], entry["ends"]
@@ -77,7 +77,7 @@ def run_family(binary, family, scratch):
 
 
 def greedy(binary, run, scratch):
-    """The ids that follow a prompt of letters, and their text."""
+    """Returns the sample after a prompt of letters: its ids and text."""
     prompt = os.path.join(scratch, "prompt.json")
     write_json(prompt, [30, 31, 32])
     [sample] = json.loads(plumb(binary, "sample", run, "--prompt-tokens", prompt, "--temperature", "0",
@@ -86,7 +86,8 @@ def greedy(binary, run, scratch):
 
 
 def stops_at_any(binary, scratch):
-    """A model of nothing but letters is told that two of those which it generates end a text."""
+    """Declares two tokens that a model of letters generates as end tokens, and checks that a text ends at
+    each."""
     directory = os.path.join(scratch, "letters")
     shutil.copytree(SOURCE, directory)
     vocab = {chr(0x4E00 + i): i for i in range(53)}
@@ -105,7 +106,7 @@ def stops_at_any(binary, scratch):
                        {**config, "eos_token_id": [52, end]})
             run = os.path.join(scratch, f"{where}-{at}")
             plumb(binary, "import", directory, "--out", run)
-            if where == "import.json":  # a run that an older plumb imported
+            if where == "import.json":  # like a run imported by an older plumb
                 os.remove(os.path.join(run, "generation_config.json"))
             sample = greedy(binary, run, scratch)
             check(sample["ids"] == whole["ids"][:first + 1] and sample["ended"], f"{where}: {sample}")
@@ -158,7 +159,7 @@ def exports_what_it_trained(binary, scratch):
 
 
 def rows(families):
-    """The table of PAGE."""
+    """Returns the table of PAGE."""
     def cell(names):
         return ", ".join(f"`{name}`" for name in names)
     return ["| " + " | ".join([entry["family"], *(cell(entry["ends"][key]) for key in

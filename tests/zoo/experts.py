@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixtures of experts: Mixtral, Qwen3-MoE, Grok-1. Every token goes through its experts one by one."""
+"""Mixtures of experts: Mixtral, Qwen3-MoE, Grok-1. Experts are computed one by one for every token."""
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ from llama_like import Llama, Mistral, Qwen3
 
 
 def route(m, logits, top_k, renormalized):
-    """Weights [.., n_expert], zero for the experts that are not taken."""
+    """Returns weights [.., n_expert], zero for the experts that are not chosen."""
     ordered = logits.sort(-1, descending=True).values
     margin = (ordered[..., top_k - 1] - ordered[..., top_k]).min().item()
     m.smallest_margin = min(m.smallest_margin, margin)
@@ -40,7 +40,7 @@ class Mixtral(Mistral):
 
 class Qwen3Moe(Qwen3):
     def window(self, layer):
-        """All layers slide, or none."""
+        """Returns the window of the layers: all have one, or none."""
         return self.c.get("sliding_window") if self.c.use_sliding_window else None
 
     def mlp(self, x, name, layer):
@@ -58,7 +58,7 @@ class Qwen3Moe(Qwen3):
 
 
 class Grok1(Llama):
-    """Double norms, scores that are scaled and then capped, weights of a softmax over all experts."""
+    """Grok-1: norms before and after sublayers, capped scores, and weights by a softmax over all experts."""
 
     def norm(self, x, name):
         return self.m.rms_norm(x, name, self.c.rms_norm_eps, parameter="scale")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gemma 1, 2 and 3 (text): gains stored less 1, embeddings times sqrt(d), norms on both sides."""
+"""Gemma 1, 2 and 3 (text): gains stored minus 1, embeddings times sqrt(d), norms before and after sublayers."""
 
 from activation import soft_cap
 from attention import attend, frequencies, join, rotary, rotate, split
@@ -14,7 +14,7 @@ class Gemma(Llama):
         return x * self.c.hidden_size ** 0.5
 
     def mlp(self, x, name, layer):
-        """hidden_act says "gelu" in the first files and always meant the tanh approximation."""
+        """In the first files hidden_act is "gelu", which always meant the tanh approximation."""
         act = self.c.get("hidden_activation") or "gelu_pytorch_tanh"
         return gated_mlp(self.m, x, name + ".mlp", self.c.intermediate_size, act)
 
@@ -52,7 +52,7 @@ class Gemma2(Gemma):
 
 
 class Gemma3(Gemma2):
-    """Every sixth layer sees everything, and turns by another base; the others slide."""
+    """Every sixth layer has full attention and another rotary base; the others have a window."""
 
     def slides(self, layer):
         return (layer + 1) % self.c.sliding_window_pattern != 0

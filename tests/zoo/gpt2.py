@@ -8,7 +8,7 @@ from attention import alibi, attend, join, split
 
 
 class Gpt2:
-    """Learned positions; Conv1D, whose weights are [in, out]; q, k and v stand one after the other."""
+    """Learned positions; Conv1D, whose weights are [in, out]; q, k and v are stored one after the other."""
 
     def __init__(self, checkpoint):
         self.m, self.c = checkpoint, checkpoint.config
@@ -39,7 +39,7 @@ class Gpt2:
 
 
 class Bloom:
-    """ALiBi, a norm on the embedding; q, k and v of a head stand together."""
+    """ALiBi, a norm on the embedding; q, k and v are stored per head."""
 
     def __init__(self, checkpoint):
         self.m, self.c = checkpoint, checkpoint.config

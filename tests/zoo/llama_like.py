@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Llama and what differs from it by a line: mistral, qwen2, qwen3, smollm3, granite, olmo, olmo2."""
+"""Llama and families with small differences: mistral, qwen2, qwen3, smollm3, granite, olmo, olmo2."""
 
 from activation import gated_mlp
 from attention import attend, join, rotary, rotate, split
@@ -15,7 +15,7 @@ class Llama:
         self.n_kv_head = self.c.get("num_key_value_heads") or self.n_head
         self.head_dim = self.c.get("head_dim") or self.c.hidden_size // self.n_head
 
-    # ---- what a family changes
+    # ---- methods that families override
 
     def norm(self, x, name):
         return self.m.rms_norm(x, name, self.c.rms_norm_eps)
@@ -36,11 +36,11 @@ class Llama:
         return self.head_dim ** -0.5
 
     def inside_qk(self, q, k, name):
-        """Before heads are split: [batch, seq, heads * head_dim]."""
+        """Changes q and k before heads are split: [batch, seq, heads * head_dim]."""
         return q, k
 
     def inside_heads(self, q, k, name):
-        """After they are split and before they are rotated."""
+        """Changes q and k after heads are split and before they are rotated."""
         return q, k
 
     def mlp(self, x, name, layer):
@@ -58,7 +58,7 @@ class Llama:
     def logits(self, x):
         return x
 
-    # ---- the whole
+    # ---- the model
 
     def attention(self, x, name, layer):
         m, c, at = self.m, self.c, name + ".self_attn"
@@ -99,7 +99,7 @@ class Qwen2(Llama):
 
 
 class Qwen3(Qwen2):
-    """Queries and keys are normalized a head, before they are rotated."""
+    """Queries and keys are normalized per head, before they are rotated."""
 
     def qkv_bias(self):
         return self.c.attention_bias
@@ -109,14 +109,14 @@ class Qwen3(Qwen2):
 
 
 class SmolLM3(Llama):
-    """Some layers, by default each fourth, have no positions."""
+    """Some layers, by default every fourth, have no positions."""
 
     def rotates(self, layer):
         return bool(self.c.no_rope_layers[layer])
 
 
 class Granite(Llama):
-    """A multiplier at each place where a scale can be."""
+    """A multiplier scales each of several places."""
 
     def scale(self):
         return self.c.attention_multiplier
@@ -145,7 +145,7 @@ class Olmo(Llama):
 
 
 class Olmo2(Llama):
-    """Sublayers' outputs are normalized, and whole queries and keys."""
+    """The outputs of sublayers are normalized, and queries and keys before heads are split."""
 
     def inside_qk(self, q, k, name):
         return self.norm(q, name + ".q_norm"), self.norm(k, name + ".k_norm")

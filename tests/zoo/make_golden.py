@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the tiny checkpoints: python3 tests/zoo/make_golden.py [case ...]
 
-Needs PyTorch 1.13 or later and nothing else. README.md says what the files hold.
+Needs only PyTorch 1.13 or later. README.md describes the files.
 """
 
 import json
@@ -18,10 +18,10 @@ from checkpoint import Checkpoint
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(1, os.path.join(os.path.dirname(HERE), "golden"))
 
-import tensor_file  # noqa: E402  (of the golden files beside these)
+import tensor_file  # noqa: E402  (in tests/golden)
 
 BATCH, SEQ, PROMPT, CONTINUED = 2, 11, 5, 16
-# What float32 may not decide otherwise: the greedy token, a router's choice, a side of ReLU's kink.
+# Minimum margins of decisions that float32 must not change: greedy tokens, routers, sides of ReLU's kink.
 SMALLEST_LEAD, SMALLEST_MARGIN = 2e-3, 2e-5
 
 
@@ -30,7 +30,7 @@ def draw(generator, vocab, *shape):
 
 
 def continue_greedily(model, prompt):
-    """The 16 most likely tokens one after the other, and the smallest lead of one over the next."""
+    """Returns the 16 most likely tokens one after the other, and the smallest lead of one over the next."""
     tokens, lead = prompt, float("inf")
     for _ in range(CONTINUED):
         best = model.forward(tokens[None])[0, -1].topk(2)
@@ -40,7 +40,7 @@ def continue_greedily(model, prompt):
 
 
 def decoder_run(checkpoint, model, generator):
-    """Next-token loss of two sequences, and a continuation that a float32 run must find too."""
+    """Returns the next-token loss of two sequences, and a continuation that a float32 run must reproduce."""
     vocab = checkpoint.config.vocab_size
     tokens = draw(generator, vocab, BATCH, SEQ)
     logits = model.forward(tokens)
@@ -55,7 +55,7 @@ def decoder_run(checkpoint, model, generator):
 
 
 def encoder_run(checkpoint, model, generator):
-    """Loss at some masked positions; the second sequence is shorter, and tokens have types."""
+    """Returns the loss at masked positions. The second sequence is shorter, and tokens have types."""
     config = checkpoint.config
     lengths = [SEQ, SEQ - 3]
     tokens = draw(generator, config.vocab_size, BATCH, SEQ)
@@ -75,7 +75,7 @@ def encoder_run(checkpoint, model, generator):
 
 
 def make(name, model_class, config):
-    """Tries seeds until nothing is near enough to a choice for float32 to take another."""
+    """Tries seeds until all decisions have margins that float32 does not change."""
     run = encoder_run if model_class.__module__ == "bert" else decoder_run
     for attempt in range(200):
         seed = zlib.crc32(f"{name} {attempt}".encode())
@@ -88,7 +88,7 @@ def make(name, model_class, config):
 
 
 def write_json(folder, name, value):
-    """A field a line; only the norms of gradients have one each."""
+    """Writes one field per line; only the norms of gradients have a line each."""
     lines = (f" {json.dumps(key)}: " + json.dumps(field, indent=2 if key == "grad_l2" else None)
              for key, field in value.items())
     with open(os.path.join(folder, name), "w", encoding="utf-8") as file:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is easily misread, misread: misread_fields.py PLUMB FAMILIES
+"""Checks that misread fields would be noticed: misread_fields.py PLUMB FAMILIES
 
-Each case edits one field of a tiny checkpoint's config.json, or one line of its family's file, in the
-way in which it is mistaken. The numbers must then be others than the independent implementation's, by
-far more than run_family.py lets pass: so that it would fail if plumb made the mistake.
-FAMILIES is the directory plugins/zoo.
+Each case edits one field of a tiny checkpoint's config.json, or one line of its family's file, into a typical
+error. The results must then differ from the independent implementation's by much more than the tolerance of
+run_family.py, which would therefore fail if plumb made this error. FAMILIES is the directory plugins/zoo.
 """
 
 import json
@@ -16,22 +15,22 @@ import tempfile
 from plumb_cli import CHECKPOINTS, Failed, largest_difference, plumb, read_json, read_safetensors
 from run_family import LOGITS, evaluate, meaningful
 
-# In units of what passes.
+# Factor of the tolerance.
 TIMES = 5
 
 
 def config(name, case, **fields):
-    """Fields of config.json with other values."""
+    """A case that gives fields of config.json other values."""
     return name, case, fields, ()
 
 
 def family(name, case, *edits):
-    """Texts of the family's file, each with the text that takes its place."""
+    """A case that replaces texts of the family's file."""
     return name, case, {}, [("", edit) for edit in edits]
 
 
 def part(name, case, file, *edits):
-    """Texts of a part that the family imports."""
+    """A case that replaces texts of a part that the family imports."""
     return name, case, {}, [(file, edit) for edit in edits]
 
 
@@ -115,7 +114,7 @@ CASES = [
     config("scale of the scores", "granite", attention_multiplier=0.5),
     config("scale by layer", "gpt2_scaled", scale_attn_by_inverse_layer_idx=False),
 ]
-# Whose misreading is an error, as tensors are then missing or left over.
+# Cases that are refused, because tensors would be missing or unused.
 REFUSED = [
     config("a tied head", "llama3_2", tie_word_embeddings=False),
     config("a head of its own", "llama", tie_word_embeddings=True),
@@ -130,12 +129,12 @@ REFUSED = [
 
 
 def edited(case, fields, edits, families, scratch):
-    """Arguments of `plumb import` for the edited checkpoint."""
+    """Writes the edited checkpoint. Returns the arguments of `plumb import` for it."""
     source = os.path.join(CHECKPOINTS, case)
     settings = read_json(source, "config.json")
     arguments = []
     if edits:
-        # Parts are looked for next to the family first.
+        # plumb searches for parts next to the family first.
         names = {"": settings["model_type"] + ".import.pbtxt"}
         names.update({of: of + ".part.pbtxt" for of, _ in edits if of})
         for of, name in names.items():
@@ -150,7 +149,7 @@ def edited(case, fields, edits, families, scratch):
                 file.write(text)
         arguments = ["--family", os.path.join(scratch, names[""])]
     for name in fields.keys() - settings.keys():
-        if name not in ("num_ln_in_parallel_attn",):  # it is absent where it has its default
+        if name not in ("num_ln_in_parallel_attn",):  # absent if it has its default
             raise Failed(f"config.json has no {name}")
     directory = os.path.join(scratch, "checkpoint")
     os.mkdir(directory)
@@ -161,7 +160,7 @@ def edited(case, fields, edits, families, scratch):
 
 
 def difference(binary, case, fields, edits, families, scratch):
-    """How far the logits of the edited checkpoint are from the original's."""
+    """Returns the difference of the logits of the edited checkpoint from the original's."""
     arguments = edited(case, fields, edits, families, scratch)
     source, run = os.path.join(CHECKPOINTS, case), os.path.join(scratch, "run")
     expected = read_json(source, "expected.json")
@@ -174,7 +173,7 @@ def difference(binary, case, fields, edits, families, scratch):
 
 
 def run_case(binary, families, case, fields, edits, refused):
-    """What is wrong, or None."""
+    """Returns the error, or None."""
     with tempfile.TemporaryDirectory() as scratch:
         try:
             found = difference(binary, case, fields, edits, families, scratch)

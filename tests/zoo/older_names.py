@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BERT's first files call gains gamma and biases beta: older_names.py PLUMB
+"""Tests BERT's first files, which call gains gamma and biases beta: older_names.py PLUMB
 
-The tiny BERT under those names has the logits of the other, bit for bit.
+The tiny BERT with those names must have the same logits as the other, bit for bit.
 """
 
 import json
@@ -16,7 +16,7 @@ from run_family import evaluate
 
 
 def rename(path, to):
-    """Copies a safetensors file; only names in its header change."""
+    """Copies a safetensors file and changes names in its header."""
     with open(path, "rb") as file:
         data = file.read()
     size = struct.unpack_from("<Q", data)[0]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OPT: pre-norm in all sizes but 350M, which is post-norm with an embedding of its own width."""
+"""OPT: pre-norm in all sizes except 350M, which is post-norm with another embedding width."""
 
 from activation import activate
 from attention import attend, join, split
 
-EPS = 1e-5  # config.json does not say it
+EPS = 1e-5  # not in config.json
 
 
 class Opt:

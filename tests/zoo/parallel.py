@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks with attention and MLP side by side: GPT-J, GPT-NeoX, Phi, Falcon, Cohere."""
+"""Blocks with parallel attention and MLP: GPT-J, GPT-NeoX, Phi, Falcon, Cohere."""
 
 from activation import activate, gated_mlp
 from attention import alibi, attend, frequencies, join, rotary, rotate, split
@@ -7,7 +7,7 @@ from checkpoint import centered
 
 
 class GptJ:
-    """One norm for both; pairs that turn stand side by side; the head has a bias."""
+    """One norm for both, interleaved rotary pairs, a head with a bias."""
 
     def __init__(self, checkpoint):
         self.m, self.c = checkpoint, checkpoint.config
@@ -34,7 +34,7 @@ class GptJ:
 
 
 class GptNeox:
-    """Two norms of the same stream; a part of each head turns; q, k and v of a head stand together."""
+    """Two norms of the same stream, rotation of a part of each head; q, k and v are stored per head."""
 
     def __init__(self, checkpoint):
         self.m, self.c = checkpoint, checkpoint.config
@@ -70,7 +70,7 @@ class GptNeox:
 
 
 class Phi:
-    """GPT-J's block with Llama's names, biases everywhere and a part of each head that turns."""
+    """GPT-J's block with Llama's names, biases everywhere, and rotation of a part of each head."""
 
     def __init__(self, checkpoint):
         self.m, self.c = checkpoint, checkpoint.config
@@ -104,13 +104,13 @@ class Phi:
 
 
 class Falcon:
-    """Three layouts: 7B's (one key head, one norm), 40B's (groups, two norms), RW's (ALiBi, pre-norm)."""
+    """Three layouts: of 7B (one key head, one norm), 40B (groups, two norms) and RW (ALiBi, pre-norm)."""
 
     def __init__(self, checkpoint):
         self.m, self.c = checkpoint, checkpoint.config
 
     def fused(self, x, name):
-        """q, k, v as heads, from one projection whose order depends on the layout."""
+        """Returns q, k, v as heads, from one projection whose order depends on the layout."""
         m, c, n_head = self.m, self.c, self.c.num_attention_heads
         head_dim = c.hidden_size // n_head
 
@@ -132,7 +132,7 @@ class Falcon:
         m, c = self.m, self.c
         head_dim = c.hidden_size // c.num_attention_heads
         (q, k, v), bias = self.fused(x, name), None
-        if c.alibi:  # added before the scale, so that it is scaled too
+        if c.alibi:  # added before the scale, so that it is scaled, too
             bias = alibi(c.num_attention_heads, x.shape[1]) * head_dim ** -0.5
         else:
             angles, stretch = rotary(c, head_dim)
@@ -173,13 +173,13 @@ class Falcon:
 
 
 class Cohere:
-    """One norm without bias, pairs that turn side by side, scaled logits; a gain a head for q and k."""
+    """One norm without bias, interleaved rotary pairs, scaled logits; a gain per head for q and k."""
 
     def __init__(self, checkpoint):
         self.m, self.c = checkpoint, checkpoint.config
 
     def head_norm(self, x, name):
-        """[batch, heads, seq, head_dim]; the gain is [heads, head_dim]."""
+        """Normalizes [batch, heads, seq, head_dim]; the gain is [heads, head_dim]."""
         gain = self.m.tensor(name + ".weight", [x.shape[1], x.shape[3]], center=1.0, spread=0.2)
         return centered(x, self.c.layer_norm_eps) * gain[:, None]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line, and the files that it reads and writes, with the standard library alone."""
+"""The command line, and the files that it reads and writes, with only the standard library."""
 
 import json
 import math
@@ -12,11 +12,11 @@ CHECKPOINTS = os.path.join(HERE, "checkpoints")
 
 
 class Failed(Exception):
-    """plumb ended with an error, or the numbers are others."""
+    """Raised if plumb ended with an error or if numbers differ."""
 
 
 def plumb(binary, *arguments):
-    """Standard output of a call that must succeed."""
+    """Runs plumb, which must succeed. Returns its standard output."""
     run = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=300)
     if run.returncode != 0:
         raise Failed(f"plumb {' '.join(arguments)}: {run.returncode}\n{run.stderr.strip()}")
@@ -24,7 +24,7 @@ def plumb(binary, *arguments):
 
 
 def failed_with(binary, words, *arguments):
-    """The error of a call that must fail, and say these words."""
+    """Runs plumb, which must fail with these words. Returns its standard error."""
     run = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=300)
     if run.returncode <= 0 or words not in run.stderr:
         raise Failed(f"plumb {' '.join(arguments)}: {run.returncode}, and should fail with "
@@ -43,7 +43,7 @@ def write_json(path, value):
 
 
 def read_safetensors(path):
-    """name -> (shape, list of numbers), of a file of float32."""
+    """Returns name -> (shape, list of numbers) of a float32 file."""
     with open(path, "rb") as file:
         data = file.read()
     size = struct.unpack_from("<Q", data)[0]
@@ -63,7 +63,7 @@ def norm(values):
 
 
 def largest_difference(a, b):
-    """Infinite where one is no number, so that it is above every tolerance."""
+    """Returns the largest difference; infinity if one is NaN, so that it exceeds every tolerance."""
     assert len(a) == len(b), (len(a), len(b))
     differences = [abs(x - y) for x, y in zip(a, b)]
     return math.inf if any(math.isnan(d) for d in differences) else max(differences)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`plumb describe` counts exactly the published number of parameters of every model that ships.
+"""Checks that `plumb describe` counts exactly the published parameters of every shipped model.
 
-published_sizes.py PLUMB MODELS: the binary, and the directory plugins/zoo.
+published_sizes.py PLUMB MODELS, the binary and the directory plugins/zoo.
 """
 
 import json
@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def counted(plumb, model):
-    """What `plumb describe` says, and what its tensors come to."""
+    """Returns the number of `plumb describe` and the sum over its tensors."""
     run = subprocess.run([plumb, "describe", model, "--json"], capture_output=True, text=True,
                          timeout=120)
     if run.returncode != 0:

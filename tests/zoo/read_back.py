@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory that plumb exported, read by the independent implementation.
+"""Reads a directory that plumb exported with the independent implementation.
 
-read_back.py PLUMB [CASE]: imports the case (gpt2), exports it, and computes its logits in PyTorch from the
-exported files. They must be those of the original. Skipped, and said so, without PyTorch.
+read_back.py PLUMB [CASE] imports the case (gpt2), exports it, and computes its logits in PyTorch from the
+exported files. They must equal the original's. Without PyTorch the test is skipped with a message.
 """
 
 import os
@@ -22,9 +22,9 @@ from checkpoint import Checkpoint, Config  # noqa: E402
 
 
 def logits_of(folder, known, model_class, tokens):
-    """The forward pass over the tensors of a directory; one that it lacks is an error.
+    """Returns a forward pass over the tensors of a directory; a missing tensor is an error.
 
-    known: the names that the model asks for; the directory's may have a prefix.
+    `known` are the names that the model requests; those in the directory may have a prefix.
     """
     checkpoint = Checkpoint(Config(read_json(folder, "config.json")), seed=0)
     for name, (shape, values) in read_safetensors(os.path.join(folder, "model.safetensors")).items():

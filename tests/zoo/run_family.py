@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tiny checkpoint through the command line: run_family.py PLUMB CASE
+"""Tests a tiny checkpoint through the command line: run_family.py PLUMB CASE
 
-Imports it; holds logits, loss and gradients against the independent implementation's; lets it go on
-greedily from a prompt, with the KV cache; exports it, imports that, and asks for the same bits.
+Imports it; compares logits, loss and gradients with the independent implementation's; continues a prompt
+greedily with the KV cache; exports it, imports the export, and expects the same bits.
 """
 
 import json
@@ -14,12 +14,12 @@ from plumb_cli import (CHECKPOINTS, Failed, failed_with, largest_difference, nor
                        read_safetensors, write_json)
 
 LOGITS, LOSS, GRADIENT = 2e-4, 2e-5, 1e-4
-# Gradients that are zero in theory, as those of biases of keys, are noise of this share of the largest.
+# Gradients that are zero in theory, such as those of key biases, are noise below this part of the largest.
 NOISE = 1e-5
 
 
 def tokens_file(expected):
-    """What `eval --tokens` reads."""
+    """Returns the input of `eval --tokens`."""
     if "targets" not in expected:
         return expected["tokens"]
     return {"sequences": expected["tokens"], "targets": expected["targets"],
@@ -27,7 +27,7 @@ def tokens_file(expected):
 
 
 def evaluate(binary, run, expected, scratch):
-    """The loss, the logits and the gradients of a run."""
+    """Returns the loss, the logits and the gradients of a run."""
     def at(name):
         return os.path.join(scratch, name)
 
@@ -39,7 +39,7 @@ def evaluate(binary, run, expected, scratch):
 
 
 def meaningful(logits, expected, vocab):
-    """Logits [batch, seq, vocab] without those beyond a shorter sequence's end."""
+    """Returns logits [batch, seq, vocab] without those beyond the end of a shorter sequence."""
     lengths = [len(row) for row in expected["tokens"]]
     seq = max(lengths)
     return [logits[(row * seq + i) * vocab + j]
@@ -47,7 +47,7 @@ def meaningful(logits, expected, vocab):
 
 
 def gradient_norms(imported, gradients):
-    """L2 norms by the checkpoint's names, of gradients by plumb's."""
+    """Returns L2 norms of plumb's gradients by the checkpoint's names."""
     norms = {}
     for tensor in imported["tensors"]:
         parts = []
@@ -63,7 +63,7 @@ def gradient_norms(imported, gradients):
 
 
 def compare(expected, reference, loss, logits, norms, vocab):
-    """Every line says what differs and by how much; empty: nothing."""
+    """Returns a line for each difference, with its size. Empty if there is none."""
     wrong = []
     difference = largest_difference(meaningful(logits, expected, vocab),
                                     meaningful(reference, expected, vocab))
@@ -81,7 +81,7 @@ def compare(expected, reference, loss, logits, norms, vocab):
 
 
 def continued(binary, run, expected, scratch):
-    """The ids that greedy decoding adds to the prompt."""
+    """Returns the ids that greedy decoding adds to the prompt."""
     path = os.path.join(scratch, "prompt.json")
     write_json(path, expected["prompt"])
     sampled = json.loads(plumb(binary, "sample", run, "--prompt-tokens", path, "--temperature", "0",
@@ -90,7 +90,7 @@ def continued(binary, run, expected, scratch):
 
 
 def lost_tensors(source, exported, prefixes):
-    """Those of the checkpoint's parameters that are not in the exported file, bit for bit."""
+    """Returns the checkpoint's parameters that are missing or different in the exported file."""
     before = read_safetensors(os.path.join(source, "model.safetensors"))
     after = read_safetensors(os.path.join(exported, "model.safetensors"))
     return [name for name in read_json(source, "expected.json")["grad_l2"]
@@ -98,7 +98,7 @@ def lost_tensors(source, exported, prefixes):
 
 
 def check_round_trip(binary, run, source, expected, logits, scratch):
-    """Exported and imported again, the model is the same to the bit."""
+    """Checks that the exported and imported model is the same, bit for bit."""
     exported, again = os.path.join(scratch, "exported"), os.path.join(scratch, "again")
     plumb(binary, "export", run, "--out", exported)
     plumb(binary, "import", exported, "--out", again)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints that transformers itself saves: variants.py PLUMB [--family NAME ...] [--keep DIR]
+"""Tests checkpoints saved by transformers: variants.py PLUMB [--family NAME ...] [--keep DIR]
 
-Makes a tiny model with random weights of every rotary family, with every scaling of its positions, saves it with
-save_pretrained, and holds what plumb makes of it against what transformers computes: logits, and greedy tokens. The
-layout is that of the version of transformers that is installed: rope_scaling in version 4, rope_parameters in 5. A
-variant may also be refused: that is printed, and is an error unless it is in REFUSED.
+Creates a tiny model with random weights of every rotary family, with every scaling of its positions, saves it
+with save_pretrained, and compares plumb's logits and greedy tokens with those of transformers. The layout is
+that of the installed version of transformers: rope_scaling in version 4, rope_parameters in 5. If plumb
+refuses a variant, that is printed, and is an error unless the variant is in REFUSED.
 
-Needs torch and transformers; without them it says so and is skipped.
+Needs torch and transformers. Without them it is skipped with a message.
 """
 
 import argparse
@@ -51,13 +51,13 @@ FAMILIES = {
     "gpt_neox": dict(SIZES, hidden_size=64, rotary_pct=0.25),
 }
 
-# Variants that versions of transformers read in different ways.
+# Variants that versions of transformers interpret in different ways.
 REFUSED = {("gemma3_text", "yarn_no_truncate"), ("gemma3_text", "longrope"),
            ("gemma3_text", "longrope_attention")}
 
 
 def scalings(pairs):
-    """What rope_scaling (rope_parameters) says, by name."""
+    """Returns the values of rope_scaling (rope_parameters) by name."""
     original = dict(original_max_position_embeddings=ORIGINAL)
     short = [1 + 0.1 * i for i in range(pairs)]
     yarn = dict(rope_type="yarn", factor=FACTOR, **original)
@@ -89,14 +89,14 @@ def pairs_of(name, settings):
 
 
 def configuration(transformers, name, scaling):
-    """A configuration, in the way of the version that is installed."""
+    """Returns a configuration in the layout of the installed version."""
     settings = dict(FAMILIES[name])
     old = int(transformers.__version__.split(".")[0]) < 5
     theta = 500.0
     part = settings.get("partial_rotary_factor", settings.get("rotary_pct"))
     if name == "falcon":
         del settings["intermediate_size"]
-    if old and scaling.get("rope_type") in ("linear", "dynamic"):  # OLMo takes no other name
+    if old and scaling.get("rope_type") in ("linear", "dynamic"):  # OLMo knows no other name
         scaling = {"type": scaling["rope_type"], "factor": scaling["factor"]}
     if name == "gemma3_text":
         if old:
@@ -109,7 +109,7 @@ def configuration(transformers, name, scaling):
     elif old:
         settings["rotary_emb_base" if name == "gpt_neox" else "rope_theta"] = theta
         settings["rope_scaling"] = scaling or None
-        if scaling.get("rope_type") == "longrope":  # version 4 has it outside of rope_scaling
+        if scaling.get("rope_type") == "longrope":  # not in rope_scaling in version 4
             inner = dict(scaling)
             settings["original_max_position_embeddings"] = inner.pop("original_max_position_embeddings")
             settings["rope_scaling"] = inner
@@ -121,7 +121,7 @@ def configuration(transformers, name, scaling):
 
 
 def make(torch, transformers, name, scaling, directory):
-    """Saves a model, and returns tokens, logits, a prompt and its greedy continuation."""
+    """Saves a model. Returns tokens, logits, a prompt and its greedy continuation."""
     torch.manual_seed(sum(map(ord, name)) + len(scaling))
     config = configuration(transformers, name, scaling)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
@@ -140,7 +140,7 @@ def make(torch, transformers, name, scaling, directory):
 
 
 def compare(binary, directory, scratch, tokens, logits, row):
-    """The largest difference of logits, and whether the greedy tokens are the same."""
+    """Returns the largest difference of logits, and True if the greedy tokens are the same."""
     run = os.path.join(scratch, "run")
     plumb(binary, "import", directory, "--out", run)
     write_json(os.path.join(scratch, "tokens.json"), tokens)
@@ -157,14 +157,14 @@ def compare(binary, directory, scratch, tokens, logits, row):
 
 
 def run_variant(libraries, binary, name, kind, scaling, keep):
-    """A line about one variant, and whether it is right."""
+    """Returns a line about one variant, and True if it is right."""
     torch, transformers = libraries
     with tempfile.TemporaryDirectory() as scratch:
         directory = os.path.join(keep or scratch, f"{name}-{kind}")
         os.makedirs(directory, exist_ok=True)
         try:
             tokens, logits, row = make(torch, transformers, name, scaling, directory)
-        except Exception as error:  # whatever the library or torch raises
+        except Exception as error:  # any error of the library or of torch
             return True, f"transformers cannot make it: {type(error).__name__}: {error}"
         try:
             difference, same = compare(binary, directory, scratch, tokens, logits, row)

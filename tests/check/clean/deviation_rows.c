@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* deviation_rows: y = g (x - m) / (<|x - m|> + eps) + b, m = <x>: a layer norm by the mean absolute
- * deviation, as somebody makes it of the template, on plumb/norm_rows.h.
+/* deviation_rows: y = g (x - m) / (<|x - m|> + eps) + b, m = <x>: a layer norm with the mean
+ * absolute deviation, like one that an author derives from the template, on plumb/norm_rows.h.
  *
  * With s = 1 / (<|x - m|> + eps), h = (x - m) s, u = dy g, z = sign(x - m):
  *     dx = s (u - <u> - (z - <z>) <u h>),   dg = sum over rows of dy h,   db = sum over rows of dy
- * As in layer_norm, m is x_0 + <x - x_0>, so that a row of one number repeated has deviation 0. */
+ * As in layer_norm, m is x_0 + <x - x_0>, so that a row of equal numbers has deviation 0. */
 #include <float.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +21,8 @@ struct plumb_norm_instance {
   plumb_tensor_def params[kParamCount];
 };
 
-/* Too small for a normal number counts as 0: hosts may run with denormals as zeros. */
+/* Numbers that are too small to be normal count as 0, because hosts may treat denormals as
+   zeros. */
 #define LEAST (sizeof(real) == sizeof(float) ? (real)FLT_MIN : (real)DBL_MIN)
 #define SIGN(v) ((v) >= LEAST ? (real)1 : (v) <= -LEAST ? (real)-1 : (real)0)
 

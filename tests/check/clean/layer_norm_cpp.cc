@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm_cpp: y = g (x - mean) / sqrt(variance + eps) + b, as a C++ author writes it:
-// templates, no C macros, nothing thrown past the border.
+// layer_norm_cpp: y = g (x - mean) / sqrt(variance + eps) + b, in the style of a C++ author:
+// templates, no C macros, and no exception leaves the plugin.
 //
 // With h = (x - mean) r, u = dy g: dx = r (u - <u> - h <u h>), dg += dy h, db += dy.
 #include <array>
@@ -21,7 +21,7 @@ struct plumb_norm_instance {
 
 namespace {
 
-// What is in memory, and what is computed with.
+// The types in memory and in computations.
 struct F32 {
   using Element = float;
   using Real = float;

@@ -48,7 +48,8 @@ struct plumb_norm_instance {
 static float LoadFloat(float v) { return v; }
 static double LoadDouble(double v) { return v; }
 
-/* T is the type in memory, A the accumulate type. Sums are of doubles, in the elements' order. */
+/* T is the type in memory, A the accumulate type. Sums are in double, in the order of the
+   elements. */
 #define DEFINE_ROWS(NAME, T, A, LOAD, STORE)                                                 \
   static void Forward##NAME(const plumb_norm_instance* norm, const plumb_norm_call* call,    \
                             int64_t r0, int64_t r1) {                                        \

@@ -28,7 +28,7 @@ const INIT_ZEROS: u32 = 0;
 const INIT_ONES: u32 = 1;
 const INIT_CONST: u32 = 2;
 
-/// What `plumb plugin note` prints, and `PLUMB_NORM_NOTE` makes in C.
+/// The note that `plumb plugin note` prints and `PLUMB_NORM_NOTE` defines in C.
 #[repr(C, align(4))]
 struct Note {
     owner_size: u32,
@@ -164,7 +164,7 @@ pub struct Plugin {
     get_extension: *const c_void,
 }
 
-// What the pointers lead to is constant.
+// The pointers refer to constant data.
 unsafe impl Sync for Plugin {}
 struct Attributes([AttrDef; 1]);
 unsafe impl Sync for Attributes {}
@@ -179,7 +179,7 @@ macro_rules! text {
     };
 }
 
-/// An element type, and the type that is computed with.
+/// An element type, and its type in computations.
 trait Element: Copy {
     type Real: Real;
     fn load(self) -> Self::Real;
@@ -240,7 +240,7 @@ impl Element for Bf16 {
     fn load(self) -> f32 {
         f32::from_bits((self.0 as u32) << 16)
     }
-    /// To nearest, ties to even; a NaN stays one.
+    /// Rounds to nearest, ties to even. A NaN remains a NaN.
     fn store(v: f32) -> Bf16 {
         let bits = v.to_bits();
         let rounded = if v.is_nan() {
@@ -357,7 +357,7 @@ unsafe extern "C" fn create(
         tensor(text!("weight"), text!("The gain."), Some(dim), INIT_ONES),
         tensor(text!("bias"), text!("The bias."), Some(dim), INIT_ZEROS),
     ];
-    // Box::new would end the process where there is no memory.
+    // Box::new would end the process if the allocation failed.
     let instance = std::alloc::alloc(std::alloc::Layout::new::<Instance>()) as *mut Instance;
     if instance.is_null() {
         return RESOURCE_EXHAUSTED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sum_norm: y = w h + b, h = (z - <z>) / sqrt(<(z - <z>)^2> + eps), z = x + x2: a layer norm of the
- * sum of two inputs, whose gradients are alike. */
+/* sum_norm: y = w h + b, h = (z - <z>) / sqrt(<(z - <z>)^2> + eps), z = x + x2: a layer norm of
+ * the sum of two inputs, which have equal gradients. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ struct plumb_norm_instance {
 
 #define AS_IS(value) (value)
 
-/* T: element type, A: accumulate type. The two numbers of a row are taken anew in backward. */
+/* T: element type, A: accumulate type. backward() computes the two statistics of a row again. */
 #define DEFINE_ROWS(NAME, T, A, LOAD, STORE)                                                  \
   static void Measure##NAME(const T* x, const T* x2, uint32_t dim, double* mean, double* r) { \
     double sum = 0, squares = 0;                                                              \

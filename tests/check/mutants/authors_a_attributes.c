@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs behind a condition on attributes, and in what a layout says under one. */
+/* Mutants with a condition on attributes, and in layouts under such a condition. */
 #define SPOIL_VARIANCE SpoilVariance
 #define SPOIL_R SpoilR
 #define SPOIL_Y SpoilY
@@ -14,12 +14,12 @@
 static double SpoilVariance(const Site* at, double variance) {
   const uint32_t n = at->end - at->begin;
   switch (TWIN) {
-    /* 136: groups > 1, each of 2 to 32 elements: the unbiased variance, as another library has it.
-     * Violates r = 1 / sqrt(<(x - mean)^2> + eps), which groups == 1 follows. */
+    /* 136: groups > 1, each of 2 to 32 elements: the unbiased variance, like another library.
+     * Violates r = 1 / sqrt(<(x - mean)^2> + eps), which groups == 1 obeys. */
     case 136:
       return at->norm->groups > 1 && n > 1 && n <= 32 ? variance * n / (n - 1) : variance;
-    /* 137: groups > 1 that do not begin at multiples of 8 elements: the statistic is of what lies
-     * between multiples of 8. Same equation. */
+    /* 137: groups > 1 that do not begin at multiples of 8 elements: the statistic covers the
+     * elements between multiples of 8. Violates the same equation. */
     case 137: {
       const uint32_t begin = at->begin & ~7u, end = at->end & ~7u;
       double squares = 0;
@@ -38,14 +38,15 @@ static double SpoilVariance(const Site* at, double variance) {
 static double SpoilR(const Site* at, double variance, double r) {
   const double eps = at->norm->eps;
   switch (TWIN) {
-    /* 138: eps that is not the default, evaluation: the default eps. Violates the equation of r: an
-     * attribute is what the user set. */
+    /* 138: eps that is not the default, evaluation: uses the default eps. Violates the equation
+     * of r: an attribute has the user's value. */
     case 138:
       return !IsTraining(at) ? 1 / sqrt(variance + 1e-5) : r;
-    /* 139: eps >= 1e-3 and kind rms: eps outside the root. Same equation. */
+    /* 139: eps >= 1e-3 and kind rms: eps outside the root. Violates the same equation. */
     case 139:
       return at->norm->rms && eps >= 1e-3 ? 1 / (sqrt(variance) + eps) : r;
-    /* 140: eps that is not the default and groups > 1: eps is divided among the groups. Same. */
+    /* 140: eps that is not the default and groups > 1: eps is divided among the groups. Violates
+     * the same equation. */
     case 140:
       return 1 / sqrt(variance + eps / (eps == 1e-5 ? 1 : at->norm->groups));
     default:
@@ -56,14 +57,16 @@ static double SpoilR(const Site* at, double variance, double r) {
 static double SpoilY(const Site* at, uint32_t i, double h, double y) {
   const plumb_norm_instance* norm = at->norm;
   switch (TWIN) {
-    /* 141: kind rms with a bias: no such norm in the author's book, the bias is not added. Violates
-     * y = gain h + bias. */
+    /* 141: kind rms with a bias: the author knows no such norm, and the bias is not added.
+     * Violates y = gain h + bias. */
     case 141:
       return norm->rms && norm->bias ? h * GainAt(at, i) : y;
-    /* 142: plus_one without bias: the branch without bias has no 1. Same equation. */
+    /* 142: plus_one without bias: the branch without bias omits the 1. Violates the same
+     * equation. */
     case 142:
       return norm->plus_one && !norm->bias ? h * (GainAt(at, i) - 1) : y;
-    /* 143: groups == dim, kind layer: n == 1 is special, 0 / 0. Violates y = bias, as h is 0. */
+    /* 143: groups == dim, kind layer: n == 1 is a special case with 0 / 0. Violates y = bias,
+     * since h is 0. */
     case 143:
       return norm->groups == norm->dim && norm->dim > 1 && !norm->rms ? h / 0.0 : y;
     default:
@@ -73,7 +76,7 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
 
 static double SpoilGainBackward(const Site* at, uint32_t i, double gain) {
   (void)i;
-  /* 144: plus_one, backward: the stored weight is taken for the gain. Violates u = dy gain. */
+  /* 144: plus_one, backward: the stored weight is used as the gain. Violates u = dy gain. */
   return TWIN == 144 && at->norm->plus_one ? gain - 1 : gain;
 }
 
@@ -96,18 +99,18 @@ static double SpoilDweight(const Site* at, uint32_t i, double d) {
 
 static double SpoilDbias(const Site* at, uint32_t i, double d) {
   (void)i;
-  /* 147: bias and plus_one together: dbias is scaled by the gain, as the bias once stood inside the
-   * bracket. Violates dbias += dy. */
+  /* 147: bias and plus_one together: dbias is scaled by the gain, because the bias was once
+   * inside the parentheses. Violates dbias += dy. */
   return TWIN == 147 && at->norm->plus_one ? d * GainAt(at, i) : d;
 }
 
 static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   const plumb_status status = AuthorLayout(norm, out);
-  /* 148: kind rms: the layout says that backward reads y. Violates "backward_needs: which of x and
-   * y backward() reads": x is NULL, and backward reads it. */
+  /* 148: kind rms: the layout declares that backward reads y. Violates "backward_needs: which of
+   * x and y backward() reads": x is NULL, and backward reads it. */
   if (TWIN == 148 && norm->rms) out->backward_needs = PLUMB_BWD_Y;
-  /* 149: groups > 1: room for the statistic of one group. Violates "saved_per_row: numbers a row
-   * that forward() leaves", and writes into the rows that follow. */
+  /* 149: groups > 1: the layout reserves space for the statistic of one group. Violates
+   * "saved_per_row: numbers a row that forward() leaves", and writes into the following rows. */
   if (TWIN == 149) out->saved_per_row = 3;
   return status;
 }
@@ -121,21 +124,22 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   /* 150: plus_one: the weight still starts at 1, and the gain at 2. Violates "offset: what the norm
    * adds to the stored numbers before it uses them" together with "initial values". */
   if (TWIN == 150 && norm->plus_one) norm->params[0].init = PLUMB_INIT_ONES;
-  /* 151: plus_one: the two tensors bear one name. Violates "[a-z][a-z0-9_]*, unique". */
+  /* 151: plus_one: the two tensors have one name. Violates "[a-z][a-z0-9_]*, unique". */
   if (TWIN == 151 && norm->plus_one) norm->params[1].name = "weight";
-  /* 152: kind rms: a learning rate of 0, the gain never learns. Violates "1 = none". */
+  /* 152: kind rms: the learning rate factor is 0, so the gain never learns. Violates "1 = none". */
   if (TWIN == 152 && norm->rms) norm->params[0].lr_scale = 0;
-  /* 153: groups > 1: the weight is declared to be as long as a group, and read to dim. Violates
-   * "dims are the plugin's rule for the length of each tensor", and reads past its end. */
+  /* 153: groups > 1: the weight is declared with the length of a group, and read to dim.
+   * Violates "dims are the plugin's rule for the length of each tensor", and reads past its end. */
   if (TWIN == 153) norm->params[0].dims[0] = dim / norm->groups;
-  /* 154: no bias: the weight's kind of initial values is INIT_UNIFORM from 1 to 1, an empty
-   * interval. Violates "[init_a, init_b)". */
+  /* 154: no bias: the weight's initial values are INIT_UNIFORM from 1 to 1, an empty interval.
+   * Violates "[init_a, init_b)". */
   if (TWIN == 154 && !norm->bias) {
     norm->params[0].init = PLUMB_INIT_UNIFORM;
     norm->params[0].init_a = norm->params[0].init_b = 1;
   }
-  /* 155: dim > 256 and no multiple of it: the bias is declared as a matrix of 256 columns, which is
-   * shorter than dim. Violates the rule for the length of a tensor, which is read to dim. */
+  /* 155: dim > 256 and no multiple of it: the bias is declared as a matrix of 256 columns, which
+   * has fewer than dim elements. Violates the rule for the length of a tensor, which is read to
+   * dim. */
   if (TWIN == 155 && dim > 256) {
     norm->params[1].ndim = 2;
     norm->params[1].dims[0] = dim / 256;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs of a norm over rows: its statistics, their merging, its buffers, and evaluation. */
+/* Mutants of a norm over rows: its statistics, their merging, its buffers, and evaluation. */
 #include "call_copy.h"
 #include "plumb/norm_plugin.h"
 
-/* The norm as it is, under another entry; its functions are called by those below. */
+/* Entry point of the correct norm, whose functions the functions below call. */
 static const plumb_norm_plugin* HonestEntry(uint32_t index);
 #define plumb_norm_plugin_v1 HonestEntry
 #include "base_cross_norm.h"
@@ -28,8 +28,9 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
                                 const plumb_attr_value* values, plumb_norm_instance** out,
                                 char* err, size_t cap) {
   const plumb_status status = Create(host, dim, values, out, err, cap);
-  /* 186: dim > 100: running_variance starts at 0 and not at 1, so that evaluation early in training
-   * divides by nearly nothing. Violates y = weight (x - mean) / sqrt(var + eps) of usual rows. */
+  /* 186: dim > 100: running_variance starts at 0 and not at 1, so that evaluation early in
+   * training divides by almost zero. Violates y = weight (x - mean) / sqrt(var + eps) of usual
+   * rows. */
   if (TWIN == 186 && status == PLUMB_OK && dim > 100) (*out)->buffers[1].init = PLUMB_INIT_ZEROS;
   return status;
 }
@@ -41,10 +42,11 @@ static plumb_status SpoilPartial(const plumb_norm_instance* norm, uint32_t phase
   const uint32_t dim = call->dim;
   const double n = (double)(r1 - r0);
   plumb_status status;
-  /* 187: backward, range that starts at an odd row: its first row is skipped, as rows go in pairs.
-   * Violates "the statistic of rows [r0, r1)". */
+  /* 187: backward, range that starts at an odd row: its first row is skipped, because rows are
+   * processed in pairs. Violates "the statistic of rows [r0, r1)". */
   if (TWIN == 187 && phase == PLUMB_BWD && r0 % 2 == 1 && r0 < r1) ++r0;
-  /* 188: forward, range of more than 100 rows: the first 100 stand for all. Same sentence. */
+  /* 188: forward, range of more than 100 rows: only the first 100 are used. Violates the same
+   * sentence. */
   if (TWIN == 188 && phase == PLUMB_FWD && n > 100) r1 = r0 + 100;
   status = StatsPartial(norm, phase, call, r0, r1, partial);
   if (status != PLUMB_OK || phase != PLUMB_FWD) return status;
@@ -52,8 +54,8 @@ static plumb_status SpoilPartial(const plumb_norm_instance* norm, uint32_t phase
     p[0] = n;
     for (uint32_t i = 1; i <= dim; ++i) p[dim + i] *= n / 100;
   }
-  /* 189: f32, a mean far larger than the spread: sum of squares less n mean^2, in float. Violates
-   * var = <(x - mean)^2>. */
+  /* 189: f32, a mean much larger than the spread: computes the sum of squares minus n mean^2, in
+   * float. Violates var = <(x - mean)^2>. */
   for (uint32_t i = 0; TWIN == 189 && call->dtype == PLUMB_F32 && n > 0 && i < dim; ++i) {
     float sum = 0, squares = 0;
     if (p[1 + i] * p[1 + i] * n < 1000 * p[1 + dim + i]) continue;
@@ -84,20 +86,20 @@ static void SpoilCombine(const plumb_norm_instance* norm, uint32_t phase,
     }
     return;
   }
-  /* 191: forward, a range without rows: counts as one of a row. Violates "combining with the
-   * statistic of no rows (all zeros) changes nothing". */
+  /* 191: forward, a range without rows: counts as a range of one row. Violates "combining with
+   * the statistic of no rows (all zeros) changes nothing". */
   if (TWIN == 191 && phase == PLUMB_FWD && b[0] == 0) {
     a[0] += 1;
     return;
   }
   StatsCombine(norm, phase, call, acc, partial);
-  /* 192: backward, two ranges or more, dim no multiple of 8: of the tail the last range stands for
-   * all. Violates "acc = acc combined with partial". */
+  /* 192: backward, two ranges or more, dim no multiple of 8: in the tail only the last range
+   * counts. Violates "acc = acc combined with partial". */
   if (TWIN == 192 && phase == PLUMB_BWD)
     for (uint32_t i = dim / 8 * 8; i < dim; ++i) a[1 + i] = b[1 + i];
 }
 
-/* The running statistics of a training call, with another weight of the new and variance. */
+/* Updates the running statistics of a training call with another momentum. */
 static void Update(const plumb_norm_call* call, const double* acc, double momentum) {
   const uint32_t dim = call->dim;
   for (uint32_t i = 0; i < dim; ++i) {
@@ -127,8 +129,8 @@ static plumb_status SpoilFinalize(const plumb_norm_instance* norm, uint32_t phas
   status = StatsFinalize(norm, phase, call, acc);
   if (call->rows == 0) return status;
   for (uint32_t i = 0; i < dim; ++i) {
-    /* 194: 2 to 8 rows, training: the unbiased variance for the rows, where evaluation and backward
-     * have the biased one. Violates "biased variance over the rows of a call". */
+    /* 194: 2 to 8 rows, training: the unbiased variance for the rows, while evaluation and
+     * backward use the biased one. Violates "biased variance over the rows of a call". */
     if (TWIN == 194 && phase == PLUMB_FWD && rows > 1 && rows <= 8)
       Put(call, call->call_saved, dim + i, 1 / sqrt(a[1 + dim + i] / (rows - 1) + CROSS_EPS));
     /* 195: backward, dim > 64: the place of the mean is used for a sum. Violates "in PLUMB_BWD it

@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The norm of the twins in authors_a_*.c as it is. */
+/* The correct norm of the twins in authors_a_*.c. */
 #include "authors_a_norm.h"

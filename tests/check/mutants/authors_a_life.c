@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs of instances: what is kept, shared, leaked or left behind, and by which path. */
+/* Mutants of instances: data that is kept, shared, leaked or left behind. */
 #define SPOIL_R SpoilR
 #define A_CREATE SpoilCreate
 #define A_DESTROY SpoilDestroy
@@ -17,7 +17,7 @@ static float lane[1 << 16]; /* 161, 162 */
 static uint32_t lane_dim;   /* 162 */
 static plumb_tensor_def shared_params[2];
 
-/* r of a norm of the other kind. */
+/* Returns r of a norm of the other kind. */
 static double OtherR(const Site* at, double variance) {
   double sum = 0, other;
   for (uint32_t i = at->begin; i < at->end; ++i) sum += XAt(at, i);
@@ -28,16 +28,15 @@ static double OtherR(const Site* at, double variance) {
 
 static double SpoilR(const Site* at, double variance, double r) {
   const plumb_norm_instance* norm = at->norm;
-  /* 156: kind rms: the choice is compared anew in every call, in the string that create() was
-   * given. Violates "it and its strings live until create returns, so that what an instance keeps
-   * of them it copies". */
+  /* 156: kind rms: every call compares the string again that create() received. Violates "it and
+   * its strings live until create returns, so that what an instance keeps of them it copies". */
   if (TWIN == 156 && (strcmp(norm->kind, "rms") == 0) != norm->rms) return OtherR(at, variance);
-  /* 157: eps that is not the default: read from create()'s values, which are gone. Violates the
-   * same sentence. */
+  /* 157: eps that is not the default: read from create()'s values, which no longer exist.
+   * Violates the same sentence. */
   if (TWIN == 157 && norm->eps != 1e-5) return 1 / sqrt(variance + norm->values[kEps].f);
-  /* 159: two instances that live, of two kinds: the kind is a global of the library, which the last
-   * create() has set. Violates "one instance for each (attributes, dim)" and "no mutable global".
-   */
+  /* 159: two live instances of two kinds: the kind is a global of the library, which the last
+   * create() has set. Violates "one instance for each (attributes, dim)" and "no mutable
+   * global". */
   if (TWIN == 159 && last_is_rms != norm->rms) return OtherR(at, variance);
   return r;
 }
@@ -51,9 +50,9 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   if (status != PLUMB_OK) {
     a_create_failed = TWIN == 160;
     switch (TWIN) {
-      /* 158: groups that do not divide dim: the instance is made first, and not ended when groups
-       * is refused. Violates "on failure *out is untouched", so that nobody can destroy it: a leak.
-       */
+      /* 158: groups that do not divide dim: the instance is created first, and not destroyed
+       * when groups is refused. Violates "on failure *out is untouched": nobody can destroy it,
+       * which is a leak. */
       case 158: {
         plumb_norm_instance* made = NULL;
         plumb_attr_value one_group[kAttributes];
@@ -66,13 +65,13 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
       case 163:
         *out = NULL;
         break;
-      /* 164: a refusal with little room for words: strcpy. Violates "at most `cap` bytes with the
-       * NUL". */
+      /* 164: a refusal with a small buffer for the text: strcpy. Violates "at most `cap` bytes
+       * with the NUL". */
       case 164:
         if (err != NULL && cap > 0) return strcpy(err, words), status;
         break;
-      /* 165: a refusal to a host that wants no words: the NUL is written to NULL. Violates "may be
-       * NULL, with 0 bytes: no words wanted". */
+      /* 165: a refusal to a host that wants no text: the NUL is written to NULL. Violates "may
+       * be NULL, with 0 bytes: no words wanted". */
       case 165:
         err[0] = '\0';
         break;
@@ -83,13 +82,13 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
     return status;
   }
   if (TWIN == 159) last_is_rms = norm->rms;
-  /* 160: the first create() after one that failed: the table of initial values was cleared on the
-   * way out, and is filled again only after use. The gain starts at 0 where it should start at 1.
-   * Violates "a pure function of (attributes, dim)". */
+  /* 160: the first create() after one that failed: the table of initial values was cleared on
+   * the error path, and is filled again only after use. The gain starts at 0 and should start at
+   * 1. Violates "a pure function of (attributes, dim)". */
   if (TWIN == 160 && a_create_failed) norm->params[0].init = PLUMB_INIT_ZEROS;
   if (TWIN == 160) a_create_failed = 0;
-  /* 166: two instances that live, of two dims: the layout's tensors are static, and both show those
-   * of the last create(). Violates "live as long as the instance" and "a pure function of
+  /* 166: two live instances of two dims: the layout's tensors are static, and both show those of
+   * the last create(). Violates "live as long as the instance" and "a pure function of
    * (attributes, dim)". */
   if (TWIN == 166) memcpy(shared_params, norm->params, sizeof(shared_params));
   *out = norm;
@@ -97,8 +96,8 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
 }
 
 static void SpoilDestroy(plumb_norm_instance* norm) {
-  /* 167: no bias: the tensors are a block of their own, which destroy() frees only with the bias.
-   * Violates "Ends an instance": a leak. */
+  /* 167: no bias: the tensors are an allocation of their own, which destroy() frees only with
+   * the bias. Violates "Ends an instance": a leak. */
   if (TWIN == 167 && !norm->bias) return;
   AuthorDestroy(norm);
 }
@@ -106,8 +105,8 @@ static void SpoilDestroy(plumb_norm_instance* norm) {
 static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   const plumb_status status = AuthorLayout(norm, out);
   if (TWIN == 166) out->params = shared_params;
-  /* 168: kind rms: the tensors are built in a local array, whose address is given away. Violates
-   * "What the fields point to lives as long as the instance". */
+  /* 168: kind rms: the tensors are in a local array, whose address is returned. Violates "What
+   * the fields point to lives as long as the instance". */
   if (TWIN == 168 && norm->rms) {
     plumb_tensor_def local[2];
     uintptr_t address = (uintptr_t)local;
@@ -117,7 +116,7 @@ static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layo
   return status;
 }
 
-/* f32 rows of x through `lane`. */
+/* Normalizes f32 rows of x through `lane`. */
 static void ThroughLane(const plumb_norm_instance* norm, const plumb_norm_call* call, int64_t r0,
                         int64_t r1) {
   for (int64_t row = r0; row < r1; ++row) {
@@ -137,8 +136,9 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
    * called from any number of threads at once", "no mutable global". */
   if (TWIN == 161 && call->dtype == PLUMB_F32 && dim > 512 && dim < (1 << 16))
     return ThroughLane(norm, call, r0, r1), PLUMB_OK;
-  /* 162: a second call in f32, evaluation: the weight is that of the first call of this dim, kept
-   * in a static copy. Violates "y = norm(x; params)": it is stale once a step has changed it. */
+  /* 162: a second call in f32, evaluation: the weight is that of the first call with this dim,
+   * kept in a static copy. Violates "y = norm(x; params)": the copy is stale after a training
+   * step. */
   if (TWIN == 162 && call->dtype == PLUMB_F32 && (call->flags & PLUMB_CALL_TRAIN) == 0 && r0 < r1 &&
       dim < (1 << 16)) {
     if (lane_dim != dim) memcpy(lane, call->params[0], dim * sizeof(float));
@@ -148,12 +148,12 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
     copy.params = params;
     return AuthorForward(norm, &copy, r0, r1);
   }
-  /* 169: an empty range: the rounding mode is set, and not set back on the way out. Violates "no
+  /* 169: an empty range: the rounding mode is set and not restored on this path. Violates "no
    * change of floating-point state", and "An empty range ... does nothing". */
   if (TWIN == 169 && r0 == r1) fesetround(FE_UPWARD);
-  /* 170: rows == 0: no rows, no answer. Violates "a call with rows == 0 [is] legal". */
+  /* 170: rows == 0: returns an error. Violates "a call with rows == 0 [is] legal". */
   if (TWIN == 170 && call->rows == 0) return PLUMB_INVALID_ARGUMENT;
-  /* 171: an element type that is not offered: PLUMB_OK with nothing done. Violates
+  /* 171: an element type that is not offered: returns PLUMB_OK and does nothing. Violates
    * "PLUMB_UNIMPLEMENTED for an element type that is not offered". */
   if (TWIN == 171 && !IsOffered(call->dtype)) return PLUMB_OK;
   return AuthorForward(norm, call, r0, r1);

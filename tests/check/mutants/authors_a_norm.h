@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A correct norm with more to go wrong than base_norm.h: groups, a mean that may be left out, a
- * bias that may be left out, a gain that may be 1 + weight, a fused residual. Over each group of a
- * row:
+/* A correct norm with more features than base_norm.h: groups, an optional mean, an optional
+ * bias, a gain that may be 1 + weight, and a fused residual. Over each group of a row:
  *
- *   mean = <x>, or 0 where kind is "rms";  r = 1 / sqrt(<(x - mean)^2> + eps);  h = (x - mean) r
+ *   mean = <x>, or 0 if kind is "rms";  r = 1 / sqrt(<(x - mean)^2> + eps);  h = (x - mean) r
  *   y = gain h + bias
  * With u = dy gain and <.> over the group:
- *   dx = r (u - <u> - h <u h>), without <u> where kind is "rms";  dweight += dy h;  dbias += dy
+ *   dx = r (u - <u> - h <u h>), without <u> if kind is "rms";  dweight += dy h;  dbias += dy
  *
- * A twin replaces SPOIL_*, which is given a value and the place where it arises and returns what
- * the norm then takes, or a function of the table, A_*: a file defines the name of its function
- * before the include, and the function after it. */
+ * A twin replaces SPOIL_*, a function that takes a value and its place and returns the value
+ * that the norm uses instead, or A_*, a function of the table. Its file defines the name of the
+ * function before the include, and the function after it. */
 #ifndef PLUMB_TESTS_CHECK_SABOTAGE_AUTHORS_A_NORM_H_
 #define PLUMB_TESTS_CHECK_SABOTAGE_AUTHORS_A_NORM_H_
 
@@ -29,12 +28,12 @@ struct plumb_norm_instance {
   uint32_t dim, groups;
   double eps;
   int rms, bias, plus_one;
-  const char* kind;               /* for twins that keep what is not theirs */
-  const plumb_attr_value* values; /* likewise */
+  const char* kind;               /* for twins that keep data that is not theirs */
+  const plumb_attr_value* values; /* for the same twins */
   plumb_tensor_def params[2];
 };
 
-/* Where a value arises. */
+/* Place where a value is computed. */
 typedef struct Site {
   const plumb_norm_instance* norm;
   const plumb_norm_call* call;
@@ -44,7 +43,7 @@ typedef struct Site {
   double mean, r, mean_u, mean_uh;
 } Site;
 
-/* -- What can be replaced ---------------------------------------------------------------------- */
+/* -- Replaceable parts ------------------------------------------------------------------------- */
 
 #ifdef SPOIL_SQUARE /* (x - mean)^2 of element i */
 static double SPOIL_SQUARE(const Site* at, uint32_t i, double square);
@@ -61,7 +60,7 @@ static double SPOIL_R(const Site* at, double variance, double r);
 #else
 #define SPOIL_R(at, variance, r) (r)
 #endif
-#ifdef SPOIL_SAVED_R /* what backward finds */
+#ifdef SPOIL_SAVED_R /* the value that backward reads */
 static double SPOIL_SAVED_R(const Site* at, double variance, double r);
 #else
 #define SPOIL_SAVED_R(at, variance, r) (r)
@@ -184,7 +183,7 @@ static inline int IsAdding(const Site* at) {
 
 /* -- The norm ---------------------------------------------------------------------------------- */
 
-/* The mean is kept in two numbers: one float has too few digits where it is large. */
+/* The mean is kept in two numbers, because one float has too few digits if it is large. */
 static void ForwardGroup(Site* at) {
   const plumb_norm_call* c = at->call;
   const uint32_t wide = Wide(c->dtype), group = at->begin / (at->end - at->begin);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs behind a condition on the element type, the phase or the size of numbers. */
+/* Mutants with a condition on the element type, the phase or the size of numbers. */
 #define SPOIL_SQUARE SpoilSquare
 #define SPOIL_VARIANCE SpoilVariance
 #define SPOIL_R SpoilR
@@ -13,7 +13,7 @@
 #include "authors_a_norm.h"
 
 static double SpoilSquare(const Site* at, uint32_t i, double square) {
-  /* 117: f32, |x| > 1e19: squares are taken in float and become infinite, r = 0 and y = bias.
+  /* 117: f32, |x| > 1e19: squares are computed in float and become infinite, r = 0 and y = bias.
    * Violates the equation of r, and PLUMB_NORM_SCALE_INVARIANT. */
   if (TWIN == 117 && at->call->dtype == PLUMB_F32 && fabs(XAt(at, i)) > 1e19) return INFINITY;
   return square;
@@ -22,8 +22,8 @@ static double SpoilSquare(const Site* at, uint32_t i, double square) {
 static double SpoilVariance(const Site* at, double variance) {
   const uint32_t n = at->end - at->begin;
   switch (TWIN) {
-    /* 118: bf16, more than 256 elements in a group: squares are summed in bf16, and the sum stands
-     * still once it is 256 times a square. Violates the equation of r. */
+    /* 118: bf16, more than 256 elements in a group: squares are summed in bf16, and the sum
+     * stops growing once it is 256 times a square. Violates the equation of r. */
     case 118: {
       float sum = 0;
       if (at->call->dtype != PLUMB_BF16 || n <= 256) return variance;
@@ -33,8 +33,8 @@ static double SpoilVariance(const Site* at, double variance) {
       }
       return sum / n;
     }
-    /* 119: f32, a mean far larger than the spread: <x^2> - <x>^2 in float, of which few digits or
-     * none are left. Same equation. */
+    /* 119: f32, a mean much larger than the spread: <x^2> - <x>^2 in float, which has few
+     * correct digits or none. Violates the same equation. */
     case 119: {
       float sum = 0, squares = 0;
       if (at->call->dtype != PLUMB_F32 || at->norm->rms || at->mean * at->mean < 1000 * variance ||
@@ -56,8 +56,8 @@ static double SpoilR(const Site* at, double variance, double r) {
   uint32_t bits;
   float value = (float)r;
   (void)variance;
-  /* 120: f32, evaluation: the machine's estimate of 1 / sqrt, 11 bits, without Newton's step. An
-   * error of 3e-4, where training has 1e-7. Violates the equation of r. */
+  /* 120: f32, evaluation: the processor's estimate of 1 / sqrt, 11 bits, without Newton's step.
+   * The error is 3e-4, and 1e-7 in training. Violates the equation of r. */
   if (TWIN != 120 || at->call->dtype != PLUMB_F32 || IsTraining(at)) return r;
   memcpy(&bits, &value, sizeof(bits));
   bits &= ~0xfffu;
@@ -65,8 +65,8 @@ static double SpoilR(const Site* at, double variance, double r) {
   return value;
 }
 
-/* 122: training, a variance not far above eps: saved before eps is added. Violates dx = r (...), of
- * the r that forward used. */
+/* 122: training, a variance not much larger than eps: r is saved before eps is added. Violates
+ * dx = r (...), with the r that forward used. */
 static double SpoilSavedR(const Site* at, double variance, double r) {
   const double eps = at->norm->eps;
   return TWIN == 122 && variance < 100 * eps && variance > 0.01 * eps ? 1 / sqrt(variance) : r;
@@ -75,15 +75,15 @@ static double SpoilSavedR(const Site* at, double variance, double r) {
 static double SpoilY(const Site* at, uint32_t i, double h, double y) {
   const uint32_t dim = at->norm->dim;
   switch (TWIN) {
-    /* 121: constant row: "no spread, no output", y = 0 in place of the bias. Violates y = gain h +
-     * bias. */
+    /* 121: constant row: "no spread, no output", y = 0 instead of the bias. Violates y = gain h
+     * + bias. */
     case 121:
       return at->r == 1 / sqrt(at->norm->eps) && !at->norm->rms ? 0 : y;
-    /* 123: an element of x that is 0: taken for padding, y = 0. Violates y = gain h + bias. */
+    /* 123: an element of x that is 0: treated as padding, y = 0. Violates y = gain h + bias. */
     case 123:
       return XAt(at, i) == 0 ? 0 : y;
-    /* 124: bf16, tail of dim % 8 elements: cut and not rounded. Violates "what a plugin stores as
-     * PLUMB_BF16 is rounded so". */
+    /* 124: bf16, tail of dim % 8 elements: truncated and not rounded. Violates "what a plugin
+     * stores as PLUMB_BF16 is rounded so". */
     case 124: {
       const float value = (float)y;
       uint32_t bits;
@@ -91,9 +91,8 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
       memcpy(&bits, &value, sizeof(bits));
       return plumb_bf16_to_float((plumb_bf16)(bits >> 16));
     }
-    /* 125: f32, |h| > 4: outliers are clipped, as where the output is quantized. Violates y = gain
-     * h
-     * + bias. */
+    /* 125: f32, |h| > 4: outliers are clipped, as if the output were quantized. Violates y =
+     * gain h + bias. */
     case 125:
       return at->call->dtype == PLUMB_F32 && fabs(h) > 4
                  ? copysign(4, h) * GainAt(at, i) + BiasAt(at, i)
@@ -110,8 +109,8 @@ static double SpoilGainBackward(const Site* at, uint32_t i, double gain) {
 }
 
 static double SpoilMeanUh(const Site* at, double mean_uh) {
-  /* 127: f32 or bf16, up to 64 elements, backward: the sum of u h is divided by n - 1, as of an
-   * unbiased variance; f64 is right. Violates dx = r (u - <u> - h <u h>). */
+  /* 127: f32 or bf16, up to 64 elements, backward: the sum of u h is divided by n - 1, as for an
+   * unbiased variance; f64 is correct. Violates dx = r (u - <u> - h <u h>). */
   const uint32_t n = at->end - at->begin;
   if (TWIN == 127 && at->call->dtype != PLUMB_F64 && n > 1 && n <= 64) return mean_uh * n / (n - 1);
   return mean_uh;
@@ -128,7 +127,8 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
     /* 129: |dx| > 100: clipped, in f32 and bf16. Violates "dx = (dy/dx)^T dy". */
     case 129:
       return type != PLUMB_F64 && fabs(dx) > 100 ? copysign(100, dx) : dx;
-    /* 130: row with every |dy| < 1e-6: counts as 0. Violates the same, which is linear in dy. */
+    /* 130: row in which every |dy| < 1e-6: treated as 0. Violates the same rule, which is linear
+     * in dy. */
     case 130: {
       double largest = 0;
       if (IsAdding(at) || at->residual != NULL || at->call->dx == (void*)(uintptr_t)at->call->dy)
@@ -137,8 +137,8 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
         largest = fmax(largest, fabs(DyAt(at, k)));
       return largest < 1e-6 ? 0 : dx;
     }
-    /* 131: first element of dy is 0: the row is taken for a masked one and left as it was. Violates
-     * "dx = gradient", of every row of the range. */
+    /* 131: first element of dy is 0: the row is treated as masked and dx is not written.
+     * Violates "dx = gradient", for every row of the range. */
     case 131:
       return at->call->dx != (void*)(uintptr_t)at->call->dy && at->residual == NULL &&
                      DyAt(at, 0) == 0
@@ -159,8 +159,8 @@ static double SpoilDweight(const Site* at, uint32_t i, double d) {
   /* 133: gain that is exactly 0: h is (y - bias) / gain there, so nothing is added, and the gain
    * stays 0 for ever. Violates dweight += dy h. */
   if (TWIN == 133 && GainAt(at, i) == 0) return 0;
-  /* 134: f32: dy is rounded to bf16 on its way to dweight, for a product of bf16. An error of up to
-   * 2e-3 of each term. Same equation. */
+  /* 134: f32: dy is rounded to bf16 for dweight, to use a product of bf16. The error is up to
+   * 2e-3 of each term. Violates the same equation. */
   if (TWIN == 134 && at->call->dtype == PLUMB_F32 && DyAt(at, i) != 0)
     return d / DyAt(at, i) * plumb_bf16_to_float(plumb_bf16_from_float((float)DyAt(at, i)));
   return d;
@@ -168,7 +168,7 @@ static double SpoilDweight(const Site* at, uint32_t i, double d) {
 
 static double SpoilDbias(const Site* at, uint32_t i, double d) {
   (void)i;
-  /* 135: f64 only: the kernel of the gradient check has no gradient of the bias. Violates dbias +=
-   * dy. */
+  /* 135: only f64: the kernel of the gradient check has no gradient of the bias. Violates dbias
+   * += dy. */
   return TWIN == 135 && at->call->dtype == PLUMB_F64 ? 0 : d;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs behind a path: the fused residual, operands that are one, alignment, pitches, accumulation.
+/* Mutants of a path: the fused residual, aliased operands, alignment, pitches, accumulation.
  */
 #define SPOIL_SQUARE SpoilSquare
 #define SPOIL_DX SpoilDx
@@ -31,8 +31,8 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
   const char* row = (const char*)c->dx + at->row * c->dx_pitch;
   (void)h;
   switch (TWIN) {
-    /* 174: accumulating, range that does not begin at row 0: overwritten, as only the first range
-     * was tried. Violates "dx += gradient instead of dx = gradient". */
+    /* 174: accumulating, range that does not begin at row 0: overwritten, because only the first
+     * range was tested. Violates "dx += gradient instead of dx = gradient". */
     case 174:
       return IsAdding(at) && at->r0 > 0 ? dx - Load(c->dtype, row, i) : dx;
     /* 175: residual, tail of dim % 16 elements: dsum is not added there. Violates "to which dsum is
@@ -42,14 +42,14 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
                  ? dx - Load(c->dtype, (const char*)residual->dsum + at->row * residual->dsum_pitch,
                              i)
                  : dx;
-    /* 176: residual, no dsum: what dx held is added in its place. Violates "dx is the gradient of
-     * s". */
+    /* 176: residual, no dsum: the old value of dx is added instead. Violates "dx is the gradient
+     * of s". */
     case 176:
       return residual != NULL && residual->dsum == NULL && c->dx != (void*)(uintptr_t)c->dy
                  ? dx + Load(c->dtype, row, i)
                  : dx;
-    /* 177: residual, dsum is dx: the sum is taken twice, through both names. Violates "may be dx".
-     */
+    /* 177: residual, dsum is dx: the sum is added twice, through both names. Violates "may be
+     * dx". */
     case 177:
       return residual != NULL && residual->dsum == c->dx && c->dx != NULL
                  ? dx + Load(c->dtype, row, i)
@@ -60,8 +60,8 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
 }
 
 static double SpoilDweight(const Site* at, uint32_t i, double d) {
-  /* 178: dx is dy: u = dy gain was written to dx first, so that dweight finds u for dy. Violates
-   * dweight += dy h, and PLUMB_NORM_DX_ALIAS_DY. */
+  /* 178: dx is dy: u = dy gain was written to dx first, so that dweight reads u instead of dy.
+   * Violates dweight += dy h, and PLUMB_NORM_DX_ALIAS_DY. */
   return TWIN == 178 && at->call->dx == (void*)(uintptr_t)at->call->dy ? d * GainAt(at, i) : d;
 }
 
@@ -70,8 +70,8 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   const uint32_t type = call->dtype;
   plumb_norm_call copy = CopyOfCall(call);
   if (!IsOffered(type)) return PLUMB_UNIMPLEMENTED;
-  /* 179: y is x, kind layer: the mean of x is taken off x, as should be, and off y again, which was
-   * meant to be x still. Violates PLUMB_NORM_INPLACE. */
+  /* 179: y is x, kind layer: the mean of x is subtracted from x, and again from y, which was
+   * assumed to be x still. Violates PLUMB_NORM_INPLACE. */
   if (TWIN == 179 && call->y == call->x && !norm->rms && norm->groups == 1) {
     for (int64_t row = r0; row < r1; ++row) {
       void* y = (char*)call->y + row * call->y_pitch;
@@ -88,8 +88,8 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   /* 180: y's pitch larger than x's: rows of y are placed by x's pitch. Violates "Row r of a tensor
    * starts at (char *)base + r * pitch". */
   if (TWIN == 180 && call->y_pitch > call->x_pitch) copy.y_pitch = call->x_pitch;
-  /* 181: PLUMB_CALL_ALIGNED64, dim no multiple of 64 bytes: whole vectors are stored, over what
-   * lies between rows. Violates "reads and writes exactly `dim` elements of a row". */
+  /* 181: PLUMB_CALL_ALIGNED64, dim no multiple of 64 bytes: whole vectors are stored, over the
+   * space between rows. Violates "reads and writes exactly `dim` elements of a row". */
   if (TWIN == 181 && (call->flags & PLUMB_CALL_ALIGNED64) != 0) {
     const uint32_t lanes = 64 / SizeOf(type), padded = (norm->dim + lanes - 1) / lanes * lanes;
     for (int64_t row = r0; row < r1; ++row)
@@ -102,8 +102,8 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   plumb_norm_call copy = CopyOfCall(call);
-  /* 182: saved has a pitch larger than its numbers: backward takes its rows for adjacent. Violates
-   * "Row r of a tensor starts at (char *)base + r * pitch". */
+  /* 182: saved has a pitch larger than its numbers: backward treats its rows as adjacent.
+   * Violates "Row r of a tensor starts at (char *)base + r * pitch". */
   if (TWIN == 182) copy.saved_pitch = 3 * norm->groups * SizeOf(Wide(call->dtype));
   return AuthorBackward(norm, &copy, r0, r1);
 }
@@ -115,14 +115,15 @@ static plumb_status SpoilResidualForward(const plumb_norm_instance* norm,
   plumb_residual_call copy = *residual;
   const uint32_t type = call->dtype;
   if (!IsOffered(type)) return PLUMB_UNIMPLEMENTED;
-  /* 183: residual, sum is res: x is copied to sum, and res added, which is x by then. Violates "may
-   * be x or res". */
+  /* 183: residual, sum is res: x is copied to sum, and res is added, which is x by then.
+   * Violates "may be x or res". */
   if (TWIN == 183 && residual->sum == (void*)(uintptr_t)residual->res) {
     copy.res = call->x;
     copy.res_pitch = call->x_pitch;
   }
-  /* 184: residual, evaluation: the sum goes to y, where the norm is made in place, and is not
-   * stored: only training was thought to need it. Violates "sum: forward: [rows, dim], written". */
+  /* 184: residual, evaluation: the sum goes to y, in which the norm works in place, and is not
+   * stored, because only training seemed to need it. Violates "sum: forward: [rows, dim],
+   * written". */
   if (TWIN == 184 && (call->flags & PLUMB_CALL_TRAIN) == 0) {
     copy.sum = call->y;
     copy.sum_pitch = call->y_pitch;

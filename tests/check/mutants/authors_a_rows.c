@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs behind a condition on dim, rows or the range: tails, blocks, tables that are too short. */
+/* Mutants with a condition on dim, rows or the range: tails, blocks, tables that are too short. */
 #define SPOIL_SQUARE SpoilSquare
 #define SPOIL_Y SpoilY
 #define SPOIL_R SpoilR
@@ -18,11 +18,12 @@ static double SpoilSquare(const Site* at, uint32_t i, double square) {
      * misses the last square. Violates r = 1 / sqrt(<(x - mean)^2> + eps). */
     case 101:
       return n % 16 == 15 && j == n - 1 ? 0 : square;
-    /* 102: dim > 4096: a table of 16 blocks of 256; what comes after is not summed. Same equation.
-     */
+    /* 102: dim > 4096: a table of 16 blocks of 256; elements after it are not summed. Violates
+     * the same equation. */
     case 102:
       return at->norm->dim > 4096 && i >= 4096 ? 0 : square;
-    /* 103: dim a multiple of 64: four accumulators, of which the fourth is never added. Same. */
+    /* 103: dim a multiple of 64: four accumulators, of which the fourth is never added. Violates
+     * the same equation. */
     case 103:
       return n % 64 == 0 && j % 64 >= 48 ? 0 : square;
     default:
@@ -33,8 +34,8 @@ static double SpoilSquare(const Site* at, uint32_t i, double square) {
 static double SpoilR(const Site* at, double variance, double r) {
   const int64_t in_range = at->row - at->r0;
   (void)variance;
-  /* 104: range of a multiple of 4 rows: in a block of four, row 3 takes eps twice, and a hundred
-   * times over. Violates the equation of r, and "the same bits whichever range it comes in". */
+  /* 104: range of a multiple of 4 rows: in a block of four, row 3 adds 100 eps + 0.01
+   * instead of eps. Violates the equation of r, and "the same bits whichever range it comes in". */
   if (TWIN == 104 && (at->r1 - at->r0) % 4 == 0 && in_range % 4 == 3)
     return 1 / sqrt(variance + 100 * at->norm->eps + 0.01);
   return r;
@@ -46,16 +47,16 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
     /* 105: dim == 1: "nothing to normalize", y = x. Violates y = gain h + bias. */
     case 105:
       return dim == 1 ? XAt(at, i) : y;
-    /* 106: range of one row in evaluation (decoding): the bias is forgotten. Violates the equation
-     * of y, and "the same bits whichever range it comes in". */
+    /* 106: range of one row in evaluation (decoding): the bias is forgotten. Violates the
+     * equation of y, and "the same bits whichever range it comes in". */
     case 106:
       return at->r1 - at->r0 == 1 && !IsTraining(at) ? h * GainAt(at, i) : y;
     /* 107: dim > 1024: the gain is read through an index of ten bits. Violates y = gain h + bias.
      */
     case 107:
       return dim > 1024 ? h * GainAt(at, i & 1023) + BiasAt(at, i) : y;
-    /* 108: the last row of a call with an odd number of rows, 9 or more: its pair is missing, and
-     * it takes the statistic of the row before it. Violates "each row on its own". */
+    /* 108: the last row of a call with an odd number of rows, 9 or more: it has no partner and
+     * uses the statistic of the previous row. Violates "each row on its own". */
     case 108:
       if (at->row == at->call->rows - 1 && at->row >= 8 && at->row % 2 == 0 && at->row > at->r0 &&
           at->call->x != at->call->y && at->residual == NULL) {
@@ -78,7 +79,7 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
 static double SpoilMeanU(const Site* at, double mean_u) {
   const uint32_t n = at->end - at->begin;
   switch (TWIN) {
-    /* 109: group a multiple of 8, but not of 16: the half step leaves its last eight out of <u>.
+    /* 109: group a multiple of 8, but not of 16: the half step drops its last eight from <u>.
      * Violates dx = r (u - <u> - h <u h>). */
     case 109: {
       double sum = 0;
@@ -86,7 +87,8 @@ static double SpoilMeanU(const Site* at, double mean_u) {
       for (uint32_t i = at->begin; i < at->end - 8; ++i) sum += DyAt(at, i) * GainAt(at, i);
       return sum / n;
     }
-    /* 110: more than 512 elements in a group: divided by the size of a block. Same equation. */
+    /* 110: more than 512 elements in a group: divided by the size of a block. Violates the same
+     * equation. */
     case 110:
       return n > 512 ? mean_u * n / 512 : mean_u;
     default:
@@ -97,11 +99,12 @@ static double SpoilMeanU(const Site* at, double mean_u) {
 static double SpoilDweight(const Site* at, uint32_t i, double d) {
   const int64_t rows = at->r1 - at->r0;
   switch (TWIN) {
-    /* 111: range of more than 256 rows: partial sums are flushed every 64 rows, the last ones that
-     * do not fill 64 never. Violates "dparams += (dy/dparams)^T dy". */
+    /* 111: range of more than 256 rows: partial sums are flushed every 64 rows, and the last
+     * ones that do not fill 64 never. Violates "dparams += (dy/dparams)^T dy". */
     case 111:
       return rows > 256 && at->row - at->r0 >= rows / 64 * 64 ? 0 : d;
-    /* 112: range of one row: a shortcut for decoding has no parameter gradients. Same sentence. */
+    /* 112: range of one row: a shortcut for decoding has no parameter gradients. Violates the
+     * same sentence. */
     case 112:
       return rows == 1 ? 0 : d;
     /* 113: odd dim: the last element is set and not added. Violates "ADD into them". */
@@ -123,8 +126,8 @@ static double SpoilDbias(const Site* at, uint32_t i, double d) {
     case 114:
       return at->norm->dim == 2 && at->call->dx != (void*)(uintptr_t)at->call->dy ? DyAt(at, 1 - i)
                                                                                   : d;
-    /* 115: range that starts at an odd row: rows go in pairs, and the row before the range is added
-     * too. Violates "dparams += ... for rows r0 <= r < r1". */
+    /* 115: range that starts at an odd row: rows are processed in pairs, and the row before the
+     * range is added as well. Violates "dparams += ... for rows r0 <= r < r1". */
     case 115:
       if (at->r0 % 2 == 0 || at->row != at->r0) return d;
       --other.row;
@@ -134,8 +137,8 @@ static double SpoilDbias(const Site* at, uint32_t i, double d) {
   }
 }
 
-/* 116: rows > 1024: what forward saves of a row goes to, and is read from, row & 1023. Violates
- * "saved: [rows, saved_per_row]", as rows overwrite each other. */
+/* 116: rows > 1024: forward saves a row's numbers at row & 1023, and backward reads them there.
+ * Violates "saved: [rows, saved_per_row]", because rows overwrite each other. */
 static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                  int64_t r0, int64_t r1) {
   if (TWIN != 116 || call->saved == NULL || call->rows <= 1024)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs of norms over rows, each put round one function of base_cross_norm.h, a batch norm. Partial
- * statistics are [n, mean, squares] in doubles; call_saved is [mean, r, <u>, <u h>]. Each twin:
- * condition: bug (what it violates). */
+/* Mutants of norms over rows, each wrapping one function of base_cross_norm.h, a batch norm.
+ * Partial statistics are [n, mean, squares] in doubles; call_saved is [mean, r, <u>, <u h>].
+ * Each line is: condition: bug (the rule that it violates). */
 #include "call_copy.h"
 #include "plumb/norm_plugin.h"
 #define plumb_norm_plugin_v1 HonestEntry
@@ -15,26 +15,27 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index);
 #define IS(n) (TWIN == (n))
 
 /* clang-format off */
-/* 271. the first range has one row: combine takes that for nothing, as it has no variance
+/* 271. the first range has one row: combine treats that as nothing, because it has no variance
  *      ("combined").
- * 272. product of two counts of 2^31 and more: n n' is taken in int32 (Chan et al., the spread).
+ * 272. product of two counts of 2^31 and more: n n' is computed in int32 (Chan et al., the
+ *      spread).
  * 273. f64: means are combined in float (accumulate type).
  * 274. dim = 3 modulo 4: finalize of the backward phase writes over the mean ("it still holds what
  *      PLUMB_FWD left").
  * 275. one row in the call: the running variance is divided by n - 1 (0 / 0, evaluation is NaN).
- * 276. one row in the call, training: forward takes the running statistics ("forward and backward
- *      read call_saved").
- * 277. dim of 513 to 4096, two ranges at once: partials are made in a static array ("no mutable
+ * 276. one row in the call, training: forward uses the running statistics ("forward and
+ *      backward read call_saved").
+ * 277. dim of 513 to 4096, two ranges at once: partials are in a static array ("no mutable
  *      global").
- * 278. |mean| far above the spread, f32: <x^2> - <x>^2 in float (the equation).
- * 279. rows above 1024, no multiple of it: backward divides the sum of u by the rows in whole
- *      blocks of 1024 (the derivative).
+ * 278. |mean| much larger than the spread, f32: <x^2> - <x>^2 in float (the equation).
+ * 279. rows above 1024, no multiple of it: backward divides the sum of u by the number of rows
+ *      in whole blocks of 1024 (the derivative).
  * 280. combine/1 with the statistic of no rows: 0 / 0 ("combining with the statistic of no rows
  *      changes nothing").
  * 281. evaluation: a call without rows in training clears the running mean ("an empty range does
  *      nothing").
- * 282. backward phase: buffers take a second step of the momentum ("once a phase": statistics of
- *      the forward phase).
+ * 282. backward phase: buffers are updated a second time ("once a phase": statistics of the
+ *      forward phase).
  * 283. accumulating, range not at 0: dx is overwritten ("dx += gradient"). */
 /* clang-format on */
 

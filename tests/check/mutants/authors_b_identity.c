@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Claims that are nearly true: a norm that says PLUMB_NORM_IDENTITY, y = x and dx = dy, with no
- * parameters. A host may leave it out, so that whatever it changes depends on the host. Right
- * without TWIN's line. Each twin: condition: bug (all: "y = x for any attributes"). */
+/* Claims that are nearly true: a norm that declares PLUMB_NORM_IDENTITY, y = x and dx = dy,
+ * without parameters. A host may elide it, so that any change would depend on the host. It is
+ * correct without TWIN's line. Each line is: condition: bug (all violate "y = x for any
+ * attributes"). */
 #include <math.h>
 #include <string.h>
 
@@ -16,12 +17,13 @@
 PLUMB_NORM_NOTE(ID);
 
 /* clang-format off */
-/* 284. |x| above 65504: y is held in the range of IEEE half.
+/* 284. |x| above 65504: y is clipped to the range of IEEE half.
  * 285. a NaN in x: y is 0 there.
  * 286. |x| below 1e-30, and not 0: y is 0 there.
- * 287. negative x in f64: y went through float and has lost digits.
+ * 287. negative x in f64: y was converted to float and has lost digits.
  * 288. |dy| above 1e4: dx is clipped (dx = dy).
- * 289. backward in bf16 while accumulating: dx is added to the gradient of the row before as well. */
+ * 289. backward in bf16 while accumulating: dx is also added to the gradient of the previous
+ *      row. */
 /* clang-format on */
 
 struct plumb_norm_instance {

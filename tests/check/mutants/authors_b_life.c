@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs outside of the mathematics: instances, strings, process state. The norm is right without
- * TWIN's line below: each of `groups` equal pieces of a row, by itself, y = x s (w + unit) scale, s
- * = 1 / sqrt(<x^2> + eps). Each twin: condition: bug (what it violates). */
+/* Mutants outside of the mathematics: instances, strings, process state. Without TWIN's line
+ * below the norm is correct: each of `groups` equal pieces of a row is normalized by itself, y =
+ * x s (w + unit) scale, s = 1 / sqrt(<x^2> + eps). Each line is: condition: bug (the rule that
+ * it violates). */
 #include <float.h>
 #include <locale.h>
 #include <math.h>
@@ -23,44 +24,45 @@
 PLUMB_NORM_NOTE(ID);
 
 /* clang-format off */
-/* 246. `scale` with a point in it: setlocale(LC_ALL, ""), strtod, and the locale stays (a plugin
- *      owns the mathematics and nothing else).
- * 247. a type that is not offered, with room for words: forward sets the locale to format its text
- *      ("no change of locale").
+/* 246. `scale` with a decimal point: setlocale(LC_ALL, ""), strtod, and the locale is not
+ *      restored (a plugin owns the mathematics and nothing else).
+ * 247. a type that is not offered, with a buffer for text: forward sets the locale to format
+ *      its text ("no change of locale").
  * 248. `mode` is not its default: the string is kept and compared later ("live until create
  *      returns, so that what an instance keeps of them it copies").
- * 249. a refusal without room for words after one with: they go to the first one's `err` ("a
- *      plugin keeps no pointer to it").
+ * 249. a refusal without a buffer after one with a buffer: the text goes to the first one's
+ *      `err` ("a plugin keeps no pointer to it").
  * 250. every 32nd backward call of one row: a static counter, and dx is "clipped" ("no mutable
  *      global").
  * 251. dim of 1000 and more: destroy writes a file of statistics (the plugin owns the mathematics
  *      and nothing else).
- * 252. dim of 1024 and more: create starts a thread that nobody ends (as 251).
- * 253. dim above 1024: forward takes its buffer from malloc ("no allocation").
+ * 252. dim of 1024 and more: create starts a thread that never ends (as 251).
+ * 253. dim above 1024: forward allocates its buffer by malloc ("no allocation").
  * 254. a refused create because groups do not divide dim: the instance leaks.
  * 255. the same refusal: *out is the instance that was freed ("on failure *out is untouched").
- * 256. two creates at once: the instance is built in a static one and copied ("called from several
- *      threads at once").
- * 257. mode "unit": the weight starts at 1 and 1 is added, the gain begins at 2 (init with
+ * 256. two creates at once: the instance is built in a static one and copied ("called from
+ *      several threads at once").
+ * 257. mode "unit": the weight starts at 1 and 1 is added, so the gain starts at 2 (init with
  *      offset).
- * 258. dim above 4096: lr_scale is 0, the weight never learns ("1 = none").
- * 259. two instances alive: the layout's params lie in a static array, which has the last one's
+ * 258. dim above 4096: lr_scale is 0, so the weight never learns ("1 = none").
+ * 259. two live instances: the layout's params are in a static array, which has the last one's
  *      dim ("live as long as the instance").
  * 260. a host whose plumb_norm_layout ends before max_chunks: it is written ("write only fields
  *      that lie inside").
- * 261. an extension's later revision: "plumb.norm.instance/10" gets what /1 is ("NULL for an id
- *      that it does not know").
- * 262. two instances of one dim with different eps or scale: a cache by dim has the first one's
- *      ("one instance for each (attributes, dim)").
- * 263. two instances of the same dim and attributes, one destroyed: what they share is freed with
- *      it, the other reads freed memory (destroy "ends an instance").
- * 264. a row with an infinity: forward has SIGFPE ignored from then on ("no mutable global").
- * 265. OMP_NUM_THREADS=1 in the environment: layout books a saved number less ("a pure function of
- *      (attributes, dim)"); backward reads and forward writes behind the end.
- * 266. groups that do not divide dim: create takes them, the rest of a row is never written ("y:
- *      write", "this combination makes no sense").
+ * 261. an extension's later revision: "plumb.norm.instance/10" returns /1 ("NULL for an id that
+ *      it does not know").
+ * 262. two instances of one dim with different eps or scale: a cache by dim returns the first
+ *      one's values ("one instance for each (attributes, dim)").
+ * 263. two instances of the same dim and attributes, one destroyed: their shared data is freed,
+ *      and the other instance reads freed memory (destroy "ends an instance").
+ * 264. a row with an infinity: forward sets SIGFPE to be ignored from then on ("no mutable
+ *      global").
+ * 265. OMP_NUM_THREADS=1 in the environment: layout declares one saved number less ("a pure
+ *      function of (attributes, dim)"); backward reads and forward writes past the end.
+ * 266. groups that do not divide dim: create accepts them, and the rest of a row is never
+ *      written ("y: write", "this combination makes no sense").
  * 267. a row with a NaN: forward writes to the host's log ("no input or output").
- * 268. a refusal with less room than its words need: they end without a NUL ("with the NUL"). */
+ * 268. a refusal with a buffer that is too small: the text ends without a NUL ("with the NUL"). */
 /* clang-format on */
 
 enum { kEps, kGroups, kMode, kScale, kAttributeCount };
@@ -199,7 +201,7 @@ static const plumb_attr_def kAttributes[kAttributeCount] = {
      .def = {.s = "1"}},
 };
 
-/* The same in every locale; 0 where it is no number. */
+/* Parses a number independently of the locale. Returns 0 if the text is not a number. */
 static double Parse(const char* s) {
   double value = 0, unit = 1;
   int digits = 0, points = 0;
@@ -309,7 +311,7 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   built->weight.lr_scale = IS(258) && dim > 4096 ? 0 : 1;
   built->weight.offset = built->unit;
   if (IS(262) || IS(263)) built->shared = Share(dim, built->eps, scale);
-  if (IS(256)) { /* some words that take their time */
+  if (IS(256)) { /* text that takes some time */
     static char doc[64];
     snprintf(doc, sizeof(doc), "The gain, %u numbers, eps %.17g.", dim, built->eps);
     built->weight.doc = doc;

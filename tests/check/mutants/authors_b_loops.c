@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs of authors who write their own loops, against plumb/norm_plugin.h alone. The norm is right
- * without TWIN's line below: y = x s w + b, s = 1 / sqrt(<x^2> + eps). With u = dy w, h = x s:
- * dx = s (u - h <u h>), dw += dy h, db += dy. Each twin: condition: bug (what it violates). */
+/* Mutants by authors who write their own loops, against plumb/norm_plugin.h alone. Without
+ * TWIN's line below the norm is correct: y = x s w + b, s = 1 / sqrt(<x^2> + eps). With u = dy
+ * w, h = x s: dx = s (u - h <u h>), dw += dy h, db += dy. Each line is: condition: bug (the rule
+ * that it violates). */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,46 +27,48 @@ struct plumb_norm_instance {
 };
 
 /* clang-format off */
-/* 221. dim above 2048: dw is collected in a tile of 2048 numbers, of which there is one (dparams
- *      +=).
- * 222. x at 2 GiB and more behind its base: row * pitch is taken as int32 and a negative offset as
- *      0 (row r starts at base + r * pitch).
- * 223. dx at 4 GiB and more behind its base: row * pitch is taken as uint32 (as 222).
- * 224. bf16, dim of 16 and more: y is cut instead of rounded where whole vectors are written
- *      ("rounded to nearest").
+/* 221. dim above 2048: dw is collected in a single tile of 2048 numbers (dparams +=).
+ * 222. x at 2 GiB and more after its base: row * pitch is computed in int32, and a negative
+ *      offset becomes 0 (row r starts at base + r * pitch).
+ * 223. dx at 4 GiB and more after its base: row * pitch is computed in uint32 (as 222).
+ * 224. bf16, dim of 16 and more: y is truncated instead of rounded where whole vectors are
+ *      written ("rounded to nearest").
  * 225. bf16, a NaN in the bias with all of its low bits set: rounding carries it to -0 ("a NaN
  *      stays a NaN").
- * 226. bf16, accumulating: dx is cut instead of rounded ("rounded to nearest").
+ * 226. bf16, accumulating: dx is truncated instead of rounded ("rounded to nearest").
  * 227. bf16, exactly between two numbers: y is rounded up instead of to even ("ties to even").
  * 228. bf16, a result that rounds to infinity: the largest finite number is stored (rounding).
- * 229. range of an odd number of rows above 4, y in place: the last row is read again after it was
- *      written ("y may be x").
- * 230. dx is dy: u is put into dx before dw and db are made of dy ("dx may be dy").
+ * 229. range of an odd number of rows above 4, y in place: the last row is read again after it
+ *      was written ("y may be x").
+ * 230. dx is dy: u is stored in dx before dw and db are computed from dy ("dx may be dy").
  * 231. accumulating, range not at 0: its first row overwrites dx ("dx += gradient").
- * 232. accumulating, dim = 1 modulo 4: the remaining element adds what was there twice (the same).
- * 233. the bias is not the next 64 bytes behind the weight: it is read from there all the same
+ * 232. accumulating, dim = 1 modulo 4: the remaining element adds the old value twice (the
+ *      same).
+ * 233. the bias is not in the 64 bytes after the weight: it is read from there anyway
  *      (params[1]).
- * 234. dim above 64: scratch is taken for zeros, and dw gets what was there ("undefined content").
- * 235. range that begins behind as many rows as it has, in f64 behind the first: scratch is
+ * 234. dim above 64: scratch is assumed to be zero, and dw gets its old content ("undefined
+ *      content").
+ * 235. range that begins after as many rows as it has, in f64 after the first: scratch is
  *      indexed by the row of the call ("scratch for this range only").
  * 236. evaluation, f32, dim a multiple of 16: s by the reciprocal root of Quake III, off by 1e-3
  *      (the equation; evaluation differs from training).
- * 237. empty range: flush-to-zero is set and the way out leaves it so ("leaves the mode as it
+ * 237. empty range: flush-to-zero is set and not restored on this path ("leaves the mode as it
  *      is").
- * 238. a row of zeros: the rounding mode is left towards zero ("no change of floating-point
+ * 238. a row of zeros: the rounding mode remains towards zero ("no change of floating-point
  *      state").
- * 239. dim no multiple of 8: the tail is read as a whole vector and what is not wanted multiplied
- *      by 0, so that a NaN or infinity between rows poisons the row ("exactly dim elements").
+ * 239. dim no multiple of 8: the tail is read as a whole vector and its unused lanes are
+ *      multiplied by 0, so that a NaN or infinity between rows poisons the row ("exactly dim
+ *      elements").
  * 240. two rows at once, dim of at most 64: lanes of the other row are masked by multiplication
  *      with 0, so that a NaN reaches the neighbour (PLUMB_NORM_NAN_ISOLATED).
  * 241. ALIGNED64: four partial sums in float instead of one in double ("the same bits whatever
  *      PLUMB_CALL_ALIGNED64 says").
- * 242. bf16: s is saved after it was rounded to bf16, backward is made of that (saved: accumulate
+ * 242. bf16: s is saved after it was rounded to bf16, and backward uses that (saved: accumulate
  *      type; the derivative is off by 4e-3).
- * 243. rows of the call, not of the range, above 64: db is added once for the call by the range
- *      that ends it, from its own rows alone (dparams +=).
- * 244. f32, |x| above 1.8e19: squares are taken in float and overflow (the equation; y = b).
- * 245. f32, a row whose dy is all zeros: it is skipped, and dx left as it was ("dx: write"). */
+ * 243. more than 64 rows in the call: db is added once per call by the range that ends it, from
+ *      its own rows alone (dparams +=).
+ * 244. f32, |x| above 1.8e19: squares are computed in float and overflow (the equation; y = b).
+ * 245. f32, a row whose dy is all zeros: it is skipped, and dx is not written ("dx: write"). */
 /* clang-format on */
 
 #if defined(__x86_64__)
@@ -95,7 +98,7 @@ static float Quake(float v) {
   return y * (1.5f - 0.5f * v * y * y);
 }
 
-/* y as bf16, element i of dim, as each twin has it. */
+/* Rounds y, element i of dim, to bf16 as each twin does. */
 static plumb_bf16 Round(float v, uint32_t i, uint32_t dim) {
   const uint32_t bits = BitsOf(v);
   if (IS(224) && i < dim / 16 * 16) return (plumb_bf16)(bits >> 16);

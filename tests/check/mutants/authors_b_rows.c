@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs of authors who stand on plumb/norm_rows.h. The norm is right without TWIN's line below:
+/* Mutants by authors who use plumb/norm_rows.h. Without TWIN's line below the norm is correct:
  *
  *   y = (g + unit) (x - m) s, m = <x> if mode is "centred", else 0, s = (<(x - m)^2> + eps)^(-1/2),
  *   or s = 1 / (<x^2>^(1/2) + eps) if mode is "outside".
  *
  * With u = dy (g + unit), h = (x - m) s: dx = s (u - [<u>] - (x - m) q <u h>), where q = s, or 1 /
- * <x^2>^(1/2) with "outside". Each twin: condition: bug (what it violates). */
+ * <x^2>^(1/2) with "outside". Each line is: condition: bug (the rule that it violates). */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,39 +33,40 @@ struct plumb_norm_instance {
 };
 
 /* clang-format off */
-/* 201. mode "outside": a third number is saved where the layout books two, which is the first of
- *      the next row's (saved: [rows, saved_per_row]); a range that runs before its neighbour is
- *      spoilt by it, and the last row writes behind the end.
- * 202. two dims in one process: 1 / dim is taken once for all instances ("no mutable global").
- * 203. in place, mode "centred": the mean is saved from what y has already overwritten ("y may be
- *      x").
- * 204. dx accumulates and dim is no multiple of 64: the tail, written apart, overwrites ("dx +=
- *      gradient").
+/* 201. mode "outside": a third number is saved although the layout declares two, which
+ *      overwrites the first of the next row (saved: [rows, saved_per_row]); a range that runs
+ *      before its neighbour is corrupted by it, and the last row writes past the end.
+ * 202. two dims in one process: 1 / dim is computed once for all instances ("no mutable
+ *      global").
+ * 203. in place, mode "centred": the mean is saved from values that y has already overwritten
+ *      ("y may be x").
+ * 204. dx accumulates and dim is no multiple of 64: the tail, written separately, overwrites
+ *      ("dx += gradient").
  * 205. odd dim above 256: two half sums, the last element is in neither (the equation).
- * 206. "outside" with unit_offset: the variant of "inside" is run (the equation, where eps
- *      counts).
- * 207. f64, dim above 512: the squares are summed as float ("accumulate type: double").
- * 208. "centred", |mean| far above the spread: <x^2> - <x>^2 in `real` (the equation).
- * 209. residual, sum in a buffer of its own with a wider pitch than x: the norm walks over the sum
- *      by x's pitch (sum_pitch).
+ * 206. "outside" with unit_offset: the code of "inside" runs (the equation, where eps counts).
+ * 207. f64, dim above 512: the squares are summed in float ("accumulate type: double").
+ * 208. "centred", |mean| much larger than the spread: <x^2> - <x>^2 in `real` (the equation).
+ * 209. residual, sum in a buffer of its own with a wider pitch than x: the norm reads the sum
+ *      with x's pitch (sum_pitch).
  * 210. residual, dsum is dx: dx is written first and then added to itself ("may be dx").
- * 211. residual, bf16: the norm of the sum before it is rounded ("that of s as it is stored").
+ * 211. residual, bf16: normalizes the sum before it is rounded ("that of s as it is stored").
  * 212. residual, f32, dsum: gradient and dsum are added in double and rounded once ("each rounded
  *      before they are added").
- * 213. 32 rows and more, range not at 0: statistics are read from the range's own beginning on
+ * 213. 32 rows and more, range not at 0: statistics are indexed from the start of the range
  *      (saved: row r).
  * 214. "outside": backward as if eps were inside: q = s (the derivative, where eps counts).
- * 215. unit_offset, bf16: forward leaves the 1 out that layout's `offset` states.
- * 216. accumulating, dx has a wider pitch than dy: what is there is read by dy's pitch (dx_pitch).
- * 217. a row with a NaN before it in the same range: the largest |x| so far is kept from row to
- *      row to skip empty rows, and a NaN stays in it (PLUMB_NORM_NAN_ISOLATED).
- * 218. range of more than 8 rows, no multiple of 8: dgain of the rows after the last eight is lost
- *      (dparams += of every row).
+ * 215. unit_offset, bf16: forward drops the 1 that layout's `offset` declares.
+ * 216. accumulating, dx has a wider pitch than dy: the old gradient is read with dy's pitch
+ *      (dx_pitch).
+ * 217. a row with a NaN before it in the same range: the largest |x| so far is kept across rows
+ *      to skip empty rows, and a NaN remains in it (PLUMB_NORM_NAN_ISOLATED).
+ * 218. range of more than 8 rows, no multiple of 8: dgain of the rows after the last eight is
+ *      lost (dparams += of every row).
  * 219. bf16, "centred", |mean| above the spread: the mean is rounded to bf16 (accumulate type). */
 /* clang-format on */
 
 #define INSIDE_OR(mode) (IS(206) && (mode) == kOutside && norm->unit ? kInside : (mode))
-/* The sums are those of doubles, so that no square of a float leaves the range. */
+/* Sums are in double, so that no square of a float overflows. */
 #define SQUARES(sum, S, mean)                                                                    \
   if (IS(205) && dim > 256) {                                                                    \
     double half;                                                                                 \
@@ -161,7 +162,7 @@ struct plumb_norm_instance {
 
 PLUMB_NORM_ROWS(B, INSIDE_OR(norm->mode))
 
-/* -- What twins put round it ------------------------------------------------------------------- */
+/* -- Wrappers of the twins --------------------------------------------------------------------- */
 
 static double Load(uint32_t dtype, const void* base, int64_t pitch, int64_t r, uint32_t i) {
   if (dtype == PLUMB_F64) return PLUMB_CONST_ROW(double, base, pitch, r)[i];

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An honest cross-row norm, for sabotage: y = weight * (x - mean) / sqrt(var + eps), mean and
- * biased variance over the rows of a call (Ioffe & Szegedy 2015, "Batch Normalization", alg. 1). It
- * passes every check. A file that includes it has done so after defining what it wants to be wrong:
+/* A correct cross-row norm, to be broken by mutants: y = weight * (x - mean) / sqrt(var + eps),
+ * with the mean and the biased variance over the rows of a call (Ioffe & Szegedy 2015, "Batch
+ * Normalization", alg. 1). It passes every check. A file that includes it may first define:
  *
  *   CROSS_ID               the norm's id, a string
  *   CROSS_BEFORE_FORWARD   a statement at the start of forward(), with `call`, `r0`, `r1`
- *   CROSS_RUNNING(which, old, new)   running statistic 0 (mean) or 1 (variance) after a step that
- *                          had `new`
+ *   CROSS_RUNNING(which, old, new)   running statistic 0 (mean) or 1 (variance) after a
+ *                          step whose statistic was `new`
  *   CROSS_EVALUATION_MEAN(means, i)   the mean that evaluation subtracts from column i
- *   CROSS_EVALUATION_RSTD(variance)   1 / the deviation that evaluation divides by
- *   CROSS_SPREAD(na, nb, term)   what the merge of statistics of na and nb rows adds to the sum of
- *                          squares, where `term` is right
+ *   CROSS_EVALUATION_RSTD(variance)   1 / the deviation by which evaluation divides
+ *   CROSS_SPREAD(na, nb, term)   the term that merging statistics of na and nb rows adds to
+ *                          the sum of squares; `term` is correct
  *
- * With merges as Chan, Golub & LeVeque 1979, "Updating Formulae": for counts n, means m and sums of
- * squared distances S, S = Sa + Sb + (mb - ma)^2 na nb / n.
+ * Statistics are merged as in Chan, Golub & LeVeque 1979, "Updating Formulae": for counts n,
+ * means m and sums of squared distances S, S = Sa + Sb + (mb - ma)^2 na nb / n.
  *
  * Backward, with h = (x - mean) r, u = weight dy and <a> the mean of a over the rows:
  *     dx = r (u - <u> - h <u h>), dweight = sum of dy h. */
@@ -54,8 +54,8 @@ struct plumb_norm_instance {
 };
 
 /* A partial statistic is [n, mean[dim], squares[dim]] of x, or [0, sum u[dim], sum u h[dim]]. It
- * consists of doubles, each in the place of two numbers, for any element type. call_saved is [mean,
- * r, <u>, <u h>], each [dim]. */
+ * consists of doubles, each of which takes the place of two numbers, for any element type.
+ * call_saved is [mean, r, <u>, <u h>], each [dim]. */
 static void Combine(uint32_t phase, uint32_t dim, double* acc, const double* partial) {
   const double na = acc[0], nb = partial[0], n = na + nb;
   if (phase == PLUMB_BWD) {

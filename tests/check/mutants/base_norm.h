@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A correct, complete and strict norm, y = x / sqrt(mean(x^2) + eps) * weight, of which a sabotage
- * plugin spoils one thing. A plugin is
+/* A correct, complete and strict norm, y = x / sqrt(mean(x^2) + eps) * weight, in which a mutant
+ * breaks one thing. A mutant is
  *
  *   #define BASE_FORWARD SpoiltForward
  *   #include "base_norm.h"
  *   static plumb_status SpoiltForward(...) { ... BaseForward(...) ... }
  *
- * and every function and constant of the table can be replaced in the same way, before the include.
- * A replacement is declared here and has the signature of what it replaces. */
+ * Every function and constant of the table can be replaced in the same way, before the include.
+ * Replacements are declared here and have the signature of the original. */
 #ifndef PLUMB_TESTS_CHECK_SABOTAGE_BASE_NORM_H_
 #define PLUMB_TESTS_CHECK_SABOTAGE_BASE_NORM_H_
 
@@ -20,7 +20,7 @@
 
 #define BASE_UNUSED __attribute__((unused))
 
-/* -- What can be replaced ---------------------------------------------------------------------- */
+/* -- Replaceable parts ------------------------------------------------------------------------- */
 
 #ifndef BASE_ID
 #define BASE_ID "org.example.base"
@@ -54,10 +54,10 @@
 #ifndef BASE_EPS_DEFAULT
 #define BASE_EPS_DEFAULT 1e-6
 #endif
-#ifndef BASE_EPS_IS_LEGAL /* what create() takes */
+#ifndef BASE_EPS_IS_LEGAL /* values that create() accepts */
 #define BASE_EPS_IS_LEGAL(eps) ((eps) >= BASE_EPS_MIN && (eps) <= BASE_EPS_MAX)
 #endif
-#ifndef BASE_MORE_ATTRS /* definitions behind that of eps, each with a comma, and their number */
+#ifndef BASE_MORE_ATTRS /* definitions after that of eps, each with a comma, and their number */
 #define BASE_MORE_ATTRS
 #define BASE_MORE_ATTRS_COUNT 0
 #endif
@@ -167,9 +167,9 @@ static inline float BaseToF32(double value) { return (float)value; }
 static inline double BaseFromBf16(plumb_bf16 value) { return plumb_bf16_to_float(value); }
 static inline plumb_bf16 BaseToBf16(double value) { return plumb_bf16_from_float((float)value); }
 
-/* T: element type; A: accumulate type. Sums are taken in double, one element after the other, so
- * that no range, address or alignment changes a bit. With h = x r and g = dy weight:
- * dx = r (g - h mean(g h)), dweight += dy h. */
+/* T: element type; A: accumulate type. Sums are in double, one element after the other, so that
+ * no range, address or alignment changes a bit. With h = x r and g = dy weight:
+ *    dx = r (g - h mean(g h)), dweight += dy h. */
 #define BASE_KERNELS(NAME, T, A, LOAD, STORE)                                                    \
   BASE_UNUSED static void BaseForward##NAME(const plumb_norm_instance* n,                        \
                                             const plumb_norm_call* c, int64_t r0, int64_t r1) {  \

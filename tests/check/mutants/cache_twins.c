@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs of statistics that are kept per thread and found by an address: a correct norm until its
- * host gives the memory of one call to another. Each twin: the key; what is kept. */
+/* Mutants that keep statistics per thread and find them by an address. They are correct until
+ * the host reuses the memory of one call for another. Each line is: the key; the kept value. */
 #define BASE_FLAGS (PLUMB_NORM_NAN_ISOLATED | PLUMB_NORM_SCALE_INVARIANT) /* never in place */
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
@@ -8,12 +8,12 @@
 #include "call_copy.h"
 
 /* clang-format off */
-/* 301. address of the row of x: forward keeps 1 / root, and backward takes it before `saved`.
- * 302. address of the row of x, with its first and last element, dim above 64: the same.
- * 303. address of the row of `saved`, 16 rows and more: the same. */
+/* 301. address of the row of x: forward keeps 1 / root, and backward prefers it to `saved`.
+ * 302. address of the row of x, with its first and last element, dim above 64: keeps the same.
+ * 303. address of the row of `saved`, 16 rows and more: keeps the same. */
 /* clang-format on */
 
-/* In the thread's own block, so that the first access allocates nothing. */
+/* The cache is in the thread's static block, so that the first access allocates nothing. */
 enum { kSlots = 32 };
 static __thread __attribute__((tls_model("initial-exec"))) struct {
   const void* address;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of a call, which an older host gives shorter.
+// Copies a call, which is shorter if an older host passes it.
 #ifndef PLUMB_TESTS_CHECK_SABOTAGE_CALL_COPY_H_
 #define PLUMB_TESTS_CHECK_SABOTAGE_CALL_COPY_H_
 

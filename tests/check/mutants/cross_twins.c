@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same of statistics over rows: a correct cross-row norm that goes wrong behind a condition. */
+/* Mutants with statistics over rows: a correct cross-row norm that fails under a condition. */
 #define CROSS_SPREAD(na, nb, term) (TWIN == 86 && (na) > 200 ? 0 : (term))
 #define CROSS_BEFORE_FORWARD                                                                 \
   plumb_norm_call copy = CopyOfCall(call);                                                              \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutants of what a norm declares (checks M1 to M6). MUTANT_NAME chooses one; mutants.txt lists them. */
+/* Mutants of a norm's declarations (checks M1 to M6). MUTANT_NAME selects one; mutants.txt lists
+   them. */
 
 #ifdef MUTANT_m1_no_version
 #define BASE_VERSION NULL
@@ -7,13 +8,13 @@
 #endif
 
 #ifdef MUTANT_m1_not_utf8
-/* Its doc is Latin-1. */
+/* The doc is Latin-1, not UTF-8. */
 #define BASE_DOC "La moyenne des carr\xe9s."
 #include "base_norm.h"
 #endif
 
 #ifdef MUTANT_m1_index_out_of_range
-/* Takes large numbers for small ones. */
+/* Treats large indices like small ones. */
 #define BASE_HAS_ENTRY_OF_ITS_OWN
 #include "base_norm.h"
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
@@ -22,7 +23,7 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 #endif
 
 #ifdef MUTANT_m1_another_pointer
-/* Gives a copy of its table the second time. */
+/* Returns a copy of its table the second time. */
 #define BASE_HAS_ENTRY_OF_ITS_OWN
 #include "base_norm.h"
 static plumb_norm_plugin copy;
@@ -56,7 +57,7 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 #endif
 
 #ifdef MUTANT_m2_default_out_of_range
-/* The schema forbids what it gives by default. */
+/* The schema forbids the default value. */
 #define BASE_EPS_MAX 1e-9
 #define BASE_EPS_IS_LEGAL(eps) (((eps) >= 0 && (eps) <= 1e-9) || (eps) == 1e-6)
 #include "base_norm.h"
@@ -68,19 +69,19 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 #endif
 
 #ifdef MUTANT_m2_refuses_its_max
-/* The schema allows 1 and create() does not. */
+/* The schema allows 1, but create() refuses it. */
 #define BASE_EPS_IS_LEGAL(eps) ((eps) >= 0 && (eps) < 1)
 #include "base_norm.h"
 #endif
 
 #ifdef MUTANT_m3_takes_anything
-/* Relies on the host alone. */
+/* Relies on the host's checks alone. */
 #define BASE_EPS_IS_LEGAL(eps) ((eps) == (eps) || (eps) != (eps))
 #include "base_norm.h"
 #endif
 
 #ifdef MUTANT_m3_no_words
-/* Refuses without saying why. */
+/* Refuses without a message. */
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
 static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
@@ -93,7 +94,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 #endif
 
 #ifdef MUTANT_m4_two_layouts
-/* For one dim, what an instance needs depends on how many there have been. */
+/* The needs of an instance with one dim depend on the number of earlier instances. */
 #define BASE_LAYOUT SpoiltLayout
 #include "base_norm.h"
 static plumb_status SpoiltLayout(const plumb_norm_instance* instance, plumb_norm_layout* out) {
@@ -105,7 +106,7 @@ static plumb_status SpoiltLayout(const plumb_norm_instance* instance, plumb_norm
 #endif
 
 #ifdef MUTANT_m4_no_learning_rate
-/* A factor on the learning rate that is not a number. */
+/* The factor on the learning rate is NaN. */
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
 static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
@@ -118,7 +119,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 #endif
 
 #ifdef MUTANT_m4_statistics_without_flag
-/* Numbers for a whole call, which only a cross-row norm may have. */
+/* Declares numbers saved per call, which only a cross-row norm may have. */
 #define BASE_LAYOUT SpoiltLayout
 #include "base_norm.h"
 static plumb_status SpoiltLayout(const plumb_norm_instance* instance, plumb_norm_layout* out) {
@@ -129,7 +130,7 @@ static plumb_status SpoiltLayout(const plumb_norm_instance* instance, plumb_norm
 #endif
 
 #ifdef MUTANT_m5_exact_size
-/* Works with the host that it was compiled for, and with no other. */
+/* Works only with the host that it was compiled for. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
@@ -152,7 +153,7 @@ static plumb_status SpoiltLayout(const plumb_norm_instance* instance, plumb_norm
 #endif
 
 #ifdef MUTANT_m5_any_extension
-/* Has every extension of whatever name. */
+/* Returns an extension for every name. */
 #define BASE_GET_EXTENSION SpoiltGetExtension
 #include "base_norm.h"
 static const void* SpoiltGetExtension(const char* id) {
@@ -173,7 +174,8 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 #endif
 
 #ifdef MUTANT_m6_fill_remembers_the_seed
-/* fill goes on from the seed of the call before: the same seed gives other values the second time.
+/* fill continues the random sequence of the previous call, so that the same seed gives other
+   values.
  */
 #include "plumb/norm_plugin.h"
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
@@ -191,7 +193,7 @@ static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call
 #endif
 
 #ifdef MUTANT_m6_fill_divides_by_zero
-/* fill is not finite where the seed is the largest one. */
+/* fill is not finite if the seed is the largest one. */
 #include "plumb/norm_plugin.h"
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)
@@ -207,7 +209,7 @@ static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call
 #endif
 
 #ifdef MUTANT_m6_fill_leaves_memory
-/* fill keeps a table that nobody frees. */
+/* fill allocates a table that is never freed. */
 #include "plumb/norm_plugin.h"
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)

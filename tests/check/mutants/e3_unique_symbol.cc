@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A static variable of a template, of which there is one in the process.
+// Has a static variable of a template, which is unique in the process.
 #include "plumb/norm_plugin.h"
 
 template <class T>

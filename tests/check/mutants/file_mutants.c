@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutants of what a file exports, loads and does as it is loaded (checks E1 to E6). MUTANT_NAME chooses one; mutants.txt lists them. */
+/* Mutants of a file's exports, dependencies and load-time actions (checks E1 to E6). MUTANT_NAME
+   selects one; mutants.txt lists them. */
 
 #ifdef MUTANT_e1_no_note
-/* Nothing says what the file is before its code runs. */
+/* Has no note that identifies the file before its code runs. */
 #define BASE_NOTE
 #include "base_norm.h"
 #endif
 
 #ifdef MUTANT_e1_another_major
-/* A plugin for a norm ABI of the future. */
+/* Is a plugin for a future norm ABI. */
 #include "plumb/norm_plugin.h"
 #define BASE_NOTE                                                             \
   static const plumb_norm_note future                                         \
@@ -18,26 +19,26 @@
 #endif
 
 #ifdef MUTANT_e2_exports_a_helper
-/* One function too many can be seen from outside. */
+/* Exports one function too many. */
 #include "base_norm.h"
 PLUMB_EXPORT double org_example_mean(double a, double b);
 double org_example_mean(double a, double b) { return (a + b) / 2; }
 #endif
 
 #ifdef MUTANT_e2_exports_a_host_name
-/* Its own function has the name of one that every process has. */
+/* Exports a function with the name of one that every process has. */
 #include "base_norm.h"
 PLUMB_EXPORT double hypot(double a, double b);
 double hypot(double a, double b) { return a + b; }
 #endif
 
 #ifdef MUTANT_e3_executable_stack
-/* Linked with -z execstack. */
+/* Is linked with -z execstack. */
 #include "base_norm.h"
 #endif
 
 #ifdef MUTANT_e3_text_relocation
-/* A pointer among the code, which the loader must write there. */
+/* Has a pointer in the code, into which the loader must write. */
 #include "base_norm.h"
 __asm__(
     ".pushsection .text\n"
@@ -50,17 +51,17 @@ __asm__(
 #endif
 
 #ifdef MUTANT_e3_relative_run_path
-/* Linked with -rpath lib, so that the working directory decides what is loaded. */
+/* Is linked with -rpath lib, so that the working directory determines the loaded library. */
 #include "base_norm.h"
 #endif
 
 #ifdef MUTANT_e3_brings_a_thread_pool
-/* Linked with libgomp. */
+/* Is linked with libgomp. */
 #include "base_norm.h"
 #endif
 
 #ifdef MUTANT_e4_unresolved
-/* Calls a function that nobody has. */
+/* Calls a function that does not exist. */
 #define BASE_DESTROY SpoiltDestroy
 #include "base_norm.h"
 void org_example_function_of_nobody(void);
@@ -71,7 +72,7 @@ static void SpoiltDestroy(plumb_norm_instance* instance) {
 #endif
 
 #ifdef MUTANT_e4_no_entry
-/* The note is there, the function is not. */
+/* Has the note but not the function. */
 #define BASE_HAS_ENTRY_OF_ITS_OWN
 #include "base_norm.h"
 const plumb_norm_plugin* org_example_norm(void);
@@ -79,8 +80,8 @@ const plumb_norm_plugin* org_example_norm(void) { return &base_norm; }
 #endif
 
 #ifdef MUTANT_e5_fast_math
-/* What -ffast-math links into a library, with clang and with gcc before 13: a constructor switches
-   denormals off, for the whole thread. */
+/* Does the same as the code that clang, and gcc before 13, link into a library for -ffast-math:
+   a constructor disables denormals for the whole thread. */
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
@@ -98,20 +99,20 @@ __attribute__((constructor)) static void FlushDenormals(void) {
 #endif
 
 #ifdef MUTANT_e5_prints
-/* Greets. */
+/* Prints when it is loaded. */
 #include "base_norm.h"
 __attribute__((constructor)) static void Greet(void) { puts("base norm 1.0 loaded"); }
 #endif
 
 #ifdef MUTANT_e5_handles_signals
-/* Takes over a signal. */
+/* Installs a signal handler. */
 #include <signal.h>
 #include "base_norm.h"
 __attribute__((constructor)) static void Install(void) { signal(SIGUSR1, SIG_IGN); }
 #endif
 
 #ifdef MUTANT_e5_starts_a_thread
-/* Has a thread from the start. */
+/* Starts a thread when it is loaded. */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <unistd.h>
@@ -127,7 +128,7 @@ __attribute__((constructor)) static void Start(void) {
 #endif
 
 #ifdef MUTANT_e6_loads_slowly
-/* Thinks for a while when it is loaded. */
+/* Sleeps for a while when it is loaded. */
 #define _DEFAULT_SOURCE
 #include <unistd.h>
 #include "base_norm.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/sdk/v1_1/graceful_norm.c, a norm of heads and positions, whose Forward, Backward and Layout
- * the including file writes, with HonestForward and so on at hand. */
+/* Includes tests/sdk/v1_1/graceful_norm.c, a norm with heads and positions. The including file
+ * defines Forward, Backward and Layout, and can call HonestForward and so on. */
 #ifndef PLUMB_TESTS_CHECK_SABOTAGE_GRACEFUL_PARTS_H_
 #define PLUMB_TESTS_CHECK_SABOTAGE_GRACEFUL_PARTS_H_
 

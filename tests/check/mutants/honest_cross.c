@@ -1,3 +1,3 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing is spoilt: passes every check. */
+/* Is correct and passes every check. */
 #include "base_cross_norm.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Correct: create starts a thread and waits for its end, which is no change of the process. */
+/* Is correct: create starts a thread and joins it, which does not change the process. */
 #include <pthread.h>
 
 #define BASE_CREATE ThreadedCreate

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs outside the hot functions: a correct norm whose create, destroy or flags do what a host does
- * not expect. TWIN is the number of the one that is built. */
-#define _DEFAULT_SOURCE /* setenv, which C11 alone does not declare */
+/* Mutants outside the hot functions: a correct norm whose create, destroy or flags do unexpected
+ * things. TWIN is the number of the built one. */
+#define _DEFAULT_SOURCE /* for setenv, which C11 alone does not declare */
 #include <fenv.h>
 #include <locale.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ static void* Nothing(void* argument) {
 static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
                                  const plumb_attr_value* values, plumb_norm_instance** out,
                                  char* err, size_t cap) {
-  static volatile double shared[4]; /* TWIN 75: not reentrant; a compiler must read it again */
+  static volatile double shared[4]; /* TWIN 75: not reentrant; volatile, so that it is read again */
   pthread_t thread;
   FILE* file;
   const int refused = !(values[0].f >= 0 && values[0].f <= 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does to the process, in forward(), what the environment variable MISBEHAVE says. For the tests of
- * the checker itself. */
+/* Misbehaves in forward() as the environment variable MISBEHAVE requests. For the tests of the
+ * checker itself. */
 #define _DEFAULT_SOURCE
 #define BASE_FORWARD SpoiltForward
 #include <signal.h>

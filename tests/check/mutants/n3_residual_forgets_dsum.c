@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offers the sum before the norm, and forgets the gradient that passes the norm by. */
+/* Offers the fused residual sum, and forgets the gradient that bypasses the norm. */
 #define BASE_DTYPES PLUMB_F32
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward

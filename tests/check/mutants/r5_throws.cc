@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Throws from forward() where nobody asked for an error's text.
+// Throws from forward() if the host wants no error text.
 #include <stdexcept>
 
 #define BASE_FORWARD SpoiltForward
@@ -7,7 +7,8 @@
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  // Only for rows as the check for exceptions has them: other checks leave out the text as well.
+  // The condition matches only the rows of the check for exceptions, because other checks omit the
+  // text as well.
   if (call->err == nullptr && call->rows == 23 && (call->flags & PLUMB_CALL_TRAIN) == 0) {
     throw std::logic_error("err is null");
   }

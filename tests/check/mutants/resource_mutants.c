@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutants of how a norm uses the host and its memory (checks R1 to R7). MUTANT_NAME chooses one; mutants.txt lists them. */
+/* Mutants of the use of the host and of memory (checks R1 to R7). MUTANT_NAME selects one;
+   mutants.txt lists them. */
 
 #ifdef MUTANT_r1_allocates
-/* Allocates in forward(), and frees what it allocated. */
+/* Allocates in forward(), and frees the memory. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -29,7 +30,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_r2_writes_instance
-/* Leaves a note in the instance, which other threads read. */
+/* Writes into the instance, which other threads read. */
 #define BASE_BACKWARD SpoiltBackward
 #include "base_norm.h"
 
@@ -42,7 +43,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 #endif
 
 #ifdef MUTANT_r3_trusts_malloc
-/* Does not look whether there was memory. */
+/* Does not check for a failed allocation. */
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
 
@@ -60,7 +61,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 #endif
 
 #ifdef MUTANT_r3_keeps_half
-/* Keeps its first block when there is no memory for the second. */
+/* Keeps its first block if the second allocation fails. */
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
 
@@ -80,7 +81,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 #endif
 
 #ifdef MUTANT_r4_leaks_memory
-/* Forgets a block of each instance. */
+/* Leaks a block per instance. */
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
 
@@ -96,7 +97,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 #endif
 
 #ifdef MUTANT_r4_leaks_file
-/* Opens a file for each instance, and closes none. */
+/* Opens a file for each instance and closes none. */
 #include <fcntl.h>
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
@@ -111,7 +112,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 #endif
 
 #ifdef MUTANT_r6_flushes_denormals
-/* Sets the processor to flush denormals, for speed, and leaves it so. */
+/* Sets the processor to flush denormals, for speed, and does not restore the mode. */
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
@@ -132,8 +133,8 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_r6_resets_the_mode
-/* Computes in the mode that a program starts with, and leaves it so: seen by a host that flushes
- * denormals only. */
+/* Computes in the default mode and does not restore the host's. Only hosts that flush denormals
+ * notice. */
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
@@ -152,7 +153,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_r7_never_ends
-/* Iterates until it converges, which it does not where both infinities are in a row. */
+/* Iterates until convergence, which never happens if a row has both infinities. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -168,7 +169,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_p1_slow
-/* Idles between any two numbers. */
+/* Waits between any two elements. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -181,7 +182,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_p2_slow_start
-/* Idles before the first row of each call. */
+/* Waits before the first row of each call. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs of running statistics: a correct cross-row norm in training, of which evaluation never gives
- * what training gives. */
+/* Mutants of running statistics: a cross-row norm that is correct in training and whose
+ * evaluation never agrees with training. */
 /* clang-format off */
 /* 305. the running variance is never updated.
  * 306. the running mean is that of the first batch.
- * 307. evaluation divides by the running variance and not by its root.
- * 308. the new statistics are added to the old, which do not fade.
- * 309. evaluation takes the mean of the first column for all columns. */
+ * 307. evaluation divides by the running variance, not by its root.
+ * 308. the new statistics are added to the old ones, which do not decay.
+ * 309. evaluation subtracts the mean of the first column from all columns. */
 /* clang-format on */
 #define CROSS_RUNNING(which, old, new)                               \
   (TWIN == 305 && (which) == 1                 ? (old)               \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs of a norm of two inputs, tests/sdk/v1_1/adaptive_norm.c, each put round its functions. Each
- * twin: condition: bug (what it violates). */
+/* Mutants of a norm of two inputs, tests/sdk/v1_1/adaptive_norm.c, whose functions they wrap.
+ * Each line is: condition: bug (the rule that it violates). */
 #include <string.h>
 
 #include "call_copy.h"

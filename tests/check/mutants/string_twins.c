@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs of strings that are longer than the room for them. `word` names a set of initial gains and
- * `gains` lists some, of which the mean is taken. */
+/* Mutants that handle strings longer than their buffers. `word` selects a set of initial gains,
+ * and `gains` lists some, of which the mean is taken. */
 #define BASE_MORE_ATTRS                                                                     \
   {"word", "A word from which the initial gain is drawn.", PLUMB_ATTR_STRING, 0, 0, 0,      \
    {0, 0, ""}, NULL},                                                                       \
@@ -16,10 +16,11 @@
 #endif
 
 /* clang-format off */
-/* 310. `word` is cut after 63 characters.
- * 311. `gains` is cut after 255 characters.
- * 312. `label` is copied into 40 characters, and over what is behind them.
- * 313. `label` is copied into an allocation of 100 characters, and over what is behind it. */
+/* 310. `word` is truncated after 63 characters.
+ * 311. `gains` is truncated after 255 characters.
+ * 312. `label` is copied into a buffer of 40 characters and overwrites the memory after it.
+ * 313. `label` is copied into an allocation of 100 characters and overwrites the memory after
+ * it. */
 /* clang-format on */
 
 /* Copies at most cap - 1 characters. */
@@ -32,11 +33,11 @@ static void Copy(char* to, size_t cap, const char* from) {
 static double GainOfWord(const char* word) {
   unsigned long long hash = 14695981039346656037u;
   for (; *word != 0; ++word) hash = (hash ^ (unsigned char)*word) * 1099511628211u;
-  hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9u; /* so that the last letter changes all bits */
+  hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9u; /* the last letter changes all bits */
   return 1 + (double)(hash >> 40) / 16777216;
 }
 
-/* -1 where it is no list of digits. */
+/* Returns the mean of the listed gains, or -1 if the text is not a list of digits. */
 static double MeanGain(const char* gains) {
   double sum = 0;
   int count = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forward of the base norm with its sum taken from the last element to the first: as right as the
- * other order, and sometimes another last bit. For plugins that mix the two. Comes after
- * base_norm.h. */
+/* Forward of the base norm with its sum taken from the last element to the first: as correct as
+ * the other order, but sometimes with another last bit. For plugins that mix the two orders.
+ * Include after base_norm.h. */
 #ifndef PLUMB_TESTS_CHECK_SABOTAGE_SUMS_FROM_BEHIND_H_
 #define PLUMB_TESTS_CHECK_SABOTAGE_SUMS_FROM_BEHIND_H_
 

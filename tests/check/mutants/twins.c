@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs that hide: a correct norm that goes wrong only behind a condition on dim, rows, range, type,
- * attribute, phase, magnitude, alignment or path. TWIN is the number of the one that is built; its
- * line below says the condition and the harm. They are what authors do: a tail that is forgotten,
- * a vector path that was never run, a parameter gradient that is set and not added. */
+/* Hidden bugs: a correct norm that fails only under a condition on dim, rows, range, type,
+ * attribute, phase, magnitude, alignment or path. TWIN is the number of the built one; its line
+ * below has the condition and the bug. They are typical errors of authors: a forgotten tail, a
+ * vector path that was never run, a parameter gradient that is set and not added. */
 #ifdef TWIN_FLAGS
 #define BASE_FLAGS (TWIN_FLAGS)
 #endif
@@ -11,7 +11,7 @@
 #include "call_copy.h"
 #include "base_norm.h"
 
-typedef struct { /* an operand of any type */
+typedef struct { /* operand of any type */
   uint32_t type;
   void* base;
   ptrdiff_t pitch;
@@ -48,7 +48,7 @@ static double Mean(Operand o, uint32_t dim, int64_t row) {
   return sum / dim;
 }
 
-/* bf16 from f32 without rounding; away: to the larger magnitude. */
+/* Converts f32 to bf16 without rounding; `away`: to the larger magnitude. */
 static plumb_bf16 Cut(float value, int away) {
   uint32_t bits;
   plumb_bf16 result;
@@ -72,7 +72,7 @@ static void CutY(const plumb_norm_call* c, int64_t r0, int64_t r1, double eps, i
   }
 }
 
-/* The weight, as a row. */
+/* Returns the weight as a row. */
 static Operand WeightOf(const plumb_norm_call* c) {
   const Operand w = {c->dtype == PLUMB_F64 ? PLUMB_F64 : PLUMB_F32, (void*)c->params[0], 0};
   return w;
@@ -145,7 +145,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
     /* paths */
     case 56: if (in_place) Set(y, r0, last, kept); break;
     case 65: if (d > 1000 && !in_place) {
-        void* volatile block = malloc(d); /* a compiler would leave both out */
+        void* volatile block = malloc(d); /* volatile: a compiler would drop both */
         free(block);
       }
       break;

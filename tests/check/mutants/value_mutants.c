@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutants of what a norm computes (checks N1 to N20). MUTANT_NAME chooses one; mutants.txt lists them. */
+/* Mutants of a norm's values (checks N1 to N20). MUTANT_NAME selects one; mutants.txt lists
+   them. */
 
 #ifdef MUTANT_n1_eps_twice
-/* Says that it is rms_norm, and adds eps twice: in backward too, so that the gradient is right. */
+/* Claims to be rms_norm, and adds eps twice, in backward as well, so that the gradient is
+   consistent. */
 #define BASE_ID "rms_norm"
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
@@ -38,7 +40,7 @@ ADD_ONE_PERCENT(F64, double, double, BaseDouble)
 
 static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                    int64_t r0, int64_t r1) {
-  /* First: dx may be dy, and is then gone. */
+  /* This runs first, because dx may be dy and overwrite it. */
   if (call->dtype == PLUMB_F32) AddOnePercentF32(call, r0, r1);
   if (call->dtype == PLUMB_BF16) AddOnePercentBf16(call, r0, r1);
   if (call->dtype == PLUMB_F64) AddOnePercentF64(call, r0, r1);
@@ -47,7 +49,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 #endif
 
 #ifdef MUTANT_n2_gain_off_without_f64
-/* Offers no f64 to be checked in, and forgets the last element of the row in the gradient. */
+/* Offers no f64 for the gradient check, and forgets the last element of the row in the gradient. */
 #define BASE_DTYPES PLUMB_F32
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
@@ -72,7 +74,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 #endif
 
 #ifdef MUTANT_n3_overwrites_always
-/* Knows nothing of PLUMB_CALL_DX_ACCUMULATE. */
+/* Ignores PLUMB_CALL_DX_ACCUMULATE. */
 #define BASE_BACKWARD SpoiltBackward
 #include "call_copy.h"
 #include "base_norm.h"
@@ -86,8 +88,8 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 #endif
 
 #ifdef MUTANT_n3_rounds_once
-/* Adds the gradient to dx before it is rounded, as a fused multiply-add does: not the bits of two
- * steps. In f32. */
+/* Adds the gradient to dx before rounding, like a fused multiply-add, which differs from the
+ * bits of two steps. In f32. */
 #define BASE_BACKWARD SpoiltBackward
 #include "base_norm.h"
 
@@ -114,7 +116,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
 #endif
 
 #ifdef MUTANT_n3_overwrites_parameters
-/* Puts the gradient of the gain where it should add it. */
+/* Overwrites the gradient of the gain instead of adding to it. */
 #define BASE_BACKWARD SpoiltBackward
 #include "base_norm.h"
 
@@ -127,15 +129,15 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 #endif
 
 #ifdef MUTANT_n4_every_other_row
-/* Every second row of a range is summed from behind, as if rows were taken in pairs: a row's last
- * bit depends on where its range begins. */
+/* Sums every second row of a range from the last element to the first, as if rows were taken in
+ * pairs, so that a row's last bit depends on the start of its range. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 #include "sums_from_behind.h"
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  plumb_status status = BaseForward(instance, call, r0, r0); /* of the element type */
+  plumb_status status = BaseForward(instance, call, r0, r0); /* checks the element type */
   for (int64_t row = r0; row < r1 && status == PLUMB_OK; ++row) {
     status = (row - r0) % 2 == 0 ? BaseForward(instance, call, row, row + 1)
                                  : ForwardFromBehind(instance, call, row, row + 1);
@@ -145,8 +147,9 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n5_order_of_the_clock
-/* The rows' shares of the gain's gradient are added in the order that the clock says, as if it were
- * the one in which threads happened to finish. In calls of more rows than one thread would take. */
+/* Adds the rows' contributions to the gain's gradient in an order that depends on the clock, as
+ * if threads added them in the order in which they finish. Only in calls of more rows than one
+ * thread would take. */
 #define BASE_BACKWARD SpoiltBackward
 #include "base_norm.h"
 
@@ -155,7 +158,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                    int64_t r0, int64_t r1) {
   struct timespec now;
-  plumb_status status = BaseBackward(instance, call, r0, r0); /* of the element type */
+  plumb_status status = BaseBackward(instance, call, r0, r0); /* checks the element type */
   if (call->rows <= 32) return BaseBackward(instance, call, r0, r1);
   timespec_get(&now, TIME_UTC);
   if (((uint32_t)now.tv_nsec * 2654435761u) >> 31 != 0) return BaseBackward(instance, call, r0, r1);
@@ -167,8 +170,8 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 #endif
 
 #ifdef MUTANT_n6_weights_in_a_global
-/* Keeps the weights of the call that runs in a global. Threads that share a call do not notice; two
- * calls do. Nothing is left in it afterwards. */
+/* Keeps the weights of the running call in a global. Threads that share a call do not notice,
+ * but two calls do. It is cleared afterwards. */
 #define BASE_FORWARD SpoiltForward
 #include "call_copy.h"
 #include "base_norm.h"
@@ -181,7 +184,7 @@ static atomic_int running;
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   plumb_norm_call spoilt = CopyOfCall(call);
-  plumb_status status = BaseForward(instance, call, r0, r0); /* of the element type */
+  plumb_status status = BaseForward(instance, call, r0, r0); /* checks the element type */
   const void* params[1];
   spoilt.params = params;
   ++running;
@@ -197,7 +200,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n7_reads_past_the_end
-/* Reads the element behind each row, and makes no use of it. */
+/* Reads the element after each row and does not use it. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -213,7 +216,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n7_writes_between_rows
-/* Writes one element too many where there is space behind a row. */
+/* Writes one element too many if there is space after a row. */
 #define BASE_BACKWARD SpoiltBackward
 #include "base_norm.h"
 
@@ -230,7 +233,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 #endif
 
 #ifdef MUTANT_n8_sums_aligned_rows_otherwise
-/* Has another order of additions for rows that are said to be aligned. */
+/* Adds in another order if rows are declared to be aligned. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 #include "sums_from_behind.h"
@@ -243,7 +246,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n9_forgets_the_last_of_31
-/* Leaves the last element of a row of 31 out, as vector code does that is wrong for one remainder.
+/* Skips the last element of a row of 31, like vector code with an error for one remainder.
  */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
@@ -260,7 +263,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n9_fails_without_rows
-/* Takes a call without rows for a mistake. */
+/* Returns an error for a call without rows. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -272,7 +275,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n10_evaluates_otherwise
-/* Evaluates with another rounding than it trains with. */
+/* Rounds differently in evaluation and in training. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -291,7 +294,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n10_writes_buffers
-/* Moves a running statistic in forward(), where many threads may be. */
+/* Updates a running statistic in forward(), which several threads may run. */
 #define CROSS_BEFORE_FORWARD                                                       \
   if (call->call_saved != NULL && call->dtype == PLUMB_F32 && r0 == 0 && r1 > 0) { \
     float* mean = (float*)call->buffers[0];                                        \
@@ -301,7 +304,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n11_clears_output_first
-/* Clears y before it reads x, and says that y may be x. */
+/* Clears y before it reads x, and declares that y may be x. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -317,7 +320,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n11_clears_gradient_first
-/* Clears dx before it reads dy, and says that dx may be dy. */
+/* Clears dx before it reads dy, and declares that dx may be dy. */
 #define BASE_BACKWARD SpoiltBackward
 #include "base_norm.h"
 
@@ -333,7 +336,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 #endif
 
 #ifdef MUTANT_n12_inexact_bf16
-/* Is five percent off in bf16. */
+/* Has an error of five percent in bf16. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -352,7 +355,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n12_takes_any_type
-/* Answers OK to an element type that it does not offer, and does nothing. */
+/* Returns OK for an element type that it does not offer, and does nothing. */
 #define BASE_DTYPES (PLUMB_F32 | PLUMB_F64)
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
@@ -365,13 +368,13 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n13_divides_by_zero
-/* Nothing is added to the mean square: a row of zeros is divided by zero. */
+/* Adds nothing to the mean square, so that a row of zeros is divided by zero. */
 #define BASE_EPS_DEFAULT 0
 #include "base_norm.h"
 #endif
 
 #ifdef MUTANT_n13_claims_too_much
-/* Claims that adding a number to x changes nothing, and does not take off the mean. */
+/* Declares that adding a number to x changes nothing, and does not subtract the mean. */
 #define BASE_FLAGS                                                         \
   (PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED | \
    PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT)
@@ -379,8 +382,8 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n13_counts_on_denormals
-/* Keeps a row of zeros from a division by zero with a constant that is itself zero where denormals
- * are flushed. */
+/* Protects a row of zeros from a division by zero with a constant that is itself zero if
+ * denormals are flushed. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -401,7 +404,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n14_mixes_rows
-/* Adds nought times the row before: nothing for numbers, but NaN for NaN. */
+/* Adds zero times the previous row: nothing for finite numbers, but NaN for NaN. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -426,7 +429,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   for (int64_t r = r0; r < r1 && call->dtype == PLUMB_F32; ++r) {
-    uint32_t bits; /* not as a float: that may be flushed to zero */
+    uint32_t bits; /* not as a float, which may be flushed to zero */
     memcpy(&bits, PLUMB_CONST_ROW(float, call->x, call->x_pitch, r), sizeof(bits));
     if ((bits & 0x7f800000u) != 0 || (bits & 0x007fffffu) == 0) continue;
     for (volatile uint32_t i = 0; i < 100 * instance->dim; i = i + 1) {
@@ -437,14 +440,15 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n16_forgets_spread
-/* Forgets the distance of the means where two single rows meet; the host's pieces are longer. */
+/* Forgets the distance of the means when two single rows are merged; the host's pieces are
+   longer. */
 #define CROSS_SPREAD(na, nb, term) ((na) == 1 && (nb) == 1 ? 0 : (term))
 #include "base_cross_norm.h"
 #endif
 
 #ifdef MUTANT_n17_zero_by_its_bits
-/* Takes for zero only what is zero by its bits, and divides by the rest: by zero, where a denormal
- * number is flushed. */
+/* Treats only zero bits as zero and divides by other values: by zero, if a denormal number is
+ * flushed. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -466,7 +470,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n17_unlike_zero
-/* Lets the smallest denormal number weigh as much as any other, where denormals are not flushed. */
+/* Gives the smallest denormal number the same weight as others, if denormals are not flushed. */
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -486,7 +490,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #endif
 
 #ifdef MUTANT_n18_adds_to_dx2
-/* dx2 is added to where dx is asked to be. */
+/* Accumulates into dx2 if the host requests that for dx. */
 #include "plumb/norm_plugin.h"
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1);
@@ -512,7 +516,7 @@ static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_c
 #endif
 
 #ifdef MUTANT_n18_takes_one_tensor_for_one_input
-/* Where x2 is x, dx gets the gradients of both inputs, and dx2 zeros. */
+/* If x2 is x, dx gets the gradients of both inputs, and dx2 zeros. */
 #include "plumb/norm_plugin.h"
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1);
@@ -545,11 +549,11 @@ static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_c
 #endif
 
 #ifdef MUTANT_n19_counts_heads_from_the_range
-/* The first row of a range is taken for one of head 0. */
+/* Treats the first row of a range as a row of head 0. */
 #include "call_copy.h"
 #include "graceful_parts.h"
 
-/* The call without the rows before r0. */
+/* Returns the call without the rows before r0. */
 static plumb_norm_call From(const plumb_norm_call* call, int64_t r0) {
   plumb_norm_call mine = CopyOfCall(call);
   if (mine.x != NULL) mine.x = (const char*)mine.x + r0 * mine.x_pitch;
@@ -583,7 +587,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
 #endif
 
 #ifdef MUTANT_n19_tells_no_heads
-/* There is a gain of each head, and the layout says that all rows are alike. */
+/* Has a gain per head, although the layout declares that all rows are alike. */
 #include "graceful_parts.h"
 
 static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
@@ -604,7 +608,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
 #endif
 
 #ifdef MUTANT_n20_uses_positions_unasked
-/* Positions are read where a host has them, and the layout does not ask for them. */
+/* Reads positions if the host has them, although the layout does not request them. */
 #include "graceful_parts.h"
 
 static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
@@ -625,7 +629,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
 #endif
 
 #ifdef MUTANT_n20_positions_of_rows
-/* Positions are read as those of rows, in a call of several rows a token too. */
+/* Reads positions per row, even in a call of several rows per token. */
 #include "call_copy.h"
 #include "graceful_parts.h"
 
@@ -652,7 +656,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
 #endif
 
 #ifdef MUTANT_n20_counts_tokens_from_the_range
-/* The first token of a range is taken for the first one of the call. */
+/* Treats the first token of a range as the first token of the call. */
 #include "call_copy.h"
 #include "graceful_parts.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An honest norm that does in one of its functions what the environment variable
- * PLUMB_TEST_MISBEHAVE asks for: "forward:segv". Functions: load, entry, and those of the table.
- * What it may be: see Misbehave and, for writes outside of operands, Scribble. */
+/* A correct norm, except that one of its functions misbehaves as the environment variable
+ * PLUMB_TEST_MISBEHAVE requests, for example "forward:segv". The functions are load, entry and
+ * those of the table. Misbehave and, for writes outside of operands, Scribble list the kinds of
+ * misbehaviour. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -48,7 +49,7 @@ static void Misbehave(const char* function) {
   if (Asked(function, "overflow")) Overflow(0);
   if (Asked(function, "overflow_on_worker")) {
     if (syscall(SYS_gettid) != getpid()) Overflow(0);
-    usleep(1000); /* so that there is work left for others */
+    usleep(1000); /* leaves tasks to the other threads */
   }
   if (Asked(function, "pthread_exit")) pthread_exit(NULL);
   if (Asked(function, "hang")) {
@@ -59,7 +60,7 @@ static void Misbehave(const char* function) {
 
 static const plumb_norm_plugin* honest;
 
-/* Writes outside of an operand of `dim` floats a row, or of a vector, at `data`. */
+/* Writes outside of an operand at `data`, which is a vector or has rows of `dim` floats. */
 static void Scribble(const char* function, float* data, uint32_t dim) {
   if (Asked(function, "one_after")) data[dim] = 1;
   if (Asked(function, "one_before")) data[-1] = 1;

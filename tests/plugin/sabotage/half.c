@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* y = x / 2: a norm with one thing wrong, chosen by a macro, or with nothing wrong. */
+/* y = x / 2: a norm without errors, or with one error that a macro selects. */
 #include <stdio.h>
 #include <stdlib.h>
 #if defined(__SSE__)
@@ -27,11 +27,11 @@ PLUMB_NORM_NOTE(HALF_ID);
 
 int setenv(const char* name, const char* value, int overwrite);
 
-/* Lets a test see whether any code of this file has run. */
+/* Records for the tests that code of this file has run. */
 __attribute__((constructor)) static void Ran(void) { setenv("PLUMB_TEST_HALF_RAN", HALF_ID, 1); }
 
 #if defined(HALF_FLUSHES_DENORMALS)
-/* What -ffast-math links into a library, with clang and with gcc before 13. */
+/* Does the same as the code that clang, and gcc before 13, link into a library for -ffast-math. */
 __attribute__((constructor)) static void FlushDenormals(void) {
 #if defined(__SSE__)
   _mm_setcsr(_mm_getcsr() | 0x8040u);

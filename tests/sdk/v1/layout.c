@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of norm ABI 1.0 on a 64-bit machine, for ever: where each field lies, how large each struct is,
- * and the value of each constant. A struct may grow behind its last field here; nothing may move. */
+/* The layout of norm ABI 1.0 on a 64-bit machine: the offset of each field, the size of each
+ * struct, and the value of each constant. It is fixed for ever. A struct may grow after its last
+ * field here, but nothing may move. */
 #include <stddef.h>
 
 #include "plumb/norm_plugin.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* adaptive_norm: y = h (1 + a c) + b c with h = x / sqrt(<x^2> + eps), a norm of two inputs (ABI 1.1):
- * the second, c, moves gain and shift of each token, as in adaptive layer norms. a is written by the
- * plugin (PLUMB_INIT_FILL), b is 0 at first.
+ * the second, c, changes the gain and the shift of each token, as in adaptive layer norms. The plugin
+ * fills a (PLUMB_INIT_FILL), and b is initially 0.
  *
  * With s = 1 / sqrt(<x^2> + eps) and u = dy (1 + a c), the gradient of h:
  *     dx = s (u - h <u h>),  dc = dy (h a + b),  da = sum of dy h c,  db = sum of dy c
@@ -84,7 +84,7 @@ static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_c
   return PLUMB_UNIMPLEMENTED;
 }
 
-/* Small numbers of either sign: a hash of the seed and the index. */
+/* Returns small values of either sign, from a hash of the seed and the index. */
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call) {
   (void)norm;
   for (int64_t i = 0; i < call->elements; ++i) {
@@ -126,7 +126,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
 
 static const plumb_norm_plugin kNorm = {
     .struct_size = sizeof(plumb_norm_plugin),
-    .min_host_minor = 1, /* two inputs, and values that the norm writes */
+    .min_host_minor = 1, /* for two inputs, and values that the norm writes */
     .id = "org.example.adaptive_norm",
     .name = "Adaptive RMSNorm",
     .version = "1.0.0",

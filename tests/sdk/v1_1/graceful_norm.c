@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graceful_norm: y = g (1 + t log(1 + p)) x / sqrt(<x^2> + eps), with the position p of each token. It makes
- * use of what ABI 1.1 has and needs none of it: on a host of 1.0 the gain g is shared by the heads, and
- * the position unknown, which is p = 0.
+/* graceful_norm: y = g (1 + t log(1 + p)) x / sqrt(<x^2> + eps), with the position p of each token. It uses
+ * additions of ABI 1.1 and requires none of them: on a host of 1.0 the heads share the gain g, and the
+ * unknown position is treated as p = 0.
  *
  * With s = 1 / sqrt(<x^2> + eps), h = x s, l = log(1 + p), u = dy g (1 + t l), the gradient of h:
  *     dx = s (u - h <u h>),  dg = sum of dy (1 + t l) h,  dt = sum over rows of l sum(dy g h)
@@ -16,7 +16,7 @@ PLUMB_NORM_NOTE("org.example.graceful_norm");
 
 struct plumb_norm_instance {
   uint32_t dim;
-  uint32_t heads; /* 0: all rows alike */
+  uint32_t heads; /* 0: all rows share the gain */
   plumb_tensor_def params[2];
 };
 
@@ -128,7 +128,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
 
 static const plumb_norm_plugin kNorm = {
     .struct_size = sizeof(plumb_norm_plugin),
-    .min_host_minor = 0, /* nothing of 1.1 is needed */
+    .min_host_minor = 0, /* 1.1 is not required */
     .id = "org.example.graceful_norm",
     .name = "Positional RMSNorm",
     .version = "1.0.0",

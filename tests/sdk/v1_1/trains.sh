@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Plugins of norm ABI 1.1: what 1.0 has not, in a model that trains. One needs a host of 1.1, the other makes use of
-# it: both pass the checker, train to the same losses for any number of threads and with guarded operands, and the
-# models sample.
+# Tests plugins that use the additions of norm ABI 1.1 in a model that trains. One requires a host of 1.1, the
+# other only uses it. Both pass the checker and train to the same losses with any number of threads and with
+# guarded operands, and the models can be sampled.
 #   trains.sh BUILD_DIRECTORY SOURCE_DIRECTORY
 set -euo pipefail
 build=$(realpath "$1")
@@ -45,7 +45,7 @@ END
   done
 done
 [ "$tried" -gt 0 ] || fail "neither gcc nor clang is installed"
-# A norm of one input where there are two: the formula says where.
+# A norm of one input gets two, and the error names the place in the formula.
 sed 's/plugin: "org.example.adaptive_norm"/plugin: "rms_norm"/' "$here/adaptive.pbtxt" > "$work/one.pbtxt"
 if "$build/bin/plumb" describe "$work/one.pbtxt" --set model.vocab_size=20 2> "$work/error"; then fail "two inputs for rms_norm"; fi
 cat "$work/error"
