@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time of a data-parallel step, from what one rank measures and the link between ranks: the
-// model of docs/machines.md. A step is simulated as the runtime runs it: ranks tell each other how
+// model of docs/ranks.md. A step is simulated as the runtime runs it: ranks tell each other how
 // many targets their units have; each passes over its units; the buckets of gradients leave in the
 // order in which the last pass finishes them, each for the rank that owns it, which adds what the
 // others send; the norm of the gradients goes round; and sums, or the weights that their owner
