@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predicted time of a data-parallel step, from one rank's measurements and the link between ranks:
-// the model of docs/machines.md. A step is simulated as the runtime runs it: ranks exchange the
+// the model of docs/ranks.md. A step is simulated as the runtime runs it: ranks exchange the
 // target counts of their units (forward and backward passes, train.units); each runs its units;
 // buckets of gradients are sent in the order in which the last pass finishes them, each to the rank
 // that owns it, which sums them; the squared gradient norms are all-reduced; and the sums, or the
