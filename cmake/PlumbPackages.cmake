@@ -66,7 +66,7 @@ set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME "${library}")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "library that trains and samples transformers
 plumb runs transformers on CPUs whose normalization placement is a formula
-in a text file: it trains them, samples from them, and tells what they
+in a text file: it trains them, samples from them, and prints what they
 compute.
 
 This package contains the library with the C interface plumb.h.")

@@ -37,7 +37,7 @@ def train(state, steps):
     batches = demo.batches(learned, tokenizer, 16, 16)
     if os.path.exists(state):
         trainer.load(state)
-        print(f"goes on after step {trainer.steps}")
+        print(f"continues after step {trainer.steps}")
         for _ in range(trainer.steps):
             next(batches)
     trainer.run(batches, after)

@@ -292,7 +292,7 @@ plumb_norm_call NormRun::BackwardCall(bool accumulate) {
     call.y_pitch = y.pitch();
     aligned = aligned && y.aligned64();
   }
-  // TRAIN makes forward write `saved`; in the backward pass it tells stats_finalize that buffers
+  // TRAIN makes forward write `saved`; in the backward pass it informs stats_finalize that buffers
   // may change.
   call.flags = (TakesStatistics(true) ? uint32_t{PLUMB_CALL_TRAIN} : 0) |
                (accumulate ? uint32_t{PLUMB_CALL_DX_ACCUMULATE} : 0) |

@@ -22,7 +22,7 @@ namespace {
 using Values = std::vector<double>;
 
 // Pairs of steps, relative to the largest magnitude of the moved operand. The difference within a
-// pair tells how exact a slope is. Large steps may cross a kink, such as |x| near 0; small steps do
+// pair shows how exact a slope is. Large steps may cross a kink, such as |x| near 0; small steps do
 // not, but round more. A gradient that equals the slope of any pair is right.
 constexpr double kSteps[][2] = {{1e-4, 5e-5}, {2e-6, 1e-6}, {2e-8, 1e-8}};
 // Steps for norms without f64.

@@ -171,7 +171,7 @@ std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, con
 }
 
 // Fails unless training changes some buffer, evaluation reads one, and their statistics are those
-// of the batches. No flag tells which buffer evaluation must read.
+// of the batches. No flag names the buffer that evaluation must read.
 std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Point& point) {
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr || instance->layout().n_buffers == 0 || point[kRows] < 8) {

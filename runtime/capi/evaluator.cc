@@ -59,10 +59,10 @@ absl::StatusOr<EvaluatorRequest> CheckOptions(const ModelState& model,
   constexpr int64_t kMostRows = 1 << 20;
   if (request.rows < 1 || request.rows > kMostRows) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options: rows must lie in 1..", kMostRows, ", is ", request.rows));
+        absl::StrCat("options: rows must be in 1..", kMostRows, ", is ", request.rows));
   }
   if (request.seq < 1 || request.seq > context_length) {
-    return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
+    return absl::InvalidArgumentError(absl::StrCat("options: seq must be in 1..context_length (",
                                                    context_length, "), is ", request.seq));
   }
   if (request.gradients && request.format != WeightFormat::kF32) {

@@ -159,7 +159,7 @@ absl::StatusOr<ParameterStore*> StoreOf(ModelState* model) {
   const bool is_partial = model->parameters != nullptr && !model->parameters->is_whole();
   if (is_partial && (model->trainers > 0 || model->sessions > 0)) {
     return absl::FailedPreconditionError(
-        "the f32 of the model's weights lie on several ranks: write them in "
+        "the f32 of the model's weights are stored on several ranks: write them in "
         "plumb_trainer_share_states (plumb_trainer_load), or free its trainer and sessions first");
   }
   if (model->parameters == nullptr || is_partial) {
@@ -385,7 +385,7 @@ plumb_status plumb_model_tensor(const plumb_model* model, size_t i, plumb_tensor
     if (exists && state.parameters->is_split(i)) {
       return absl::FailedPreconditionError(
           absl::StrCat(state.parameters->layout().entries[i].name,
-                       ": lies in two planes, since the model was trained in bf16"));
+                       ": is stored in two planes, since the model was trained in bf16"));
     }
     return plumb::capi::GiveTensor(state, i, exists ? state.parameters->floats(i) : nullptr,
                                    tensor);

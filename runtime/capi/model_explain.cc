@@ -108,7 +108,7 @@ absl::StatusOr<std::string> Explain(const ModelContext& context,
   const int64_t seq = options.seq == 0 ? context_length : options.seq;
   if (batch < 1) return absl::InvalidArgumentError("options: batch must be at least 1");
   if (seq < 1 || seq > context_length) {
-    return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
+    return absl::InvalidArgumentError(absl::StrCat("options: seq must be in 1..context_length (",
                                                    context_length, "), is ", seq));
   }
   PLUMB_RETURN_IF_ERROR(CheckSize("options: recipe_size", options.recipe_size));
@@ -128,7 +128,7 @@ absl::StatusOr<plumb_work> WorkOf(const ModelContext& context, int32_t pass, int
     return absl::InvalidArgumentError(absl::StrCat("there is no pass ", pass));
   }
   if (tokens < 1 || tokens > context.model.dims.context_length) {
-    return absl::InvalidArgumentError(absl::StrCat("tokens must lie in 1..context_length (",
+    return absl::InvalidArgumentError(absl::StrCat("tokens must be in 1..context_length (",
                                                    context.model.dims.context_length, "), is ",
                                                    tokens));
   }

@@ -76,7 +76,7 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
   constexpr int32_t kMostThreads = 4096;
   if (options->threads < 0 || options->threads > kMostThreads) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options: threads must lie in 0..", kMostThreads, ", is ", options->threads));
+        absl::StrCat("options: threads must be in 0..", kMostThreads, ", is ", options->threads));
   }
   RuntimeOptions made;
   made.use_environment = (options->flags & PLUMB_NO_ENVIRONMENT) == 0;

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
   if (!options.ok()) return options.status();
   if (options->sequences == 0) options->sequences = 1;
   if (options->sequences < 1 || options->sequences > DecodeSession::kMaxBatch) {
-    return absl::InvalidArgumentError(absl::StrCat("options: sequences must lie in 1..",
+    return absl::InvalidArgumentError(absl::StrCat("options: sequences must be in 1..",
                                                    DecodeSession::kMaxBatch, ", is ",
                                                    options->sequences));
   }
@@ -151,7 +151,7 @@ absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
                                         const plumb_sample_options& options) {
   const int64_t vocabulary = session->model->vocab_size();
   if (options.vocabulary < 0 || options.vocabulary > vocabulary) {
-    return absl::InvalidArgumentError(absl::StrCat("options: vocabulary must lie in 0..",
+    return absl::InvalidArgumentError(absl::StrCat("options: vocabulary must be in 0..",
                                                    vocabulary, ", is ", options.vocabulary));
   }
   if (options.max_tokens < 0 || options.drawn < 0) {

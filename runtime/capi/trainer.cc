@@ -90,7 +90,7 @@ absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
   const int64_t context_length = model.context->model.dims.context_length;
   request.seq = options.seq == 0 ? context_length : options.seq;
   if (request.seq < 1 || request.seq > context_length) {
-    return absl::InvalidArgumentError(absl::StrCat("options: seq must lie in 1..context_length (",
+    return absl::InvalidArgumentError(absl::StrCat("options: seq must be in 1..context_length (",
                                                    context_length, "), is ", options.seq));
   }
   if (options.draw_weights != 0 && options.draw_weights != 1) {
@@ -105,7 +105,7 @@ absl::StatusOr<TrainerRequest> CheckOptions(const ModelState& model,
   }
   if (options.ranks < 0 || options.ranks > kMaxRanks) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options: ranks must lie in 0..", kMaxRanks, ", is ", options.ranks));
+        absl::StrCat("options: ranks must be in 0..", kMaxRanks, ", is ", options.ranks));
   }
   if (options.communicator != nullptr) {
     PLUMB_ASSIGN_OR_RETURN(request.communicator, FromHost(*options.communicator));
@@ -152,7 +152,7 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
   if (lays_out && !request.draws_weights) PLUMB_RETURN_IF_ERROR(model->parameters->CheckWhole());
   if (lays_out && model->sessions > 0) {
     return absl::FailedPreconditionError(
-        "training in bf16, or of weights that are mapped, lays them out anew: free the model's "
+        "training in bf16, or of weights that are mapped, changes their layout: free the model's "
         "sessions first, and create them again afterwards");
   }
   auto batches = std::make_unique<GivenBatches>(

@@ -12,12 +12,12 @@
 namespace plumb::capi {
 namespace {
 
-// Returns an observer that calls `tell`, which may end the run.
-ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn tell, void* user) {
-  if (tell == nullptr) return nullptr;
+// Returns an observer that calls `report`, which may end the run.
+ProbeObserver ObserverOf(plumb_trainer* trainer, plumb_probe_fn report, void* user) {
+  if (report == nullptr) return nullptr;
   return [=](const ObservedTensor& seen) {
     const plumb_probe probe = ToProbe(seen, trainer->session->step() + 1);
-    if (tell(user, &probe) != 0) trainer->cancelled = true;
+    if (report(user, &probe) != 0) trainer->cancelled = true;
   };
 }
 

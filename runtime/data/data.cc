@@ -136,7 +136,7 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
                                              const Tokenizer* tokenizer) {
   if (!(options.val_fraction >= 0 && options.val_fraction <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("val_fraction must lie between 0 and 1, is ", options.val_fraction));
+        absl::StrCat("val_fraction must be between 0 and 1, is ", options.val_fraction));
   }
   const bool documents = options.format == DatasetOptions::Format::kDocuments;
   const std::string data_hash = HexDigits(Fnv1a64(content));

@@ -8,7 +8,7 @@
 namespace plumb {
 namespace {
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read as they lie in memory");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read without conversion");
 
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 

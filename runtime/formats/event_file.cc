@@ -24,7 +24,7 @@
 namespace plumb {
 namespace {
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they lie");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written without conversion");
 
 // Numbers of the fields that are written, from event.proto, summary.proto, tensor.proto and
 // tensor_shape.proto in tensorflow/core. Published numbers and wire types never change.

@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read as they lie in memory");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read without conversion");
 
 uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;

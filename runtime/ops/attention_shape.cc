@@ -43,7 +43,7 @@ absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types) {
   if (k != want || v != want) {
     return absl::InvalidArgumentError(absl::StrCat(
         "k is ", k.ToString(), " and v ", v.ToString(), ", both must be ", want.ToString(),
-        " beside q ", q.ToString(), " with n_kv_head = ", shape.kv_heads));
+        " for q ", q.ToString(), " with n_kv_head = ", shape.kv_heads));
   }
   return shape;
 }

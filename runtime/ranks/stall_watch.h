@@ -38,7 +38,7 @@ class StallWatch : public Communicator {
  public:
   StallWatch(std::unique_ptr<Communicator> ranks, StallWatchOptions options);
 
-  // Tells rank 0 that this rank has failed, and waits up to `seconds` for it to end the job.
+  // Informs rank 0 that this rank has failed, and waits up to `seconds` for it to end the job.
   // Returns OK if it has not. Requires: rank() > 0. Errors: kAborted if threads are the ranks and
   // the job has ended.
   absl::Status ReportFailure(int exit_code, const std::string& text, double seconds);

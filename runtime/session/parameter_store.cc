@@ -407,12 +407,12 @@ void ParameterStore::Write(size_t entry, int64_t begin, int64_t n, const float* 
 
 float* ParameterStore::data() const {
   PLUMB_CHECK(form_ == WeightFormat::kF32, "some of the weights are split");
-  PLUMB_CHECK(!is_mapped(), "the weights lie in a file");
+  PLUMB_CHECK(!is_mapped(), "the weights are mapped from a file");
   return buffer_.as<float>();
 }
 
 std::vector<absl::Span<std::byte>> ParameterStore::Storage(size_t first, size_t end) const {
-  PLUMB_CHECK(!is_mapped(), "the weights lie in a file");
+  PLUMB_CHECK(!is_mapped(), "the weights are mapped from a file");
   std::byte* const read = reinterpret_cast<std::byte*>(at_[first]);
   std::byte* low = nullptr;
   size_t read_bytes = 0, low_bytes = 0;

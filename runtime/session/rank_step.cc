@@ -83,7 +83,7 @@ absl::Status ShareTargets(Communicator* ranks, const absl::Status& status, const
   const absl::StatusOr<std::vector<double>> all = AllGather(ranks, own);
   if (!all.ok()) return RankError(all.status());
   PLUMB_CHECK(all->size() == targets->size() + static_cast<size_t>(ranks->size()),
-              "ranks tell what each other expects");
+              "the ranks send the expected counts");
   bool failed = false;
   auto next = all->begin();
   for (int rank = 0; rank < ranks->size(); ++rank) {
@@ -123,7 +123,7 @@ absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t unit
       for (size_t i = bucket.first; i < bucket.end; ++i) share->squares[i] = (*all)[at++];
     }
   }
-  PLUMB_CHECK(at == all->size(), "ranks tell what each other expects");
+  PLUMB_CHECK(at == all->size(), "the ranks send the expected counts");
   return failed ? AllOk(ranks, share->status) : absl::OkStatus();
 }
 
@@ -157,7 +157,7 @@ absl::StatusOr<std::vector<TensorStats>> ShareWeightStats(Communicator* ranks,
       }
     }
   }
-  PLUMB_CHECK(at == all->size(), "ranks tell what each other expects");
+  PLUMB_CHECK(at == all->size(), "the ranks send the expected counts");
   return found;
 }
 

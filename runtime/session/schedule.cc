@@ -80,7 +80,7 @@ absl::Status CheckSchedule(const ScheduleSpec& spec) {
   if (spec.kind == ScheduleKind::kConstant) return absl::OkStatus();
   if (!(spec.min_learning_rate >= 0 && spec.min_learning_rate <= spec.learning_rate)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("min_learning_rate must lie between 0 and "
+        absl::StrCat("min_learning_rate must be between 0 and "
                      "learning_rate (",
                      spec.learning_rate, "), is ", spec.min_learning_rate));
   }
@@ -90,7 +90,7 @@ absl::Status CheckSchedule(const ScheduleSpec& spec) {
   }
   if (spec.kind == ScheduleKind::kWsd &&
       (spec.cooldown_steps < 1 || spec.cooldown_steps > spec.decay_steps)) {
-    return absl::InvalidArgumentError(absl::StrCat("cooldown_steps must lie between 1 and ",
+    return absl::InvalidArgumentError(absl::StrCat("cooldown_steps must be between 1 and ",
                                                    "decay_steps (", spec.decay_steps, "), is ",
                                                    spec.cooldown_steps));
   }

@@ -41,7 +41,7 @@ absl::Status CheckMasking(const TrainSpec& spec, const ResolvedModel& model) {
     return absl::InvalidArgumentError(
         "masked_tokens is for models that are bidirectional: one whose tokens see only those "
         "before "
-        "them learns to predict the next; leave masked_tokens out of the recipe");
+        "them learns to predict the next; drop masked_tokens from the recipe");
   }
   const int64_t vocabulary = model.dims.vocab_size;
   const int64_t token = spec.masked_tokens->mask_token.value_or(vocabulary - 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunStack: walks a model's formulas, layer by layer, and tells a FormulaBackend what they compute.
+// RunStack: walks a model's formulas, layer by layer, and passes a FormulaBackend each value that they compute.
 //
 // The walk alone defines the meaning of a formula: scopes, streams, slots, conditions, folded
 // scalars. It finds every error that a formula can contain, so the checker is the walk with a
@@ -161,7 +161,7 @@ class FormulaBackend {
     return value;
   }
 
-  // Called before and after the statements of each layer, so that a backend can tell layers apart.
+  // Called before and after the statements of each layer, so that a backend can separate layers.
   virtual void BeginLayer(int64_t layer_index, TensorHandle x) {
     static_cast<void>(layer_index), static_cast<void>(x);
   }

@@ -109,7 +109,7 @@ absl::StatusOr<RopeScaling> ToScaling(const v1::RopeScaling& message, const Loca
 }
 
 constexpr int64_t kMaxOffset = 1 << 24;
-constexpr char kRotary[] = "the rotary embedding: it belongs beside kind: ROPE";
+constexpr char kRotary[] = "the rotary embedding: it needs kind: ROPE";
 
 // Field that belongs to one kind of positions.
 struct KindField {
@@ -124,13 +124,13 @@ struct KindField {
 absl::Status CheckFieldsFitKind(const v1::Positions& message, const Located& at) {
   const KindField fields[] = {
       {"offset", message.offset() != 0, v1::Positions::LEARNED,
-       "a table of positions: it belongs beside kind: LEARNED"},
+       "a table of positions: it needs kind: LEARNED"},
       {"rope_dims", !message.rope_dims().empty(), v1::Positions::ROPE, kRotary},
       {"rope_interleaved", message.rope_interleaved(), v1::Positions::ROPE, kRotary},
       {"rope_base", !message.rope_base().empty(), v1::Positions::ROPE, kRotary},
       {"rope_scaling", message.rope_scaling_size() > 0, v1::Positions::ROPE, kRotary},
       {"alibi_scale", !message.alibi_scale().empty(), v1::Positions::ALIBI,
-       "ALiBi: it belongs beside kind: ALIBI"},
+       "ALiBi: it needs kind: ALIBI"},
   };
   const v1::Positions::Kind kind =
       message.kind() == v1::Positions::DEFAULT ? v1::Positions::LEARNED : message.kind();

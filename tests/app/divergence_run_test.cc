@@ -170,7 +170,7 @@ TEST_F(DivergenceRunTest, StepBackReturnsToTheCheckpointAndLeavesOutWhatLedThere
   EXPECT_EQ(incidents[0].kind, TrainIncident::Kind::kStepBack);
   EXPECT_THAT(incidents[0].message,
               AllOf(HasSubstr("layer 3, attention, slot norm"),
-                    HasSubstr(absl::StrCat("back to step ", good, ", leaving out batches ",
+                    HasSubstr(absl::StrCat("back to step ", good, ", dropping batches ",
                                            good + 1, " to ", bad, "; learning rate x 0.5"))));
   EXPECT_EQ(Incidents(test_.out())[0]["back_to"], good);
   EXPECT_EQ(run->incidents().step_backs, 1);

@@ -171,7 +171,7 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
   EXPECT_THAT(fails(), HasSubstr("\"svg:x\": a layer is a number"));
   options.stage = "graph";
   options.seq = 9;
-  EXPECT_THAT(fails(), HasSubstr("seq must lie in 1..context_length (8), is 9"));
+  EXPECT_THAT(fails(), HasSubstr("seq must be in 1..context_length (8), is 9"));
   options.seq = 0;
   options.stage = "graphs";
   EXPECT_THAT(fails(), HasSubstr("did you mean \"graph\""));
@@ -200,7 +200,7 @@ TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
   EXPECT_LT(work.weight_bytes, f32);
   EXPECT_THAT(
       Fails(PLUMB_INVALID_ARGUMENT, plumb_model_work, model.get, PLUMB_PASS_FEED, 9, 0, &work),
-      HasSubstr("tokens must lie in 1..context_length (8), is 9"));
+      HasSubstr("tokens must be in 1..context_length (8), is 9"));
   EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_model_work, model.get, 2, 1, 0, &work),
               HasSubstr("pass 2"));
 }

@@ -274,7 +274,7 @@ TEST_F(RanksTrainerTest, MistakesAreRefused) {
     auto memory = MakeStruct<plumb_trainer_memory>();
     EXPECT_THAT(
         Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_plan, rank->model.get, &options, &memory),
-        HasSubstr("ranks must lie in 0..1048576"));
+        HasSubstr("ranks must be in 0..1048576"));
   });
 }
 
@@ -342,7 +342,7 @@ TEST(RankTrainerSizeTest, AJobOfAbsurdSizeIsRefused) {
          auto memory = MakeStruct<plumb_trainer_memory>();
          EXPECT_THAT(
              Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_plan, rank.model.get, &options, &memory),
-             HasSubstr("options: ranks must lie in 0..1048576"));
+             HasSubstr("options: ranks must be in 0..1048576"));
          return absl::OkStatus();
        })) {
     EXPECT_TRUE(result.ok()) << result;

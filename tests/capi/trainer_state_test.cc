@@ -254,8 +254,8 @@ TEST_F(TrainerStateTest, WhatCannotBeFilledChangesNothing) {
   foreign.more = kWideVocabulary;
   fails(PLUMB_CANCELLED, none);
   EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, foreign), HasSubstr("inputs: id 40 at 0"));
-  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, {{8, 0}}), HasSubstr("seq: must lie in 1..64"));
-  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, {{65}}), HasSubstr("seq: must lie in 1..64"));
+  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, {{8, 0}}), HasSubstr("seq: must be in 1..64"));
+  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, {{65}}), HasSubstr("seq: must be in 1..64"));
   Step(trainer.get, {});
   EXPECT_NE(Saved(trainer.get), before);
 }

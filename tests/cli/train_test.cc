@@ -218,7 +218,7 @@ TEST_F(TrainTest, ADivergenceThatIsSurvivedIsToldAndCounted) {
   const Finished result = RunPlumb(TrainArguments("run", 30, more));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, testing::ContainsRegex("warning: diverged at step 2: .*layer [0-9].*; "
-                                                 "back to step 0, leaving out batches 1 to 2"));
+                                                 "back to step 0, dropping batches 1 to 2"));
   EXPECT_THAT(result.out, HasSubstr("1 return to a checkpoint"));
   EXPECT_TRUE(Exists("run/incidents.jsonl"));
   const Finished resumed = RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt",

@@ -123,7 +123,7 @@ TEST(DatasetTest, AWholeFileCanBeEitherSplit) {
   // A single document is training data, whatever the fraction is.
   EXPECT_EQ(Documents("one", 0.1)->num_documents(Split::kTrain), 1);
   for (double bad : {-0.1, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_THAT(ErrorOf(Documents("a", bad)), HasSubstr("val_fraction must lie between 0 and 1"));
+    EXPECT_THAT(ErrorOf(Documents("a", bad)), HasSubstr("val_fraction must be between 0 and 1"));
   }
 }
 

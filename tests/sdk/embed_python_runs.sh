@@ -33,5 +33,5 @@ export PYTHONPATH="$work/copied" PLUMB_LIBRARY="$library"
 grep -q '^step 200 loss [0-9.]* held out [0-9.]*$' whole.out
 "$python" "$2/embed_python/resume.py" parts 120 > parts.out
 "$python" "$2/embed_python/resume.py" parts 200 | tee resumed.out
-grep -q '^goes on after step 100$' resumed.out
+grep -q '^continues after step 100$' resumed.out
 diff <(tail -n 1 whole.out) <(tail -n 1 resumed.out)

@@ -152,7 +152,7 @@ TEST(ScheduleTest, ImpossibleSchedulesAreRefused) {
   EXPECT_TRUE(CheckSchedule(spec).ok());
   spec.cooldown_steps = 1001;
   EXPECT_EQ(CheckSchedule(spec).message(),
-            "cooldown_steps must lie between 1 and decay_steps (1000), is 1001");
+            "cooldown_steps must be between 1 and decay_steps (1000), is 1001");
   spec = good;
   spec.min_learning_rate = 0.02;
   EXPECT_FALSE(CheckSchedule(spec).ok());

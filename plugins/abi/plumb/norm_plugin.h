@@ -440,7 +440,7 @@ typedef struct plumb_norm_plugin {
    * checked; it and its strings live until create returns, so an instance copies what it keeps.
    * `host` lives until destroy returns. On success *out is the instance, to be destroyed once; on
    * failure *out is unchanged. Errors: PLUMB_INVALID_ARGUMENT for a dim or a combination of values
-   * that makes no sense; `err` (`cap` bytes) may tell why. */
+   * that makes no sense; `err` (`cap` bytes) may give the reason. */
   plumb_status (*create)(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                          plumb_norm_instance** out, char* err, size_t cap);
 

@@ -80,7 +80,7 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
     const double value = def->type == PLUMB_ATTR_F64 ? values[i].f : (double)values[i].i;
     if (def->type == PLUMB_ATTR_STRING || def->type == PLUMB_ATTR_ENUM) continue;
     if ((isnan(def->min) || value >= def->min) && (isnan(def->max) || value <= def->max)) continue;
-    snprintf(err, cap, "%s is %g, and must lie in [%g, %g]", def->name, value, def->min, def->max);
+    snprintf(err, cap, "%s is %g, and must be in [%g, %g]", def->name, value, def->min, def->max);
     return PLUMB_INVALID_ARGUMENT;
   }
   return PLUMB_OK;

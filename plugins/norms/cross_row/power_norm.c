@@ -73,7 +73,7 @@ static const plumb_attr_def kAttributes[kAttrs] = {
                      "Training calls that are normalized by their own quadratic mean."),
     [kGroups] = ATTR("groups", I64, i, NAN, 1, /* create() checks it against dim */
                      "Equal parts of a row that are first scaled by their root mean squares; 0 "
-                     "leaves that out."),
+                     "skips that."),
     [kAffine] = ATTR("affine", BOOL, i, 1, 1, "Whether there are a weight and a bias."),
 };
 

@@ -119,7 +119,7 @@ absl::StatusOr<Checkpoint> ParseState(absl::string_view text) {
   root.erase("hash");
   const uint64_t actual = ContentHash(Canonical(root));
   if (actual != *hash) {
-    return Damaged(absl::StrCat("its content has the hash ", HexDigits(actual), ", but it says ",
+    return Damaged(absl::StrCat("its content has the hash ", HexDigits(actual), ", but it records ",
                                 HexDigits(*hash)));
   }
 

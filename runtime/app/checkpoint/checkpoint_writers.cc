@@ -111,7 +111,7 @@ absl::StatusOr<std::vector<int>> CheckpointWriters::ShareOut(
 absl::Status CheckpointWriters::HashInOrder(const std::vector<TensorToWrite>& tensors,
                                             const std::vector<int>& writers,
                                             ContentHasher* hasher) {
-  static_assert(std::is_trivially_copyable_v<ContentHasher>, "it is sent as it lies");
+  static_assert(std::is_trivially_copyable_v<ContentHasher>, "its bytes are sent unchanged");
   const auto hand_over = [&](int from, int to) -> absl::Status {
     if (from == to) return absl::OkStatus();
     if (ranks_->rank() == from) return Send(ranks_, to, kTagCheckpoint, hasher, sizeof(*hasher));

@@ -50,7 +50,7 @@ class TrainRanks {
 
   // --- On rank 0, while the others follow ---
 
-  // Tells the other ranks to take a step on this batch, and takes it. Sets *stop_wanted if another
+  // Sends the other ranks a request to take a step on this batch, and takes it. Sets *stop_wanted if another
   // rank has received a signal.
   absl::StatusOr<api::StepInfo> Step(int64_t batch,
                                      absl::FunctionRef<absl::StatusOr<api::StepInfo>()> step,

@@ -116,7 +116,7 @@ absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& diverge
   PLUMB_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
   PLUMB_ASSIGN_OR_RETURN(const IncidentState then, IncidentsOf(checkpoint.state));
   std::string message =
-      absl::StrCat(divergence.message(), "; back to step ", good, ", leaving out batches ",
+      absl::StrCat(divergence.message(), "; back to step ", good, ", dropping batches ",
                    good + then.batches_skipped + 1, " to ", batch);
   // The counts continue; the losses are restored from the checkpoint.
   incidents.losses = then.losses;

@@ -169,7 +169,7 @@ void TrainRun::Impl::WarnOfTheEnd() {
     runtime->Warn(absl::StrCat(
         info.out, ": the schedule ended at step ", fields().decay_steps(),
         " with a learning rate of 0, so further steps change nothing; --set train.decay_steps=N or "
-        "train.min_learning_rate=X goes on"));
+        "train.min_learning_rate=X continues the training"));
   }
 }
 
