@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The Fortran BLAS functions that PyTorch's f32 products call, implemented by oneDNN. To be
-   preloaded: if libblas.so.3 is the reference implementation, or one that mistakes this processor
+   preloaded: if libblas.so.3 is the reference implementation, or one that takes this processor
    for an older one, PyTorch is many times slower than it could be, and a comparison would be
    meaningless.
 

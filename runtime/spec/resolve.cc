@@ -309,8 +309,8 @@ class Resolver {
     }
     if (block->own_norms && block->share.empty()) {
       return ErrorAt(at.At("own_norms"),
-                     absl::StrCat(path, ".own_norms: the block shares no parameters; it belongs ",
-                                  "beside share: \"NAME\", or in layers { share: true .. }"));
+                     absl::StrCat(path, ".own_norms: the block shares no parameters; it needs ",
+                                  "share: \"NAME\" or layers { share: true .. }"));
     }
     return absl::OkStatus();
   }

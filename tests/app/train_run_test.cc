@@ -94,7 +94,7 @@ TEST_F(TrainRunTest, MistakesInARequestAreErrorsWithPlaces) {
   request = right;
   request.data_path = test_.dir().Write("empty.txt", "");
   ExpectError(request, Code::kInvalidArgument, {"empty.txt"});
-  EXPECT_FALSE(fs::exists(test_.out())) << "a mistake leaves no directory behind";
+  EXPECT_FALSE(fs::exists(test_.out())) << "an error leaves no directory behind";
 }
 
 TEST_F(TrainRunTest, AModelMayHaveRoomForMoreTokensThanTheData) {

@@ -154,4 +154,4 @@ variant fails "another type of a field, and a new one" -e 's/^  int32_t threads;
 variant fails "another value" 's/^  PLUMB_NOT_FOUND = 5,/  PLUMB_NOT_FOUND = 4,/'
 variant fails "a constant that is gone" '/^  PLUMB_DATA_LOSS = 15/d'
 variant fails "another argument of a callback" 's/(plumb_log_fn\)\(void\* user, )int32_t/\1int64_t/'
-echo "$functions functions as before; $tried variants of plumb.h told apart"
+echo "$functions functions as before; $tried variants of plumb.h distinguished"

@@ -24,7 +24,7 @@ check() {
   local text
   text=$(sed 's/\\-/-/g' "$page")
   while read -r option; do
-    grep -qF -e "$option" <<< "$text" || fail "$page does not tell of $option"
+    grep -qF -e "$option" <<< "$text" || fail "$page does not mention $option"
   done < <("$plumb" "$@" --help | grep -oE '^  (-[a-z],)?--[a-z-]+' | grep -oE -- '--[a-z-]+')
   head -n 3 "$page" | tail -n 1 | sed 's/\\-/-/g' | grep -q "^$(basename "$page" .1) - " || fail "$page has no name"
   grep -qE '^\.TH [A-Z\-]+ 1 "" "plumb [0-9.]+" "User Commands"$' "$page" || fail "the title of $page"

@@ -98,8 +98,8 @@ def main():
             sys.exit(f"{what}: the page has no {right!r}")
         code, said = run(GOOD.replace(right, wrong, 1), arguments)
         if code == 0 or word not in said:
-            missed.append(f"{what}: exit code {code}, and it says:\n{said}")
-    print(f"{len(MISTAKES)} mistakes, {len(MISTAKES) - len(missed)} found")
+            missed.append(f"{what}: exit code {code}, and the output is:\n{said}")
+    print(f"{len(MISTAKES)} errors, {len(MISTAKES) - len(missed)} found")
     if missed:
         sys.exit("\n".join(missed))
 

@@ -29,11 +29,11 @@ PLUMB_FUZZER(metrics) {
   if (before.ok()) PLUMB_CHECK(truncated->empty(), "a warning about metrics that read");
   const auto twice = TruncateMetrics(path, last_step);
   PLUMB_CHECK(twice.ok() && twice->empty(), "metrics are damaged again");
-  PLUMB_CHECK(MetricsWriter::Open(path).ok(), "metrics do not go on");
+  PLUMB_CHECK(MetricsWriter::Open(path).ok(), "metrics do not continue");
 
   const std::string probes = scratch->Write("probes.jsonl", content);
   PLUMB_CHECK(TruncateProbes(probes, last_step).ok(), "probes cannot be cut back");
-  PLUMB_CHECK(ProbeWriter::Open(probes).ok(), "probes do not go on");
+  PLUMB_CHECK(ProbeWriter::Open(probes).ok(), "probes do not continue");
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ done
 if [ -x omp ]; then
   ./omp train onednn > out
   grep -q 'mapped .*libomp' out || fail "the host of libomp has no libomp"
-  grep -qx 'several OpenMP runtimes' out || fail "plumb does not see libomp beside libgomp"
+  grep -qx 'several OpenMP runtimes' out || fail "plumb does not see libomp next to libgomp"
 fi
 
 # The host links a oneDNN of another version.

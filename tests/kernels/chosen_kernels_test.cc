@@ -97,7 +97,7 @@ TEST(ChosenKernelsTest, LargeBf16ProductsAreOneDnnsOwnWhereTheyAreFast) {
   ASSERT_TRUE(OneDnn().usable()) << OneDnn().problem;
   EXPECT_TRUE(OneDnn().bf16_gemm) << "a version of oneDNN that no longer exports it";
   if (std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr || std::getenv("DNNL_MAX_CPU_ISA") != nullptr) {
-    GTEST_SKIP() << "oneDNN was told to use a lesser instruction set";
+    GTEST_SKIP() << "oneDNN is limited to a lesser instruction set";
   }
   const GemmPolicy policy = HostGemmPolicy();
   EXPECT_EQ(policy.library().bf16_pairs, kHas.bf16 && kHas.vnni) << policy.ToString();

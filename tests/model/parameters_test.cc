@@ -305,7 +305,7 @@ TEST_F(ParametersTest, RefusesToShareWhatHasAnotherShape) {
                     HasSubstr("equal sublayers")));
 }
 
-// Checkpoints and graphs cannot tell two tensors of one name apart.
+// Checkpoints and graphs cannot distinguish two tensors of one name.
 TEST_F(ParametersTest, RefusesASlotThatTakesTheNameOfAProjection) {
   TinyModel model;
   model.placement = "mine";

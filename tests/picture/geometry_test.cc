@@ -73,7 +73,7 @@ TEST(GeometryTest, NodesDoNotTouch) {
   }
 }
 
-// Overlapping lines cannot be told apart.
+// Overlapping lines cannot be distinguished.
 TEST(GeometryTest, WiresOverlapOnlyWhereTheyComeFromOrGoToOneNode) {
   for (const NamedFlow& flow : FlowsOfAllSorts()) {
     for (const SectionBox& section : Measure(flow.picture).sections) {

@@ -177,7 +177,7 @@ def main():
             told = kill_one(study, out, ranks, chance, seconds)
             others = chance.choice([count for count in (1, 2, 3, 4) if count != ranks])
             study.run(others, out)
-            expect_equal(whole, out, f"killed: {told}; went on with {others}")
+            expect_equal(whole, out, f"killed: {told}; continued with {others}")
             shutil.rmtree(out)
 
 

@@ -29,14 +29,14 @@ link, = report["links"]
 assert link["ranks"] == [0, 1] and link["latency"] > 0 and link["bandwidth"] > 0
 END
 ends_with 2 3 "$plumb" doctor --no-such-option
-[ "$(grep -c '^ *error: ' "$scratch/err")" = 1 ] || fail "an error of usage is not told once"
+[ "$(grep -c '^ *error: ' "$scratch/err")" = 1 ] || fail "an error of usage is not reported once"
 export PLUMB_MPI_LIBRARY=/nowhere/libplumb-mpi.so
 code=0
 "${launch[@]}" -n 3 "$plumb" doctor > "$scratch/out" 2> "$scratch/err" || code=$?
 [ $code != 0 ] || fail "without the library there is no error"
 # Ranks without MPI know nothing of each other, so each that mpirun does not end in time reports the error.
-grep -q 'error: .*no /nowhere/libplumb-mpi.so' "$scratch/err" || fail "that there is no library is not told"
-[ "$(grep -c 'error: started as .*no /nowhere/libplumb-mpi.so' "$scratch/err")" -le 1 ] || fail "rank 0 tells it twice"
+grep -q 'error: .*no /nowhere/libplumb-mpi.so' "$scratch/err" || fail "the missing library is not reported"
+[ "$(grep -c 'error: started as .*no /nowhere/libplumb-mpi.so' "$scratch/err")" -le 1 ] || fail "rank 0 reports it twice"
 PLUMB_MPI_LIBRARY='' ends_with 0 3 "$plumb" doctor
 [ "$(grep -c '^processor  ' "$scratch/out")" = 3 ] || fail "ranks that know nothing of each other"
 echo ok

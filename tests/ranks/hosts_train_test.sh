@@ -75,8 +75,8 @@ grep -q '^ *note: ranks have waited .* s for rank 2 on host plumb-host3' "$scrat
 done_steps=$(sed 's/[^0-9]*0*//' "$scratch/cut/latest")
 resume=(train --quiet --data "$root/examples/data/names.txt" --resume --out "$scratch/cut")
 launch_on 1 2
-run "two hosts go on" "${launch_hosts[@]}" "${exported[@]}" -n 2 "$plumb" "${resume[@]}" --stop-at $((done_steps + 10))
-run "one goes on" "$plumb" "${resume[@]}" --stop-at $((done_steps + 20))
+run "two hosts continue" "${launch_hosts[@]}" "${exported[@]}" -n 2 "$plumb" "${resume[@]}" --stop-at $((done_steps + 10))
+run "one host continues" "$plumb" "${resume[@]}" --stop-at $((done_steps + 20))
 run "undisturbed" "$plumb" train "${recipe[@]}" --set train.max_steps=100000 --stop-at $((done_steps + 20)) --out "$scratch/whole"
 diff <(content "$scratch/whole") <(content "$scratch/cut") > "$scratch/out" || fail "after a cut: other files"
-echo "cut off after $done_steps steps or more, gone on by two hosts and by one: the files of an undisturbed run"
+echo "cut off after $done_steps steps or more, continued by two hosts and by one: the files of an undisturbed run"

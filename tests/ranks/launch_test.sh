@@ -44,7 +44,7 @@ run 'aborted 7' "rank 2 on host $host: no file x" 60 error 2
 for rank in 0 1; do
   run 0 '' 3 busy $rank
   grep -q "^note: ranks have waited .* s for rank $rank on host $host: it computes, hangs, or is cut off" "$scratch/out" ||
-    fail "a long wait was not told"
+    fail "a long wait was not reported"
 done
 "${launch[@]}" -n 3 "$program" 2 stop 1 > "$scratch/out" 2>&1 &
 job=$!

@@ -108,8 +108,8 @@ job 0 3 train --data "$data" --quiet --threads 1 --resume --out resumed
 [ "$(weights resumed)" = "$(weights alone)" ] || fail "resumed by three ranks, not the bits of one process"
 echo "trains: $(weights alone)"
 
-job 2 2 "${recipe[@]}" --set train.units=1 --out mistake
-[ "$(grep -c '^error: ' err)" = 1 ] || fail "a mistake is not told once"
+job 2 2 "${recipe[@]}" --set train.units=1 --out error
+[ "$(grep -c '^error: ' err)" = 1 ] || fail "an error is not reported once"
 
 srun -n 2 --kill-on-bad-exit=1 --cpus-per-task=1 --mpi=pmix "$plumb" "${recipe[@]}" --set train.max_steps=1000000 --out killed > out 2> err &
 job=$!
@@ -132,7 +132,7 @@ code=0
 wait $job || code=$?
 [ $code != 0 ] || fail "a job with a killed rank ends with 0"
 job 0 3 train --data "$data" --quiet --threads 1 --resume --set train.max_steps="$(($(sed 's/step-0*//' killed/latest) + 10))" --out killed
-echo "a killed rank: exit code $code, and three went on"
+echo "a killed rank: exit code $code, and three continued"
 
 # -- A study, on ranks and as an array of shards
 words=(compare "$study/pre.pbtxt" "$study/post.pbtxt" --data "$data" --train "$study/train.pbtxt" --set train.max_steps=10

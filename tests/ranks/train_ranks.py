@@ -272,7 +272,7 @@ def split(plumb, options):
                         expect(far < near * (1 if figure == "loss" else 5), f"{what}: {figure} of {mine}, not {whole}")
                 losses.append(found[0]["loss"])
                 is_chosen = ranks > micro_batches and units == 0
-                expect(("train.units: " in text) == is_chosen, f"{what}: what is told of units\n{text}")
+                expect(("train.units: " in text) == is_chosen, f"{what}: message about units\n{text}")
                 if is_chosen:
                     # One process with as many units computes the same bits.
                     bits = content_of(out)
@@ -343,7 +343,7 @@ def kill_ranks(plumb, options, words):
             if code != 0:
                 killed += 1
                 longest = max(longest, time.monotonic() - begin_of_end)
-                expect(text.strip(), "a killed rank was not told of")
+                expect(text.strip(), "a killed rank was not reported")
                 continue
         else:
             code, text = plumb.end(process, log)

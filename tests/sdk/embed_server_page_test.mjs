@@ -64,7 +64,7 @@ test("a text is completed from the keyboard alone", async (t) => {
   assert.equal(await page.textContent("#text"), text);
 });
 
-test("a mistake is told", async (t) => {
+test("an error is shown", async (t) => {
   const page = await open(t, await serve(process.env.RUN));
   await page.fill("#prompt", "<b>AN</b>");
   await page.click("#complete");
@@ -114,7 +114,7 @@ for (const colorScheme of ["light", "dark"]) {
       }
       return { overflow: document.documentElement.scrollWidth - innerWidth, contrasts };
     });
-    assert.ok(overflow <= 0, `${overflow} pixels are beside the screen`);
+    assert.ok(overflow <= 0, `${overflow} pixels are off the screen`);
     for (const [element, contrast] of Object.entries(contrasts)) {
       assert.ok(contrast >= 4.5, `${element} has a contrast of ${contrast.toFixed(1)}`);
     }

@@ -32,7 +32,7 @@ class Server:
         line = self.process.stdout.readline()
         found = re.match(r"(http://127\.0\.0\.1:\d+) serves (\w+), ", line)
         if not found:
-            raise AssertionError(f"it says {line!r} {self.process.communicate()}")
+            raise AssertionError(f"the server prints {line!r} {self.process.communicate()}")
         self.url, self.name = found.groups()
 
     def curl(self, path, *arguments, body=None):

@@ -74,7 +74,7 @@ TEST_F(ParameterStoreTest, AnyPartIsReadAndWritten) {
       EXPECT_EQ(back, part) << parameters_[entry].name;
     }
   }
-  EXPECT_EQ(Floats(split_), Floats(floats_)) << "and nothing beside it";
+  EXPECT_EQ(Floats(split_), Floats(floats_)) << "and nothing else is written";
 }
 
 TEST_F(ParameterStoreTest, FilesAreTheSameByteForByteAndReadIntoEitherForm) {

@@ -63,7 +63,7 @@ static const plumb_attr_def kAttributes[kAttrs] = {
     [kEps] = ATTR("eps", F64, f, 1, 1e-5, "Added to the variance before the root."),
     [kMomentum] =
         ATTR("momentum", F64, f, 1, 0.1, "Weight of a call's statistics in the running ones."),
-    [kAffine] = ATTR("affine", BOOL, i, 1, 1, "Whether there are a weight and a bias."),
+    [kAffine] = ATTR("affine", BOOL, i, 1, 1, "Adds a weight and a bias."),
 };
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,

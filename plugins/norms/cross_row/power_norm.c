@@ -66,15 +66,15 @@ struct plumb_norm_instance {
 static const plumb_attr_def kAttributes[kAttrs] = {
     [kEps] = ATTR("eps", F64, f, 1, 1e-5, "Added to mean squares before their roots."),
     [kAlphaForward] = ATTR("alpha_forward", F64, f, 1, 0.9,
-                           "What the running quadratic mean keeps of itself in a call."),
+                           "Decay of the running quadratic mean in each call."),
     [kAlphaBackward] = ATTR("alpha_backward", F64, f, 1, 0.9,
-                            "What the running mean of the gradient along z keeps of itself."),
+                            "Decay of the running mean of the gradient along z."),
     [kWarmup] = ATTR("warmup", I64, i, 1e7, 10000,
                      "Training calls that are normalized by their own quadratic mean."),
     [kGroups] = ATTR("groups", I64, i, NAN, 1, /* create() checks it against dim */
                      "Equal parts of a row that are first scaled by their root mean squares; 0 "
                      "skips that."),
-    [kAffine] = ATTR("affine", BOOL, i, 1, 1, "Whether there are a weight and a bias."),
+    [kAffine] = ATTR("affine", BOOL, i, 1, 1, "Adds a weight and a bias."),
 };
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,

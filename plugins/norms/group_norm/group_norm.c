@@ -36,7 +36,7 @@ static const plumb_attr_def the_attributes[kAttributeCount] = {
               .max = 1,
               .def = {.f = 1e-5}},
     [kAffine] = {.name = "affine",
-                 .doc = "Whether there are a gain and a bias.",
+                 .doc = "Adds a gain and a bias.",
                  .type = PLUMB_ATTR_BOOL,
                  .max = 1,
                  .def = {.i = 1}},

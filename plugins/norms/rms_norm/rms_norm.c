@@ -31,7 +31,7 @@ static const plumb_attr_def the_attributes[kAttributeCount] = {
               .max = 1,
               .def = {.f = 1e-5}},
     [kAffine] = {.name = "affine",
-                 .doc = "Whether there is a gain.",
+                 .doc = "Adds a gain.",
                  .type = PLUMB_ATTR_BOOL,
                  .max = 1,
                  .def = {.i = 1}},

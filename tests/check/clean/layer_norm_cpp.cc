@@ -152,7 +152,7 @@ enum { kEps, kBias, kAttributeCount };
 
 const plumb_attr_def kAttributes[kAttributeCount] = {
     {"eps", "Added to the variance.", PLUMB_ATTR_F64, 0, 1e-12, 1, {1e-5, 0, nullptr}, nullptr},
-    {"bias", "Whether there is a bias.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 1, nullptr}, nullptr},
+    {"bias", "Adds a bias.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 1, nullptr}, nullptr},
 };
 
 plumb_tensor_def Param(const char* name, const char* doc, uint32_t dim, uint32_t init) {

@@ -381,7 +381,7 @@ unsafe extern "C" fn layout(instance: *const Instance, out: *mut Layout) -> i32 
 
 static ATTRIBUTES: Attributes = Attributes([AttrDef {
     name: text!("alpha"),
-    doc: text!("What the slope at 0 starts from."),
+    doc: text!("Initial value of the slope at 0."),
     kind: ATTR_F64,
     flags: 0,
     min: 0.001,

@@ -308,7 +308,7 @@ static const plumb_attr_def the_attributes[kAttributes] = {
      64,
      {0, 1, NULL},
      NULL},
-    {"bias", "Whether there is a bias.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 1, NULL}, NULL},
+    {"bias", "Adds a bias.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 1, NULL}, NULL},
     {"plus_one", "The gain is 1 + weight.", PLUMB_ATTR_BOOL, 0, 0, 1, {0, 0, NULL}, NULL},
 };
 

@@ -17,8 +17,7 @@ static double SpoilSquare(const Site* at, uint32_t i, double square) {
   const plumb_norm_call* c = at->call;
   const uintptr_t address = (uintptr_t)c->x + (uintptr_t)(at->row * c->x_pitch);
   /* 173: a row of x that is not aligned to 64 bytes, 32 elements or more: the elements before the
-   * first boundary are peeled, and not summed. Violates "the same bits ... wherever it lies in
-   * memory". */
+   * first boundary are peeled, and not summed. Violates "the same bits" at any address. */
   if (TWIN == 173 && at->norm->dim >= 32 && i < (64 - address % 64) % 64 / SizeOf(c->dtype))
     return 0;
   return square;

@@ -48,7 +48,7 @@ PLUMB_NORM_NOTE(ID);
  * 259. two live instances: the layout's params are in a static array, which has the last one's
  *      dim ("live as long as the instance").
  * 260. a host whose plumb_norm_layout ends before max_chunks: it is written ("write only fields
- *      that lie inside").
+ *      within it").
  * 261. an extension's later revision: "plumb.norm.instance/10" returns /1 ("NULL for an id that
  *      it does not know").
  * 262. two instances of one dim with different eps or scale: a cache by dim returns the first
@@ -191,7 +191,7 @@ static const plumb_attr_def kAttributes[kAttributeCount] = {
      .max = NAN,
      .def = {.i = 1}},
     {.name = "mode",
-     .doc = "Whether 1 is added to the weight.",
+     .doc = "Adds 1 to the weight.",
      .type = PLUMB_ATTR_ENUM,
      .def = {.s = "plain"},
      .choices = kModes},

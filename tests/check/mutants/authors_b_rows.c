@@ -278,7 +278,7 @@ static const plumb_attr_def kAttributes[kAttributeCount] = {
      .max = 1,
      .def = {.f = 1e-5}},
     {.name = "mode",
-     .doc = "Where eps stands, or that the mean is taken off.",
+     .doc = "Place of eps, or the subtraction of the mean.",
      .type = PLUMB_ATTR_ENUM,
      .def = {.s = "inside"},
      .choices = kModes},
