@@ -30,7 +30,8 @@ class Engine {
     // gone.
     using Tell = std::function<bool(std::size_t choice, const std::string& text,
                                     const std::string& finish_reason)>;
-    // Draws all choices, one after the other. Returns false if the callback did or the server shuts down.
+    // Draws all choices, one after the other. Returns false if the callback did or the server shuts
+    // down.
     bool Run(const Tell& tell);
 
     std::int64_t prompt_tokens() const;

@@ -67,8 +67,9 @@ absl::Status RemoveTree(const std::string& path);
 // Returns true if both paths name one regular file, or would name one if it were created. Devices
 // and pipes are never the same file, because they accept any number of outputs.
 bool IsSameFile(const std::string& a, const std::string& b);
-// Returns false only if it is certain. If the system gives no answer (no permission, a disk error), it
-// returns true, so that opening the path reports the error: a "no" would let the caller start over.
+// Returns false only if it is certain. If the system gives no answer (no permission, a disk error),
+// it returns true, so that opening the path reports the error: a "no" would let the caller start
+// over.
 bool IsDirectory(const std::string& path);
 bool FileExists(const std::string& path);
 std::string JoinPath(absl::string_view directory, absl::string_view name);

@@ -93,8 +93,8 @@ absl::Status GivenBatches::TryFill(int64_t index, Batch* batch) {
     return absl::CancelledError("the callback has no micro-batch");
   }
   if (seq < 1 || seq > max_seq_) {
-    return absl::InvalidArgumentError(absl::StrCat("seq: must be in 1..", max_seq_,
-                                                   ", micro-batch ", micro_batch, " has ", seq));
+    return absl::InvalidArgumentError(
+        absl::StrCat("seq: must be in 1..", max_seq_, ", micro-batch ", micro_batch, " has ", seq));
   }
   SetLength(seq, batch);
   const int64_t n = rows_ * seq;

@@ -108,8 +108,8 @@ absl::StatusOr<std::string> Explain(const ModelContext& context,
   const int64_t seq = options.seq == 0 ? context_length : options.seq;
   if (batch < 1) return absl::InvalidArgumentError("options: batch must be at least 1");
   if (seq < 1 || seq > context_length) {
-    return absl::InvalidArgumentError(absl::StrCat("options: seq must be in 1..context_length (",
-                                                   context_length, "), is ", seq));
+    return absl::InvalidArgumentError(
+        absl::StrCat("options: seq must be in 1..context_length (", context_length, "), is ", seq));
   }
   PLUMB_RETURN_IF_ERROR(CheckSize("options: recipe_size", options.recipe_size));
   const absl::string_view text = options.recipe == nullptr

@@ -151,8 +151,8 @@ absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
                                         const plumb_sample_options& options) {
   const int64_t vocabulary = session->model->vocab_size();
   if (options.vocabulary < 0 || options.vocabulary > vocabulary) {
-    return absl::InvalidArgumentError(absl::StrCat("options: vocabulary must be in 0..",
-                                                   vocabulary, ", is ", options.vocabulary));
+    return absl::InvalidArgumentError(absl::StrCat("options: vocabulary must be in 0..", vocabulary,
+                                                   ", is ", options.vocabulary));
   }
   if (options.max_tokens < 0 || options.drawn < 0) {
     return absl::InvalidArgumentError("options: max_tokens and drawn cannot be negative");

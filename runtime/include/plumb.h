@@ -103,8 +103,8 @@ enum {
   PLUMB_NO_ENVIRONMENT = 1,
   /* Flag: norms get copies of their operands between canaries and unreadable pages. A norm that
    * writes outside of its operands fails the call with PLUMB_FAILED_PRECONDITION and a message with
-   * its name and the operand; far outside, it faults, and plumb_plugin_call_here names the call. Slow;
-   * results are the same. */
+   * its name and the operand; far outside, it faults, and plumb_plugin_call_here names the call.
+   * Slow; results are the same. */
   PLUMB_GUARD_PLUGINS = 2,
   /* Flag: for the rest of the process, a thread that calls a norm gets an alternate signal stack
    * (sigaltstack) if it has none, so that the host's handler (SA_ONSTACK) can report a norm that

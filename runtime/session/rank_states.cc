@@ -46,7 +46,8 @@ RankStates::~RankStates() {
 absl::Status RankStates::CheckInUse() const {
   if (in_use_) return status_;  // what failed before is nothing to go on with
   return absl::FailedPreconditionError(
-      "the states of this recipe's optimizer, and in bf16 its weights' f32, are stored on several ranks: "
+      "the states of this recipe's optimizer, and in bf16 its weights' f32, are stored on several "
+      "ranks: "
       "rank 0 reads and writes them "
       "while the others answer (plumb_trainer_share_states)");
 }

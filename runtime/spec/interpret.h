@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunStack: walks a model's formulas, layer by layer, and passes a FormulaBackend each value that they compute.
+// RunStack: walks a model's formulas, layer by layer, and passes a FormulaBackend each value that
+// they compute.
 //
 // The walk alone defines the meaning of a formula: scopes, streams, slots, conditions, folded
 // scalars. It finds every error that a formula can contain, so the checker is the walk with a

@@ -58,7 +58,7 @@ class CheckpointTest : public ::testing::Test {
   std::string run_ = dir_.File("run");
 };
 
-TEST_F(CheckpointTest, WhatIsWrittenIsRead) {
+TEST_F(CheckpointTest, ReadsTheCheckpointThatWasWritten) {
   ASSERT_TRUE(Write(500, 2, 7, R"({"seed": 18446744073709551615, "lr": 0.1, "name": "a"})").ok());
   EXPECT_EQ(*ReadFile(JoinPath(run_, "latest")), "step-000500\n");
   EXPECT_THAT(*ListDirectory(PathOf("step-000500")),

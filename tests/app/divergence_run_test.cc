@@ -126,7 +126,7 @@ TEST_F(DivergenceRunTest, TheErrorNamesLayerSlotAndOp) {
   EXPECT_EQ(Content(RunFile("last_good")), Content(RunFile("latest")));
 }
 
-TEST_F(DivergenceRunTest, SkipLeavesOneBatchOut) {
+TEST_F(DivergenceRunTest, SkipDropsOneBatch) {
   const int64_t bad = BadStep();
   std::vector<int64_t> expected = TokensOfBatches();
   expected.erase(expected.begin() + bad - 1);
@@ -144,7 +144,7 @@ TEST_F(DivergenceRunTest, SkipLeavesOneBatchOut) {
   EXPECT_EQ(run->incidents().step_backs, 0);
 }
 
-TEST_F(DivergenceRunTest, StepBackReturnsToTheCheckpointAndLeavesOutWhatLedThere) {
+TEST_F(DivergenceRunTest, StepBackDropsTheBatchesThatDiverged) {
   const int64_t bad = BadStep(), good = (bad - 1) / 3 * 3;
   std::vector<int64_t> expected = TokensOfBatches();
   expected.erase(expected.begin() + good, expected.begin() + bad);
@@ -170,8 +170,8 @@ TEST_F(DivergenceRunTest, StepBackReturnsToTheCheckpointAndLeavesOutWhatLedThere
   EXPECT_EQ(incidents[0].kind, TrainIncident::Kind::kStepBack);
   EXPECT_THAT(incidents[0].message,
               AllOf(HasSubstr("layer 3, attention, slot norm"),
-                    HasSubstr(absl::StrCat("back to step ", good, ", dropping batches ",
-                                           good + 1, " to ", bad, "; learning rate x 0.5"))));
+                    HasSubstr(absl::StrCat("back to step ", good, ", dropping batches ", good + 1,
+                                           " to ", bad, "; learning rate x 0.5"))));
   EXPECT_EQ(Incidents(test_.out())[0]["back_to"], good);
   EXPECT_EQ(run->incidents().step_backs, 1);
 }
@@ -306,7 +306,7 @@ TEST_F(DivergenceRunTest, ARunWhoseDirectoryIsGoneSaysSo) {
 }
 
 // Sixty documents of the same letter, and then two of others, in the order of the file.
-TEST_F(DivergenceRunTest, ASpikeIsToldAndItsCheckpointIsNotTheLastGoodOne) {
+TEST_F(DivergenceRunTest, ASpikesCheckpointIsNotTheLastGoodOne) {
   poison_rows = 0;
   std::string data;
   for (int i = 0; i < 60; ++i) data += "aaaaaa\n";

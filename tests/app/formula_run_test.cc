@@ -28,7 +28,7 @@ class FormulaRunTest : public TrainRunTest, public ::testing::WithParamInterface
   FormulaRunTest() { test_.dir().Write("model.pbtxt", kModel); }
 };
 
-TEST_P(FormulaRunTest, ARunGoesOnToTheSameBitsAndIsEvaluatedWhereItEnded) {
+TEST_P(FormulaRunTest, AResumedRunHasTheSameBits) {
   const Overrides overrides = {{"dtype", GetParam()}, {"gradient_accumulation_steps", "2"}};
   TrainRequest request = test_.Request("");
   request.train_overrides = overrides;

@@ -177,7 +177,7 @@ TEST_F(NormBuffersTest, ATrainedModelEvaluatesAndSamplesWithThem) {
   EXPECT_TRUE(sample.ok()) << sample.status();
 }
 
-TEST_F(NormBuffersTest, WhatTakesStatisticsInEvaluationTooIsEvaluatedButNotSampled) {
+TEST_F(NormBuffersTest, BatchStatisticsNormsCannotSample) {
   WriteModel("test.centering_eval");
   const auto run = test_.Open(test_.Request(test_.out()));
   TestRun::Steps(run.get(), 8);

@@ -47,7 +47,7 @@ TEST(SpikeDetectorTest, ALossThatStaysHighBecomesTheLevel) {
   EXPECT_FALSE(detector.is_high());
 }
 
-TEST(SpikeDetectorTest, ARestoredOneGoesOnAlike) {
+TEST(SpikeDetectorTest, ARestoredDetectorContinues) {
   for (size_t n : {0u, 7u, 49u, 50u, 51u, 130u}) {
     SpikeDetector whole;
     for (uint32_t i = 0; i < n; ++i) whole.Add(i % 40 == 39 ? 30 : Noisy(i));

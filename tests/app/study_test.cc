@@ -51,7 +51,7 @@ TEST(StudyTest, PathsAreThoseOfItsDirectoryAndSettingsHavePlaces) {
   EXPECT_THAT(study->seeds, ElementsAre(1, 2, 3));
 }
 
-TEST(StudyTest, MistakesAreToldAtOnceWithTheirPlaces) {
+TEST(StudyTest, ReportsAllErrorsWithTheirPlaces) {
   const ScratchDir dir;
   dir.Write("study.pbtxt", "seeds: 0\nsamples: -1\ngrid { field: \"model.n_layer\" }\n");
   const absl::Status status = Study::FromFile(dir.File("study.pbtxt")).status();

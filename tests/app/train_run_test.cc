@@ -64,7 +64,7 @@ TEST_F(TrainRunTest, ADirectoryThatHoldsARunIsNotOverwritten) {
   EXPECT_EQ(Content(RunFile("metrics.jsonl")), before);
 }
 
-TEST_F(TrainRunTest, MistakesInARequestAreErrorsWithPlaces) {
+TEST_F(TrainRunTest, InvalidRequestsAreErrorsWithPlaces) {
   using Code = absl::StatusCode;
   const TrainRequest right = test_.Request(test_.out());
   TrainRequest request = right;

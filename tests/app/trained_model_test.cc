@@ -162,7 +162,7 @@ TEST_F(TrainedModelTest, AGeneratedTextBeginsWithItsPromptAndArrivesInPieces) {
   EXPECT_EQ(stopped->tokens, 1);
 }
 
-TEST_F(TrainedModelTest, MistakesInOptionsAreErrors) {
+TEST_F(TrainedModelTest, InvalidOptionsAreErrors) {
   Train();
   const auto model = Open(test_.out());
   const auto error = [&](const GenerateOptions& options) {
@@ -239,7 +239,7 @@ TEST_F(TrainedModelTest, EvaluatingTheRunsOwnDataGivesItsValidationLoss) {
   EXPECT_NEAR((*losses)[1].loss, validation_loss_, 1e-6);
 }
 
-TEST_F(TrainedModelTest, ASplitThatIsEmptyIsLeftOut) {
+TEST_F(TrainedModelTest, DropsAnEmptySplit) {
   Train({{"data.val_fraction", "0"}});
   const auto losses = Open(test_.out())->Evaluate(test_.dir().File("data.txt"));
   ASSERT_TRUE(losses.ok()) << losses.status();
@@ -259,7 +259,7 @@ TEST_F(TrainedModelTest, DataWithUnknownCharactersIsAnError) {
   EXPECT_THAT(std::string(losses.status().message()), HasSubstr("other.txt:2:1"));
 }
 
-TEST_F(TrainedModelTest, WhatIsNoRunIsNotFound) {
+TEST_F(TrainedModelTest, APathWithoutARunIsNotFound) {
   const auto error = [&](const std::string& path) {
     return TrainedModel::Open(test_.runtime(), path).status();
   };

@@ -137,7 +137,7 @@ TEST_F(FileTest, RemovesWhatKilledProcessesLeft) {
   EXPECT_THAT(Names(), ElementsAre(".tmp.5", "b.json.tmp.7", "c.tmp.x7", "d.tmp.", "e"));
 }
 
-TEST_F(FileTest, WhatHasNoEndIsNotReadToIt) {
+TEST_F(FileTest, ReadsNoMoreThanTheLimit) {
   EXPECT_EQ(ReadFile("/dev/zero").status(),
             absl::InvalidArgumentError(
                 "/dev/zero: is longer than the 1048576 bytes that are read of it"));
@@ -188,7 +188,7 @@ TEST_F(FileTest, LinksAreFollowed) {
   EXPECT_EQ(WriteFileAtomically(In("d"), "x").code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(FileTest, WhatIsNoRegularFileIsWrittenThrough) {
+TEST_F(FileTest, DevicesAndPipesAreWrittenInPlace) {
   ASSERT_EQ(symlink("/dev/full", In("full").c_str()), 0);
   ASSERT_EQ(symlink("/dev/null", In("null").c_str()), 0);
   EXPECT_EQ(WriteFileAtomically(In("full"), "x").code(), absl::StatusCode::kResourceExhausted);
@@ -338,7 +338,7 @@ TEST_F(FileTest, ListsNamesInOrder) {
   EXPECT_FALSE(ListDirectory(In("a")).ok());
 }
 
-TEST_F(FileTest, TellsFilesAndDirectoriesApart) {
+TEST_F(FileTest, DistinguishesFilesAndDirectories) {
   ASSERT_TRUE(WriteFileAtomically(In("a"), "").ok());
   EXPECT_TRUE(FileExists(In("a")));
   EXPECT_TRUE(FileExists(directory_));

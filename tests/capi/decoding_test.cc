@@ -252,7 +252,8 @@ TEST_F(GeneratingTest, ItEndsAtAnyEndToken) {
     const auto first = std::find_first_of(whole.begin(), whole.end(), ends.begin(), ends.end());
     ASSERT_NE(first, whole.end()) << "another seed would do";
     Begin({1});
-    EXPECT_EQ(Generate(&options), std::vector<int32_t>(whole.begin(), first)) << "the end token is not returned";
+    EXPECT_EQ(Generate(&options), std::vector<int32_t>(whole.begin(), first))
+        << "the end token is not returned";
     EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_STOP);
   }
   const auto ignore = [](void*, int32_t) { return 0; };

@@ -90,7 +90,7 @@ void ExpectCachesOf(const std::string& text) {
   }
 }
 
-TEST(HostTest, TheInfoOfAModelTellsWhatTheCacheOfASequenceTakes) {
+TEST(HostTest, ModelInfoHasTheCacheSize) {
   ExpectCachesOf(WideModel());
   ExpectCachesOf(WideModel() + " attention { window: \"5 * (layer % 2)\" }");
 }

@@ -107,7 +107,7 @@ TEST(HostTest, ThreadsEndWithTheLastHandle) {
   }
 }
 
-TEST(HostTest, RuntimesComeAndGoOnSeveralThreads) {
+TEST(HostTest, SeveralThreadsCreateAndFreeRuntimes) {
   Expected();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -270,7 +270,7 @@ TEST(HostTest, DirectoriesOfTheHostAreSearched) {
   unsetenv("PLUMB_PLACEMENT_PATH");
 }
 
-TEST(HostTest, MistakesInWhatAHostGives) {
+TEST(HostTest, InvalidArgumentsOfAHost) {
   plumb_executor executor = {};
   plumb_allocator allocator = {};
   auto options = MakeStruct<plumb_runtime_options>();

@@ -52,7 +52,7 @@ TEST(HppCallbacksTest, ProbesSeeTensorsOfAStep) {
   EXPECT_TRUE(moved.Step(ids, ids).ok());
 }
 
-TEST(HppCallbacksTest, WhatACallbackThrowsComesOutOfTheCall) {
+TEST(HppCallbacksTest, ExceptionsOfCallbacksLeaveTheCall) {
   plumb::Model model = MakeModel();
   plumb::Trainer trainer = plumb::Trainer::Create(model, {"batch_size: 1"}).value();
   EXPECT_THROW(static_cast<void>(trainer.Run([](auto, auto, auto) { throw Thrown("batch"); })),
@@ -102,7 +102,7 @@ TEST(HppCallbacksTest, CallbacksAndOtherThreadsEndARun) {
 }
 
 // A norm over tokens causes a warning.
-TEST(HppCallbacksTest, TheLogIsToldAndMayThrow) {
+TEST(HppCallbacksTest, TheLogCallbackMayThrow) {
   std::string told;
   plumb::RuntimeOptions options;
   options.log = [&](plumb::LogLevel level, std::string_view message) {

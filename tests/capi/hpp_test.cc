@@ -73,7 +73,7 @@ TEST(HppTest, ASpecIsSetAndPrinted) {
   EXPECT_FALSE(spec.Set("n_layr", 3).ok());
 }
 
-TEST(HppTest, WhatWasMovedFromIsAnErrorAndNoCrash) {
+TEST(HppTest, MovedFromObjectsReturnErrors) {
   plumb::Model model = MakeModel();
   const plumb::Model other = std::move(model);
   EXPECT_EQ(other.Info().n_layer, 1);
@@ -283,7 +283,7 @@ TEST(HppTest, WeightsAreMappedAndChanged) {
   EXPECT_NE(std::vector<float>(session.Logits(0).begin(), session.Logits(0).end()), before);
 }
 
-TEST(HppTest, ATrainerIsSavedAndGoesOn) {
+TEST(HppTest, ASavedTrainerContinues) {
   plumb::Runtime runtime = MakeRuntime();
   plumb::Model model = MakeModel(runtime);
   plumb::Model other = MakeModel(runtime, 9);

@@ -68,7 +68,7 @@ TEST(HppTrainingTest, MicroBatchesMayBeShort) {
   EXPECT_EQ(trainer.Steps(), 1);
 }
 
-TEST(HppTrainingTest, AStateGoesOnElsewhere) {
+TEST(HppTrainingTest, AStateContinuesInAnotherTrainer) {
   for (const char* const dtype : {" dtype: F32", " dtype: BF16"}) {
     plumb::Model first = MakeModel(), second = MakeModel();
     plumb::Trainer from = Train(first, dtype), to = Train(second, dtype);
@@ -117,7 +117,7 @@ TEST(HppTrainingTest, RatesFiguresAndProfiles) {
   EXPECT_STREQ(rows.back().name, "other");
 }
 
-TEST(HppTrainingTest, AModelIsTold) {
+TEST(HppTrainingTest, ReturnsTextAndNormsOfAModel) {
   plumb::Model model = MakeModel();
   EXPECT_THAT(model.Text().value(), HasSubstr("n_layer: 1"));
   EXPECT_THAT(model.Norms().value(), HasSubstr("{\"rms_norm\":\""));

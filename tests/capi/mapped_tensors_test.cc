@@ -134,7 +134,7 @@ TEST_F(MappedTensorsTest, ComputeWhatTheSameWeightsDoInMemory) {
   }
 }
 
-TEST_F(MappedTensorsTest, WhatIsWrittenToThemIsSeenInEveryFormAndNotInTheFile) {
+TEST_F(MappedTensorsTest, WritesReachAllFormatsButNotTheFile) {
   TensorFile file = FileOf(PLUMB_BF16, 8);
   const auto tensors = file.Write(scratch_.File("weights"));
   const ModelHandle mapped = Create(TinyModel().Text());
@@ -173,7 +173,7 @@ TEST_F(MappedTensorsTest, WidenEveryF16) {
   }
 }
 
-TEST_F(MappedTensorsTest, WhatDoesNotFitIsListedAtOnce) {
+TEST_F(MappedTensorsTest, ListsAllTensorsThatDoNotFit) {
   TensorFile file = FileOf(PLUMB_F32, 0);
   std::vector<plumb_tensor_in_file> tensors = file.Write(scratch_.File("weights"));
   tensors[0].offset = int64_t{1} << 40;

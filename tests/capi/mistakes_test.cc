@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST_F(CapiTest, MistakesAreErrorsWithPlaces) {
+TEST_F(CapiTest, InvalidCallsAreErrorsWithPlaces) {
   SpecHandle spec;
   ErrorHandle error;
   const std::string text = "n_layer: 2\nn_hed: 2\n";

@@ -111,7 +111,7 @@ class RankTrainerTest : public ::testing::TestWithParam<const char*> {
   const ScratchDir scratch_;
 };
 
-TEST_P(RankTrainerTest, FilesAreThoseOfOneRankAndGoOnOnAnyOtherNumber) {
+TEST_P(RankTrainerTest, FilesResumeOnAnyNumberOfRanks) {
   const std::string recipe = absl::StrCat(kUnits, GetParam());
   std::vector<double> expected_losses;
   const std::string expected = Train(1, recipe, "", 3, &expected_losses);
@@ -250,7 +250,7 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
   });
 }
 
-TEST_F(RanksTrainerTest, MistakesAreRefused) {
+TEST_F(RanksTrainerTest, RefusesInvalidOptions) {
   Run(2, [&](RankOfJob* rank) {
     ErrorHandle error;
     EXPECT_EQ(rank->Train("batch_size: 4 units: 1", &error.get), PLUMB_INVALID_ARGUMENT);
@@ -292,7 +292,7 @@ TEST_F(RanksTrainerTest, WithoutACommunicatorStatesAreSharedWithNobody) {
   });
 }
 
-TEST_F(RanksTrainerTest, WhatRanksTakeIsPlannedWithoutThem) {
+TEST_F(RanksTrainerTest, PlansTheMemoryOfRanks) {
   for (const char* shard :
        {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16", "shard: OPTIMIZER dtype: BF16"}) {
     const std::string recipe = absl::StrCat(kUnits, shard);

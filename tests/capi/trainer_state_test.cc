@@ -237,7 +237,7 @@ TEST_F(TrainerStateTest, AStepIsTheMeanOverTheTargetsOfAllItsMicroBatches) {
   }
 }
 
-TEST_F(TrainerStateTest, WhatCannotBeFilledChangesNothing) {
+TEST_F(TrainerStateTest, AFailedBatchCallbackChangesNothing) {
   const ModelHandle model = Create(WideModel());
   const TrainerHandle trainer = Train(model.get, kThreeSteps);
   Step(trainer.get, {});
@@ -296,7 +296,7 @@ TEST_F(TrainerStateTest, AStateIsKeptTensorByTensor) {
   }
 }
 
-TEST_F(TrainerStateTest, WhatIsNotInAStateIsRefused) {
+TEST_F(TrainerStateTest, RefusesReadsOutsideAState) {
   const ModelHandle model = Create(WideModel());
   const TrainerHandle trainer = Train(model.get, kThreeSteps);
   float value = 0;

@@ -113,7 +113,7 @@ TEST_F(TrainerTest, ATrainersFileHasTheWeightsToo) {
   EXPECT_EQ(Logits(mapped.get), Logits(trained.get));
 }
 
-TEST_F(TrainerTest, ATrainerOfAnotherModelIsToldOf) {
+TEST_F(TrainerTest, WarnsOfATrainerOfAnotherModel) {
   std::string log;
   auto options = MakeStruct<plumb_runtime_options>();
   options.log = [](void* user, int32_t, const char* message) {

@@ -166,7 +166,7 @@ TEST_F(BenchTest, TheTableOfRanksSaysWhatItAssumes) {
                                 HasSubstr("From 1024 ranks on")));
 }
 
-TEST_F(BenchTest, MistakesOfRanksAreExplained) {
+TEST_F(BenchTest, ExplainsInvalidRanks) {
   const std::pair<std::vector<std::string>, const char*> mistakes[] = {
       {{"--ranks", "1..4"}, "--link is missing"},
       {{"--link", "1Gbit,1us"}, "--link is about ranks"},
@@ -186,7 +186,7 @@ TEST_F(BenchTest, MistakesOfRanksAreExplained) {
   }
 }
 
-TEST_F(BenchTest, MistakesAreExplained) {
+TEST_F(BenchTest, ExplainsInvalidArguments) {
   const Finished only = RunPlumb({"bench", "pre.pbtxt", "--only", "decod"});
   EXPECT_EQ(only.exit_code, 2);
   EXPECT_THAT(only.err, HasSubstr("did you mean \"decode\"?"));

@@ -68,7 +68,7 @@ TEST_F(CompareBadInputTest, ValuesThatNoModelCanHave) {
   ExpectMistake({"pre.pbtxt", "--data", "short.txt", "--set", "model.vocab_size=3"}, "short.txt");
 }
 
-TEST_F(CompareBadInputTest, MistakesInAStudyFileHaveTheirPlaces) {
+TEST_F(CompareBadInputTest, ErrorsInAStudyFileHavePlaces) {
   Write("s.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nseeds: 0\n");
   ExpectMistake({"s.pbtxt"}, "s.pbtxt:3:1: seeds must be in 1..10000");
   Write("s.pbtxt",

@@ -107,7 +107,7 @@ TEST_F(DemoTest, LeavesAForeignDirectoryAlone) {
   EXPECT_EQ(Files("mine"), before);
 }
 
-TEST_F(DemoTest, WhereNothingCanBeWrittenSaysSo) {
+TEST_F(DemoTest, ReportsUnwritableDirectories) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"pre.pbtxt", "pre.pbtxt: is a file"},
       {"pre.pbtxt/x", "pre.pbtxt/x: cannot make the directory: "},

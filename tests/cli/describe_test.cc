@@ -218,7 +218,7 @@ TEST_F(DescribeTest, WarnsOfInitRulesThatMakeTheFirstLossWrong) {
       IsEmpty());
 }
 
-TEST_F(DescribeTest, SizesThatCannotBeAreSaid) {
+TEST_F(DescribeTest, ReportsImpossibleSizes) {
   const Finished result =
       RunPlumb({"describe", "pre.pbtxt", "--batch", "1048576", "--set",
                 "model.context_length=1048576", "--set", "model.vocab_size=1048576"});

@@ -88,7 +88,7 @@ TEST_F(DoctorTest, ReportsWhatThereIs) {
   EXPECT_EQ(text.err, "");
 }
 
-TEST_F(DoctorTest, OfThePluginPath) {
+TEST_F(DoctorTest, ReportsThePluginPath) {
   const std::string here = std::filesystem::canonical(directory()).string();
   const std::string open = here + "/open", broken = here + "/broken";
   std::filesystem::create_directory(open);
@@ -132,7 +132,7 @@ TEST_F(DoctorTest, AnUnusableOptionIsFatalAndTheRestIsReported) {
   EXPECT_GE(report["threads"]["used"], 1);
 }
 
-TEST_F(DoctorTest, OfAMachineWithoutOneDnn) {
+TEST_F(DoctorTest, ReportsThatOneDnnIsMissing) {
   const json library = Report()["onednn"];
   const std::string wanted = library["wanted"];
   std::filesystem::create_directory(Path("lib"));
@@ -164,7 +164,7 @@ TEST_F(DoctorTest, OfAMachineWithoutOneDnn) {
   EXPECT_EQ(Report(1, {"--gemm", "onednn"})["problems"][0]["fatal"], true);
 }
 
-TEST_F(DoctorTest, OfThreads) {
+TEST_F(DoctorTest, ReportsThreads) {
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "there is one processor";
@@ -184,7 +184,7 @@ TEST_F(DoctorTest, OfThreads) {
 }
 
 #ifndef __SANITIZE_ADDRESS__  // AddressSanitizer needs terabytes of it
-TEST_F(DoctorTest, OfALimitOfMemory) {
+TEST_F(DoctorTest, ReportsAMemoryLimit) {
   constexpr uint64_t kMiB = 1 << 20;
   const json report = Report(0, {}, {RLIMIT_AS, 300 * kMiB});
   EXPECT_EQ(report["memory"]["ulimit_v"], 300 * kMiB);
@@ -193,7 +193,7 @@ TEST_F(DoctorTest, OfALimitOfMemory) {
 }
 #endif
 
-TEST_F(DoctorTest, OfWhatChangesResultsOrOutput) {
+TEST_F(DoctorTest, ReportsVariablesThatChangeResults) {
   const Set isa("ONEDNN_MAX_CPU_ISA", "AVX2");
   const json report = Report();
   EXPECT_THAT(Whats(report), Contains("ONEDNN_MAX_CPU_ISA=AVX2 is set"));

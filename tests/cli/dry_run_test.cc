@@ -92,7 +92,7 @@ TEST_F(DryRunTest, CompareSaysWhatAStudyTakes) {
 
 #ifndef __SANITIZE_ADDRESS__  // AddressSanitizer needs terabytes of the address space
 // The activations take gigabytes and the address space is one, so neither command starts.
-TEST_F(DryRunTest, WhatDoesNotFitIsRefusedBeforeItStarts) {
+TEST_F(DryRunTest, RefusesRunsThatDoNotFit) {
   const ResourceLimit limit{RLIMIT_AS, uint64_t{1} << 30};
   const Finished trained =
       RunPlumb(TrainArguments("run", 4, {"--set", "train.batch_size=80000"}), limit);
@@ -108,7 +108,7 @@ TEST_F(DryRunTest, WhatDoesNotFitIsRefusedBeforeItStarts) {
 }
 
 // Two concurrent runs of this size do not fit.
-TEST_F(DryRunTest, AsManyRunsTrainAtATimeAsMemoryHolds) {
+TEST_F(DryRunTest, MemoryLimitsConcurrentRuns) {
   const std::vector<std::string> arguments = CompareArguments({"--set", "train.batch_size=4000"});
   const ResourceLimit limit{RLIMIT_AS, uint64_t{384} << 20};
   std::vector<std::string> dry = arguments;

@@ -57,7 +57,7 @@ TEST_F(EvalTest, LossOfARunOnItsDataIsWhatItLearnt) {
   EXPECT_LT(result["splits"]["training"]["loss"].get<double>(), std::log(27.0));
 }
 
-TEST_F(EvalTest, TellsWhatCoarserWeightsCost) {
+TEST_F(EvalTest, ReportsTheCostOfCoarserWeights) {
   const Finished trained = RunPlumb(TrainArguments("run", 50));
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
   for (const std::string weights : {"bf16", "int8"}) {
@@ -283,7 +283,7 @@ TEST_F(EvalTest, AnOutputIsNeitherAnInputNorAnotherOutput) {
   EXPECT_EQ(Read("weights.safetensors"), weights);
 }
 
-TEST_F(EvalTest, WhatIsNoFileIsWrittenThrough) {
+TEST_F(EvalTest, DevicesAndLinksAreWrittenInPlace) {
   CopyGolden();
   ASSERT_EQ(symlink("target", (directory() + "/link").c_str()), 0);
   const auto eval = [&](const std::string& path) {

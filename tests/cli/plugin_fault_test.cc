@@ -68,8 +68,7 @@ struct Way {
   const char* how;
   const char* message;
 };
-constexpr Way kExits[] = {{"exit", "by exit()"},
-                          {"quick_exit", "by quick_exit()"}};
+constexpr Way kExits[] = {{"exit", "by exit()"}, {"quick_exit", "by quick_exit()"}};
 constexpr Way kFaults[] = {{"abort", "SIGABRT"},       {"segv", "SIGSEGV"},
                            {"bus", "SIGBUS"},          {"fpe", "SIGFPE"},
                            {"ill", "SIGILL"},          {"overflow", "stack overflow"},
@@ -118,9 +117,7 @@ TEST_P(WayTest, IsNamedWhicheverFunctionItIs) {
   }
 }
 
-std::string NameOf(const testing::TestParamInfo<Way>& info) {
-  return info.param.how;
-}
+std::string NameOf(const testing::TestParamInfo<Way>& info) { return info.param.how; }
 INSTANTIATE_TEST_SUITE_P(Exits, WayTest, testing::ValuesIn(kExits), NameOf);
 #if !defined(__SANITIZE_ADDRESS__)
 INSTANTIATE_TEST_SUITE_P(Faults, WayTest, testing::ValuesIn(kFaults), NameOf);
@@ -209,7 +206,7 @@ class GuardTest : public PluginFaultTest {
   }
 };
 
-TEST_F(GuardTest, NamesThePluginThatWroteOneElementBesideItsRows) {
+TEST_F(GuardTest, NamesAPluginThatWritesPastItsRows) {
   EXPECT_THAT(Refusal("row", "forward:one_after"),
               AllOf(HasSubstr("misbehaving.so: forward() of the norm \"org.example.base\" wrote "
                               "outside of its operands: byte "),
@@ -217,7 +214,7 @@ TEST_F(GuardTest, NamesThePluginThatWroteOneElementBesideItsRows) {
   EXPECT_THAT(Refusal("row", "forward:one_before"), HasSubstr(" bytes before row "));
 }
 
-TEST_F(GuardTest, NamesThePluginThatWroteOneElementBesideAGradientOrABuffer) {
+TEST_F(GuardTest, NamesAPluginThatWritesPastABuffer) {
   EXPECT_THAT(Refusal("row", "backward:one_after"),
               AllOf(HasSubstr("backward() of the norm"), HasSubstr("byte "),
                     HasSubstr(" behind the gradient of \"weight\"")));

@@ -68,7 +68,7 @@ TEST_F(ProbeTest, AResumedRunKeepsProbing) {
   EXPECT_EQ(Read("resumed/probes.jsonl"), Read("whole/probes.jsonl"));
 }
 
-TEST_F(ProbeTest, MistakesAreSaidBeforeARunIsBegun) {
+TEST_F(ProbeTest, ReportsErrorsBeforeARunBegins) {
   const Finished glob = Train("bad", {"--probe-point", "layers.0.atention.q"});
   EXPECT_EQ(glob.exit_code, 2);
   EXPECT_THAT(glob.err, AllOf(HasSubstr("no probe point matches \"layers.0.atention.q\""),

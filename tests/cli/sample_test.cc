@@ -31,7 +31,7 @@ class SampleTest : public PlumbTest {
   }
 };
 
-TEST_F(SampleTest, DrawsTwentyLinesUnlessToldOtherwise) {
+TEST_F(SampleTest, DrawsTwentyLinesByDefault) {
   const std::string twenty = Sample({});
   EXPECT_EQ(std::count(twenty.begin(), twenty.end(), '\n'), 20);
   const std::string three = Sample({"--num", "3"});

@@ -131,7 +131,7 @@ TEST(PredictTest, OneBucketByHand) {
   EXPECT_NEAR(PredictStep(costs, sharded).gathering, latency + s / rate / 2, 1e-12);
 }
 
-TEST(PredictTest, EarlyBucketsTravelWhileThePassGoesOn) {
+TEST(PredictTest, EarlyBucketsOverlapThePass) {
   StepCosts costs = Costs(2, 2);
   const double rate = static_cast<double>(1 << 20) / 0.02;  // 20 ms per bucket
   costs.buckets[0].ready_seconds = 0.01;

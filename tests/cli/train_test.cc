@@ -209,7 +209,7 @@ TEST_F(TrainTest, DivergenceExitsWith4AndNamesATensor) {
   EXPECT_EQ(summary["status"], "diverged");
 }
 
-TEST_F(TrainTest, ADivergenceThatIsSurvivedIsToldAndCounted) {
+TEST_F(TrainTest, ReportsAndCountsHandledDivergences) {
   const std::vector<std::string> more = {"--set", "train.learning_rate=1e30",
                                          "--set", "train.warmup_steps=0",
                                          "--set", "train.checkpoint_interval=10",

@@ -42,7 +42,7 @@ TEST(RunResultTest, IsReadAsItWasWritten) {
   EXPECT_EQ(read->samples[1].degenerate, "empty");
 }
 
-TEST(RunResultTest, WhatIsNoResultMeansThatTheRunHasNotEnded) {
+TEST(RunResultTest, AnInvalidResultCountsAsUnfinished) {
   const ScratchDir dir;
   EXPECT_FALSE(ReadRunResult(dir.File(".")).value().has_value());
   for (const char* text :

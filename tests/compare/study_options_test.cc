@@ -28,7 +28,7 @@ std::string Error(const StudyOptions& options) {
   return std::string(study.status().message());
 }
 
-TEST(StudyOptionsTest, AFileSpeaksOfPathsBesideIt) {
+TEST(StudyOptionsTest, PathsAreRelativeToTheFile) {
   const ScratchDir dir;
   dir.Write("study.pbtxt", kStudy);
   StudyOptions options;
@@ -84,7 +84,7 @@ TEST(StudyOptionsTest, TheTextOfAStudyIsAStudy) {
   EXPECT_EQ(again->ToText(), study->ToText());
 }
 
-TEST(StudyOptionsTest, MistakesInAFileHavePlacesAndComeAtOnce) {
+TEST(StudyOptionsTest, ReportsAllErrorsOfAFileWithPlaces) {
   const ScratchDir dir;
   dir.Write("study.pbtxt",
             "model: \"a.pbtxt\"\nseeds: 0\nseed: 3\nseed: 3\nsamples: -1\ngrid { field: \"x\" }\n");

@@ -86,7 +86,7 @@ TEST_F(StudyRanksTest, AnyNumberOfRanksEndsInTheSameTable) {
   }
 }
 
-TEST_F(StudyRanksTest, AnInterruptedRankStopsAllAndAnotherNumberGoesOn) {
+TEST_F(StudyRanksTest, AnInterruptedStudyResumesOnOtherRanks) {
   const std::string whole = Directory("whole"), out = Directory("study");
   for (const absl::Status& status : Train(whole, 1)) ASSERT_TRUE(status.ok()) << status;
   std::atomic<int> looks{0};

@@ -94,7 +94,7 @@ TEST(TablesTest, MarkdownNamesTheStepThatDivergedAndEscapesBars) {
   EXPECT_THAT(text, HasSubstr("+0.750"));
 }
 
-TEST(TablesTest, CsvQuotesCommasAndLeavesOutWhatIsNotThere) {
+TEST(TablesTest, CsvQuotesCommasAndDropsMissingValues) {
   const Plan plan = TwoGroups();
   const std::string text = TableCsv(plan, Results(plan));
   EXPECT_THAT(text, HasSubstr("group,model,model.n_layer,parameters,runs,finished,diverged"));
@@ -119,7 +119,7 @@ TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome
   EXPECT_THAT(TableCsv(plan, results), HasSubstr(",3,2,1,0,5,3,200,"));
 }
 
-TEST(TablesTest, OnlyTheTimingTellsTimes) {
+TEST(TablesTest, OnlyTheTimingTableHasTimes) {
   const Plan plan = TwoGroups();
   StudyResults slow = Results(plan);
   for (RunRecord& record : slow.records) record.seconds *= 3;

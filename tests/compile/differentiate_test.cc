@@ -151,7 +151,7 @@ TEST_F(DifferentiateTest, ALossThatIsAParameterHasGradientOne) {
       Build([](GraphBuilder& b) { b.Output("loss", b.Parameter("w", F32({1}))); }));
 }
 
-TEST_F(DifferentiateTest, TellsAVjpWhichOutputsHaveNoGradient) {
+TEST_F(DifferentiateTest, AVjpReceivesMissingGradients) {
   ExpectRightGradients(Build([](GraphBuilder& b) {
     const ValueId w = b.Parameter("w", F32({6}));
     const std::vector<ValueId> halves = b.ApplyAll("split", {b.Apply("mul", {w, w})});
@@ -194,7 +194,7 @@ TEST_F(DifferentiateTest, NamesTheNodeThatCannotBeDifferentiated) {
             "gradient of %2 f32[1] picked = pick(%0, %1): the op pick cannot be differentiated");
 }
 
-TEST_F(DifferentiateTest, DoesNotMindAnOpWithoutGradientBesideThePath) {
+TEST_F(DifferentiateTest, AcceptsOpsWithoutGradientOffThePath) {
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId w = b.Parameter("w", F32({4}));
     const ValueId x = b.Input("x", F32({4}));

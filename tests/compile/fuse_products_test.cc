@@ -95,7 +95,7 @@ TEST_F(FuseProductsTest, ActivationsGoIntoTheProduct) {
             "matmul_act(x w bias) -> y\n");
 }
 
-TEST_F(FuseProductsTest, WhereThereIsAGradientTheDerivativeIsKept) {
+TEST_F(FuseProductsTest, GradientsKeepTheDerivative) {
   EXPECT_EQ(NodesAfter("fuse-activations",
                        [](GraphBuilder& b) {
                          const ValueId pre = Linear(b, X(b), Weight(b, "w"), "pre");
@@ -321,7 +321,7 @@ TEST_F(FuseProductsTest, AnEmbeddingsGradientIsAddedToWhatItIsSummedWith) {
             "combine(e g0) -> sum\n");
 }
 
-TEST_F(FuseProductsTest, WhatOnlyTheBackwardPassKeepsOfALayerIsComputedAgain) {
+TEST_F(FuseProductsTest, RecomputesValuesOfTheBackwardPass) {
   EXPECT_EQ(NodesAfter("recompute-blocks",
                        [](GraphBuilder& b) {
                          const ValueId x = X(b), w = Weight(b, "w");

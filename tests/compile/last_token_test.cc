@@ -101,7 +101,7 @@ TEST_F(LastTokenTest, MovesUpToTheInputs) {
             "act(m) -> y of 1\n");
 }
 
-TEST_F(LastTokenTest, WhatIsNeededInFullIsComputedOnceAndItsLastTokenCopiedOnce) {
+TEST_F(LastTokenTest, FullyUsedValuesAreComputedOnce) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
               const ValueId x = b.Input("x", OfTokens());
               const ValueId h = Relu(b, x, "h");
@@ -147,7 +147,7 @@ TEST_F(LastTokenTest, AnOutputThatIsALastTokenHasMemoryOfItsOwn) {
             "last_token(h) -> two of 1\n");
 }
 
-TEST_F(LastTokenTest, WhatNothingNeedsIsDropped) {
+TEST_F(LastTokenTest, DropsUnusedNodes) {
   EXPECT_EQ(NodesAfter([](GraphBuilder& b) {
               const ValueId h = Relu(b, b.Input("x", OfTokens()), "h");
               b.Apply("mul_reduce", {h}, {}, "unused");

@@ -255,7 +255,7 @@ external 136 bytes, arena 192 bytes (live at once 192, without reuse 320)
 )");
 }
 
-TEST_F(MemoryPlanTest, ReusesMemoryOfTheDead) {
+TEST_F(MemoryPlanTest, ReusesMemoryOfUnusedValues) {
   const Graph graph = Build([](GraphBuilder& b) {
     ValueId x = b.Parameter("x", F32({16}));
     for (int i = 0; i < 10; ++i) x = b.Apply("reverse", {x});

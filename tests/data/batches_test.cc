@@ -192,7 +192,7 @@ TEST(TrainBatchesTest, ABatchDoesNotDependOnWhatWasAskedBefore) {
   }
 }
 
-TEST(TrainBatchesTest, WindowsLieWhereTheStreamSays) {
+TEST(TrainBatchesTest, WindowsAreWhereTheStreamDrawsThem) {
   const Dataset dataset = TextOf("abcdefghijklmnopqrstuvwxyz");
   TrainBatches batches = Train(dataset, 3, 5, 11);
   EXPECT_EQ(batches.max_seq(), 5);

@@ -214,7 +214,7 @@ TEST_F(EventFileTest, EventsAreBufferedForTheTimeThatTheClockSays) {
   EXPECT_EQ(DecodeEvents(Content(file)).events.size(), 2u + 15);
 }
 
-TEST_F(EventFileTest, WhatDoesNotFitTheBufferIsWrittenInOrder) {
+TEST_F(EventFileTest, LongEventsAreWrittenInOrder) {
   std::string long_text(200000, 'a');
   {
     EventFile file = Create();

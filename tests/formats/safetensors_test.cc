@@ -43,7 +43,7 @@ class SafetensorsTest : public ::testing::Test {
   ScratchDir dir_;
 };
 
-TEST_F(SafetensorsTest, WhatIsWrittenIsRead) {
+TEST_F(SafetensorsTest, ReadsTheTensorsThatWereWritten) {
   const std::vector<float> w = {1, 2, 3, 4, 5, 6};
   const std::vector<int32_t> steps = {7};
   TensorType scalar;

@@ -55,7 +55,7 @@ class SmallDisk : public FileSystem {
   int calls_ = 0;
 };
 
-TEST(SharedFileTest, WhatIsInterruptedGoesOnAndAFullDiskIsAnError) {
+TEST(SharedFileTest, ShortWritesContinueAndFullDisksFail) {
   const ScratchDir scratch;
   const std::string path = scratch.File("file");
   SmallDisk disk;

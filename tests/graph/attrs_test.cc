@@ -27,7 +27,7 @@ TEST(AttrsTest, PrintsSortedByNameWithTheShortestNumbersThatReadBack) {
 
 TEST(AttrsTest, PrintsNothingWhenEmpty) { EXPECT_EQ(Attrs().ToString(), ""); }
 
-TEST(AttrsTest, PrintedTextTellsNeighbouringDoublesApart) {
+TEST(AttrsTest, PrintsNeighbouringDoublesDifferently) {
   const double third = 1.0 / 3.0;
   EXPECT_FALSE(Attrs({{"a", third}}) == Attrs({{"a", std::nextafter(third, 1.0)}}));
   EXPECT_TRUE(Attrs({{"a", third}}) == Attrs({{"a", third}}));

@@ -140,7 +140,7 @@ TEST(GemvInt8Test, RowsDoNotDependOnHowManyThereAre) {
 }
 
 // A non-finite value in one group of x or w is visible in the result, and only in its row.
-TEST(GemvInt8Test, WhatIsNotFiniteIsSeen) {
+TEST(GemvInt8Test, PropagatesNonFiniteValues) {
   const int64_t n = 20, k = 128, groups = 2;
   Product product(n, k);
   product.w.scales[static_cast<size_t>(Int8ScaleAt(17, 70, groups))] =

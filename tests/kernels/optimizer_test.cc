@@ -125,7 +125,7 @@ TEST(AdamWTest, DoesNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(one.v, four.v);
 }
 
-TEST(AdamWTest, LeavesWhatLiesBetweenSegmentsAlone) {
+TEST(AdamWTest, LeavesGapsBetweenSegmentsUnchanged) {
   const State got = Train(3, 4);
   const std::vector<float> start = Normals(kSize, "param");
   for (size_t s = 0; s + 1 < kSegments.size(); ++s) {

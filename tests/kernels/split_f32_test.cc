@@ -67,7 +67,7 @@ TEST(SplitF32Test, HighIsTheNearestBf16AndTiesGoAwayFromZero) {
   EXPECT_EQ(low, 0u);
 }
 
-TEST(SplitF32Test, KernelsAgreeWithTheScalarsAndWriteNothingBeside) {
+TEST(SplitF32Test, KernelsMatchScalarsAndWriteInBounds) {
   const std::vector<float> kinds = AllKinds();
   ForEachSimdTarget([&](const std::string& target) {
     for (const size_t n :

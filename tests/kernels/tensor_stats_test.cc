@@ -101,7 +101,7 @@ TEST(TensorStatsTest, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST(TensorStatsTest, OfBf16TheyAreThoseOfTheValuesAsF32) {
+TEST(TensorStatsTest, Bf16MatchesTheValuesInF32) {
   constexpr uint16_t kInfinity = 0x7f80, kNaN = 0xffc0;
   for (const size_t n : {1, 5, 40, 70000}) {
     std::vector<uint16_t> bits;
@@ -120,7 +120,7 @@ TEST(TensorStatsTest, OfBf16TheyAreThoseOfTheValuesAsF32) {
   }
 }
 
-TEST(TensorStatsTest, OfSplitFloatsTheyAreThoseOfTheFloatsToTheBit) {
+TEST(TensorStatsTest, SplitFloatsMatchF32BitForBit) {
   for (const int64_t n : {1, 5, 40, 32769, 70000, 2500001}) {
     std::vector<float> x = Numbers(n);
     for (const bool finite : {true, false}) {

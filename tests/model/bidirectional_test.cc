@@ -150,7 +150,7 @@ TEST_P(BidirectionalTest, GradientsEqualCentralDifferencesAndTheReference) {
   EXPECT_LE(RelativeError(bf16.gradients, gradients), 0.1);
 }
 
-TEST_P(BidirectionalTest, ASequenceComputesTheSameBitsWhateverItStandsBeside) {
+TEST_P(BidirectionalTest, SameBitsInAnyBatch) {
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16}) {
     const Result together = Run(MakeIds(0, kRows, kSeq), kRows, kSeq, 2, format);
     const int64_t vocab = context_->model.dims.vocab_size;

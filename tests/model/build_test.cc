@@ -169,7 +169,7 @@ TEST_F(BuildTest, ANormWithStatisticsOverTokensTakesThemInTrainingOnly) {
   }
 }
 
-TEST_F(BuildTest, WhatTakesStatisticsInEvaluationTooCannotDecode) {
+TEST_F(BuildTest, BatchStatisticsNormsCannotDecode) {
   ASSERT_TRUE(runtime_->RegisterPlugin(CenteringEvalNorm()).ok());
   TinyModel model;
   model.norm = "both";

@@ -53,7 +53,7 @@ class ExpertsTest : public RecipeTest {
   }
 };
 
-TEST_F(ExpertsTest, ParametersOfExpertsLieInOneTensorAndAreDrawnAsOneExperts) {
+TEST_F(ExpertsTest, OneTensorHoldsAllExperts) {
   const auto context = Context(
       "n_expert: \"3\" top_k: \"2\" d_ff: \"5\" gated: true bias: true shared_d_ff: \"7\" "
       "shared_gate: true",

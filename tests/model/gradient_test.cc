@@ -129,7 +129,8 @@ class GradientTest : public ::testing::TestWithParam<Case> {
 
 // The direction is random in every tensor, so a wrong element shows with probability one.
 TEST_P(GradientTest, EveryTensorsGradientAgreesWithCentralDifferences) {
-  if (GetParam().placement == "gpas") GTEST_SKIP() << "its gradient excludes the operands of stop()";
+  if (GetParam().placement == "gpas")
+    GTEST_SKIP() << "its gradient excludes the operands of stop()";
   const auto analytic = ReferenceRun(Build(true), feeds_);
   ASSERT_TRUE(analytic.ok()) << analytic.status();
   double largest = 0;

@@ -206,7 +206,7 @@ class GradientOfGrownNorm : public GrownNormTest {
   ReferenceTensors feeds_;
 };
 
-TEST_F(GradientOfGrownNorm, OfAGainPerHead) {
+TEST_F(GradientOfGrownNorm, HasAGainPerHead) {
   TinyModel model = Model();
   model.placement = "qk_norm";
   model.n_kv_head = 1;
@@ -222,7 +222,7 @@ TEST_F(GradientOfGrownNorm, OfAGainPerHead) {
   CheckExecutable();
 }
 
-TEST_F(GradientOfGrownNorm, ThatKnowsPositionsAndTheStep) {
+TEST_F(GradientOfGrownNorm, ReceivesPositionsAndTheStep) {
   Use(Aware("test.grown", kEverywhere));
   const auto logits = [this](double step) {
     feeds_[StateName(kStepBuffer)].f = {step};
@@ -234,7 +234,7 @@ TEST_F(GradientOfGrownNorm, ThatKnowsPositionsAndTheStep) {
   CheckExecutable();
 }
 
-TEST_F(GradientOfGrownNorm, OfTwoInputs) {
+TEST_F(GradientOfGrownNorm, HasTwoInputs) {
   for (const char* placement : {kPairs, kSame}) {
     Use(Aware("test.pair", placement));
     CheckGradients();

@@ -250,7 +250,7 @@ TEST_F(ParametersTest, LayersMayKeepNormsAndLearnedValuesOfTheirOwn) {
                                       "layers.2.mlp.gamma", "layers.2.mlp.norm.weight"));
 }
 
-TEST_F(ParametersTest, WhatALaterLayerBringsIsDrawnThereUnderTheFirstLayersName) {
+TEST_F(ParametersTest, ExtraParametersOfSharingLayers) {
   const std::string block = "block { placement: \"pre\" norm: \"rms_norm\" share: \"a\" ";
   const std::vector<ParameterSpec> parameters = List(absl::StrCat(
       "n_head: 2 d_model: 16 vocab_size: 5 context_length: 8 init { match: \"*gate*\" scale: "

@@ -107,7 +107,7 @@ TEST(BundleTest, EarlierValuesAreOneNode) {
 
 // Equal nodes without an index are not merged, because a slot that is applied twice has different
 // parameters each time.
-TEST(BundleTest, WhatHasNoIndexStaysApart) {
+TEST(BundleTest, NodesWithoutAnIndexAreNotMerged) {
   FlowSection section;
   section.nodes.push_back(Node(FlowKind::kEnter, "x"));
   section.nodes.push_back(Node(FlowKind::kNorm, "norm", {From(0)}));

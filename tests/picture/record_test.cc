@@ -139,7 +139,7 @@ TEST(RecordTest, NumbersGoByTheNameOfTheirLet) {
               AllOf(HasSubstr("attention <- 3 * 0"), HasSubstr("add <- c * ")));
 }
 
-TEST(RecordTest, NumbersInFormulasThatChangeAreLeftOut) {
+TEST(RecordTest, DropsNumbersThatChange) {
   const std::string body =
       "learned { name: \"g\" init: 1 } each: \"x = x + tanh(g / (layer + 1)) * f(x)\"";
   EXPECT_THAT(LayersOf(FlowOfBody(body, 3)),
@@ -179,7 +179,7 @@ TEST(RecordTest, LearnedFactorsAreGains) {
   EXPECT_THAT(LayersOf(FlowOfBody(body)), HasSubstr("2 gain (-sigmoid(g) + 1) * h <- 1\n"));
 }
 
-TEST(RecordTest, WhatIsDoneInsideIsMarked) {
+TEST(RecordTest, MarksRulesInsideSublayers) {
   EXPECT_THAT(LayersOf(FlowOfPlacement("qk_norm")),
               HasSubstr("sublayer attention <- 1 {q = q_norm(q); k = k_norm(k)}"));
   EXPECT_THAT(LayersOf(FlowOfPlacement("normformer")),
@@ -194,7 +194,7 @@ TEST(RecordTest, WhatIsDoneInsideIsMarked) {
   EXPECT_THAT(text, HasSubstr("leave head <- 0 {logits = 30 * tanh(0.0333 * logits)}"));
 }
 
-TEST(RecordTest, WhatIsSpecialOfASublayerIsMarked) {
+TEST(RecordTest, MarksOptionsOfSublayers) {
   TinyModel model;
   model.n_layer = 4;
   model.more = "attention { window: \"4 * (layer % 2)\" score_cap: \"50\" sinks: true } ";

@@ -43,7 +43,7 @@ class LibraryTest : public ::testing::Test {
 };
 
 // half has version 1.0.0 and half_again 2.0.0.
-TEST_F(LibraryTest, WhatIsLoadedIsWhatWasInspected) {
+TEST_F(LibraryTest, LoadsTheFileThatWasInspected) {
   const std::string path = Install("half", "norm"), other = Install("half_again", "other");
   const LibraryFile file = Inspect(path);
   fs::rename(other, path);
@@ -86,7 +86,7 @@ TEST_F(LibraryTest, LoadingAgainTakesNoDescriptors) {
   EXPECT_EQ(lowest_free(), before);
 }
 
-TEST_F(LibraryTest, ALibraryThatLooksForAnotherBesideItselfFindsIt) {
+TEST_F(LibraryTest, FindsLibrariesInTheSameDirectory) {
   Install("companion", "companion");
   const std::string path = Install("with_companion", "norm");
   EXPECT_EQ(VersionOf(LoadLibrary(Inspect(path))), "1.0.0");

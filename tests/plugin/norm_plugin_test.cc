@@ -83,7 +83,7 @@ TEST_F(NormPluginTest, NamesInitialValuesOfAKindThatItDoesNotKnow) {
 
 // -- Heads
 
-TEST_F(NormPluginTest, TellsAnInstanceOfItsHeads) {
+TEST_F(NormPluginTest, AnInstanceReceivesItsHeads) {
   static uint32_t told;
   table_.create = [](const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                      plumb_norm_instance** out, char* err, size_t cap) {

@@ -46,7 +46,7 @@ class PluginCallTest : public ::testing::Test {
   std::shared_ptr<const NormInstance> instance_;
 };
 
-TEST_F(PluginCallTest, TellsTheCallToItsThreadAndToOthers) {
+TEST_F(PluginCallTest, ReportsTheCallToAllThreads) {
   EXPECT_EQ(CurrentPluginCall(), nullptr);
   Forward();
   EXPECT_EQ(own_inside, "forward of org.example.test");
@@ -56,7 +56,7 @@ TEST_F(PluginCallTest, TellsTheCallToItsThreadAndToOthers) {
   EXPECT_EQ(PluginCallsInProgress(seen_inside, 8), 0);
 }
 
-TEST_F(PluginCallTest, TellsOneCallFromTheNext) {
+TEST_F(PluginCallTest, DistinguishesConsecutiveCalls) {
   Forward();
   const SeenPluginCall first = seen_inside[0];
   Forward();

@@ -166,7 +166,7 @@ TEST_F(RegistryTest, RefusesALibraryWithoutTheEntry) {
   EXPECT_THAT(LoadRefusal(Sabotage("no_entry")), HasSubstr("does not export plumb_norm_plugin_v1"));
 }
 
-TEST_F(RegistryTest, RefusesALibraryWhoseNoteLies) {
+TEST_F(RegistryTest, RefusesALibraryWithAFalseNote) {
   EXPECT_THAT(LoadRefusal(Sabotage("note_lies")), HasSubstr("org.example.promised"));
 }
 
@@ -262,7 +262,7 @@ TEST_F(RegistryTest, DropsRelativeDirectoriesOfTheEnvironment) {
   EXPECT_THAT(warnings, IsEmpty());
 }
 
-TEST_F(RegistryTest, ScanTellsWhatIsThereAndWhy) {
+TEST_F(RegistryTest, ScanListsPluginsAndErrors) {
   Install("half", "a");
   Install("half_again", "b");
   Install("major_two", "c");

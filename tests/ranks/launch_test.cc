@@ -102,7 +102,7 @@ TEST(LaunchTest, TheFirstCodeThatIsNotZeroIsEveryones) {
 }
 
 // The other ranks wait for the failing rank, as in the middle of a step.
-TEST(LaunchTest, AnErrorOfOneRankIsToldOnceAndEndsAll) {
+TEST(LaunchTest, AnErrorOfOneRankIsReportedOnce) {
   for (int bad = 0; bad < 3; ++bad) {
     const Outcome outcome = RunJob(3, 60, [bad](Launch* launch) -> Ends {
       if (launch->rank() == bad) return {absl::NotFoundError("no file x"), 2};
@@ -115,7 +115,7 @@ TEST(LaunchTest, AnErrorOfOneRankIsToldOnceAndEndsAll) {
   }
 }
 
-TEST(LaunchTest, AnErrorOfAllIsToldOnceWithoutARank) {
+TEST(LaunchTest, AnErrorOfAllRanksNamesNoRank) {
   const Outcome outcome = RunJob(4, 60, [](Launch*) -> Ends {
     return {absl::InvalidArgumentError("model.pbtxt:1:1: no such field"), 2};
   });
@@ -124,7 +124,7 @@ TEST(LaunchTest, AnErrorOfAllIsToldOnceWithoutARank) {
 }
 
 // All ranks see the same failure, such as a step that diverges, each with its own message.
-TEST(LaunchTest, WhatAllRanksSeeIsToldInTheWordsOfTheFirst) {
+TEST(LaunchTest, ACommonErrorIsReportedByRankZero) {
   for (const absl::StatusCode code : {absl::StatusCode::kAborted, absl::StatusCode::kUnavailable}) {
     const Outcome outcome = RunJob(3, 60, [code](Launch* launch) -> Ends {
       if (launch->is_first()) std::this_thread::sleep_for(std::chrono::milliseconds(200));

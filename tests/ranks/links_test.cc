@@ -39,7 +39,7 @@ TEST(LinksTest, OneOfEachHostAndOneOfEachPairOfHosts) {
               ElementsAre(Pair(0, 2), Pair(3, 4), Pair(0, 1), Pair(0, 3), Pair(1, 3)));
 }
 
-TEST(LinksTest, OfManyHostsThoseOfTheFirst) {
+TEST(LinksTest, ManyHostsMeasureOnlyTheFirstHostsLinks) {
   std::vector<std::string> hosts;
   for (char name = 'a'; name < 'a' + 9; ++name) hosts.emplace_back(1, name);
   const auto links = Measured(hosts);

@@ -122,7 +122,7 @@ TEST(LocalRanksTest, CarriesWhatIsSentInAnyOrderOfStarts) {
   }
 }
 
-TEST(LocalRanksTest, ProbeTellsTheNextMessageOfItsTag) {
+TEST(LocalRanksTest, ProbeFindsTheNextMessageOfItsTag) {
   ExpectAllOk(RunRanks(3, [](Communicator* ranks) -> absl::Status {
     if (ranks->rank() != 0) {
       const std::string text(ranks->rank() * 10, 'x');

@@ -53,7 +53,7 @@ void SleepSeconds(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-TEST(StallWatchTest, ShortWaitsAreNotTold) {
+TEST(StallWatchTest, ShortWaitsAreNotReported) {
   for (const Told& each : RunWatched(3, [](StallWatch* ranks) {
          for (int i = 0; i < 20; ++i) EXPECT_TRUE(ranks->Barrier().ok());
        })) {

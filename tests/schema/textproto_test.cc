@@ -115,7 +115,7 @@ TEST(TextprotoErrorTest, NamesWhatWasGivenBefore) {
 }
 
 // An unknown field is skipped with any value, so that the next one is found.
-TEST(TextprotoErrorTest, FindsAllUnknownFieldsUpToTheFirstOtherMistake) {
+TEST(TextprotoErrorTest, FindsUnknownFieldsUpToAnotherError) {
   EXPECT_EQ(
       ModelError("a: 'x' 'y' b: [1, {c: 2}, <>] d { e: [] 7: 8 } f: -inf; g < >, h: {}\n"
                  "n_layer: x\ni: 1"),

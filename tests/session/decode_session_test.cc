@@ -168,7 +168,7 @@ TEST_F(DecodeSessionTest, LayersWithAWindowKeepNoMoreThanIt) {
 }
 
 // In chunks and steps, and after tokens were taken back whose rows newer ones had taken.
-TEST_F(DecodeSessionTest, WindowsThatHavePassedAreComputedAnewWhereTokensAreTakenBack) {
+TEST_F(DecodeSessionTest, RemovedTokensRecomputePassedWindows) {
   const auto context = MakeContext(runtime_.get(), WindowedModel());
   const ParameterStore parameters = GenericParameters(*context);
   const std::vector<int32_t> tokens = RandomTokens(1, 560, 5, 1)[0];

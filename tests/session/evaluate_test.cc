@@ -125,7 +125,7 @@ TEST_F(EvaluateTest, LogitsAndGradientsDoNotDependOnTheOtherRows) {
   EXPECT_LE(RelativeError(all->gradients, gradients), 1e-5);
 }
 
-TEST_F(EvaluateTest, MistakesInTokensAreErrors) {
+TEST_F(EvaluateTest, InvalidTokensAreErrors) {
   EXPECT_THAT(std::string(RunError({}).message()), HasSubstr("no sequences"));
   EXPECT_THAT(std::string(RunError({{1}}).message()), HasSubstr("at least two"));
   EXPECT_THAT(std::string(RunError({{}}).message()), HasSubstr("at least two"));

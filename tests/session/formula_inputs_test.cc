@@ -166,7 +166,7 @@ TEST_P(StepTest, WithoutTrainingItIsZero) {
   EXPECT_NEAR(EvalLoss(*context, *session), std::log(6), 1e-6) << "all logits are 0";
 }
 
-TEST_P(StepTest, ItIsSavedWithTheWeightsAndGoesOn) {
+TEST_P(StepTest, TheStepIsSavedWithTheWeights) {
   const auto context = Context(Mine(LogitsTimes("step")));
   const ScratchDir scratch;
   const auto first = Make(*context, data_, Recipe());

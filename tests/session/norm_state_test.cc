@@ -147,7 +147,7 @@ TEST_F(NormStateTest, DecodingIsTheEvaluationPassTokenByToken) {
   }
 }
 
-TEST_F(NormStateTest, WhatTakesStatisticsInEvaluationTooTrainsAndEvaluatesButDoesNotDecode) {
+TEST_F(NormStateTest, BatchStatisticsNormsCannotDecode) {
   const auto context = MakeContext(runtime_.get(), With("test.centering_eval").Text());
   const auto session = Make(*context, data_, TrainSpec());
   const double before = session->Step()->loss;

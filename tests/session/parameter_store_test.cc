@@ -103,7 +103,7 @@ TEST_F(ParameterStoreTest, AFileThatDoesNotFitIsRefusedWhole) {
   EXPECT_EQ(Floats(split_), before);
 }
 
-TEST_F(ParameterStoreTest, OfManyMistakesTheFirstAreShownAndTheOthersCounted) {
+TEST_F(ParameterStoreTest, ListsTheFirstErrorsAndCountsTheRest) {
   std::vector<TensorToWrite> tensors = split_.Tensors();
   const float value = 1;
   for (int i = 0; i < 20000; ++i) {

@@ -257,7 +257,7 @@ TEST_F(RankTrainTest, LowPlanesThatOtherRanksOwnAreNotAllocated) {
   EXPECT_EQ(weights_of("dtype: BF16 shard: OPTIMIZER ema_decay: 0.5"), all);
 }
 
-TEST_F(RankTrainTest, AProfileSaysWhatRanksWaitedFor) {
+TEST_F(RankTrainTest, AProfileListsTheWaitsOfRanks) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const auto results = RunRanks(2, [&](Communicator* rank) -> absl::Status {
@@ -310,7 +310,7 @@ TEST_F(RankTrainTest, AProbeSeesTheSameGradientsAsOnOneRankOrIsRefused) {
   for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST_F(RankTrainTest, AProbeTellsOfWeightsWhoseFloatsLieElsewhere) {
+TEST_F(RankTrainTest, ProbesShardedWeights) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
   const auto values = [](const TrainSession& session) {

@@ -108,7 +108,7 @@ TEST_F(RulesTest, ARuleOfTheDefaultsIsNoRule) {
   EXPECT_EQ(Floats(plain->parameters()), Floats(ruled->parameters()));
 }
 
-TEST_F(RulesTest, MistakesInRulesAreErrorsOfTheSession) {
+TEST_F(RulesTest, InvalidRulesAreErrorsOfTheSession) {
   const auto context = MakeContext(runtime_.get(), SmallModel().Text());
   const Dataset data = Documents(64, 5, 5);
   const auto session =

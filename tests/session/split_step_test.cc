@@ -228,7 +228,7 @@ TEST_F(RankTrainTest, DropoutDoesNotDependOnHowAStepIsDivided) {
 }
 
 // Label smoothing and the z-loss are means over the same targets.
-TEST_F(RankTrainTest, WhatIsMinimizedDoesNotDependOnHowAStepIsDivided) {
+TEST_F(RankTrainTest, TheLossIsTheSameForAnyDivision) {
   TinyModel model = Model();
   model.vocab_size = 6;
   const auto context = MakeContext(runtime_.get(), model.Text());

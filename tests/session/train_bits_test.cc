@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(Placements, TrainBitsTest, ::testing::ValuesIn(Placemen
 
 class RecipeCaseTest : public TrainBitsTest {};
 
-TEST_P(RecipeCaseTest, WhatIsNormalizedHasLengthOneFromTheBeginning) {
+TEST_P(RecipeCaseTest, NormalizedRowsHaveLengthOne) {
   const TrainSpec spec = Spec(GetParam().recipe);
   const auto session = MakeCase();
   for (int step = 0; step < 3; ++step) {

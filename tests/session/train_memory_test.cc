@@ -105,7 +105,7 @@ TEST_P(TrainMemoryTest, IsWhatTheSessionsBuffersHoldToTheByte) {
   }
 }
 
-TEST_P(TrainMemoryTest, OfExpertsTooWhereverTokensGo) {
+TEST_P(TrainMemoryTest, PlansTheMemoryOfExperts) {
   std::string text = Model().Text();
   text.resize(text.find("block"));
   ExpectPlanned(*MakeContext(
@@ -169,7 +169,7 @@ TEST(TrainMemorySizesTest, ComputingBlocksAgainTakesLessAndBf16TakesLess) {
   EXPECT_EQ(bf16.total() - bf16.workspace, plain.total() - plain.workspace);
 }
 
-TEST(TrainMemorySizesTest, WhatCannotBeAddressedIsSaidAndNotWrapped) {
+TEST(TrainMemorySizesTest, RefusesSizesThatOverflow) {
   const std::unique_ptr<Runtime> runtime = MakeRuntime(1);
   TinyModel model = Model();
   model.context_length = 1 << 20;

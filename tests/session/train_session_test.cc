@@ -188,7 +188,7 @@ TEST_F(TrainSessionTest, AWeightThatIsNotFiniteIsNamed) {
               HasSubstr("layers.1.mlp.down.weight"));
 }
 
-TEST_F(TrainSessionTest, MistakesInTheSpecAreErrors) {
+TEST_F(TrainSessionTest, InvalidSpecsAreErrors) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(8, 5);  // no window of 8 + 1
   const auto session = TrainSession::Create(context.get(), &data, TrainSpec(), 1);

@@ -70,7 +70,7 @@ TEST(UnitTreeTest, TheNodesOfAllRanksMakeTheSameTree) {
   }
 }
 
-TEST(UnitTreeTest, WhatIsSaidOfARangeIsWhatAStackOfItsUnitsDoes) {
+TEST(UnitTreeTest, RangesMatchAStackOfTheirUnits) {
   for (int64_t units = 1; units <= 40; ++units) {
     for (int64_t begin = 0; begin < units; ++begin) {
       std::vector<UnitRange> stack;

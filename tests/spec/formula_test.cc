@@ -187,7 +187,7 @@ TEST(FormulaTest, NamesHaveIndicesAndRanges) {
   EXPECT_EQ(statement->ToString(), "h[i] = x for i = 0..n - 1 if layer > 1");
 }
 
-TEST(FormulaTest, WhatIsMissingInAnIndexOrARangeIsNamed) {
+TEST(FormulaTest, NamesMissingPartsOfIndicesAndRanges) {
   const auto error = [](const std::string& text) {
     const absl::StatusOr<Statement> statement = ParseStatement({text, {"a.pbtxt", 1, 1}}, "each");
     return std::string(statement.status().message());
@@ -275,7 +275,7 @@ class RandomFormula {
   uint64_t next_ = 0;
 };
 
-TEST(FormulaTest, WhatIsPrintedReadsBackAsTheSameTree) {
+TEST(FormulaTest, PrintedTextParsesToTheSameTree) {
   RandomFormula random(1);
   for (int i = 0; i < 20000; ++i) {
     const Expr expr = random.Draw(i % 6);

@@ -141,7 +141,7 @@ TEST(ModelSpecTest, SetSaysWhatIsWrong) {
             "placement[0].each: each needs an index below 2: each[0]");
 }
 
-TEST(ModelSpecTest, WhatWasSetIsCheckedLikeWhatWasWritten) {
+TEST(ModelSpecTest, FieldsThatAreSetAreChecked) {
   PluginRegistry plugins;
   plugins.AddDirectory(PLUMB_TEST_PLUGIN_DIR);
   ModelSpec spec = Spec();

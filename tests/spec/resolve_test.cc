@@ -21,7 +21,7 @@ ResolvedModel Resolved(absl::string_view text) {
 
 constexpr char kPreBlock[] = "block { placement: \"pre\" norm: \"rms_norm\" }\n";
 
-TEST(ResolveTest, FillsInWhatIsNotSaid) {
+TEST(ResolveTest, FillsInDefaults) {
   const ResolvedModel model = Resolved(absl::StrCat(
       "n_layer: 3 n_head: 4 d_model: 32 vocab_size: 11 context_length: 5\n", kPreBlock));
   EXPECT_EQ(model.name, "m");  // name of the file
@@ -48,7 +48,7 @@ TEST(ResolveTest, FillsInWhatIsNotSaid) {
   EXPECT_FALSE(block.sublayers[1].mlp.gated);
 }
 
-TEST(ResolveTest, TakesWhatIsSaid) {
+TEST(ResolveTest, TakesGivenValues) {
   const ResolvedModel model = Resolved(absl::StrCat(
       "name: \"mine\" n_layer: 1 n_head: 4 n_kv_head: 2 d_model: 30 d_ff: 7 head_dim: 6 "
       "vocab_size: 11 "
@@ -90,7 +90,7 @@ TEST(ResolveTest, EveryActivationHasItsOwnName) {
   }
 }
 
-TEST(ResolveTest, BiasesAreSaidTogetherOrApart) {
+TEST(ResolveTest, BiasesAreSetTogetherOrSeparately) {
   const auto biases = [](const char* said) {
     const ResolvedModel model =
         Resolved(absl::StrCat(kDims, "attention { ", said, " }\n", kPreBlock));
@@ -163,7 +163,7 @@ TEST(ResolveTest, GroupsMayAgreeWithTheNumberOfLayers) {
   EXPECT_EQ(model.dims.n_layer, 3);
 }
 
-TEST(ResolveTest, ASublayerIsTheModelsUnlessItSaysMore) {
+TEST(ResolveTest, ASublayerInheritsTheModelsFields) {
   const ResolvedModel model = Resolved(
       absl::StrCat(kDims, "attention { bias: true } mlp { gated: true }\n",
                    "block { placement: \"pre\" norm: \"rms_norm\" sublayer { attention {} }"

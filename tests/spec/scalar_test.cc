@@ -121,7 +121,7 @@ TEST_F(ScalarTest, EveryFunctionThatIsNamedCanBeCalled) {
             "      ^");
 }
 
-TEST_F(ScalarTest, WhatHasNoValueIsAnErrorAtItsPlace) {
+TEST_F(ScalarTest, UndefinedValuesAreErrorsWithAPlace) {
   EXPECT_EQ(Error("1 / (n_head - 4)"),
             "p.pbtxt:7:5: division by zero\n"
             "  1 / (n_head - 4)\n"

@@ -133,7 +133,7 @@ std::vector<std::string> SpecCaseFiles() {
 INSTANTIATE_TEST_SUITE_P(Files, SpecCasesTest, ::testing::ValuesIn(SpecCaseFiles()),
                          [](const auto& file) { return file.param; });
 
-TEST(ErrorListTest, AnUnknownPlacementIsToldWhichThereAre) {
+TEST(ErrorListTest, AnUnknownPlacementListsTheKnownOnes) {
   const std::string error = ResolveError("block { placement: \"prenorm\" norm: \"rms_norm\" }");
   EXPECT_THAT(error, ::testing::HasSubstr("\n  known: "));
   EXPECT_THAT(error, ::testing::HasSubstr(" pre, "));

@@ -52,7 +52,7 @@ TEST(TrainSpecTest, FillsInTheDefaults) {
   EXPECT_FALSE(s.recompute_blocks);
 }
 
-TEST(TrainSpecTest, AZeroThatIsSaidIsNotTheDefault) {
+TEST(TrainSpecTest, AnExplicitZeroIsNotTheDefault) {
   EXPECT_EQ(OverrideError({{"max_steps", "0"}}), "t.pbtxt: max_steps must be at least 1");
 }
 
@@ -74,7 +74,7 @@ constexpr char kEverything[] =
     "label_smoothing: 0.1 z_loss: 1e-4 ema_decay: 0.999\n"
     "data { format: DOCUMENTS vocabulary: BYTES val_fraction: 0.25 keep_order: true }\n";
 
-TEST(TrainSpecTest, TakesWhatIsSaid) {
+TEST(TrainSpecTest, TakesGivenValues) {
   const TrainSpec s = ParseTrainSpec(kEverything, "t.pbtxt", {}).value();
   EXPECT_EQ(s.max_steps, 200);
   EXPECT_EQ(s.batch_size, 8);

@@ -21,7 +21,7 @@ class TheoryCommandTest : public PlumbTest {
   }
 };
 
-TEST_F(TheoryCommandTest, ShowsMeasuredBesidePredicted) {
+TEST_F(TheoryCommandTest, ShowsMeasuredNextToPredicted) {
   const Finished result = Theory({"--depths", "4,2"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("at initialization, 2 seeds"), HasSubstr("\n2 layers\n"),
@@ -45,7 +45,7 @@ TEST_F(TheoryCommandTest, ThreadsChangeNoNumber) {
   EXPECT_EQ(one.out, Theory({"--json", "--threads", "2"}).out);
 }
 
-TEST_F(TheoryCommandTest, MistakesAreSaidAndNothingIsWritten) {
+TEST_F(TheoryCommandTest, ReportsErrorsAndWritesNothing) {
   const Finished depths = Theory({"--depths", "8,x", "--out", "a"});
   EXPECT_EQ(depths.exit_code, 2);
   EXPECT_THAT(depths.err, HasSubstr("\"x\" is not a whole number"));

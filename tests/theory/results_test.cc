@@ -81,7 +81,7 @@ TEST(ResultsTest, TextAndJsonHaveGeometricMeansAndQuantilesOfRatios) {
   EXPECT_EQ(depth["total_gain_quantiles"]["0.9"], 7);
 }
 
-TEST(ResultsTest, JsonHasMeasuredBesidePredicted) {
+TEST(ResultsTest, JsonHasMeasuredNextToPredicted) {
   const auto json = ToJson(Results());
   EXPECT_EQ(json["depth_slope"]["predicted"], -0.5);
   EXPECT_EQ(json["depths"][0]["stream"][2]["predicted"][1], 4.0);
@@ -89,7 +89,7 @@ TEST(ResultsTest, JsonHasMeasuredBesidePredicted) {
   EXPECT_EQ(json["route"], "normed_input");
 }
 
-TEST(ResultsTest, WhatIsNotFiniteIsNullAndShownAsMissing) {
+TEST(ResultsTest, NonFiniteValuesAreNullOrMissing) {
   TheoryResults results = Results();
   for (Measurement& depth : results.depths) {
     depth.stream[1].mean = std::numeric_limits<double>::quiet_NaN();

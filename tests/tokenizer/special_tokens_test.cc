@@ -79,7 +79,7 @@ TEST_F(SpecialTokensTest, TheFirstFileThatSaysSoCounts) {
   EXPECT_TRUE(Read().Ends(2) && Read().Ends(4) && !Read().Ends(3));
 }
 
-TEST_F(SpecialTokensTest, WhatNamesNoTokenSaysNothing) {
+TEST_F(SpecialTokensTest, IgnoresNamesOfNoToken) {
   Write("generation_config.json", {{"eos_token_id", nullptr}});
   Write("config.json", {{"eos_token_id", {50256, -1}}});
   Write("tokenizer_config.json", {{"eos_token", "<|im_end|>"}});

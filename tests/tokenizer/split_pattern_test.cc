@@ -104,7 +104,7 @@ TEST(SplitPatternTest, AMatchWithoutEndIsAnError) {
   }
 }
 
-TEST(SplitPatternTest, MistakesHaveTheirPlace) {
+TEST(SplitPatternTest, ErrorsHaveTheirPlace) {
   EXPECT_THAT(SplitPattern::Compile("a(b").status().message(), HasSubstr("byte 3"));
   EXPECT_THAT(SplitPattern::Compile("[\\W]").status().message(), HasSubstr("not supported"));
   EXPECT_FALSE(SplitPattern::Compile("\\C").ok());

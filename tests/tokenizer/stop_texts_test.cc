@@ -35,7 +35,7 @@ TEST(StopTextsTest, TextEndsBeforeAStopTextHoweverItIsCut) {
   }
 }
 
-TEST(StopTextsTest, WhatMayBecomeAStopTextIsHeldBack) {
+TEST(StopTextsTest, HoldsBackPrefixesOfStopTexts) {
   StopTexts stops = Made({"END", "\n\n"});
   EXPECT_EQ(stops.Add("one E"), "one ");
   EXPECT_EQ(stops.Add("N"), "");

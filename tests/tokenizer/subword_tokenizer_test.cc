@@ -28,7 +28,7 @@ constexpr char kMarks[] = R"({
                    {"id": 5, "content": "</s>", "special": true}],
   "model": {"type": "BPE", "vocab": {"▁": 0, "a": 1, "▁a": 2, "b": 3}, "merges": ["▁ a"]}})";
 
-TEST(SubwordTokenizerTest, ARunGoesOnWithATextAndItsSpaces) {
+TEST(SubwordTokenizerTest, ARunContinuesWithATextAndItsSpaces) {
   const auto tokenizer = Tokenizer::FromJson(kMarks);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const auto tokens = tokenizer->Encode("a ab");
@@ -44,7 +44,7 @@ TEST(SubwordTokenizerTest, ARunGoesOnWithATextAndItsSpaces) {
   EXPECT_FALSE(tokenizer->Decode({6}).ok());
 }
 
-TEST(SubwordTokenizerTest, WhatHasNoTokenIsAnErrorWithItsPlace) {
+TEST(SubwordTokenizerTest, UnknownTextIsAnErrorWithItsPlace) {
   const auto tokenizer = Tokenizer::FromJson(kMarks);
   ASSERT_TRUE(tokenizer.ok());
   EXPECT_THAT(tokenizer->Encode("a x").status().message(), HasSubstr("'x' (U+0078) has no token"));

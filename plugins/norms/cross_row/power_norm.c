@@ -65,8 +65,8 @@ struct plumb_norm_instance {
 
 static const plumb_attr_def kAttributes[kAttrs] = {
     [kEps] = ATTR("eps", F64, f, 1, 1e-5, "Added to mean squares before their roots."),
-    [kAlphaForward] = ATTR("alpha_forward", F64, f, 1, 0.9,
-                           "Decay of the running quadratic mean in each call."),
+    [kAlphaForward] =
+        ATTR("alpha_forward", F64, f, 1, 0.9, "Decay of the running quadratic mean in each call."),
     [kAlphaBackward] = ATTR("alpha_backward", F64, f, 1, 0.9,
                             "Decay of the running mean of the gradient along z."),
     [kWarmup] = ATTR("warmup", I64, i, 1e7, 10000,

@@ -31,7 +31,8 @@ static const plumb_attr_def the_attributes[kAttributeCount] = {
               .max = 1,
               .def = {.f = 1e-6}},
     [kUnbiased] = {.name = "unbiased",
-                   .doc = "Divides the sum of squares by dim - 1 for the variance, instead of by dim.",
+                   .doc =
+                       "Divides the sum of squares by dim - 1 for the variance, instead of by dim.",
                    .type = PLUMB_ATTR_BOOL,
                    .max = 1,
                    .def = {.i = 1}},

@@ -50,8 +50,8 @@ class TrainRanks {
 
   // --- On rank 0, while the others follow ---
 
-  // Sends the other ranks a request to take a step on this batch, and takes it. Sets *stop_wanted if another
-  // rank has received a signal.
+  // Sends the other ranks a request to take a step on this batch, and takes it. Sets *stop_wanted
+  // if another rank has received a signal.
   absl::StatusOr<api::StepInfo> Step(int64_t batch,
                                      absl::FunctionRef<absl::StatusOr<api::StepInfo>()> step,
                                      bool* stop_wanted);
