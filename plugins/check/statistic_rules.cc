@@ -162,9 +162,7 @@ std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, con
     for (const int64_t chunk : chunks) {
       if (!text.empty()) break;
       text = FirstFarther(StepInPieces(&run, chunk), whole,
-                          !f64                ? 1e-4
-                          : rows == kManyRows ? 1e-9
-                                              : 1e-12);
+                          !f64 ? 1e-4 : rows == kManyRows ? 1e-9 : 1e-12);
       if (!text.empty()) text = absl::StrCat("statistics in pieces of ", chunk, " rows: ", text);
     }
     if (!text.empty()) return absl::StrCat(run.Name(), ": ", text);

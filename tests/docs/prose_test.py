@@ -48,7 +48,7 @@ QUOTES = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
 # Comments and string literals of a language. Of a script, quotes may not pair up, so all text is checked.
 C, PYTHON = f"{SLASHES}|{C_STRINGS}|\\b\\d[\\w']*", f'{HASH}|(?P<doc>""".*?""")|{QUOTES}'
 TEMPLATE = r"`(?:\\.|\$\{(?:`[^`]*`|\{[^{}]*\}|[^`{}])*\}|[^`\\])*`"
-REGEX = r"(?<=[(=,:?&|!]|[=,:?&|n] )/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\[\\\n])+/"
+REGEX = r"(?:(?<=[(=,:?&|!])|(?<=[=,:?&|n] ))/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\[\\\n])+/"
 JAVASCRIPT, SCRIPT, PAGE = f"{SLASHES}|{QUOTES}|{TEMPLATE}|{REGEX}", f"{HASH}|[^#]+|#", r".+"
 # Text with errors in lines 1, 2, 3 and 5, with which the test is tested.
 SAMPLE = """// Whether it is.

@@ -8,8 +8,8 @@
 #define A_BACKWARD SpoilBackward
 #define A_RESIDUAL_FORWARD SpoilResidualForward
 #define A_RESIDUAL_BACKWARD SpoilResidualBackward
-#include "authors_a_norm.h"
 #include "call_copy.h"
+#include "authors_a_norm.h"
 
 static uint32_t SizeOf(uint32_t type) { return type == PLUMB_F64 ? 8 : type == PLUMB_BF16 ? 2 : 4; }
 
