@@ -237,7 +237,7 @@ def main():
         if filled(new, results) != new:
             wrong.append(f"{page}: filling it twice changes it")
         if check and new != text:
-            wrong.append(f"{page} does not hold what {arguments[0]} says: bench/fill_page.py writes it")
+            wrong.append(f"{page} differs from {arguments[0]}: bench/fill_page.py writes it")
         elif not check:
             with open(page, "w", encoding="utf-8") as file:
                 file.write(new)

@@ -265,7 +265,7 @@ def _open(path):
     try:
         library = ctypes.CDLL(os.fspath(path))
     except OSError as error:
-        raise ImportError(f"{error}: install libplumb, or say where {name} is in PLUMB_LIBRARY") from None
+        raise ImportError(f"{error}: install libplumb, or set the path of {name} in PLUMB_LIBRARY") from None
     for function, arguments in _STATUS.items():
         _declare(library, function, arguments + [_made], c_int32)
     for function, (arguments, returned) in _PLAIN.items():

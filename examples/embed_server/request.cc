@@ -29,7 +29,7 @@ json ParseStrictly(const std::string& body) {
     if (event == json::parse_event_t::object_end) names.pop_back();
     if (event == json::parse_event_t::key && !names.back().insert(parsed).second) {
       throw ApiError(400, "invalid_request_error",
-                     "the body says " + parsed.dump() + " twice in one object");
+                     "the body has " + parsed.dump() + " twice in one object");
     }
     return true;
   };

@@ -169,7 +169,7 @@ bool IsHosts(const Symbol& symbol) {
 void CheckStack(const LoadedFile& file, Report* report) {
   if (!file.says_stack) {
     report->Fail(
-        "does not say what stack it needs (no PT_GNU_STACK), which means an executable "
+        "does not declare which stack it needs (no PT_GNU_STACK), which means an executable "
         "one; link with -z noexecstack");
   } else if (file.has_executable_stack) {
     report->Fail("makes every thread's stack executable; link with -z noexecstack");

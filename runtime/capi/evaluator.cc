@@ -147,7 +147,7 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
     return absl::InvalidArgumentError("targets is NULL, but gradients are wanted");
   } else if (loss == nullptr && !evaluator->wants_logits) {
     return absl::FailedPreconditionError(
-        "neither a loss nor logits: options.logits of the evaluator says that they are wanted");
+        "neither a loss nor logits: set options.logits of the evaluator for logits");
   } else if (loss != nullptr) {
     return absl::InvalidArgumentError("targets is NULL, but a loss is wanted");
   }
@@ -192,8 +192,7 @@ absl::Status SetTypes(plumb_evaluator* evaluator, const int32_t* types, size_t n
 
 absl::Status RequireGradients(const plumb_evaluator& evaluator) {
   if (evaluator.gradients != nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "options.gradients of the evaluator says that they are wanted");
+  return absl::FailedPreconditionError("no gradients: set options.gradients of the evaluator");
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ void AboutThreads(const RuntimeReport& report, Problems* problems) {
   if (has.affinity > 0 && has.machine > 1 && has.affinity == 1) {
     problems->Add(
         absl::StrCat("the process may run on 1 of ", has.machine, " processors"),
-        "its affinity says so (taskset, a batch system, a container): start it with more");
+        "its affinity limits it (taskset, a batch system, a container): start it with more");
   }
   if (has.quota > 0 && has.affinity > has.quota) {
     problems->Add(absl::StrCat("the control group has processor time for ", has.quota, " of ",
@@ -81,14 +81,14 @@ void AboutThreads(const RuntimeReport& report, Problems* problems) {
                   "they wait for each other: lower --threads or OMP_NUM_THREADS");
   } else if (threads.used < threads.available && threads.used_because == "OMP_NUM_THREADS") {
     problems->Add(absl::StrCat("plumb uses ", threads.used, " of ", threads.available,
-                               " processors, as OMP_NUM_THREADS says"),
-                  "unset OMP_NUM_THREADS, or say --threads, if it was not meant for plumb");
+                               " processors, set by OMP_NUM_THREADS"),
+                  "unset OMP_NUM_THREADS, or give --threads, if it was not meant for plumb");
   }
 }
 
 void AboutPlugins(const RuntimeReport& report, Problems* problems) {
   constexpr char kWhere[] =
-      "docs/plugin-abi.md says where norms are looked for, and which are refused";
+      "docs/plugin-abi.md lists the directories of norms and the reasons to refuse one";
   for (const std::string& dropped : report.dropped) {
     problems->Add(dropped, "write the directory's whole path, from the first /");
   }
@@ -134,7 +134,7 @@ void AboutLimits(const RuntimeReport& report, Problems* problems) {
     problems->Add(
         absl::StrCat("little memory is left: ", MiB(report.memory.available), " of ",
                      MiB(report.memory.bytes), " (", report.memory.by, ")"),
-        "plumb describe MODEL --train RECIPE says what a model needs; raise the limit, or "
+        "plumb describe MODEL --train RECIPE prints what a model needs; raise the limit, or "
         "train with --dtype bf16 --recompute block");
   }
   if (report.stack >= 0 && report.stack < kLeastStack) {
@@ -143,7 +143,7 @@ void AboutLimits(const RuntimeReport& report, Problems* problems) {
   }
   if (report.free_disk >= 0 && report.free_disk < kLittleDisk) {
     problems->Add(absl::StrCat(report.directory, " has ", MiB(report.free_disk), " of disk left"),
-                  "checkpoints may not fit; plumb train --dry-run says what a run needs");
+                  "checkpoints may not fit; plumb train --dry-run prints what a run needs");
   }
 }
 

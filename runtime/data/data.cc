@@ -165,8 +165,8 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
   tokenizer = &dataset.tokenizer_;
   if (documents && !tokenizer->end_token()) {
     return Error(name,
-                 "documents need a tokenizer with an end token, and no file says which token that "
-                 "is; name it with data.end_token, or read the file with format: TEXT");
+                 "documents need a tokenizer with an end token, and no file names that "
+                 "token; name it with data.end_token, or read the file with format: TEXT");
   }
 
   dataset.data_hash_ = data_hash;

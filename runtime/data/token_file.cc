@@ -69,7 +69,7 @@ absl::StatusOr<TokenFile> TokenFile::Of(RandomAccessFile file, TokenLayout heade
                                                      wide ? kWideVersion : kNarrowVersion));
     }
     if (tokens < 0 || tokens > (bytes - kHeaderBytes) / (wide ? 4 : 2)) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": its header says ", tokens,
+      return absl::InvalidArgumentError(absl::StrCat(path, ": its header records ", tokens,
                                                      " tokens, and it has room for ",
                                                      (bytes - kHeaderBytes) / (wide ? 4 : 2)));
     }

@@ -262,7 +262,7 @@ absl::Status EventFile::AddEvent(int64_t step, int what, size_t size, const Writ
   end = PutBytesHead(end, what, size);
   char* const body = end;
   end = write(body);
-  PLUMB_CHECK(end == body + size, "a message is as long as was said");
+  PLUMB_CHECK(end == body + size, "a message has its declared length");
 
   const auto length = static_cast<uint64_t>(end - message);
   PutNumber(record, length);

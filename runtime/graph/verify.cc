@@ -81,7 +81,7 @@ class Verifier {
       }
       if (value.kind != ValueKind::kComputed && value.producer != -1) {
         return absl::InternalError(
-            absl::StrCat("value ", value.name, " is a leaf but says that a node defines it"));
+            absl::StrCat("value ", value.name, " is a leaf but has a producer"));
       }
       for (const int64_t dim : value.type.shape.dims()) {
         if (dim < 1) {
@@ -120,7 +120,7 @@ class Verifier {
       const Value& value = graph_.value(id);
       if (value.kind != ValueKind::kComputed || value.producer != index) {
         return absl::InternalError(
-            absl::StrCat("defines ", value.name, ", which says it is defined elsewhere"));
+            absl::StrCat("defines ", value.name, ", which has another producer"));
       }
       if (defined_[static_cast<size_t>(id)]) {
         return absl::InternalError(absl::StrCat("defines ", value.name, " a second time"));

@@ -26,7 +26,7 @@ absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, const Fans* fans_or_none
                          rule.distribution == Distribution::kKaimingUniform;
   if (uses_fans && fans_or_none == nullptr) {
     return ErrorInText(rule.match, 0,
-                       "init: matches what is no weight and has no fans; say normal, uniform or "
+                       "init: matches what is no weight and has no fans; use normal, uniform or "
                        "constant");
   }
   const Fans fans = fans_or_none == nullptr ? Fans{1, 1} : *fans_or_none;

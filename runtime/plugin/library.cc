@@ -105,7 +105,7 @@ absl::Status CheckMajor(const LibraryFile& file) {
   if (file.notes.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat(file.path, ": is a shared library but not a plumb plugin (it has no ",
-                     PLUMB_NORM_NOTE_SECTION, " note); docs/plugin-abi.md says what makes one"));
+                     PLUMB_NORM_NOTE_SECTION, " note); docs/plugin-abi.md describes plugins"));
   }
   for (const NormNote& note : file.notes) {
     if (note.abi_major == PLUMB_NORM_ABI_MAJOR) return absl::OkStatus();

@@ -180,7 +180,7 @@ absl::Status FormulaEval::CheckNormInputs(const Expr& expr, const NormBinding& n
   if (!norm.plugin->two_inputs()) {
     return Error(expr.args[1],
                  absl::StrCat("the norm \"", name, "\" has one input, ", expr.name,
-                              "(x); two are for norms that say so (plumb plugin describe shows "
+                              "(x); two are for norms that take them (plumb plugin describe shows "
                               "the trait \"two inputs\")"));
   }
   if (arguments[0].width == arguments[1].width) return absl::OkStatus();

@@ -164,10 +164,10 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(const 
   }
   const std::vector<std::string> known = PlacementNames();
   if (known.empty()) {
-    return ErrorAt(at,
-                   absl::StrCat("unknown placement \"", name, "\"\n  no placements were found in ",
-                                shipped_.empty() ? "any directory" : absl::StrJoin(shipped_, ", "),
-                                ": PLUMB_PLACEMENT_PATH, or the program, says where they are"));
+    return ErrorAt(
+        at, absl::StrCat("unknown placement \"", name, "\"\n  no placements were found in ",
+                         shipped_.empty() ? "any directory" : absl::StrJoin(shipped_, ", "),
+                         ": set their directories in PLUMB_PLACEMENT_PATH or in the program"));
   }
   return ErrorAt(
       at, absl::StrCat("unknown placement \"", name, "\"", DidYouMean(name, known),

@@ -130,7 +130,7 @@ class Resolver {
     }
     if (!message_.has_head_dim() && message_.n_head() > 0 && d.d_model % d.n_head != 0) {
       Complain("n_head", absl::StrCat("n_head: ", d.n_head, " does not divide d_model ", d.d_model,
-                                      "; say head_dim if that is meant"));
+                                      "; set head_dim if that is intended"));
     }
     d.head_dim = Dim("head_dim", message_.has_head_dim(), message_.head_dim(),
                      std::max<int64_t>(1, d.d_model / d.n_head));
@@ -174,7 +174,7 @@ class Resolver {
     model_.bidirectional = message_.bidirectional();
     if (model_.bidirectional && model_.positions.kind == PositionKind::kAlibi) {
       return ErrorAt(at_.Nested("positions").At("kind"),
-                     "ALIBI says how far back a token is, and the model is bidirectional; "
+                     "ALIBI needs the distance to earlier tokens, and the model is bidirectional; "
                      "use other positions");
     }
     model_.token_types = message_.token_types();

@@ -51,7 +51,7 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at, con
   }
   if (!says_something) {
     return ErrorAt(rule.match.place,
-                   "rule: says nothing; give it learning_rate, weight_decay, beta1, beta2, eps, "
+                   "rule: sets nothing; give it learning_rate, weight_decay, beta1, beta2, eps, "
                    "clip or optimizer");
   }
   return rule;

@@ -92,7 +92,7 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   checks.Require(named == !s.tokenizer.empty(), data, "tokenizer",
                  "the file of vocabulary TOKENIZER, and of no other");
   checks.Require(s.format != DataFormat::kTokens || named, data, "tokenizer",
-                 "said for format TOKENS: whose ids they are");
+                 "given for format TOKENS, whose ids it defines");
   checks.Require(s.bpe_vocab_size >= 257 && s.bpe_vocab_size <= 1 << 22, data, "bpe_vocab_size",
                  "from 257, the bytes and <|endoftext|>, to 4194304");
   checks.Require(s.token_bits == 0 || s.token_bits == 16 || s.token_bits == 32, data, "token_bits",
@@ -231,7 +231,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &s));
   if (message.has_muon() && !s.UsesMuon()) {
     return ErrorAt(at.At("muon"),
-                   "muon: no tensor is updated by it; say optimizer: MUON, in a rule "
+                   "muon: no tensor is updated by it; set optimizer: MUON, in a rule "
                    "or for all matrices of layers");
   }
   return s;

@@ -31,9 +31,9 @@ absl::StatusOr<PrecompiledMap> PrecompiledMap::Read(absl::string_view base64) {
   }
   std::memcpy(&bytes, blob.data(), sizeof(bytes));
   if (bytes > blob.size() - sizeof(bytes) || bytes % sizeof(uint32_t) != 0 || bytes == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("precompiled_charsmap says that its trie has ",
-                                                   bytes, " bytes, and has ",
-                                                   blob.size() - sizeof(bytes), " in all"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("precompiled_charsmap records that its trie has ", bytes, " bytes, and has ",
+                     blob.size() - sizeof(bytes), " in all"));
   }
   PrecompiledMap map;
   map.units_.resize(bytes / sizeof(uint32_t));

@@ -34,7 +34,8 @@ constexpr OtherFormat kFormats[] = {kTiktoken,
 absl::Status Unsupported(const std::string& path, const OtherFormat& format) {
   return absl::InvalidArgumentError(absl::StrCat(
       path, ": is ", format.what,
-      ", which says neither how texts are cut nor which tokens are special, so that plumb does not "
+      ", which defines neither how texts are cut nor which tokens are special, so that plumb does "
+      "not "
       "read it; use the tokenizer.json of the model, which Python's transformers.AutoTokenizer"
       ".from_pretrained(DIRECTORY).save_pretrained(DIRECTORY) writes"));
 }

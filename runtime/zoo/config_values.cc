@@ -88,10 +88,11 @@ class Reader {
 
   // Reports that two fields with the same meaning differ.
   void NoteConflict(const Found& one, const Found& other) {
-    Mistake(absl::StrCat("\"", one.field, "\" is ", Shown(*one.value), " and \"", other.field,
-                         "\" is ", Shown(*other.value),
-                         ", and both say the same thing of the model: remove the one that does not "
-                         "hold, or name it with --allow-unread"));
+    Mistake(
+        absl::StrCat("\"", one.field, "\" is ", Shown(*one.value), " and \"", other.field, "\" is ",
+                     Shown(*other.value),
+                     ", and both set the same property of the model: remove the one that does not "
+                     "hold, or name it with --allow-unread"));
   }
 
   absl::Status ReadScalar(const ScalarRule& rule) {

@@ -189,7 +189,7 @@ TEST_F(CheckpointTest, SaysWhichFileIsDamagedAndHow) {
   absl::Status status = OpenCheckpointOptimizer(*checkpoint).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(status.message(),
-            absl::StrCat(path, ": has ", whole.size() - 1, " bytes, but state.json says ",
+            absl::StrCat(path, ": has ", whole.size() - 1, " bytes, but state.json records ",
                          whole.size(), "; was it cut or replaced?"));
 
   std::string altered = whole;

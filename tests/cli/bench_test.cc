@@ -204,7 +204,7 @@ TEST_F(BenchTest, ExplainsInvalidArguments) {
   const Finished small = RunPlumb({"bench", "pre.pbtxt", "--only", "train", "--vocab", "3",
                                    "--data", "names.txt", "--rounds", "1"});
   EXPECT_EQ(small.exit_code, 2);
-  EXPECT_THAT(small.err, HasSubstr("says vocab_size: 3"));
+  EXPECT_THAT(small.err, HasSubstr("sets vocab_size: 3"));
 }
 
 }  // namespace

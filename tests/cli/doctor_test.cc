@@ -180,7 +180,7 @@ TEST_F(DoctorTest, ReportsThreads) {
   EXPECT_THAT(Whats(bound), Contains(StartsWith("the process may run on 1 of ")));
   EXPECT_THAT(Whats(more), Contains("plumb uses 3 threads on 1 processor"));
   const Set threads("OMP_NUM_THREADS", "1");
-  EXPECT_THAT(Whats(Report()), Contains(HasSubstr("as OMP_NUM_THREADS says")));
+  EXPECT_THAT(Whats(Report()), Contains(HasSubstr("set by OMP_NUM_THREADS")));
 }
 
 #ifndef __SANITIZE_ADDRESS__  // AddressSanitizer needs terabytes of it

@@ -91,8 +91,9 @@ TEST(StudyOptionsTest, ReportsAllErrorsOfAFileWithPlaces) {
   StudyOptions options;
   options.files = {dir.File("study.pbtxt")};
   const std::string error = Error(options);
-  for (const char* part : {"study.pbtxt:2:1: seeds must be in 1..10000", "seeds and seed",
-                           ":4:1: seed 3 is said twice", ":5:1: samples must be", "has no value"}) {
+  for (const char* part :
+       {"study.pbtxt:2:1: seeds must be in 1..10000", "seeds and seed",
+        ":4:1: seed 3 is given twice", ":5:1: samples must be", "has no value"}) {
     EXPECT_THAT(error, HasSubstr(part));
   }
   dir.Write("study.pbtxt", "model: \"a.pbtxt\"\nseads: 3\n");

@@ -116,12 +116,12 @@ TEST_F(VerifyTest, RejectsOutputsOutOfRange) {
 
 TEST_F(VerifyTest, RejectsAValueDefinedByTwoNodes) {
   node(2).outputs[0] = b_;
-  EXPECT_THAT(Error(), HasSubstr("defines b, which says it is defined elsewhere"));
+  EXPECT_THAT(Error(), HasSubstr("defines b, which has another producer"));
 }
 
 TEST_F(VerifyTest, RejectsAWrongProducer) {
   value(b_).producer = 2;
-  EXPECT_THAT(Error(), HasSubstr("defines b, which says it is defined elsewhere"));
+  EXPECT_THAT(Error(), HasSubstr("defines b, which has another producer"));
 }
 
 TEST_F(VerifyTest, RejectsAComputedValueThatNothingDefines) {

@@ -40,11 +40,11 @@ REFUSED = [
     ("gpt_neox", {"rope_theta": 5.0}, "rotary_emb_base"),
     # These scalings are incomplete, or readers interpret them in two ways.
     ("llama", {"rope_scaling": {"rope_type": "linear"}}, "needs a factor"),
-    ("llama", {"rope_scaling": {"factor": 2.0}}, "no rope_type says how"),
+    ("llama", {"rope_scaling": {"factor": 2.0}}, "it scales, and has no rope_type"),
     ("llama", {"rope_scaling": {"rope_type": "ntk", "factor": 2.0}},
      'plumb\'s llama has "default", "linear"'),
     ("llama", {"rope_scaling": {"rope_type": "linear", "type": "yarn", "factor": 2.0}},
-     "both say the same thing of the model"),
+     "both set the same property of the model"),
     ("llama", {"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "low_freq_factor"),
     ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 0}},
      "attention_factor"),

@@ -84,7 +84,7 @@ absl::StatusOr<Dataset> MakeData(const TrainBenchRequest& request, const Recipe&
   if (!request.data_path.empty()) return Dataset::Load(request.data_path, ToDatasetOptions(recipe));
   if (vocab_size == 0) {
     return absl::InvalidArgumentError(
-        "vocab_size is missing, and there is no data to take it from; say one of them");
+        "vocab_size is missing, and there is no data to take it from; give one of them");
   }
   PLUMB_ASSIGN_OR_RETURN(
       const std::string text,

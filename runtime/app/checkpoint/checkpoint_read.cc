@@ -36,12 +36,13 @@ absl::StatusOr<SafetensorsFile> OpenChecked(const Checkpoint& checkpoint, const 
   const int64_t bytes = static_cast<int64_t>(file.content().size());
   if (bytes != expected.bytes) {
     return absl::DataLossError(absl::StrCat(path, ": has ", bytes, " bytes, but ", kStateFile,
-                                            " says ", expected.bytes, "; was it cut or replaced?"));
+                                            " records ", expected.bytes,
+                                            "; was it cut or replaced?"));
   }
   const uint64_t hash = ContentHash(file.content());
   if (hash != expected.hash) {
     return absl::DataLossError(absl::StrCat(path, ": its content was altered: it has the hash ",
-                                            HexDigits(hash), ", but ", kStateFile, " says ",
+                                            HexDigits(hash), ", but ", kStateFile, " records ",
                                             HexDigits(expected.hash)));
   }
   return SafetensorsFile::FromMapped(std::move(file), path);

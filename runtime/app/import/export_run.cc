@@ -247,8 +247,8 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
     return target;
   }
   if (name.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        run, ": was trained here, not imported: --family says whose layout is wanted"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(run, ": was trained here, not imported: give the layout with --family"));
   }
   PLUMB_ASSIGN_OR_RETURN(target.family, FindFamilyNamed(runtime, name));
   return target;

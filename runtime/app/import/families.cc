@@ -126,7 +126,7 @@ absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config
   if (!found.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(config_path, ": is for two families, ",
                                                    found[0]->file, " and ", found[1]->file,
-                                                   "; --family FILE says which"));
+                                                   "; choose one with --family FILE"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
       config_path, ": model_type ", QuoteName(type), ": there is no family of models for it",

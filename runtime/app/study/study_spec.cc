@@ -38,7 +38,7 @@ void CheckGrid(const v1::Study& message, const Located& at, Mistakes* mistakes) 
     mistakes->Require(grid.value_size() > 0, at.At("grid", i),
                       absl::StrCat("grid: ", grid.field(), " has no value"));
     mistakes->Require(fields.insert(grid.field()).second, grid_at.At("field"),
-                      absl::StrCat("grid: ", grid.field(), " is said twice"));
+                      absl::StrCat("grid: ", grid.field(), " is given twice"));
     std::set<std::string> values;
     for (int j = 0; j < grid.value_size(); ++j) {
       mistakes->Require(
@@ -54,12 +54,12 @@ absl::Status Check(const v1::Study& message, const Located& at) {
     mistakes.Require(message.seeds() >= 1 && message.seeds() <= kMaxSeeds, at.At("seeds"),
                      absl::StrCat("seeds must be in 1..", kMaxSeeds));
     mistakes.Require(message.seed_size() == 0, at.At("seeds"),
-                     "seeds and seed: say how many, or which, not both");
+                     "seeds and seed: give a number of seeds or their values, not both");
   }
   std::set<uint64_t> seeds;
   for (int i = 0; i < message.seed_size(); ++i) {
     mistakes.Require(seeds.insert(message.seed(i)).second, at.At("seed", i),
-                     absl::StrCat("seed ", message.seed(i), " is said twice"));
+                     absl::StrCat("seed ", message.seed(i), " is given twice"));
   }
   if (message.has_samples()) {
     mistakes.Require(message.samples() >= 0 && message.samples() <= 1000, at.At("samples"),

@@ -166,7 +166,7 @@ absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
   return absl::InvalidArgumentError(
       absl::StrCat(data_path, ": has ", needed, " tokens (", tokenizer.Description(),
                    adds_mask ? ", and the mask token" : "", "), but ", model_path,
-                   " says vocab_size: ", said, "; drop vocab_size to take it from the data"));
+                   " sets vocab_size: ", said, "; drop vocab_size to take it from the data"));
 }
 
 std::optional<TokenMasking> MaskingOf(const Recipe& recipe, const api::ModelInfo& model) {

@@ -437,7 +437,7 @@ absl::StatusOr<double> TrainRun::Impl::ValidationLoss(int64_t max_batches) {
 
 absl::StatusOr<double> TrainRun::ValidationLoss() {
   if (!impl_->validation.has_value()) {
-    return absl::InvalidArgumentError("nothing is held out; data.val_fraction says how much");
+    return absl::InvalidArgumentError("nothing is held out; set data.val_fraction");
   }
   return OrOutOfMemory("the validation program",
                        [&] { return impl_->ValidationLoss(/*max_batches=*/0); });

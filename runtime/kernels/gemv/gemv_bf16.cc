@@ -140,7 +140,7 @@ GemvFn FastBf16Gemv() { return &MultiplyStreams<Tiles>; }
 
 namespace plumb {
 GemvFn FastBf16Gemv() {
-  PLUMB_CHECK(false, "HasFastBf16() says where this exists");
+  PLUMB_CHECK(false, "call this only if HasFastBf16()");
   return nullptr;
 }
 }  // namespace plumb

@@ -100,7 +100,7 @@ Int8GemvFn VnniInt8Gemv() { return &MultiplyInt8Blocks<VnniBlock>; }
 
 namespace plumb {
 Int8GemvFn VnniInt8Gemv() {
-  PLUMB_CHECK(false, "HasVnni() says where this exists");
+  PLUMB_CHECK(false, "call this only if HasVnni()");
   return nullptr;
 }
 }  // namespace plumb
