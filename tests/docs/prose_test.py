@@ -20,11 +20,11 @@ WORDS = {
     r"beside": "next to, or compared with",
     r"lies?|lying": "is stored, or is",
     r"go(?:es|ing)? on|went on": "continues",
-    r"lea(?:ve|ves|ving|ft)(?: \w+)? out": "drop, or omit",
+    r"lea(?:ve|ves|ving|ft)(?: [\w.-]+){0,2} out": "drop, or omit",
     r"told|tells?": "reports, receives, or distinguishes",
     r"(?:the|for) dead": "ranks without a heartbeat",
 }
-PATTERNS = [(re.compile(r"(?<![\w$./{-])(?:" + words.replace(" ", r"[\s\x01]+") + r")(?![\w=(-]|[./]\w)", re.I), instead)
+PATTERNS = [(re.compile(r"(?<![\w$./{-])(?:" + words.replace(" ", r"\s+") + r")(?![\w=(-]|[./]\w)", re.I), instead)
             for words, instead in WORDS.items()]
 BEGINNING = re.compile(r"(?:Of|What|That|Whether|As|Where|By)\b")
 
@@ -60,7 +60,7 @@ int mistake;  // A mistake_count, but a mistake
 """
 LANGUAGES = {"c": C, "cc": C, "h": C, "hpp": C, "inc": C, "rs": C, "proto": C, "css": SLASHES, "py": PYTHON,
              "js": JAVASCRIPT, "mjs": JAVASCRIPT, "sh": SCRIPT, "bash": SCRIPT, "cmake": SCRIPT,
-             "pbtxt": f"{HASH}|{QUOTES}", "md": PAGE}
+             "pbtxt": f"{HASH}|{QUOTES}", "md": PAGE, "html": PAGE}
 
 
 def prose_of(text, language):

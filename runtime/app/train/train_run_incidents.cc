@@ -93,7 +93,7 @@ absl::Status TrainRun::Impl::Survive(const absl::Status& divergence, bool weight
   TrainIncident incident;
   incident.step = step;
   if (fields().on_divergence() == v1::Train::SKIP) {
-    if (weights_are_lost) return stop("; to leave a batch out cannot mend that, STEP_BACK can");
+    if (weights_are_lost) return stop("; to drop a batch cannot mend that, STEP_BACK can");
     incident.kind = TrainIncident::Kind::kSkip;
     incident.message = absl::StrCat(divergence.message(), "; left out batch ", batch);
     ++incidents.counts.skips;
