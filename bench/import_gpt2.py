@@ -119,7 +119,7 @@ def main():
         tuned = result["fine_tuning"]
         print(f"fine-tuning: {tuned['tokens_per_second']:.0f} tokens/s, loss {tuned['loss_last']:.3f}, "
               f"{tuned['init']['taken']} tensors taken, {len(tuned['init']['drawn'])} new, "
-              f"{len(tuned['init']['left'])} left out, peak {tuned['peak_bytes'] / mib:.0f} MiB")
+              f"{len(tuned['init']['left'])} dropped, peak {tuned['peak_bytes'] / mib:.0f} MiB")
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
             absl::StrCat("between 1 and decay_steps, ", s.decay_steps,
                          ", with schedule: WSD: the steps in which it decays"));
   } else {
-    require(s.cooldown_steps == 0, "cooldown_steps", "left out unless schedule is WSD");
+    require(s.cooldown_steps == 0, "cooldown_steps", "omitted unless schedule is WSD");
   }
   if (s.decay_steps != s.max_steps) require(s.decay_steps >= 1, "decay_steps", "at least 1");
   require(s.eval_interval >= 0, "eval_interval", "zero or more");

@@ -70,7 +70,7 @@ absl::StatusOr<PostProcessor> ReadTemplate(JsonFields* fields, int32_t vocab_siz
                                         " is neither a SpecialToken nor the one Sequence"));
     }
   }
-  if (!seen) return fields->Error("single has no Sequence: texts would be left out");
+  if (!seen) return fields->Error("single has no Sequence: texts would be dropped");
   return made;
 }
 

@@ -139,7 +139,7 @@ TEST_F(DivergenceRunTest, SkipDropsOneBatch) {
   EXPECT_EQ(incidents[0].kind, TrainIncident::Kind::kSkip);
   EXPECT_EQ(incidents[0].step, bad);
   EXPECT_THAT(incidents[0].message,
-              AllOf(HasSubstr("layer 3"), HasSubstr(absl::StrCat("left out batch ", bad))));
+              AllOf(HasSubstr("layer 3"), HasSubstr(absl::StrCat("dropped batch ", bad))));
   EXPECT_EQ(run->incidents().skips, 1);
   EXPECT_EQ(run->incidents().step_backs, 0);
 }

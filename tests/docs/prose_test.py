@@ -20,7 +20,7 @@ WORDS = {
     r"beside": "next to, or compared with",
     r"lies?|lying": "is stored, or is",
     r"go(?:es|ing)? on|went on": "continues",
-    r"lea(?:ve|ves|ving|ft)(?: [\w.-]+){0,2} out": "drop, or omit",
+    r"(?:leave|leaves|leaving|left)(?: [\w.-]+){0,2} out": "drop, or omit",
     r"told|tells?": "reports, receives, or distinguishes",
     r"(?:the|for) dead": "ranks without a heartbeat",
 }

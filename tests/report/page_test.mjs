@@ -134,7 +134,7 @@ test("runs that all diverged read well", async (t) => {
   assert.match(await page.locator("main").textContent(), /No seed finished in both runs of a pair/);
 });
 
-test("what was not measured is left out", async (t) => {
+test("drops what was not measured", async (t) => {
   const page = await open(
     t,
     fileOf("bare", () =>

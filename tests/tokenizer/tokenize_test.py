@@ -144,7 +144,7 @@ def added_tokens(plumb):
     tokens = plumb.encode(path, b"a<|endoftext|><|end|>b<|end  <m>  c")
     check(tokens == [97, 256, 257, 98, 259, 258, 99], "added tokens: the longest, and the spaces that go with one")
     check(plumb.encode(path, b"<m>", "--plain") == list(b"<m>"), "added tokens are text in plain text")
-    check(plumb.decode(path, [97, 256, 98], "--skip-special") == b"ab", "special tokens are left out")
+    check(plumb.decode(path, [97, 256, 98], "--skip-special") == b"ab", "special tokens are dropped")
 
 
 def sentence_piece(plumb):

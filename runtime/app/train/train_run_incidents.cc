@@ -95,7 +95,7 @@ absl::Status TrainRun::Impl::Survive(const absl::Status& divergence, bool weight
   if (fields().on_divergence() == v1::Train::SKIP) {
     if (weights_are_lost) return stop("; to drop a batch cannot mend that, STEP_BACK can");
     incident.kind = TrainIncident::Kind::kSkip;
-    incident.message = absl::StrCat(divergence.message(), "; left out batch ", batch);
+    incident.message = absl::StrCat(divergence.message(), "; dropped batch ", batch);
     ++incidents.counts.skips;
     incidents.batches_skipped += 1;
     PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "skip", incident.message, std::nullopt}));
