@@ -63,7 +63,7 @@ cd /packages
 export DEBIAN_FRONTEND=noninteractive
 say() { printf '\n== %s\n' "$*"; }
 apt_get() { apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@" > /tmp/apt.log 2>&1 || { tail -n 20 /tmp/apt.log; exit 1; }; }
-# What there is besides packages' databases, logs and caches.
+# Lists all files except packages' databases, logs and caches.
 files() { find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /tmp -o -path /packages -o -path /var -o -path /root \) -prune -o -print | sort; }
 apt_get update
 

@@ -9,7 +9,7 @@
  *
  * A plugin runs with all rights of the process that loads it.
  *
- * What a norm is. It maps rows of `dim` numbers to rows of `dim` numbers, y = norm(x; params), each
+ * Definition. A norm maps rows of `dim` numbers to rows of `dim` numbers, y = norm(x; params), each
  * row on its own, or, for a cross-row norm, with statistics over all rows of a call. The host owns
  * memory, threads, random numbers and parameters; the plugin owns the mathematics, and nothing
  * else.
@@ -200,15 +200,15 @@ typedef struct plumb_tensor_def {
   uint32_t reserved;
   double init_a, init_b;
   double lr_scale; /* factor on the learning rate; 1 = none */
-  /* What the norm adds to the stored numbers before it uses them: 1 where the gain is 1 + weight.
-   * The plugin does the addition; it is stated here for whoever reads or shows a checkpoint. */
+  /* Number that the norm adds to the stored values before it uses them: 1 if the gain is 1 +
+   * weight. The plugin does the addition; the field informs readers of a checkpoint. */
   double offset;
 } plumb_tensor_def;
 
 enum { PLUMB_BWD_X = 1u << 0, PLUMB_BWD_Y = 1u << 1 }; /* which of x and y backward() reads */
 
-/* What an instance needs: a pure function of (attributes, dim), so that dims are the plugin's rule
- * for the length of each tensor. */
+/* Requirements of an instance, a pure function of (attributes, dim): the plugin's dims define the
+ * length of each tensor. */
 typedef struct plumb_norm_layout {
   uint32_t struct_size;
   uint32_t tensor_stride; /* sizeof(plumb_tensor_def) of the plugin */
