@@ -31,13 +31,13 @@ namespace plumb {
 struct CompiledProgram {
   Graph graph;
   MemoryPlan plan;
-  std::vector<std::unique_ptr<Kernel>> kernels;      // by node
-  std::vector<std::vector<int32_t>> uses;            // by ValueId: indices among all operands
-  std::vector<std::vector<ValueId>> values_of_slot;  // by index in the plan's externals
+  std::vector<std::unique_ptr<Kernel>> kernels;  // indexed by node
+  std::vector<std::vector<int32_t>> uses;        // indexed by ValueId: indices among all operands
+  std::vector<std::vector<ValueId>> values_of_slot;  // indexed like the plan's externals
   // Slots for the caller's memory: the plan's externals, then its copied outputs.
   std::map<std::string, size_t, std::less<>> bindings;  // name -> slot
   size_t slots = 0;
-  size_t operands = 0;  // of all nodes
+  size_t operands = 0;  // total of all nodes
   int64_t scratch_offset = 0;
   int64_t scratch_bytes = 0;
 
@@ -136,12 +136,12 @@ class Executable {
   void* DataOf(ValueId id) const;
 
   const std::shared_ptr<const CompiledProgram> program_;
-  const Graph& graph_;      // of the program
-  const MemoryPlan& plan_;  // of the program
+  const Graph& graph_;      // the program's
+  const MemoryPlan& plan_;  // the program's
   const int64_t scratch_offset_;
-  std::vector<Step> steps_;  // by node
+  std::vector<Step> steps_;  // indexed by node
   std::vector<void*> operands_;
-  std::vector<void*> bound_;  // by slot
+  std::vector<void*> bound_;  // indexed by slot
   int32_t unbound_ = 0;       // slots without memory
   bool keeps_denormals_ = false;
   std::byte* workspace_ = nullptr;

@@ -80,7 +80,7 @@ class Levels {
       if (!may_join_[i]) continue;
       rows_[i] = RowsOf(graph_.nodes[i]);
       int latest = std::numeric_limits<int>::max();
-      int64_t rows = -1;  // of all readers; -1: no reader yet, 0: they differ
+      int64_t rows = -1;  // rows of all readers; -1: no reader yet, 0: they differ
       for (const ValueId id : graph_.nodes[i].outputs) {
         for (const int32_t reader : readers_[Index(id)]) {
           const bool joins = may_join_[Index(reader)] && !graph_.value(id).is_stream;
@@ -107,8 +107,8 @@ class Levels {
   }
 
   const Graph& graph_;
-  const std::vector<std::vector<int32_t>> readers_;  // by ValueId: nodes, in order
-  std::vector<bool> may_join_;                       // by node, as are the following
+  const std::vector<std::vector<int32_t>> readers_;  // indexed by ValueId: nodes, in order
+  std::vector<bool> may_join_;                       // indexed by node, as are the following
   std::vector<int> level_;
   std::vector<int64_t> rows_;
   int last_ = 0;
@@ -272,9 +272,9 @@ class Former {
   const Graph& graph_;
   const OpRegistry& registry_;
   const Levels levels_;
-  std::vector<int> group_of_;                                           // by node; -1: none
+  std::vector<int> group_of_;                                           // indexed by node; -1: none
   std::vector<std::vector<size_t>> groups_;                             // nodes, in order
-  std::map<std::string, std::shared_ptr<const ProgramAttr>> programs_;  // by text
+  std::map<std::string, std::shared_ptr<const ProgramAttr>> programs_;  // keyed by text
 };
 
 }  // namespace

@@ -115,9 +115,9 @@ class ResidualNormFusion {
 
   Graph graph_;
   const OpDef* const add_norm_;
-  std::vector<std::vector<int32_t>> readers_;  // by ValueId: the nodes, in order
+  std::vector<std::vector<int32_t>> readers_;  // indexed by ValueId: the nodes, in order
   std::vector<bool> is_output_;
-  std::vector<bool> keep_;  // by node
+  std::vector<bool> keep_;  // indexed by node
 };
 
 }  // namespace

@@ -45,10 +45,10 @@ class GraphEdit {
  private:
   Graph graph_;
   std::vector<std::vector<int32_t>> readers_;
-  std::vector<bool> is_output_, overwritten_;  // by ValueId
-  std::vector<bool> edited_;                   // by position
-  std::vector<std::vector<Node>> in_place_;    // by position; used if edited
-  std::vector<std::vector<Node>> after_;       // by position
+  std::vector<bool> is_output_, overwritten_;  // indexed by ValueId
+  std::vector<bool> edited_;                   // indexed by position
+  std::vector<std::vector<Node>> in_place_;    // indexed by position; used if edited
+  std::vector<std::vector<Node>> after_;       // indexed by position
   absl::flat_hash_set<std::string> names_;     // filled by the first NewValue
 };
 

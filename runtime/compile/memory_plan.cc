@@ -256,7 +256,7 @@ class Planner {
     std::stable_sort(order.begin(), order.end(), [buffers](int32_t a, int32_t b) {
       return (*buffers)[Index(a)].bytes > (*buffers)[Index(b)].bytes;
     });
-    std::vector<const Buffer*> placed;  // by offset
+    std::vector<const Buffer*> placed;  // sorted by offset
     int64_t arena = 0;
     for (const int32_t index : order) {
       Buffer& buffer = (*buffers)[Index(index)];
@@ -306,7 +306,7 @@ class Planner {
   const Graph& graph_;
   MemoryPlan plan_;
   std::vector<Buffer> buffers_;     // ordered by first node
-  std::vector<int32_t> buffer_of_;  // by ValueId; -1 for externals
+  std::vector<int32_t> buffer_of_;  // indexed by ValueId; -1 for externals
   const std::vector<ValueId> state_;
 };
 

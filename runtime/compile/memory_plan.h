@@ -31,7 +31,7 @@ struct MemoryPlan {
     // First and last node that uses the value; -1: before the first node.
     int32_t first = 0, last = 0;
   };
-  std::vector<Place> places;  // by ValueId
+  std::vector<Place> places;  // indexed by ValueId
   // Parameters, inputs, states, then outputs that are none of these.
   std::vector<ValueId> externals;
   std::vector<int32_t> copied_outputs;  // indices into Graph::outputs

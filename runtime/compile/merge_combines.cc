@@ -152,12 +152,12 @@ class Walk {
   }
 
   Graph& graph_;
-  std::vector<int> readers_;  // by ValueId: upper bound of the nodes that read it
+  std::vector<int> readers_;  // indexed by ValueId: upper bound of the nodes that read it
   std::vector<bool> overwritten_;
   std::vector<bool> is_output_;
   std::vector<ValueId> state_;
   std::vector<ValueId> replacement_;
-  std::vector<bool> keep_;  // by node
+  std::vector<bool> keep_;  // indexed by node
 };
 
 }  // namespace

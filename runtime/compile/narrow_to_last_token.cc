@@ -103,9 +103,9 @@ class Needs {
   }
 
   const Graph& graph_;
-  std::vector<Need> needs_;         // by ValueId
-  std::vector<bool> is_dead_;       // by node
-  std::vector<Narrowed> narrowed_;  // by node
+  std::vector<Need> needs_;         // indexed by ValueId
+  std::vector<bool> is_dead_;       // indexed by node
+  std::vector<Narrowed> narrowed_;  // indexed by node
 };
 
 // Returns `graph` with the types of the outputs of narrowed nodes.

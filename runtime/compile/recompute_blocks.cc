@@ -151,11 +151,11 @@ class Recomputation {
   GraphEdit edit_;
   const std::vector<bool> overwritten_;
   size_t first_backward_ = 0;
-  std::vector<int64_t> layer_;                       // by node; -1: in no layer
+  std::vector<int64_t> layer_;                       // indexed by node; -1: in no layer
   std::map<int64_t, std::vector<size_t>> nodes_of_;  // layer -> its forward nodes
-  std::vector<ValueId> copy_;                        // by ValueId: its recomputed copy
-  std::vector<std::vector<ValueId>> inputs_;         // by node: its inputs after the pass
-  std::vector<std::vector<Node>> before_;            // by node: copies inserted before it
+  std::vector<ValueId> copy_;                        // indexed by ValueId: its recomputed copy
+  std::vector<std::vector<ValueId>> inputs_;         // indexed by node: its inputs after the pass
+  std::vector<std::vector<Node>> before_;            // indexed by node: copies inserted before it
 };
 
 }  // namespace

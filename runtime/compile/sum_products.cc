@@ -90,7 +90,7 @@ class ProductSum {
 
   // Moves the products that one matmul_sum can compute out of `products`, if there are several.
   std::vector<ValueId> TakeSummable(std::vector<ValueId>* products) const {
-    std::vector<ValueId> taken[2];  // by transpose_b
+    std::vector<ValueId> taken[2];  // indexed by transpose_b
     for (const ValueId product : *products) {
       if (!IsSummable(product)) continue;
       taken[ProducerOf(product).attrs.GetBool("transpose_b", false)].push_back(product);

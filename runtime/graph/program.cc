@@ -215,8 +215,8 @@ std::vector<ValueId> AddProgramGradient(GraphBuilder& b, const Node& node,
                                         absl::Span<const ValueId> d_outputs,
                                         const std::vector<bool>& wanted) {
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
-  std::vector<ValueId> operands = node.inputs;  // of the gradient: the node's inputs, then output
-                                                // gradients
+  std::vector<ValueId> operands = node.inputs;  // operands of the gradient: the node's inputs, then
+                                                // output gradients
   std::vector<bool> given;
   for (const ValueId dy : d_outputs) {
     given.push_back(dy != kNoValue);

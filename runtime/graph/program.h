@@ -66,7 +66,7 @@ class ProgramAttr : public AttrObject {
 
   const Graph graph_;
   std::vector<ValueId> leaves_;
-  std::vector<bool> has_rows_;  // by leaf
+  std::vector<bool> has_rows_;  // indexed by leaf
   std::string text_;
   mutable std::mutex mutex_;
   // The key: wanted leaves and given outputs.

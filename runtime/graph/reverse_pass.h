@@ -42,7 +42,7 @@ class ReversePass {
   void SumParts(ValueId id);
 
   const Graph& forward_;
-  const std::vector<bool> wanted_;  // by ValueId of `forward`, as are the following
+  const std::vector<bool> wanted_;  // indexed by ValueId of `forward`, as are the following
   GraphBuilder& builder_;
   std::vector<bool> on_path_;          // values between a wanted leaf and a seed
   std::vector<int32_t> first_reader_;  // first node on a path that reads the value

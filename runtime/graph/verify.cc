@@ -188,8 +188,8 @@ class Verifier {
   }
 
   const Graph& graph_;
-  std::vector<bool> defined_;        // by ValueId
-  std::vector<int32_t> updated_by_;  // by ValueId: the node that overwrote it, or -1
+  std::vector<bool> defined_;        // indexed by ValueId
+  std::vector<int32_t> updated_by_;  // indexed by ValueId: the node that overwrote it, or -1
 };
 
 }  // namespace

@@ -249,7 +249,7 @@ class AttentionGradKernel : public Kernel {
 
   const AttentionShape shape_;
   const bool has_lengths_;
-  std::vector<float> slopes_;  // by head; empty: none
+  std::vector<float> slopes_;  // indexed by head; empty: none
   const AttendGradFn<T> attend_grad_;
   const int64_t kv_heads_;
   const int slots_;
@@ -369,7 +369,7 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
   const int64_t c = shape.head_dim;
   ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
     const Keys keys = KeysOf(args, kLengths, shape, row, i);
-    std::vector<double> score;  // of the visible keys, and of a sink
+    std::vector<double> score;  // scores of the visible keys, and of a sink
     for (int64_t j = keys.begin; j < keys.end; ++j) {
       const double dot = Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c);
       score.push_back(shape.Capped(shape.scale * dot) + shape.DistanceBias(head, i, j));

@@ -307,7 +307,7 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
       for (int64_t head = 0; head < shape.heads; ++head) {
         const int64_t q = ((row * shape.queries + t) * shape.heads + head) * c;
         const int64_t kv_head = head / shape.group(), first_key = shape.first_key(position);
-        std::vector<double> weight;  // of the visible keys
+        std::vector<double> weight;  // weights of the visible keys
         for (int64_t j = first_key; j <= position; ++j) {
           const double* key = row_of(0, kv_head, j);
           double dot = 0;

@@ -23,13 +23,13 @@ double AlibiSlope(int64_t head, int64_t heads);
 
 struct AttentionShape {
   int64_t batch;
-  int64_t tokens;   // of k and v
+  int64_t tokens;   // tokens of k and v
   int64_t queries;  // the last of the tokens
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
   double scale;
-  double cap;      // of the scores; 0: no cap
+  double cap;      // max absolute score; 0: no cap
   int64_t window;  // keys visible to a query, its own the last; 0: all before it
   double alibi;    // factor of ALiBi's slopes; 0: no ALiBi
 

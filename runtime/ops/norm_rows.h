@@ -168,7 +168,7 @@ class NormPartialGradients {
   int64_t chunks_;
   SumRowsFns sum_rows_;
   std::vector<Param> params_;
-  int64_t partial_bytes_ = 0;  // of all parameters of one chunk
+  int64_t partial_bytes_ = 0;  // size of all parameters of one chunk
   int64_t pointer_bytes_ = 0;
 };
 

@@ -48,7 +48,7 @@
 //   drop(x [B,T,..], random i32[6]) {p, path, name} -> like x   0 with probability p, else x / (1 - p); path:
 //       the whole x[i] at once. random: seed and step, 64 bits each, low word first; then the row of the step
 //       that x[0] is, and the stride in positions by which elements are numbered (at least T is used), so that
-//       a draw depends neither on the rows nor on the T of a pass
+//       a draw does not depend on the rows or the T of a pass
 //   program(x1, .., xn) {graph} -> y1, .., ym     a graph of the ops combine, mul, mul_reduce, row_dot,
 //                                   weighted_sum, expand, concat, split, stop, fill, map, extremum, act
 //                                   and their gradients (graph/program.h), tile by tile of rows. The

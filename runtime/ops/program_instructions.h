@@ -57,7 +57,7 @@ struct InstructionFns {
   InstructionFn dot[2];        // out[1] = sum of a[w] b[w]; [0] b a row, [1] a vector
   // The following sum over rows, and add to `out`, a vector.
   InstructionFn add_rows;         // out[w] += sum over rows of a
-  InstructionFn add_products[2];  // out[w] += sum over rows of a b; [0] b alike, [1] b per row
+  InstructionFn add_products[2];  // out[w] += sum over rows of a b; [0] b like a, [1] b per row
   InstructionFn add_all;          // out[o] += sum over rows and groups of a[w]
   InstructionFn add_dot;          // out[1] += sum over rows of a[w] b[w]
   InstructionFn load_bf16;        // out = a, which is bf16

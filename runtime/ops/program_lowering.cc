@@ -613,7 +613,7 @@ class Lowering {
   std::vector<int32_t> readers_;      // number of operands and outputs that are the value
   std::vector<int32_t> last_reader_;  // node
   std::vector<bool> deferred_;
-  std::vector<bool> computed_;  // by register: an instruction of a tile writes it
+  std::vector<bool> computed_;  // indexed by register: an instruction of a tile writes it
 };
 
 }  // namespace

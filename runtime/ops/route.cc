@@ -233,7 +233,7 @@ struct ReferenceChoice {
 
 absl::Status ReferenceRoute(const ReferenceArgs& args) {
   const Router r(args.shape(0), args.attrs);
-  std::vector<int32_t> experts;  // by assignment
+  std::vector<int32_t> experts;  // indexed by assignment
   for (int64_t row = 0; row < r.rows; ++row) {
     const ReferenceChoice choice(r, args.f(0).data() + row * r.experts);
     for (size_t j = 0; j < choice.chosen.size(); ++j) {

@@ -120,14 +120,14 @@ class DecodeSession {
   std::unique_ptr<const PackedWeights> own_weights_;  // null: weights_ is the caller's
   const PackedWeights* weights_;
   int threads_;
-  std::vector<int64_t> lengths_;  // by sequence
+  std::vector<int64_t> lengths_;  // indexed by sequence
   // Max position written to the rings of each sequence, plus 1, since they were last computed from
   // the beginning.
   std::vector<int64_t> written_;
   int64_t shortest_ring_ = 0;              // in rows; 0: no cache is a ring
-  std::vector<std::vector<int32_t>> fed_;  // by sequence: its first length(sequence) tokens
+  std::vector<std::vector<int32_t>> fed_;  // indexed by sequence: its first length(sequence) tokens
   ExecutableCache chunk_executables_, step_executable_;
-  std::map<std::string, Cache> caches_;  // by the name of the state
+  std::map<std::string, Cache> caches_;  // keyed by the name of the state
   // All caches contiguously, for huge pages: reading every cache takes few TLB entries.
   AlignedBuffer cache_memory_, chunk_memory_;
   AlignedBuffer tokens_, positions_, logits_, chunk_logits_;

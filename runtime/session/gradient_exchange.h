@@ -2,8 +2,8 @@
 // GradientExchange: sums gradients over all ranks of a job, bucket by bucket. Each rank sends the
 // sums of its units to the bucket's owner, which adds them in the order of the UnitTree
 // (reduce-scatter) and sends the result back if all ranks need it (all-gather). Transfers overlap
-// with the pass. The results depend neither on the number of ranks, nor on the order in which
-// messages arrive. Allocates its buffers in the constructor, and later only lists of transfers.
+// with the pass. The results do not depend on the number of ranks or the order in which messages
+// arrive. Allocates its buffers in the constructor, and later only lists of transfers.
 // Thread-compatible.
 //
 // Communication errors are final: the job must end. They are never kAborted, which is the code of a
@@ -61,7 +61,7 @@ class GradientExchange {
 
   // Returns the sum of squares of the last unit's own gradients; infinite or NaN if one of them is.
   double unit_square() const { return unit_square_; }
-  const std::vector<double>& squares() const { return squares_; }  // by parameter
+  const std::vector<double>& squares() const { return squares_; }  // indexed by parameter
 
   // Sends each owner's updated weights to all ranks; if low planes are sharded, only what programs
   // read.
@@ -111,13 +111,13 @@ class GradientExchange {
   const Options options_;
   GradientSums* const sums_;
   const int threads_;
-  std::vector<Node> nodes_;  // of all ranks, ordered by unit
+  std::vector<Node> nodes_;  // nodes of all ranks, ordered by unit
   std::vector<Addition> additions_;
   size_t remote_nodes_ = 0;
   int64_t owned_elements_ = 0, elements_ = 0;
   AlignedBuffer received_;     // [remote nodes][owned elements]
   AlignedBuffer wire_;         // for bf16: [local nodes][elements]
-  std::vector<State> states_;  // by bucket
+  std::vector<State> states_;  // indexed by bucket
   std::vector<double> squares_;
   double unit_square_ = 0;
   size_t sent_ = 0;  // number of buckets sent, in order

@@ -73,7 +73,7 @@ class GradientSums {
   int64_t all_units_;
   UnitRange range_;
   std::vector<UnitRange> nodes_;
-  std::vector<float*> sums_;  // by index in nodes_
+  std::vector<float*> sums_;  // indexed like nodes_
   AlignedBuffer pass_;
   std::vector<AlignedBuffer> stack_;
   int64_t next_ = 0;  // next unit to be added

@@ -47,7 +47,7 @@ class NarrowWeights {
   mutable std::once_flag once_;
   mutable std::atomic<bool> is_wide_{false};
   mutable AlignedBuffer wide_;
-  mutable std::vector<float*> at_;  // by entry, once they are converted
+  mutable std::vector<float*> at_;  // indexed by entry, once they are converted
 };
 
 }  // namespace plumb

@@ -151,7 +151,7 @@ void Optimizer::SumSquares(const Gradients& gradients, int threads) {
 double Optimizer::ClipOf(size_t group, const Gradients& gradients) const {
   const double bound = plan_.updates.clips[group];
   const double norm = squares_.size() == 1 ? gradients.norm : std::sqrt(squares_[group]);
-  // As in torch.nn.utils.clip_grad_norm_: 1e-6 avoids a division by a tiny norm.
+  // Like torch.nn.utils.clip_grad_norm_: 1e-6 avoids a division by a tiny norm.
   return bound > 0 ? std::min(1.0, bound / (norm + 1e-6)) : 1.0;
 }
 

@@ -118,7 +118,7 @@ class Optimizer {
   // A matrix that Muon updates: a parameter, or one expert's part of it.
   struct Matrix {
     size_t parameter;
-    int64_t offset;  // of its first element in the parameter
+    int64_t offset;  // offset of its first element in the parameter
     Shape shape;
     float scale;  // factor of its learning rate
     size_t clip_group;
@@ -136,16 +136,16 @@ class Optimizer {
   const ParameterLayout layout_;
   const std::vector<bool> owned_;
   std::vector<StateId> states_;
-  std::vector<int64_t> m_begin_, v_begin_;  // by parameter, in elements; < 0: not here
+  std::vector<int64_t> m_begin_, v_begin_;  // indexed by parameter, in elements; < 0: not here
   AlignedBuffer m_, v_;
   Remote* remote_ = nullptr;
   std::vector<AdamWSegment> segments_;
   std::vector<AdamWGroup> groups_;
   std::vector<size_t> clip_of_group_;  // clip group of each group
-  std::vector<Shape> one_;             // by parameter: its shape, or that of one expert's part
+  std::vector<Shape> one_;  // indexed by parameter: its shape, or that of one expert's part
   std::vector<Matrix> matrices_;
-  std::vector<double> squares_;  // by clip group; not computed if there is one group, whose norm
-                                 // the caller passes
+  std::vector<double> squares_;  // indexed by clip group; not computed if there is one group, whose
+                                 // norm the caller passes
 };
 
 }  // namespace plumb

@@ -48,7 +48,7 @@ class PackedWeights {
     size_t entry;  // in the store's layout
     DType dtype;
     int64_t matrices;
-    int64_t rows, width;   // of one matrix
+    int64_t rows, width;   // size of one matrix
     int64_t begin;         // offset in buffer_
     int64_t scales_begin;  // offset of int8's scales in buffer_
   };

@@ -59,7 +59,7 @@ struct ParameterLayout {
 // Offsets of norms' states in a flat buffer, and of the buffers in them. A value.
 struct StateLayout {
   struct Entry {
-    std::string name;   // of the state
+    std::string name;   // name of the state
     int64_t begin = 0;  // in elements; a multiple of 32
     int64_t elements = 0;
   };
@@ -88,7 +88,7 @@ inline WeightFormat FormToKeep(WeightFormat format) {
 struct TensorInFile {
   std::string name;
   std::shared_ptr<const MappedFile> file;
-  std::string path;    // of the file, for messages
+  std::string path;    // the file's, for messages
   int64_t offset = 0;  // in bytes, from the file's beginning
   FloatFormat format = FloatFormat::kF32;
 };
@@ -194,14 +194,14 @@ class ParameterStore {
   ParameterLayout layout_;
   StateLayout states_;
   WeightFormat form_;
-  std::vector<bool> is_split_;            // by entry
-  absl::optional<SafetensorsFile> file_;  // of a store made by Map; else files_
+  std::vector<bool> is_split_;            // indexed by entry
+  absl::optional<SafetensorsFile> file_;  // set if made by Map; else files_ is
   std::vector<std::shared_ptr<const MappedFile>> files_;
   std::unique_ptr<NarrowWeights> narrow_;  // 16-bit entries
   AlignedBuffer buffer_, state_buffer_;    // in a mapped store: what is not read from the file
-  std::vector<float*> at_;                 // by entry: first element, or high plane
-  std::vector<uint16_t*> low_;             // by entry; null: no low plane here
-  std::vector<bool> owned_;                // by entry; empty: all
+  std::vector<float*> at_;                 // indexed by entry: first element, or high plane
+  std::vector<uint16_t*> low_;             // indexed by entry; null: no low plane here
+  std::vector<bool> owned_;                // indexed by entry; empty: all
   Remote* remote_ = nullptr;
 };
 

@@ -105,8 +105,8 @@ class Gradients {
  private:
   const Graph& forward_;
   const Ids optimized_ids_, forward_ids_;
-  std::vector<int> readers_;     // by ValueId: number of reads
-  std::vector<int32_t> reader_;  // by ValueId: last node that reads it
+  std::vector<int> readers_;     // indexed by ValueId: number of reads
+  std::vector<int32_t> reader_;  // indexed by ValueId: last node that reads it
 };
 
 absl::string_view Prefix(Kind kind) {

@@ -71,7 +71,7 @@ struct ObservedTensor {
   const std::string* name;
   TensorStats stats;
   TensorType type;
-  const void* data;  // of `type`; null: a split parameter (ParameterStore)
+  const void* data;  // elements of `type`; null: a split parameter (ParameterStore)
 };
 using ProbeObserver = std::function<void(const ObservedTensor& tensor)>;
 
@@ -114,7 +114,7 @@ class Probe {
   // Names of the values and their statistics, by slot. A value with two names has one slot.
   std::vector<std::string> slot_values_;
   std::vector<TensorStats> slot_stats_;
-  std::vector<size_t> activation_slots_, gradient_slots_;  // by index in the result
+  std::vector<size_t> activation_slots_, gradient_slots_;  // indexed like the result
   absl::flat_hash_map<const Executable*, std::unique_ptr<Watch>> watches_;
   ProbeObserver observer_;  // null: no observer
   ProbeResult result_;

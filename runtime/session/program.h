@@ -53,7 +53,7 @@ absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptio
                                    bool gradients);
 
 // Identity of a pass for dropout (kRandomInput). A draw is a function of the run's seed, the step
-// and the row within the step, so neither resuming nor the division of a step changes it.
+// and the row within the step, so resuming, or dividing a step differently, does not change it.
 struct RandomKey {
   uint64_t seed = 0;
   int64_t step = 0;
@@ -102,7 +102,7 @@ class ExecutableCache {
   BuildOptions options_;
   bool gradients_;
   OptimizeOptions optimize_;
-  std::map<int64_t, std::unique_ptr<Executable>> executables_;  // by seq
+  std::map<int64_t, std::unique_ptr<Executable>> executables_;  // keyed by seq
   std::map<int64_t, std::unique_ptr<Executable>> prepared_;     // not bound yet
   AlignedBuffer workspace_;
 };

@@ -49,7 +49,7 @@ absl::Status CheckRanks(const ModelContext& context, const TrainSpec& spec, int 
 
 absl::Status AgreeToTrain(Communicator* ranks, const ModelContext& context, const TrainSpec& spec,
                           int64_t max_seq, const ParameterStore& weights) {
-  // Of entries whose f32 are on one rank only, hashes the high planes, which all ranks have.
+  // Hashes the high planes of entries whose f32 are on one rank only: all ranks have these planes.
   ContentHasher hasher;
   const std::vector<ParameterLayout::Entry>& entries = weights.layout().entries;
   std::vector<float> piece(size_t{1} << 16);

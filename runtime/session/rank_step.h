@@ -37,9 +37,9 @@ absl::Status ShareTargets(Communicator* ranks, const absl::Status& status, const
 // Results of a rank's part of a step.
 struct StepShare {
   absl::Status status;
-  std::vector<double> losses;   // of its units
+  std::vector<double> losses;   // losses of its units
   bool probes = false;          // a rank needs the weights' statistics
-  std::vector<double> squares;  // of each parameter's gradient; valid for parameters it owns
+  std::vector<double> squares;  // indexed by parameter: of its gradient; valid for those it owns
 };
 // Combines the results of all ranks: losses of all units in their order, and all squares. Errors:
 // if some rank has an error, that of the first such rank, on all ranks.

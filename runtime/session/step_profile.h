@@ -26,7 +26,7 @@ class StepProfile {
     int64_t runs = 0;
     double seconds = 0;
     double flops = 0;  // 0: the op's are not counted
-    double bytes = 0;  // of operands, each counted once; 0 outside of the graph
+    double bytes = 0;  // size of operands, each counted once; 0 outside of the graph
   };
 
   // Runs the executable, with the same bits as its Run, and adds the times of its nodes. Allocates.
@@ -40,7 +40,7 @@ class StepProfile {
   void EndStep(double seconds);
 
   int64_t steps() const { return steps_; }
-  double seconds() const { return seconds_; }  // of all steps
+  double seconds() const { return seconds_; }  // time of all steps
   // Returns the rows of the graph, the longest first; then the other stages; then the remaining
   // time, as "other".
   std::vector<Row> Rows() const;

@@ -246,7 +246,7 @@ class TrainSession {
   std::unique_ptr<BatchSource> batches_;
   int64_t first_micro_batch_;            // index in the step of micro_batches_[0]
   std::vector<Batch> micro_batches_;     // those that contain this rank's units
-  std::vector<int64_t> targets_;         // by unit of the step
+  std::vector<int64_t> targets_;         // indexed by unit of the step
   int64_t step_targets_ = 0;             // sum of targets_
   std::optional<TokenMasking> masking_;  // none: the batches have targets
   BatchInputs inputs_;

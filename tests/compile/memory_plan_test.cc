@@ -31,7 +31,7 @@ class MemoryPlanTest : public GraphTest {
     return plan.places[static_cast<size_t>(graph.FindValue(name))];
   }
 
-  // Counts values that are neither outputs nor states but have external memory.
+  // Counts values with external memory, except outputs and states.
   static int CountMovedOut(const Graph& graph, const MemoryPlan& plan) {
     int count = 0;
     for (size_t id = 0; id < graph.values.size(); ++id) {

@@ -121,7 +121,7 @@ void AddCrossRowCases(const Norm& norm, std::vector<OpCase>* cases) {
   cases->push_back(norm.Case("cross_norm_eval", {Random(norm.x), state}, 1e-5));
 
   CaseInput x = Random(norm.x), saved = Absent();
-  if (instance.saved_per_row() > 0) {  // as the test's norm expects: the row's first number
+  if (instance.saved_per_row() > 0) {  // the test's norm expects the row's first number
     x.values.resize(static_cast<size_t>(norm.x.num_elements()));
     std::vector<double> first;
     for (size_t e = 0; e < x.values.size(); ++e) {
@@ -143,7 +143,7 @@ std::vector<OpCase> NormOpCases() {
   const auto for_all_shapes = [](const auto& add) {
     add(Shape({1, 7, 16}), 16);
     add(Shape({2, 5, 33}), 33);     // two chunks of rows, rows that are not aligned to cache lines
-    add(Shape({2, 9, 4 * 8}), 8);   // by head: several rows per token
+    add(Shape({2, 9, 4 * 8}), 8);   // heads: several rows per token
     add(Shape({3, 67, 100}), 100);  // several tasks
     add(Shape({1, 1, 1}), 1);
   };

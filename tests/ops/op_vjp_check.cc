@@ -18,7 +18,7 @@ namespace {
 // none).
 struct VjpGraph {
   Graph graph;
-  std::vector<ValueId> outputs;   // of the op
+  std::vector<ValueId> outputs;   // outputs of the op
   std::vector<ValueId> d_inputs;  // one per input
 };
 

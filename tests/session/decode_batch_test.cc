@@ -80,7 +80,7 @@ TEST_P(DecodeBatchTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
   for (const int64_t batch : {2, 5, 16}) {
     DecodeSession together(context_.get(), &weights_, batch, GetParam().threads);
     DecodeSession alone(context_.get(), &weights_, 1, 1);
-    std::vector<std::vector<std::vector<float>>> expected;  // by sequence, by step
+    std::vector<std::vector<std::vector<float>>> expected;  // [sequence][step]
     for (int64_t b = 0; b < batch; ++b) {
       // Prompts of different lengths.
       std::vector<int32_t> prompt;

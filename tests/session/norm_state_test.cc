@@ -163,8 +163,8 @@ TEST_F(NormStateTest, WhatTakesStatisticsInEvaluationTooTrainsAndEvaluatesButDoe
   EXPECT_EQ(decode.length(), 0);
 }
 
-// The step is repeated to find the first bad tensor. The states that the first run wrote must
-// neither be reported nor stay.
+// The step is repeated to find the first bad tensor. The states that the first run wrote must not
+// be reported, and must not stay.
 TEST_F(NormStateTest, AStepThatDivergesLeavesThemAsTheyWere) {
   for (int micro_batches : {1, 2}) {
     const auto context = MakeContext(runtime_.get(), With("batch_norm").Text());

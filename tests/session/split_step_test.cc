@@ -21,7 +21,7 @@ namespace {
 enum class Kind { kText, kDocuments, kTokens, kMasked };
 
 constexpr const char* kKindNames[] = {"text", "documents", "tokens", "masked"};
-constexpr int64_t kRows = 4;  // of a step
+constexpr int64_t kRows = 4;  // rows of a step
 constexpr int kSteps = 3;
 
 // A way to compute a step of kRows sequences.
@@ -37,7 +37,7 @@ const Division kDivisions[] = {{2, 2, 0, 1}, {1, 4, 0, 1}, {4, 1, 2, 1}, {4, 1, 
 struct Outcome {
   std::vector<double> losses, norms;
   std::vector<int64_t> tokens;
-  std::vector<float> gradients;  // of the last step
+  std::vector<float> gradients;  // gradients of the last step
 };
 
 class SplitStepTest : public RankTrainTest,

@@ -237,7 +237,7 @@ TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
     EXPECT_EQ(CountAllocations([&] {
                 for (int i = 0; i < 4; ++i) ok = decode.Feed({prompt[1]}).ok() && ok;
                 decode.Reset();
-                ok = decode.Feed(prompt).ok() && ok;  // of a length that was seen
+                ok = decode.Feed(prompt).ok() && ok;  // a length that was seen
               }),
               0);
     EXPECT_TRUE(ok);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guarantees of every way to train: the bits of a run depend neither on the number of threads, nor
-// on recomputation of blocks, nor on an interruption and resumption, and it allocates the planned
+// Guarantees of every way to train: the bits of a run do not depend on the number of threads,
+// recomputation of blocks, or an interruption and resumption, and a run allocates the planned
 // memory.
 #include <cmath>
 
