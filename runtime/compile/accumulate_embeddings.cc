@@ -23,7 +23,7 @@ bool IsGradientOf(const GraphEdit& edit, ValueId term, size_t reader) {
 
 }  // namespace
 
-// The gradient moves to the position of the sum, where all terms exist; ids and dy are kept until
+// Moves the gradient to the position of the sum, where all terms exist; ids and dy are kept until
 // then.
 absl::StatusOr<Graph> AccumulateEmbeddings(Graph graph, const OpRegistry& registry) {
   const OpDef* const combine = registry.Find("combine");

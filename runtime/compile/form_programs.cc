@@ -44,7 +44,7 @@ class Levels {
     SetLatest();
   }
 
-  // The group of a node: equal for nodes that may run as one. Requires: may_join(node).
+  // Returns the group of a node: equal for nodes that may run as one. Requires: may_join(node).
   std::pair<int, int64_t> group(size_t node) const { return {level_[node], rows_[node]}; }
   bool may_join(size_t node) const { return may_join_[node]; }
   const std::vector<int32_t>& readers(ValueId id) const { return readers_[Index(id)]; }

@@ -65,7 +65,7 @@ class Walk {
     }
   }
 
-  // Merges. Returns true if a node was dropped.
+  // Merges sums. Returns true if a node was dropped.
   bool Run() {
     bool changed = false;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {

@@ -25,7 +25,7 @@ class GraphBuilder {
   explicit GraphBuilder(const OpRegistry* registry) : registry_(registry) {}
   GraphBuilder(const OpRegistry* registry, Graph graph);  // appends to an existing graph
 
-  // Add leaves. Requires: the names are new.
+  // Adds a leaf. Requires: the name is new.
   ValueId Parameter(absl::string_view name, TensorType type);
   ValueId Input(absl::string_view name, TensorType type);
   ValueId State(absl::string_view name, TensorType type);

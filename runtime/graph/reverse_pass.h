@@ -21,8 +21,8 @@ class ReversePass {
     ValueId gradient;
   };
 
-  // `wanted[id]` selects the leaves whose gradients are needed. `builder` must contain the graph
-  // `forward`, and may contain more. Both must outlive the pass.
+  // Prepares a pass over `forward`. `wanted[id]` selects the leaves whose gradients are needed.
+  // `builder` must contain the graph `forward`, and may contain more. Both must outlive the pass.
   ReversePass(const Graph& forward, std::vector<bool> wanted, GraphBuilder* builder);
 
   // Adds the nodes that turn the seeds into the gradients of the wanted leaves. Errors name the

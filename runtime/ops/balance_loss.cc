@@ -66,7 +66,7 @@ class BalanceKernel : public Kernel {
         factor_(types.attrs.GetDouble("coefficient") * static_cast<double>(experts_) /
                 static_cast<double>(rows_)) {}
 
-  // A row of floats per task, then a sum per task.
+  // Returns the bytes of a row of floats per task, then a sum per task.
   int64_t scratch_bytes() const override { return tasks_ * row_bytes() + sums_bytes(); }
 
  protected:

@@ -245,7 +245,7 @@ absl::Status ReferenceOf(const ReferenceArgs& args, const std::vector<double>& x
 
 absl::Status ReferenceNorm(const ReferenceArgs& args) { return ReferenceOf(args, args.f(0), 0, 1); }
 
-// The norm is computed from the sum as it is stored.
+// Computes the norm from the sum as it is stored.
 absl::Status ReferenceNormAdd(const ReferenceArgs& args) {
   for (size_t e = 0; e < args.out(0).size(); ++e) {
     double& sum = args.out(0)[e];

@@ -101,8 +101,8 @@ class NormGradKernel : public Kernel {
     return absl::OkStatus();
   }
 
-  // Fused if the plugin offers it; otherwise dsum is copied to dx first, by row block, or all at
-  // once if dparams depend on the ranges.
+  // Runs the plugin's fused function if it has one. Otherwise copies dsum to dx first, by row
+  // block, or all at once if dparams depend on the ranges.
   absl::Status Backward(const KernelArgs& args, const plumb_norm_call& call, Range rows) const {
     if (!has_dsum_) return runner_.Backward(call, rows.begin, rows.end);
     if (runner_.has_residual()) {

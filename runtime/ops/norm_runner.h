@@ -39,7 +39,7 @@ class NormRunner {
   // Returns the bytes of call.scratch, for ranges of at most `rows` rows.
   int64_t scratch_bytes(int64_t rows) const;
 
-  // Run NormInstance's functions, on calls made from the prototype.
+  // Runs NormInstance's function of this name, on a call made from the prototype.
   absl::Status Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
   absl::Status Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const;
   absl::Status StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0, int64_t r1,

@@ -145,7 +145,7 @@ namespace plumb {
 // Adds every op above.
 void RegisterOps(OpRegistry* registry, const GemmPolicy& policy = HostGemmPolicy());
 
-// Register functions of the files; RegisterOps calls them all.
+// Registers the ops of one file; RegisterOps calls all of these functions.
 void RegisterEmbedding(OpRegistry* registry);
 void RegisterEmbeddingInt8(OpRegistry* registry);
 void RegisterMatmul(OpRegistry* registry, const GemmPolicy& policy);

@@ -232,7 +232,7 @@ HWY_INLINE float SumOf(const float* a, int64_t n) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// Two accumulators hide the latency of an addition.
+// Returns the dot product. Two accumulators hide the latency of an addition.
 HWY_INLINE float DotOf(const float* a, const float* b, int64_t n) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

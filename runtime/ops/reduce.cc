@@ -14,7 +14,7 @@ namespace {
 
 // Sums of a b over groups of channels: row_dot per row, mul_reduce over all rows.
 
-// Number of groups of channels.
+// Returns the number of groups of channels.
 int64_t GroupsOf(const Attrs& attrs, const TensorType& a) {
   return attrs.Has("size") ? attrs.GetInt("size") : a.shape.last();
 }

@@ -175,8 +175,8 @@ class RouteKernel : public RouterKernel {
   }
 
  private:
-  // Counting sort: replaces the experts in `places` by row indices, ordered by expert and then by
-  // token. `next` is scratch with one element per expert.
+  // Sorts by counting: replaces the experts in `places` by row indices, ordered by expert and then
+  // by token. `next` is scratch with one element per expert.
   void GroupByExpert(int32_t* next, int32_t* places, int32_t* starts) const {
     const int64_t n = router_.experts, assignments = router_.rows * router_.top_k;
     std::fill_n(starts, n + 1, 0);

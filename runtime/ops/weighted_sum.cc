@@ -45,7 +45,8 @@ absl::Status CheckCount(const OpTypes& types, bool pairs) {
   return absl::OkStatus();
 }
 
-// A bf16 vector may be multiplied by an f32 vector that is not wider.
+// Returns true if input 1 is an f32 vector, not wider than input 0, which may be a bf16 vector
+// then.
 bool IsScaledVector(const OpTypes& types) {
   const TensorType& b = types.in(1);
   return b.dtype == DType::kF32 && b.shape.rank() == 1 &&

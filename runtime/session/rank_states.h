@@ -20,8 +20,8 @@ namespace plumb {
 
 class RankStates : public Optimizer::Remote, public ParameterStore::Remote {
  public:
-  // All arguments must outlive this; `average` may be null. `plan` defines the owner of each state
-  // if states are sharded.
+  // Creates the access for a session. All arguments must outlive this; `average` may be null.
+  // `plan` defines the owner of each state if states are sharded.
   RankStates(Communicator* ranks, const BucketPlan& plan, const Optimizer* optimizer,
              ParameterStore* weights, const ParameterStore* average);
   ~RankStates() override;
@@ -46,10 +46,10 @@ class RankStates : public Optimizer::Remote, public ParameterStore::Remote {
   // Records that states were written, or may have been.
   void SetWritten() { written_ = true; }
 
-  // Optimizer::Remote. Requires: in_use(). Use returns the errors.
+  // Implements Optimizer::Remote. Requires: in_use(). Use returns the errors.
   void Read(const Optimizer::StateId& state, int64_t begin, int64_t n, float* to) override;
   void Write(const Optimizer::StateId& state, int64_t begin, int64_t n, const float* from) override;
-  // ParameterStore::Remote, likewise.
+  // Implements ParameterStore::Remote. Requires: in_use().
   void ReadLow(size_t entry, int64_t begin, int64_t n, uint16_t* to) override;
   void WriteLow(size_t entry, int64_t begin, int64_t n, const uint16_t* from) override;
 

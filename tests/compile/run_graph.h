@@ -17,7 +17,7 @@ namespace plumb {
 // Outputs contain NaN until they are written.
 class BoundMemory {
  public:
-  // `workspace` is used instead of an own buffer.
+  // Uses `workspace` instead of an own buffer, unless it is null.
   BoundMemory(Executable* executable, const ReferenceTensors& feeds, void* workspace = nullptr);
 
   // Returns the value in the memory bound to `name`.

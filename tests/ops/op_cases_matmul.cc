@@ -137,7 +137,7 @@ void AddMatmuls(std::vector<OpCase>* cases) {
   AddProduct(cases, "matmul", "batched rows", {Random({2, 3, 5}), Random({5, 7})}, {});
 }
 
-// One thread and several, one partial sum and several, even and odd.
+// Returns sizes for one thread and several, one partial sum and several, even and odd.
 std::vector<Sizes> FusedSizes(bool transpose_a) {
   std::vector<Sizes> all;
   for (const bool bf16 : {false, true}) {

@@ -16,7 +16,7 @@
 namespace plumb {
 namespace {
 
-// The ops of the programs' nodes. They live as long as the cases.
+// Returns the ops of the programs' nodes, which live as long as the cases.
 const OpRegistry& Ops() {
   static const OpRegistry* const ops = [] {
     auto* made = new OpRegistry();

@@ -163,7 +163,7 @@ void AddAttentionCases(int64_t batch, int64_t tokens, Heads heads, int64_t head_
   cases->push_back(WithVariant(grad, variant, heads.q));
 }
 
-// `queries` is the number of queries, for the last tokens; 0: for all.
+// Adds a case with `queries` queries, for the last tokens; 0: for all.
 void AddCachedAttentionCase(std::vector<int32_t> first, int64_t tokens, Heads heads,
                             int64_t head_dim, int64_t capacity, Draw draw,
                             std::vector<OpCase>* cases, int64_t queries = 0,

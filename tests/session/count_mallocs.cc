@@ -54,7 +54,7 @@ void FindOneDnn() {
   onednn_end.store(found.end);
 }
 
-// `caller` is the return address of the allocation.
+// Counts an allocation. `caller` is its return address.
 void Count(const void* caller, size_t bytes) {
   const uintptr_t at = reinterpret_cast<uintptr_t>(caller);
   if (at < onednn_begin.load(std::memory_order_relaxed) ||

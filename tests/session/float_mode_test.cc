@@ -99,7 +99,7 @@ class FloatModeTest : public RecipeTest {
     model.more = "norm { name: \"n\" plugin: \"test.counting\" allow_cross_token: true }";
     return model;
   }
-  // Wide enough that ops and the optimizer share their work between threads.
+  // Returns a model wide enough that ops and the optimizer share their work between threads.
   static TinyModel Wide() {
     TinyModel model;
     model.d_model = 128;
