@@ -68,7 +68,6 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
   for (const Value& value : graph.values) {
     if (value.kind != ValueKind::kState) continue;
     if (weights_->parameters().states().Find(value.name) != nullptr) continue;  // a norm's
-                                                                                // norm
     Cache& cache = caches[value.name];
     // [batch, heads, tokens, channels]
     cache.heads = value.type.shape[1];

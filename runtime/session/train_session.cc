@@ -391,7 +391,6 @@ absl::StatusOr<StepResult> TrainSession::Step() {
   }
   if (result.ok()) std::move(restore).Cancel();
   if (!result.ok() && !absl::IsAborted(result.status())) probed_ = false;  // incomplete
-                                                                           // incomplete
   return result;
 }
 
