@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t kDy = 1, kAcc = 2;  // operands of embedding_grad
 
-// An embedding's gradient that only the sum at `reader` sees, to which nothing is added yet.
+// Returns true for an embedding's gradient that only the sum at `reader` reads, and to which
+// nothing is added yet.
 bool IsGradientOf(const GraphEdit& edit, ValueId term, size_t reader) {
   const int32_t producer = edit.graph().value(term).producer;
   if (producer < 0 || !edit.IsReadOnceBy(term, reader)) return false;
@@ -22,7 +23,8 @@ bool IsGradientOf(const GraphEdit& edit, ValueId term, size_t reader) {
 
 }  // namespace
 
-// The sum's place is where all its terms are there; the ids and dy are kept until then.
+// Moves the gradient to the position of the sum, where all terms exist; ids and dy are kept until
+// then.
 absl::StatusOr<Graph> AccumulateEmbeddings(Graph graph, const OpRegistry& registry) {
   const OpDef* const combine = registry.Find("combine");
   GraphEdit edit(std::move(graph));
@@ -38,7 +40,7 @@ absl::StatusOr<Graph> AccumulateEmbeddings(Graph graph, const OpRegistry& regist
     std::vector<Node> nodes;
     const TensorType type = edit.graph().value(sum.outputs[0]).type;
     ValueId total;
-    if (others.empty()) {  // tables that are read twice
+    if (others.empty()) {  // a table that is read twice
       total = gradients[0];
       gradients.erase(gradients.begin());
     } else if (others.size() == 1) {

@@ -47,7 +47,7 @@ absl::StatusOr<Graph> DropDeadValues(Graph graph, const OpRegistry& /*registry*/
   const auto is_needed = [&needed](ValueId id) { return needed[static_cast<size_t>(id)]; };
   for (size_t i = edit.node_count(); i-- > 0;) {
     const Node& node = edit.node(i);
-    // A state that is written is seen by the next run, whoever reads it in this one.
+    // The next run reads a state that is written here, even if no node of this run does.
     if (node.op->updates.empty() &&
         std::none_of(node.outputs.begin(), node.outputs.end(), is_needed)) {
       edit.Drop(i);

@@ -21,8 +21,8 @@ ValueId Fill(GraphBuilder* b, const Shape& shape, double value) {
                          {"value", value}}));
 }
 
-// Marks the values v of which gradient(v) is but a part of the gradient: that of the readers
-// outside of the program that makes and reads v.
+// Marks the values v for which gradient(v) is only a part of the gradient, because the program that
+// computes v also reads it: gradient(v) then comes from the other readers only.
 std::vector<bool> PartialGradients(const Graph& graph) {
   std::vector<bool> partial(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
@@ -34,9 +34,9 @@ std::vector<bool> PartialGradients(const Graph& graph) {
   return partial;
 }
 
-// Calls the gradient of `v` "grad.v", and its parts, where there are several, "grad.v.1", ... A VJP
-// does not know these names when it makes the values. One that is the gradient of two values keeps
-// the name of the one that is nearer to the loss.
+// Names the gradient of `v` "grad.v", and its parts, if there are several, "grad.v.1", ... VJPs
+// create the values before these names are known. The gradient of two values gets the name of the
+// one that is nearer to the loss.
 void NameGradients(const Graph& forward, const ReversePass& reverse, Graph* graph) {
   absl::flat_hash_set<std::string> taken;
   for (const Value& value : graph->values) taken.insert(value.name);

@@ -12,10 +12,10 @@
 
 namespace plumb {
 
-// `graph` with the nodes of its backward pass and one output "grad.<parameter>" for every parameter
-// (zeros where the loss does not depend on it). `loss` names an output of type f32[1]. Gradients
-// that meet at a value are summed by one `combine` node, in the order in which their consumers run
-// backward.
+// Returns `graph` with the nodes of its backward pass, and one output "grad.<parameter>" for every
+// parameter (zeros if the loss does not depend on it). `loss` names an output of type f32[1].
+// Several gradients of one value are summed by one `combine` node, in the order in which its
+// readers run backward.
 absl::StatusOr<Graph> Differentiate(Graph graph, const OpRegistry& registry,
                                     absl::string_view loss);
 

@@ -42,7 +42,7 @@ bool AllFinite(const TensorType& type, const void* data) {
                      [](float f) { return std::isfinite(f); });
 }
 
-// An op's name and, of a norm, which one it is.
+// Returns an op's name and, for a norm, its configuration.
 std::string OpText(const Node& node) {
   const std::string& name = node.op->name;
   return node.attrs.Has("instance")
@@ -87,7 +87,7 @@ void CompiledProgram::NameBindings() {
     const Value& value = graph.value(plan.externals[i]);
     if (value.kind != ValueKind::kComputed) bindings.emplace(value.name, i);
   }
-  // Outputs that are copies have slots of their own after those of the plan.
+  // Copied outputs have their own slots, after those of the plan.
   slots = plan.externals.size();
   for (size_t k = 0; k < graph.outputs.size(); ++k) {
     const GraphOutput& output = graph.outputs[k];
@@ -131,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Executable::Compile(Graph graph) {
 void Executable::BindWorkspace(void* workspace) {
   PLUMB_CHECK(IsAligned(workspace), "the workspace is not aligned to 64 bytes");
   workspace_ = static_cast<std::byte*>(workspace);
-  if (workspace_ == nullptr) return;  // taken back: Run refuses until there is another
+  if (workspace_ == nullptr) return;  // unbound: Run fails until another is bound
   for (size_t id = 0; id < graph_.values.size(); ++id) {
     if (plan_.places[id].kind != MemoryPlan::Place::Kind::kArena) continue;
     for (const int32_t use : program_->uses[id])
@@ -142,7 +142,7 @@ void Executable::BindWorkspace(void* workspace) {
 int64_t Executable::AlignmentOf(size_t slot) const {
   if (slot >= plan_.externals.size() || program_->values_of_slot[slot].empty()) return kAlignment;
   const Value& value = graph_.value(program_->values_of_slot[slot].front());
-  // Kernels read matrices row by row, and rows begin anywhere.
+  // Kernels read matrices row by row, at any alignment of rows.
   const bool is_matrix = value.kind == ValueKind::kParameter && value.type.shape.rank() >= 2;
   return is_matrix ? SizeOf(value.type.dtype) : kAlignment;
 }
@@ -252,7 +252,7 @@ absl::Status Executable::RunAndTime(int threads, absl::Span<double> seconds_by_n
   using Clock = std::chrono::steady_clock;
   PLUMB_RETURN_IF_ERROR(CheckBound());
   PLUMB_CHECK(seconds_by_node.size() == steps_.size(), "there is one time for each node");
-  // A node begins where the one before it ended, so that no time between them is lost.
+  // A node starts at the end of the one before it, so no time between them is lost.
   Clock::time_point start = Clock::now();
   for (size_t i = 0; i < steps_.size(); ++i) {
     {

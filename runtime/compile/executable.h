@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// CompiledProgram: a graph compiled for its shapes: kernels, and the plan of its memory.
-// Executable: one that can run. It owns a table of operand pointers; memory is the caller's and is
-// bound by name before the first run. Executables share a compiled program. Creation allocates and
-// may fail; Run allocates nothing unless it fails. Nodes run with denormals flushed to zero
-// (runtime/base/float_mode.h), whatever the caller's mode, which is restored before a run returns
-// or calls an observer. Thread-compatible.
+// CompiledProgram: a graph compiled for its shapes: kernels and a memory plan. Executable: a
+// compiled program, possibly shared, with a table of operand pointers, which it owns. The caller
+// owns the memory and binds it by name before the first run. Creation allocates and may fail; Run
+// allocates nothing unless it fails. Nodes run with denormals flushed to zero
+// (runtime/base/float_mode.h); the caller's mode is restored before a run returns or calls an
+// observer. Thread-compatible.
 #ifndef PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
 #define PLUMB_RUNTIME_COMPILE_EXECUTABLE_H_
 
@@ -27,17 +27,17 @@
 
 namespace plumb {
 
-// Immutable; thread-safe.
+// Immutable, thread-safe.
 struct CompiledProgram {
   Graph graph;
   MemoryPlan plan;
-  std::vector<std::unique_ptr<Kernel>> kernels;      // by node
-  std::vector<std::vector<int32_t>> uses;            // by ValueId: indices among all operands
-  std::vector<std::vector<ValueId>> values_of_slot;  // of the plan's externals
+  std::vector<std::unique_ptr<Kernel>> kernels;  // indexed by node
+  std::vector<std::vector<int32_t>> uses;        // indexed by ValueId: indices among all operands
+  std::vector<std::vector<ValueId>> values_of_slot;  // indexed like the plan's externals
   // Slots for the caller's memory: the plan's externals, then its copied outputs.
   std::map<std::string, size_t, std::less<>> bindings;  // name -> slot
   size_t slots = 0;
-  size_t operands = 0;  // of all nodes
+  size_t operands = 0;  // total of all nodes
   int64_t scratch_offset = 0;
   int64_t scratch_bytes = 0;
 
@@ -58,76 +58,76 @@ class Executable {
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
-  // Compiles a graph for this executable alone.
+  // Compiles a graph for this executable only.
   static absl::StatusOr<std::unique_ptr<Executable>> Compile(Graph graph);
 
   const std::shared_ptr<const CompiledProgram>& program() const { return program_; }
   const Graph& graph() const { return graph_; }
   const MemoryPlan& plan() const { return plan_; }
 
-  // Bytes of temporary memory (arena and scratch together) that BindWorkspace wants, 64-byte
-  // aligned. Executables that never run at once may share one workspace.
+  // Returns the bytes of temporary memory (arena and scratch together) that BindWorkspace requires,
+  // 64-byte aligned. Executables that never run concurrently may share one workspace.
   int64_t workspace_bytes() const { return program_->workspace_bytes(); }
   void BindWorkspace(void* workspace);
 
   // Binds a parameter, input, state (by value name) or output (by output name). The memory must
-  // hold the value's type, 64-byte aligned (a matrix that is a parameter: as its elements are), and
-  // overlap no other. An output that is a state,
-  // updated in place, is found where the state is and is not bound itself. kNotFound for a name
-  // that is unknown or not to be bound, kInvalidArgument for memory that is not aligned.
+  // hold the value's type, be 64-byte aligned (a parameter of rank 2 or more: aligned to its
+  // element type), and not overlap other memory. An output that is a state, updated in place, is in
+  // the state's memory and is not bound itself. Errors: kNotFound for a name that is unknown or
+  // cannot be bound, kInvalidArgument for unaligned memory.
   absl::Status Bind(absl::string_view name, void* data);
 
-  // From now on nodes run in the caller's floating-point mode: to measure the cost of denormals.
+  // Keeps the caller's floating-point mode in later runs, to measure the cost of denormals.
   void KeepDenormals() { keeps_denormals_ = true; }
 
-  // Runs all nodes in order on at most `threads` threads. kFailedPrecondition unless everything is
-  // bound; else the error of a kernel (an id out of range), which names the node; outputs are then
-  // undefined.
+  // Runs all nodes in order on at most `threads` threads. Errors: kFailedPrecondition unless
+  // everything is bound; else the error of a kernel (an id out of range), with the node's name.
+  // Outputs are undefined after a kernel's error.
   absl::Status Run(int threads) const;
 
-  // Runs like Run, to the same bits, and calls after(i) when node i has run, in the caller's
-  // floating-point mode. What it changes must not be read or written by the nodes after it.
+  // Runs like Run, with the same bits, and calls after(i) when node i has run, in the caller's
+  // floating-point mode. Later nodes must not read or write memory that `after` changes.
   using AfterNode = absl::FunctionRef<void(size_t node)>;
   absl::Status Run(int threads, AfterNode after) const;
 
-  // The node after which an output has its value and no node reads it any more; the number of
-  // nodes: it has only when the run is over. REQUIRES: the program has the output.
+  // Returns the node after which an output has its value and no node reads it any more; the number
+  // of nodes if it is only valid after the run. Requires: the program has the output.
   size_t NodeOfOutput(absl::string_view output) const;
 
-  // Runs like Run, to the same bits, and calls observe(i, data) for every values[i] right after the
-  // node that makes it, in the caller's floating-point mode: its memory may be reused later.
-  // REQUIRES: kComputed values of graph(), sorted by producer.
+  // Runs like Run, with the same bits, and calls observe(i, data) for every values[i] right after
+  // the node that computes it, in the caller's floating-point mode; its memory may be reused later.
+  // Requires: `values` are kComputed values of graph(), sorted by producer.
   using Observer = absl::FunctionRef<void(size_t i, const void* data)>;
   absl::Status RunAndObserve(int threads, absl::Span<const ValueId> values, Observer observe) const;
 
-  // Runs like Run, to the same bits, and adds to seconds_by_node[i] how long node i took. Calls
-  // (*after)(i) when node i has run, unless `after` is null; its time is not added.
-  // REQUIRES: one element a node.
+  // Runs like Run, with the same bits, and adds the time of node i to seconds_by_node[i]. Calls
+  // (*after)(i) when node i has run, unless `after` is null, without adding its time. Requires: one
+  // element per node.
   absl::Status RunAndTime(int threads, absl::Span<double> seconds_by_node,
                           const AfterNode* after = nullptr) const;
 
-  // Runs like Run, looks at every value as it is made, and returns the first that holds a NaN or an
-  // infinity (no name if none does). When a parameter, input or state holds one already, it returns
-  // that one and runs nothing. Slow; for explaining a divergence.
+  // Runs like Run, checks every value once it is computed, and returns the first that contains a
+  // NaN or an infinity (no name if none does). If a parameter, input or state contains one already,
+  // returns that one and runs nothing. Slow; used to explain a divergence.
   struct NonFinite {
     std::string name;
-    std::string op;  // what made it, with a norm's configuration; "" of what was there before
+    std::string op;  // its op, with a norm's configuration; "" for a leaf
   };
   absl::StatusOr<NonFinite> RunAndFindNonFinite(int threads) const;
 
-  // One line a node: op, operand shapes, kernel scratch, places of its outputs; below it how its
-  // kernel computes, where there is a choice (Kernel::ToString).
+  // Prints one line per node: op, operand shapes, kernel scratch, places of its outputs. Below it
+  // is the kernel's choice of an algorithm, if there is one (Kernel::ToString).
   std::string ToString() const;
 
  private:
-  // A node, ready to run: its operands are contiguous in operands_.
+  // A node, ready to run. Its operands are contiguous in operands_.
   struct Step {
     const Kernel* kernel;
     const void* const* in;
     void* const* out;
   };
 
-  // Of the memory that the slot takes.
+  // Returns the required alignment of the slot's memory.
   int64_t AlignmentOf(size_t slot) const;
   absl::Status CheckBound() const;
   absl::Status RunStep(const Step& step, int threads) const;
@@ -136,12 +136,12 @@ class Executable {
   void* DataOf(ValueId id) const;
 
   const std::shared_ptr<const CompiledProgram> program_;
-  const Graph& graph_;      // of the program
-  const MemoryPlan& plan_;  // of the program
+  const Graph& graph_;      // the program's
+  const MemoryPlan& plan_;  // the program's
   const int64_t scratch_offset_;
-  std::vector<Step> steps_;  // by node
+  std::vector<Step> steps_;  // indexed by node
   std::vector<void*> operands_;
-  std::vector<void*> bound_;  // by slot
+  std::vector<void*> bound_;  // indexed by slot
   int32_t unbound_ = 0;       // slots without memory
   bool keeps_denormals_ = false;
   std::byte* workspace_ = nullptr;

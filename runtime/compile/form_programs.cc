@@ -18,13 +18,13 @@
 namespace plumb {
 namespace {
 
-// A program of fewer nodes that compute gains nothing, and other passes know sums better.
+// Smaller programs are not faster, and other passes optimize sums better.
 constexpr int kLeastNodes = 3;
 
-// Assigns nodes to programs by levels. A node that no program can hold, as a norm, is on the level
-// after those of the program nodes that it reads; a program node is on the last level on which its
-// readers still find it. Nodes of one level do not read each other through others, so they may run
-// as one. A stream ends a program.
+// Assigns nodes to programs by levels. A node that no program can contain, such as a norm, is one
+// level above the program nodes that it reads; a program node is on the highest level that its
+// readers allow. Nodes of one level do not depend on each other through other nodes, so they may
+// run as one program. A stream ends a program.
 class Levels {
  public:
   explicit Levels(const Graph& graph)
@@ -44,7 +44,7 @@ class Levels {
     SetLatest();
   }
 
-  // The group of a node: equal for nodes that may run as one. REQUIRES: may_join(node).
+  // Returns the group of a node: equal for nodes that may run as one. Requires: may_join(node).
   std::pair<int, int64_t> group(size_t node) const { return {level_[node], rows_[node]}; }
   bool may_join(size_t node) const { return may_join_[node]; }
   const std::vector<int32_t>& readers(ValueId id) const { return readers_[Index(id)]; }
@@ -80,7 +80,7 @@ class Levels {
       if (!may_join_[i]) continue;
       rows_[i] = RowsOf(graph_.nodes[i]);
       int latest = std::numeric_limits<int>::max();
-      int64_t rows = -1;  // of all readers: -1 none yet, 0 they differ
+      int64_t rows = -1;  // rows of all readers; -1: no reader yet, 0: they differ
       for (const ValueId id : graph_.nodes[i].outputs) {
         for (const int32_t reader : readers_[Index(id)]) {
           const bool joins = may_join_[Index(reader)] && !graph_.value(id).is_stream;
@@ -92,12 +92,12 @@ class Levels {
         }
       }
       level_[i] = latest == std::numeric_limits<int>::max() ? last_ : std::max(latest, level_[i]);
-      // A vector is computed where it is read.
+      // A vector is computed in the program that reads it.
       if (rows_[i] == 0) rows_[i] = std::max<int64_t>(rows, 0);
     }
   }
 
-  // The rows of a node's tensors; 0 if they are vectors.
+  // Returns the rows of a node's tensors; 0 if they are vectors.
   int64_t RowsOf(const Node& node) const {
     const bool is_flat = node.op->name == "split" && node.attrs.GetBool("flat", false);
     const TensorType& type = graph_.value(node.outputs[0]).type;
@@ -107,8 +107,8 @@ class Levels {
   }
 
   const Graph& graph_;
-  const std::vector<std::vector<int32_t>> readers_;  // by ValueId: nodes, in order
-  std::vector<bool> may_join_;                       // by node, as the others
+  const std::vector<std::vector<int32_t>> readers_;  // indexed by ValueId: nodes, in order
+  std::vector<bool> may_join_;                       // indexed by node, as are the following
   std::vector<int> level_;
   std::vector<int64_t> rows_;
   int last_ = 0;
@@ -119,7 +119,7 @@ bool Computes(const Node& node) {
   return op != "split" && op != "concat" && op != "expand" && op != "stop" && op != "fill";
 }
 
-// The graph with groups of nodes as programs.
+// Replaces groups of nodes by programs.
 class Former {
  public:
   Former(const Graph& graph, const OpRegistry& registry)
@@ -132,7 +132,7 @@ class Former {
   absl::StatusOr<Graph> Run() {
     Graph formed;
     formed.values = graph_.values;
-    for (Value& value : formed.values) value.producer = -1;  // of what stays inside of programs
+    for (Value& value : formed.values) value.producer = -1;  // values inside of programs have none
     formed.outputs = graph_.outputs;
     const size_t nodes = graph_.nodes.size();
     for (const size_t unit : Order()) {
@@ -165,13 +165,14 @@ class Former {
     }
   }
 
-  // A unit is a node that is in no group, or, counted after all nodes, a group.
+  // Returns the unit of a node: the node itself if it is in no group, else nodes.size() + its
+  // group.
   size_t UnitOf(size_t node) const {
     return group_of_[node] < 0 ? node : graph_.nodes.size() + Index(group_of_[node]);
   }
 
-  // The units, each after those that it reads; otherwise in the order of the graph, a group where
-  // its last node is.
+  // Returns the units, each after those that it reads; otherwise in the order of the graph, with a
+  // group at the position of its last node.
   std::vector<size_t> Order() const {
     const size_t nodes = graph_.nodes.size(), units = nodes + groups_.size();
     std::vector<std::vector<size_t>> after(units);
@@ -187,7 +188,7 @@ class Former {
         const int32_t producer = id == kNoValue ? -1 : graph_.value(id).producer;
         if (producer >= 0) precedes(Index(producer), i);
       }
-      // Readers of a value stay before the node that overwrites it.
+      // Readers of a value must precede the node that overwrites it.
       for (const auto& [out, in] : graph_.nodes[i].op->updates) {
         for (const int32_t reader : levels_.readers(graph_.nodes[i].inputs[Index(in)])) {
           if (Index(reader) < i) precedes(Index(reader), i);
@@ -225,7 +226,7 @@ class Former {
     for (const size_t i : groups_[Index(group)]) {
       for (const ValueId id : graph_.nodes[i].outputs) results.insert(id);
     }
-    // Leaves come first.
+    // Leaves are first.
     for (const size_t i : groups_[Index(group)]) {
       for (const ValueId id : graph_.nodes[i].inputs) {
         if (id == kNoValue || results.count(id) > 0 || id_in.count(id) > 0) continue;
@@ -248,11 +249,11 @@ class Former {
       }
       inner.nodes.push_back(std::move(copy));
     }
-    // Before differentiation: what is computed once has one gradient.
+    // Before differentiation, so that a common value has one gradient.
     PLUMB_ASSIGN_OR_RETURN(inner, MergeCommonValues(inner, registry_));
     node.op = registry_.Find("program");
     auto program = std::make_shared<const ProgramAttr>(std::move(inner));
-    // Layers that are alike share one program, and what is derived from it.
+    // Equal layers share one program, and everything derived from it.
     const std::shared_ptr<const AttrObject> attr =
         programs_.try_emplace(program->ToString(), program).first->second;
     node.attrs = Attrs({{"graph", attr}});
@@ -271,15 +272,15 @@ class Former {
   const Graph& graph_;
   const OpRegistry& registry_;
   const Levels levels_;
-  std::vector<int> group_of_;                                           // by node; -1: none
+  std::vector<int> group_of_;                                           // indexed by node; -1: none
   std::vector<std::vector<size_t>> groups_;                             // nodes, in order
-  std::map<std::string, std::shared_ptr<const ProgramAttr>> programs_;  // by text
+  std::map<std::string, std::shared_ptr<const ProgramAttr>> programs_;  // keyed by text
 };
 
 }  // namespace
 
 absl::StatusOr<Graph> FormPrograms(Graph graph, const OpRegistry& registry) {
-  if (registry.Find("program") == nullptr) return graph;  // of tests
+  if (registry.Find("program") == nullptr) return graph;  // a test's registry
   Former former(graph, registry);
   if (!former.has_programs()) return graph;
   return former.Run();

@@ -26,7 +26,7 @@ class ActivationFusion {
   }
 
  private:
-  // The position of the product that makes `id`, if it is to be had, else -1.
+  // Returns the position of the product that computes `id`, if it can be fused, else -1.
   int32_t ProductOf(ValueId id) const {
     const int32_t producer = edit_.graph().value(id).producer;
     if (producer < 0 || edit_.IsEdited(static_cast<size_t>(producer)) ||
@@ -36,14 +36,14 @@ class ActivationFusion {
     return producer;
   }
 
-  // Whether the node at `reader` uses `pre` only for the derivative of the activation.
+  // Returns true if the node at `reader` uses `pre` only for the derivative of the activation.
   bool WantsDerivative(size_t reader, ValueId pre, const std::string& kind) const {
     const Node& node = edit_.node(reader);
     return node.op->name == "act_grad" && node.inputs[0] == pre && node.inputs[1] != pre &&
            node.attrs.GetString("kind") == kind;
   }
 
-  // The fused node replaces the product, whose operands are all that it needs. It keeps the
+  // Replaces the product by the fused node, which needs only the product's operands. It stores the
   // derivative for the gradients instead of the activation's argument.
   void Fuse(size_t i) {
     const Node& act = edit_.node(i);
@@ -72,9 +72,9 @@ class ActivationFusion {
     edit_.Replace(static_cast<size_t>(at), {std::move(fused)});
   }
 
-  // The fused node replaces the activation's gradient, not the product: the nodes in between (the
-  // weight's gradient, the last reader of the hidden values) free memory first, and the derivative
-  // may be overwritten.
+  // Replaces the activation's gradient, not the product: the nodes in between (the weight's
+  // gradient, the last reader of the hidden values) free memory first, and the derivative may be
+  // overwritten.
   void FuseGradient(size_t i, ValueId derivative) {
     const Node& grad = edit_.node(i);
     const ValueId dy = grad.inputs[1];

@@ -31,19 +31,19 @@ class ResidualNormFusion {
   }
 
  private:
-  // A plain sum adds its terms in order, like the norm's op, so the bits are the same. The node
-  // becomes the sum and the first norm that reads it. Other readers of the sum are not changed.
+  // Fuses a sum and the first norm that reads it. A plain sum adds its terms in order, like
+  // add_norm, so the bits are the same. Other readers of the sum do not change.
   void FuseNorm(size_t sum_node) {
     const Node& sum = graph_.nodes[sum_node];
     if (sum.inputs.size() != 2) return;
     for (const int32_t reader : readers_[Index(sum.outputs[0])]) {
       Node& norm = graph_.nodes[Index(reader)];
       if (norm.op->name != "norm" || norm.inputs[0] != sum.outputs[0]) continue;
-      // The norm is computed earlier than it was: its parameters have to be there by then.
+      // The norm moves to an earlier position: its parameters must be available there.
       const bool ready = std::all_of(norm.inputs.begin() + 1, norm.inputs.end(), [&](ValueId id) {
         return graph_.value(id).producer < static_cast<int32_t>(sum_node);
       });
-      // The sum may take a term's memory, which the norm must not read then.
+      // The sum may reuse a term's memory, so the norm must not read that term.
       const bool reads_a_term = std::any_of(
           norm.inputs.begin() + 1, norm.inputs.end(),
           [&](ValueId id) { return std::count(sum.inputs.begin(), sum.inputs.end(), id) > 0; });
@@ -59,8 +59,8 @@ class ResidualNormFusion {
     }
   }
 
-  // The sum of gradients is removed if the nodes that compute norms' gradients can accumulate them
-  // in its order: one of the first two terms onto the other, then each further term.
+  // Removes a sum of gradients if the nodes that compute norms' gradients can accumulate them in
+  // its order: one of the first two terms onto the other, then each further term.
   void FuseGradients(size_t sum_node) {
     const Node& sum = graph_.nodes[sum_node];
     const std::vector<ValueId> terms = sum.inputs;
@@ -77,7 +77,7 @@ class ResidualNormFusion {
         Node& grad = graph_.nodes[Index(graph_.value(order[t]).producer)];
         grad.inputs[kDsum] = order[t - 1];
       }
-      // The last of them computes the sum.
+      // The last of these nodes computes the sum.
       const int32_t last = graph_.value(order.back()).producer;
       const ValueId total = sum.outputs[0];
       graph_.nodes[Index(last)].outputs[0] = total;
@@ -88,8 +88,8 @@ class ResidualNormFusion {
     }
   }
 
-  // Whether `term` is a norm's gradient that only the sum of `terms` reads, and whose node can add
-  // `before` to it: that is there already.
+  // Returns true if `term` is a norm's gradient that only the sum of `terms` reads, and its node
+  // can add `before` to it because `before` is available by then.
   bool CanAdd(ValueId before, ValueId term, const std::vector<ValueId>& terms) const {
     const int32_t producer = graph_.value(term).producer;
     if (producer < 0 || is_output_[Index(term)] || readers_[Index(term)].size() != 1 ||
@@ -115,9 +115,9 @@ class ResidualNormFusion {
 
   Graph graph_;
   const OpDef* const add_norm_;
-  std::vector<std::vector<int32_t>> readers_;  // by ValueId: the nodes, in order
+  std::vector<std::vector<int32_t>> readers_;  // indexed by ValueId: the nodes, in order
   std::vector<bool> is_output_;
-  std::vector<bool> keep_;  // by node
+  std::vector<bool> keep_;  // indexed by node
 };
 
 }  // namespace

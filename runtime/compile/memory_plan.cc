@@ -19,7 +19,7 @@
 namespace plumb {
 namespace {
 
-// A stretch of the arena: one value, or several that take it from one another.
+// A range of the arena, used by one value, or in turn by several that alias each other.
 struct Buffer {
   int64_t bytes = 0;  // a multiple of kAlignment
   int32_t first = 0, last = 0;
@@ -27,12 +27,12 @@ struct Buffer {
   int64_t offset = 0;
 };
 
-// The free ranges of an arena without an end.
+// The free ranges of an arena of unlimited size.
 class Gaps {
  public:
   Gaps() { Add(0, kEndless); }
 
-  // Of the smallest gap that holds `bytes`, the lowest; its offset.
+  // Takes the lowest of the smallest gaps that hold `bytes`. Returns its offset.
   int64_t Take(int64_t bytes) {
     if (bytes == 0) return 0;
     const auto [size, offset] = *by_size_.lower_bound({bytes, 0});
@@ -45,7 +45,7 @@ class Gaps {
     if (bytes == 0) return;
     const auto next = by_offset_.lower_bound(offset);
     int64_t begin = offset, end = offset + bytes;
-    const std::pair<int64_t, int64_t> after = *next;  // the endless one is never taken whole
+    const std::pair<int64_t, int64_t> after = *next;  // exists: the endless gap is never used up
     if (next != by_offset_.begin()) {
       const std::pair<int64_t, int64_t> before = *std::prev(next);
       if (before.first + before.second == begin) {
@@ -138,7 +138,7 @@ class Planner {
       const auto found = by_name.find(name);
       const ValueId named = found == by_name.end() ? kNoValue : found->second;
       if (named != kNoValue && graph_.value(named).kind != ValueKind::kComputed) {
-        // Whoever binds memory to this name means one of the two.
+        // A caller who binds memory to this name can mean only one of the two.
         if (!IsExternal(id) ||
             plan_.places[Index(id)].external != plan_.places[Index(named)].external) {
           return absl::InvalidArgumentError(absl::StrCat(
@@ -175,13 +175,13 @@ class Planner {
     }
   }
 
-  // Whether the place outside is this output's alone: nothing is in it before.
+  // Returns true if the external memory belongs to this output only, with no value in it before.
   bool OwnsPlace(ValueId id) const {
     return graph_.value(id).kind == ValueKind::kComputed &&
            plan_.externals[Index(plan_.places[Index(id)].external)] == id;
   }
 
-  // The values of the buffer are planned into the output's memory instead.
+  // Moves the values of the buffer to the output's memory.
   void MoveOut(int32_t buffer, int32_t external) {
     for (size_t id = 0; id < buffer_of_.size(); ++id) {
       if (buffer_of_[id] != buffer) continue;
@@ -192,7 +192,8 @@ class Planner {
     buffers_[Index(buffer)].bytes = 0;
   }
 
-  // The buffer of an input that dies at this node and whose memory output `out` may take, or -1.
+  // Returns the buffer of an input whose last read is this node and whose memory output `out` may
+  // take, or -1.
   int32_t BufferToTake(const Node& node, int32_t index, int out) const {
     const auto& may_alias = node.op->may_alias;
     const auto allowed = [&](size_t in) {
@@ -208,9 +209,9 @@ class Planner {
         continue;
       }
       const int32_t buffer = buffer_of_[Index(input)];
-      // Another output of this node may have it already.
+      // Another output of this node may have taken it.
       if (buffers_[Index(buffer)].holder != input) continue;
-      // Where the node reads the value twice, it must bear both being overwritten as it goes.
+      // If the node reads the value several times, each of these operands must allow aliasing.
       bool everywhere = true;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         everywhere = everywhere && (node.inputs[i] != input || allowed(i));
@@ -231,9 +232,9 @@ class Planner {
     return peak;
   }
 
-  // Tries the largest buffers first and the earliest first, and keeps the smaller plan: neither
-  // order is better for every graph. The first takes time with the square of the buffers, so that
-  // graphs of hundreds of layers get the second.
+  // Tries largest-first and earliest-first, and keeps the smaller plan; neither is better for all
+  // graphs. Largest-first takes quadratic time, so graphs of hundreds of layers use only
+  // earliest-first.
   void AssignOffsets() {
     constexpr size_t kMostBySize = 8192;
     std::vector<Buffer> by_time = buffers_;
@@ -247,15 +248,15 @@ class Planner {
     }
   }
 
-  // Puts each buffer, the largest first, into the smallest gap that holds it, between those that
-  // are placed already and live at the same time. Returns the bytes needed.
+  // Places each buffer, the largest first, into the smallest gap that holds it between the buffers
+  // that are already placed and live at the same time. Returns the bytes needed.
   static int64_t FitBySize(std::vector<Buffer>* buffers) {
     std::vector<int32_t> order(buffers->size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [buffers](int32_t a, int32_t b) {
       return (*buffers)[Index(a)].bytes > (*buffers)[Index(b)].bytes;
     });
-    std::vector<const Buffer*> placed;  // by offset
+    std::vector<const Buffer*> placed;  // sorted by offset
     int64_t arena = 0;
     for (const int32_t index : order) {
       Buffer& buffer = (*buffers)[Index(index)];
@@ -279,8 +280,8 @@ class Planner {
     return arena;
   }
 
-  // The same with the earliest first. Then those that live at the same time are those that live
-  // now, and the gaps between them are kept as they come and go.
+  // Places the earliest buffers first. Then only the buffers that are live at the current node
+  // matter, and the gaps between them are updated as buffers begin and end.
   static int64_t FitByTime(std::vector<Buffer>* buffers) {
     std::vector<int32_t> by_end(buffers->size());
     std::iota(by_end.begin(), by_end.end(), 0);
@@ -304,8 +305,8 @@ class Planner {
 
   const Graph& graph_;
   MemoryPlan plan_;
-  std::vector<Buffer> buffers_;     // in the order of their first nodes
-  std::vector<int32_t> buffer_of_;  // by ValueId; -1 for externals
+  std::vector<Buffer> buffers_;     // ordered by first node
+  std::vector<int32_t> buffer_of_;  // indexed by ValueId; -1 for externals
   const std::vector<ValueId> state_;
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // MemoryPlan: the buffer of every value of a graph. Pure; a value: copies and prints.
 //
-// Parameters, inputs, states and outputs are external and bound by their owner. Everything else
-// gets an offset in one arena; a value's bytes are free again once its last reader has run. An
-// output that an op must write over its input (OpDef::updates) shares its buffer; one that may
-// (may_alias) does if this is the last read of the input. If an aliasing output is bound by the
+// Parameters, inputs, states and outputs are external and bound by their owner. Every other value
+// has an offset in one arena; its bytes are free again once its last reader has run. An output that
+// an op must write over its input (OpDef::updates) shares the input's buffer; one that may
+// (may_alias) does so if this is the last read of the input. If an aliasing output is bound by the
 // caller, its input is planned into the same buffer, so gradients accumulate in place.
 //
 // An output that is a leaf, or the value of an earlier output, has no buffer of its own: it is
@@ -28,25 +28,26 @@ struct MemoryPlan {
     enum class Kind { kExternal, kArena } kind = Kind::kArena;
     int64_t offset = 0;     // kArena: bytes from its start, a multiple of kAlignment
     int32_t external = -1;  // kExternal: index into `externals`
-    // The nodes by which it is defined and read last; -1: before the first.
+    // First and last node that uses the value; -1: before the first node.
     int32_t first = 0, last = 0;
   };
-  std::vector<Place> places;  // by ValueId
+  std::vector<Place> places;  // indexed by ValueId
   // Parameters, inputs, states, then outputs that are none of these.
   std::vector<ValueId> externals;
-  std::vector<int32_t> copied_outputs;  // indices into Graph::outputs: copied after the last node
+  std::vector<int32_t> copied_outputs;  // indices into Graph::outputs
   int64_t arena_bytes = 0;
-  // The lower bound of any plan with these buffers: the largest sum of live bytes over all nodes.
+  // Lower bound of any plan with these buffers: the max over all nodes of the sum of live bytes.
   int64_t live_bytes = 0;
 };
 
-// REQUIRES: the graph is verified. An error when an output has the name of a leaf that it is not.
+// Plans the memory of a graph. Requires: the graph is verified. Errors: kInvalidArgument if an
+// output has the name of a leaf but another value.
 absl::StatusOr<MemoryPlan> PlanMemory(const Graph& graph);
 
-// "arena+128", "parameter head.weight", "output loss": where a value lives.
+// Returns the place of a value: "arena+128", "parameter head.weight", "output loss".
 std::string PlaceName(const MemoryPlan& plan, const Graph& graph, ValueId id);
 
-// One line a value (name, bytes, place, first..last node that uses it), then the totals.
+// Prints one line per value (name, bytes, place, first..last node that uses it), then the totals.
 std::string ToString(const MemoryPlan& plan, const Graph& graph);
 
 }  // namespace plumb

@@ -9,11 +9,11 @@
 namespace plumb {
 namespace {
 
-// A longer sum gains nothing (every term is read once either way), and keeps all its terms alive
-// where a running sum would have freed them.
+// Longer sums are not faster (every term is read once either way), and keep all terms alive that a
+// running sum would have freed.
 constexpr size_t kMaxTerms = 8;
 
-// combine's arguments: sum_i coefs[i] * terms[i] + constant.
+// Arguments of combine: sum_i coefs[i] * terms[i] + constant.
 struct Sum {
   std::vector<ValueId> terms;
   std::vector<double> coefs;
@@ -65,7 +65,7 @@ class Walk {
     }
   }
 
-  // Whether a node was dropped.
+  // Merges sums. Returns true if a node was dropped.
   bool Run() {
     bool changed = false;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -73,7 +73,7 @@ class Walk {
       for (ValueId& id : node.inputs) {
         if (id != kNoValue) id = replacement_[Index(id)];
       }
-      // A gradient does not go through it; after differentiation it is its input.
+      // After differentiation, which it stops, it equals its input.
       if (node.op->name == "stop" && Replace(node.outputs[0], node.inputs[0])) {
         keep_[i] = false;
         changed = true;
@@ -102,7 +102,7 @@ class Walk {
   const std::vector<bool>& keep() const { return keep_; }
 
  private:
-  // Puts the terms of the first inner sum that nothing else reads in its place.
+  // Replaces the first term that is a sum without other readers by the terms of that sum.
   bool MergeOneTerm(Sum* sum) {
     for (size_t t = 0; t < sum->terms.size(); ++t) {
       const ValueId term = sum->terms[t];
@@ -112,7 +112,7 @@ class Walk {
         continue;
       }
       const Sum inner = SumOf(graph_.nodes[Index(producer)]);
-      // The inner sum may have been made before its term is overwritten, and the outer one after.
+      // A term of the inner sum may be overwritten between the inner and the outer sum.
       if (std::any_of(inner.terms.begin(), inner.terms.end(),
                       [this](ValueId id) { return overwritten_[Index(id)]; })) {
         continue;
@@ -136,8 +136,8 @@ class Walk {
     return false;
   }
 
-  // Lets everything that reads `copy` read `original`. Refuses where the copy is needed: the
-  // original changes later, or an output has to have memory of its own.
+  // Makes all readers of `copy` read `original`. Returns false if the copy is needed: the original
+  // changes later, or an output must have memory of its own.
   bool Replace(ValueId copy, ValueId original) {
     if (overwritten_[Index(original)]) return false;
     if (is_output_[Index(copy)]) {
@@ -152,12 +152,12 @@ class Walk {
   }
 
   Graph& graph_;
-  std::vector<int> readers_;  // by ValueId: how many nodes read it, at most
+  std::vector<int> readers_;  // indexed by ValueId: upper bound of the nodes that read it
   std::vector<bool> overwritten_;
   std::vector<bool> is_output_;
   std::vector<ValueId> state_;
   std::vector<ValueId> replacement_;
-  std::vector<bool> keep_;  // by node
+  std::vector<bool> keep_;  // indexed by node
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 enum class Need : char { kNothing, kLastToken, kAll };  // in increasing order
 
-// Whether last_token takes the type, and leaves out some of it.
+// Returns true if last_token accepts the type and drops some of it.
 bool HasTokens(const TensorType& type) {
   const int rank = type.dtype == DType::kI32 ? 2 : 3;
   return type.shape.rank() == rank && type.shape[1] > 1;
@@ -27,15 +27,15 @@ TensorType LastTokenOf(const TensorType& type) {
 
 bool IsLastToken(const Node& node) { return node.op->name == "last_token"; }
 
-// A node as it is to be, if it computes the last token only.
+// A node that computes the last token only.
 struct Narrowed {
-  std::vector<size_t> inputs;       // those replaced by their last token; empty: not narrowed
-  std::vector<TensorType> outputs;  // their types then
+  std::vector<size_t> inputs;       // inputs replaced by their last token; empty: not narrowed
+  std::vector<TensorType> outputs;  // types of the outputs then
 };
 
-// Backwards through the graph: the tokens of each value that are needed, and from these the nodes
-// that can be narrowed. A value that one reader needs in full is computed in full, and its last
-// token copied for the others, so nothing is computed twice.
+// Walks backwards and finds which tokens of each value are needed, and from these the nodes that
+// can be narrowed. A value that one reader needs in full is computed in full, and its last token is
+// copied for the others, so nothing is computed twice.
 class Needs {
  public:
   explicit Needs(const Graph& graph)
@@ -47,7 +47,7 @@ class Needs {
     for (size_t i = graph.nodes.size(); i-- > 0;) Visit(i);
   }
 
-  // Whether nothing needs what the node computes.
+  // Returns true if the node's results are not needed.
   bool is_dead(size_t node) const { return is_dead_[node]; }
   const Narrowed& narrowed(size_t node) const { return narrowed_[node]; }
 
@@ -75,7 +75,7 @@ class Needs {
     for (size_t k = 0; k < wanted.size(); ++k) Raise(node.inputs[k], wanted[k]);
   }
 
-  // Nothing, unless all outputs that become narrower are needed no wider.
+  // Returns no inputs unless all outputs that become narrower are needed for the last token only.
   Narrowed Narrow(const Node& node) const {
     if (node.op->token_wise == nullptr) return {};
     std::vector<const TensorType*> types;
@@ -103,12 +103,12 @@ class Needs {
   }
 
   const Graph& graph_;
-  std::vector<Need> needs_;         // by ValueId
-  std::vector<bool> is_dead_;       // by node
-  std::vector<Narrowed> narrowed_;  // by node
+  std::vector<Need> needs_;         // indexed by ValueId
+  std::vector<bool> is_dead_;       // indexed by node
+  std::vector<Narrowed> narrowed_;  // indexed by node
 };
 
-// `graph` with the types of the outputs of narrowed nodes.
+// Returns `graph` with the types of the outputs of narrowed nodes.
 Graph NarrowTypes(Graph graph, const Needs& needs) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Narrowed& narrowed = needs.narrowed(i);
@@ -138,7 +138,7 @@ absl::StatusOr<Graph> NarrowToLastToken(Graph graph, const OpRegistry& registry)
     for (ValueId& id : node.inputs) {
       if (const auto it = replacement.find(id); it != replacement.end()) id = it->second;
     }
-    // An output keeps the node, as a copy: it has memory of its own.
+    // A last_token that is an output stays, as a copy: outputs have memory of their own.
     if (IsLastToken(node) && !HasTokens(type(node.inputs[0])) && !edit.IsOutput(node.outputs[0])) {
       replacement[node.outputs[0]] = node.inputs[0];
       edit.Drop(i);

@@ -14,13 +14,13 @@ namespace plumb {
 
 struct NodeTime {
   std::string op;
-  std::string name;    // of the first output: "layers.3.attention.q"
+  std::string name;    // name of the first output: "layers.3.attention.q"
   double seconds = 0;  // filled in by the caller
-  double flops = 0;    // OpDef::flops; 0 for ops that do not count
-  int64_t bytes = 0;   // of its operands, a value that it reads twice or writes in place once
+  double flops = 0;    // OpDef::flops; 0: not counted
+  int64_t bytes = 0;   // bytes of its operands; one read twice or written in place counts once
 };
 
-// One a node, in the order of graph.nodes. REQUIRES: the graph is verified.
+// Returns one per node, in the order of graph.nodes. Requires: the graph is verified.
 std::vector<NodeTime> NodeCosts(const Graph& graph);
 
 }  // namespace plumb

@@ -14,7 +14,8 @@
 namespace plumb {
 namespace {
 
-// The layer of a forward node, by the name of its result: N of "layers.N.attention.q"; else -1.
+// Returns the layer of a forward node, by the name of its result: N of "layers.N.attention.q"; else
+// -1.
 int64_t LayerOf(const Graph& graph, const Node& node) {
   if (node.outputs.empty()) return -1;
   absl::string_view name = graph.value(node.outputs[0]).name;
@@ -36,7 +37,7 @@ class Recomputation {
         copy_(graph.values.size(), kNoValue),
         inputs_(graph.nodes.size()),
         before_(graph.nodes.size()) {
-    // Differentiate puts the backward pass after the forward one, and calls its values grad.*.
+    // Differentiate appends the backward pass to the forward pass, and names its values grad.*.
     while (first_backward_ < graph.nodes.size() && !IsGradient(graph.nodes[first_backward_])) {
       ++first_backward_;
     }
@@ -64,7 +65,8 @@ class Recomputation {
     return !node.outputs.empty() && absl::StartsWith(graph_.value(node.outputs[0]).name, "grad.");
   }
 
-  // A value that the forward pass itself needs outside of its layer, or that cannot be made again.
+  // Returns true for a value that the forward pass needs outside of its layer, or that cannot be
+  // recomputed.
   bool IsKept(ValueId id) const {
     const Value& value = graph_.value(id);
     if (value.producer < 0 || edit_.IsOutput(id)) return true;
@@ -76,7 +78,8 @@ class Recomputation {
     });
   }
 
-  // Whether the node gives the same later: it updates nothing, and nothing it reads is updated.
+  // Returns true if the node computes the same later: it updates nothing, and nothing that it reads
+  // is updated.
   bool IsRepeatable(size_t i) const {
     const Node& node = graph_.nodes[i];
     return node.op->updates.empty() &&
@@ -85,7 +88,7 @@ class Recomputation {
   }
 
   void RecomputeLayer(const std::vector<size_t>& nodes) {
-    // The layer's values that the backward pass reads, and its first node that does.
+    // The layer's values that the backward pass reads, and the first such reader.
     std::vector<bool> wanted(graph_.values.size(), false);
     size_t first_reader = graph_.nodes.size();
     for (const size_t i : nodes) {
@@ -132,7 +135,7 @@ class Recomputation {
     return copy;
   }
 
-  // Backward nodes read the copies of `node`'s results, unless the original is kept anyway.
+  // Makes backward nodes read the copies of `node`'s results, unless the original is kept anyway.
   void ReadCopies(const Node& node) {
     for (const ValueId id : node.outputs) {
       if (IsKept(id)) continue;
@@ -148,11 +151,11 @@ class Recomputation {
   GraphEdit edit_;
   const std::vector<bool> overwritten_;
   size_t first_backward_ = 0;
-  std::vector<int64_t> layer_;                       // by node; -1 outside of layers
+  std::vector<int64_t> layer_;                       // indexed by node; -1: in no layer
   std::map<int64_t, std::vector<size_t>> nodes_of_;  // layer -> its forward nodes
-  std::vector<ValueId> copy_;                        // by ValueId: its recomputed copy
-  std::vector<std::vector<ValueId>> inputs_;         // by node: its inputs after the pass
-  std::vector<std::vector<Node>> before_;            // by node: copies that go before it
+  std::vector<ValueId> copy_;                        // indexed by ValueId: its recomputed copy
+  std::vector<std::vector<ValueId>> inputs_;         // indexed by node: its inputs after the pass
+  std::vector<std::vector<Node>> before_;            // indexed by node: copies inserted before it
 };
 
 }  // namespace

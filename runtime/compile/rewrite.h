@@ -12,22 +12,22 @@
 
 namespace plumb {
 
-// `graph` with only the nodes for which `keep` holds and the values that they define; leaves stay,
-// values without a producer do not. REQUIRES: no kept node and no output reads a value of a dropped
-// node.
+// Returns `graph` with only the nodes for which `keep` is true and the values that they define;
+// leaves are kept. Requires: no kept node and no output reads a value of a dropped node.
 Graph KeepNodes(Graph graph, const std::vector<bool>& keep);
 
-// By ValueId: the state whose memory the value is in because nodes wrote it in place
-// (OpDef::updates), the value itself for a state, kNoValue for everything else.
+// Returns, by ValueId, the state whose memory the value shares because nodes wrote it in place
+// (OpDef::updates): the value itself for a state, kNoValue for other values.
 std::vector<ValueId> StateOfValues(const Graph& graph);
 
-// Returns by ValueId the positions of the nodes that read the value, each once, in order.
+// Returns, by ValueId, the positions of the nodes that read the value, each once, in order.
 std::vector<std::vector<int32_t>> ReadersOf(const Graph& graph);
 
-// By ValueId: whether a node overwrites the value in place. Its readers must stay before that node.
+// Returns, by ValueId, true if a node overwrites the value in place. Its readers must precede that
+// node.
 std::vector<bool> OverwrittenValues(const Graph& graph);
 
-// By ValueId: whether an output names the value.
+// Returns, by ValueId, true if the value is an output.
 std::vector<bool> OutputValues(const Graph& graph);
 
 // The passes of optimize.h.

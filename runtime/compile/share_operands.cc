@@ -8,9 +8,9 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kMostShared = 8;  // products, as matmul_int8 takes at most
+constexpr size_t kMostShared = 8;  // products; the limit of matmul_int8
 
-// The operands of a product after x: its weight, scales if that is int8, and a bias or none.
+// The operands of a product other than x: its weight, with scales if it is int8, and any bias.
 struct Layer {
   std::vector<ValueId> weight;
   ValueId bias = kNoValue;
@@ -26,7 +26,7 @@ Layer LayerOf(const Node& node) {
   return layer;
 }
 
-// A product with a parameter, as a linear layer's: x w^T + bias.
+// Returns true for a product with a parameter, as in a linear layer: x w^T + bias.
 bool IsLinear(const GraphEdit& edit, const Node& node) {
   const bool product = IsInt8(node) ? node.attrs.GetDoubles("rows").size() == 1
                                     : IsPlainProduct(edit, node) &&
@@ -35,8 +35,8 @@ bool IsLinear(const GraphEdit& edit, const Node& node) {
   return product && edit.graph().value(node.inputs[1]).kind == ValueKind::kParameter;
 }
 
-// The positions of the linear layers that read the same x as the one at `first`, from there on.
-// Those after other heavy nodes are excluded: their results would have to be kept until then.
+// Returns the positions of the linear layers at or after `first` that read the same x as the one at
+// `first`. Stops at other heavy nodes: the results would have to be kept until after these.
 std::vector<size_t> LayersLike(const GraphEdit& edit, size_t first) {
   std::vector<size_t> like = {first};
   const Node& one = edit.node(first);
@@ -44,7 +44,7 @@ std::vector<size_t> LayersLike(const GraphEdit& edit, size_t first) {
     const Node& node = edit.node(i);
     if (IsLinear(edit, node) && node.op == one.op && node.inputs[0] == one.inputs[0] &&
         !edit.IsEdited(i)) {
-      // It moves forward: its bias has to be there by then.
+      // It moves to an earlier position: its bias must be available there.
       const ValueId bias = LayerOf(node).bias;
       const bool ready =
           bias == kNoValue || edit.graph().value(bias).producer < static_cast<int32_t>(first);
@@ -67,7 +67,7 @@ absl::StatusOr<Graph> ShareOperands(Graph graph, const OpRegistry& registry) {
     if (layers.size() < 2) continue;
     const bool int8 = IsInt8(edit.node(i));
     Node shared = {int8 ? edit.node(i).op : matmul_shared, {edit.node(i).inputs[0]}, {}, {}};
-    std::vector<double> rows;  // of int8 matrices
+    std::vector<double> rows;  // rows of int8 matrices
     std::vector<ValueId> biases;
     bool any_bias = false;
     for (const size_t at : layers) {

@@ -9,8 +9,8 @@
 namespace plumb {
 namespace {
 
-// A product is computed where the sum was, so its operands are kept until then instead of itself:
-// not over long stretches.
+// Max distance, in nodes, that a product moves to the position of the sum: its operands, instead of
+// its result, are kept alive until there.
 constexpr size_t kLongestMove = 32;
 
 bool HasBias(const Node& node) { return node.inputs.size() > 2 && node.inputs[2] != kNoValue; }
@@ -34,7 +34,7 @@ class ProductSum {
     return edit_.node(static_cast<size_t>(edit_.graph().value(id).producer));
   }
 
-  // Whether `term` is a product that the sum at `reader` may compute.
+  // Returns true if `term` is a product that the sum at `reader` may compute.
   bool IsProduct(ValueId term, size_t reader) const {
     const int32_t producer = edit_.graph().value(term).producer;
     if (producer < 0) return false;
@@ -44,7 +44,7 @@ class ProductSum {
            edit_.IsReadOnceBy(term, reader) && edit_.MayMoveLater(node);
   }
 
-  // Whether matmul_sum may compute the product together with others.
+  // Returns true if matmul_sum may compute the product together with others.
   bool IsSummable(ValueId term) const {
     const Node& node = ProducerOf(term);
     return IsPlainProduct(edit_, node) && !HasBias(node) &&
@@ -88,9 +88,9 @@ class ProductSum {
     edit_.Replace(i, std::move(nodes));
   }
 
-  // Takes from `products` those that one matmul_sum can compute, when there are several.
+  // Moves the products that one matmul_sum can compute out of `products`, if there are several.
   std::vector<ValueId> TakeSummable(std::vector<ValueId>* products) const {
-    std::vector<ValueId> taken[2];  // by transpose_b
+    std::vector<ValueId> taken[2];  // indexed by transpose_b
     for (const ValueId product : *products) {
       if (!IsSummable(product)) continue;
       taken[ProducerOf(product).attrs.GetBool("transpose_b", false)].push_back(product);

@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-// The shortest decimal that reads back as the same double, whatever the locale.
+// Returns the shortest decimal that reads back as the same double, in any locale.
 std::string ShortestDecimal(double number) {
   char text[32];
   const std::to_chars_result end = std::to_chars(text, text + sizeof(text), number);

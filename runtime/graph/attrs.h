@@ -15,12 +15,11 @@
 
 namespace plumb {
 
-// A constant of a kind that the graph does not know (a norm plugin's instance). Immutable and
-// shared.
+// A constant of a kind that the graph does not know (a norm plugin's instance). Immutable; shared.
 class AttrObject {
  public:
   virtual ~AttrObject() = default;
-  // Deterministic and without pointers: "rms_norm(eps=1e-05)[16]". Equal text means equal
+  // Returns deterministic text without pointers: "rms_norm(eps=1e-05)[16]". Equal text means equal
   // behaviour.
   virtual std::string ToString() const = 0;
 };
@@ -36,8 +35,8 @@ class Attrs {
   void Set(absl::string_view name, Attr value);
   bool Has(absl::string_view name) const { return Find(name) != nullptr; }
 
-  // The attribute, which must exist with this type (a bug otherwise), or `fallback` when absent.
-  // GetDouble takes an integer too.
+  // Returns the attribute, or `fallback` if it is absent. GetDouble accepts an integer too.
+  // Requires: it exists if there is no `fallback`, and has this type.
   bool GetBool(absl::string_view name, bool fallback) const;
   int64_t GetInt(absl::string_view name) const;
   double GetDouble(absl::string_view name) const;

@@ -11,8 +11,8 @@
 namespace plumb {
 namespace {
 
-// What ApplyAll returns once the builder has failed: long enough for any index that a caller of an
-// op with `inputs` operands may use, since no op has more outputs than this.
+// Returns ApplyAll's result after an error, long enough for any index that a caller of an op with
+// `inputs` operands uses: no op has more outputs than this.
 std::vector<ValueId> NoValues(size_t inputs) {
   return std::vector<ValueId>(std::max<size_t>(8, inputs + 2), kNoValue);
 }
@@ -117,7 +117,7 @@ ValueId GraphBuilder::AddValue(std::string name, TensorType type, ValueKind kind
 std::string GraphBuilder::UniqueName(absl::string_view wanted) {
   std::string name(wanted);
   if (names_.emplace(name, 1).second) return name;
-  // Not a reference into the map: the loop inserts into it.
+  // A copy, not a reference into the map, because the loop inserts into it.
   int suffix = std::max(names_[name], 1);
   do {
     name = absl::StrCat(wanted, "_", ++suffix);

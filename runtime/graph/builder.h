@@ -2,8 +2,8 @@
 // GraphBuilder: appends nodes to a graph, running each op's shape rule. Thread-compatible.
 //
 // Errors stick: after the first one every call returns kNoValue and Finish() returns the error, so
-// that code which builds reads as the equations do. It need not look in between: what ApplyAll then
-// returns is long enough to index, and type() gives a shape of rank 4.
+// building code reads like equations. It need not check for errors in between: ApplyAll's result is
+// long enough to index, and type() returns a shape of rank 4.
 #ifndef PLUMB_RUNTIME_GRAPH_BUILDER_H_
 #define PLUMB_RUNTIME_GRAPH_BUILDER_H_
 
@@ -25,17 +25,16 @@ class GraphBuilder {
   explicit GraphBuilder(const OpRegistry* registry) : registry_(registry) {}
   GraphBuilder(const OpRegistry* registry, Graph graph);  // appends to an existing graph
 
-  // Leaves. Names must be new.
+  // Adds a leaf. Requires: the name is new.
   ValueId Parameter(absl::string_view name, TensorType type);
   ValueId Input(absl::string_view name, TensorType type);
   ValueId State(absl::string_view name, TensorType type);
 
-  // Applies the op `op` and returns its outputs. `name` names the first output; further ones get
-  // ".1", ".2". A name that is taken gets a numeric suffix; an empty one is made from the op's
-  // name.
+  // Applies the op `op` and returns its outputs. `name` names the first output; the others get
+  // ".1", ".2". A name in use gets a numeric suffix; an empty one is replaced by the op's name.
   std::vector<ValueId> ApplyAll(absl::string_view op, std::vector<ValueId> inputs, Attrs attrs = {},
                                 absl::string_view name = "");
-  // The same for ops with one output, or where the first is all that is wanted.
+  // Returns the first output only.
   ValueId Apply(absl::string_view op, std::vector<ValueId> inputs, Attrs attrs = {},
                 absl::string_view name = "");
 
@@ -47,9 +46,9 @@ class GraphBuilder {
   const OpRegistry& registry() const { return *registry_; }
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }
-  void Fail(absl::Status status);  // keeps the first
+  void Fail(absl::Status status);  // keeps the first error
 
-  absl::StatusOr<Graph> Finish() &&;  // verified
+  absl::StatusOr<Graph> Finish() &&;  // the graph is verified
 
  private:
   ValueId AddLeaf(absl::string_view name, TensorType type, ValueKind kind);
@@ -58,7 +57,7 @@ class GraphBuilder {
 
   const OpRegistry* registry_;
   Graph graph_;
-  absl::flat_hash_map<std::string, int> names_;  // name -> how many suffixes were given out
+  absl::flat_hash_map<std::string, int> names_;  // name -> number of suffixes used
   absl::Status status_;
   TensorType type_after_error_ = F32({1, 1, 1, 1});
 };

@@ -22,7 +22,7 @@ const char* LeafKindName(ValueKind kind) {
   return "computed";
 }
 
-// Ids out of range print as "%12?": the verifier describes broken graphs with this text.
+// Prints ids out of range as "%12?", because the verifier describes broken graphs with this text.
 std::string Definition(const Graph& graph, ValueId id) {
   if (id < 0 || static_cast<size_t>(id) >= graph.values.size()) return absl::StrCat("%", id, "?");
   const Value& value = graph.value(id);

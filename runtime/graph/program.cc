@@ -63,7 +63,7 @@ std::string TextOf(const Graph& graph, const std::vector<ValueId>& leaves) {
 // A graph without the nodes and leaves that no output needs.
 struct PrunedGraph {
   Graph graph;
-  std::vector<size_t> leaves;  // indices of the leaves that stay, among those before
+  std::vector<size_t> leaves;  // indices of the kept leaves among the original ones
 };
 PrunedGraph PruneGraph(const Graph& graph) {
   std::vector<bool> needed(graph.values.size(), false);
@@ -138,7 +138,7 @@ absl::StatusOr<std::vector<TensorType>> InferProgram(const ProgramAttr& program,
     alike = alike && type == *inputs[i];
     type = *inputs[i];
   }
-  if (alike) return types;  // those for which the graph was made
+  if (alike) return types;  // the graph's own types
   std::vector<const TensorType*> operands;
   for (const Node& node : graph.nodes) {
     operands.clear();
@@ -215,7 +215,8 @@ std::vector<ValueId> AddProgramGradient(GraphBuilder& b, const Node& node,
                                         absl::Span<const ValueId> d_outputs,
                                         const std::vector<bool>& wanted) {
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
-  std::vector<ValueId> operands = node.inputs;  // those of the gradient, and more
+  std::vector<ValueId> operands = node.inputs;  // operands of the gradient: the node's inputs, then
+                                                // output gradients
   std::vector<bool> given;
   for (const ValueId dy : d_outputs) {
     given.push_back(dy != kNoValue);

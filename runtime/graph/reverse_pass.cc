@@ -44,7 +44,7 @@ absl::Status ReversePass::Run(const std::vector<Seed>& seeds) {
   return absl::OkStatus();
 }
 
-// A value needs a gradient when it depends on a wanted leaf and a seed depends on it.
+// A value needs a gradient if it depends on a wanted leaf and a seed depends on it.
 void ReversePass::FindPaths(const std::vector<Seed>& seeds) {
   const size_t n = forward_.values.size();
   std::vector<bool> from_leaf = wanted_, to_seed(n, false);
@@ -76,7 +76,7 @@ absl::Status ReversePass::Backward(const Node& node, int32_t index) {
   std::vector<ValueId> d_outputs;
   bool reached = false;
   for (const ValueId id : node.outputs) {
-    SumParts(id);  // of one that only the seeds know
+    SumParts(id);  // an output that only seeds reach is not summed yet
     d_outputs.push_back(total_[Index(id)]);
     reached = reached || total_[Index(id)] != kNoValue;
   }
@@ -107,7 +107,7 @@ absl::Status ReversePass::Backward(const Node& node, int32_t index) {
     }
     parts_[Index(node.inputs[i])].push_back(d_inputs[i]);
   }
-  // Summed as soon as the last part is there, so that the parts need not live on.
+  // Sums as soon as the last part is computed, so that the parts can be freed.
   for (const ValueId id : node.inputs) {
     if (id != kNoValue && first_reader_[Index(id)] == index) SumParts(id);
   }

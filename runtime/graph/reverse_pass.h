@@ -21,18 +21,18 @@ class ReversePass {
     ValueId gradient;
   };
 
-  // `wanted[id]` selects the leaves whose gradients are of use. `builder` must hold the graph
-  // `forward`, and may hold more. Both must outlive the pass.
+  // Prepares a pass over `forward`. `wanted[id]` selects the leaves whose gradients are needed.
+  // `builder` must contain the graph `forward`, and may contain more. Both must outlive the pass.
   ReversePass(const Graph& forward, std::vector<bool> wanted, GraphBuilder* builder);
 
-  // Adds the nodes that turn the seeds into the gradients of the wanted leaves. Call it once.
-  // Errors name the node whose op has no gradient or a wrong one.
+  // Adds the nodes that turn the seeds into the gradients of the wanted leaves. Errors name the
+  // node whose op has no gradient or a wrong one. Requires: called once.
   absl::Status Run(const std::vector<Seed>& seeds);
 
   // Returns the gradient of a value of `forward`, kNoValue if the seeds do not depend on it.
   ValueId gradient(ValueId id) const { return total_[Index(id)]; }
 
-  // Returns the gradients that the readers of a value sent, in backward order; gradient() is their
+  // Returns the parts of a value's gradient, one per reader, in backward order; gradient() is their
   // sum.
   const std::vector<ValueId>& parts(ValueId id) const { return parts_[Index(id)]; }
 
@@ -42,9 +42,9 @@ class ReversePass {
   void SumParts(ValueId id);
 
   const Graph& forward_;
-  const std::vector<bool> wanted_;  // by ValueId of `forward`, as the others
+  const std::vector<bool> wanted_;  // indexed by ValueId of `forward`, as are the following
   GraphBuilder& builder_;
-  std::vector<bool> on_path_;          // values that lie between a wanted leaf and a seed
+  std::vector<bool> on_path_;          // values between a wanted leaf and a seed
   std::vector<int32_t> first_reader_;  // first node on a path that reads the value
   std::vector<std::vector<ValueId>> parts_;
   std::vector<ValueId> total_;

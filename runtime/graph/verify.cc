@@ -30,8 +30,8 @@ absl::Status CheckArity(const Node& node) {
   return absl::OkStatus();
 }
 
-// Follows a value back through the nodes that wrote it in place, to the leaf that was there first.
-// Only for nodes that passed CheckNode.
+// Follows a value back through the nodes that wrote it in place, to the original leaf. Requires:
+// the nodes passed CheckNode.
 const Value& OriginOfUpdates(const Graph& graph, ValueId id) {
   const Value* value = &graph.value(id);
   while (value->kind == ValueKind::kComputed) {
@@ -135,7 +135,7 @@ class Verifier {
   }
 
   absl::Status CheckAliases(const Node& node, int32_t index) {
-    // may_alias may speak of an optional operand that this node lacks; `updates` may not.
+    // may_alias may refer to an optional operand that this node lacks; `updates` may not.
     for (const auto& [out, in] : node.op->may_alias) {
       if (out < 0 || in < 0 ||
           (node.op->max_inputs != OpDef::kVariadic && in >= node.op->max_inputs)) {
@@ -188,8 +188,8 @@ class Verifier {
   }
 
   const Graph& graph_;
-  std::vector<bool> defined_;        // by ValueId
-  std::vector<int32_t> updated_by_;  // by ValueId: the node that overwrote it, or -1
+  std::vector<bool> defined_;        // indexed by ValueId
+  std::vector<int32_t> updated_by_;  // indexed by ValueId: the node that overwrote it, or -1
 };
 
 }  // namespace

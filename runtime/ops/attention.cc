@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention, attention_grad and attention_sink_grad: softmax attention over whole sequences, causal
-// or, given their lengths, of all tokens that a sequence has.
-// Vaswani et al., "Attention is all you need" (2017), eq. 1; query heads that share keys: Ainslie
-// et al., "GQA" (2023); capped scores: Gemma Team, "Gemma 2" (2024); a window: Beltagy et al.,
-// "Longformer" (2020); slopes: Press et al., "ALiBi" (2021); sinks: Miller, "Attention is off by
-// one" (2023), learned as in gpt-oss.
+// or, given the sequences' lengths, over all of their tokens. Vaswani et al., "Attention is all you
+// need" (2017), eq. 1; query heads that share keys: Ainslie et al., "GQA" (2023); capped scores:
+// Gemma Team, "Gemma 2" (2024); a window: Beltagy et al., "Longformer" (2020); slopes: Press et
+// al., "ALiBi" (2021); sinks: Miller, "Attention is off by one" (2023), learned as in gpt-oss.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -28,8 +27,8 @@ namespace plumb {
 namespace {
 
 constexpr size_t kSink = 3;         // operand of attention
-constexpr size_t kLengths = 4;      // the same
-constexpr size_t kGradLengths = 6;  // of attention_grad
+constexpr size_t kLengths = 4;      // operand of attention
+constexpr size_t kGradLengths = 6;  // operand of attention_grad
 
 // -- Shape rules
 
@@ -74,10 +73,10 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionSinkGrad(const OpTypes& ty
 // With p = softmax(s), s_ij = scale q_i . k_j and o_i = sum_j p_ij v_j:
 //   dp_ij = do_i . v_j,  ds_ij = p_ij (dp_ij - sum_l p_il dp_il) = p_ij (dp_ij - do_i . o_i),
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i,  dv_j = sum_i p_ij do_i.
-// A capped score is a function of s_ij with the derivative 1 - tanh^2, by which ds_ij is
-// multiplied. What ALiBi subtracts depends on no operand. A sink is a key with the value 0 and a
-// score of its own, which has ds_i = -p_i do_i . o_i of every query i. p is made anew from lse. lse
-// itself is kept for this purpose only and has no gradient.
+// The derivative of a capped score is 1 - tanh^2, by which ds_ij is multiplied. ALiBi's bias
+// depends on no operand. A sink is a key with the value 0 and its own score; its gradient is ds_i =
+// -p_i do_i . o_i for every query i. p is recomputed from lse. lse exists for this purpose only and
+// has no gradient.
 std::vector<ValueId> VjpAttention(GraphBuilder& b, const Node& node,
                                   absl::Span<const ValueId> d_outputs,
                                   const std::vector<bool>& wanted) {
@@ -97,7 +96,7 @@ std::vector<ValueId> VjpAttention(GraphBuilder& b, const Node& node,
 
 // -- Kernels
 
-// Threads that share `items` items of `work` scalar operations: one when there is little to do.
+// Returns the slots for `items` items of `work` scalar operations; one if there is little work.
 int SlotsFor(int64_t items, int64_t work) { return PlannedSlots(TaskCount(items, work)); }
 
 float* Scratch(const KernelArgs& args, int slot, int64_t slot_bytes) {
@@ -113,7 +112,7 @@ T* Result(const KernelArgs& args, size_t i) {
   return static_cast<T*>(args.out[i]);
 }
 
-// The lengths of the sequences, or null where attention is causal.
+// Reads the lengths of the sequences; sets null if attention is causal.
 absl::Status ReadLengths(const KernelArgs& args, size_t i, const AttentionShape& shape,
                          bool has_lengths, const int32_t** lengths) {
   *lengths = has_lengths ? args.i32(i) : nullptr;
@@ -147,8 +146,8 @@ class AttentionKernel : public Kernel {
   }
 
  private:
-  // Items are ordered by row of the batch, head and block. A head's last blocks see the most keys:
-  // they come first, and small ones fill the gaps.
+  // Items are ordered by row of the batch, head and block. The last blocks of a head see the most
+  // keys: they run first, and small ones balance the load at the end.
   AttendArgs<T> Call(const KernelArgs& args, const int32_t* lengths, int64_t item) const {
     const int64_t index = item / blocks_, block = blocks_ - 1 - item % blocks_;
     const int64_t row = index / shape_.heads, head = index % shape_.heads;
@@ -192,7 +191,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionKernel(const OpTypes& types
   return std::make_unique<AttentionKernel<float>>(shape, has_sinks, has_lengths);
 }
 
-// One item is a head of keys with all query heads that read it: nobody else writes its dk and dv.
+// One item is a key head with all its query heads, so only one task writes its dk and dv.
 template <class T>
 class AttentionGradKernel : public Kernel {
  public:
@@ -250,7 +249,7 @@ class AttentionGradKernel : public Kernel {
 
   const AttentionShape shape_;
   const bool has_lengths_;
-  std::vector<float> slopes_;  // by head, or none
+  std::vector<float> slopes_;  // indexed by head; empty: none
   const AttendGradFn<T> attend_grad_;
   const int64_t kv_heads_;
   const int slots_;
@@ -265,7 +264,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGradKernel(const OpTypes& t
   return std::make_unique<AttentionGradKernel<float>>(shape, types.has(kGradLengths));
 }
 
-// One item is a head: what its queries give is added up in order, in double.
+// One item is a head. The contributions of its queries are added in order, in double.
 template <class T>
 class AttentionSinkGradKernel : public Kernel {
  public:
@@ -323,7 +322,7 @@ absl::StatusOr<AttentionShape> ShapeOf(const ReferenceArgs& args) {
   return ReadAttentionShape(OpTypes{inputs, {}, args.attrs});
 }
 
-// Where element 0 of token t of a head stands.
+// Offsets of element 0 of token t of a head.
 struct Places {
   const AttentionShape& shape;
   size_t q(int64_t row, int64_t head, int64_t t) const {
@@ -335,7 +334,7 @@ struct Places {
   }
 };
 
-// The keys that a query sees.
+// Keys [begin, end), visible to a query.
 struct Keys {
   int64_t begin, end;
 };
@@ -351,7 +350,7 @@ double Dot(const double* a, const double* b, int64_t n) {
   return sum;
 }
 
-// body(row, head, query) for all of them.
+// Calls body(row, head, query) for all of them.
 template <class Body>
 void ForEachQuery(const AttentionShape& shape, const Body& body) {
   for (int64_t row = 0; row < shape.batch; ++row) {
@@ -370,7 +369,7 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
   const int64_t c = shape.head_dim;
   ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
     const Keys keys = KeysOf(args, kLengths, shape, row, i);
-    std::vector<double> score;  // of the keys that the query sees, and of a sink
+    std::vector<double> score;  // scores of the visible keys, and of a sink
     for (int64_t j = keys.begin; j < keys.end; ++j) {
       const double dot = Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c);
       score.push_back(shape.Capped(shape.scale * dot) + shape.DistanceBias(head, i, j));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_cached: causal attention of new tokens to a cache of keys and values that they join
-// first. Prefill in chunks and decoding token by token are the same op with other T, and so is a
-// prompt of which only the last tokens' contexts are wanted, with fewer queries.
+// attention_cached: appends new tokens to a cache of keys and values, and computes their causal
+// attention to it. It serves prefill in chunks and decoding token by token, which differ in T only,
+// and a prompt's chunk that only needs the contexts of its last tokens, with fewer queries.
 //
-// With a window the cache is a ring: position p has row p mod capacity, which need not be more than
-// the window. One new token reads the ring where it is. Of several the last may take the rows of
-// keys that the first still sees: then what they see is laid out in scratch first.
+// With a window the cache is a ring: position p has row p mod capacity, which may equal the window.
+// One new token reads the ring in place. With several, the last may overwrite keys that the first
+// still attends to, so the visible keys and values are first copied to scratch.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -54,14 +54,14 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionCached(const OpTypes& type
   return std::vector<TensorType>{types.in(0), k_cache, v_cache};
 }
 
-// No VJP: it belongs to sampling.
+// No VJP: the op is used for sampling only.
 
 // -- Kernel
 
-// From this many new tokens on, packing the cache for matrix products costs less than it saves.
+// With this many new tokens, packing the cache for matrix products pays off.
 constexpr int64_t kMinPackedQueries = 8;
 
-// One item is one query head of one row of the batch: with enough new tokens, a block of them.
+// One item is one query head of one row of the batch; with enough new tokens, a block of them.
 template <class T>
 class AttentionCachedKernel : public Kernel {
  public:
@@ -108,7 +108,7 @@ class AttentionCachedKernel : public Kernel {
     const int64_t threads = std::min<int64_t>({args.threads, slots_, TaskCount(items, Work(seen))});
     ParallelFor(items, static_cast<int>(threads), [&](int64_t item, int slot) {
       char* scratch = static_cast<char*>(args.scratch) + slot * slot_bytes_;
-      // The last blocks see the most keys: they come first.
+      // The last blocks see the most keys, so they run first.
       const int64_t index = item % heads_, block = blocks_ - 1 - item / heads_;
       const Keys of_head = lays_out ? LaidOut(args, index) : InCache(args, index);
       RunHead(args, index, block, of_head, reinterpret_cast<float*>(scratch));
@@ -127,8 +127,8 @@ class AttentionCachedKernel : public Kernel {
   int64_t Work(int64_t keys) const { return 4 * heads_ * shape_.queries * keys * shape_.head_dim; }
   static T* Cache(const KernelArgs& args, size_t i) { return static_cast<T*>(args.out[i]); }
 
-  // Bytes of the keys of all heads, laid out; 0 if they never are. A kernel takes blocks of keys:
-  // they begin where one does.
+  // Returns the bytes of the copied keys of all heads; 0 if they are never copied. They begin at a
+  // block boundary, because a kernel reads whole blocks of keys.
   int64_t LaidOutBytes() const {
     return AlignUp(kv_heads_ * laid_out_ * shape_.head_dim * static_cast<int64_t>(sizeof(T)));
   }
@@ -139,7 +139,7 @@ class AttentionCachedKernel : public Kernel {
   int64_t FirstPosition(const KernelArgs& args, int64_t row) const {
     return args.i32(5)[row * shape_.tokens];
   }
-  // The position of the first of the queries, and of the first key that is laid out.
+  // Returns the position of the first query, and of the first copied key.
   int64_t FirstQuery(const KernelArgs& args, int64_t row) const {
     return FirstPosition(args, row) + shape_.tokens - shape_.queries;
   }
@@ -147,7 +147,7 @@ class AttentionCachedKernel : public Kernel {
     return shape_.first_key(FirstQuery(args, row)) / kKeyBlock * kKeyBlock;
   }
 
-  // Keys of query head `index` of all rows'.
+  // Returns the copied keys of a query head; `index` counts the heads of all batch rows.
   Keys LaidOut(const KernelArgs& args, int64_t index) const {
     const int64_t at = index / shape_.group() * laid_out_ * shape_.head_dim;
     return {LaidOutRows(args, 0) + at, LaidOutRows(args, 1) + at,
@@ -158,7 +158,8 @@ class AttentionCachedKernel : public Kernel {
     return {Cache(args, 1) + at, Cache(args, 2) + at, 0};
   }
 
-  // Where a new token's keys or values of head `index` of all rows' stand in the operand.
+  // Returns the offset of a new token's keys or values in the operand; `index` counts the key heads
+  // of all batch rows.
   int64_t NewRow(int64_t index, int64_t token) const {
     const int64_t row = index / shape_.kv_heads, head = index % shape_.kv_heads;
     return (row * shape_.tokens + token) * shape_.kv_stride() + head * shape_.head_dim;
@@ -167,8 +168,8 @@ class AttentionCachedKernel : public Kernel {
     return (index * capacity_ + position % capacity_) * shape_.head_dim;
   }
 
-  // Lays out keys and values of head `index` of all rows', old ones of the ring and new ones.
-  // What is before the window of the first query is in a block and not seen: zeros.
+  // Copies keys and values of a key head to scratch, old ones from the ring and new ones. Positions
+  // before the window of the first query are in a block but not visible: they are zeroed.
   void LayOut(const KernelArgs& args, int64_t index) const {
     const int64_t row = index / shape_.kv_heads, c = shape_.head_dim;
     const int64_t first_new = FirstPosition(args, row), begin = FirstLaidOut(args, row);
@@ -189,7 +190,7 @@ class AttentionCachedKernel : public Kernel {
     }
   }
 
-  // Writes the new keys and values of head `index` of all rows' to the caches, those that stay.
+  // Writes the new keys and values of a key head to the caches, except those overwritten later.
   void Join(const KernelArgs& args, int64_t index) const {
     const int64_t first = FirstPosition(args, index / shape_.kv_heads), c = shape_.head_dim;
     for (int64_t t = std::max<int64_t>(0, shape_.tokens - capacity_); t < shape_.tokens; ++t) {
@@ -258,7 +259,7 @@ class AttentionCachedKernel : public Kernel {
   const int64_t heads_;
   const int64_t kv_heads_;
   const int64_t blocks_;
-  // The most keys and values of a head that are laid out: those that the queries see, from the
+  // Max number of copied keys and values of a head: those visible to the queries, from the
   // beginning of a block on.
   const int64_t laid_out_;
   const int slots_;
@@ -287,8 +288,8 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
   PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape.batch, shape.tokens, end));
   for (int64_t row = 0; row < shape.batch; ++row) {
     const int64_t first = args.i(5)[static_cast<size_t>(row * shape.tokens)];
-    // Element 0 of a head's key (which = 0) or value (1) at a position: new, or of the cache as it
-    // was, before new ones take their places in a ring.
+    // Element 0 of a head's key (which = 0) or value (1) at a position: a new one, or one of the
+    // cache before new tokens overwrite it in a ring.
     const auto old_row = [&](int64_t head, int64_t position) {
       const int64_t at = (row * shape.kv_heads + head) * capacity + position % capacity;
       return static_cast<size_t>(at * c);
@@ -306,7 +307,7 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
       for (int64_t head = 0; head < shape.heads; ++head) {
         const int64_t q = ((row * shape.queries + t) * shape.heads + head) * c;
         const int64_t kv_head = head / shape.group(), first_key = shape.first_key(position);
-        std::vector<double> weight;  // of the keys that the query sees
+        std::vector<double> weight;  // weights of the visible keys
         for (int64_t j = first_key; j <= position; ++j) {
           const double* key = row_of(0, kv_head, j);
           double dot = 0;

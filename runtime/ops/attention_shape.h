@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operands of the attention ops say about heads. A value.
+// AttentionShape: the sizes and attributes of an attention op, read from its operands. A value.
 #ifndef PLUMB_RUNTIME_OPS_ATTENTION_SHAPE_H_
 #define PLUMB_RUNTIME_OPS_ATTENTION_SHAPE_H_
 
@@ -15,53 +15,56 @@
 
 namespace plumb {
 
-// ALiBi's slope of head 0..heads - 1. Press, Smith & Lewis, "Train short, test long" (2021): with n
-// heads, a power of 2, 2^(-8 (head + 1) / n); else those of the largest power of 2 below n, and
-// then every second one of twice as many.
+// Returns ALiBi's slope of head 0..heads - 1 (Press, Smith & Lewis, "Train short, test long",
+// 2021). For n heads, a power of 2, it is 2^(-8 (head + 1) / n). Otherwise the first heads use the
+// slopes of the largest power of 2 below n, and the others every second slope of twice as many
+// heads.
 double AlibiSlope(int64_t head, int64_t heads);
 
 struct AttentionShape {
   int64_t batch;
-  int64_t tokens;   // of k and v
+  int64_t tokens;   // tokens of k and v
   int64_t queries;  // the last of the tokens
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
   double scale;
-  double cap;      // of the scores; 0: none
-  int64_t window;  // keys that a query sees, its own the last; 0: all before it
-  double alibi;    // by how much the slopes of ALiBi are multiplied; 0: none
+  double cap;      // max absolute score; 0: no cap
+  int64_t window;  // keys visible to a query, its own the last; 0: all before it
+  double alibi;    // factor of ALiBi's slopes; 0: no ALiBi
 
   int64_t group() const { return heads / kv_heads; }  // query heads that share keys
   int64_t q_stride() const { return heads * head_dim; }
   int64_t kv_stride() const { return kv_heads * head_dim; }
-  // The first key that the query at position i sees.
+  // Returns the first key visible to the query at position i.
   int64_t first_key(int64_t i) const {
     return window == 0 ? 0 : std::max<int64_t>(0, i - window + 1);
   }
-  // scale q . k, capped.
+  // Returns the score `scale q . k`, capped.
   double Capped(double score) const { return cap == 0 ? score : cap * std::tanh(score / cap); }
-  // By how much a score of that head is lowered for each token between query and key.
+  // Returns the decrease of a head's score for each token between query and key.
   double Slope(int64_t head) const { return alibi == 0 ? 0 : alibi * AlibiSlope(head, heads); }
   double DistanceBias(int64_t head, int64_t query, int64_t key) const {
     return -Slope(head) * static_cast<double>(std::abs(query - key));
   }
-  // The kernels' variant for a head with that sink, or with none (null).
+  // Returns the kernels' variant for a head with that sink, or without one (null).
   SoftmaxVariant Variant(int64_t head, const float* sink) const;
 };
 
-// All f32 or all bf16. From q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (inputs 0 to 2) and the attributes
-// n_head, n_kv_head, scale, cap, window, alibi. An error says which of them does not fit.
+// Reads the shape from q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (inputs 0 to 2; all f32 or all bf16)
+// and the attributes n_head, n_kv_head, scale, cap, window, alibi. An error names the one that is
+// invalid.
 absl::StatusOr<AttentionShape> ReadAttentionShape(const OpTypes& types);
-// The same of attention_cached, which takes q[B,Q,H*c] with Q <= T too.
+// Reads the shape of attention_cached, which takes q[B,Q,H*c] with Q <= T.
 absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types);
 
-// Whether input i, the sinks, is absent or f32[H].
+// Fails unless input i, the sinks, is absent or f32[H].
 absl::Status CheckSinks(const OpTypes& types, size_t i, const AttentionShape& shape);
 
-// Whether input i, how many tokens each sequence has, is absent or i32[B], without a window.
+// Fails unless input i, the number of tokens of each sequence, is absent, or is i32[B] and there is
+// no window.
 absl::Status CheckLengths(const OpTypes& types, size_t i, const AttentionShape& shape);
-// Whether each lies in 1..T: a query sees at least one key.
+// Fails unless each length is in 1..T, so that a query sees at least one key.
 absl::Status CheckLengthValues(const int32_t* lengths, const AttentionShape& shape);
 
 }  // namespace plumb

@@ -14,10 +14,10 @@
 #include "runtime/ops/route.h"
 
 // The load-balancing loss of Switch Transformer (Fedus et al. 2021, equation 4), for any number of
-// experts a token:
+// experts per token:
 //   L = c E sum_e f_e P_e,
-// f_e the share of the assignments that expert e got, P_e the mean of softmax(logits)_e over the
-// tokens. It is c where all experts get the same.
+// where f_e is the share of the assignments that expert e got, and P_e the mean of
+// softmax(logits)_e over the tokens. It is c if all experts get the same share.
 
 namespace plumb {
 namespace {
@@ -38,7 +38,8 @@ absl::StatusOr<std::vector<TensorType>> InferBalanceLossGrad(const OpTypes& type
   return std::vector<TensorType>{types.in(0)};
 }
 
-// With s_t = sum_e f_e p_te of token t, L = c E / T sum_t s_t; f is constant, so of a logit
+// With s_t = sum_e f_e p_te of token t, L = c E / T sum_t s_t. f is constant, so the gradient of a
+// logit is
 //   dL/dl_te = c E / T p_te (f_e - s_t).
 std::vector<ValueId> VjpBalanceLoss(GraphBuilder& b, const Node& node,
                                     absl::Span<const ValueId> d_outputs, const std::vector<bool>&) {
@@ -46,7 +47,7 @@ std::vector<ValueId> VjpBalanceLoss(GraphBuilder& b, const Node& node,
           kNoValue};
 }
 
-// Row by row: p becomes softmax(logits), and the result is s_t.
+// Processes one row: sets p to softmax(logits), and returns s_t.
 template <class T>
 T BalanceOf(const T* logits, const int32_t* starts, int64_t experts, T* p) {
   SoftmaxOf(logits, experts, p);
@@ -65,7 +66,7 @@ class BalanceKernel : public Kernel {
         factor_(types.attrs.GetDouble("coefficient") * static_cast<double>(experts_) /
                 static_cast<double>(rows_)) {}
 
-  // A row of floats a task, then a sum a task.
+  // Returns the bytes of a row of floats per task, then a sum per task.
   int64_t scratch_bytes() const override { return tasks_ * row_bytes() + sums_bytes(); }
 
  protected:
@@ -85,7 +86,7 @@ class BalanceKernel : public Kernel {
     return BalanceOf(p, args.i32(1), experts_, p);
   }
 
-  static constexpr int64_t kCost = 32;  // scalar operations an element, roughly
+  static constexpr int64_t kCost = 32;  // scalar operations per element, approximately
   const int64_t rows_, experts_, tasks_;
   const bool bf16_;
   const double factor_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// causal_conv and its gradients: a depthwise convolution over tokens that sees no later one, as in
-// Allen-Zhu, "Canon layers" (2025); of width 2 it is a token shift (Peng et al., "RWKV", 2023).
-// causal_conv_cached: the same for new tokens after those in a cache.
+// causal_conv and its gradients: a causal depthwise convolution over tokens, as in Allen-Zhu,
+// "Canon layers" (2025); with width 2 it is a token shift (Peng et al., "RWKV", 2023).
+// causal_conv_cached: the same for new tokens, after those in a cache.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -21,11 +21,11 @@ namespace plumb {
 namespace {
 
 constexpr size_t kConvBias = 2;        // operand of causal_conv
-constexpr size_t kConvCachedBias = 4;  // of causal_conv_cached
+constexpr size_t kConvCachedBias = 4;  // operand of causal_conv_cached
 
 // -- Shape rules
 
-// Input 0 is [batch, tokens, channels], and input 1 the weight f32[channels, width].
+// Fails unless input 0 is [batch, tokens, channels], and input 1 the weight f32[channels, width].
 absl::Status CheckConv(const OpTypes& types, absl::string_view name) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, 0, name));
   PLUMB_RETURN_IF_ERROR(CheckF32(types, 1, "weight"));
@@ -109,7 +109,7 @@ std::vector<ValueId> VjpCausalConv(GraphBuilder& b, const Node& node,
 
 // -- Kernels
 
-// The weight [channels, width] as [width, channels], in scratch.
+// Returns the weight [channels, width], transposed to [width, channels] in scratch.
 const float* Taps(const float* weight, int64_t channels, int64_t width, void* scratch) {
   float* taps = static_cast<float*>(scratch);
   for (int64_t c = 0; c < channels; ++c) {
@@ -125,7 +125,7 @@ void* AtElement(void* data, DType dtype, int64_t i) {
   return static_cast<char*>(data) + i * SizeOf(dtype);
 }
 
-// causal_conv, step -1, and causal_conv_grad, step 1.
+// causal_conv (step -1) and causal_conv_grad (step 1).
 class CausalConvKernel : public Kernel {
  public:
   CausalConvKernel(const TensorType& x, int64_t width, int64_t step, bool has_bias)
@@ -183,7 +183,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeCausalConvGradKernel(const OpTypes& 
   return std::make_unique<CausalConvKernel>(types.in(0), types.in(1).shape.last(), 1, false);
 }
 
-// One item is some channels, of all rows.
+// One item is a range of channels, over all rows.
 class CausalConvWeightGradKernel : public Kernel {
  public:
   CausalConvWeightGradKernel(const TensorType& x, int64_t width)
@@ -220,7 +220,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeCausalConvWeightGradKernel(const OpT
   return std::make_unique<CausalConvWeightGradKernel>(types.in(0), types.attrs.GetInt("width"));
 }
 
-// The new rows join the cache, which then holds all that they see.
+// The new rows are written to the cache first, which then contains all rows that they read.
 class CausalConvCachedKernel : public Kernel {
  public:
   CausalConvCachedKernel(const TensorType& x, int64_t width, int64_t capacity, bool has_bias)
@@ -288,8 +288,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeCausalConvCachedKernel(const OpTypes
 
 // -- References
 
-// body(element of x, element of y, element of the weight) for all products of the convolution of
-// [batch, tokens, channels].
+// Calls body(element of x, element of y, element of the weight) for all products of the convolution
+// of [batch, tokens, channels].
 template <class Body>
 void ForEachProduct(const Shape& x, int64_t width, const Body& body) {
   const int64_t tokens = x[1], channels = x.last();

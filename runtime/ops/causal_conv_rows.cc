@@ -23,7 +23,7 @@ void Convolve(const ConvolveArgs& args, int64_t begin, int64_t end) {
   const ConvTag d;
   const int64_t n = args.channels;
   for (int64_t t = begin; t < end; ++t) {
-    const int64_t inside = args.step < 0 ? t + 1 : args.rows - t;  // taps that meet a row
+    const int64_t inside = args.step < 0 ? t + 1 : args.rows - t;  // taps within the sequence
     const int64_t width = std::min(args.width, inside);
     const T* x = static_cast<const T*>(args.x) + t * n;
     T* y = static_cast<T*>(args.y) + (t - args.first) * n;
@@ -38,11 +38,11 @@ void Convolve(const ConvolveArgs& args, int64_t begin, int64_t end) {
   }
 }
 
-// One vector of channels from e on, of which `count` are asked for.
+// Computes one vector of channels from e on, of which the first `count` are stored.
 template <class T, class Io>
 HWY_INLINE void AddUpChannels(const ConvolveGradArgs& args, const Io& io, int64_t e,
                               int64_t count) {
-  constexpr int64_t kTaps = 4;  // whose sums are made side by side
+  constexpr int64_t kTaps = 4;  // taps that are summed at the same time
   const ConvTag d;
   const int64_t n = args.channels, rows = args.rows;
   for (int64_t i0 = 0; i0 < args.width; i0 += kTaps) {
@@ -53,7 +53,7 @@ HWY_INLINE void AddUpChannels(const ConvolveGradArgs& args, const Io& io, int64_
       const int64_t chunk_end = std::min(args.sequences * rows, chunk + kConvChunk);
       for (int64_t row = chunk; row < chunk_end; ++row) {
         const ConvVec dy = io.Load(d, static_cast<const T*>(args.dy) + row * n + e);
-        // Of tap i0 + k, x stands i0 + k rows before, if the sequence has begun there.
+        // Tap i0 + k reads the row i0 + k before this one, if the sequence has it.
         const int64_t seen = std::min(taps, row % rows - i0 + 1);
         const T* x = static_cast<const T*>(args.x) + (row - i0) * n + e;
 #pragma GCC unroll 4

@@ -10,8 +10,8 @@
 
 namespace plumb {
 
-// y_t = bias + sum_i taps_i * x_{t + i step} over those i < width with 0 <= t + i step < rows, in
-// that order whatever rows are asked for. step -1: the convolution, 1: its transpose.
+// Arguments of y_t = bias + sum_i taps_i * x_{t + i step}, over i < width with 0 <= t + i step <
+// rows, in this order for any range of rows. step -1: the convolution, 1: its transpose.
 struct ConvolveArgs {
   const void* x;  // [rows, channels], f32 or bf16
   void* y;        // like x; its row 0 is row `first`
@@ -20,12 +20,12 @@ struct ConvolveArgs {
   const float* taps;  // [width, channels]
   const float* bias;  // [channels], or null
 };
-// Rows [begin, end).
+// Computes rows [begin, end).
 using ConvolveFn = void (*)(const ConvolveArgs& args, int64_t begin, int64_t end);
 ConvolveFn ChooseConvolve(DType dtype);
 
-// dweight[c][i] = sum over sequences and rows of x_{t - i} dy_t, in f32 over kConvChunk rows and
-// then in double.
+// Arguments of dweight[c][i] = sum over sequences and rows of x_{t - i} dy_t, summed in f32 over
+// kConvChunk rows and then in double.
 struct ConvolveGradArgs {
   const void* x;   // [sequences, rows, channels], f32 or bf16
   const void* dy;  // like x
@@ -33,7 +33,7 @@ struct ConvolveGradArgs {
   int64_t width;
   float* dweight;  // [channels, width]
 };
-// Channels [begin, end), where begin is a multiple of kConvChannels.
+// Computes channels [begin, end); begin is a multiple of kConvChannels.
 using ConvolveGradFn = void (*)(const ConvolveGradArgs& args, int64_t begin, int64_t end);
 ConvolveGradFn ChooseConvolveGrad(DType dtype);
 

@@ -87,7 +87,8 @@ absl::StatusOr<std::vector<TensorType>> InferSplit(const OpTypes& types) {
       absl::StrCat("the parts have ", total, " channels together, not ", whole));
 }
 
-// x = [y_1, .., y_n], so dL/dx = [dL/dy_1, .., dL/dy_n]; 0 for parts that the loss does not read.
+// x = [y_1, .., y_n], so dL/dx = [dL/dy_1, .., dL/dy_n], with 0 for parts that the loss does not
+// use.
 std::vector<ValueId> VjpSplit(GraphBuilder& b, const Node& node,
                               absl::Span<const ValueId> d_outputs, const std::vector<bool>&) {
   std::vector<ValueId> parts(d_outputs.begin(), d_outputs.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cross_entropy and cross_entropy_grad: mean negative log-likelihood of target tokens, and, beside
-// it, what may be minimized in its place: with label smoothing, with a z-loss.
+// cross_entropy and cross_entropy_grad: mean negative log-likelihood of target tokens, and
+// optionally an objective that is minimized instead: with label smoothing, with a z-loss.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -37,14 +37,15 @@ struct LogitRows {
 };
 
 struct CrossEntropyFns {
-  // lse[r] for each row; `sums` is scratch for as many numbers, those of row r at sums[r].
+  // Sets lse[r] for each row. `sums` is scratch of the same size, with the sum of row r at sums[r].
   void (*log_sum_exp)(const LogitRows& rows, float* sums, float* lse);
-  // sums[r] = the sum of row r.
+  // Sets sums[r] to the sum of row r.
   void (*sum)(const LogitRows& rows, float* sums);
-  // y = (exp(logits - lse) - [j = target]) * factor, 0 in rows without a target; y may be `logits`.
+  // Sets y = (exp(logits - lse) - [j = target]) * factor, 0 in rows without a target. y may be
+  // `logits`.
   void (*gradient)(const LogitRows& rows, const int32_t* targets, const float* lse, float factor,
                    void* y);
-  // The same of the objective.
+  // Sets y to the gradient of the objective in the same way.
   void (*objective_gradient)(const LogitRows& rows, const int32_t* targets, const float* lse,
                              const Objective& objective, float factor, void* y);
 };
@@ -69,7 +70,7 @@ using V = hn::Vec<D>;
 // Logits of a row per block: two blocks fit the L1 cache.
 constexpr int64_t kBlock = 4096;
 
-// The largest of x[0, n), n >= 1. Four independent accumulators hide the latency of max.
+// Returns the largest of x[0, n), n >= 1. Four independent accumulators hide the latency of max.
 template <class T>
 HWY_INLINE float Largest(const T* x, int64_t n) {
   const D d;
@@ -91,8 +92,8 @@ HWY_INLINE float Largest(const T* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(top, top1), hn::Max(top2, top3))));
 }
 
-// The sum of e^(x - top) over x[0, n), n >= 1. Prefetches the next block meanwhile: the maximum is
-// memory-bound, this is compute-bound.
+// Returns the sum of e^(x - top) over x[0, n), n >= 1. Prefetches the next block meanwhile: the
+// maximum is memory-bound, this sum is compute-bound.
 template <class T>
 HWY_INLINE float SumOfExp(const T* x, int64_t n, float top) {
   const D d;
@@ -117,9 +118,9 @@ HWY_INLINE float SumOfExp(const T* x, int64_t n, float top) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum, sum1)));
 }
 
-// Online softmax, reading memory once: the maximum of a block that fits the L1 cache, then its sum,
-// after rescaling the previous sum to the new maximum. Blocks are added in double, since a row may
-// have many.
+// Online softmax, which reads memory once: takes the maximum of a block that fits the L1 cache,
+// rescales the previous sum to the new maximum, and adds the block's sum. Blocks are added in
+// double, because a row may have many.
 template <class T>
 void LogSumExp(const LogitRows& rows, float* sums, float* lse) {
   const D d;
@@ -139,7 +140,7 @@ void LogSumExp(const LogitRows& rows, float* sums, float* lse) {
     sums[r] = static_cast<float>(sum);
     lse[r] = top;
   }
-  // The logarithms of all rows in vectors: one by one they would cost more than a short row.
+  // Logarithms of all rows in vectors: one by one they would cost more than a short row.
   for (int64_t r = rows.begin; r < rows.end; r += lanes) {
     const Tail<D> some(d, std::min(lanes, rows.end - r));
     const V sum = some.Load(d, sums + r);
@@ -161,7 +162,7 @@ void Gradient(const LogitRows& rows, const int32_t* targets, const float* lse, f
       std::fill(y, y + n, T{0});
       continue;
     }
-    // The target's own, before y takes the place of x: p - 1 is rounded once.
+    // Computed before y overwrites x, so that p - 1 is rounded once.
     const V lse_v = hn::Set(d, lse[r]);
     const V target = hn::Set(d, Widened(x[targets[r]]));
     const V p = FastExp(d, hn::Sub(target, lse_v));
@@ -179,7 +180,7 @@ void SumRows(const LogitRows& rows, float* sums) {
   const D d;
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const T* x = static_cast<const T*>(rows.logits) + r * rows.n;
-    constexpr int64_t kSummed = 128;  // in f32; the sums of these in double
+    constexpr int64_t kSummed = 128;  // summed in f32; these sums are added in double
     double sum = 0;
     for (int64_t at = 0; at < rows.n; at += kSummed) {
       V block = hn::Zero(d);
@@ -349,7 +350,8 @@ class CrossEntropyKernel : public Kernel {
   }
 
  private:
-  // What the objective of a row has more than its cross-entropy. `row_sum`: with label smoothing.
+  // Returns the objective of a row minus its cross-entropy. `row_sum` is used with label smoothing
+  // only.
   double MoreThan(float lse, float logit, float row_sum) const {
     const double e = objective_.label_smoothing, l = static_cast<double>(lse);
     const double smoothed =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // cross_norm, cross_norm_eval and cross_norm_grad: norms whose statistics are taken over all rows
-// of a call. Each phase goes as the plugin ABI says: the statistic of every chunk of rows, these
-// combined in the order of the chunks on one thread, the sum made final, and then ranges of rows as
-// with any norm. The plugin's buffers are one flat state (NormInstance::buffer_offset).
+// of a call. Each phase follows the plugin ABI: it takes the statistic of every chunk of rows,
+// combines these in the order of the chunks on one thread, finalizes the result, and then runs
+// ranges of rows as for other norms. The plugin's buffers are one flat state
+// (NormInstance::buffer_offset).
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -21,7 +22,7 @@
 namespace plumb {
 namespace {
 
-// Where the operands of cross_norm_grad are: some are absent where the plugin does not read them.
+// Operands of cross_norm_grad. Some are absent if the plugin does not read them.
 constexpr size_t kGradX = 0, kGradY = 1, kGradDy = 2, kState = 3, kCallSaved = 4, kGradSaved = 5,
                  kGradParams = 6;
 
@@ -74,8 +75,8 @@ absl::StatusOr<std::vector<TensorType>> InferCrossNormGrad(const OpTypes& types)
 
 // -- VJP
 //
-// The plugin's backward phase, from the x, y and saved values that it declares.
-// The state has no gradient: running statistics are not part of the function that is trained.
+// The plugin's backward phase, from the x, y and saved values that it declares. The state has no
+// gradient: running statistics are not part of the function that is trained.
 std::vector<ValueId> VjpCrossNorm(GraphBuilder& b, const Node& node,
                                   absl::Span<const ValueId> d_outputs,
                                   const std::vector<bool>& /*wanted*/) {
@@ -100,7 +101,7 @@ std::vector<ValueId> VjpCrossNorm(GraphBuilder& b, const Node& node,
 
 // -- Kernels
 
-// What is alike in both phases.
+// The common part of both phases.
 class CrossNormKernelBase : public Kernel {
  public:
   CrossNormKernelBase(const OpTypes& types, const NormInstance& instance, const TensorType& rows,
@@ -115,21 +116,21 @@ class CrossNormKernelBase : public Kernel {
         prototype_(runner_.CallPrototype(partition_.rows)) {}
 
  protected:
-  // Scratch: a slot for each task, the statistics, and then what the op itself wants.
+  // Scratch has a slot for each task, the statistics, and then the op's own part.
   int64_t stats_at() const { return partition_.tasks * slot_bytes_; }
   int64_t rest_at() const { return stats_at() + stats_.bytes(); }
   char* Slot(const KernelArgs& args, int64_t task) const {
     return static_cast<char*>(args.scratch) + task * slot_bytes_;
   }
 
-  // Takes the statistics of a phase: call->call_saved and what is written on the way.
+  // Takes the statistics of a phase: call->call_saved and everything written on the way.
   absl::Status TakeStatistics(uint32_t phase, const plumb_norm_call& call,
                               const KernelArgs& args) const {
     return stats_.Take(phase, call, static_cast<char*>(args.scratch), slot_bytes_,
                        static_cast<char*>(args.scratch) + stats_at(), args.threads);
   }
 
-  const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
+  const std::shared_ptr<const AttrObject> attr_;  // owns the instance
   const NormInstance& instance_;
   const NormRunner runner_;
   const NormPartition partition_;
@@ -156,12 +157,12 @@ class CrossNormKernel : public CrossNormKernelBase {
     call.x = args.in[0];
     call.y = args.out[0];
     call.params = args.in + 2;
-    // In training the state is updated in place; in evaluation nothing writes it.
+    // Training updates the state in place; evaluation does not write it.
     call.buffers = stats_.Buffers(static_cast<char*>(args.scratch) + stats_at(),
                                   const_cast<void*>(args.in[1]));
     if (takes_statistics_ && instance_.saved_per_call() > 0) {
       call.call_saved = train_ ? args.out[2] : static_cast<char*>(args.scratch) + rest_at();
-      // A plugin may leave elements for its backward phase to fill.
+      // Zeroed, because a plugin may write some elements in its backward phase only.
       std::memset(call.call_saved, 0,
                   static_cast<size_t>(instance_.saved_per_call() * SizeOf(DType::kF32)));
     }
@@ -183,8 +184,9 @@ class CrossNormKernel : public CrossNormKernelBase {
   const bool takes_statistics_;
 };
 
-// The plugin may put parameters' gradients where the statistics are made final, and in the ranges:
-// the first go into the outputs, the second into partials by chunk that are added to them.
+// A plugin may compute gradients of parameters both in finalize and in the ranges: the first are
+// added to the outputs directly, the second to partials per chunk, whose sum is added to the
+// outputs.
 class CrossNormGradKernel : public CrossNormKernelBase {
  public:
   CrossNormGradKernel(const OpTypes& types, const NormInstance& instance)
@@ -204,7 +206,7 @@ class CrossNormGradKernel : public CrossNormKernelBase {
     call.params = args.in + kGradParams;
     char* const memory = static_cast<char*>(args.scratch);
     call.buffers = stats_.Buffers(memory + stats_at(), args.out[1]);
-    if (instance_.saved_per_call() > 0) {  // a copy: finalize writes it, and the graph's is a value
+    if (instance_.saved_per_call() > 0) {  // a copy, because finalize writes it
       call.call_saved =
           std::memcpy(memory + rest_at(), args.in[kCallSaved],
                       static_cast<size_t>(instance_.saved_per_call() * SizeOf(DType::kF32)));
@@ -250,7 +252,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossNormGradKernel(const OpTypes& t
 
 // -- References: the plugin's own arithmetic in double, in one range.
 
-// A state's buffers, lent one by one.
+// The buffers of a state, lent separately.
 class ReferenceState {
  public:
   ReferenceState(const NormInstance& instance, const std::vector<double>& state, NormReference* run)
@@ -262,7 +264,7 @@ class ReferenceState {
     run->call().buffers = pointers_.data();
   }
 
-  // What the plugin made of them.
+  // Copies the buffers, with what the plugin wrote, back to the state.
   void Return(std::vector<double>* state) const {
     for (size_t i = 0; i < pointers_.size(); ++i) {
       std::vector<double> buffer(static_cast<size_t>(Size(i)));
@@ -281,7 +283,7 @@ class ReferenceState {
 
 std::vector<double> Zeros(int64_t n) { return std::vector<double>(static_cast<size_t>(n), 0.0); }
 
-// The statistics of a phase over all rows at once.
+// Takes the statistics of a phase over all rows at once.
 absl::Status ReferenceStatistics(const NormInstance& instance, uint32_t phase, NormReference* run) {
   void* const statistic = run->Lend(Zeros(instance.partial_elems()));
   PLUMB_RETURN_IF_ERROR(instance.StatsPartial(phase, run->call(), 0, run->call().rows, statistic));
@@ -375,7 +377,7 @@ void RegisterCrossNorm(OpRegistry* registry) {
 
   OpDef grad;
   grad.name = "cross_norm_grad";
-  grad.min_inputs = 0;  // the first may be absent; the shape rule knows which must not
+  grad.min_inputs = 0;  // leading operands may be absent; the shape rule checks which
   grad.max_inputs = OpDef::kVariadic;
   grad.updates = {{1, kState}};
   grad.infer = InferCrossNormGrad;

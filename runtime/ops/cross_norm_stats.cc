@@ -29,7 +29,7 @@ absl::Status NormStatistics::Take(uint32_t phase, const plumb_norm_call& call, c
     plumb_norm_call mine = call;
     CallErrorText error(&mine);
     mine.scratch = slots + task * slot_bytes;
-    mine.dparams = nullptr;  // finalize and backward add to them, a statistic does not
+    mine.dparams = nullptr;  // only finalize and backward add to them
     const Range chunks = partition_.TaskChunks(task);
     for (int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
       char* const partial = Partial(memory, chunk);

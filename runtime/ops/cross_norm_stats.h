@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NormStatistics: the statistics that a cross-row norm takes over all rows of a call, with the same
-// bits for any number of threads. Immutable; private to the module.
+// NormStatistics: takes the statistics of a cross-row norm over all rows of a call, with the same
+// bits for any number of threads. Immutable. Private to the module.
 #ifndef PLUMB_RUNTIME_OPS_CROSS_NORM_STATS_H_
 #define PLUMB_RUNTIME_OPS_CROSS_NORM_STATS_H_
 
@@ -16,13 +16,13 @@ namespace plumb {
 
 class NormStatistics {
  public:
-  // REQUIRES: `runner` is of a cross-row norm and outlives this.
+  // Requires: `runner` runs a cross-row norm and outlives this.
   NormStatistics(const NormRunner& runner, const NormPartition& partition);
 
-  // Of a kernel's scratch, wanted as `memory` below.
+  // Returns the bytes of a kernel's scratch, passed as `memory` below.
   int64_t bytes() const { return pointer_bytes_ + partition_.chunks * partial_bytes_; }
 
-  // The `buffers` of a call whose state this is; the pointers lie in `memory`.
+  // Returns the `buffers` of a call with this state. The pointers are stored in `memory`.
   void* const* Buffers(char* memory, void* state) const;
 
   // Takes and finalizes the statistics of `phase` for all rows of `call`. Task i of the partition

@@ -12,16 +12,15 @@
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
-// Dropout (Srivastava et al. 2014, inverted), and of whole sequences, stochastic depth (Huang et
-// al. 2016). An element is dropped or not as a function of the run's seed, the step, the op's name,
-// the row of the step, the position and the channel. So the backward pass repeats the forward
-// pass's draws, and neither threads, nor resuming, nor the division of a step into passes change
-// them.
+// Dropout (Srivastava et al. 2014, inverted) and, for whole sequences, stochastic depth (Huang et
+// al. 2016). A draw is a function of the run's seed, the step, the op's name, the row of the step,
+// the position and the channel. So the backward pass repeats the forward pass's draws,
+// and draws do not depend on threads, resuming, or the division of a step into passes.
 
 namespace plumb {
 namespace {
 
-// Words of `random`.
+// Indices of the words of `random`.
 constexpr int64_t kSeedLow = 0, kSeedHigh = 1, kStepLow = 2, kStepHigh = 3, kFirstRow = 4,
                   kPositions = 5, kWords = 6;
 
@@ -50,7 +49,7 @@ RngStream StreamOf(const Attrs& attrs, const int32_t* random) {
   return RngStream(word(kSeedLow, kSeedHigh), attrs.GetString("name"), word(kStepLow, kStepHigh));
 }
 
-// The numbers of the draws of a tensor's elements.
+// The indices of the draws of a tensor's elements.
 class DrawNumbers {
  public:
   DrawNumbers(const Shape& shape, const Attrs& attrs)
@@ -58,10 +57,10 @@ class DrawNumbers {
         positions_(shape.rank() > 1 ? shape[1] : 1),
         path_(attrs.GetBool("path", false)) {}
 
-  int64_t of_row() const { return of_row_; }  // elements
-  bool path() const { return path_; }         // all elements of a row share the draw of its first
+  int64_t of_row() const { return of_row_; }  // elements of a row
+  bool path() const { return path_; }         // all elements of a row share one draw
 
-  // The number of the first element of a row; those of the others follow it.
+  // Returns the index of a row's first element; the others follow it.
   uint64_t OfRow(int64_t row, const int32_t* random) const {
     const uint64_t row_of_step =
         uint64_t{static_cast<uint32_t>(random[kFirstRow])} + static_cast<uint64_t>(row);

@@ -74,7 +74,7 @@ class EmbeddingKernel : public Kernel {
   }
 
  private:
-  int64_t offset_, rows_, width_, row_bytes_;  // rows from the offset on
+  int64_t offset_, rows_, width_, row_bytes_;  // rows_: those after the offset
   bool widens_;
   int64_t n_, tasks_;
 };
@@ -96,8 +96,8 @@ absl::Status ReferenceEmbedding(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
-// embedding_grad: with acc, another part of the table's gradient (tied weights), neither zeroing
-// the table nor an addition of two of them is needed.
+// embedding_grad. `acc`, another part of the table's gradient (tied weights), saves zeroing the
+// table and an addition of two of them.
 
 absl::StatusOr<std::vector<TensorType>> InferEmbeddingGrad(const OpTypes& types) {
   PLUMB_RETURN_IF_ERROR(CheckI32(types, 0, "ids"));
@@ -119,8 +119,7 @@ absl::StatusOr<std::vector<TensorType>> InferEmbeddingGrad(const OpTypes& types)
 }
 
 // Tokens repeat, so two tasks must not add to one row: each task owns a range of columns and walks
-// all ids. The order of additions is that of the ids. Where the result takes the memory of acc,
-// only the rows of tokens that occur are touched.
+// all ids, in order. If the result is in acc's memory, only rows of tokens that occur are accessed.
 class EmbeddingGradKernel : public Kernel {
  public:
   EmbeddingGradKernel(int64_t rows, int64_t offset, const TensorType& dy, int64_t n, bool has_acc)

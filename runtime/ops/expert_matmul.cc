@@ -15,7 +15,7 @@
 #include "runtime/ops/route.h"
 #include "runtime/ops/sum_rows.h"
 
-// Products of the rows that are grouped by expert with the matrix of each row's expert.
+// Products of rows, grouped by expert, with the matrix of each row's expert.
 
 namespace plumb {
 namespace {
@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<TensorType>> InferExpertMatmul(const OpTypes& types) 
   return std::vector<TensorType>{{x.dtype, Shape({product.groups.rows, product.n})}};
 }
 
-// y_i = x_i W_e' + c_e of the rows i of expert e, W' = op(W); with G = dL/dY,
+// For the rows i of expert e, y_i = x_i W_e' + c_e with W' = op(W). With G = dL/dY,
 //   dL/dx_i = G_i W_e'^T,  dL/dW_e' = sum over i of x_i^T G_i,  dL/dc_e = sum over i of G_i,
 // and dL/dW_e is dL/dW_e' or, when W' is W's transpose, its transpose: sum of G_i^T x_i.
 std::vector<ValueId> VjpExpertMatmul(GraphBuilder& b, const Node& node,

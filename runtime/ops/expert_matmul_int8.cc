@@ -41,7 +41,8 @@ absl::StatusOr<std::vector<TensorType>> InferExpertMatmulInt8(const OpTypes& typ
   return std::vector<TensorType>{F32({types.in(0).shape[0], n})};
 }
 
-// Experts with few rows by GEMV, whose tasks are parts of the matrix, the others panel by panel.
+// Experts with few rows use GEMV, whose tasks are parts of the matrix; the others run panel by
+// panel.
 class ExpertMatmulInt8Kernel : public Kernel {
  public:
   explicit ExpertMatmulInt8Kernel(const OpTypes& types)
@@ -76,7 +77,7 @@ class ExpertMatmulInt8Kernel : public Kernel {
   }
 
  private:
-  // Of the rows of a GEMV in 16 bits.
+  // Returns the bytes of a GEMV's rows in 16 bits.
   int64_t x_bytes() const {
     constexpr int64_t kGroupBytes = kInt8Group * static_cast<int64_t>(sizeof(int16_t));
     return AlignUp(std::min(kMaxGemvRows, rows_) * Int8Groups(k_) * kGroupBytes);
@@ -102,7 +103,7 @@ class ExpertMatmulInt8Kernel : public Kernel {
   const int64_t groups_, rows_, n_, k_;
   const bool has_bias_;
   const DequantizedGemm gemm_;
-  std::vector<Int8Gemv> gemvs_;  // of m = 1, 2, .. rows
+  std::vector<Int8Gemv> gemvs_;  // for m = 1, 2, .. rows
   const GroupTasks tasks_;
   int64_t slot_bytes_ = 0;
   int slots_ = 1;

@@ -21,11 +21,11 @@
 namespace plumb {
 namespace {
 
-// On rows of d elements, f32 or bf16.
+// Functions on rows of d elements, f32 or bf16.
 struct ExpertRowFns {
-  // y = weight x.
+  // Computes y = weight x.
   void (*scale)(const void* x, float weight, int64_t d, void* y);
-  // x = sum over j, in that order, of weights_j y[places_j]; weights null: of y[places_j].
+  // Computes x = sum over j, in order, of weights_j y[places_j]; null weights count as 1.
   void (*sum)(const void* y, const int32_t* places, const float* weights, int64_t count, int64_t d,
               void* x);
   float (*dot)(const void* x, const void* y, int64_t d);
@@ -75,7 +75,7 @@ float DotExpertRows(const void* left, const void* right, int64_t d) {
   using V = hn::Vec<ExpertTag>;
   const T* x = static_cast<const T*>(left);
   const T* y = static_cast<const T*>(right);
-  V newer = hn::Zero(tag), older = newer;  // two sums, so that one need not wait for the other
+  V newer = hn::Zero(tag), older = newer;  // two accumulators, to hide the latency
   ForVectors(tag, 0, d, [&, tag, x, y](const auto& io, int64_t e) HWY_ATTR {
     const V sum = hn::MulAdd(io.Load(tag, x + e), io.Load(tag, y + e), older);
     older = newer;
@@ -103,7 +103,7 @@ HWY_EXPORT(SelectExpertRows);
 
 namespace {
 
-// Token t's j-th expert reads and writes row places[t, j] of the rows that are grouped by expert.
+// Token t's j-th expert reads and writes row places[t, j] of the rows grouped by expert.
 
 Shape TokenRows(const Shape& places, int64_t d) {
   const absl::Span<const int64_t> tokens = places.dims().first(places.dims().size() - 1);
@@ -112,7 +112,7 @@ Shape TokenRows(const Shape& places, int64_t d) {
   return Shape(dims);
 }
 
-// Input `i` are places, and input i + 1, if it is there, weights.
+// Fails unless input `i` is places, and input i + 1 is absent or weights.
 absl::Status CheckPlaces(const OpTypes& types, size_t i) {
   PLUMB_RETURN_IF_ERROR(CheckI32(types, i, "places"));
   if (types.in(i).shape.rank() < 2) {
@@ -123,7 +123,7 @@ absl::Status CheckPlaces(const OpTypes& types, size_t i) {
       absl::StrCat("weights must be ", F32(types.in(i).shape).ToString()));
 }
 
-// Input i are the rows of the experts: one for each place of input `places`.
+// Fails unless input i is the rows of the experts, one for each place of input `places`.
 absl::Status CheckGrouped(const OpTypes& types, size_t i, size_t places) {
   PLUMB_RETURN_IF_ERROR(CheckFloat(types, i, "y"));
   const Shape& shape = types.in(i).shape;
@@ -165,8 +165,8 @@ absl::StatusOr<std::vector<TensorType>> InferExpertDot(const OpTypes& types) {
 ValueId WeightsOf(const Node& node) { return node.inputs.size() > 2 ? node.inputs[2] : kNoValue; }
 
 // to_experts, y_{places(t, j)} = w_tj x_t, and from_experts, x_t = sum_j w_tj y_{places(t, j)}, are
-// each other's transpose in x and y; of both dL/dw_tj is the product of the row of y with that of
-// x, one of them a gradient.
+// each other's transpose in x and y. For both, dL/dw_tj is the dot product of a row of y and a row
+// of x, one of which is a gradient.
 std::vector<ValueId> VjpOfRows(GraphBuilder& b, const Node& node, ValueId dy, const char* transpose,
                                const std::vector<bool>& wanted) {
   const ValueId places = node.inputs[1], weights = WeightsOf(node);

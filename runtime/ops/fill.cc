@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<TensorType>> InferFill(const OpTypes& types) {
       {types.attrs.GetBool("bf16", false) ? DType::kBF16 : DType::kF32, Shape(dims)}};
 }
 
-// y does not depend on anything.
+// y does not depend on any input.
 std::vector<ValueId> VjpFill(GraphBuilder&, const Node&, absl::Span<const ValueId>,
                              const std::vector<bool>&) {
   return {};

@@ -15,13 +15,13 @@ double ProductFlops(const Shape& a, const Shape& b, const Attrs& attrs) {
   return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
 
-// The multiply-adds of one product over all pairs of a query and a key that it sees, times two.
-// `is_causal`: else every query sees all keys, as far as types tell.
+// Returns the FLOPs of one product over all pairs of a query and a visible key. Without `is_causal`
+// every query sees all keys, as far as types tell.
 double PairFlops(const OpTypes& types, bool is_causal) {
-  const Shape& q = types.in(0).shape;  // [B, Q, H*c], of the last Q of the T tokens of k
+  const Shape& q = types.in(0).shape;  // [B, Q, H*c], the last Q of the T tokens of k
   const double queries = static_cast<double>(q[1]);
   const double tokens = static_cast<double>(types.in(1).shape[1]);
-  // Pairs, twice. A window w leaves w keys to the queries from position w - 1 on.
+  // Twice the number of pairs. With a window w, queries from position w - 1 on see w keys.
   double pairs = is_causal ? queries * (2 * tokens - queries + 1) : 2 * queries * tokens;
   if (types.attrs.Has("window")) {
     const double window = static_cast<double>(types.attrs.GetInt("window"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of map_kind.h on vectors of f32, with their derivatives by x. Included once per
-// SIMD target.
+// The functions of map_kind.h on vectors of f32, with their derivatives with respect to x. Included
+// once per SIMD target.
 #if defined(PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_
 #undef PLUMB_RUNTIME_OPS_MAP_FUNCTIONS_INL_H_
@@ -27,12 +27,12 @@ using V = hn::Vec<D>;
 HWY_INLINE V One() { return hn::Set(D(), 1.0f); }
 HWY_INLINE V Where(hn::Mask<D> mask) { return hn::IfThenElseZero(mask, One()); }
 
-// Each function f(x, c) and its derivative by x.
+// Each struct has a function f(x, c) and its derivative with respect to x.
 struct ExpFn {
   static HWY_INLINE V Value(V x, V) { return ExpKeepingNaN(D(), x); }
   static HWY_INLINE V Slope(V x, V) { return ExpKeepingNaN(D(), x); }
 };
-// Highway's Log makes numbers of what has no logarithm.
+// Highway's Log returns finite numbers for arguments that have no logarithm.
 struct LogFn {
   static HWY_INLINE V Value(V x, V) {
     const V infinity = hn::Inf(D());
@@ -59,7 +59,7 @@ struct ReciprocalFn {
     return hn::Neg(hn::Mul(y, y));
   }
 };
-// One by one: exponents are rare, and of any kind.
+// Element by element: exponents are rare, and may be any number.
 struct PowFn {
   static V Power(V x, float exponent) {
     HWY_ALIGN float elements[hn::MaxLanes(D())];
@@ -100,7 +100,7 @@ struct NotEqualFn : Step {
   static HWY_INLINE V Value(V x, V c) { return hn::Sub(One(), Where(hn::Eq(x, c))); }
 };
 
-// Calls select(F()), F the function of that kind.
+// Calls select(F()); F is the struct of `kind`.
 template <class Select>
 auto WithMap(MapKind kind, const Select& select) {
   switch (kind) {

@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-// In the order of MapKind.
+// Names, in the order of MapKind.
 constexpr const char* kNames[] = {"exp", "log", "sqrt", "abs", "reciprocal", "pow", "max",
                                   "min", "<",   "<=",   ">",   ">=",         "==",  "!="};
 

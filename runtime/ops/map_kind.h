@@ -4,7 +4,7 @@
 //   exp, log, sqrt, abs, reciprocal   of x
 //   pow                               x ^ c
 //   max, min                          of x and c; the derivative is 0 at c
-//   <, <=, >, >=, ==, !=              whether x compares so with c: 1 or 0
+//   <, <=, >, >=, ==, !=              1 if x compares so with c, else 0
 #ifndef PLUMB_RUNTIME_OPS_MAP_KIND_H_
 #define PLUMB_RUNTIME_OPS_MAP_KIND_H_
 
@@ -34,7 +34,7 @@ enum class MapKind {
 absl::StatusOr<MapKind> ParseMapKind(const std::string& name);
 bool IsComparison(MapKind kind);
 
-// The references: the function and its derivative by x.
+// References: the function and its derivative with respect to x.
 double ReferenceMapValue(MapKind kind, double x, double c);
 double ReferenceMapSlope(MapKind kind, double x, double c);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forms of matmul that do more while sums are in the cache, or read an operand once for several
-// products. Made by passes after differentiation; none has a gradient.
+// Forms of matmul with an epilogue, which runs while sums are in the cache, or with one operand
+// shared by several products. Passes create them after differentiation, so they have no gradients.
 #include <string>
 #include <vector>
 
@@ -131,8 +131,8 @@ absl::Status ReferenceMatmulFusedAdd(const ReferenceArgs& args) {
 
 // matmul_shared
 
-// The attribute `count`: with the one operand that there always is, there may be `least` * count
-// to `most` * count more inputs.
+// Returns attribute `count`. In addition to the one operand that is always present, there must be
+// `least` * count to `most` * count inputs.
 absl::StatusOr<size_t> CheckCount(const OpTypes& types, int64_t least, int64_t most) {
   const int64_t count = types.attrs.GetInt("count");
   const int64_t inputs = static_cast<int64_t>(types.inputs.size());
@@ -183,7 +183,7 @@ absl::Status ReferenceShared(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
-// matmul_sum: input 0 is the addend, so that its place does not depend on the count.
+// matmul_sum: input 0 is the addend, so that its index does not depend on the count.
 
 absl::StatusOr<std::vector<TensorType>> InferSum(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const size_t count, CheckCount(types, 2, 2));

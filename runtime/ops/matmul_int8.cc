@@ -18,12 +18,12 @@
 namespace plumb {
 namespace {
 
-// The operand indices of product r: x first, then w and scales of each, then biases.
+// Indices of the operands of product r: x, then weight and scales of each product, then biases.
 size_t WeightAt(size_t r) { return 1 + 2 * r; }
 size_t ScalesAt(size_t r) { return 2 + 2 * r; }
 size_t BiasAt(size_t r, size_t count) { return 1 + 2 * count + r; }
 
-// Of the matrices.
+// Returns the rows of each matrix.
 std::vector<int64_t> RowsOf(const Attrs& attrs) {
   const std::vector<double>& rows = attrs.GetDoubles("rows");
   return {rows.begin(), rows.end()};
@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<TensorType>> InferMatmulInt8(const OpTypes& types) {
   return outputs;
 }
 
-// Which biases there are.
+// Returns, for each product, true if it has a bias.
 std::vector<bool> BiasesOf(const OpTypes& types, size_t count) {
   std::vector<bool> biases;
   for (size_t r = 0; r < count; ++r) biases.push_back(types.has(BiasAt(r, count)));
@@ -95,7 +95,7 @@ class GemvInt8Kernel : public Kernel {
   }
 
  private:
-  // Of x in 16 bits.
+  // Returns the bytes of x in 16 bits.
   int64_t ElementBytes() const {
     constexpr int64_t kGroupBytes = kInt8Group * static_cast<int64_t>(sizeof(int16_t));
     return AlignUp(m_ * Int8Groups(k_) * kGroupBytes);
@@ -106,7 +106,7 @@ class GemvInt8Kernel : public Kernel {
   GemvJob<Int8Gemv> gemvs_;
 };
 
-// A task is some panels of w: N-parallel.
+// A task is several panels of w: N-parallel.
 class DequantizedGemmKernel : public Kernel {
  public:
   DequantizedGemmKernel(const OpTypes& types, const std::vector<int64_t>& rows)

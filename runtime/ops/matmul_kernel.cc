@@ -27,7 +27,7 @@ class GemmKernel : public Kernel {
   const Gemm gemm_;
 };
 
-// GEMV: at most kMaxGemvRows rows by transposed matrices, as in decoding.
+// GEMV: at most kMaxGemvRows rows times transposed matrices, as in decoding.
 class GemvKernel : public Kernel {
  public:
   explicit GemvKernel(const GemmSpec& spec)
@@ -66,11 +66,11 @@ class GemvKernel : public Kernel {
  private:
   bool HasEpilogue() const { return spec_.epilogue != Epilogue::kStore; }
 
-  // After the product, not in its tasks: for the few sums of a task the epilogue would cost as much
-  // as the product, and memory would be idle.
+  // Runs after the product, not in its tasks: for the few sums of a task the epilogue would cost as
+  // much as the product, and memory would be idle meanwhile.
   void RunEpilogue(const KernelArgs& args, size_t r) const {
     const GemmResult& result = spec_.results[r];
-    constexpr int64_t kWork = 8;  // scalar operations of an element
+    constexpr int64_t kWork = 8;  // scalar operations per element
     const int64_t tasks = TaskCount(result.n, spec_.m * result.n * kWork);
     ParallelFor(tasks, args.threads, [&](int64_t i) {
       const Range columns = TaskRange(result.n, tasks, i);
@@ -100,8 +100,8 @@ class GemvKernel : public Kernel {
 
   const GemmSpec spec_;
   EpilogueFn epilogue_;
-  GemvJob<Gemv> gemvs_;           // one a result
-  std::vector<int64_t> sums_at_;  // bytes of the scratch, where there is an epilogue
+  GemvJob<Gemv> gemvs_;           // one per result
+  std::vector<int64_t> sums_at_;  // offsets in the scratch, if there is an epilogue
   int64_t sum_bytes_ = 0;
 };
 

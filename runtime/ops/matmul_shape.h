@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of matrix products, of experts' too: the checks that matmul, its fused forms and
-// expert_matmul share, and the kernel of the former. Pure.
+// Shapes of matrix products, including those of experts: the checks that matmul, its fused forms
+// and expert_matmul share, and the kernel of matmul and its fused forms. Pure.
 #ifndef PLUMB_RUNTIME_OPS_MATMUL_SHAPE_H_
 #define PLUMB_RUNTIME_OPS_MATMUL_SHAPE_H_
 
@@ -32,31 +32,31 @@ struct ProductShape {
         lda(a.last()),
         ldb(b.last()) {}
 
-  // The result's shape: a's leading dimensions are kept, where they can be.
+  // Returns the result's shape, with a's leading dimensions unless `a` is transposed.
   Shape Result(const Shape& a) const { return transpose_a ? Shape({m, n}) : a.WithLast(n); }
 };
 
-// Inputs `a` and `b` are both f32 or both bf16 and have the same inner size.
+// Fails unless inputs `a` and `b` are both f32 or both bf16 and have the same inner size.
 absl::Status CheckProduct(const OpTypes& types, size_t a, size_t b);
-// Input i, if there is one, is f32[n].
+// Fails unless input i is absent or f32[n].
 absl::Status CheckBias(const OpTypes& types, size_t i, int64_t n);
 
-// OpDef::token_wise of products whose left operand is input 0 and whose other operands are not of
-// tokens: in that operand, unless it is transposed.
+// Implements OpDef::token_wise for products whose other operands have no tokens: input 0, the left
+// operand, unless it is transposed.
 std::vector<size_t> LeftTokenWise(const OpTypes& types);
 
-// The shape of a product, from inputs `a` and `b`.
+// Returns the shape of the product of inputs `a` and `b`.
 GemmTerm TermOf(const OpTypes& types, size_t a, size_t b);
-// A specification of products of these, with the result's dtype of output 0, and no results yet.
+// Returns a specification of products of these inputs, with the dtype of output 0, and without
+// results.
 GemmSpec SpecOf(const OpTypes& types, size_t a, size_t b);
 
 // Adds the product of inputs `a` and `b` to `sums`, [m, n].
 void AddReferenceProduct(const ReferenceArgs& args, size_t a, size_t b, std::vector<double>* sums);
-// Adds input i, if there is one, to every row of `sums`.
+// Adds input i, if it is present, to every row of `sums`.
 void AddReferenceBias(const ReferenceArgs& args, size_t i, std::vector<double>* sums);
 
-// Returns the kernel of matmul and its fused forms: a GEMV where the rows are few, a GEMM
-// elsewhere.
+// Returns the kernel of matmul and its fused forms: a GEMV for few rows, else a GEMM.
 std::unique_ptr<Kernel> MakeMatmulKernel(GemmSpec spec, const GemmPolicy& policy);
 
 // Operands of expert_matmul: x [rows, k] and w [groups, k, n] or, transposed, [groups, n, k].
@@ -74,14 +74,14 @@ struct ExpertProduct {
       : ExpertProduct(types.in(0).shape, types.in(1).shape, types.attrs) {}
 };
 
-// Input i is [rows, width], f32 or bf16.
+// Fails unless input i is [rows, width], f32 or bf16.
 absl::Status CheckExpertRows(const OpTypes& types, size_t i, absl::string_view name);
-// Input i is i32[groups + 1].
+// Fails unless input i is i32[groups + 1].
 absl::Status CheckExpertStarts(const OpTypes& types, size_t i, int64_t groups);
-// Input i, if there is one, is f32[groups, n].
+// Fails unless input i is absent or f32[groups, n].
 absl::Status CheckExpertBias(const OpTypes& types, size_t i, int64_t groups, int64_t n);
 
-// The group of a row, of groups that begin at `starts`.
+// Returns the group of a row; the groups begin at `starts`.
 int64_t ExpertOfRow(const std::vector<int32_t>& starts, int64_t row);
 
 }  // namespace plumb

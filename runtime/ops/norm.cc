@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// norm and add_norm: rows of x, or of the sum of x and a residual, through a norm plugin.
+// norm and add_norm: apply a norm plugin to rows of x, or of the sum of x and a residual.
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,7 +20,7 @@ namespace {
 
 bool Trains(const Attrs& attrs) { return attrs.GetBool("train", false); }
 
-// Whether there is an output `saved`, whose rows know no tokens.
+// Returns true if there is an output `saved`; its rows have no token dimension.
 bool SavesRows(const Attrs& attrs) {
   return Trains(attrs) && NormInstanceOf(attrs).saved_per_row() > 0;
 }
@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<TensorType>> InferNormAdd(const OpTypes& types) {
   return outputs;
 }
 
-// Of norm_grad (norm_grad.cc).
+// An operand of norm_grad (norm_grad.cc).
 constexpr size_t kNormGradParams = 5;
 
 // -- VJPs
@@ -61,8 +61,8 @@ constexpr size_t kNormGradParams = 5;
 // The plugin's backward() is the VJP: dx = (dy/dx)^T dy, dparams = (dy/dparams)^T dy, from the x, y
 // and saved that it declares.
 
-// The outputs of norm_grad for a node whose normalized rows are `x` and whose output y is its
-// output number `y`; none when the node was not built for training.
+// Returns the outputs of norm_grad for a node whose normalized rows are `x` and whose output number
+// `y` is y; empty if the node was not built for training.
 std::vector<ValueId> Gradient(GraphBuilder& b, const Node& node, ValueId x, size_t y, ValueId dy,
                               ValueId dsum, size_t first_param) {
   const NormInstance& instance = NormInstanceOf(node.attrs);
@@ -89,13 +89,13 @@ std::vector<ValueId> VjpNorm(GraphBuilder& b, const Node& node, absl::Span<const
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   if (d_outputs[0] == kNoValue) return d_inputs;
   const std::vector<ValueId> d = Gradient(b, node, node.inputs[0], 0, d_outputs[0], kNoValue, 1);
-  // Those of x, the parameters and x2; positions and step have none.
+  // Gradients of x, the parameters and x2; positions and step have none.
   for (size_t i = 0; i < std::min(d.size(), d_inputs.size()); ++i) d_inputs[i] = d[i];
   return d_inputs;
 }
 
-// sum = x + res, so both have the gradient of the sum: that of the norm and what reaches the sum
-// past it.
+// sum = x + res, so both have the gradient of the sum: the norm's, plus that of the sum's other
+// readers.
 std::vector<ValueId> VjpAdd(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
                             const std::vector<bool>& /*wanted*/) {
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
@@ -148,13 +148,13 @@ class NormKernel : public Kernel {
   }
 
  protected:
-  // Sets x2; returns the context.
+  // Sets x2, and returns the context.
   plumb_norm_context SetExtras(const KernelArgs& args, plumb_norm_call* call) const {
     if (extras_.x2 != NormExtras::kNone) call->x2 = args.in[extras_.x2];
     return context_.At(args.in);
   }
 
-  const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
+  const std::shared_ptr<const AttrObject> attr_;  // owns the instance
   const NormInstance& instance_;
   const NormRunner runner_;
   const NormPartition partition_;
@@ -166,7 +166,7 @@ class NormKernel : public Kernel {
   plumb_norm_call prototype_;
 };
 
-// Fused if the plugin offers it; otherwise by row block: the sum, and the norm of it while it is in
+// Fused if the plugin offers it; otherwise each row block is summed, and normalized while it is in
 // the cache.
 class AddNormKernel : public NormKernel {
  public:
@@ -245,7 +245,7 @@ absl::Status ReferenceOf(const ReferenceArgs& args, const std::vector<double>& x
 
 absl::Status ReferenceNorm(const ReferenceArgs& args) { return ReferenceOf(args, args.f(0), 0, 1); }
 
-// The norm is that of the sum as it is stored.
+// Computes the norm from the sum as it is stored.
 absl::Status ReferenceNormAdd(const ReferenceArgs& args) {
   for (size_t e = 0; e < args.out(0).size(); ++e) {
     double& sum = args.out(0)[e];
@@ -257,7 +257,7 @@ absl::Status ReferenceNormAdd(const ReferenceArgs& args) {
   return ReferenceOf(args, args.out(0), 1, 2);
 }
 
-// The inputs with tokens, of which the first `rows` are rows.
+// Returns the inputs with tokens: the first `rows` inputs, x2 and positions.
 std::vector<size_t> TokenWise(const OpTypes& types, size_t rows) {
   if (SavesRows(types.attrs)) return {};
   const NormExtras extras(NormInstanceOf(types.attrs), rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum before a norm, for norms that leave it to the host, and rows from bf16 and to it, for
-// norms that know f32 alone.
+// The sum before a norm, for norms that leave it to the host, and conversions from and to bf16, for
+// norms that only support f32.
 #include "runtime/ops/norm_runner.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// norm_grad: the gradient of a norm, by its plugin, and added on the way to the gradient that
-// reaches the norm's input past it.
+// norm_grad: the gradient of a norm, computed by its plugin, plus an optional gradient that reaches
+// the norm's input from its other readers.
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -16,7 +16,7 @@
 namespace plumb {
 namespace {
 
-// Where the operands are: x, y and saved are absent where the plugin does not read them.
+// Operands. x, y and saved are absent if the plugin does not read them.
 constexpr size_t kX = 0, kY = 1, kDy = 2, kSaved = 3, kDsum = 4, kParams = 5;
 
 absl::StatusOr<std::vector<TensorType>> InferNormGrad(const OpTypes& types) {
@@ -40,8 +40,8 @@ absl::StatusOr<std::vector<TensorType>> InferNormGrad(const OpTypes& types) {
   return outputs;
 }
 
-// With several chunks each adds its parameters' gradients into zeroed memory of its own, and these
-// partials are then added in the order of the chunks. One chunk adds into the outputs themselves.
+// With several chunks, each adds its gradients of parameters into zeroed memory of its own; these
+// partials are then added in the order of the chunks. One chunk adds into the outputs directly.
 class NormGradKernel : public Kernel {
  public:
   NormGradKernel(const OpTypes& types, const NormInstance& instance)
@@ -101,8 +101,8 @@ class NormGradKernel : public Kernel {
     return absl::OkStatus();
   }
 
-  // Fused if the plugin offers it; otherwise dsum is copied to dx first, by row block, or all at
-  // once if dparams depend on the ranges.
+  // Runs the plugin's fused function if it has one. Otherwise copies dsum to dx first, by row
+  // block, or all at once if dparams depend on the ranges.
   absl::Status Backward(const KernelArgs& args, const plumb_norm_call& call, Range rows) const {
     if (!has_dsum_) return runner_.Backward(call, rows.begin, rows.end);
     if (runner_.has_residual()) {
@@ -127,7 +127,7 @@ class NormGradKernel : public Kernel {
     return static_cast<char*>(args.scratch) + partition_.tasks * slot_bytes_;
   }
 
-  const std::shared_ptr<const AttrObject> attr_;  // keeps the instance
+  const std::shared_ptr<const AttrObject> attr_;  // owns the instance
   const NormInstance& instance_;
   const NormRunner runner_;
   const NormPartition partition_;
@@ -144,7 +144,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeNormGradKernel(const OpTypes& types)
   return std::make_unique<NormGradKernel>(types, NormInstanceOf(types.attrs));
 }
 
-// The plugin's own arithmetic in double, in one range.
+// Runs the plugin's own arithmetic in double, in one range.
 absl::Status ReferenceNormGrad(const ReferenceArgs& args) {
   const NormInstance& instance = NormInstanceOf(args.attrs);
   NormReference run(instance, args.shape(kDy).num_elements() / instance.dim());
@@ -179,7 +179,7 @@ absl::Status ReferenceNormGrad(const ReferenceArgs& args) {
 void RegisterNormGrad(OpRegistry* registry) {
   OpDef op;
   op.name = "norm_grad";
-  op.min_inputs = 0;  // the first may be absent; the shape rule knows which must not
+  op.min_inputs = 0;  // leading operands may be absent; the shape rule checks which
   op.max_inputs = OpDef::kVariadic;
   op.may_alias = {{0, kDsum}};
   op.infer = InferNormGrad;

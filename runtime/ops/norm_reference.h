@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NormReference: the operands of one call into a norm plugin in double, or in float where the
-// plugin has no double arithmetic. Owns what it lends. Thread-compatible.
+// NormReference: the operands of one call of a norm plugin in double, or in float if the plugin has
+// no double arithmetic. Owns the buffers that it lends. Thread-compatible.
 #ifndef PLUMB_RUNTIME_OPS_NORM_REFERENCE_H_
 #define PLUMB_RUNTIME_OPS_NORM_REFERENCE_H_
 
@@ -39,8 +39,8 @@ class NormReference {
 
   plumb_norm_call& call() { return call_; }
 
-  // x2 and what a call is told of its rows, from the inputs of a node whose first parameter is
-  // input `first`, and whose rows are of type `x`.
+  // Sets x2 and the context of the call's rows from the inputs of a node. Its first parameter is
+  // input `first`, and its rows have type `x`.
   void LendExtras(const ReferenceArgs& args, size_t first, const TensorType& x,
                   const NormInstance& instance) {
     const NormExtras extras(instance, first);
@@ -58,7 +58,7 @@ class NormReference {
     call_.context = &context_;
   }
 
-  // A copy of `values` in the call's element type, alive as long as this.
+  // Returns a copy of `values` in the call's element type. It lives as long as this.
   void* Lend(const std::vector<double>& values) {
     const int64_t n = static_cast<int64_t>(values.size());
     if (is_f64_) {
@@ -72,7 +72,7 @@ class NormReference {
     return buffers_.back().data();
   }
 
-  // What the plugin made of a lent buffer of values->size() elements.
+  // Copies a lent buffer, with what the plugin wrote, to `values`, which has its size.
   void Return(const void* lent, std::vector<double>* values) const {
     const size_t n = values->size();
     if (is_f64_) {

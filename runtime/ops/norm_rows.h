@@ -27,42 +27,43 @@ const NormInstance& NormInstanceOf(const Attrs& attrs);
 
 // -- Shape rules
 
-// The instance is a cross-row norm, or is none, as the op wants it.
+// Fails unless the instance is a cross-row norm, or is none, as `cross_row` requires.
 absl::Status CheckNormKind(const NormInstance& instance, bool cross_row);
-// Input i is f32 or bf16 and its last dimension is a multiple of the instance's, or that of all its
-// heads.
+// Fails unless input i is f32 or bf16 and its last dimension is a multiple of the instance's, or of
+// the instance's total over all heads.
 absl::Status CheckNormRows(const OpTypes& types, size_t i, absl::string_view name,
                            const NormInstance& instance);
-// The inputs from `first` on are the instance's parameters, and `more` that are none.
+// Fails unless the inputs from `first` on are the instance's parameters and `more` others.
 absl::Status CheckNormParams(const OpTypes& types, size_t first, const NormInstance& instance,
                              size_t more = 0);
-// The inputs behind the parameters of a row-wise norm, those of ABI 1.1: each is there where the
-// instance wants it, in this order. kNone: it is not.
+// Indices of the inputs after the parameters of a row-wise norm (ABI 1.1), in this order. Each is
+// present if the instance needs it; else it is kNone.
 struct NormExtras {
-  // `first`: the first parameter.
+  // `first` is the index of the first parameter.
   NormExtras(const NormInstance& instance, size_t first);
   static constexpr size_t kNone = ~size_t{0};
 
-  size_t x2 = kNone;         // like x; of norm_grad it may be absent
-  size_t positions = kNone;  // i32, one for each token
+  size_t x2 = kNone;         // like x; may be absent in norm_grad
+  size_t positions = kNone;  // i32, one per token
   size_t step = kNone;       // f32[1]
   size_t count = 0;
 };
-// Parameters and extras, for rows of type `x`; has_x2: x2 is not absent.
+// Checks parameters and extras, for rows of type `x`. has_x2: x2 is present.
 absl::Status CheckNormOperands(const OpTypes& types, size_t first, const NormInstance& instance,
                                const TensorType& x, bool has_x2);
-// Input i has the type, or is absent: exactly when it is not wanted.
+// Fails unless input i has the type, or is absent if it is not `wanted`.
 absl::Status CheckWanted(const OpTypes& types, size_t i, absl::string_view name, bool wanted,
                          const TensorType& type);
-// [rows, saved_per_row].
+// Returns [rows, saved_per_row].
 TensorType NormSavedType(const TensorType& x, const NormInstance& instance);
 
 // -- Rows
 
 // The partition of a call's rows. Chunks are the unit of summation of parameter gradients and
-// statistics, tasks the unit of scheduling: some adjacent chunks. Both depend on the shape only.
+// statistics. Tasks, the unit of scheduling, are several adjacent chunks. Both depend on the shape
+// only.
 struct NormPartition {
-  // `max_chunks`: of NormInstance, for a backward call.
+  // `max_chunks` is NormInstance's, for a backward call.
   NormPartition(int64_t rows_in, int64_t dim, int64_t max_chunks = 0)
       : rows(rows_in),
         chunk_rows(std::max<int64_t>(
@@ -82,10 +83,10 @@ struct NormPartition {
   int64_t tasks;
 };
 
-// The rows of a block that stays in the L1 cache between two passes over it.
+// Returns the rows of a block that stays in the L1 cache between two passes over it.
 inline int64_t NormBlockRows(int64_t dim) { return std::max<int64_t>(1, 8192 / dim); }
 
-// body(begin, end) -> status for each row block of a range; stops at the first failure.
+// Calls body(begin, end) -> status for each row block of a range; stops at the first failure.
 template <class Body>
 absl::Status ForEachRowBlock(Range rows, int64_t block, const Body& body) {
   for (int64_t begin = rows.begin; begin < rows.end; begin += block) {
@@ -95,8 +96,8 @@ absl::Status ForEachRowBlock(Range rows, int64_t block, const Body& body) {
   return absl::OkStatus();
 }
 
-// body(task) -> status for all tasks; the first failure in their order. REQUIRES: tasks <= 64, as
-// TaskCount makes them.
+// Calls body(task) -> status for all tasks. Returns the first failure in their order. Requires:
+// tasks <= 64, which TaskCount guarantees.
 template <class Body>
 absl::Status RunTasks(int64_t tasks, int threads, const Body& body) {
   if (tasks == 1) return body(int64_t{0});
@@ -124,12 +125,12 @@ class CallErrorText {
   char text_[256];
 };
 
-// What a call is told of its rows. Immutable.
+// The context of a call's rows: positions, sequences and step. Immutable.
 class NormContext {
  public:
   NormContext(const TensorType& x, const NormInstance& instance, const NormExtras& extras);
 
-  // Lives as long as this and `in`, the inputs of the node.
+  // Returns a context that is valid as long as this and `in`, the inputs of the node.
   plumb_norm_context At(const void* const* in) const;
 
  private:
@@ -140,8 +141,8 @@ class NormContext {
 
 // -- Gradients of parameters
 
-// The partial gradients of an instance's parameters: zeroed memory of its own for each chunk of
-// rows, added up in the order of the chunks. Lives in `memory`, bytes() of a kernel's scratch.
+// The partial gradients of an instance's parameters: zeroed memory for each chunk of rows, added up
+// in the order of the chunks. They are stored in `memory`, bytes() of a kernel's scratch.
 // Immutable.
 class NormPartialGradients {
  public:
@@ -150,24 +151,24 @@ class NormPartialGradients {
   bool empty() const { return params_.empty(); }
   int64_t bytes() const { return chunks_ * (partial_bytes_ + pointer_bytes_); }
 
-  // Where the plugin adds a chunk's: the `dparams` of a call.
+  // Returns a chunk's zeroed gradients: the `dparams` of a call.
   void* const* Zeroed(char* memory, int64_t chunk) const;
-  // out[i] = the sum over all chunks, or with `add`, += it.
+  // Sets out[i], or with `add` increases it, by the sum over all chunks.
   void Sum(const char* memory, void* const* out, bool add, int threads) const;
-  // out[i] = 0.
+  // Sets out[i] = 0.
   void ZeroSums(void* const* out) const;
 
  private:
   struct Param {
     int64_t n;
-    int64_t offset;  // bytes, in a chunk's partials
+    int64_t offset;  // in bytes, in a chunk's partials
     ElementTasks sum;
   };
 
   int64_t chunks_;
   SumRowsFns sum_rows_;
   std::vector<Param> params_;
-  int64_t partial_bytes_ = 0;  // of all parameters of one chunk
+  int64_t partial_bytes_ = 0;  // size of all parameters of one chunk
   int64_t pointer_bytes_ = 0;
 };
 

@@ -43,7 +43,8 @@ int64_t NormRunner::block_bytes() const {
   return FloatBytes(NormBlockRows(instance_.dim()) * instance_.dim());
 }
 
-// Layout of a converting call: the row blocks, the statistic of one, and the plugin's own scratch.
+// Layout of a converting call: the row blocks, the statistic of one block, and the plugin's own
+// scratch.
 int64_t NormRunner::scratch_bytes(int64_t rows) const {
   if (!converts_) return instance_.scratch_bytes(rows);
   return AlignUp(instance_.scratch_bytes(BlockRows(rows))) + operands() * block_bytes() +
@@ -58,7 +59,7 @@ plumb_norm_call NormRunner::InF32(const plumb_norm_call& call) const {
   if (pitch % kAlignment == 0) in_f32.flags |= PLUMB_CALL_ALIGNED64;
   in_f32.x_pitch = in_f32.y_pitch = in_f32.dy_pitch = in_f32.dx_pitch = pitch;
   if (instance_.two_inputs()) in_f32.x2_pitch = in_f32.dx2_pitch = pitch;
-  // The row blocks come first, at offsets that do not depend on the rows of a range.
+  // The row blocks are first, at offsets that do not depend on the range's number of rows.
   if (call.scratch != nullptr) {
     in_f32.scratch = static_cast<char*>(call.scratch) + operands() * block_bytes() +
                      FloatBytes(instance_.partial_elems());
@@ -77,7 +78,7 @@ float* NormRunner::RowBlock(const plumb_norm_call& call, Operand o, const void* 
 }
 
 void* NormRunner::Base(float* block, int64_t r0) const {
-  // Rows keep their indices, which a norm may use, so the tensor begins before the block.
+  // Rows keep their indices, because a norm may use them, so the tensor begins before the block.
   return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(block) -
                                  static_cast<uintptr_t>(r0 * instance_.dim()) * sizeof(float));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of shape rules, and of kernels on ids. The builder prefixes each message with the op and
+// Checks of shape rules, and of ids in kernels. The builder prefixes each message with the op and
 // the types of its operands. Stateless.
 #ifndef PLUMB_RUNTIME_OPS_OP_CHECKS_H_
 #define PLUMB_RUNTIME_OPS_OP_CHECKS_H_
@@ -13,27 +13,29 @@
 
 namespace plumb {
 
-// Input i is there, is f32 (i32), has at least one dimension and at least one element. `name` is
-// the operand's name in ops.h.
+// Fails unless input i is present, is f32 (i32), and has at least one dimension and one element.
+// `name` is the operand's name in ops.h.
 absl::Status CheckF32(const OpTypes& types, size_t i, absl::string_view name);
 absl::Status CheckI32(const OpTypes& types, size_t i, absl::string_view name);
-// The same, f32 or bf16.
+// Checks the same for f32 or bf16.
 absl::Status CheckFloat(const OpTypes& types, size_t i, absl::string_view name);
 
-// Inputs i and i + 1 are the elements and the scales of an int8 matrix [rows, width] (quantize.h).
+// Fails unless inputs i and i + 1 are the elements and scales of an int8 matrix [rows, width]
+// (quantize.h).
 absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view name, int64_t rows,
                              int64_t width);
 
-// Inputs i and j have the same type.
+// Fails unless inputs i and j have the same type.
 absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,
                         absl::string_view name_j);
 
-// Attribute `offset` of the ops on tables: id 0 is that row. 0 where it is absent.
+// Returns attribute `offset` of the ops on tables, the row of id 0; 0 if it is absent.
 int64_t RowOffset(const Attrs& attrs);
-// Whether a table of `rows` has it.
+// Fails unless a table of `rows` has that row.
 absl::Status CheckRowOffset(const Attrs& attrs, int64_t rows);
 
-// Every one of the n ids is a row of a table of `rows`; the message names the first that is not.
+// Fails unless each of the n ids is a row of a table of `rows`; the message has the first that is
+// not.
 absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows);
 
 // Checks that positions[batch, tokens] are inside a cache of `capacity` tokens, and consecutive

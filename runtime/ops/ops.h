@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops of plumb. Each lives in a file of its own name (an op and its gradient share one): shape
-// rule, VJP with its derivation, kernel, naive reference.
+// The ops of plumb. Each has a file of its own name (an op and its gradient share one): shape rule,
+// VJP with its derivation, kernel, naive reference.
 //
 // Shapes below: B batch, T tokens, d width, H query heads, KV key/value heads, c = head width, V
-// vocabulary, R = rows = everything but the last dimension. Optional operands in parentheses.
+// vocabulary, R = rows = everything but the last dimension. Optional operands are in parentheses.
 //
-// Element types: tensors of one call are all f32 or all bf16, but for those marked f32 and these,
-// which are f32 always: vectors (biases, norms' parameters, the vector of mul) and weights of
-// convolutions, sums (of mul_reduce,
-// gradients of tables and parameters), norms' saved values and states, lse, loss.
+// Element types: the tensors of one call are all f32 or all bf16. These are always f32: operands
+// marked f32, vectors (biases, norms' parameters, the vector of mul), weights of convolutions, sums
+// (of mul_reduce, gradients of tables and parameters), norms' saved values and states, lse, loss.
 // Kernels compute in f32.
 //
 // clang-format off
-//   embedding(table[V,d], ids i32[..]) {f32_out, offset=0} -> [..,d]  y[t] = table[offset + ids[t]]; an id
-//       outside [0, V - offset) fails; f32_out: f32 from bf16 too
+//   embedding(table[V,d], ids i32[..]) {f32_out, offset=0} -> [..,d]  y[t] = table[offset + ids[t]]; fails if
+//       an id is outside [0, V - offset); f32_out: y is f32
 //   embedding_grad(ids, dy, (acc f32[V,d])) {rows=V, offset=0} -> f32[V,d]   (acc +) rows of dy added up by id
-//   matmul(a, b, (bias[N])) {transpose_a, transpose_b, f32_out} -> [..,N]   a and b seen as matrices
+//   matmul(a, b, (bias[N])) {transpose_a, transpose_b, f32_out} -> [..,N]   a and b are used as matrices
 //       [rows, last]; y = op(a) op(b) + bias; leading dimensions of a are kept unless transpose_a. A
 //       linear layer with weight [out, in] is matmul(x, w) {transpose_b}. a and b are both f32 or both
-//       bf16, and so is y; f32_out: f32 from bf16. The bias is f32, sums are made in f32.
+//       bf16, and so is y; f32_out: y is f32. The bias is f32; sums are in f32.
 //   matmul_act(a, b, (bias)) {transpose_a, transpose_b, kind, keep} -> y (, derivative)
-//       y = act(x) and, when keep, derivative = act'(x), like y, of x = matmul(a, b, bias): one
-//       exponential serves both. No gradient, nor have the fused ops below: passes make
-//       them after differentiation.
+//       y = act(x) and, with keep, derivative = act'(x), like y, of x = matmul(a, b, bias); both share one
+//       exponential. It has no gradient, like the fused ops below, because passes create them after
+//       differentiation.
 //   matmul_act_grad(a, b, derivative) {transpose_a, transpose_b} -> like derivative
 //       matmul(a, b) * derivative
 //   matmul_add(a, b, (bias), addend) {transpose_a, transpose_b} -> like addend
@@ -33,23 +32,23 @@
 //       addend + sum_i matmul(a_i, b_i)
 //   sum_squares(x f32) -> f32[1]                            summed in double; no gradient
 //   combine(x1, .., xn) {coefs=[..], constant} -> like x1    sum_i coefs_i * x_i + constant, equal shapes
-//   mul(a, b) -> broadcast          operands broadcast (broadcast.h): vectors over rows, and each of L
-//                                   channels, L dividing d, over d / L (1: scalar, H: per head)
+//   mul(a, b) -> broadcast          operands are broadcast (broadcast.h): vectors over rows, and each of L
+//                                   channels, L a divisor of d, over d / L (1: scalar, H: per head)
 //   mul_reduce(a[..,d], (b)) {size=d} -> [size]   sum over rows and groups of a*b; b broadcast to a
 //   row_dot(a[..,d], (b)) {size=d} -> [..,size]   sum over groups of a*b; b broadcast to a
 //   weighted_sum(a1, (b1), .., an, (bn)) {coefs, constant} -> broadcast   sum_i coefs_i a_i b_i + constant
 //   expand(x, like) {(width)} -> like, of `width` channels   x broadcast
 //   concat(x1, .., xn) ({dims}) -> [..,d1+..+dn]            along the channels; vectors may become dims
-//   split(x) {widths, flat} -> y1, .., yn                   the other way; flat: of all elements, to vectors
+//   split(x) {widths, flat} -> y1, .., yn                   inverse of concat; flat: all elements, to vectors
 //   stop(x) -> like x                                       no gradient
 //   map(x) {kind, number} -> like x                         map_kind.h
 //   map_grad(x, dy) {kind, number} -> like x
 //   extremum(a, b) {max} -> like a                          the larger (max) or the smaller
 //   extremum_grad(a, b, dy) {max} -> da, db                 halves where a = b
-//   drop(x [B,T,..], random i32[6]) {p, path, name} -> like x   0 with probability p, else x / (1 - p); path: all
-//       of x[i] together. random: seed and step, 64 bits each, low word first; then the row of the step that
-//       x[0] is, and the T from which elements are numbered, so that neither the rows nor the T of a pass
-//       change a draw (at least T is taken)
+//   drop(x [B,T,..], random i32[6]) {p, path, name} -> like x   0 with probability p, else x / (1 - p); path:
+//       the whole x[i] at once. random: seed and step, 64 bits each, low word first; then the row of the step
+//       that x[0] is, and the stride in positions by which elements are numbered (at least T is used), so that
+//       a draw does not depend on the rows or the T of a pass
 //   program(x1, .., xn) {graph} -> y1, .., ym     a graph of the ops combine, mul, mul_reduce, row_dot,
 //                                   weighted_sum, expand, concat, split, stop, fill, map, extremum, act
 //                                   and their gradients (graph/program.h), tile by tile of rows. The
@@ -60,73 +59,73 @@
 //   gated_grad(gate, up, dy) {kind} -> dgate, dup
 //   norm(x, params.. (, x2) (, positions i32[B,T]) (, step f32[1])) {instance, train}
 //       -> y (, saved[R, saved_per_row])   rows of instance.dim elements (x's last dimension is a multiple of
-//       it); `saved` exists when train and saved_per_row > 0; x2, positions and step are there where the
-//       instance wants them, here and below
+//       it); `saved` exists if train and saved_per_row > 0; x2, positions and step are present if the
+//       instance needs them, here and below
 //   add_norm(x, res, params.., ..) {instance, train} -> sum, y (, saved)     sum = x + res, y = norm(sum)
 //   norm_grad((x), (y), dy, (saved), (dsum), params.. (, (x2)) ..) {instance} -> dx, dparams.. (, dx2)
 //       dsum: added to dx; the gradient of the norm's input from its other readers
 //   cross_norm(x, state, params..) {instance} -> y, state' (, call_saved[saved_per_call]) (, saved)
 //       a norm with statistics over all rows, in training; `state` f32[state_elements], its buffers, is
 //       updated in place
-//   cross_norm_eval(x, state, params..) {instance} -> y                  from the running statistics, or,
-//       if the norm requires it, from those of this call; the state stays. No gradient.
+//   cross_norm_eval(x, state, params..) {instance} -> y                  uses the running statistics, or,
+//       if the norm requires it, those of this call; the state does not change. No gradient.
 //   cross_norm_grad((x), (y), dy, state, (call_saved), (saved), params..) {instance}
-//       -> dx, state', dparams..          `state` is what cross_norm left, and is updated in place
+//       -> dx, state', dparams..          `state` is cross_norm's state', and is updated in place
 //   rope(x[B,T,n*c], positions i32[B,T]) {head_dim=c, theta, dims=c, interleaved, scaling, magnitude=1, inverse}
 //       -> like x
 //       rotates (x_i, x_{i+dims/2}) of each head (RoFormer, in the half-split layout of GPT-NeoX and LLaMA) or
-//       (x_2i, x_{2i+1}) (interleaved) by position * theta^(-2i/dims), multiplied by the magnitude; elements
-//       from dims on stay. scaling: other frequencies (rope_frequencies.h). inverse rotates back
+//       (x_2i, x_{2i+1}) (interleaved) by position * theta^(-2i/dims), multiplied by the magnitude; copies
+//       elements from dims on. scaling: other frequencies (rope_frequencies.h). inverse rotates back
 //   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H]) (, lengths i32[B]))
 //       {n_head, n_kv_head, scale, cap, window, alibi} -> context like q, lse[B,H,T]
-//       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) where cap > 0; where window > 0 a query
-//       sees its own key and the window - 1 before it; where alibi > 0 scores are lowered by alibi times the
-//       slope of the head times the distance of query and key (ALiBi); a sink is one more score, of nothing;
-//       lse = log-sum-exp of the scores, the sink among them. With lengths it is not causal: every query sees
-//       the first lengths[b] keys, 1..T, of its sequence; there is no window then
+//       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) if cap > 0. If window > 0, a query sees its
+//       own key and the window - 1 before it. If alibi > 0, scores are lowered by alibi times the head's slope
+//       times the distance of query and key (ALiBi). A sink is one more score, without a value.
+//       lse = log-sum-exp of the scores, including the sink. With lengths it is not causal: every query sees
+//       the first lengths[b] keys, 1..T, of its sequence; a window is not allowed then
 //   attention_grad(q, k, v, context, lse, dcontext (, lengths)) {..} -> dq, dk, dv
 //   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
 //   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),
 //       then attends to cache rows 0..position for the last Q <= T tokens; the caches are updated in place.
-//       A position outside [0,C) fails. With a window, of at most C tokens, the caches are rings: position p has
-//       row p mod C, and may be any. No gradient.
+//       Fails if a position is outside [0,C). With a window, of at most C tokens, the caches are rings: position
+//       p has row p mod C, and may be any number. No gradient.
 //   causal_conv(x[B,T,d], weight f32[d,W] (, bias f32[d])) -> like x     channel by channel,
-//       y_t = bias + sum_{i<W} weight_i x_{t-i}; there is nothing before the first token
+//       y_t = bias + sum_{i<W} weight_i x_{t-i}; x is 0 before the first token
 //   causal_conv_grad(dy[B,T,d], weight) -> like dy          dx_t = sum_i weight_i dy_{t+i}
 //   causal_conv_weight_grad(x, dy) {width=W} -> f32[d,W]    sum over B and t of x_{t-i} dy_t
 //   causal_conv_cached(x[B,T,d], weight, cache[B,1,C,d], positions i32[B,T] (, bias)) -> y, cache'
-//       writes x at `positions`, as attention_cached does, and reads from the cache what is before. No gradient.
+//       writes x at `positions`, as attention_cached does, and reads earlier ones from the cache. No gradient.
 //   cross_entropy(logits[..,V], targets i32[..]) -> loss[1], lse[R]   mean over targets >= 0 of
-//       lse - logit[target]; targets < 0 are ignored, others outside [0,V) fail; 0 when none is left
+//       lse - logit[target]; ignores targets < 0, fails if others are outside [0,V); 0 if no target is left
 //       {label_smoothing, z_loss}: a third output, objective[1], the mean of (1 - label_smoothing)
-//       (lse - logit[target]) + label_smoothing (lse - mean of logits) + z_loss lse^2; loss is what it was
+//       (lse - logit[target]) + label_smoothing (lse - mean of logits) + z_loss lse^2; loss is the same
 //   cross_entropy_grad(logits, targets, lse, dloss[1]) {label_smoothing, z_loss} -> like logits
 //   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
 //   last_token(x[B,T,d]) -> [B,1,d]                         or i32[B,T] -> [B,1]; no gradient
 //
-// Mixtures of experts: E experts, k of them a token, n = tokens * k assignments. Rows of tokens are grouped
-// by expert, a row an assignment: token t's j-th expert has row places[t,j], expert e the rows starts[e] to
-// starts[e+1]. Cost follows n, not E.
+// Mixtures of experts: E experts, k of them per token, n = tokens * k assignments. Rows are grouped by expert,
+// one row per assignment: token t's j-th expert has row places[t,j]; expert e has rows starts[e] to
+// starts[e+1]. The cost is proportional to n, not to E.
 //   route(logits[..,E]) {top_k=k, router, scale} -> weights f32[..,k], places i32[..,k], starts i32[E+1]
-//       the k largest logits, of equal ones the lower index; weights = scale u; router: softmax_of_top_k (u
-//       a softmax of the chosen), softmax (of all, as it is), sigmoid
+//       the k largest logits (of equal ones the lower index); weights = scale u; router: softmax_of_top_k (u
+//       is the softmax of the chosen), softmax (u of all experts, not renormalized), sigmoid
 //   route_grad(logits, dweights) {..} -> like logits
 //   to_experts(x[..,d], places (, weights f32[..,k])) -> [n,d]     y[places[t,j]] = (weights[t,j]) x[t]
 //   from_experts(y[n,d], places (, weights)) -> [..,d]              sum_j (weights[t,j]) y[places[t,j]]
 //   expert_dot(y[n,d], x[..,d], places) -> f32[..,k]                y[places[t,j]] x[t]
 //   expert_matmul(x[n,K], w[E,K,N], starts (, bias f32[E,N])) {transpose_b} -> [n,N]
-//       matmul of the rows of each expert by its own matrix; x and w are both f32 or both bf16
-//   expert_outer(a[n,M], b[n,N], starts) -> f32[E,M,N]              sum over the rows of each of a^T b
-//   expert_sum(x[n,N], starts) -> f32[E,N]                          sum over the rows of each
+//       product of the rows of each expert and its matrix; x and w are both f32 or both bf16
+//   expert_outer(a[n,M], b[n,N], starts) -> f32[E,M,N]              sum of a^T b over the rows of each expert
+//   expert_sum(x[n,N], starts) -> f32[E,N]                          sum over the rows of each expert
 //   balance_loss(logits[..,E], starts) {coefficient} -> f32[1]      balance_loss.cc
 //   balance_loss_grad(logits, starts, dloss[1]) {coefficient} -> like logits
 //
-// With weights in int8, a matrix as its elements and its scales in tiles (quantize.h); no gradient:
+// With int8 weights, a matrix is its elements and its scales in tiles (quantize.h); no gradient:
 //   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d, offset=0} -> f32[..,d]
 //   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
-//       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; where x has few rows it is rounded to 16
-//       bits (gemv_int8.h)
+//       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; if x has few rows it is rounded to 16 bits
+//       (gemv_int8.h)
 //   expert_matmul_int8(x f32[n,K], w[E,N,K], starts, scales (, bias f32[E,N])) {rows=N} -> f32[n,N]
 // clang-format on
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_
@@ -146,7 +145,7 @@ namespace plumb {
 // Adds every op above.
 void RegisterOps(OpRegistry* registry, const GemmPolicy& policy = HostGemmPolicy());
 
-// Each adds the ops of one file; RegisterOps calls them all.
+// Registers the ops of one file; RegisterOps calls all of these functions.
 void RegisterEmbedding(OpRegistry* registry);
 void RegisterEmbeddingInt8(OpRegistry* registry);
 void RegisterMatmul(OpRegistry* registry, const GemmPolicy& policy);
@@ -187,7 +186,7 @@ class NormAttr : public AttrObject {
   std::shared_ptr<const NormInstance> instance_;
 };
 
-// Returns the kernel factory of the op `name`, one of the ops of programs: its kernel is a program
+// Returns the kernel factory of the op `name`, one of the ops of programs. The kernel is a program
 // with this one node.
 std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKernelOf(
     std::string name);

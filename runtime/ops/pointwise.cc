@@ -15,9 +15,9 @@
 namespace plumb {
 namespace {
 
-// Functions of one element of each operand; operands are alike. Each struct defines two ops: its
-// value, and its gradients by all operands, which op "<name>_grad" computes from the operands and
-// dy. The elements are those of the references, in double.
+// Functions of one element of each operand; operands have the same type. Each struct defines two
+// ops: the function, and its gradients with respect to all operands, which op "<name>_grad"
+// computes from the operands and dy. The functions on elements are the references, in double.
 
 ActivationKind ActivationOf(const Attrs& attrs) {
   return ParseActivationKind(attrs.GetString("kind")).value();
@@ -48,7 +48,7 @@ struct Gated {
   }
 };
 
-// y = f(x) or f(x, number): map_kind.h
+// y = f(x) or f(x, number), see map_kind.h.
 struct Map {
   static constexpr const char* kOperands[] = {"x", "dy"};
   static absl::Status Check(const Attrs& attrs) {
@@ -65,7 +65,7 @@ struct Map {
   }
 };
 
-// y = max(a, b) or min(a, b). Where they are equal, each gets half of the gradient.
+// y = max(a, b) or min(a, b). If they are equal, each gets half of the gradient.
 struct Extremum {
   static constexpr const char* kOperands[] = {"a", "b", "dy"};
   static bool IsMax(const Attrs& attrs) { return attrs.GetBool("max", true); }
@@ -142,7 +142,7 @@ absl::Status ReferenceGradient(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
-// Results may take the memory of operands: `gradient_aliases` are those of the gradient.
+// Registers both ops. `gradient_aliases` is may_alias of the gradient.
 template <class F>
 void RegisterPair(OpRegistry* registry, const char* name, decltype(OpDef::vjp) vjp,
                   std::vector<std::pair<int, int>> gradient_aliases) {

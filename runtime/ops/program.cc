@@ -24,9 +24,10 @@ namespace {
 
 using Place = ProgramRegister::Place;
 
-constexpr int64_t kTileFloats = 8192;  // that the first-level cache holds
+constexpr int64_t kTileFloats = 8192;  // in the L1 cache
 constexpr int64_t kMostRows = 256;
-// Elements that make an instruction worth its call, and the rows up to which a tile has them.
+// Min elements of a tile's register, so that an instruction is worth its call; kLeastRows rows are
+// always enough.
 constexpr int64_t kLeastElements = 256, kLeastRows = 16;
 
 int64_t TileRows(const LoweredProgram& program) {
@@ -35,7 +36,7 @@ int64_t TileRows(const LoweredProgram& program) {
   const int64_t instructions = std::max<int64_t>(1, static_cast<int64_t>(program.tile.size()));
   const int64_t channels = std::max<int64_t>(1, program.work_per_row / instructions);
   const int64_t least = std::min(kLeastRows, CeilDiv(kLeastElements, channels));
-  // There are as many tiles as there may be tasks.
+  // There must be at least as many tiles as tasks.
   const int64_t tasks = TaskCount(program.rows, program.rows * program.work_per_row);
   const int64_t rows = std::min({kMostRows, kTileFloats / width, CeilDiv(program.rows, tasks)});
   return std::min(program.rows, std::max(rows, least));
@@ -59,7 +60,7 @@ class ProgramKernel : public Kernel {
         CeilDiv(registers * static_cast<int64_t>(sizeof(float*)), kAlignment) * kAlignment;
   }
 
-  // Vectors, the sums of all tasks, and for each thread its registers' addresses and memory.
+  // Vectors, the sums of all tasks, and the addresses and memory of each thread's registers.
   int64_t scratch_bytes() const override {
     return 4 * (program_.vector_floats + tasks_ * program_.sum_floats) +
            PlannedSlots(tasks_) * (table_bytes_ + 4 * arena_floats_);
@@ -94,7 +95,7 @@ class ProgramKernel : public Kernel {
       });
     }
     if (program_.after.empty()) return absl::OkStatus();
-    // In the order of the tasks; the first task's place gets the total.
+    // In the order of the tasks; the first task's sums become the total.
     if (tasks_ > 1) {
       if (program_.sum_floats > 0) {
         sum_rows_(sums, tasks_, program_.sum_floats, program_.sum_floats, sums);
@@ -138,7 +139,7 @@ class ProgramKernel : public Kernel {
     }
   }
 
-  // Moves the registers that are memory of the caller to another row.
+  // Moves the registers that are the caller's memory to another row.
   void SetRows(const KernelArgs& args, int64_t row, float** table) const {
     for (size_t i = 0; i < program_.registers.size(); ++i) {
       const ProgramRegister& each = program_.registers[i];
@@ -170,8 +171,8 @@ absl::StatusOr<std::vector<TensorType>> Infer(const OpTypes& types) {
   return outputs;
 }
 
-// The programs of the kernels that live. The layers of a model have the same program, and so have
-// the runs of a study: their instructions are made once, and stay in the cache. Thread-safe.
+// The lowered programs of existing kernels. The layers of a model have equal programs, and so do
+// the runs of a study: they share one copy, which stays in the cache. Thread-safe.
 class LoweredPrograms {
  public:
   absl::StatusOr<std::shared_ptr<const LoweredProgram>> Of(const OpTypes& types) {
@@ -195,7 +196,7 @@ class LoweredPrograms {
   absl::flat_hash_map<std::string, std::weak_ptr<const LoweredProgram>> programs_;
 };
 
-// Runs the graph by the references of its ops.
+// Runs the graph with the references of its ops.
 absl::Status Reference(const ReferenceArgs& args) {
   const ProgramAttr& program = ProgramOf(args.attrs);
   const Graph& graph = program.graph();
@@ -235,7 +236,7 @@ std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKe
     Graph graph;
     Node node{op.get(), {}, {}, types.attrs};
     std::vector<const TensorType*> inputs;
-    std::vector<int64_t> operands;  // of the leaves
+    std::vector<int64_t> operands;  // indices of the leaves
     for (size_t i = 0; i < types.inputs.size(); ++i) {
       node.inputs.push_back(types.has(i) ? static_cast<ValueId>(graph.values.size()) : kNoValue);
       if (!types.has(i)) continue;
@@ -275,7 +276,7 @@ void RegisterProgram(OpRegistry* registry) {
     const ProgramAttr& program = ProgramOf(types.attrs);
     std::vector<size_t> inputs;
     for (const Node& node : program.graph().nodes) {
-      if (node.op->name == "mul_reduce") return inputs;  // over all tokens
+      if (node.op->name == "mul_reduce") return inputs;  // it sums over all tokens
     }
     for (size_t i = 0; i < types.inputs.size(); ++i) {
       if (program.LeafHasRows(i)) inputs.push_back(i);

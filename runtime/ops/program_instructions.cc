@@ -21,7 +21,7 @@ using V = hn::Vec<D>;
 using In = const Instruction&;
 using Registers = float* const*;
 
-// body(io, i) for the vectors of n elements.
+// Calls body(io, i) for the vectors of n elements.
 template <bool kPadded, class Body>
 HWY_INLINE void ForElements(int64_t n, const Body& body) {
   const D d;
@@ -33,7 +33,7 @@ HWY_INLINE void ForElements(int64_t n, const Body& body) {
   }
 }
 
-// body(io, i, b) for the vectors of [rows, width] elements, with those of b.
+// Calls body(io, i, b) for the vectors of [rows, width] elements, with the matching vectors of b.
 template <Operand kB, bool kPadded, class Body>
 HWY_INLINE void ForOperand(In in, const float* b, int64_t rows, const Body& body) {
   const D d;
@@ -95,7 +95,7 @@ void Add(In in, Registers r, int64_t rows) {
   });
 }
 
-// out = f(a, constant).
+// Computes out = f(a, constant).
 template <bool kPadded, class F>
 HWY_INLINE void ForEach(In in, Registers r, int64_t rows, const F& f) {
   const D d;
@@ -169,7 +169,7 @@ void Extremum(In in, Registers r, int64_t rows) {
       });
 }
 
-// dy where a wins, half of it where neither does.
+// Computes dy if a is the extremum, half of it if a = b, else 0.
 template <bool kMax, bool kPadded>
 void ExtremumGrad(In in, Registers r, int64_t rows) {
   const D d;
@@ -232,7 +232,7 @@ HWY_INLINE float SumOf(const float* a, int64_t n) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// Two running sums hide the latency of an addition.
+// Returns the dot product. Two accumulators hide the latency of an addition.
 HWY_INLINE float DotOf(const float* a, const float* b, int64_t n) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -265,8 +265,8 @@ void Dot(In in, Registers r, int64_t rows) {
   }
 }
 
-// out[j] += sum over rows of f(io, row, j), four rows at a time, so that memory is read in a few
-// long runs.
+// Computes out[j] += sum over rows of f(io, row, j), four rows at a time, so that memory is read in
+// a few sequential streams.
 template <class F>
 HWY_INLINE void AddColumns(In in, Registers r, int64_t rows, const F& f) {
   const D d;
@@ -335,7 +335,7 @@ void StoreBf16(In in, Registers r, int64_t rows) {
              [&](const auto& io, int64_t i) HWY_ATTR { io.Store(io.Load(d, a + i), d, out + i); });
 }
 
-// Instructions with a version for padded registers, and those without.
+// Instructions with a variant for padded registers, and those without.
 #define PLUMB_PADDED(f, ...) \
   { &f<__VA_ARGS__, false>, &f<__VA_ARGS__, true> }
 #define PLUMB_PLAIN(...) \

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instructions of programs: each applies one function to the registers of a tile of rows. A
-// register is [rows, width] floats, row by row, or one row that stands for all (a vector).
-// Stateless.
+// register is [rows, width] floats, row by row, or one row for all rows (a vector). Stateless.
 #ifndef PLUMB_RUNTIME_OPS_PROGRAM_INSTRUCTIONS_H_
 #define PLUMB_RUNTIME_OPS_PROGRAM_INSTRUCTIONS_H_
 
@@ -18,7 +17,8 @@ using RunInstruction = void (*)(const Instruction& instruction, float* const* re
                                 int64_t rows);
 struct InstructionFn {
   RunInstruction run;
-  // The same for registers with room for kPaddedFloats more: it computes whole vectors.
+  // Variant for registers with kPaddedFloats more floats of memory, which computes whole vectors
+  // only.
   RunInstruction run_padded;
 };
 inline constexpr int64_t kPaddedFloats = 16;
@@ -26,13 +26,13 @@ inline constexpr int64_t kPaddedFloats = 16;
 struct Instruction {
   RunInstruction run = nullptr;
   int32_t out = 0, a = 0, b = 0, c = 0;  // registers
-  int32_t width = 1;                     // channels of out, or, of a reduction, of a
+  int32_t width = 1;                     // channels of out, or, for a reduction, of a
   int32_t other = 1;                     // channels of the other side
   int32_t offset = 0;                    // first channel in the other side
   float scale = 1, constant = 0;
 };
 
-// How an operand b meets an operand of [rows, width].
+// Shape of an operand b, relative to an operand of [rows, width].
 enum class Operand {
   kAlike,   // [rows, width]
   kPerRow,  // [rows, 1]
@@ -55,9 +55,9 @@ struct InstructionFns {
   InstructionFn place;         // out[offset .. offset + w) of o = a[w]
   InstructionFn sum_channels;  // out[o] = a[w], groups of w / o summed
   InstructionFn dot[2];        // out[1] = sum of a[w] b[w]; [0] b a row, [1] a vector
-  // Sums over rows, onto what is in out, a vector.
+  // The following sum over rows, and add to `out`, a vector.
   InstructionFn add_rows;         // out[w] += sum over rows of a
-  InstructionFn add_products[2];  // out[w] += sum over rows of a b; [0] b alike, [1] b per row
+  InstructionFn add_products[2];  // out[w] += sum over rows of a b; [0] b like a, [1] b per row
   InstructionFn add_all;          // out[o] += sum over rows and groups of a[w]
   InstructionFn add_dot;          // out[1] += sum over rows of a[w] b[w]
   InstructionFn load_bf16;        // out = a, which is bf16

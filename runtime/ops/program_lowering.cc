@@ -49,14 +49,14 @@ class Lowering {
   }
 
  private:
-  // An instruction before it is known where its registers are.
+  // An instruction whose registers have no memory yet.
   struct Planned : Instruction {
     explicit Planned(const InstructionFn& which) : fn(which) {}
     InstructionFn fn;
   };
   using Plan = std::vector<Planned>;
 
-  // A term of a sum: scale a b, b may be kNone.
+  // A term of a sum: scale a b; b may be kNone.
   struct Term {
     double scale;
     int32_t a, b;
@@ -98,7 +98,7 @@ class Lowering {
 
   const ProgramRegister& At(int32_t reg) const { return lowered_.registers[Index(reg)]; }
 
-  // A register for a result with rows, or for a vector, which is late if an operand is.
+  // Adds a register for a result with rows, or for a vector, which is late if an operand is.
   int32_t NewRegister(bool has_rows, bool is_late, int64_t width) {
     ProgramRegister added = {has_rows ? Place::kTile : Place::kVector, width, has_rows};
     added.is_late = is_late;
@@ -109,7 +109,7 @@ class Lowering {
     return AddRegister(added);
   }
 
-  // The register of a value, as floats.
+  // Returns the register of a value, converted to floats if it is bf16.
   int32_t Get(ValueId id) {
     const int32_t reg = register_of_[Index(id)];
     if (!At(reg).is_bf16) return reg;
@@ -121,7 +121,7 @@ class Lowering {
     return register_of_[Index(id)] = load.out;
   }
 
-  // Adds an instruction to the part of the program that its result belongs to.
+  // Adds an instruction to the part of the program that computes its result.
   void Emit(const Planned& instruction) {
     const ProgramRegister& out = At(instruction.out);
     const bool in_tile = out.has_rows || out.place == Place::kSums;
@@ -159,7 +159,7 @@ class Lowering {
     return expand.out;
   }
 
-  // How *b meets an operand that is `like`; it is expanded where no instruction takes it.
+  // Returns the shape of *b relative to `like`. Expands *b if no instruction takes it.
   size_t OperandOf(int32_t* b, const Like& like) {
     const ProgramRegister& reg = At(*b);
     if (IsAlike(*b, like)) return static_cast<size_t>(Operand::kAlike);
@@ -198,7 +198,7 @@ class Lowering {
     return affine.out;
   }
 
-  // scale a b, + c unless it is kNone.
+  // Returns scale a b, plus c unless it is kNone.
   int32_t Product(int32_t a, int32_t b, int32_t c, double scale, const Like& like) {
     if (!IsAlike(a, like)) std::swap(a, b);
     a = Expanded(a, like);
@@ -244,7 +244,7 @@ class Lowering {
     return constant == 0 ? sum : Affine(sum, 1, constant, like);
   }
 
-  // A product that one sum of its type alone reads becomes a term of that sum.
+  // Returns true for a product that becomes a term of the one sum of its type that reads it.
   bool IsDeferred(const Node& node) const {
     const ValueId id = node.outputs[0];
     if (readers_[Index(id)] != 1 || output_of_[Index(id)] != kNone) return false;
@@ -292,7 +292,7 @@ class Lowering {
     return function.out;
   }
 
-  // A reduction of `a` of which the other side has `size` channels.
+  // Returns a reduction of `a` to `size` channels.
   Planned Reduction(const InstructionFn& run, int32_t a, int32_t b, int64_t size) {
     Planned reduction(run);
     reduction.a = reduction.c = a;
@@ -302,7 +302,7 @@ class Lowering {
     return reduction;
   }
 
-  // Sums of groups of channels of a b.
+  // Sums groups of channels of a b.
   int32_t LowerRowDot(const Node& node) {
     const int64_t size = types_[Index(node.outputs[0])].shape.last();
     int32_t a = Get(node.inputs[0]);
@@ -321,7 +321,7 @@ class Lowering {
     return dot.out;
   }
 
-  // Sums of a b over rows and groups of channels.
+  // Sums a b over rows and groups of channels.
   int32_t LowerMulReduce(const Node& node) {
     const int64_t size = types_[Index(node.outputs[0])].shape.last();
     int32_t a = Get(node.inputs[0]);
@@ -434,8 +434,8 @@ class Lowering {
     const int32_t second = Get(node.inputs[1]);  // up, or dy of act
     if (op == "act_grad") return gradient(x, second);
     if (op == "gated") return Sum({{1, value(x), second}}, 0);
-    // A result may be in the memory of an operand: dup is written when `up` has been read, and
-    // dgate when all have.
+    // A result may share memory with an operand: dup is written after `up` has been read, and dgate
+    // after all operands have.
     const int32_t dy = Get(node.inputs[2]), d_act = Sum({{1, dy, second}}, 0);
     register_of_[Index(node.outputs[1])] = Sum({{1, dy, value(x)}}, 0);
     return gradient(x, d_act);
@@ -493,7 +493,7 @@ class Lowering {
     return absl::OkStatus();
   }
 
-  // Puts a value into the memory of the output that it is, if it is one.
+  // Stores a value to the memory of the outputs that it is.
   void Store(ValueId id) {
     for (size_t k = 0; k < graph_.outputs.size(); ++k) {
       if (output_of_[Index(id)] == kNone || graph_.outputs[k].value != id) continue;
@@ -506,7 +506,7 @@ class Lowering {
       memory.is_bf16 = is_bf16;
       const bool is_own = from.place == Place::kTile && computed_[Index(reg)];
       if (is_own && !is_bf16) {
-        from = memory;  // computed there at once
+        from = memory;  // computed in the output directly
         continue;
       }
       Planned copy(is_bf16 ? fns_.store_bf16 : fns_.affine);
@@ -517,7 +517,8 @@ class Lowering {
     }
   }
 
-  // Gives registers of a tile memory that they share when their lives do not overlap.
+  // Assigns memory to the registers of a tile. Registers share it if their lifetimes do not
+  // overlap.
   void AllocateSlots() {
     std::vector<int32_t> last(lowered_.registers.size(), kNone);
     for (size_t i = 0; i < tile_.size(); ++i) {
@@ -534,9 +535,9 @@ class Lowering {
         ProgramRegister& dying = lowered_.registers[Index(reg)];
         if (dying.place != Place::kTile || last[Index(reg)] != static_cast<int32_t>(i)) return;
         free[dying.width].push_back(dying.index);
-        last[Index(reg)] = kNone;  // once
+        last[Index(reg)] = kNone;  // release only once
       };
-      // The result may take the memory of an operand that is alike: instructions read an element
+      // The result may take the memory of an operand of the same type: instructions read an element
       // before they write it.
       for (const int32_t reg : {each.a, each.b, each.c}) {
         if (reg != each.out) release(reg);
@@ -563,7 +564,7 @@ class Lowering {
     };
     for (Plan* plan : {&before_, &tile_, &after_}) {
       for (Planned& each : *plan) {
-        // One element that stands for all is not read with its neighbours.
+        // A scalar is read alone, without its neighbours, so it needs no padding.
         const bool scalar = At(each.out).has_rows && !At(each.b).has_rows && At(each.b).width == 1;
         const bool padded = is_padded(each.a) && (scalar || is_padded(each.b)) &&
                             is_padded(each.c) && is_padded(each.out);
@@ -572,8 +573,8 @@ class Lowering {
     }
   }
 
-  // Leaves out the registers without instructions, and makes one of those that share a slot: the
-  // fewer there are, the less a run has to set.
+  // Drops registers without instructions, and merges those that share a slot: a run sets fewer
+  // addresses.
   void NumberRegisters() {
     std::vector<ProgramRegister> kept;
     std::vector<int32_t> number(lowered_.registers.size(), kNone);
@@ -607,12 +608,12 @@ class Lowering {
   LoweredProgram lowered_;
   Plan before_, tile_, after_;
   absl::Status error_;
-  std::vector<int32_t> register_of_;  // the rest by ValueId
-  std::vector<int32_t> output_of_;    // the last output that the value is
-  std::vector<int32_t> readers_;      // how many operands and outputs it is
+  std::vector<int32_t> register_of_;  // this and the following: by ValueId
+  std::vector<int32_t> output_of_;    // last output that is the value
+  std::vector<int32_t> readers_;      // number of operands and outputs that are the value
   std::vector<int32_t> last_reader_;  // node
   std::vector<bool> deferred_;
-  std::vector<bool> computed_;  // by register: instructions of a tile make it
+  std::vector<bool> computed_;  // indexed by register: an instruction of a tile writes it
 };
 
 }  // namespace

@@ -12,9 +12,9 @@
 namespace plumb {
 namespace {
 
-// Sums of a b over groups of channels: row_dot of each row, mul_reduce over all rows.
+// Sums of a b over groups of channels: row_dot per row, mul_reduce over all rows.
 
-// Number of groups of channels.
+// Returns the number of groups of channels.
 int64_t GroupsOf(const Attrs& attrs, const TensorType& a) {
   return attrs.Has("size") ? attrs.GetInt("size") : a.shape.last();
 }
@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<TensorType>> InferReduce(const OpTypes& types) {
 
 // y_l = sum over r and j in group l of a_rj b_rj, so
 //   dL/da_rj = dL/dy_l(j) b_rj,
-//   dL/db_rj = dL/dy_l(j) a_rj, summed over what b_rj stands for.
+//   dL/db_rj = dL/dy_l(j) a_rj, summed over the channels and rows that b_rj is broadcast to.
 std::vector<ValueId> VjpReduce(GraphBuilder& b, const Node& node,
                                absl::Span<const ValueId> d_outputs,
                                const std::vector<bool>& wanted) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rope: rotary position embedding. Su et al., "RoFormer" (2021), eq. 34, with the two components of
-// a pair half of what turns apart, as in GPT-NeoX and LLaMA, or side by side, as in GPT-J.
+// rope: rotary position embedding. Su et al., "RoFormer" (2021), eq. 34. The two components of a
+// pair are half of the rotated elements apart, as in GPT-NeoX and LLaMA, or adjacent, as in GPT-J.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -26,31 +26,32 @@
 namespace plumb {
 namespace {
 
-// Sines and cosines are made for this many angles at a time, of several tokens when heads are
+// Number of angles whose sines and cosines are computed at a time; of several tokens if heads are
 // narrow.
 constexpr int64_t kAngles = 64;
 constexpr int64_t kSlack = 16;
 
 struct Rotation {
   const void* x;  // [tokens, heads, head_dim], f32 or bf16
-  void* y;        // like x, may be x
+  void* y;        // like x; may be x
   const int32_t* positions;
   int64_t heads;
   int64_t head_dim;
-  int64_t half;               // pairs; the elements after them stay
+  int64_t half;               // pairs; the elements after them are copied
   bool interleaved;           // pairs are (2i, 2i + 1), not (i, half + i)
   const double* frequencies;  // [half], followed by kSlack readable elements
   double sign;                // -1 rotates back
-  float magnitude;            // of what turns
+  float magnitude;            // factor of the rotated elements
 };
-// Tokens [begin, end). `scratch` holds RotateScratchBytes(half).
+// Rotates tokens [begin, end). `scratch` has RotateScratchBytes(half) bytes.
 using RotateFn = void (*)(const Rotation& rotation, int64_t begin, int64_t end, void* scratch);
 
-// The angles of one round, padded so that a whole vector can be read from any of them.
+// Returns the angles of one round, padded so that a whole vector can be read from any of them.
 constexpr int64_t AnglesOfRound(int64_t half) {
   return (std::max(kAngles, half) + 15) / 16 * 16 + kSlack;
 }
-// Angles, cosines and sines of a round; cosines and sines of one token, twice each.
+// Returns the bytes of angles, cosines and sines of a round, and of one token's cosines and sines,
+// twice each.
 constexpr int64_t RotateScratchBytes(int64_t half) {
   return AnglesOfRound(half) * static_cast<int64_t>(sizeof(double) + 6 * sizeof(float));
 }
@@ -67,8 +68,8 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// cos and sin of `n` angles, up to whole vectors. They are brought into [-pi, pi] in double: a
-// position of some thousands has no digits left for it in float.
+// Computes cos and sin of `n` angles, up to whole vectors. Reduces the angles to [-pi, pi] in
+// double, because float has no digits left for the fraction at positions of some thousands.
 void CosAndSin(const double* angles, int64_t n, float* cosines, float* sines) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> to;
@@ -84,7 +85,7 @@ void CosAndSin(const double* angles, int64_t n, float* cosines, float* sines) {
   }
 }
 
-// One head, with pairs (i, half + i).
+// Rotates one head, with pairs (i, half + i).
 template <class T>
 HWY_INLINE void RotateHalves(const T* x, T* y, const float* cosine, const float* sine,
                              int64_t half) {
@@ -97,8 +98,8 @@ HWY_INLINE void RotateHalves(const T* x, T* y, const float* cosine, const float*
   });
 }
 
-// One head, with pairs (2i, 2i + 1). Element e is multiplied by cosine[e], and its partner by
-// sine[e].
+// Rotates one head, with pairs (2i, 2i + 1). Element e is multiplied by cosine[e], and its partner
+// by sine[e].
 template <class T>
 HWY_INLINE void RotatePairs(const T* x, T* y, const float* cosine, const float* sine,
                             int64_t half) {
@@ -120,7 +121,7 @@ HWY_INLINE void RotatePairs(const T* x, T* y, const float* cosine, const float* 
 #endif
 }
 
-// What RotatePairs takes.
+// Computes the operands of RotatePairs.
 void SpreadOverPairs(const float* cosine, const float* sine, int64_t half, float* pair_cosine,
                      float* pair_sine) {
   for (int64_t i = 0; i < half; ++i) {
@@ -159,7 +160,7 @@ void Rotate(const Rotation& rotation, int64_t begin, int64_t end, void* scratch)
   float* sines = cosines + AnglesOfRound(half);
   float* pair_cosines = sines + AnglesOfRound(half);
   float* pair_sines = pair_cosines + 2 * AnglesOfRound(half);
-  const int64_t round = std::max<int64_t>(1, kAngles / half);  // tokens
+  const int64_t round = std::max<int64_t>(1, kAngles / half);  // tokens per round
   for (int64_t first = begin; first < end; first += round) {
     const int64_t tokens = std::min(round, end - first);
     for (int64_t t = 0; t < tokens; ++t) {
@@ -251,7 +252,7 @@ class RopeKernel : public Kernel {
         heads_(x.last() / head_dim_),
         half_(RotatedElements(attrs) / 2),
         interleaved_(attrs.GetBool("interleaved", false)),
-        // An element costs a few operations, the sine and cosine of a pair some fifty.
+        // An element costs a few operations, the sine and cosine of a pair about fifty.
         tasks_(TaskCount(tokens_, tokens_ * half_ * (6 * heads_ + 50))),
         sign_(attrs.GetBool("inverse", false) ? -1 : 1),
         magnitude_(static_cast<float>(attrs.GetDouble("magnitude", 1))),

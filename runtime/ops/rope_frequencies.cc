@@ -23,7 +23,7 @@ std::string ScalingOf(const Attrs& attrs) {
   return attrs.Has("scaling") ? attrs.GetString("scaling") : "";
 }
 
-// 1: the frequency stays; 0: it is divided by the factor.
+// Returns the unscaled share: 1 keeps the frequency, 0 divides it by the factor.
 double Llama3Share(const Attrs& attrs, double frequency) {
   const double turns = attrs.GetDouble("original_context") * frequency / kTurn;
   const double low = attrs.GetDouble("low_freq_factor"), high = attrs.GetDouble("high_freq_factor");
@@ -43,14 +43,14 @@ class YarnRamp {
     }
     low_ = std::max(low_, 0.0);
     high_ = std::min(high_, dims - 1);
-    if (low_ == high_) high_ += 0.001;  // a step
+    if (low_ == high_) high_ += 0.001;  // a step function
   }
 
-  // As Llama3Share.
+  // Returns a share like Llama3Share.
   double Share(double i) const { return 1 - std::clamp((i - low_) / (high_ - low_), 0.0, 1.0); }
 
  private:
-  // Where, between pairs, one would turn so many times in the original context.
+  // Returns the index, between pairs, at which a pair turns `turns` times in the original context.
   static double IndexOf(double turns, double dims, const Attrs& attrs) {
     return dims * std::log(attrs.GetDouble("original_context") / (turns * kTurn)) /
            (2 * std::log(attrs.GetDouble("theta")));

@@ -13,7 +13,7 @@
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 
-// Routers of mixtures of experts: some numbers a token and expert, so plain code.
+// Routers of mixtures of experts. They process few numbers per token, so the code is plain.
 
 namespace plumb {
 namespace {
@@ -49,7 +49,7 @@ absl::Status CheckRouter(const OpTypes& types) {
   if (top_k < 1 || top_k > experts) {
     return absl::InvalidArgumentError(absl::StrCat("top_k ", top_k, " is not in 1..", experts));
   }
-  // Places are 32 bits.
+  // Places are 32 bits wide.
   const int64_t rows = types.in(0).shape.rows();
   if (rows <= std::numeric_limits<int32_t>::max() / top_k) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -73,17 +73,18 @@ absl::StatusOr<std::vector<TensorType>> InferRouteGrad(const OpTypes& types) {
   return std::vector<TensorType>{types.in(0)};
 }
 
-// The choice is constant but where logits are equal. With chosen c_1 .. c_k, w_j = s u_j and g =
-// dL/dw, the derivatives of l_e, a logit, are
-//   u = softmax of the chosen:  s u_j (g_j - sum_i u_i g_i) of l_{c_j}, 0 of the others
-//   u_j = p_{c_j}, p a softmax: s p_e ([e = c_j] g_j - sum_i p_{c_i} g_i)
-//   u_j = sigmoid(l_{c_j}):     s u_j (1 - u_j) g_j of l_{c_j}, 0 of the others.
+// The choice is constant except at equal logits. With chosen c_1 .. c_k, w_j = s u_j and g = dL/dw,
+// the gradients of the logits l are
+//   u = softmax of the chosen:  s u_j (g_j - sum_i u_i g_i) for l_{c_j}, 0 for the others
+//   u_j = p_{c_j}, p a softmax: s p_e ([e = c_j] g_j - sum_i p_{c_i} g_i) for l_e
+//   u_j = sigmoid(l_{c_j}):     s u_j (1 - u_j) g_j for l_{c_j}, 0 for the others.
 std::vector<ValueId> VjpRoute(GraphBuilder& b, const Node& node,
                               absl::Span<const ValueId> d_outputs, const std::vector<bool>&) {
   return {b.Apply("route_grad", {node.inputs[0], d_outputs[0]}, node.attrs)};
 }
 
-// `logits`, n of them; `weights`, `g` and `chosen`: k. p: what RouterWeights has left.
+// Computes the gradient of n logits. `weights`, `g` and `chosen` have k elements; `p` is the result
+// of RouterWeights.
 template <class T, class G>
 void RouteGradient(const Router& r, const int32_t* chosen, const T* weights, const G* g, const T* p,
                    T* dlogits) {
@@ -101,7 +102,7 @@ void RouteGradient(const Router& r, const int32_t* chosen, const T* weights, con
   }
 }
 
-// Scratch of a task: floats of a row of logits and of two rows more, marks and indices of experts.
+// Scratch of a task: floats for a row of logits and two more rows, marks and indices of experts.
 class RouterScratch {
  public:
   explicit RouterScratch(const Router& router) : n_(router.experts) {}
@@ -131,7 +132,7 @@ class RouterKernel : public Kernel {
         scratch_(router_) {}
 
  protected:
-  // Reads a row of logits, chooses, and finds the weights before the scale.
+  // Reads a row of logits, chooses experts, and computes their weights before the scale.
   void Choose(const KernelArgs& args, int64_t row, const RouterScratch::Row& at) const {
     const int64_t n = router_.experts;
     if (bf16_) {
@@ -174,8 +175,8 @@ class RouteKernel : public RouterKernel {
   }
 
  private:
-  // A counting sort: the indices of experts in `places` become rows in the order of experts, those
-  // of an expert in the order of tokens. `next`: scratch, one an expert.
+  // Sorts by counting: replaces the experts in `places` by row indices, ordered by expert and then
+  // by token. `next` is scratch with one element per expert.
   void GroupByExpert(int32_t* next, int32_t* places, int32_t* starts) const {
     const int64_t n = router_.experts, assignments = router_.rows * router_.top_k;
     std::fill_n(starts, n + 1, 0);
@@ -215,7 +216,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeRouteGradKernel(const OpTypes& types
   return std::make_unique<RouteGradKernel>(types);
 }
 
-// The choice of one row in double.
+// The choice for one row in double.
 struct ReferenceChoice {
   std::vector<int32_t> chosen;
   std::vector<double> p, weights;
@@ -232,7 +233,7 @@ struct ReferenceChoice {
 
 absl::Status ReferenceRoute(const ReferenceArgs& args) {
   const Router r(args.shape(0), args.attrs);
-  std::vector<int32_t> experts;  // of each assignment
+  std::vector<int32_t> experts;  // indexed by assignment
   for (int64_t row = 0; row < r.rows; ++row) {
     const ReferenceChoice choice(r, args.f(0).data() + row * r.experts);
     for (size_t j = 0; j < choice.chosen.size(); ++j) {

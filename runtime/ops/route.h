@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of experts of a token, shared by the ops of routers and their references. Stateless.
+// The choice of experts for a token, shared by the ops of routers and their references. Stateless.
 #ifndef PLUMB_RUNTIME_OPS_ROUTE_H_
 #define PLUMB_RUNTIME_OPS_ROUTE_H_
 
@@ -12,17 +12,17 @@
 
 namespace plumb {
 
-// How logits become the weights of the chosen experts.
+// Conversion of logits to the weights of the chosen experts.
 enum class RouterKind {
   kSoftmaxOfTopK,  // softmax over the chosen
-  kSoftmax,        // softmax over all, as it is
-  kSigmoid,        // of each by itself
+  kSoftmax,        // softmax over all, not renormalized
+  kSigmoid,        // each logit separately
 };
-// "softmax_of_top_k", "softmax", "sigmoid"; false for another.
+// Parses "softmax_of_top_k", "softmax" or "sigmoid"; returns false for other names.
 bool ParseRouterKind(absl::string_view name, RouterKind* kind);
 
 // Finds the indices of the k largest of n logits, the largest first; of equal ones the lower index.
-// `taken` is scratch of n bytes. A NaN is chosen or not, but no index is chosen twice.
+// `taken` is scratch of n bytes. A NaN may be chosen or not, but no index is chosen twice.
 // Requires: k <= n.
 template <class T>
 void TopK(const T* logits, int64_t n, int64_t k, uint8_t* taken, int32_t* chosen) {
@@ -37,7 +37,7 @@ void TopK(const T* logits, int64_t n, int64_t k, uint8_t* taken, int32_t* chosen
   }
 }
 
-// p = softmax(logits), n of them; p may be logits.
+// Computes p = softmax(logits) of n logits; p may be logits.
 template <class T>
 void SoftmaxOf(const T* logits, int64_t n, T* p) {
   const T highest = *std::max_element(logits, logits + n);
@@ -46,8 +46,8 @@ void SoftmaxOf(const T* logits, int64_t n, T* p) {
   for (int64_t e = 0; e < n; ++e) p[e] /= sum;
 }
 
-// The weights of the k chosen of n logits, before the scale. `p` is scratch of n; it becomes what
-// the gradient needs: the softmax over all of kSoftmax.
+// Computes the weights of the k chosen of n logits, before the scale. `p` is scratch of n elements;
+// for kSoftmax it becomes the softmax over all, which the gradient needs.
 template <class T>
 void RouterWeights(RouterKind kind, const T* logits, int64_t n, const int32_t* chosen, int64_t k,
                    T* p, T* weights) {
@@ -61,7 +61,7 @@ void RouterWeights(RouterKind kind, const T* logits, int64_t n, const int32_t* c
   if (kind == RouterKind::kSoftmaxOfTopK) SoftmaxOf(weights, k, weights);
 }
 
-// Starts of E groups of `rows` rows: ascending, from 0 to rows.
+// Fails unless `starts` of groups of `rows` rows is ascending, from 0 to rows.
 absl::Status CheckStarts(const int32_t* starts, int64_t groups, int64_t rows);
 
 }  // namespace plumb

@@ -15,8 +15,8 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-// y = the sum of kRows rows of x, or with kAdd, += it. Some rows at a time, so that memory is read
-// in a few long runs and y little of the time.
+// Computes y = the sum of kRows rows of x or, with kAdd, y += it. Several rows at a time, so that
+// memory is read in a few sequential streams, and y is read and written rarely.
 template <int kRows, bool kAdd, class T>
 void AddRows(const T* x, int64_t n, int64_t stride, float* y) {
   const D d;

@@ -10,11 +10,11 @@
 
 namespace plumb {
 
-// Rows of `n` elements, `stride` elements apart; rows, n >= 1. x is of the selected dtype.
+// Functions on rows of `n` elements, `stride` elements apart, of the selected dtype; rows, n >= 1.
 struct SumRowsFns {
-  // y[j] = sum over i < rows of x[i * stride + j], in the order of i.
+  // Sets y[j] to the sum over i < rows of x[i * stride + j], in the order of i.
   void (*sum)(const void* x, int64_t rows, int64_t n, int64_t stride, float* y);
-  // y[j] += the same, one after the other.
+  // Adds these terms to y[j], one after the other.
   void (*add)(const void* x, int64_t rows, int64_t n, int64_t stride, float* y);
 };
 SumRowsFns SelectSumRows(DType dtype);

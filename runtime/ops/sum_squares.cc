@@ -17,10 +17,10 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A fixed number of chains of additions, so that every width of vectors adds in the same order.
+// A fixed number of accumulators, so that all vector widths add in the same order.
 constexpr int64_t kChains = 32;
 
-// Squares of floats are exact in a double.
+// Squares of floats are exact in double.
 double SumSquares(const float* x, int64_t n) {
   const hn::CappedTag<double, kChains> wide;
   const hn::Rebind<float, decltype(wide)> narrow;
@@ -75,12 +75,12 @@ HWY_EXPORT(Select);
 namespace {
 
 absl::StatusOr<std::vector<TensorType>> InferSumSquares(const OpTypes& types) {
-  // The gradient of a norm's only number is f32[].
+  // The gradient of a norm's scalar parameter is f32[].
   if (!types.has(0) || types.in(0) != F32({})) PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "x"));
   return std::vector<TensorType>{F32({1})};
 }
 
-// Each task sums a stretch of its own; the partial sums are added in their order.
+// Each task sums a contiguous range; the partial sums are added in order.
 class SumSquaresKernel : public Kernel {
  public:
   explicit SumSquaresKernel(int64_t n)

@@ -14,12 +14,12 @@ namespace {
 
 // Three ops are sums of products, y = sum_i c_i a_i b_i + constant:
 enum class Sum {
-  kCombine,   // combine(a1, .., an): no b, and operands are alike
+  kCombine,   // combine(a1, .., an): no b; all operands have one type
   kMul,       // mul(a, b): one term
   kWeighted,  // weighted_sum(a1, (b1), .., an, (bn)): operands are broadcast
 };
 
-// The operand that the one at i is multiplied by; kNoValue if there is none.
+// Returns the operand that the operand at i is multiplied by; kNoValue if there is none.
 template <Sum kSum>
 ValueId FactorOf(const Node& node, size_t i) {
   if (kSum == Sum::kCombine || (i ^ 1) >= node.inputs.size()) return kNoValue;
@@ -45,7 +45,8 @@ absl::Status CheckCount(const OpTypes& types, bool pairs) {
   return absl::OkStatus();
 }
 
-// A bf16 vector may be multiplied by an f32 vector that is not wider.
+// Returns true if input 1 is an f32 vector, not wider than input 0, which may be a bf16 vector
+// then.
 bool IsScaledVector(const OpTypes& types) {
   const TensorType& b = types.in(1);
   return b.dtype == DType::kF32 && b.shape.rank() == 1 &&
@@ -74,7 +75,7 @@ ValueId Scaled(GraphBuilder& b, ValueId x, double coef) {
   return b.Apply("combine", {x}, Attrs({{"coefs", std::vector<double>{coef}}, {"constant", 0.0}}));
 }
 
-// dL/da_i = c_i dL/dy b_i, summed over what each element of a_i stands for, and the same for b_i.
+// dL/da_i = c_i dL/dy b_i, summed over the elements that a_i is broadcast to, and the same for b_i.
 template <Sum kSum>
 std::vector<ValueId> VjpSum(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
                             const std::vector<bool>& wanted) {
@@ -94,7 +95,7 @@ absl::Status ReferenceSum(const ReferenceArgs& args) {
   const std::vector<double> coefs = CoefsOf<kSum>(args.attrs);
   const Shape& out = args.outputs[0]->type.shape;
   const int64_t d = out.last();
-  const size_t stride = kSum == Sum::kCombine ? 1 : 2;  // operands of a term
+  const size_t stride = kSum == Sum::kCombine ? 1 : 2;  // operands per term
   for (int64_t e = 0; e < out.num_elements(); ++e) {
     double y = args.attrs.GetDouble("constant", 0);
     for (size_t i = 0; i < coefs.size(); ++i) {
@@ -124,7 +125,7 @@ absl::StatusOr<std::vector<TensorType>> InferExpand(const OpTypes& types) {
   return absl::InvalidArgumentError("x must not be wider than the result");
 }
 
-// y_rj = x_r,l(j), so dL/dx is the sum of dL/dy over what each element stands for.
+// y_rj = x_r,l(j), so dL/dx is the sum of dL/dy over the elements that x is broadcast to.
 std::vector<ValueId> VjpExpand(GraphBuilder& b, const Node& node,
                                absl::Span<const ValueId> d_outputs,
                                const std::vector<bool>& wanted) {

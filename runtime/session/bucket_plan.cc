@@ -28,7 +28,7 @@ BucketPlan BucketPlan::Of(const ParameterLayout& layout, int ranks) {
     plan.buckets.back().end = i + 1;
     plan.buckets.back().range.end = end;
   }
-  // The largest first, each to who has least.
+  // Assigns the largest buckets first, each to the rank that owns the fewest elements.
   std::vector<size_t> order(plan.buckets.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&plan](size_t a, size_t b) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// BucketPlan: how ranks share the sums of gradients: buckets of whole parameters that lie side by
-// side in the flat buffers, each with the rank that owns it: adds its gradients, and, where the
-// optimizer is sharded, keeps its states and updates it. A function of the layout and the number of
-// ranks alone, so that every rank has the same. A value.
+// BucketPlan: the partition of the gradients into buckets of consecutive parameters of the flat
+// buffers. Each bucket has an owner, the rank that sums its gradients and, if the optimizer is
+// sharded, keeps its states and updates its parameters. A pure function of the layout and the
+// number of ranks, so every rank computes the same plan. A value.
 #ifndef PLUMB_RUNTIME_SESSION_BUCKET_PLAN_H_
 #define PLUMB_RUNTIME_SESSION_BUCKET_PLAN_H_
 
@@ -17,24 +17,26 @@ namespace plumb {
 
 struct BucketPlan {
   struct Bucket {
-    size_t first = 0, end = 0;  // parameters
-    ElementRange range;         // theirs, with the padding after each
+    size_t first = 0, end = 0;  // parameters [first, end)
+    ElementRange range;         // their elements, with the padding after each
     int owner = 0;
   };
   std::vector<Bucket> buckets;
 
-  // Buckets of a MiB of gradients, or of one parameter that is larger; smaller where there would be
-  // fewer than two for each rank. The owners' bytes differ by as little as whole buckets let them.
+  // Plans buckets of 1 MiB of gradients, or of one parameter if it is larger. Buckets are smaller
+  // if there would be fewer than two for each rank. Buckets are assigned so that the owners' bytes
+  // are nearly equal.
   static BucketPlan Of(const ParameterLayout& layout, int ranks);
 
-  std::vector<bool> OwnedBy(int rank) const;  // by parameter
-  int64_t ElementsOf(int rank) const;         // that it owns
+  std::vector<bool> OwnedBy(int rank) const;  // indexed by parameter
+  int64_t ElementsOf(int rank) const;         // elements that `rank` owns
 
-  // The buckets in the order in which a pass of `program`, whose outputs are "grad." and the names
-  // of the layout, is done with them: the order in which they are sent.
+  // Returns the buckets in the order in which a pass of `program` completes them, which is the
+  // order in which they are sent. The outputs of the program are "grad." and the names of the
+  // layout.
   struct Ready {
-    size_t node;    // after which it is
-    size_t bucket;  // index
+    size_t node;    // node that completes the bucket
+    size_t bucket;  // index in `buckets`
   };
   std::vector<Ready> ReadyIn(const Executable& program, const ParameterLayout& layout) const;
 };

@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-// Longer chunks gain nothing: the products are large enough by then.
+// Longer chunks are not faster: the matrix products are large enough at this length.
 constexpr int64_t kLongestChunk = 512;
 
 BuildOptions CachedProgram(WeightFormat weights, int64_t batch) {
@@ -63,11 +63,11 @@ absl::Status DecodeSession::BindCommon(Executable* executable) {
 
 void DecodeSession::PlaceCaches(const Graph& graph) {
   std::map<std::string, Cache> caches;
-  int64_t total = 0;  // of one sequence
+  int64_t total = 0;  // bytes of one sequence
   int64_t shortest_ring = 0;
   for (const Value& value : graph.values) {
     if (value.kind != ValueKind::kState) continue;
-    if (weights_->parameters().states().Find(value.name) != nullptr) continue;  // of a norm
+    if (weights_->parameters().states().Find(value.name) != nullptr) continue;  // a norm's
     Cache& cache = caches[value.name];
     // [batch, heads, tokens, channels]
     cache.heads = value.type.shape[1];
@@ -80,7 +80,7 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
   }
   for (auto& tokens : fed_) tokens.reserve(static_cast<size_t>(context_length()));
   AlignedBuffer memory(batch() * total), chunk_memory(batch() > 1 ? total : 0);
-  // All memory is there: from here on nothing fails, so that caches are placed whole or not at all.
+  // All memory is allocated: nothing fails from here on, so either all caches are placed or none.
   cache_memory_ = std::move(memory);
   chunk_memory_ = std::move(chunk_memory);
   caches_ = std::move(caches);
@@ -128,7 +128,7 @@ void DecodeSession::CopyCaches(int64_t sequence, int64_t begin, int64_t end, boo
         std::memcpy(to_chunk ? chunk : own, to_chunk ? own : chunk, bytes);
       }
     };
-    // Of a ring the last of them, which may go on at its beginning.
+    // A ring holds only the last rows; they may wrap around its end.
     const int64_t rows = std::min(end - begin, cache.rows), row = (end - rows) % cache.rows;
     const int64_t straight = std::min(rows, cache.rows - row);
     copy(row, straight);
@@ -169,7 +169,8 @@ absl::Status DecodeSession::RestoreRings(int64_t sequence) {
   const int64_t n = length(sequence);
   int64_t& written = written_[static_cast<size_t>(sequence)];
   if (n == 0) written = 0;
-  // A ring of r rows has the last r tokens that were written, and token n needs r - 1 before it.
+  // A ring of r rows holds the r tokens that were written last; token n attends to the r - 1 before
+  // it.
   if (shortest_ring_ == 0 || written <= shortest_ring_ || written <= n + 1) return absl::OkStatus();
   chunk_tokens_.clear();
   const auto tokens = absl::MakeConstSpan(fed_[static_cast<size_t>(sequence)]);

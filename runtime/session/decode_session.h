@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // DecodeSession: sequences that grow token by token, with KV caches.
 //
-// Sequences are independent of each other: of any lengths, started and ended at any time. The bits
-// of a sequence do not depend on the others: a token for each of them is one pass over the weights,
-// in which every row is computed as it would be alone; a prompt, several tokens for one sequence,
-// is a pass of its own. Each length of such a pass has its executable, compiled at its first use;
-// feeding allocates nothing after that. Thread-compatible.
+// Sequences are independent: they have any lengths, and start and end at any time. The bits of a
+// sequence do not depend on the others. A step appends one token to each sequence in one pass over
+// the weights, which computes every row as if it were alone. A prompt, several tokens for one
+// sequence, is a pass of its own. Each length of such a pass has its executable, compiled at its
+// first use; feeding allocates nothing after that. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 #define PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 
@@ -27,54 +27,55 @@ namespace plumb {
 
 class DecodeSession {
  public:
-  // More sequences than this at once are not decoded as if alone.
+  // Max number of sequences whose bits are independent of the others in one pass.
   static constexpr int64_t kMaxBatch = 16;
 
-  // `batch` sequences, 1..kMaxBatch, in the format of `weights`, which must outlive the session, as
-  // must `context`; weights are read in place.
+  // Creates a session of `batch` sequences, 1..kMaxBatch, that computes in the format of `weights`.
+  // `context` and `weights` must outlive the session; weights are read in place.
   DecodeSession(const ModelContext* context, const PackedWeights* weights, int64_t batch,
                 int threads);
-  // One sequence in f32.
+  // Creates a session of one sequence in f32.
   DecodeSession(const ModelContext* context, const ParameterStore* parameters, int threads);
 
-  // Forgets a sequence, or all. The next token stands at position 0.
+  // Removes all tokens of one sequence, or of all. The next token has position 0.
   void Reset(int64_t sequence) { Truncate(sequence, 0); }
   void Reset() {
     for (int64_t b = 0; b < batch(); ++b) Reset(b);
     ForgetPrompts();
   }
 
-  // After the weights changed: sequences that begin as others did are computed anew.
+  // Forgets which prompt the chunk caches hold. Call it after the weights changed, so that a prompt
+  // that was fed before is computed again.
   void ForgetPrompts() { chunk_tokens_.clear(); }
 
-  // Forgets all but the first `length` tokens of a sequence. Its logits are not those of the token
-  // after them until more is fed. Where a layer's window has passed over what it sees again, the
-  // tokens are computed anew then. REQUIRES: 0 <= length <= this->length(sequence).
+  // Removes all but the first `length` tokens of a sequence. Its logits are invalid until the next
+  // tokens are fed. If a layer's window has already overwritten keys that are visible again, the
+  // tokens are recomputed then. Requires: 0 <= length <= this->length(sequence).
   void Truncate(int64_t sequence, int64_t length) {
     lengths_[static_cast<size_t>(sequence)] = length;
   }
 
-  // Fails with kOutOfRange if a sequence with so many more tokens would outgrow the model's
+  // Fails with kOutOfRange if appending `tokens` tokens to the sequence would exceed the model's
   // context_length.
   absl::Status CheckLength(int64_t sequence, int64_t tokens) const;
 
-  // Appends tokens to one sequence; its logits are then the distribution of the token after them.
-  // Of several sequences that begin with the same tokens, only the first computes them.
-  // kOutOfRange, with nothing appended, when the sequence would outgrow the model's context_length;
-  // kInvalidArgument for no tokens; kFailedPrecondition, naming the norm, when one takes statistics
-  // over tokens in evaluation too.
+  // Appends tokens to one sequence; logits(sequence) is then the distribution of the token after
+  // them. If several sequences begin with the same tokens, only the first computes them. Errors:
+  // kOutOfRange, with nothing appended, if the sequence would exceed the model's context_length;
+  // kInvalidArgument if there are no tokens; kFailedPrecondition, with the norm's name, if a norm
+  // takes statistics over tokens in evaluation too.
   absl::Status Feed(int64_t sequence, absl::Span<const int32_t> tokens);
   absl::Status Feed(absl::Span<const int32_t> tokens) { return Feed(0, tokens); }
 
-  // Appends one token. A sequence whose context is full begins again with the newer half of its
-  // tokens, this one included, so that it may grow without end. Errors as above.
+  // Appends one token. A sequence whose context is full restarts with the newer half of its tokens,
+  // including this one, so it can grow without end. Errors: as Feed.
   absl::Status Append(int64_t sequence, int32_t token);
 
-  // Appends tokens[b] to every sequence b; errors as above, of all or none.
+  // Appends tokens[b] to every sequence b. Errors: as Feed; then no sequence has changed.
   absl::Status FeedEach(absl::Span<const int32_t> tokens);
 
-  // From now on passes are timed op by op, to the same bits, into `profile`, which must outlive
-  // them; null: no more.
+  // Sets the profile that later passes are timed into, op by op; results stay bit-identical.
+  // `profile` must outlive those passes; null: no profile.
   void SetProfile(StepProfile* profile) { profile_ = profile; }
 
   const float* logits(int64_t sequence = 0) const {  // [vocab_size]
@@ -89,14 +90,14 @@ class DecodeSession {
 
  private:
   struct Cache {
-    std::byte* memory = nullptr;  // of all sequences
-    std::byte* chunk = nullptr;   // of the one that a chunk is fed to: `memory` where there is one
-    int64_t heads = 0;            // of keys and values; 1 of a convolution
-    int64_t head_bytes = 0;       // of one head of one sequence
-    int64_t rows = 0;             // of a head: a token each; a ring if fewer than the context's
+    std::byte* memory = nullptr;  // caches of all sequences
+    std::byte* chunk = nullptr;   // cache of the chunk's sequence; `memory` if there is only one
+    int64_t heads = 0;            // heads of keys and values; 1 for a convolution
+    int64_t head_bytes = 0;       // bytes of one head of one sequence
+    int64_t rows = 0;             // rows of a head, one per token; fewer than the context's: a ring
     int64_t row_bytes = 0;
 
-    int64_t bytes() const { return heads * head_bytes; }  // of one sequence
+    int64_t bytes() const { return heads * head_bytes; }  // bytes of one sequence
   };
 
   absl::Status Run(const Executable& executable);
@@ -104,35 +105,34 @@ class DecodeSession {
   absl::Status BindChunk(Executable* executable);
   absl::Status BindStep(Executable* executable);
   absl::Status BindCommon(Executable* executable);
-  // Finds the caches' sizes in a program and gives them memory.
+  // Reads the sizes of the caches from a program and allocates them.
   void PlaceCaches(const Graph& graph);
-  // Copies what the caches have of tokens [begin, end) of a sequence to those of the chunks, or
-  // back.
+  // Copies the rows of tokens [begin, end) from a sequence's caches to the chunk caches, or back.
   void CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk);
-  // Feeds tokens whose rows of the caches are [begin, begin + their number), in chunks.
+  // Feeds tokens in chunks; their cache rows are [begin, begin + tokens.size()).
   absl::Status RunChunks(int64_t sequence, int64_t begin, absl::Span<const int32_t> tokens);
-  // Computes a sequence anew if rings have lost what its next token sees.
+  // Recomputes a sequence if its rings have lost rows that its next token attends to.
   absl::Status RestoreRings(int64_t sequence);
-  // Keeps what was fed, for sequences that are computed again.
+  // Appends tokens to fed_, from which a sequence is recomputed.
   void Remember(int64_t sequence, absl::Span<const int32_t> tokens);
 
   const ModelContext* context_;
-  std::unique_ptr<const PackedWeights> own_weights_;  // null: the caller's
+  std::unique_ptr<const PackedWeights> own_weights_;  // null: weights_ is the caller's
   const PackedWeights* weights_;
   int threads_;
-  std::vector<int64_t> lengths_;  // by sequence
-  // By sequence: where the last token stands that was ever written to its rings, plus 1, since they
-  // were computed from the beginning.
+  std::vector<int64_t> lengths_;  // indexed by sequence
+  // Max position written to the rings of each sequence, plus 1, since they were last computed from
+  // the beginning.
   std::vector<int64_t> written_;
-  int64_t shortest_ring_ = 0;              // rows; 0: there is none
-  std::vector<std::vector<int32_t>> fed_;  // by sequence: its tokens, the first length(sequence)
+  int64_t shortest_ring_ = 0;              // in rows; 0: no cache is a ring
+  std::vector<std::vector<int32_t>> fed_;  // indexed by sequence: its first length(sequence) tokens
   ExecutableCache chunk_executables_, step_executable_;
-  std::map<std::string, Cache> caches_;  // by the name of the state
+  std::map<std::string, Cache> caches_;  // keyed by the name of the state
   // All caches contiguously, for huge pages: reading every cache takes few TLB entries.
   AlignedBuffer cache_memory_, chunk_memory_;
   AlignedBuffer tokens_, positions_, logits_, chunk_logits_;
-  AlignedBuffer types_;  // zeros; empty where the model has no token types
-  // The tokens of the chunk caches and of chunk_logits_, if they begin at position 0.
+  AlignedBuffer types_;  // zeros; empty if the model has no token types
+  // Tokens that the chunk caches and chunk_logits_ are of, if they begin at position 0; else empty.
   std::vector<int32_t> chunk_tokens_;
   StepProfile* profile_ = nullptr;  // null: off
 };

@@ -19,7 +19,7 @@ std::string PlaceOf(absl::string_view tensor) {
     place.push_back(absl::StrCat("layer ", names[1]));
     next = 2;
   }
-  // The last name is that of the tensor itself; a norm's results are "SLOT.out" and "SLOT.out.1".
+  // The last name is the tensor's own; the results of a norm are "SLOT.out" and "SLOT.out.1".
   if (next + 1 < names.size() && names[next + 1] != "out") {
     place.push_back(std::string(names[next]));
   }

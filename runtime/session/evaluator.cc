@@ -15,7 +15,7 @@ BuildOptions EvaluatorProgram(int64_t rows, WeightFormat weights, bool logits) {
   return options;
 }
 
-// Of an Evaluator's buffers.
+// Returns the bytes of an Evaluator's logits.
 int64_t BytesOfLogits(const ModelContext& context, int64_t rows, int64_t seq) {
   return rows * seq * context.model.dims.vocab_size * SizeOf(DType::kF32);
 }

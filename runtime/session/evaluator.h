@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluator: the loss of batches of token ids, and their logits if wanted, without training. Holds
-// what a pass needs, so that the next one of the same length allocates nothing. Thread-compatible.
+// Evaluator: computes the loss of batches of token ids, and optionally their logits, without
+// training. Owns the buffers of a pass, so the next pass of the same length allocates nothing.
+// Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_EVALUATOR_H_
 #define PLUMB_RUNTIME_SESSION_EVALUATOR_H_
 
@@ -17,23 +18,24 @@ namespace plumb {
 
 class Evaluator {
  public:
-  // The memory of one, in bytes, and of the program of its longest batch. Takes none of it.
+  // Returns the bytes that an Evaluator allocates, with the program of its longest batch. Allocates
+  // none of them.
   static absl::StatusOr<int64_t> Plan(const ModelContext* context, WeightFormat weights,
                                       int64_t rows, int64_t max_seq, bool logits);
 
-  // Of [rows, seq] ids, seq <= max_seq. `context` and `weights` must outlive it; it computes in the
-  // format of the weights, which it reads as they are when it runs.
+  // Creates an evaluator of [rows, seq] ids, seq <= max_seq. `context` and `weights` must outlive
+  // it. It computes in the format of the weights, whose current values each Run reads.
   Evaluator(const ModelContext* context, const PackedWeights* weights, int64_t rows,
             int64_t max_seq, bool logits, int threads);
 
-  // Compiles the longest batch, and returns the memory that Run takes besides this object's, in
-  // bytes.
+  // Compiles the program of the longest batch. Returns the bytes that Run allocates in addition to
+  // bytes().
   absl::StatusOr<int64_t> Prepare();
-  int64_t bytes() const;  // of this object's buffers
+  int64_t bytes() const;  // size of this object's buffers
 
-  // The mean loss over the targets that are not negative, in nats; not finite without any.
+  // Returns the mean loss in nats over the targets that are not negative; not finite without any.
   absl::StatusOr<double> Run(const BatchIds& ids, int64_t seq);
-  // [rows, seq, vocab_size] of the last Run. REQUIRES: they were wanted.
+  // Logits of the last Run, [rows, seq, vocab_size]. Requires: created with `logits`.
   const float* logits() const { return logits_.as<float>(); }
 
   int64_t rows() const { return rows_; }

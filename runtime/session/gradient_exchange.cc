@@ -20,7 +20,7 @@ int64_t RemoteNodes(int64_t units, int rank, int ranks) {
   return static_cast<int64_t>(nodes);
 }
 
-// Numbers that are bf16 already.
+// Packs numbers that are already rounded to bf16.
 void PackBf16(const float* from, int64_t n, uint16_t* to) {
   for (int64_t i = 0; i < n; ++i) {
     uint32_t bits;
@@ -29,7 +29,7 @@ void PackBf16(const float* from, int64_t n, uint16_t* to) {
   }
 }
 
-// `from` may be the second half of `to`.
+// Unpacks bf16. `from` may be the second half of `to`.
 void UnpackBf16(const uint16_t* from, int64_t n, float* to) {
   for (int64_t i = 0; i < n; ++i) {
     uint16_t half;
@@ -90,7 +90,7 @@ int64_t GradientExchange::Bytes(const BucketPlan& plan, const Options& options, 
 }
 
 void GradientExchange::PlanAdditions() {
-  // Sums end up in the first of this rank's nodes, wherever they meet it.
+  // Sums are accumulated in the first of this rank's nodes as soon as it takes part.
   const size_t mine = static_cast<size_t>(
       std::find_if(nodes_.begin(), nodes_.end(), [this](const Node& n) { return n.rank == me(); }) -
       nodes_.begin());
@@ -193,7 +193,7 @@ void GradientExchange::StartReceives(size_t bucket) {
   for (const Node& node : nodes_) {
     if (node.rank == me() || !status_.ok()) continue;
     const size_t bytes = WireBytes(bucket);
-    // bf16 comes into the second half of its f32.
+    // Received bf16 is stored in the second half of its f32 buffer, and unpacked in place.
     auto* const all = reinterpret_cast<char*>(Received(bucket, node.local));
     const size_t offset = options_.wire == DType::kBF16 ? bytes : 0;
     Start(ranks_->StartReceive(node.rank, kTagGradients, all + offset, bytes),
@@ -257,7 +257,7 @@ void GradientExchange::SendBack(size_t bucket) {
 }
 
 void GradientExchange::Progress() {
-  // In order, as they come: what is behind one that has not come is looked at later.
+  // In order: buckets behind one that has not arrived are checked later.
   for (size_t i = 0; i < sent_ && status_.ok(); ++i) {
     const size_t b = order_[i];
     if (plan_.buckets[b].owner == me()) {
@@ -275,7 +275,7 @@ absl::Status GradientExchange::Finish() {
   is_finished_ = true;
   for (State& state : states_) state.is_ready = true;
   SendReady();
-  // Results come into the memory of the sums that were sent, when these are gone.
+  // Results are received into the memory of the sums, so those must have been sent before.
   for (const size_t b : order_) {
     if (!status_.ok()) break;
     State& state = states_[b];

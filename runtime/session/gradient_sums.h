@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GradientSums: the gradients of the unit that is computed, and the sums of the units before it, of
-// one rank: the nodes of the UnitTree as far as its units reach. Owns their memory, each in the
-// layout of the parameters. Allocates in its constructor only. Thread-compatible.
+// GradientSums: the gradients of the current unit, and the sums of the units before it, of one
+// rank: those nodes of the UnitTree that lie in its range. Owns their memory, each in the layout of
+// the parameters. Allocates in its constructor only. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_GRADIENT_SUMS_H_
 #define PLUMB_RUNTIME_SESSION_GRADIENT_SUMS_H_
 
@@ -24,7 +24,7 @@ struct ElementRange {
 
 class GradientSums {
  public:
-  // `wire`: kBF16: every gradient and every sum is rounded to bf16.
+  // Creates sums. If `wire` is kBF16, every gradient and every sum is rounded to bf16.
   GradientSums(const ParameterLayout& layout, int64_t units, const UnitRange& range, DType wire);
 
   static int64_t Bytes(int64_t elements, int64_t units, const UnitRange& range) {
@@ -32,30 +32,29 @@ class GradientSums {
   }
   int64_t bytes() const;
 
-  // Where a pass leaves the gradients of its unit.
+  // Buffer into which a pass writes the gradients of its unit.
   float* pass() const { return pass_.as<float>(); }
 
-  // Before the first unit of a step.
+  // Begins a step.
   void Begin() { next_ = range_.begin; }
-  // Adds the unit that was computed to the sums. REQUIRES: it is not the last of the range.
+  // Adds the current unit to the sums. Requires: it is not the last of the range.
   void Add(int threads);
-  // Adds the last unit of the range to the sums, of elements `part` only. `squares` (may be null):
-  // [parameters] of the layout, of which those that lie in `part`, each whole, get the sum of the
-  // squares of their last sum.
-  // REQUIRES: the units before were added.
+  // Adds the last unit, elements `part` only. Sets squares[i] to the sum of squares of the last sum
+  // of each parameter i that lies entirely in `part`; `squares` [parameters of the layout] may be
+  // null. Requires: all other units of the range were added.
   void AddLast(const ElementRange& part, int threads, double* squares) const;
 
-  // After AddLast: the largest nodes of the tree that lie in the range, in order, and their sums.
+  // Maximal nodes of the tree in the range, in order, and their sums, which AddLast completes.
   const std::vector<UnitRange>& nodes() const { return nodes_; }
   float* sum(size_t node) const { return sums_[node]; }
 
-  // Elements `part` of one sum += those of another, rounded as the wire wants it; `to` and `from`
-  // point at the first of them.
+  // Adds elements `part` of one sum to another, and rounds to the wire's type. `to` and `from`
+  // point at the first of them. `squares` as in AddLast.
   void AddTo(const float* from, const ElementRange& part, int threads, float* to,
              double* squares) const;
 
  private:
-  // What happens after a unit: sums are added to those before them.
+  // Adds `top` to the topmost sum, that one to the sum below it, and so on for `sums` additions.
   void Fold(float* top, size_t below, int sums, const ElementRange& part, int threads,
             double* squares) const;
   void RoundToWire(float* data, int64_t n, int threads) const;
@@ -65,19 +64,19 @@ class GradientSums {
   const ParameterLayout layout_;
   const DType wire_;
   struct Unit {
-    size_t below = 0;  // sums on the stack before it
-    int sums = 0;      // that it completes
+    size_t below = 0;  // sums on the stack before the unit
+    int sums = 0;      // additions that it completes
   };
-  // Of one unit of the range.
+  // Returns what adding a unit of the range does to the stack.
   Unit UnitAt(int64_t unit) const;
 
   int64_t all_units_;
   UnitRange range_;
   std::vector<UnitRange> nodes_;
-  std::vector<float*> sums_;  // of nodes_
+  std::vector<float*> sums_;  // indexed like nodes_
   AlignedBuffer pass_;
   std::vector<AlignedBuffer> stack_;
-  int64_t next_ = 0;  // unit
+  int64_t next_ = 0;  // next unit to be added
 };
 
 }  // namespace plumb

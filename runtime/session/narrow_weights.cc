@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kFloatsOfLine = kAlignment / static_cast<int64_t>(sizeof(float));
 
-// IEEE 754 binary16. Exact: every f16 is an f32.
+// Converts IEEE 754 binary16 to f32, exactly.
 float FloatFromF16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   uint32_t exponent = (half >> 10) & 0x1fu;
@@ -25,7 +25,7 @@ float FloatFromF16(uint16_t half) {
     bits |= 0x7f800000u | (fraction << 13);
   } else if (exponent != 0) {
     bits |= ((exponent + 112) << 23) | (fraction << 13);
-  } else if (fraction != 0) {  // a denormal, which f32 has as a normal number
+  } else if (fraction != 0) {  // a denormal, which is a normal number in f32
     exponent = 113;
     while ((fraction & 0x400u) == 0) {
       fraction <<= 1;

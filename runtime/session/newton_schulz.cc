@@ -12,8 +12,8 @@
 namespace plumb {
 namespace {
 
-// The iteration for an [out, in] matrix. Of one with more rows than columns the Gram matrix is that
-// of the columns, and stands on the right: what transposing it would give, without a copy.
+// Builds the iteration for an [out, in] matrix. If it has more rows than columns, uses the Gram
+// matrix of the columns as the right factor: this equals transposing the matrix, without a copy.
 absl::StatusOr<Graph> BuildIteration(const OpRegistry& ops, const Shape& shape, int steps) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
   const bool is_tall = shape[0] > shape[1];

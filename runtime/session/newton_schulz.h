@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NewtonSchulz: Muon's orthogonalization: of a matrix G = U S V^T approximately U V^T, by a
-// polynomial of odd degree in G (Jordan et al. 2024). A compiled program for each shape: its
-// products are those of models, by the same engines. Owns its two matrices and their workspace. A
-// run allocates nothing, oneDNN's packing buffers apart. Thread-compatible.
+// NewtonSchulz: Muon's orthogonalization. Approximates U V^T of a matrix G = U S V^T by a
+// polynomial of odd degree in G (Jordan et al. 2024). Each shape has a compiled program, whose
+// products use the same engines as those of models. Owns its two matrices and their workspace. A
+// run allocates nothing except oneDNN's packing buffers. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_NEWTON_SCHULZ_H_
 #define PLUMB_RUNTIME_SESSION_NEWTON_SCHULZ_H_
 
@@ -22,28 +22,29 @@ namespace plumb {
 
 class NewtonSchulz {
  public:
-  // For matrices of `shapes`, equal ones any number of times; `steps` >= 1. Allocates none of its
-  // matrices yet.
+  // Compiles programs for matrices of `shapes`, which may repeat. Does not allocate its matrices
+  // yet. Requires: steps >= 1.
   static absl::StatusOr<std::unique_ptr<NewtonSchulz>> Create(const OpRegistry& ops,
                                                               const std::vector<Shape>& shapes,
                                                               int steps);
   int64_t bytes() const { return 2 * matrix_bytes_ + workspace_bytes_; }
-  // Before the first Run.
+  // Allocates the matrices. Call it before the first Run.
   void Allocate();
 
-  float* input() const { return input_.as<float>(); }          // the matrix goes here, dense
-  const float* output() const { return output_.as<float>(); }  // and comes out here
+  float* input() const { return input_.as<float>(); }          // dense
+  const float* output() const { return output_.as<float>(); }  // result of Run
 
-  // X = input / (its Frobenius norm + 1e-7); `steps` times, with the smaller side of X as rows,
+  // Computes X = input / (its Frobenius norm + 1e-7), then `steps` times, with the smaller side of
+  // X as rows,
   //   A = X X^T;  X = a X + (b A + c A A) X,  a, b, c = 3.4445, -4.7750, 2.0315
-  // The input is scaled in place. `shape` is one of Create's. kResourceExhausted where oneDNN finds
-  // no memory.
+  // The input is scaled in place. `shape` is one of Create's. Errors: kResourceExhausted if oneDNN
+  // runs out of memory.
   absl::Status Run(const Shape& shape, int threads) const;
 
  private:
   NewtonSchulz() = default;
   std::vector<std::pair<Shape, std::unique_ptr<Executable>>> programs_;
-  int64_t matrix_bytes_ = 0;  // of the largest
+  int64_t matrix_bytes_ = 0;  // size of the largest
   int64_t workspace_bytes_ = 0;
   AlignedBuffer input_, output_, workspace_;
 };

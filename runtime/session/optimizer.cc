@@ -19,7 +19,8 @@ constexpr char kFirst[] = "m.", kSecond[] = "v.";
 
 bool IsMuons(const ParameterUpdate& update) { return update.optimizer == OptimizerKind::kMuon; }
 
-// Where the states of each parameter begin in a buffer of those that `has` says; else -1.
+// Returns the offset of each parameter's state in a buffer of those for which `has` is true; else
+// -1.
 template <class Has>
 std::vector<int64_t> PlaceStates(const ParameterLayout& layout, const Has& has, int64_t* size) {
   std::vector<int64_t> begins;
@@ -32,7 +33,7 @@ std::vector<int64_t> PlaceStates(const ParameterLayout& layout, const Has& has, 
   return begins;
 }
 
-// The factor of a matrix's learning rate.
+// Returns the factor of a matrix's learning rate.
 double ScaleOf(const MuonSpec& muon, const Shape& shape) {
   const double out = static_cast<double>(shape[0]), in = static_cast<double>(shape[1]);
   return muon.matches_adamw ? 0.2 * std::sqrt(std::max(out, in))
@@ -150,7 +151,7 @@ void Optimizer::SumSquares(const Gradients& gradients, int threads) {
 double Optimizer::ClipOf(size_t group, const Gradients& gradients) const {
   const double bound = plan_.updates.clips[group];
   const double norm = squares_.size() == 1 ? gradients.norm : std::sqrt(squares_[group]);
-  // As torch.nn.utils.clip_grad_norm_: the 1e-6 keeps a tiny norm from dividing.
+  // Like torch.nn.utils.clip_grad_norm_: 1e-6 avoids a division by a tiny norm.
   return bound > 0 ? std::min(1.0, bound / (norm + 1e-6)) : 1.0;
 }
 

@@ -53,7 +53,7 @@ PackedWeights::PackedWeights(const ModelContext& context, WeightFormat format,
 }
 
 void PackedWeights::Refresh() {
-  const ScopedNoDenormals no_denormals;  // the same bits whatever the caller's mode
+  const ScopedNoDenormals no_denormals;  // the same bits in any floating-point mode
   for (const InPlace& weight : in_place_) {
     if (weight.narrow != nullptr) parameters_->RenewNarrow(weight.entry);
   }

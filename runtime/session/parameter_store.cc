@@ -17,16 +17,15 @@
 namespace plumb {
 namespace {
 
-// Of the smallest elements that a buffer of such a layout has, bf16.
+// Elements in a cache line of bf16, the smallest type that a buffer of such a layout has.
 constexpr int64_t kElementsPerLine = kAlignment / static_cast<int64_t>(sizeof(uint16_t));
 
 int64_t WholeLines(int64_t elements) { return RoundUp(elements, kElementsPerLine); }
 
-// Elements that are converted between forms at a time: a megabyte of floats.
+// Block size, in elements, of conversions between forms: a megabyte of floats.
 constexpr int64_t kBlock = int64_t{1} << 18;
 
-// body(begin, n, buffer) for elements [begin, begin + n) of [0, all), block by block; `buffer`
-// holds n floats.
+// Calls body(begin, n, buffer) for blocks [begin, begin + n) of [0, all); `buffer` holds n floats.
 template <class Body>
 void ForEachBlock(int64_t all, const Body& body) {
   const AlignedBuffer buffer(std::min(all, kBlock) * SizeOf(DType::kF32));
@@ -39,11 +38,11 @@ struct TensorToRead {
   std::string name;
   Shape shape;
   float* to;
-  const ParameterStore* store = nullptr;  // `to` is null: into its `entry`
+  const ParameterStore* store = nullptr;  // used if `to` is null: reads into its `entry`
   size_t entry = 0;
 };
 
-// Converts `bytes` of a file, at any address, to a split entry.
+// Converts `bytes` of a file, at any alignment, to a split entry.
 void ReadInBlocks(absl::string_view bytes, const ParameterStore& store, size_t entry) {
   const ParameterLayout::Entry& at = store.layout().entries[entry];
   ForEachBlock(at.end - at.begin, [&](int64_t begin, int64_t n, float* buffer) {
@@ -69,7 +68,7 @@ absl::Status ReadTensors(const std::vector<TensorToRead>& tensors, absl::string_
       continue;
     }
     const void* const from = file.Find(tensor.name)->data.data();
-    if (from == tensor.to) continue;  // it is read in the file
+    if (from == tensor.to) continue;  // it stays in the file
     PLUMB_RETURN_IF_ERROR(file.Read(tensor.name, F32(tensor.shape), tensor.to));
   }
   return absl::OkStatus();
@@ -100,12 +99,12 @@ std::vector<TensorToRead> TensorsOf(const ParameterStore& store, absl::string_vi
 }
 
 char* DataOf(const TensorInFile& tensor) {
-  // The pages are this process's own as soon as they are written to.
+  // Copy-on-write: writing to the pages does not change the file.
   return const_cast<char*>(tensor.file->content().data()) + tensor.offset;
 }
 
-// Whether programs read the tensor where it lies. Norms' vectors are their plugins', which may want
-// them aligned.
+// Returns true if programs can read the tensor in the file. Norms' vectors are copied, because
+// their plugins may require alignment.
 bool StaysInFile(const ParameterSpec& parameter, const TensorInFile& tensor) {
   if (!parameter.is_matrix() || parameter.role != ParameterSpec::Role::kWeight) return false;
   return reinterpret_cast<uintptr_t>(DataOf(tensor)) %
@@ -113,7 +112,7 @@ bool StaysInFile(const ParameterSpec& parameter, const TensorInFile& tensor) {
          0;
 }
 
-// The tensor of each entry.
+// Returns the tensor of each entry. Fails if tensors are missing or surplus.
 absl::StatusOr<std::vector<const TensorInFile*>> FindEntries(
     const ParameterLayout& layout, absl::Span<const TensorInFile> tensors) {
   absl::flat_hash_map<std::string, const TensorInFile*> by_name;
@@ -227,7 +226,7 @@ ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,
       owned_(std::move(owned)) {
   PLUMB_CHECK(form != WeightFormat::kInt8, "int8 does not hold weights to the bit");
   PLUMB_CHECK(owned_.empty() || form == WeightFormat::kBf16, "floats are whole");
-  // What programs read, then the low planes.
+  // Layout: first everything that programs read, then the low planes.
   int64_t next = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     is_split_.push_back(StoredDType(parameters[i], form) == DType::kBF16);
@@ -361,7 +360,7 @@ void ParameterStore::RenewNarrow(size_t entry) const {
 float* ParameterStore::InFile(size_t entry, absl::string_view prefix) const {
   const TensorEntry* const found = file_->Find(absl::StrCat(prefix, layout_.entries[entry].name));
   if (found == nullptr) return nullptr;
-  // The pages are this process's own as soon as they are written to.
+  // Copy-on-write: writing to the pages does not change the file.
   char* const data = const_cast<char*>(found->data.data());
   if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) return nullptr;
   return reinterpret_cast<float*>(data);
@@ -458,7 +457,7 @@ absl::Status ParameterStore::Check(const SafetensorsFile& file, absl::string_vie
 absl::Status DrawParameters(const std::vector<ParameterSpec>& parameters,
                             const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
                             const ParameterStore& store) {
-  const ScopedNoDenormals no_denormals;  // the same weights whatever the caller's mode
+  const ScopedNoDenormals no_denormals;  // the same weights in any floating-point mode
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!store.is_split(i)) {
       PLUMB_RETURN_IF_ERROR(DrawInitialValues(parameters[i], seed, threads, store.floats(i)));

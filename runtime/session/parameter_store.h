@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ParameterLayout: the offsets of the parameters in a flat buffer. Gradients and optimizer moments
 // use buffers of the same layout, so that one pass over memory updates everything. ParameterStore:
-// the persistent state of one model: its weights in such a buffer, as floats or as split f32, and
-// the buffers of its norms in another; or its weights where they lie in a file.
+// the persistent state of one model. It owns the weights in such a buffer, as floats or as split
+// f32, or maps the files that contain them, and owns the buffers of the norms. Both are
+// thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 #define PLUMB_RUNTIME_SESSION_PARAMETER_STORE_H_
 
@@ -28,7 +29,7 @@
 
 namespace plumb {
 
-// A value.
+// Offsets of parameters. A value.
 struct ParameterLayout {
   struct Entry {
     std::string name;
@@ -36,29 +37,29 @@ struct ParameterLayout {
     int64_t begin = 0;  // in elements; a multiple of 32: aligned in a buffer of bf16 too
     int64_t end = 0;
   };
-  std::vector<Entry> entries;  // in the order of the data
-  int64_t size = 0;            // elements, padding included
+  std::vector<Entry> entries;  // ordered by offset
+  int64_t size = 0;            // in elements, with padding
 
   explicit ParameterLayout(const std::vector<ParameterSpec>& parameters);
-  int64_t num_parameters() const;  // padding excluded
+  int64_t num_parameters() const;  // without padding
 
-  // Binds every tensor of `buffer` to the executable's value or output `prefix` + name.
+  // Binds every tensor of `buffer` to the value or output `prefix` + name of the executable.
   absl::Status Bind(absl::string_view prefix, float* buffer, Executable* executable) const;
 
-  // The tensors of `buffer` for a file, under `prefix` + name.
+  // Returns the tensors of `buffer` for a file, named `prefix` + name.
   std::vector<TensorToWrite> Tensors(absl::string_view prefix, const float* buffer) const;
 
-  // Copies the tensors `prefix` + name of a file into `buffer`. What is missing, surplus (names
-  // with this prefix) or misshapen is listed whole in one error, and nothing is copied then.
+  // Copies the tensors `prefix` + name of a file into `buffer`. Fails with one error that lists all
+  // missing, surplus (names with this prefix) and misshapen tensors, and copies nothing then.
   absl::Status Read(absl::string_view prefix, const SafetensorsFile& file, float* buffer) const;
-  // The error that Read would give.
+  // Returns the error that Read would return.
   absl::Status Check(absl::string_view prefix, const SafetensorsFile& file) const;
 };
 
-// The offsets of norms' states in a flat buffer, and of the buffers in them. A value.
+// Offsets of norms' states in a flat buffer, and of the buffers in them. A value.
 struct StateLayout {
   struct Entry {
-    std::string name;   // of the state
+    std::string name;   // name of the state
     int64_t begin = 0;  // in elements; a multiple of 32
     int64_t elements = 0;
   };
@@ -69,75 +70,74 @@ struct StateLayout {
   };
   std::vector<Entry> entries;
   std::vector<Buffer> buffers;
-  int64_t size = 0;  // elements, padding included
+  int64_t size = 0;  // in elements, with padding
 
   explicit StateLayout(const std::vector<NormStateSpec>& states);
   const Entry* Find(absl::string_view state) const;  // null: no norm has it
 
-  // Binds every state of `data` to the executable's.
+  // Binds every state in `data` to the executable.
   absl::Status Bind(float* data, Executable* executable) const;
 };
 
-// The form of a store for programs of `format`: the one that they read in place, if there is one.
+// Returns the form of a store that programs of `format` can read in place, or kF32.
 inline WeightFormat FormToKeep(WeightFormat format) {
   return format == WeightFormat::kBf16 ? WeightFormat::kBf16 : WeightFormat::kF32;
 }
 
-// Where one of a model's tensors lies, row-major, in a file that was opened for copying on write.
+// A model's tensor, row-major, in a file that was opened for copy-on-write.
 struct TensorInFile {
   std::string name;
   std::shared_ptr<const MappedFile> file;
-  std::string path;    // of the file, for messages
-  int64_t offset = 0;  // in bytes, from its beginning
+  std::string path;    // the file's, for messages
+  int64_t offset = 0;  // in bytes, from the file's beginning
   FloatFormat format = FloatFormat::kF32;
 };
 
-// Thread-compatible. Weights are f32 to the bit, and take four bytes each (but those whose low
-// planes lie on another rank), in either form:
-//   kF32   all are floats;
-//   kBf16  those that programs of this format read as bf16 are split (split_f32.h): such programs
-//          read the high planes in place, and no copy is kept. Only the payload of a NaN may
-//          change.
-// Programs read the weights in place; a training program writes the states.
+// Weights of a model. Reads return exactly the f32 that were written, in either form, and a weight
+// takes four bytes (two if its low plane is on another rank):
+//   kF32   all weights are floats;
+//   kBf16  weights that programs of this format read as bf16 are split (split_f32.h): programs read
+//          the high planes in place, without a copy. Only the payload of a NaN may change.
+// Programs read the weights in place; a training program writes the states. Thread-compatible.
 class ParameterStore {
  public:
   ParameterStore(const std::vector<ParameterSpec>& parameters,
                  const std::vector<NormStateSpec>& states,
                  WeightFormat form = WeightFormat::kF32,  // kF32 or kBf16
                  std::vector<bool> owned = {});
-  // `owned`, of one rank of several in kBf16: the entries whose f32 it keeps; empty: all. Of others
-  // that are split it has the high planes only.
+  // Returns the bytes of the weights. `owned`, for one of several ranks in kBf16, has the entries
+  // whose f32 this rank stores; empty: all. It stores only the high planes of other split entries.
   static int64_t Bytes(const std::vector<ParameterSpec>& parameters, WeightFormat form,
                        const std::vector<bool>& owned);
-  // A store in kF32 whose weights stay in the file, which was opened for copying on write, where
-  // they lie at a multiple of kAlignment; others are copied, as are norms' states. Errors: as Read.
-  // Tensors are called `prefix` + name there.
+  // Maps a file: creates a store in kF32 whose weights stay in the file, which was opened for
+  // copy-on-write, if they are aligned to kAlignment. Other weights and norms' states are copied.
+  // The tensors are named `prefix` + name in the file. Errors: as Read.
   static absl::StatusOr<ParameterStore> Map(const std::vector<ParameterSpec>& parameters,
                                             const std::vector<NormStateSpec>& states,
                                             SafetensorsFile file, absl::string_view prefix = "");
 
-  // The same of tensors anywhere in files. Matrices of f32 stay where they lie at an address for
-  // floats; those of 16 bits until their f32 are asked for; vectors are copied. Buffers of norms
-  // are what they begin with. Errors: kInvalidArgument that lists what is missing, surplus, or
-  // beyond its file's end.
+  // Maps tensors of any files. f32 matrices that are aligned for floats stay in the file; 16-bit
+  // matrices stay there until their f32 are requested; vectors are copied. Norms' buffers get their
+  // initial values. Errors: kInvalidArgument that lists tensors that are missing, surplus, or
+  // beyond the end of their file.
   static absl::StatusOr<ParameterStore> MapEach(const std::vector<ParameterSpec>& parameters,
                                                 const std::vector<NormStateSpec>& states,
                                                 absl::Span<const TensorInFile> tensors,
                                                 int threads);
 
   const ParameterLayout& layout() const { return layout_; }
-  // The entry's form. REQUIRES, of the other two: the entry has that form.
+  // Returns true if the entry is split. Requires split() or floats() to match this form.
   bool is_split(size_t entry) const { return is_split_[entry]; }
   SplitF32 split(size_t entry) const;
   float* floats(size_t entry) const;
-  // Whether the entry's f32 are here; else split(entry).low is null.
+  // Returns true if the entry's f32 are on this rank; else split(entry).low is null.
   bool is_here(size_t entry) const { return !is_split_[entry] || low_[entry] != nullptr; }
   bool is_whole() const { return owned_.empty(); }
   const std::vector<bool>& owned() const { return owned_; }
-  // Whether the f32 of all entries can be read: kFailedPrecondition where some lie on other ranks,
-  // which do not answer now.
+  // Returns OK if the f32 of all entries can be read. Errors: kFailedPrecondition if some are on
+  // other ranks that are not answering requests now.
   absl::Status CheckWhole() const;
-  // Low planes that lie on other ranks.
+  // Access to the low planes on other ranks.
   class Remote {
    public:
     virtual ~Remote() = default;
@@ -145,37 +145,38 @@ class ParameterStore {
     virtual void ReadLow(size_t entry, int64_t begin, int64_t n, uint16_t* to) = 0;
     virtual void WriteLow(size_t entry, int64_t begin, int64_t n, const uint16_t* from) = 0;
   };
-  // null: none can be reached.
+  // Sets the access to other ranks; null: none.
   void SetRemote(Remote* remote) { remote_ = remote; }
-  // Whether the entry lies in a file in 16 bits; its bf16 there, as programs read them, else null.
+  // Returns true if the entry is stored in a file in 16 bits; narrow_bf16 returns its bf16 there,
+  // as programs read it, else null.
   bool is_narrow(size_t entry) const { return narrow_ != nullptr && narrow_->has(entry); }
   uint16_t* narrow_bf16(size_t entry) const;
-  // Before programs read narrow_bf16 after floats were written to.
+  // Updates narrow_bf16 from the f32. Call it after floats were written, before programs read it.
   void RenewNarrow(size_t entry) const;
 
-  // Elements [begin, begin + n) of an entry of either form, as floats; on the calling thread.
-  // REQUIRES, to read what is not here: CheckWhole(). Without a remote only the high plane of what
-  // is not here is written.
+  // Reads or writes elements [begin, begin + n) of an entry of either form, as floats, on the
+  // calling thread. Reading an entry that is not here requires CheckWhole(). Writing one without a
+  // remote writes its high plane only.
   void Read(size_t entry, int64_t begin, int64_t n, float* to) const;
   void Write(size_t entry, int64_t begin, int64_t n, const float* from) const;
 
   bool is_mapped() const { return file_.has_value() || !files_.empty(); }
-  // All weights of a store in kF32, in the layout. REQUIRES: it is not mapped.
+  // Returns all weights of a store in kF32, in the layout. Requires: not mapped.
   float* data() const;
-  // Where entries [first, end) of a store that is not mapped lie: what programs read, side by side,
-  // and, where the store is whole, the low planes, side by side too.
+  // Returns the memory of entries [first, end): the contiguous part that programs read and, if this
+  // rank has all f32, the contiguous low planes. Requires: not mapped.
   std::vector<absl::Span<std::byte>> Storage(size_t first, size_t end) const;
-  int64_t bytes() const { return buffer_.size(); }  // of the weights
+  int64_t bytes() const { return buffer_.size(); }  // weights only
 
   const StateLayout& states() const { return states_; }
   float* state_data() const { return state_buffer_.as<float>(); }  // [states().size]
 
-  // Parameters, then buffers, for a file, in f32, under `prefix` + name. The store must stay where
-  // it is.
+  // Returns parameters, then norms' buffers, for a file, in f32, named `prefix` + name. Requires:
+  // the store is not moved while they are in use.
   std::vector<TensorToWrite> Tensors(absl::string_view prefix = "") const;
-  // Copies all of them from a file. As ParameterLayout::Read.
+  // Copies all of them from a file. Errors: as ParameterLayout::Read.
   absl::Status Read(const SafetensorsFile& file, absl::string_view prefix = "") const;
-  // The error that Read would give.
+  // Returns the error that Read would return.
   absl::Status Check(const SafetensorsFile& file, absl::string_view prefix) const;
 
  private:
@@ -183,29 +184,29 @@ class ParameterStore {
   ParameterStore(const std::vector<ParameterSpec>& parameters,
                  const std::vector<NormStateSpec>& states, SafetensorsFile file,
                  absl::string_view prefix, Mapped);
-  // For MapEach, which fills at_.
+  // Creates a store for MapEach, which fills at_.
   ParameterStore(const std::vector<ParameterSpec>& parameters,
                  const std::vector<NormStateSpec>& states,
                  const std::vector<const TensorInFile*>& tensors);
-  // Where the entry lies in the file, if that will do, else null.
+  // Returns the entry's data in the file if they are aligned, else null.
   float* InFile(size_t entry, absl::string_view prefix) const;
 
   ParameterLayout layout_;
   StateLayout states_;
   WeightFormat form_;
-  std::vector<bool> is_split_;            // by entry
-  absl::optional<SafetensorsFile> file_;  // of a mapped store, or
+  std::vector<bool> is_split_;            // indexed by entry
+  absl::optional<SafetensorsFile> file_;  // set if made by Map; else files_ is
   std::vector<std::shared_ptr<const MappedFile>> files_;
-  std::unique_ptr<NarrowWeights> narrow_;  // of entries in 16 bits
-  AlignedBuffer buffer_, state_buffer_;    // of a mapped store: what is not read in the file
-  std::vector<float*> at_;                 // by entry: its first element, or high plane
-  std::vector<uint16_t*> low_;             // by entry; null: it has none here
-  std::vector<bool> owned_;                // by entry; empty: all
+  std::unique_ptr<NarrowWeights> narrow_;  // 16-bit entries
+  AlignedBuffer buffer_, state_buffer_;    // in a mapped store: what is not read from the file
+  std::vector<float*> at_;                 // indexed by entry: first element, or high plane
+  std::vector<uint16_t*> low_;             // indexed by entry; null: no low plane here
+  std::vector<bool> owned_;                // indexed by entry; empty: all
   Remote* remote_ = nullptr;
 };
 
-// Draws every initial value; `parameters` and `states` are those of the store. Errors: of a norm
-// that writes its values itself.
+// Draws all initial values; `parameters` and `states` are those of the store. Errors: those of
+// norms that initialize their values themselves.
 absl::Status DrawParameters(const std::vector<ParameterSpec>& parameters,
                             const std::vector<NormStateSpec>& states, uint64_t seed, int threads,
                             const ParameterStore& store);

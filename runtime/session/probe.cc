@@ -21,13 +21,13 @@ using Kind = ProbePoint::Kind;
 constexpr char kGradientPrefix[] = "grad.";
 constexpr char kParameterPrefix[] = "param.";
 
-// Some models have nothing for some of them.
+// Some models have no match for some of these.
 constexpr const char* kDefaultGlobs[] = {"*.residual",        "*.residual.*", "*.out",
                                          "*.context",         "logits",       "grad.*.residual",
                                          "grad.*.residual.*", "grad.logits",  "param.*"};
 
-// "norm.out.1": a further output of a node (statistics for the backward pass), or one of several
-// parts of a gradient.
+// Returns true for "norm.out.1": a further output of a node (statistics for the backward pass), or
+// one of several parts of a gradient.
 bool IsSecondary(absl::string_view name) {
   const absl::string_view last = name.substr(name.rfind('.') + 1);
   return std::all_of(last.begin(), last.end(),
@@ -40,7 +40,7 @@ bool IsProbed(const Value& value) {
 }
 
 bool Matches(absl::string_view glob, absl::string_view text) {
-  // The last star and the end of its match so far, to backtrack to.
+  // The last star and the end of its current match, for backtracking.
   size_t g = 0, t = 0, star = absl::string_view::npos, swallowed = 0;
   while (t < text.size()) {
     if (g < glob.size() && glob[g] == '*') {
@@ -68,8 +68,8 @@ Ids IdsByName(const Graph& graph) {
   return ids;
 }
 
-// Which value of the optimized graph is the gradient of a forward value. A value that is nowhere
-// read but in a plain sum has the gradient of the sum, and its name.
+// Finds the value of the optimized graph that is the gradient of a forward value. A value whose
+// only reader is a plain sum has the gradient of that sum, which has the sum's name.
 class Gradients {
  public:
   Gradients(const Graph& forward, const Graph& optimized)
@@ -87,7 +87,7 @@ class Gradients {
     }
   }
 
-  // "" if there is none.
+  // Returns the name of a value's gradient, "" if there is none.
   std::string NameOf(const std::string& value) const {
     const std::string gradient = absl::StrCat(kGradientPrefix, value);
     if (optimized_ids_.count(gradient) > 0) return gradient;
@@ -105,8 +105,8 @@ class Gradients {
  private:
   const Graph& forward_;
   const Ids optimized_ids_, forward_ids_;
-  std::vector<int> readers_;     // by ValueId: how often it is read
-  std::vector<int32_t> reader_;  // and the last node that does
+  std::vector<int> readers_;     // indexed by ValueId: number of reads
+  std::vector<int32_t> reader_;  // indexed by ValueId: last node that reads it
 };
 
 absl::string_view Prefix(Kind kind) {
@@ -115,7 +115,7 @@ absl::string_view Prefix(Kind kind) {
                                     : "";
 }
 
-// Marks the points that a glob means; whether there are any.
+// Marks the points that a glob matches. Returns true if there are any.
 bool Choose(absl::string_view glob, const std::vector<ProbePoint>& points,
             std::vector<bool>* chosen) {
   const Kind kind = absl::ConsumePrefix(&glob, kGradientPrefix)    ? Kind::kGradient
@@ -159,7 +159,7 @@ absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& cont
                          ListStreams(context.model, context.parameters, *context.ops, options));
   PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, options, /*gradients=*/true));
 
-  // Values in the order in which they are made, each followed by its names as a stream.
+  // Values in execution order, each followed by its names as a stream.
   const Ids ids = IdsByName(graph);
   absl::flat_hash_map<ValueId, std::vector<std::string>> stream_names;
   for (const StreamPoint& point : streams) {
@@ -302,7 +302,7 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
   for (size_t i = 0; i < gradient_slots_.size(); ++i) {
     result_.gradients[i].stats = slot_stats_[gradient_slots_[i]];
   }
-  // Both lists are in the order of the model.
+  // Both lists are in the order of the layout.
   size_t i = 0;
   const std::vector<ParameterLayout::Entry>& entries = parameters.layout().entries;
   for (size_t e = 0; e < entries.size(); ++e) {

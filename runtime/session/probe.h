@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probe: figures of a training program's tensors, taken while it runs: activations, the gradients
-// of the same values, parameters and their gradients.
+// Probe: statistics of a training program's tensors, taken while it runs: of activations, their
+// gradients, parameters, and the parameters' gradients.
 //
 // A point is a named tensor. Activations have the names of the graph ("layers.3.attention.q",
-// "logits") and, where the residual stream passes, those of StreamPoint
-// ("layers.3.attention.residual"). "grad.NAME" is the gradient of the loss by an activation,
-// "param.NAME" a parameter with its gradient. Points are of the optimized graph: a value that a
-// pass has folded into its reader is never made, and no point.
+// "logits") and, on the residual stream, those of StreamPoint ("layers.3.attention.residual").
+// "grad.NAME" is the gradient of the loss with respect to an activation; "param.NAME" is a
+// parameter and its gradient. Points belong to the optimized graph: a value that a pass has fused
+// into its reader is never computed, and is no point.
 #ifndef PLUMB_RUNTIME_SESSION_PROBE_H_
 #define PLUMB_RUNTIME_SESSION_PROBE_H_
 
@@ -30,26 +30,26 @@ namespace plumb {
 struct ProbePoint {
   enum class Kind { kActivation, kGradient, kParameter } kind;
   std::string name;   // without "grad." and "param."
-  std::string value;  // of the graph, or the parameter
+  std::string value;  // in the graph, or the parameter
 
   std::string FullName() const;
 };
 
-// All points of a model's training program in a format, in the order of the data.
+// Returns all points of a model's training program in a format, in execution order.
 absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context,
                                                         WeightFormat format = WeightFormat::kF32);
 
-// The points that match one of `globs`, in which * is any text and ? any character. A glob is about
-// activations unless it begins with "grad." or "param.". kInvalidArgument for one that matches no
-// point.
+// Returns the points that match one of `globs`, in which * is any text and ? any character. A glob
+// is about activations unless it begins with "grad." or "param.". Errors: kInvalidArgument for a
+// glob that matches no point.
 absl::StatusOr<std::vector<ProbePoint>> SelectProbePoints(std::vector<ProbePoint> points,
                                                           absl::Span<const std::string> globs);
 
-// Where a placement shows: residual streams, norms' outputs, what attention mixes, logits, the
-// gradients of streams and logits, parameters.
+// Returns the points at which placements differ: residual streams, norms' outputs, attention
+// contexts, logits, the gradients of streams and logits, parameters.
 std::vector<ProbePoint> DefaultProbePoints(std::vector<ProbePoint> points);
 
-// One probed step. Over all tokens of the step, padding included.
+// Statistics of one probed step, over all its tokens, padding included.
 struct ProbeResult {
   struct Tensor {
     std::string name;
@@ -57,45 +57,44 @@ struct ProbeResult {
   };
   struct Parameter {
     std::string name;
-    TensorStats value, gradient;  // before the step's update; before clipping
+    TensorStats value, gradient;  // `value` is before the update, `gradient` before clipping
   };
   int64_t step = 0;       // from 1
-  bool diverged = false;  // the step had a number that is not finite, and changed no weight
+  bool diverged = false;  // a number was not finite, so no weight has changed
   std::vector<Tensor> activations, gradients;
   std::vector<Parameter> parameters;
 };
 
-// A probed tensor while it is there.
+// A probed tensor, valid during the call of the observer.
 struct ObservedTensor {
   enum class Kind { kActivation, kGradient, kParameter, kParameterGradient } kind;
   const std::string* name;
   TensorStats stats;
   TensorType type;
-  const void* data;  // of `type`; null: a parameter that is split (ParameterStore)
+  const void* data;  // elements of `type`; null: a split parameter (ParameterStore)
 };
 using ProbeObserver = std::function<void(const ObservedTensor& tensor)>;
 
-// Thread-compatible. Once it has seen an executable it allocates nothing.
+// Owns the statistics of a step. Allocates only for an executable's first run. Thread-compatible.
 class Probe {
  public:
-  // No globs: the default ones. `context` need not outlive the probe.
+  // Creates a probe; no globs: the default points. `context` need not outlive the probe.
   static absl::StatusOr<std::unique_ptr<Probe>> Create(const ModelContext& context,
                                                        absl::Span<const std::string> globs,
                                                        WeightFormat format = WeightFormat::kF32);
 
-  // From now on `observer` sees activations and their gradients in each micro-batch, right after
-  // what makes them, and parameters and their gradients, as End takes them, at the end of the step.
+  // Sets an observer, called for activations and their gradients in each micro-batch, right after
+  // the node that computes them, and for parameters and their gradients by End.
   void SetObserver(ProbeObserver observer);
 
-  // Begins a step: forgets the figures of the one before.
+  // Begins a step: clears the statistics of the one before.
   void Begin();
-  // Runs one micro-batch of the step like Executable::Run, to the same bits. The executable must be
-  // of the context's training program in the probe's format, and is told from others by its
-  // address.
+  // Runs one micro-batch of the step like Executable::Run, with the same bits. `executable` is one
+  // of the context's training programs in the probe's format, and is identified by its address.
   absl::Status Run(const Executable& executable, int threads);
-  // Ends the step. `gradients` are those of its loss, in the layout of the parameters. `weights`:
-  // figures of the parameters; empty: they are found here, and are those of bf16 where the f32 lie
-  // on another rank.
+  // Ends the step. `gradients` are those of its loss, in the layout of the parameters. `weights`
+  // has the parameters' statistics; if it is empty, they are computed here, from bf16 if the f32
+  // are on another rank.
   const ProbeResult& End(int64_t step, const ParameterStore& parameters, const float* gradients,
                          int threads, absl::Span<const TensorStats> weights = {});
 
@@ -103,7 +102,7 @@ class Probe {
   const ProbeResult& result() const { return result_; }
 
  private:
-  // The values of one executable that are looked at, sorted by producer, and their slots.
+  // The probed values of one executable, sorted by producer, and their slots.
   struct Watch {
     std::vector<ValueId> values;
     std::vector<size_t> slots;
@@ -112,12 +111,12 @@ class Probe {
   const Watch& WatchOf(const Executable& executable);
   void Observe(size_t slot, const TensorType& type, const void* data, const TensorStats& stats);
 
-  // A value under two names is looked at once: a slot is a value's name and its sums.
+  // Names of the values and their statistics, by slot. A value with two names has one slot.
   std::vector<std::string> slot_values_;
   std::vector<TensorStats> slot_stats_;
-  std::vector<size_t> activation_slots_, gradient_slots_;  // by index in the result
+  std::vector<size_t> activation_slots_, gradient_slots_;  // indexed like the result
   absl::flat_hash_map<const Executable*, std::unique_ptr<Watch>> watches_;
-  ProbeObserver observer_;  // null: none
+  ProbeObserver observer_;  // null: no observer
   ProbeResult result_;
 };
 

@@ -16,7 +16,7 @@
 namespace plumb {
 namespace {
 
-// More than a process can address; and some thousand times as much is still a number of 64 bits.
+// More than a process can address, and small enough that sums of some thousands fit in 64 bits.
 constexpr double kMaxBytes = 281474976710656;  // 2^48
 
 absl::Status TooLarge(const std::string& what, double bytes, absl::string_view advice) {
@@ -48,7 +48,7 @@ absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options
     int64_t width;
   };
   PLUMB_ASSIGN_OR_RETURN(const int64_t hidden, WidestHidden(context.model));
-  // Tensors that grow with the batch; per layer, since training keeps all of them.
+  // Tensors that grow with the batch; per layer, because training stores all of them.
   double kept = 0;
   for (const Tensor& tensor :
        {Tensor{"vocab_size", d.vocab_size}, Tensor{"hidden", hidden}, Tensor{"d_model", d.d_model},
@@ -82,7 +82,7 @@ absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops) {
 
 namespace {
 
-// All that a program depends on, besides the runtime.
+// Returns a key of everything that a program depends on, besides the runtime.
 std::string KeyOf(const ModelContext& context, const BuildOptions& options, bool gradients,
                   const OptimizeOptions& optimize) {
   return absl::StrCat(
@@ -101,11 +101,11 @@ absl::StatusOr<Graph> BuildOptimizedForward(const ModelContext& context,
   return OptimizeForward(std::move(graph), *context.ops, optimize);
 }
 
-// A length enters a forward pass as the shape of its inputs [batch, seq] alone, so that one graph
-// serves all lengths: formulas are evaluated once.
+// Builds or finds the optimized forward pass. A length only determines the shape of the inputs
+// [batch, seq], so one graph serves all lengths, and formulas are evaluated once.
 absl::StatusOr<Graph> ForwardOf(const ModelContext& context, const BuildOptions& options,
                                 const OptimizeOptions& optimize) {
-  // A prompt takes the last of its tokens, which a single one is.
+  // A prompt selects its last token; a single token needs no selection and is a graph of its own.
   const bool takes_last = options.program == Program::kCached && options.seq > 1;
   if (context.cache == nullptr) return BuildOptimizedForward(context, options, optimize);
   BuildOptions any_length = options;
@@ -190,13 +190,13 @@ void ExecutableCache::Reserve(int64_t bytes) {
   if (bytes <= workspace_.size()) return;
   for (const auto& [length, each] : executables_) bytes = std::max(bytes, each->workspace_bytes());
   const int64_t before = workspace_.size();
-  // The old one goes first, so that the two never take memory side by side.
+  // Frees the old workspace first, so that the two are never allocated at once.
   for (auto& [length, each] : executables_) each->BindWorkspace(nullptr);
   workspace_ = AlignedBuffer();
   try {
     workspace_ = AlignedBuffer(bytes);
   } catch (const std::bad_alloc&) {
-    // As it was; should that fail too, the next Get makes room for all.
+    // Restores the old size; if that fails too, the next Get allocates the workspace for all.
     workspace_ = AlignedBuffer(before);
     for (auto& [length, each] : executables_) each->BindWorkspace(workspace_.data());
     throw;
@@ -206,7 +206,7 @@ void ExecutableCache::Reserve(int64_t bytes) {
 
 absl::StatusOr<const Executable*> ExecutableCache::Get(int64_t seq, Binder bind) {
   if (const auto it = executables_.find(seq); it != executables_.end()) {
-    Reserve(it->second->workspace_bytes());  // after memory ran out there may be none
+    Reserve(it->second->workspace_bytes());  // it is missing if memory ran out before
     return it->second.get();
   }
   if (prepared_.count(seq) == 0) PLUMB_RETURN_IF_ERROR(Prepare(seq).status());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProgramCache: what was compiled last, for the sessions of one runtime: those whose models, types
-// and lengths agree share programs, as the runs of a study do, and a model's lengths share the
-// graph of its forward pass. Thread-safe.
+// ProgramCache: recently compiled programs, shared by the sessions of one runtime. Sessions of
+// equal models, types and lengths share programs, as the runs of a study do, and the lengths of a
+// model share the graph of its forward pass. Thread-safe.
 #ifndef PLUMB_RUNTIME_SESSION_PROGRAM_CACHE_H_
 #define PLUMB_RUNTIME_SESSION_PROGRAM_CACHE_H_
 
@@ -20,7 +20,7 @@
 
 namespace plumb {
 
-// The values that were used last, at most `most` of them. Thread-safe.
+// An LRU cache of at most `most` values. Thread-safe.
 template <class T>
 class LastUsed {
  public:
@@ -28,12 +28,12 @@ class LastUsed {
 
   explicit LastUsed(size_t most) : most_(most) {}
 
-  // Returns the value of `key`, which says all that `make` depends on; calls `make` if there is
-  // none. Errors: those of `make`.
+  // Returns the value of `key`, which must identify everything that `make` depends on; calls `make`
+  // if it is not cached. Errors: those of `make`.
   absl::StatusOr<Shared> Get(const std::string& key,
                              absl::FunctionRef<absl::StatusOr<Shared>()> make) {
     if (Shared known = Find(key); known != nullptr) return known;
-    // Without the lock: two threads may make the same; the first one's stays.
+    // Without the lock: two threads may make the same value; the first to finish is cached.
     PLUMB_ASSIGN_OR_RETURN(Shared made, make());
     if (Shared known = Find(key); known != nullptr) return known;
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -59,13 +59,13 @@ class LastUsed {
 
   const size_t most_;
   std::mutex mutex_;
-  std::list<Entry> used_;  // the last one first
+  std::list<Entry> used_;  // most recently used first
   absl::flat_hash_map<std::string, typename std::list<Entry>::iterator> entries_;
 };
 
 struct ProgramCache {
-  LastUsed<CompiledProgram> programs{48};  // a model that learns texts of all lengths has dozens
-  LastUsed<Graph> forward{128};            // of one length each, for the others
+  LastUsed<CompiledProgram> programs{48};  // a model trained on texts of all lengths has dozens
+  LastUsed<Graph> forward{128};            // one length each, for all lengths
 };
 
 }  // namespace plumb

@@ -13,7 +13,7 @@
 
 namespace plumb {
 
-// From rank 0; equal processes on all ranks, so it is sent as it lies.
+// A request of rank 0. All ranks run the same build, so the struct is sent as bytes.
 struct RankStates::Request {
   enum Kind : int64_t { kRead, kWrite, kDone } kind;
   enum What : int64_t {
@@ -44,7 +44,7 @@ RankStates::~RankStates() {
 }
 
 absl::Status RankStates::CheckInUse() const {
-  if (in_use_) return status_;  // what failed before is nothing to go on with
+  if (in_use_) return status_;  // an earlier communication error is final
   return absl::FailedPreconditionError(
       "the states of this recipe's optimizer, and in bf16 its weights' f32, are stored on several "
       "ranks: "
@@ -100,7 +100,7 @@ void RankStates::ReadLow(size_t entry, int64_t begin, int64_t n, uint16_t* to) {
 }
 
 void RankStates::WriteLow(size_t entry, int64_t begin, int64_t n, const uint16_t* from) {
-  // Its high plane the owner gets with those of all.
+  // The owner gets the high plane with all others', in SendWritten.
   Give(Request::Of(Request::kWrite, Request::kLowPlane, entry, begin, n), from);
 }
 
@@ -140,14 +140,14 @@ absl::Status RankStates::SendWritten() {
   };
   for (const ParameterStore* store : {static_cast<const ParameterStore*>(weights_), average_}) {
     if (store == nullptr) continue;
-    // Low planes that lie on one rank alone it has already.
+    // Low planes that only their owner has were written there already.
     for (const absl::Span<std::byte> part : store->Storage(0, store->layout().entries.size())) {
       PLUMB_RETURN_IF_ERROR(RankError(Broadcast(ranks_, 0, part.data(), part.size())));
     }
     PLUMB_RETURN_IF_ERROR(share(store->state_data(), store->states().size));
   }
   for (const Optimizer::StateId& state : optimizer_->states()) {
-    // Those that lie on one rank alone it has already.
+    // Sharded states were written to their owner already.
     if (optimizer_->is_sharded()) break;
     const ParameterLayout::Entry& entry = weights_->layout().entries[state.parameter];
     PLUMB_RETURN_IF_ERROR(share(optimizer_->DataOf(state), entry.end - entry.begin));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RankStates: the states of training of a job of ranks, for the one rank that keeps them in files:
-// while rank 0 reads and writes, the other ranks answer. Thread-compatible.
+// RankStates: access to the training states of all ranks of a job, for rank 0, which reads and
+// writes the files. The other ranks answer its requests meanwhile. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_RANK_STATES_H_
 #define PLUMB_RUNTIME_SESSION_RANK_STATES_H_
 
@@ -20,35 +20,36 @@ namespace plumb {
 
 class RankStates : public Optimizer::Remote, public ParameterStore::Remote {
  public:
-  // All must outlive it. `average` may be null. `plan`: who owns which states, where each rank has
-  // only its own.
+  // Creates the access for a session. All arguments must outlive this; `average` may be null.
+  // `plan` defines the owner of each state if states are sharded.
   RankStates(Communicator* ranks, const BucketPlan& plan, const Optimizer* optimizer,
              ParameterStore* weights, const ParameterStore* average);
   ~RankStates() override;
   RankStates(const RankStates&) = delete;
 
-  // Where a session stands, beside its states.
+  // Progress of a session, besides its states.
   struct Standing {
     int64_t steps = 0;
     double learning_rate_scale = 1;
   };
-  // Collective: rank 0 calls `use`, which may read and write all states of its session; the others
-  // answer until it has returned. What it wrote everyone has then: weights, norms' states, the
-  // average, moments, and rank 0's `standing`. Its error everyone gets.
+  // Calls `use` on rank 0, which may read and write all states of the session; the other ranks
+  // answer until it returns. If it wrote, all ranks then have the weights, norms' states, average
+  // and moments. All ranks get rank 0's `standing`. Collective. Errors: that of `use`, on all
+  // ranks.
   absl::Status Use(absl::FunctionRef<absl::Status()> use, Standing* standing);
 
-  // Whether this is rank 0 in Use.
+  // Returns true on rank 0 during Use.
   bool in_use() const { return in_use_; }
-  // Whether states of other ranks can be read and written: kFailedPrecondition outside of Use, and
-  // in it the first error of the messages.
+  // Returns OK if other ranks' states can be read and written. Errors: kFailedPrecondition outside
+  // of Use; in it, the first communication error.
   absl::Status CheckInUse() const override;
-  // Something was written, or may have been.
+  // Records that states were written, or may have been.
   void SetWritten() { written_ = true; }
 
-  // Optimizer::Remote. REQUIRES: in_use(). Errors are those of Use.
+  // Implements Optimizer::Remote. Requires: in_use(). Use returns the errors.
   void Read(const Optimizer::StateId& state, int64_t begin, int64_t n, float* to) override;
   void Write(const Optimizer::StateId& state, int64_t begin, int64_t n, const float* from) override;
-  // ParameterStore::Remote. The same.
+  // Implements ParameterStore::Remote. Requires: in_use().
   void ReadLow(size_t entry, int64_t begin, int64_t n, uint16_t* to) override;
   void WriteLow(size_t entry, int64_t begin, int64_t n, const uint16_t* from) override;
 

@@ -49,7 +49,7 @@ absl::Status CheckRanks(const ModelContext& context, const TrainSpec& spec, int 
 
 absl::Status AgreeToTrain(Communicator* ranks, const ModelContext& context, const TrainSpec& spec,
                           int64_t max_seq, const ParameterStore& weights) {
-  // Of what lies on one rank alone: what all have of it.
+  // Hashes the high planes of entries whose f32 are on one rank only: all ranks have these planes.
   ContentHasher hasher;
   const std::vector<ParameterLayout::Entry>& entries = weights.layout().entries;
   std::vector<float> piece(size_t{1} << 16);
@@ -77,7 +77,7 @@ absl::Status AgreeToTrain(Communicator* ranks, const ModelContext& context, cons
 
 absl::Status ShareTargets(Communicator* ranks, const absl::Status& status, const UnitRange& mine,
                           std::vector<int64_t>* targets) {
-  // Counts are below 2^53.
+  // Doubles hold counts exactly: they are below 2^53.
   std::vector<double> own(targets->begin() + mine.begin, targets->begin() + mine.end);
   own.push_back(status.ok() ? 0 : 1);
   const absl::StatusOr<std::vector<double>> all = AllGather(ranks, own);
@@ -103,7 +103,7 @@ absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t unit
     return static_cast<size_t>(UnitsOfRank(units, rank, ranks->size()).size());
   };
   std::vector<double> mine = {share->status.ok() ? 0.0 : 1.0, share->probes ? 1.0 : 0.0};
-  share->losses.resize(units_of(ranks->rank()));  // after an error some are not there
+  share->losses.resize(units_of(ranks->rank()));  // after an error some are missing
   mine.insert(mine.end(), share->losses.begin(), share->losses.end());
   for (const BucketPlan::Bucket& bucket : plan.buckets) {
     if (bucket.owner != ranks->rank()) continue;
@@ -138,7 +138,7 @@ absl::StatusOr<std::vector<TensorStats>> ShareWeightStats(Communicator* ranks,
       const int64_t n = entry.end - entry.begin;
       const TensorStats stats = weights.is_split(i) ? StatsOf(weights.split(i), n, threads)
                                                     : StatsOf(weights.floats(i), n, threads);
-      // Counts are below 2^53.
+      // Doubles hold counts exactly: they are below 2^53.
       mine.insert(mine.end(),
                   {static_cast<double>(stats.count), static_cast<double>(stats.nonfinite),
                    stats.sum, stats.sum_squares, static_cast<double>(stats.max_abs)});

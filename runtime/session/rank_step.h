@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of a job tell each other when they train one model: that they train the same, and
-// what came of a step. Pure functions over a communicator; collective: every rank calls them.
+// Messages between the ranks that train one model: the agreement that they train the same, and the
+// results of a step. Pure functions over a communicator, all collective except CheckRanks.
 #ifndef PLUMB_RUNTIME_SESSION_RANK_STEP_H_
 #define PLUMB_RUNTIME_SESSION_RANK_STEP_H_
 
@@ -19,34 +19,35 @@
 
 namespace plumb {
 
-// Whether `ranks` ranks can train the model: kInvalidArgument for more ranks than units, and for
-// norms that keep statistics from one unit to the next.
+// Fails with kInvalidArgument if `ranks` ranks cannot train the model: there are more ranks than
+// units, or a norm keeps statistics from one unit to the next.
 absl::Status CheckRanks(const ModelContext& context, const TrainSpec& spec, int ranks);
 
-// kFailedPrecondition, everywhere, when recipe, model, sequences or weights are not the same on all
-// ranks.
+// Fails on all ranks with kFailedPrecondition if recipe, model, sequence length or weights differ
+// between ranks.
 absl::Status AgreeToTrain(Communicator* ranks, const ModelContext& context, const TrainSpec& spec,
                           int64_t max_seq, const ParameterStore& weights);
 
-// Sends `targets` of this rank's units, the numbers of their targets, to all ranks, and sets those
-// of all other units, so that every rank knows which part of the step its units are. Where a rank
-// has an error: everywhere the error of the first that has one.
+// Exchanges the numbers of targets of the units: sends those of `mine`, and sets those of all other
+// units, so that every rank knows each unit's share of the step. Errors: if `status` of some rank
+// is an error, that of the first such rank, on all ranks.
 absl::Status ShareTargets(Communicator* ranks, const absl::Status& status, const UnitRange& mine,
                           std::vector<int64_t>* targets);
 
-// What a rank knows of a step that was computed.
+// Results of a rank's part of a step.
 struct StepShare {
   absl::Status status;
-  std::vector<double> losses;   // of its units
-  bool probes = false;          // some rank wants to know of weights
-  std::vector<double> squares;  // of each parameter's gradient, of which those it owns are its own
+  std::vector<double> losses;   // losses of its units
+  bool probes = false;          // a rank needs the weights' statistics
+  std::vector<double> squares;  // indexed by parameter: of its gradient; valid for those it owns
 };
-// Makes it that of all ranks: the losses of all units in their order, all squares. Where a rank has
-// an error: everywhere the error of the first that has one.
+// Combines the results of all ranks: losses of all units in their order, and all squares. Errors:
+// if some rank has an error, that of the first such rank, on all ranks.
 absl::Status ShareStep(Communicator* ranks, const BucketPlan& plan, int64_t units,
                        StepShare* share);
 
-// Of all weights, where each rank has the f32 of its own only. In the order of the layout.
+// Returns the statistics of all weights, ordered as the layout, if each rank has the f32 of its own
+// weights only.
 absl::StatusOr<std::vector<TensorStats>> ShareWeightStats(Communicator* ranks,
                                                           const BucketPlan& plan,
                                                           const ParameterStore& weights,

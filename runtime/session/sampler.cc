@@ -50,7 +50,7 @@ size_t TokenSampler::KeepCandidates(const float* logits, float largest) {
   const bool cut_p = options_.top_p < 1;
   if (cut_k || cut_p) {
     if (cut_k) kept = top_k;
-    // A total order, so that the result cannot depend on the sorting algorithm.
+    // A total order, so the result does not depend on the sorting algorithm.
     const auto likelier = [logits](int32_t a, int32_t b) {
       return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
     };
@@ -60,7 +60,7 @@ size_t TokenSampler::KeepCandidates(const float* logits, float largest) {
   }
   double total = 0;
   for (size_t i = 0; i < kept; ++i) {
-    // Above the largest logit nothing lies: the exponent is never positive, the first weight is 1.
+    // No logit is above the largest: exponents are never positive, and the first weight is 1.
     weights_[i] = std::exp((double{logits[order_[i]]} - double{largest}) / options_.temperature);
     total += weights_[i];
   }
@@ -75,7 +75,7 @@ size_t TokenSampler::KeepCandidates(const float* logits, float largest) {
 
 absl::StatusOr<int32_t> TokenSampler::Draw(const float* logits, const RngStream& stream,
                                            uint64_t index) {
-  const ScopedNoDenormals no_denormals;  // the same token whatever the caller's mode
+  const ScopedNoDenormals no_denormals;  // the same token in any floating-point mode
   int32_t likeliest = 0;
   for (int32_t token = 0; token < vocab_size(); ++token) {
     if (!std::isfinite(logits[token])) {
@@ -93,7 +93,7 @@ absl::StatusOr<int32_t> TokenSampler::Draw(const float* logits, const RngStream&
   double sum = 0;
   int32_t drawn = likeliest;
   for (size_t i = 0; i < kept; ++i) {
-    if (weights_[i] == 0) continue;  // a token of no probability is not drawn, not even by rounding
+    if (weights_[i] == 0) continue;  // rounding must not draw a token of probability 0
     sum += weights_[i];
     drawn = order_[i];
     if (target < sum) break;

@@ -10,7 +10,7 @@ namespace plumb {
 
 namespace {
 
-// What is left of a decay's range at p in [0, 1].
+// Returns the remaining part of a decay's range at p in [0, 1].
 double Left(CooldownKind kind, double p) {
   constexpr double kPi = 3.14159265358979323846;
   if (kind == CooldownKind::kLinear) return 1.0 - p;
@@ -18,14 +18,14 @@ double Left(CooldownKind kind, double p) {
   return 0.5 * (1.0 + std::cos(kPi * p));
 }
 
-// Between steps `begin` and `end` of a decay, t >= begin.
+// Returns the learning rate of a decay over steps [begin, end), t >= begin.
 double Decay(const ScheduleSpec& spec, CooldownKind kind, int64_t begin, int64_t end, int64_t t) {
   if (t >= end) return spec.min_learning_rate;
   const double p = static_cast<double>(t - begin) / static_cast<double>(end - begin);
   return spec.min_learning_rate + (spec.learning_rate - spec.min_learning_rate) * Left(kind, p);
 }
 
-// The schedule, which begins at step `begin`.
+// Returns the learning rate of a schedule that begins at step `begin`.
 double Scheduled(const ScheduleSpec& spec, int64_t begin, int64_t t) {
   switch (spec.kind) {
     case ScheduleKind::kConstant:

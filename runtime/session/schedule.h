@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate as a function of the step. A pure function of a plain value.
+// The learning rate as a pure function of the step and a plain value.
 #ifndef PLUMB_RUNTIME_SESSION_SCHEDULE_H_
 #define PLUMB_RUNTIME_SESSION_SCHEDULE_H_
 
@@ -13,18 +13,18 @@ namespace plumb {
 struct ScheduleSpec {
   ScheduleKind kind = ScheduleKind::kConstant;
   double learning_rate = 1e-3;     // the peak
-  double min_learning_rate = 0.0;  // where a decay ends
+  double min_learning_rate = 0.0;  // the end of a decay
   int64_t warmup_steps = 0;
   bool warmup_multiplies = false;
   int64_t decay_steps = 0;     // the step at which a decay ends
-  int64_t cooldown_steps = 0;  // of kWsd: its steps up to there
+  int64_t cooldown_steps = 0;  // for kWsd: length of the cooldown, which ends at decay_steps
   CooldownKind cooldown = CooldownKind::kLinear;
 
   ScheduleSpec() = default;
   explicit ScheduleSpec(const TrainSpec& recipe);
 };
 
-// The learning rate of step t = 0, 1, 2, ...  With w = warmup_steps, d = decay_steps,
+// Returns the learning rate of step t = 0, 1, 2, ...  With w = warmup_steps, d = decay_steps,
 // c = cooldown_steps, range = learning_rate - min:
 //
 //   t < w:     learning_rate * ((t + 1) / w)
@@ -39,14 +39,14 @@ struct ScheduleSpec {
 //   inverse square root:  max(min, learning_rate * sqrt(w' / (t + 1))), w' = max(1, w)
 //              (Vaswani et al., "Attention is all you need")
 //
-// A warm-up that multiplies: min(1, (t + 1) / w) times what the lines after the first give with
-// w = 0, but for the inverse square root, of which w is the scale: max(w', t + 1) for t + 1.
+// If warmup_multiplies: min(1, (t + 1) / w) times the formulas above with w = 0. Exception: the
+// inverse square root keeps w as its scale, with max(w', t + 1) in place of t + 1.
 //
-// Without warm-up and min, linear is learning_rate * (1 - t / d) to the last bit. A warm-up that is
-// as long as the decay or longer runs its course first. REQUIRES: a spec that CheckSchedule passes.
+// Without warm-up and min, linear is exactly learning_rate * (1 - t / d). A warm-up that is as long
+// as the decay or longer is completed first. Requires: CheckSchedule accepts `spec`.
 double LearningRate(const ScheduleSpec& spec, int64_t t);
 
-// InvalidArgument for what no schedule can be, naming the field of train.proto.
+// Fails with kInvalidArgument, with the field of train.proto, if the schedule is impossible.
 absl::Status CheckSchedule(const ScheduleSpec& spec);
 
 }  // namespace plumb

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // StepProfile: the time of steps, by op of the graph and by stage outside of it. Owned by the
-// caller, who lends it to a TrainSession or a DecodeSession. Thread-compatible.
+// caller, which passes it to a TrainSession or a DecodeSession. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_
 #define PLUMB_RUNTIME_SESSION_STEP_PROFILE_H_
 
@@ -25,28 +25,29 @@ class StepProfile {
     bool in_graph = true;
     int64_t runs = 0;
     double seconds = 0;
-    double flops = 0;  // 0 for ops that do not count
-    double bytes = 0;  // of operands, each once; 0 outside of the graph
+    double flops = 0;  // 0: the op's are not counted
+    double bytes = 0;  // size of operands, each counted once; 0 outside of the graph
   };
 
-  // Runs the executable, to the same bits as its Run, and adds the times of its nodes. Allocates.
-  // `after`: as Executable::RunAndTime has it.
+  // Runs the executable, with the same bits as its Run, and adds the times of its nodes. Allocates.
+  // `after`: as in Executable::RunAndTime.
   absl::Status Run(const Executable& executable, int threads,
                    const Executable::AfterNode* after = nullptr);
 
   // Adds a run of a stage outside of the graph.
   void Add(absl::string_view stage, double seconds);
-  // Ends a step that took so long in all.
+  // Ends a step with a total time of `seconds`.
   void EndStep(double seconds);
 
   int64_t steps() const { return steps_; }
-  double seconds() const { return seconds_; }  // of all steps
-  // Those of the graph, the longest first; then the others; then the rest of the time, "other".
+  double seconds() const { return seconds_; }  // time of all steps
+  // Returns the rows of the graph, the longest first; then the other stages; then the remaining
+  // time, as "other".
   std::vector<Row> Rows() const;
 
  private:
-  // A program and its time by node. What a step is asked to add must not cost as much as the step:
-  // nodes are added up by op when rows are wanted.
+  // A program and its times by node. Times are added up by op only in Rows(), so that adding a run
+  // is cheap compared with a step.
   struct Times {
     std::shared_ptr<const CompiledProgram> program;
     std::vector<double> seconds_by_node;
@@ -58,7 +59,7 @@ class StepProfile {
   double seconds_ = 0;
 };
 
-// Adds the time of its life to a stage of `profile`, unless that is null.
+// Adds its lifetime to a stage of `profile`, unless that is null.
 class StageTimer {
  public:
   StageTimer(StepProfile* profile, const char* stage) : profile_(profile), stage_(stage) {

@@ -25,11 +25,11 @@
 namespace plumb {
 namespace {
 
-// Gradients larger than an L2 cache.
+// Gradients of this many elements exceed an L2 cache.
 constexpr int64_t kManyElements = int64_t{1} << 19;
 
-// Ids of the micro-batches that units `units` are parts of; more than memory ever holds where that
-// is no number of 64 bits.
+// Returns the bytes of the micro-batches that contain `units`, or 2^60 if they are more, to avoid
+// overflow.
 int64_t BytesOfMicroBatches(const TrainSpec& spec, const UnitRange& units, int64_t seq) {
   constexpr int64_t kMax = int64_t{1} << 60;
   const int64_t count = MicroBatchesOf(spec, units).size();

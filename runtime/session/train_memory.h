@@ -22,30 +22,32 @@ namespace plumb {
 
 WeightFormat WeightFormatOf(const TrainSpec& spec);
 
-// Micro-batches of a step that units `units` are parts of.
+// Returns the micro-batches of a step that contain the units `units`.
 UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units);
 
-// The training program of a unit; `seq` is to be set.
+// Returns the build options of a unit's training program, without `seq`.
 BuildOptions TrainProgram(const TrainSpec& spec);
-// Its compiler passes: those of the context and those that the recipe enables.
+// Returns its compiler passes: those of the context and those that the recipe enables.
 OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec);
-// Whether the program itself sums the squares of each gradient (outputs "grad_square.<parameter>"),
-// while it is in the cache. Of small models a pass over all gradients costs less than the nodes do.
+// Returns true if the program sums the squares of each gradient (outputs
+// "grad_square.<parameter>"), while it is in the cache. For small models, one pass over all
+// gradients is cheaper than these nodes.
 bool SumsSquaresInProgram(const ModelContext& context);
 
-// The parameters whose f32 rank `rank` keeps, where train.shard divides them; else empty: all. In
-// f32 programs read all of them, and an average of the weights (ema_decay) is of all.
+// Returns the parameters whose f32 rank `rank` stores if train.shard divides them; else an empty
+// vector (all). It is empty in f32, where programs read all of them, and with ema_decay, which
+// averages all.
 std::vector<bool> OwnedWeights(const ModelContext& context, const TrainSpec& spec, int rank,
                                int ranks);
 
-// Bytes that a training session allocates. All are allocated from the first step to the last.
+// Bytes that a training session allocates. All stay allocated from the first step to the last.
 struct TrainMemory {
-  int64_t weights = 0;      // f32; in bf16 the program reads the high planes of matrices in place,
-                            // and with train.shard only a matrix's owner has the low one
-  int64_t gradients = 0;    // with their sums over units, where there are several
-  int64_t moments = 0;      // AdamW's two, Muon's one
-  int64_t exchange = 0;     // gradients that come from other ranks, or go there as bf16
-  int64_t average = 0;      // of the weights (ema_decay)
+  int64_t weights = 0;      // f32; in bf16 programs read the high planes of matrices in place, and
+                            // with train.shard only a matrix's owner has its low plane
+  int64_t gradients = 0;    // with their sums, if there are several units
+  int64_t moments = 0;      // two for AdamW, one for Muon
+  int64_t exchange = 0;     // gradients received from other ranks, or sent as bf16
+  int64_t average = 0;      // weight average (ema_decay)
   int64_t norm_states = 0;  // with copies from before the step and before the unit
   int64_t inputs = 0;       // tokens, positions, targets, the loss
   int64_t workspace = 0;    // activations, their gradients, kernels' scratch
@@ -57,21 +59,22 @@ struct TrainMemory {
   }
 };
 
-// How a session's gradients are exchanged between ranks.
+// Returns the options of the exchange of gradients between ranks.
 GradientExchange::Options ExchangeOptions(const TrainSpec& spec);
 
-// Of steps on sequences of `seq` tokens at most, on the one of `ranks` ranks that takes most.
-// Compiles the program and allocates none of it. Errors: also as CheckRanks.
+// Plans steps on sequences of at most `seq` tokens, for the one of `ranks` ranks that allocates
+// most. Compiles the program without allocating its memory. Errors: as CheckRanks, PlanOptimizer
+// and BuildProgram.
 absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
                                             int64_t seq, int ranks = 1);
-// The same of one rank, with the optimizer that the recipe plans and the workspace of a program
-// that is compiled, in bytes.
+// Plans the memory of one rank, given the planned optimizer and the compiled program's workspace in
+// bytes.
 TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
                             const OptimizerPlan& optimizer, int64_t seq, int64_t workspace,
                             int rank = 0, int ranks = 1);
 
-// kResourceExhausted when `memory` is more than `limit` says is left: what takes it, and what would
-// take less.
+// Fails with kResourceExhausted if `memory` exceeds `limit`; the message names the largest parts
+// and options that need less.
 absl::Status CheckFits(const TrainMemory& memory, const TrainSpec& spec, const MemoryLimit& limit);
 
 }  // namespace plumb

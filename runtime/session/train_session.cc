@@ -50,7 +50,7 @@ absl::Status CheckMasking(const TrainSpec& spec, const ResolvedModel& model) {
                                                  " is not in the vocabulary of ", vocabulary));
 }
 
-// An error for other ranks, which wait for what this one sends after it.
+// Returns an error if memory runs out, so that this rank still sends what other ranks wait for.
 absl::Status OrOutOfMemory(absl::FunctionRef<absl::Status()> work) {
   try {
     return work();
@@ -241,7 +241,7 @@ absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string>
 }
 
 absl::Status TrainSession::Diverged(absl::string_view what, const Executable* executable) {
-  // The states that the failed run left would be reported as the first non-finite tensor.
+  // Else the states of the failed run would be reported as the first non-finite tensor.
   CopyStates(states_before_unit_.as<float>(), parameters_.state_data());
   PLUMB_ASSIGN_OR_RETURN(const Executable::NonFinite first,
                          executable->RunAndFindNonFinite(threads_));
@@ -370,8 +370,8 @@ double TrainSession::GradSquare() const {
   for (int64_t i = 0; i < grad_squares_.size() / kAlignment; ++i) {
     sum += static_cast<double>(grad_squares_.as<float>()[i * kFloatsPerLine]);
   }
-  // The program's sums are f32: infinite above 3e38, and imprecise below 1e-38. Outside of their
-  // range, with a margin below, squares are summed again in double.
+  // The program's sums are f32, which overflow above 3e38 and are imprecise below 1e-38. Outside of
+  // this range, with a margin below, the squares are summed again in double.
   constexpr double kLeast = 1e-30;
   if (std::isfinite(sum) && sum > kLeast) return sum;
   return SumOfSquares(sums_.pass(), parameters_.layout().size, threads_);
@@ -390,7 +390,7 @@ absl::StatusOr<StepResult> TrainSession::Step() {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   if (result.ok()) std::move(restore).Cancel();
-  if (!result.ok() && !absl::IsAborted(result.status())) probed_ = false;  // half of its figures
+  if (!result.ok() && !absl::IsAborted(result.status())) probed_ = false;  // incomplete
   return result;
 }
 
@@ -399,7 +399,7 @@ absl::Status TrainSession::RunUnits() {
     const bool is_last = unit + 1 == range_.end, sends = is_last && ranks_ != nullptr;
     PLUMB_ASSIGN_OR_RETURN(Unit done, RunUnit(unit, sends));
     if (sends) {
-      // Before the pass is repeated to explain what is not finite.
+      // This must precede a repeated pass, which finds the first non-finite tensor.
       PLUMB_RETURN_IF_ERROR(FinishExchange());
       done.grad_square = exchange_->unit_square();
     }
@@ -435,7 +435,7 @@ absl::Status TrainSession::RunAllUnits() {
   if (ranks_ == nullptr) return RunUnits();
   exchange_->Begin(profile_);
   share_.status = OrOutOfMemory([this] { return RunUnits(); });
-  // Also after an error: other ranks wait for what comes from here.
+  // Also after an error, because other ranks wait for this rank's messages.
   PLUMB_RETURN_IF_ERROR(FinishExchange());
   share_.squares = exchange_->squares();
   const StageTimer timer(profile_, "results: sending and waiting");
@@ -451,7 +451,7 @@ absl::Status TrainSession::Update(const StepResult& result) {
         {gradients(), result.grad_norm, SumsSquaresByParameter() ? share_.squares.data() : nullptr},
         result.learning_rate, step_ + 1, parameters_, threads_);
   }
-  // Muon's products may fail; on any rank.
+  // Muon's products may fail on any rank.
   if (ranks_ != nullptr && spec_.UsesMuon()) updated = RankError(AllOk(ranks_, updated));
   if (!updated.ok() || !optimizer_.is_sharded()) return updated;
   return exchange_->GatherFromOwners(parameters_);

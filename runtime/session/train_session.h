@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// TrainSession: the training of one model: weights, gradients, optimizer state, and the executables
-// of its step. A step allocates nothing once its length has been seen, and computes with denormals
-// flushed to zero (runtime/base/float_mode.h), whatever the caller's mode, which it restores: so a
-// moment of a row without gradients decays to zero and no further. Thread-compatible.
+// TrainSession: the training of one model. Owns gradients, optimizer state and the executables of
+// its step, and the weights unless the caller does. A step allocates nothing once its length has
+// been seen. It computes with denormals flushed to zero (runtime/base/float_mode.h), so that
+// moments of rows without gradients decay to zero, and then restores the caller's mode.
+// Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_TRAIN_SESSION_H_
 #define PLUMB_RUNTIME_SESSION_TRAIN_SESSION_H_
 
@@ -46,123 +47,123 @@ struct StepResult {
   double loss = 0;   // mean over the step's targets, before the update, in nats
   double learning_rate = 0;
   double grad_norm = 0;  // global, before clipping
-  int64_t tokens = 0;    // targets
+  int64_t tokens = 0;    // targets of the step
 };
 
 class TrainSession {
  public:
   using StoreMaker = absl::FunctionRef<absl::StatusOr<ParameterStore*>()>;
 
-  // `context` and `dataset` must outlive the session. Weights are drawn from spec.seed. Compiles
-  // the longest step. kResourceExhausted when this process has not the memory for it, before any is
-  // taken.
-  // `ranks` (null: this process alone), which must outlive the session: the job that trains
-  // together, each rank its units of every step, to the same bits for any number of ranks. All of
-  // them create the same session, on weights that are equal, and what is said to be collective all
-  // of them call in the same order: Create, Step, ShareStates. An error of one is everyone's, "rank
-  // 2 on host b: ..."; one of messages (kUnavailable) is the end of the job.
+  // Creates a session with weights drawn from spec.seed, and compiles the longest step. `context`
+  // and `dataset` must outlive the session. `ranks` (null: this process only), which must outlive
+  // the session, is the job that trains together: each rank computes its units of every step, with
+  // the same bits for any number of ranks. All ranks create the same session on equal weights, and
+  // call the collective functions (Create, Step, ShareStates) in the same order. An error of one
+  // rank is returned on all, as "rank 2 on host b: ..."; after a communication error (kUnavailable)
+  // the job must end. Errors: kResourceExhausted, before any memory is allocated, if this process
+  // has not enough.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(const ModelContext* context,
                                                               const Dataset* dataset,
                                                               const TrainSpec& spec, int threads,
                                                               Communicator* ranks = nullptr);
-  // Trains the weights of `parameters`, called once a step is known to fit into memory: a store in
-  // the form WeightFormatOf(spec), of OwnedWeights, which must outlive the session, as must
-  // `context`; on `batches`
-  // of spec.batch_size rows. What the recipe normalizes is normalized at once. `reserve`: bytes
-  // that must fit into memory too.
+  // Trains the weights of a store of the caller, on `batches` of spec.batch_size rows. `parameters`
+  // is called once it is known that a step fits into memory. Its store has the form
+  // WeightFormatOf(spec) and owns OwnedWeights; the store and `context` must outlive the session.
+  // Parameters that the recipe normalizes are normalized at once. `reserve`: bytes that must fit
+  // into memory too. Errors: as above.
   static absl::StatusOr<std::unique_ptr<TrainSession>> Create(
       const ModelContext* context, StoreMaker parameters, std::unique_ptr<BatchSource> batches,
       const TrainSpec& spec, int threads, int64_t reserve = 0, Communicator* ranks = nullptr);
 
-  // The figures of one rank are those of its units alone; kFailedPrecondition where it has not the
-  // gradients of all parameters (Shard::kGradients). Weights whose f32 lie on other ranks are told
-  // by those, but of a step that diverges rounded to bf16.
-  // From now on the points of `globs` (none: the default ones) are probed in step 1 and in every
-  // `every`-th step; never when it is 0. The bits of losses and weights do not change. A step
-  // that diverges is probed too.
+  // Enables probing: later steps measure the points of `globs` (none: the default ones) in step 1,
+  // in every `every`-th step, and in a step that diverges; never if `every` is 0. The bits of
+  // losses and weights do not change. A rank's statistics are those of its own units. Weights whose
+  // f32 are on other ranks are measured by those ranks, or, in a step that diverges, rounded to
+  // bf16. Errors: kFailedPrecondition if this rank has not the gradients of all parameters
+  // (Shard::kGradients).
   absl::Status SetProbe(int64_t every, absl::Span<const std::string> globs,
                         ProbeObserver observer = nullptr);
 
-  // The figures of the last call of Step, if it was probed, else null.
+  // Returns the statistics of the last step if it was probed, else null.
   const ProbeResult* probe() const { return probed_ ? &probe_->result() : nullptr; }
 
-  // From now on steps are timed, to the same bits, into `profile`, which must outlive them; null:
-  // no more. A step that is probed counts as one stage.
+  // Sets the profile that later steps are timed into, with the same bits. It must outlive them;
+  // null: no profile. A probed step counts as one stage.
   void SetProfile(StepProfile* profile) { profile_ = profile; }
 
-  // From now on steps compute in the caller's floating-point mode: to measure the cost of
-  // denormals. REQUIRES: no step was done.
+  // Keeps the caller's floating-point mode in later steps, to measure the cost of denormals.
+  // Requires: no step has run.
   void KeepDenormals() { keeps_denormals_ = true; }
 
-  // Collective. One optimizer step on the next batches of the data. kAborted when the loss or a
-  // gradient is not finite: the message names the first bad tensor, its place in the model and the
-  // op that made it. After any error weights, moments and norms' buffers are as they were before
-  // the step; but when memory runs out in the middle of Muon's products, every later step and
+  // Runs one optimizer step on the next batches of the data. Collective. Errors: kAborted if the
+  // loss or a gradient is not finite; the message has the first such tensor, its place in the model
+  // and its op. After an error weights, moments and norms' buffers are as before the step.
+  // Exception: if oneDNN runs out of memory during Muon's products, every later step and
   // CheckFinite fail too.
   absl::StatusOr<StepResult> Step();
 
   int64_t step() const { return step_; }  // steps done
   double NextLearningRate() const { return LearningRate(schedule_, step_) * learning_rate_scale_; }
 
-  // kAborted when a weight, moment or buffer is not finite, which it may be after an update that
-  // overflowed though its gradient was finite: the message names the first. Reads all of them.
+  // Reads all weights, moments and buffers. Errors: kAborted, with the name of the first tensor
+  // that is not finite, which is possible if an update overflowed although its gradient was finite.
   absl::Status CheckFinite() const;
 
   // Gradient of the last step's mean loss over its targets, before clipping, in the parameters'
-  // layout. If has_all_gradients() is false, only what this rank owns is valid.
+  // layout. If has_all_gradients() is false, only this rank's shard is valid.
   const float* gradients() const { return sums_.sum(0); }
   bool has_all_gradients() const {
     return exchange_ == nullptr || spec_.shard != Shard::kGradients;
   }
   const ParameterStore& parameters() const { return parameters_; }
 
-  // Collective: rank 0 calls `use`, the others do not and answer: in it all states of the job are
-  // read and written as if they were all here (optimizer(), average(), parameters()), and what was
-  // written, and the number of steps, all ranks have afterwards. Its error is everyone's. With one
-  // rank it calls `use`.
+  // Calls `use` on rank 0, which may read and write the states of all ranks there as if they were
+  // local (optimizer(), average(), parameters()); the other ranks answer its requests. Afterwards
+  // all ranks have the written states and the number of steps. With one rank, just calls `use`.
+  // Collective. Errors: that of `use`, on all ranks.
   absl::Status ShareStates(absl::FunctionRef<absl::Status()> use);
-  // Before states are read; before or after they were written. kFailedPrecondition where they lie
-  // on several ranks, and this is not rank 0 in ShareStates.
+  // Fails with kFailedPrecondition if states are on several ranks, and this is not rank 0 in
+  // ShareStates. Call it before reading states, and before or after writing them.
   absl::Status CheckStatesAreHere() const;
-  // Whether the f32 of a weight is on another rank alone.
+  // Returns true if the f32 of a weight are only on another rank.
   bool IsElsewhere(size_t weight) const { return !parameters_.is_here(weight); }
   void SetStatesWritten() {
     if (rank_states_ != nullptr) rank_states_->SetWritten();
   }
-  // The states of the optimizer. To resume after a step: write weights and norms' buffers into
+  // The states of the optimizer. To resume after a step, write weights and norms' buffers into
   // parameters(), read the states into it, and call ResumeAt.
   const Optimizer& optimizer() const { return optimizer_; }
-  // The average of the weights, to be read and written like parameters(); null without ema_decay.
+  // The average of the weights, read and written like parameters(); null without ema_decay.
   const ParameterStore* average() const {
     return average_ == nullptr ? nullptr : &average_->store();
   }
   const float* first_moments() const { return optimizer_.first_moments(); }
   const float* second_moments() const { return optimizer_.second_moments(); }
 
-  // The memory allocated by now: the workspace is that of the lengths seen so far.
+  // Returns the memory allocated so far; the workspace is that of the lengths seen so far.
   TrainMemory memory() const;
-  // The memory of the longest step.
+  // Returns the memory of the longest step.
   const TrainMemory& planned_memory() const { return planned_memory_; }
-  int64_t max_seq() const { return batches_->max_seq(); }  // tokens of its sequences
+  int64_t max_seq() const { return batches_->max_seq(); }  // max tokens of a sequence
 
-  // The parameters as the session's programs read them: all of them in place.
+  // The parameters as the session's programs read them, all of them in place.
   const PackedWeights& weights() const { return weights_; }
 
-  void ResumeAt(int64_t step) { step_ = step; }  // steps done
+  void ResumeAt(int64_t step) { step_ = step; }  // number of completed steps
 
-  // The schedule's learning rate is multiplied by this; 1 at first.
+  // Sets the factor of the schedule's learning rate, 1 at first.
   void ScaleLearningRate(double scale) { learning_rate_scale_ = scale; }
 
  private:
-  // What is there before any memory of a session's size is taken.
+  // Everything that is computed before large memory is allocated.
   struct Plan {
     ExecutableCache executables;
     TrainMemory memory;
     OptimizerPlan optimizer;
-    BucketPlan buckets;         // of several ranks
-    std::vector<size_t> order;  // in which they are sent
+    BucketPlan buckets;         // for several ranks
+    std::vector<size_t> order;  // in which buckets are sent
   };
-  // With its errors those of all ranks.
+  // Plans a session. Fails on all ranks if it fails on one.
   static absl::StatusOr<Plan> MakePlan(const ModelContext* context, const BatchSource& batches,
                                        const TrainSpec& spec, int64_t reserve, Communicator* ranks);
   static absl::StatusOr<Plan> MakeOwnPlan(const ModelContext* context, const BatchSource& batches,
@@ -170,15 +171,15 @@ class TrainSession {
                                           int ranks);
   TrainSession(const ModelContext* context, const TrainSpec& spec, ParameterStore* parameters,
                std::unique_ptr<BatchSource> batches, Plan plan, int threads, Communicator* ranks);
-  // What only its owners have normalized, to all.
+  // Sends weights that only their owners have normalized to all ranks.
   absl::Status ShareNormalized();
   absl::Status BindExecutable(Executable* executable) const;
   struct Unit {
     double loss;         // mean over its targets
-    double grad_square;  // of the norm of its part of the step's gradient
+    double grad_square;  // squared norm of its part of the step's gradient
     const Executable* executable;
   };
-  // Rows of a micro-batch that are a unit.
+  // The rows of a micro-batch that make up a unit.
   struct UnitIds {
     const int32_t* tokens;
     const int32_t* positions;
@@ -186,30 +187,31 @@ class TrainSession {
     int64_t seq;
   };
   UnitIds IdsOf(int64_t unit) const;
-  // Fills the micro-batches of this rank's units, and counts the targets of these units.
+  // Fills the micro-batches of this rank's units, and counts these units' targets.
   absl::Status FillBatches();
-  // Fills them on all ranks, and counts the targets of all units. Fails where the step has none.
+  // Fills the batches of all ranks, and counts the targets of all units. Fails if there are none.
   absl::Status BeginStep();
-  // Part of the step that a unit is: its targets divided by those of the step.
+  // Returns the unit's share of the step: its targets divided by those of the step.
   double ShareOf(int64_t unit) const {
     return static_cast<double>(targets_[static_cast<size_t>(unit)]) /
            static_cast<double>(step_targets_);
   }
   absl::StatusOr<const Executable*> ProgramOf(int64_t seq);
-  // `sends`: gradients travel to other ranks as they are made.
+  // Runs a unit's program. If `sends`, gradients are sent to other ranks as they are computed.
   absl::Status RunProgram(const Executable& executable, bool sends);
-  // Sets what the programs of a unit read besides weights. Returns the length of its sequences.
+  // Sets the inputs of a unit's program, besides weights. Returns the length of the unit's
+  // sequences.
   int64_t SetInputs(int64_t unit);
-  // Unit `unit` of the step.
+  // Runs unit `unit` of the step.
   absl::StatusOr<Unit> RunUnit(int64_t unit, bool sends);
-  // kAborted where it is not finite.
+  // Fails with kAborted if the unit's loss or gradient is not finite.
   absl::Status CheckUnit(const Unit& unit);
   double GradSquare() const;
-  // True if the squares of the step's gradient are summed per parameter, after its units are added
-  // up. A step of one unit has them from its pass.
+  // Returns true if the squares of the step's gradient are summed per parameter, after its units
+  // are added up. The pass of a step with one unit sums them itself.
   bool SumsSquaresByParameter() const { return spec_.num_units() > 1 || spec_.wire != DType::kF32; }
   absl::StatusOr<StepResult> TryStep();
-  // This rank's units, and all of the step's: whose gradients are summed then.
+  // Runs this rank's units, or those of all ranks, and sums their gradients.
   absl::Status RunUnits();
   absl::Status RunAllUnits();
   absl::Status FinishExchange();
@@ -229,36 +231,36 @@ class TrainSession {
   ParameterStore& parameters_;
   PackedWeights weights_;
   Communicator* const ranks_;  // null: one rank
-  const UnitRange range_;      // of the step's units
+  const UnitRange range_;      // this rank's units of a step
   GradientSums sums_;
-  // Of the step that is done. squares[0] is that of all parameters where a step has one unit.
+  // Results of the current step. If a step has one unit, squares[0] is the sum over all parameters.
   StepShare share_;
   std::unique_ptr<GradientExchange> exchange_;  // null: one rank
   std::map<const Executable*, std::vector<BucketPlan::Ready>> ready_;
   std::unique_ptr<RankStates> rank_states_;
   Optimizer optimizer_;
-  std::unique_ptr<WeightAverage> average_;  // null: none is kept
-  // The states of norms before the step and before the unit that runs.
+  std::unique_ptr<WeightAverage> average_;  // null: not kept
+  // Norm states from before the step and from before the current unit.
   AlignedBuffer states_before_step_, states_before_unit_;
 
   std::unique_ptr<BatchSource> batches_;
-  int64_t first_micro_batch_;            // number within the step of micro_batches_[0]
-  std::vector<Batch> micro_batches_;     // of the step, those that this rank's units are parts of
-  std::vector<int64_t> targets_;         // of each unit of the step
-  int64_t step_targets_ = 0;             // their sum
-  std::optional<TokenMasking> masking_;  // none: targets are the batches' own
+  int64_t first_micro_batch_;            // index in the step of micro_batches_[0]
+  std::vector<Batch> micro_batches_;     // those that contain this rank's units
+  std::vector<int64_t> targets_;         // indexed by unit of the step
+  int64_t step_targets_ = 0;             // sum of targets_
+  std::optional<TokenMasking> masking_;  // none: the batches have targets
   BatchInputs inputs_;
   AlignedBuffer random_, loss_, loss_weight_;
-  AlignedBuffer grad_squares_;  // a cache line each parameter; empty: the program sums no squares
+  AlignedBuffer grad_squares_;  // a cache line per parameter; empty: not summed by the program
   ExecutableCache executables_;
   TrainMemory planned_memory_;
 
   StepProfile* profile_ = nullptr;  // null: off
   std::unique_ptr<Probe> probe_;    // null: off
   int64_t probe_every_ = 0;
-  bool probed_ = false;  // the last step
+  bool probed_ = false;  // the last step was probed
   bool keeps_denormals_ = false;
-  absl::Status half_done_;  // an update that was left in its middle
+  absl::Status half_done_;  // error of an update that failed halfway
 };
 
 }  // namespace plumb

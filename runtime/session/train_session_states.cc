@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a TrainSession holds between steps: how much it is, whether it is finite, and who has it.
+// The states of a TrainSession between steps: their memory, finiteness, and sharing.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -59,7 +59,7 @@ absl::Status TrainSession::CheckFinite() const {
   for (size_t i = 0; i < layout.entries.size(); ++i) {
     const ParameterLayout::Entry& entry = layout.entries[i];
     const int64_t n = entry.end - entry.begin;
-    if (IsElsewhere(i)) continue;  // its owner looks
+    if (IsElsewhere(i)) continue;  // its owner checks it
     PLUMB_RETURN_IF_ERROR(check("",
                                 parameters_.is_split(i)
                                     ? StatsOf(parameters_.split(i), n, threads_)

@@ -6,7 +6,7 @@
 namespace plumb {
 namespace {
 
-// Where the node [begin, end), of two units or more, is split.
+// Returns the split point of a node [begin, end) of at least two units.
 int64_t MiddleOf(const UnitRange& node) {
   int64_t half = 1;
   while (2 * half < node.size()) half *= 2;
@@ -24,7 +24,8 @@ void AddMaximalNodes(const UnitRange& node, const UnitRange& range, std::vector<
   AddMaximalNodes({middle, node.end}, range, nodes);
 }
 
-// The most sums on the stack after any unit of a whole node of `n` units but its last.
+// Returns the max number of sums on the stack after any unit but the last of a whole node of `n`
+// units.
 int64_t MostOfWhole(int64_t n) {
   int64_t log = 0;
   while ((int64_t{1} << log) < n) ++log;
@@ -34,11 +35,11 @@ int64_t MostOfWhole(int64_t n) {
 }
 
 struct Stack {
-  int64_t most = 0;  // sums on it after any unit but the last of the range
-  int64_t left = 0;  // after all
+  int64_t most = 0;  // max after any unit but the last of the range
+  int64_t left = 0;  // number after the last
 };
 
-// Of the units of `range` in `node`.
+// Returns the stack of the units of `range` that are in `node`.
 Stack StackOf(const UnitRange& node, const UnitRange& range) {
   if (node.end <= range.begin || node.begin >= range.end) return {};
   if (node.begin >= range.begin && node.end <= range.end) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// UnitTree: the one order in which the gradients of a step's units are summed, whoever computes
-// them: a binary tree over [0, units) whose node [begin, end) is the sum of [begin, m) and [m,
-// end), m = begin + the largest power of two below end - begin. Values and pure functions.
+// UnitTree: the fixed order in which the gradients of a step's units are summed, on any number of
+// ranks: a binary tree over [0, units) whose node [begin, end) is the sum of [begin, m) and [m,
+// end), with m = begin + the largest power of two below end - begin. Values and pure functions.
 #ifndef PLUMB_RUNTIME_SESSION_UNIT_TREE_H_
 #define PLUMB_RUNTIME_SESSION_UNIT_TREE_H_
 
@@ -18,21 +18,22 @@ struct UnitRange {
   bool operator==(const UnitRange& other) const { return begin == other.begin && end == other.end; }
 };
 
-// The units of rank `rank` of `ranks`: as equal as can be, in the order of the ranks.
+// Returns the units of rank `rank` of `ranks`: nearly equal ranges in the order of the ranks.
 inline UnitRange UnitsOfRank(int64_t units, int rank, int ranks) {
   return {rank * units / ranks, (rank + 1) * units / ranks};
 }
 
-// Whether the tree over `units` units has a node that is the sum of the nodes `left` and `right`.
+// Returns true if the tree over `units` units has a node that is the sum of nodes `left` and
+// `right`.
 bool AreSiblings(int64_t units, const UnitRange& left, const UnitRange& right);
 
-// The largest nodes of the tree within `range`, in its order.
+// Returns the maximal nodes of the tree within `range`, in order.
 std::vector<UnitRange> MaximalNodes(int64_t units, const UnitRange& range);
-// How many they are. Neither looks at every unit.
+// Returns their number. Neither function visits every unit.
 int64_t CountMaximalNodes(int64_t units, const UnitRange& range);
 
-// The sums that must be kept beside the gradients of the unit that is computed, units of `range`
-// computed one after the other.
+// Returns the number of sums stored in addition to the current unit's gradients, if the units of
+// `range` are computed one after the other.
 int64_t SumsToKeep(int64_t units, const UnitRange& range);
 
 }  // namespace plumb

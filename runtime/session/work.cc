@@ -10,15 +10,15 @@
 namespace plumb {
 namespace {
 
-// The products of x [rows, in] with a weight of in * out elements.
+// Returns the FLOPs of x [rows, in] times a weight of in * out elements.
 double LinearFlops(const Graph& graph, const Node& node) {
   const Shape& x = graph.value(node.inputs[0]).type.shape;
   const Shape& w = graph.value(node.inputs[1]).type.shape;
   return 2 * static_cast<double>(x.rows()) * static_cast<double>(w.num_elements());
 }
 
-// Scores and context of q [batch, queries, n_head * head_dim] to k [batch, seq, ..], or to the keys
-// of a window.
+// Returns the FLOPs of scores and context: q [batch, queries, n_head * head_dim] attends to k
+// [batch, seq, ..], or to the keys of a window.
 double AttentionFlops(const Graph& graph, const Node& node) {
   const Shape& q = graph.value(node.inputs[0]).type.shape;
   const Shape& k = graph.value(node.inputs[1]).type.shape;
@@ -31,14 +31,14 @@ bool IsOfExperts(const Node& node) {
   return node.op->name == "expert_matmul" || node.op->name == "expert_matmul_int8";
 }
 
-// The product of each row of x with the matrix of its expert, [experts, out, in] or int8.
+// Returns the FLOPs of each row of x times the matrix of its expert, [experts, out, in] or int8.
 double ExpertFlops(const Graph& graph, const Node& node) {
   const Shape& x = graph.value(node.inputs[0]).type.shape;
   const Shape& y = graph.value(node.outputs[0]).type.shape;
   return 2 * static_cast<double>(x.num_elements()) * static_cast<double>(y.last());
 }
 
-// Of a parameter that the node reads: whole, or, of experts, as many as there are rows for.
+// Returns the bytes of a parameter that the node reads: all, or of at most one expert per row.
 int64_t BytesRead(const Graph& graph, const Node& node, ValueId parameter) {
   const int64_t bytes = graph.value(parameter).type.bytes();
   if (!IsOfExperts(node)) return bytes;
@@ -50,7 +50,7 @@ int64_t BytesRead(const Graph& graph, const Node& node, ValueId parameter) {
 }  // namespace
 
 absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOptions& options) {
-  // The graph as built, without dead nodes. No other pass can change the counts.
+  // The graph as built, without dead nodes. No other pass changes the counts.
   PLUMB_ASSIGN_OR_RETURN(Graph graph,
                          BuildForward(context.model, context.parameters, *context.ops, options));
   PLUMB_ASSIGN_OR_RETURN(graph,

@@ -32,7 +32,7 @@ namespace plumb {
 int64_t AllocationCount() { return count.load(std::memory_order_relaxed); }
 }  // namespace plumb
 
-// All forms, so that memory never comes from one allocator and goes to another.
+// Replaces all forms, so that memory never passes from one allocator to another.
 void* operator new(std::size_t n) { return AllocateOrAbort(n, kDefault); }
 void* operator new[](std::size_t n) { return AllocateOrAbort(n, kDefault); }
 void* operator new(std::size_t n, std::align_val_t a) { return AllocateOrAbort(n, Size(a)); }

@@ -7,7 +7,7 @@
 
 namespace plumb {
 
-// How often operator new has run so far, on any thread.
+// Returns the number of calls of operator new so far, on all threads.
 int64_t AllocationCount();
 
 }  // namespace plumb

@@ -24,7 +24,7 @@ class DifferentiateTest : public GraphTest {
  protected:
   DifferentiateTest() { RegisterTestOps(&ops_); }
 
-  // Holds every parameter's gradient against central differences of the loss, both in double.
+  // Compares every parameter's gradient with central differences of the loss, both in double.
   void ExpectRightGradients(const Graph& graph) {
     const absl::StatusOr<Graph> with_gradients = Differentiate(graph, ops_, "loss");
     ASSERT_TRUE(with_gradients.ok()) << with_gradients.status();
@@ -169,7 +169,7 @@ TEST_F(DifferentiateTest, MakesNoGradientsThatNoParameterWants) {
   });
   const absl::StatusOr<Graph> got = Differentiate(graph, ops_, "loss");
   ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_EQ(CountNodes(*got, "mul"), 3);  // two forward, and grad.w alone
+  EXPECT_EQ(CountNodes(*got, "mul"), 3);  // two forward, and only grad.w backward
 }
 
 TEST_F(DifferentiateTest, RightForRandomGraphs) {

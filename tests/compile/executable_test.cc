@@ -46,7 +46,7 @@ class ExecutableTest : public GraphTest {
     }
   }
 
-  // Picks x[i] and y[i] of what a loop of products makes of a parameter.
+  // Reads x[i] and y[i] of a loop of products of a parameter.
   Graph PickGraph() {
     return Build([](GraphBuilder& b) {
       const ValueId w = b.Parameter("w", F32({4}));
@@ -79,7 +79,7 @@ TEST_F(ExecutableTest, EqualsTheReferenceOnRandomGraphs) {
   }
 }
 
-// The value as it is when its node has run: most of its memory is used again later.
+// An observer sees the value right after its node: most of its memory is reused later.
 TEST_F(ExecutableTest, ShowsEveryValueAsItIsMadeAndComputesTheSame) {
   for (uint64_t seed = 0; seed < 30 && !HasFailure(); ++seed) {
     RandomGraphOptions options;
@@ -179,7 +179,7 @@ TEST_F(ExecutableTest, TimesItsNodesWithoutChangingWhatTheyGive) {
   const ReferenceTensors feeds = RandomFeeds(graph, 3);
   std::unique_ptr<Executable> executable = Compile(graph);
   const BoundMemory memory(executable.get(), feeds);
-  std::vector<double> seconds(graph.nodes.size(), 1.0);  // is added to
+  std::vector<double> seconds(graph.nodes.size(), 1.0);  // RunAndTime adds to it
   ASSERT_TRUE(executable->RunAndTime(1, absl::MakeSpan(seconds)).ok());
   ExpectEqualsReference(memory, *ReferenceRun(graph, feeds));
   for (const double s : seconds) EXPECT_GE(s, 1.0);

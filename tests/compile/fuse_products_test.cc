@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes over matrix products, accumulate-embeddings and recompute-blocks: what they rewrite
-// and what they leave alone.
+// The passes over matrix products, accumulate-embeddings and recompute-blocks: which nodes they
+// rewrite and which they do not.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -29,8 +29,8 @@ class FuseProductsTest : public GraphTest {
  protected:
   FuseProductsTest() { RegisterOps(&ops_); }
 
-  // The nodes after the one pass, "op(operands) -> results" in a line each, which must be sound and
-  // give the same outputs.
+  // Returns the nodes after the one pass, "op(operands) -> results" in a line each. Checks that the
+  // graph is valid and computes the same outputs.
   std::string NodesAfter(absl::string_view name, const std::function<void(GraphBuilder&)>& build) {
     const Graph graph = Build(build);
     for (const Pass& pass : AllPasses()) {
@@ -152,7 +152,7 @@ TEST_F(FuseProductsTest, AnActivationWhoseArgumentIsReadElsewhereStays) {
   EXPECT_EQ(nodes([](GraphBuilder& b, ValueId pre) { b.Output("z", Act(b, pre, "z")); }),
             apart + "act(pre) -> z\n");
   EXPECT_EQ(
-      nodes([](GraphBuilder& b, ValueId pre) {  // the derivative of something else
+      nodes([](GraphBuilder& b, ValueId pre) {  // derivative at another point
         b.Output("z", b.Apply("act_grad", {pre, X(b, "dz")}, {{"kind", std::string("gelu")}}, "z"));
       }),
       apart + "act_grad(pre dz) -> z\n");
@@ -313,7 +313,7 @@ TEST_F(FuseProductsTest, AnEmbeddingsGradientIsAddedToWhatItIsSummedWith) {
   EXPECT_EQ(nodes(2, false),
             "combine(g0 g1) -> sum.rest\n"
             "embedding_grad(ids dy sum.rest) -> sum\n");
-  EXPECT_EQ(nodes(0, false),  // e is read by e2 too
+  EXPECT_EQ(nodes(0, false),  // e2 reads e too
             "embedding_grad(ids dy) -> e\n"
             "embedding_grad(ids e e) -> sum\n");
   EXPECT_EQ(nodes(1, true),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass fuse-residual-norms: what it fuses, what it leaves alone, and that no bit changes.
+// The pass fuse-residual-norms: which nodes it fuses, which it does not, and that no bit changes.
 #include <functional>
 #include <map>
 #include <memory>
@@ -52,7 +52,7 @@ class FuseResidualNormsTest : public testing::Test {
     return b.Apply("combine", std::move(terms), {{"coefs", coefs}, {"constant", constant}}, name);
   }
 
-  // A loss to which every element of x counts differently.
+  // Adds a loss to which every element of x contributes differently.
   static void Loss(GraphBuilder& b, ValueId x) {
     const ValueId square = b.Apply("mul", {x, x});
     const ValueId columns = b.Apply("mul_reduce", {square});
@@ -71,7 +71,8 @@ class FuseResidualNormsTest : public testing::Test {
     return *std::move(graph);
   }
 
-  // The graph through all passes. Without the fusion it gives the same outputs, to the bit.
+  // Returns the graph after all passes. Checks that without the fusion all outputs are
+  // bit-identical.
   Graph Optimized(const Graph& graph) {
     const absl::StatusOr<Graph> fused = Optimize(graph, ops_);
     const absl::StatusOr<Graph> plain = Optimize(graph, ops_, {{"fuse-residual-norms"}});
@@ -164,7 +165,7 @@ TEST_F(FuseResidualNormsTest, LeavesASumAloneThatNoNormReads) {
             "combine act");
 }
 
-// A norm whose parameter is computed, and after the sum.
+// A norm whose parameter is computed after the sum.
 TEST_F(FuseResidualNormsTest, WaitsForParametersThatAreNotThereYet) {
   EXPECT_EQ(OpsAfter([this](GraphBuilder& b) {
               const ValueId sum = Sum(b, {Leaf(b, "x"), Leaf(b, "f")});
@@ -176,7 +177,7 @@ TEST_F(FuseResidualNormsTest, WaitsForParametersThatAreNotThereYet) {
             "combine mul_reduce norm");
 }
 
-// The sum may take the memory of a term, which the norm must not read then.
+// The sum may take the memory of a term, so the norm must not read that term.
 TEST_F(FuseResidualNormsTest, LeavesASumAloneWhoseTermIsTheSecondInputOfItsNorm) {
   const auto pair = MakeNormAttr("test.pair", kDim);
   const auto ops_with = [&](const char* second) {
@@ -208,7 +209,7 @@ TEST_F(FuseResidualNormsTest, AddsTheGradientThatPassesANormByInTheNormsOwnGradi
 }
 
 TEST_F(FuseResidualNormsTest, AddsSeveralNormsGradientsOneAfterTheOther) {
-  // x + f(norm(x)) + g(norm'(x)): the two branches side by side.
+  // x + f(norm(x)) + g(norm'(x)), two parallel branches.
   const std::string ops = OpsAfter(
       [this](GraphBuilder& b) {
         const ValueId x = Leaf(b, "x");
@@ -223,7 +224,7 @@ TEST_F(FuseResidualNormsTest, AddsSeveralNormsGradientsOneAfterTheOther) {
 }
 
 TEST_F(FuseResidualNormsTest, LeavesSumsOfGradientsWhoseOrderWouldChange) {
-  // Three gradients meet, and one of them is no norm's.
+  // Three gradients are added, and one of them is not a norm's.
   const std::string ops = OpsAfter(
       [this](GraphBuilder& b) {
         const ValueId x = Leaf(b, "x");

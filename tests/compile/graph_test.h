@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the compiler share: a registry of ops, graphs built in it, and that a rewritten
-// graph gives the same outputs.
+// Helpers of the compiler's tests: a registry of ops, graphs built with it, and a check that a
+// rewritten graph computes the same outputs.
 #ifndef PLUMB_TESTS_COMPILE_GRAPH_TEST_H_
 #define PLUMB_TESTS_COMPILE_GRAPH_TEST_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass last-token: which nodes compute the last token only, and which stay as they are.
+// The pass last-token: which nodes compute the last token only, and which do not change.
 #include <functional>
 #include <string>
 #include <vector>
@@ -29,7 +29,8 @@ class LastTokenTest : public GraphTest {
  protected:
   LastTokenTest() { RegisterOps(&ops_); }
 
-  // The graph after the pass, which must be sound and give the same outputs and states.
+  // Returns the graph after the pass. Checks that it is valid and computes the same outputs and
+  // states.
   Graph RunPass(const Graph& graph) {
     const absl::StatusOr<Graph> got = Optimize(graph, ops_, OnlyPasses({"last-token"}));
     EXPECT_TRUE(got.ok()) << got.status();
@@ -46,7 +47,7 @@ class LastTokenTest : public GraphTest {
     if (!want.ok() || !result.ok()) return *got;
     EXPECT_EQ(result->size(), want->size());
     for (const auto& [name, tensor] : *want) {
-      // The references compute a token alike whatever is beside it.
+      // The references compute a token independently of its neighbours.
       EXPECT_EQ(result->at(name).f, tensor.f) << name << " in\n"
                                               << ToString(graph) << "\nbecame\n"
                                               << ToString(*got);
@@ -54,7 +55,8 @@ class LastTokenTest : public GraphTest {
     return *got;
   }
 
-  // The nodes after the pass, "op(operands) -> results" in a line each, with the tokens of those.
+  // Returns the nodes after the pass, "op(operands) -> results" in a line each, with the tokens of
+  // the results.
   std::string NodesAfter(const std::function<void(GraphBuilder&)>& build) {
     const Graph graph = RunPass(Build(build));
     std::string text;
@@ -198,7 +200,7 @@ TEST_F(LastTokenTest, PassesThroughCachedAttentionToItsQueries) {
             "act(s) -> y of 1\n");
 }
 
-// Sums, products, attention and last tokens of anything, in any order.
+// Sums, products, attention and last_token, in any order.
 TEST_F(LastTokenTest, KeepsTheOutputsOfRandomGraphs) {
   int narrowed = 0;
   for (uint64_t seed = 0; seed < 200 && !HasFailure(); ++seed) {

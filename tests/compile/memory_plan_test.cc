@@ -31,7 +31,7 @@ class MemoryPlanTest : public GraphTest {
     return plan.places[static_cast<size_t>(graph.FindValue(name))];
   }
 
-  // Values that are neither outputs nor states but live outside.
+  // Counts values with external memory, except outputs and states.
   static int CountMovedOut(const Graph& graph, const MemoryPlan& plan) {
     int count = 0;
     for (size_t id = 0; id < graph.values.size(); ++id) {
@@ -42,7 +42,7 @@ class MemoryPlanTest : public GraphTest {
     return count;
   }
 
-  // Whether two computed values of the graph share their memory.
+  // Returns true if two computed values of the graph share their memory.
   bool Share(const Graph& graph, absl::string_view a, absl::string_view b) {
     const absl::StatusOr<MemoryPlan> plan = PlanMemory(graph);
     EXPECT_TRUE(plan.ok()) << plan.status();
@@ -51,9 +51,9 @@ class MemoryPlanTest : public GraphTest {
   }
 };
 
-// Plays the program over a map of which value each 64-byte line of the arena, and of the memory of
-// each external, holds. Every node must find all of its inputs unharmed, and may write over an
-// input only where its op allows it; outputs must be whole at the end.
+// Simulates the program on a map from each 64-byte line of the arena and of the externals to the
+// value that it contains. Every node must find all of its inputs intact, and may overwrite an input
+// only if its op allows it; outputs must be intact at the end.
 class Simulation {
  public:
   Simulation(const Graph& graph, const MemoryPlan& plan) : graph_(graph), plan_(plan) {
@@ -146,10 +146,10 @@ TEST_F(MemoryPlanTest, NeverHarmsALiveValueOfARandomGraph) {
     EXPECT_LE(plan->arena_bytes, 2 * plan->live_bytes);
     moved_out += CountMovedOut(graph, *plan);
   }
-  EXPECT_GT(moved_out, 100);  // the graphs are such that this is tested too
+  EXPECT_GT(moved_out, 100);  // the graphs cover this case too
 }
 
-// More buffers than are tried in both orders.
+// More buffers than the planner tries in both orders.
 TEST_F(MemoryPlanTest, NeverHarmsALiveValueOfALargeGraph) {
   RandomGraphOptions options;
   options.nodes = 20000;
@@ -305,7 +305,7 @@ TEST_F(MemoryPlanTest, DoesNotWorkInPlaceOnMemoryOfTheCaller) {
 }
 
 TEST_F(MemoryPlanTest, DoesNotWorkInPlaceWhereTheValueIsAlsoReadByAnotherOperand) {
-  // combine may take the memory of its first input alone.
+  // combine may take the memory of its first input only.
   const Graph graph = Build([](GraphBuilder& b) {
     const ValueId a = b.Apply("reverse", {b.Parameter("w", F32({16}))}, {}, "a");
     const ValueId c = b.Apply("combine", {a, a}, {{"coefs", Coefs{1, 2}}}, "c");

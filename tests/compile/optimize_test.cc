@@ -24,7 +24,7 @@ class OptimizeTest : public GraphTest {
  protected:
   OptimizeTest() { RegisterTestOps(&ops_); }
 
-  // The graph after the one pass, which must be sound and give the same outputs.
+  // Returns the graph after the one pass. Checks that it is valid and computes the same outputs.
   Graph RunPass(absl::string_view name, const Graph& graph) {
     for (const Pass& pass : AllPasses()) {
       if (pass.name != name) continue;

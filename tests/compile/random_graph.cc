@@ -47,7 +47,7 @@ class Generator {
   TensorType Type() { return F32({int64_t{8} << Below(3)}); }
   ValueId Any() { return values_[Below(values_.size())]; }
 
-  // A value of the same type as `value`, perhaps itself.
+  // Returns a value of the same type as `value`, perhaps itself.
   ValueId Like(ValueId value) {
     for (int tries = 0; tries < 20; ++tries) {
       const ValueId other = Any();
@@ -94,8 +94,8 @@ class Generator {
     }
   }
 
-  // Overwrites a state with itself plus something, which then stands for it; sometimes reads it
-  // before.
+  // Overwrites a state with itself plus a term, and uses the result as the state; sometimes reads
+  // the old state before.
   void Update() {
     ValueId& state = states_[Below(states_.size())];
     const ValueId read = b_.Apply("reverse", {state});

@@ -14,14 +14,14 @@ namespace plumb {
 struct RandomGraphOptions {
   int nodes = 20;
   bool states = true;           // nodes that update states in place
-  int outputs = 3;              // at most, besides the loss: any of its values
-  bool awkward_outputs = true;  // outputs that are leaves, or one value under two names
+  int outputs = 3;              // max number besides the loss, of any values
+  bool awkward_outputs = true;  // outputs that are leaves, or one value with two names
 };
 
-// A verified graph with an output "loss" of type f32[1].
+// Returns a verified graph with an output "loss" of type f32[1].
 Graph RandomGraph(const OpRegistry& ops, uint64_t seed, const RandomGraphOptions& options = {});
 
-// Values about 1 for every parameter, input and state of f32; zeros for i32.
+// Returns values around 1 for every parameter, input and state of f32; zeros for i32.
 ReferenceTensors RandomFeeds(const Graph& graph, uint64_t seed);
 
 }  // namespace plumb

@@ -72,7 +72,7 @@ absl::StatusOr<ReferenceTensors> ReferenceRun(const Graph& graph, const Referenc
   const std::vector<ValueId> state = StateOfValues(graph);
   for (size_t id = 0; id < graph.values.size(); ++id) {
     if (graph.values[id].kind == ValueKind::kComputed && state[id] != kNoValue) {
-      results[graph.value(state[id]).name] = tensors[id];  // the latest version is the last
+      results[graph.value(state[id]).name] = tensors[id];  // the last version is the final state
     }
   }
   for (const GraphOutput& output : graph.outputs) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle: runs a graph op by op through the naive references, in double. Slow and simple; every
-// fast path is held against it.
+// The oracle: runs a graph op by op with the naive references, in double. Slow and simple; every
+// fast path is compared with it.
 #ifndef PLUMB_TESTS_COMPILE_REFERENCE_RUN_H_
 #define PLUMB_TESTS_COMPILE_REFERENCE_RUN_H_
 
@@ -16,8 +16,8 @@ namespace plumb {
 
 using ReferenceTensors = std::map<std::string, ReferenceTensor>;
 
-// `feeds` holds every parameter, input and state by name. Returns every output by name, and states
-// that were updated under their own names.
+// Runs a graph. `feeds` has every parameter, input and state by name. Returns every output by name,
+// and updated states under their own names.
 absl::StatusOr<ReferenceTensors> ReferenceRun(const Graph& graph, const ReferenceTensors& feeds);
 
 }  // namespace plumb

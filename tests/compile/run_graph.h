@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs an executable on the values of a reference run, with memory of its own.
+// Runs an executable on the values of a reference run, in memory of its own.
 #ifndef PLUMB_TESTS_COMPILE_RUN_GRAPH_H_
 #define PLUMB_TESTS_COMPILE_RUN_GRAPH_H_
 
@@ -13,14 +13,14 @@
 
 namespace plumb {
 
-// Memory for everything that `executable` wants bound, filled from `feeds` and bound. Outputs hold
-// NaN until they are written.
+// Memory for everything that `executable` requires to be bound, filled from `feeds` and bound.
+// Outputs contain NaN until they are written.
 class BoundMemory {
  public:
-  // `workspace`: memory to use instead of a buffer of its own.
+  // Uses `workspace` instead of an own buffer, unless it is null.
   BoundMemory(Executable* executable, const ReferenceTensors& feeds, void* workspace = nullptr);
 
-  // The value in the memory bound to `name`.
+  // Returns the value in the memory bound to `name`.
   ReferenceTensor Read(const std::string& name) const;
   float* f32(const std::string& name) const { return memory_.at(name).as<float>(); }
   int32_t* i32(const std::string& name) const { return memory_.at(name).as<int32_t>(); }
@@ -34,8 +34,8 @@ class BoundMemory {
   AlignedBuffer workspace_;
 };
 
-// The largest |a - b| over all elements, relative to max(1, |b|); infinite when one is not a number
-// or the sizes differ.
+// Returns the largest |a - b| over all elements, relative to max(1, |b|); infinite if one is not a
+// number or the sizes differ.
 double LargestDifference(const ReferenceTensor& a, const ReferenceTensor& b);
 
 }  // namespace plumb

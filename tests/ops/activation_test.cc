@@ -16,7 +16,7 @@
 namespace plumb {
 namespace {
 
-// Dense around 0, where the functions bend, and sparse further out.
+// Points, dense around 0, where the functions are curved, and sparse further out.
 std::vector<double> Points() {
   std::vector<double> points;
   for (int i = -20000; i <= 20000; ++i) points.push_back(static_cast<float>(i * 1e-3 + 3e-4));
@@ -44,9 +44,9 @@ std::vector<double> Apply(const std::string& op, const std::string& kind,
   return (*y)[0].f;
 }
 
-// The exponent E of the tail e^-E that a function falls off with to the left. E is itself computed
-// in f32, with up to four roundings of half a unit in the last place: a relative error of 2.4e-7 E
-// in the tail.
+// Returns the exponent E of the tail e^-E with which a function decays to the left. E is itself
+// computed in f32, with up to four roundings of half a unit in the last place: a relative error of
+// 2.4e-7 E in the tail.
 double TailExponent(ActivationKind kind, double x) {
   if (x >= 0) return 0;
   switch (kind) {

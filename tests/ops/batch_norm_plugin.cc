@@ -8,7 +8,7 @@
 namespace plumb {
 namespace {
 
-// Of the plugin's own namespace: another test plugin defines plumb_norm_instance otherwise.
+// The instance. It is cast, because another test plugin defines plumb_norm_instance differently.
 struct Batch {
   uint32_t dim;
   bool in_evaluation;
@@ -64,7 +64,7 @@ plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out)
 constexpr double kEps = 1e-3;
 constexpr double kMomentum = 0.25;
 
-// The numbers that a call normalizes with.
+// The statistics that a call normalizes with.
 template <class T>
 struct Numbers {
   Numbers(const plumb_norm_call* call, uint32_t dim) : dim_(dim) {
@@ -191,7 +191,7 @@ plumb_status FinalizeAs(const Batch* batch, uint32_t phase, const plumb_norm_cal
   return PLUMB_OK;
 }
 
-// -- By element type.
+// -- Entries by element type
 
 plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call, int64_t r0,
                      int64_t r1) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms with statistics over rows that are linked into the tests, for the host's side of them. One
-// puts some gradients of parameters into stats_finalize and the others into backward, keeps running
-// statistics and counts backward calls in its buffers ("test.batch", parameters gain and bias); the
-// other takes statistics in evaluation too, has no buffers, and saves a number a row
-// ("test.batch_eval").
+// Norms with statistics over rows that are linked into the tests of the host's side. "test.batch"
+// (parameters gain and bias) computes some gradients of parameters in stats_finalize and the others
+// in backward, keeps running statistics, and counts backward calls in its buffers.
+// "test.batch_eval" takes statistics in evaluation too, has no buffers, and saves a number per row.
 #ifndef PLUMB_TESTS_OPS_BATCH_NORM_PLUGIN_H_
 #define PLUMB_TESTS_OPS_BATCH_NORM_PLUGIN_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distribution of what drop() draws, which agreement with a reference does not show.
+// The distribution of drop()'s draws, which comparison with a reference does not test.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,8 +13,8 @@
 namespace plumb {
 namespace {
 
-// Draws are a function of their number: these tests give the same figures every time. Of thousands
-// of figures, none should be this many standard deviations off.
+// Max deviation. Draws are a function of their index, so these tests compute the same numbers in
+// every run. Of thousands of numbers, none should be this many standard deviations off.
 constexpr double kDeviations = 5;
 
 class DropTest : public testing::Test {
@@ -48,7 +48,7 @@ class DropTest : public testing::Test {
 };
 
 TEST_F(DropTest, ElementsAreZeroWithProbabilityPAndTheMeanStays) {
-  const std::vector<double> x = {-3, -1, -0.5, 0.25, 0.5, 1, 2, 8};  // the same in bf16
+  const std::vector<double> x = {-3, -1, -0.5, 0.25, 0.5, 1, 2, 8};  // exact in bf16
   const auto n = static_cast<int64_t>(x.size());
   constexpr int kDraws = 4000;
   for (const double p : {0.1, 0.5, 0.8}) {
@@ -114,7 +114,7 @@ TEST_F(DropTest, MasksOfPlacesSeedsAndStepsAreIndependent) {
   }
 }
 
-// Rows 3 and 4 of a step in a pass of their own, whose sequences are shorter than the longest.
+// Rows 3 and 4 of a step in a separate pass, whose sequences are shorter than the longest.
 TEST_F(DropTest, ADrawDoesNotDependOnTheOtherRowsNorOnPadding) {
   constexpr size_t kWidth = 3, kLong = 7, kShort = 5;
   for (const bool path : {false, true}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norm instances for tests: of the shipped plugins, built beside the tests, and of those
-// linked in; and the cases of the ops on norms.
+// Norm instances for tests, from the shipped plugins of the build directory and from plugins linked
+// into the tests; and the cases of the ops on norms.
 #ifndef PLUMB_TESTS_OPS_NORM_CASES_H_
 #define PLUMB_TESTS_OPS_NORM_CASES_H_
 
@@ -13,12 +13,12 @@
 
 namespace plumb {
 
-// The `instance` attribute of a norm op: the plugin with this id with default attributes, for rows
-// of `dim`. Keeps its plugin alive.
+// Returns the `instance` attribute of a norm op: the plugin with this id with attributes `attrs`,
+// for rows of `dim`. Keeps its plugin alive.
 std::shared_ptr<const NormAttr> MakeNormAttr(const std::string& id, int64_t dim,
                                              const NormAttrs& attrs = {}, int64_t heads = 0);
 
-// Of norm, add_norm, norm_grad and the three ops on cross-row norms (op_cases_norm.cc).
+// Returns the cases of norm, add_norm, norm_grad and the cross-row norms (op_cases_norm.cc).
 std::vector<OpCase> NormOpCases();
 
 }  // namespace plumb

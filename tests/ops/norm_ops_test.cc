@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cases of op_cases_norm.cc cannot say: the same bits as from several ops, statistics,
-// refusals, failures of plugins.
+// Properties of norms that op_cases_norm.cc cannot express: bits equal to those of separate ops,
+// statistics, rejected operands, failures of plugins.
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -51,7 +51,7 @@ class NormOpsTest : public testing::Test {
 
 const char* const kRowWise[] = {"layer_norm", "rms_norm", "none", "test.tanh",
                                 "test.tanh_residual"};
-// One row; rows off the cache lines; several chunks, tasks and row blocks.
+// One row; rows that are not aligned to cache lines; several chunks, tasks and row blocks.
 const std::pair<Shape, int64_t> kShapes[] = {
     {{1, 16}, 16}, {{5, 33}, 33}, {{3, 67, 100}, 100}, {{300, 128}, 64}};
 
@@ -135,7 +135,7 @@ TEST_F(NormOpsTest, NormGradWithDsumIsAGradientAndASumToTheBit) {
 
 // -- Fewer chunks on request (ABI 1.1)
 
-// test.tanh, which asks for `most` chunks and remembers into how many places it added gradients.
+// test.tanh with at most `most` chunks. It counts the places to which it added gradients.
 struct FewChunks {
   static inline uint32_t most = 0;
   static inline std::mutex mutex;
@@ -202,7 +202,8 @@ TEST_F(NormOpsTest, CrossNormNormalizesColumnsAndMovesItsRunningStatistics) {
   OpCase c = NormCase("cross_norm", "test.batch", {Values({rows, dim}, values), Random({48})}, dim);
   c.attrs = {{"instance", c.attrs.GetObject("instance")}};
   std::vector<ReferenceTensor> inputs = MakeInputs(c);
-  std::fill(inputs[1].f.begin(), inputs[1].f.end(), 1.0);  // mean, variance, backwards
+  std::fill(inputs[1].f.begin(), inputs[1].f.end(), 1.0);  // mean, variance, number of backward
+                                                           // calls
   std::fill(inputs[2].f.begin(), inputs[2].f.end(), 1.0);  // gain
   std::fill(inputs[3].f.begin(), inputs[3].f.end(), 0.0);  // bias
   const auto outputs = Run(c, inputs, 4);
@@ -224,7 +225,7 @@ TEST_F(NormOpsTest, CrossNormNormalizesColumnsAndMovesItsRunningStatistics) {
   const auto evaluated = Run(c, inputs, 4);
   ASSERT_TRUE(evaluated.ok()) << evaluated.status();
   ASSERT_EQ(evaluated->size(), 1u);
-  // With the running mean 1 and variance 1.
+  // The running mean and variance are 1.
   EXPECT_NEAR((*evaluated)[0].f[1], (values[1] - 1) / std::sqrt(1.001), 1e-5);
 }
 
@@ -248,7 +249,7 @@ TEST_F(NormOpsTest, CrossNormGradUpdatesTheStateAndKeepsWhatForwardSaved) {
       {Random({300, 4}), Absent(), Random({300, 4}), Random({48}), Random({16}), Absent()}, 4);
   std::vector<ReferenceTensor> inputs = MakeInputs(c);
   inputs[3].f[32] = 7;
-  const auto outputs = Run(c, inputs);  // also checks that inputs stay as they are
+  const auto outputs = Run(c, inputs);  // also checks that inputs do not change
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   EXPECT_EQ((*outputs)[1].f[32], 8);
   inputs[3].f[32] = 8;
@@ -268,7 +269,7 @@ TEST_F(NormOpsTest, EachKindOfNormHasItsOps) {
               HasSubstr("res"));
 }
 
-// -- Whatever a plugin does
+// -- Wrong behaviour of plugins
 
 OpCase TanhNormCase(const std::string& id, Shape x, int64_t dim) {
   OpCase c;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases for the tests of ops: what an op is called with. Every op of the registry needs at least
-// one; each then gets its kernel held against its reference, and its VJP against differences of its
-// reference, without a test of its own (ops_test.cc).
+// Cases for the tests of ops: operands and attributes of a call. Every op of the registry needs at
+// least one. ops_test.cc compares its kernel with its reference, and its VJP with differences of
+// its reference, so an op needs no test of its own.
 #ifndef PLUMB_TESTS_OPS_OP_CASES_H_
 #define PLUMB_TESTS_OPS_OP_CASES_H_
 
@@ -18,11 +18,11 @@ namespace plumb {
 struct CaseInput {
   TensorType type;
   bool absent = false;
-  // f32, bf16: the elements, or, when empty, uniform draws from [low, high).
+  // Elements for f32 and bf16; if empty, uniform draws from [low, high).
   std::vector<double> values;
   double low = -2, high = 2;
-  std::vector<int32_t> ints;  // i32, i8: the elements
-  bool constant = false;      // the outputs do not depend on it: it has no gradient
+  std::vector<int32_t> ints;  // elements for i32 and i8
+  bool constant = false;      // the outputs do not depend on its values: it has no gradient
 };
 
 CaseInput Random(Shape shape, double low = -2, double high = 2);
@@ -33,24 +33,24 @@ CaseInput Absent();
 
 struct OpCase {
   std::string op;
-  std::string name;  // what is special about it: "7x16x16 transpose_b"
+  std::string name;  // distinguishing properties: "7x16x16 transpose_b"
   std::vector<CaseInput> inputs;
   Attrs attrs;
-  // Largest error of an output's element in f32, relative to the output's largest element. A bf16
-  // output may be rounded beyond that.
+  // Max error of an f32 output's element, relative to the output's largest element. A bf16 output
+  // may have a rounding error in addition.
   double tolerance = 2e-6;
-  // The outputs whose gradients the VJP is given (the others are by-products like a log-sum-exp);
-  // none: the case is not differentiated.
+  // The outputs whose gradients the VJP gets (the others are by-products like a log-sum-exp);
+  // empty: the case is not differentiated.
   std::vector<int> differentiated_outputs = {0};
-  // Elements whose derivative is checked, an input at most.
+  // Max number of elements whose derivative is checked, per input.
   int checked_elements = 24;
 };
 
-// Appends a case; of large inputs few elements are differentiated.
+// Appends a case; only few elements of large inputs are differentiated.
 void AddCase(std::vector<OpCase>* cases, const std::string& op, std::string name,
              std::vector<CaseInput> inputs, Attrs attrs = {});
 
-// The case with these inputs in bf16, but for those that are absent.
+// Returns the case with these inputs in bf16, except absent ones.
 OpCase InBf16(OpCase c, const std::vector<size_t>& inputs);
 
 inline void PrintTo(const OpCase& c, std::ostream* os) { *os << c.op << ": " << c.name; }

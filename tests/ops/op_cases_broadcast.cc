@@ -11,7 +11,7 @@ namespace {
 
 Attrs Size(int64_t size) { return Attrs({{"size", size}}); }
 
-// An operand that only its type matters of.
+// Returns an operand of which only the type matters.
 CaseInput Like(Shape shape) {
   CaseInput input = Random(std::move(shape));
   input.constant = true;
@@ -19,7 +19,7 @@ CaseInput Like(Shape shape) {
 }
 
 void AddProducts(std::vector<OpCase>* cases) {
-  // Widths of each operand; 0: a vector's follow.
+  // Width of each operand; a vector if it has no rows.
   struct Widths {
     int64_t a, b;
     bool a_has_rows, b_has_rows;
@@ -184,7 +184,7 @@ std::vector<OpCase> BroadcastOpCases() {
   AddMaps(&cases);
   AddParts(&cases);
   AddDrop(&cases);
-  // In bf16 too: what has rows is, vectors are f32.
+  // Repeats the cases in bf16: operands with rows are bf16, vectors stay f32.
   const size_t count = cases.size();
   for (size_t i = 0; i < count; ++i) {
     std::vector<size_t> with_rows;

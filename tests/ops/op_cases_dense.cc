@@ -126,7 +126,7 @@ void AddActivations(std::vector<OpCase>* cases) {
   }
 }
 
-// The cases of ops on any element type, in bf16: vectors, gradients of parameters and sums stay
+// Adds the cases of ops on any element type in bf16: vectors, gradients of parameters and sums stay
 // f32.
 void AddBf16(std::vector<OpCase>* cases) {
   const std::map<std::string, std::vector<size_t>> in_bf16 = {
@@ -160,7 +160,7 @@ void AddCase(std::vector<OpCase>* cases, const std::string& op, std::string name
   c.name = std::move(name);
   c.inputs = std::move(inputs);
   c.attrs = std::move(attrs);
-  // Sums over many elements are checked at few of them: a difference costs five references.
+  // Few elements of sums over many elements are checked: a difference costs five references.
   for (const CaseInput& input : c.inputs) {
     if (input.type.num_elements() > 5000) c.checked_elements = 2;
   }

@@ -25,13 +25,13 @@ OpCase Route(const std::string& router, Shape logits, int64_t top_k) {
   return c;
 }
 
-// The places are compared as they are, so the reference must choose what the kernel does: of equal
-// logits the first, also where a whole row is equal.
+// Places are compared exactly, so the reference must choose the same experts as the kernel: of
+// equal logits the first, even if a whole row is equal.
 OpCase TiedRoute(const std::string& router) {
   OpCase c = Route(router, {3, 4}, 2);
   absl::StrAppend(&c.name, " with ties");
   c.inputs = {Values({3, 4}, {1, 2, 2, 2, 0, 0, 0, 0, 3, 1, 3, 1})};
-  c.differentiated_outputs = {};  // the choice jumps there
+  c.differentiated_outputs = {};  // the choice is not continuous there
   return c;
 }
 
@@ -40,7 +40,7 @@ void AddRoutes(std::vector<OpCase>* cases) {
     cases->push_back(Route(router, {7, 4}, 2));
     cases->push_back(Route(router, {1, 1}, 1));
     cases->push_back(Route(router, {2, 5, 6}, 1));
-    cases->push_back(Route(router, {5, 3}, 3));     // every token takes all
+    cases->push_back(Route(router, {5, 3}, 3));     // every token chooses all experts
     cases->push_back(Route(router, {300, 33}, 8));  // several tasks
     cases->push_back(TiedRoute(router));
     OpCase scaled = Route(router, {7, 4}, 2);
@@ -59,7 +59,7 @@ void AddRoutes(std::vector<OpCase>* cases) {
 
 // -- Rows of tokens and of experts
 
-// Every assignment's row, in an arbitrary order.
+// Returns the row of every assignment, in an arbitrary order.
 CaseInput Places(Shape shape) {
   std::vector<int32_t> places;
   for (const int64_t place : Permutation(RngStream(5, "places"), shape.num_elements())) {
@@ -132,7 +132,7 @@ void AddProducts(const Groups& groups, int64_t n, int64_t k, std::vector<OpCase>
   cases->push_back(InBf16(cases->back(), {0}));
 }
 
-// Elements of all values but -128, which quantization does not make.
+// Returns matrices with elements of all values but -128, which quantization does not produce.
 CaseInput Int8Matrices(Shape matrices) {
   CaseInput input;
   input.type = Int8Elements(matrices);
@@ -184,7 +184,7 @@ std::vector<OpCase> ExpertOpCases() {
   AddProducts({{0, 2}}, 48, 100, &cases);          // GEMV
   AddProducts({{16, 17, 0, 1}}, 130, 64, &cases);  // GEMV and GEMM
   AddProducts({{150, 1, 70}}, 96, 160, &cases);    // several blocks of rows, columns in parts
-  AddProducts({{0, 0, 600}}, 64, 48, &cases);      // all to one
+  AddProducts({{0, 0, 600}}, 64, 48, &cases);      // all rows of one expert
   AddInt8Products({{3, 0, 4, 1}}, 5, 7, &cases);
   AddInt8Products({{1}}, 1, 1, &cases);
   AddInt8Products({{16, 17, 0, 1}}, 130, 65, &cases);  // rounded rows and panels

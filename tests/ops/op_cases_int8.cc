@@ -24,8 +24,8 @@ CaseInput Scales(int64_t rows, int64_t width) {
   return Random(Int8Scales({rows, width}).shape, 0.001, 0.02);
 }
 
-// Few rows of x are rounded to 16 bits: off by 1/65534 of the largest, beside which results may be
-// small. That nothing else is lost is for gemv_int8_test.
+// Few rows of x are rounded to 16 bits, with an error of 1/65534 of the largest element; results
+// may be small compared with it. gemv_int8_test checks that there is no other error.
 constexpr double kRounded = 4.0 / 65534;
 
 OpCase Undifferentiated(OpCase c) {
@@ -39,8 +39,8 @@ Attrs RowsOf(std::vector<double> rows) { return {{"rows", std::move(rows)}}; }
 
 std::vector<OpCase> Int8OpCases() {
   std::vector<OpCase> cases;
-  // m, n, k: one group a row, several, rows that do not divide into groups; few rows and many; rows
-  // of w that are left over; several tasks.
+  // m, n, k: one group per row, several, rows that do not divide into groups; few rows and many;
+  // remaining rows of w; several tasks.
   const std::vector<std::array<int64_t, 3>> shapes = {
       {1, 1, 1},    {1, 16, 16},  {2, 5, 64},     {3, 7, 65},    {4, 33, 192},   {5, 6, 40},
       {6, 27, 128}, {7, 9, 100},  {8, 70, 256},   {9, 13, 64},   {12, 3, 320},   {16, 31, 64},
@@ -63,7 +63,7 @@ std::vector<OpCase> Int8OpCases() {
   batched.tolerance = kRounded;
   cases.push_back(Undifferentiated(std::move(batched)));
 
-  // Several of one operand, of different heights; no bias, one, all.
+  // Several products of one operand, of different heights; with no bias, one, all.
   for (const int64_t m : {1, 5, 40}) {
     for (const int biases : {0, 1, 3}) {
       OpCase c;

@@ -7,7 +7,7 @@
 namespace plumb {
 namespace {
 
-// A product's sizes, which of its operands are transposed, and the type of both.
+// A product's sizes, the transposition of its operands, and the type of both.
 struct Sizes {
   int64_t m, n, k;
   bool ta = false, tb = false, bf16 = false;
@@ -38,7 +38,7 @@ void AddProduct(std::vector<OpCase>* cases, const std::string& op, std::string n
   c.name = std::move(name);
   c.inputs = std::move(inputs);
   c.attrs = std::move(attrs);
-  // Sums over many elements are checked at few of them: a difference costs five references.
+  // Few elements of sums over many elements are checked: a difference costs five references.
   for (const CaseInput& input : c.inputs) {
     if (input.type.num_elements() > 5000) c.checked_elements = 2;
   }
@@ -57,7 +57,7 @@ void AddMatmul(std::vector<OpCase>* cases, const Sizes& s, bool bias, bool f32_o
 
 void AddMatmuls(std::vector<OpCase>* cases) {
   // m, n, k: tiles of every height, remainders of every kind of vector, short and long sums, odd
-  // ones, whose last pair of bf16 is half empty.
+  // sums, whose last pair of bf16 is half empty.
   const std::vector<std::array<int64_t, 3>> shapes = {
       {1, 1, 1},  {1, 16, 16}, {2, 3, 1},    {3, 7, 5},    {4, 17, 3},  {5, 31, 2},
       {6, 33, 4}, {7, 16, 16}, {7, 64, 16},  {7, 16, 64},  {7, 27, 16}, {8, 32, 27},
@@ -72,7 +72,7 @@ void AddMatmuls(std::vector<OpCase>* cases) {
       }
     }
   }
-  // Large enough for blocks of rows, of columns, for sums in parts (of 768 terms, 1536 in bf16),
+  // Large enough for blocks of rows and columns, for partial sums (of 768 terms, 1536 in bf16), and
   // for operands that are packed once for all.
   for (const bool ta : {false, true}) {
     for (const bool tb : {false, true}) {
@@ -96,8 +96,8 @@ void AddMatmuls(std::vector<OpCase>* cases) {
     AddMatmul(cases, {35, 66, 3301, true, false, bf16}, false, /*f32_out=*/true);
     cases->back().tolerance = 5e-6;  // long sums
   }
-  // Large results over many tokens: either operand wider, one block of terms and two, an odd last
-  // pair and an even one.
+  // Large results over many tokens: either operand wider, one KC block and two, an odd last pair
+  // and an even one.
   for (const bool bf16 : {false, true}) {
     AddMatmul(cases, {258, 333, 131, true, false, bf16}, false, /*f32_out=*/true);
     AddMatmul(cases, {333, 258, 131, true, false, bf16}, false, /*f32_out=*/true);
@@ -106,8 +106,8 @@ void AddMatmuls(std::vector<OpCase>* cases) {
     AddMatmul(cases, {330, 259, bf16 ? 1541 : 771, true, false, bf16}, false, /*f32_out=*/true);
     cases->back().tolerance = 5e-6;
   }
-  // Blocks of rows and of columns over an operand that is packed once for all or, in f32, read
-  // where it is; the second with sums in parts.
+  // Blocks of rows and of columns over an operand that is packed once for all or, in f32, read in
+  // place; the second with partial sums.
   for (const bool tb : {false, true}) {
     for (const bool bf16 : {false, true}) {
       AddMatmul(cases, {300, 700, 40, false, tb, bf16}, true);
@@ -115,8 +115,8 @@ void AddMatmuls(std::vector<OpCase>* cases) {
       cases->back().tolerance = 5e-6;
     }
   }
-  // Cut by columns alone, or with more threads by rows too: two slabs of rows, one block of terms
-  // and two, rows that are read where they are and (1024 floats, odd pairs) copied ones.
+  // Partitioned by columns, or with more threads also by rows: two MC blocks, one KC block and two,
+  // rows that are read in place and (1024 floats, odd pairs) packed ones.
   for (const bool tb : {false, true}) {
     AddMatmul(cases, {150, 140, 130, false, tb, false}, true);
     AddMatmul(cases, {145, 130, 1024, false, tb, false}, true);
@@ -137,7 +137,7 @@ void AddMatmuls(std::vector<OpCase>* cases) {
   AddProduct(cases, "matmul", "batched rows", {Random({2, 3, 5}), Random({5, 7})}, {});
 }
 
-// One thread and several, sums in one part and in several, even and odd.
+// Returns sizes for one thread and several, one partial sum and several, even and odd.
 std::vector<Sizes> FusedSizes(bool transpose_a) {
   std::vector<Sizes> all;
   for (const bool bf16 : {false, true}) {
@@ -168,7 +168,7 @@ void AddFused(std::vector<OpCase>* cases) {
       attrs.Set("kind", kind);
       attrs.Set("keep", keep);
       const std::string name = absl::StrCat(s.Name(), " ", kind, keep ? " keep" : "");
-      // Of small sums an activation is not just its argument, zero or one.
+      // With small sums, an activation differs from its argument, zero and one.
       CaseInput a = s.A();
       a.low = -0.05, a.high = 0.05;
       AddProduct(cases, "matmul_act", name, {a, s.B()}, attrs);
@@ -218,7 +218,7 @@ void AddSeveral(std::vector<OpCase>* cases) {
                attrs);
     AddProduct(cases, "matmul_sum", s.Name() + " addend",
                {s.Result(), s.A(), s.B(), shorter.A(), shorter.B()}, attrs);
-    // One chain over both products' terms rounds as often.
+    // One chain over both products' terms has as many roundings.
     if (s.k > 1000) cases->back().tolerance = 5e-6;
   }
   const CaseInput a = Random({2, 7, 16}), b = Random({27, 16}), y = Random({2, 7, 27});

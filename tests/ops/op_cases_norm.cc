@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the ops on norms: shipped ones and those linked into the tests, which between them need
-// every operand that there is.
+// Cases of the ops on norms: shipped ones and those linked into the tests, which together need
+// every operand that exists.
 #include <memory>
 #include <string>
 #include <utility>
@@ -62,7 +62,7 @@ void AddCases(const Norm& norm, std::vector<OpCase>* cases) {
   OpCase forward = norm.Case("norm", {Random(norm.x)}, 2e-6);
   forward.attrs.Set("train", true);
   cases->push_back(forward);
-  // Built without `train` it saves nothing, and has no gradient where it would need that.
+  // Without `train` the op saves nothing, and has no gradient if that needs saved values.
   OpCase eval = norm.Case("norm", {Random(norm.x)}, 2e-6);
   eval.name = absl::StrCat(norm.name, " in evaluation");
   eval.differentiated_outputs = {};
@@ -75,7 +75,7 @@ void AddCases(const Norm& norm, std::vector<OpCase>* cases) {
   cases->push_back(eval_add);
   add.attrs.Set("train", true);
   for (const std::vector<int>& differentiated : {std::vector<int>{0, 1}, {1}, {0}}) {
-    // Parameters have no gradient when only the sum does.
+    // Parameters have no gradient if only the sum has.
     if (differentiated == std::vector<int>{0} && !instance.params().empty()) continue;
     add.name = absl::StrCat(norm.name, " to ", differentiated.size(), differentiated.back());
     add.differentiated_outputs = differentiated;
@@ -95,7 +95,7 @@ void AddCases(const Norm& norm, std::vector<OpCase>* cases) {
   }
 }
 
-// The cases from `first` on once more in bf16: rows are, parameters, what is saved and states are
+// Repeats the cases from `first` on in bf16: rows are bf16; parameters, saved values and states are
 // not.
 void AddInBf16(size_t first, std::vector<OpCase>* cases) {
   const size_t count = cases->size();
@@ -121,7 +121,7 @@ void AddCrossRowCases(const Norm& norm, std::vector<OpCase>* cases) {
   cases->push_back(norm.Case("cross_norm_eval", {Random(norm.x), state}, 1e-5));
 
   CaseInput x = Random(norm.x), saved = Absent();
-  if (instance.saved_per_row() > 0) {  // what the test's norm wants to find: the row's first number
+  if (instance.saved_per_row() > 0) {  // the test's norm expects the row's first number
     x.values.resize(static_cast<size_t>(norm.x.num_elements()));
     std::vector<double> first;
     for (size_t e = 0; e < x.values.size(); ++e) {
@@ -142,8 +142,8 @@ std::vector<OpCase> NormOpCases() {
   std::vector<OpCase> cases;
   const auto for_all_shapes = [](const auto& add) {
     add(Shape({1, 7, 16}), 16);
-    add(Shape({2, 5, 33}), 33);     // two chunks of rows, rows off the cache lines
-    add(Shape({2, 9, 4 * 8}), 8);   // by head: several rows a token
+    add(Shape({2, 5, 33}), 33);     // two chunks of rows, rows that are not aligned to cache lines
+    add(Shape({2, 9, 4 * 8}), 8);   // heads: several rows per token
     add(Shape({3, 67, 100}), 100);  // several tasks
     add(Shape({1, 1, 1}), 1);
   };
@@ -152,7 +152,7 @@ std::vector<OpCase> NormOpCases() {
     for_all_shapes([&](const Shape& x, int64_t dim) { AddCases(Norm(id, x, dim), &cases); });
     AddInBf16(first, &cases);
   }
-  // What ABI 1.1 has: parameters of each head, positions and step, two inputs.
+  // Features of ABI 1.1: parameters of each head, positions and step, two inputs.
   for (const char* id : {"test.grown", "test.pair"}) {
     const size_t first = cases.size();
     for_all_shapes([&](const Shape& x, int64_t dim) {

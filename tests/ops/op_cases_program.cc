@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the op program: formulas as placements have them, with the programs of their gradients.
+// Cases of the op program: formulas as in placements, and the programs of their gradients.
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@
 namespace plumb {
 namespace {
 
-// The ops of the programs' nodes; they live as long as the cases.
+// Returns the ops of the programs' nodes, which live as long as the cases.
 const OpRegistry& Ops() {
   static const OpRegistry* const ops = [] {
     auto* made = new OpRegistry();
@@ -56,7 +56,8 @@ Attrs GraphAttr(const std::shared_ptr<const ProgramAttr>& program) {
   return Attrs({{"graph", std::shared_ptr<const AttrObject>(program)}});
 }
 
-// Adds the program of a formula, and that of its gradients by all inputs from all outputs.
+// Adds the program of a formula, and the program of its gradients with respect to all inputs, given
+// the gradients of all outputs.
 void AddFormula(std::vector<OpCase>* cases, const std::string& name,
                 const std::vector<CaseInput>& inputs, const Formula& formula) {
   const auto program = Make(inputs, formula);
@@ -78,8 +79,8 @@ void AddFormula(std::vector<OpCase>* cases, const std::string& name,
   cases->back().differentiated_outputs = {};
 }
 
-// h_i + sum_j (r_ji + part(a, i)) h_j over streams, as of hyper-connections: scalars of tokens, of
-// the model, and of a learned table.
+// Adds h_i + sum_j (r_ji + part(a, i)) h_j over streams, as in hyper-connections: scalars per
+// token, of the model, and of a learned table.
 void AddStreams(std::vector<OpCase>* cases, const std::string& name, Shape rows, int64_t width) {
   const Shape scalars = rows.WithLast(2);
   AddFormula(
@@ -104,7 +105,7 @@ void AddStreams(std::vector<OpCase>* cases, const std::string& name, Shape rows,
       });
 }
 
-// e_k / sum_m e_m over the channels of one operand, one by one.
+// Adds e_k / sum_m e_m over the channels of one operand, one by one.
 void AddShares(std::vector<OpCase>* cases, Shape rows) {
   AddFormula(
       cases, "shares", {Random(rows.WithLast(4)), Random({4})},

@@ -31,7 +31,7 @@ OpCase Rope(int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim, int3
   return c;
 }
 
-// The case with other attributes beside its own.
+// Returns the case with additional attributes.
 OpCase With(OpCase c, const std::string& what,
             const std::vector<std::pair<const char*, Attr>>& attrs) {
   absl::StrAppend(&c.name, " ", what);
@@ -39,7 +39,7 @@ OpCase With(OpCase c, const std::string& what,
   return c;
 }
 
-// Layouts, parts of a head around whole vectors, and other frequencies.
+// Adds layouts, rotated parts of a head around whole vectors, and other frequencies.
 void AddRopeVariants(std::vector<OpCase>* cases) {
   const auto text = [](const char* value) { return std::string(value); };
   for (const bool inverse : {false, true}) {
@@ -104,7 +104,7 @@ std::string AttentionName(int64_t batch, int64_t tokens, Heads heads, int64_t he
                       " width ", head_dim);
 }
 
-// What is not plain about the softmax.
+// Variations of the plain softmax.
 struct Variant {
   double cap = 0;
   int64_t window = 0;
@@ -119,8 +119,8 @@ std::string VariantName(const Variant& variant) {
                       variant.alibi > 0 ? absl::StrCat(" alibi ", variant.alibi) : "");
 }
 
-// The case with that variant; its last input is then the sinks. Sinks are large and small beside
-// the scores.
+// Returns the case with that variant; with sinks, they are its last input. Sinks are large and
+// small compared with the scores.
 OpCase WithVariant(OpCase c, const Variant& variant, int64_t heads) {
   absl::StrAppend(&c.name, VariantName(variant));
   if (variant.cap > 0) c.attrs.Set("cap", variant.cap);
@@ -133,7 +133,7 @@ OpCase WithVariant(OpCase c, const Variant& variant, int64_t heads) {
 // Draws f32 or bf16 operands.
 using Draw = CaseInput (*)(Shape shape, double low, double high);
 
-// Probabilities and their gradients may be rounded to bf16 for the matrix products: by half of the
+// Probabilities and their gradients may be rounded to bf16 for the matrix products, by half of the
 // last of eight bits, in sums of many.
 constexpr double kBf16Tolerance = 4e-3;
 
@@ -148,7 +148,7 @@ void AddAttentionCases(int64_t batch, int64_t tokens, Heads heads, int64_t head_
   forward.inputs = {random(q), random(kv), random(kv)};
   forward.attrs = AttentionAttrs(heads, head_dim);
   forward.tolerance = bf16 ? kBf16Tolerance : 4e-6;
-  // A difference of the naive reference is expensive where it is long.
+  // A difference of the naive reference is expensive for long sequences.
   forward.checked_elements = tokens * head_dim > 1000 ? 3 : 24;
   cases->push_back(WithVariant(forward, variant, heads.q));
 
@@ -163,7 +163,7 @@ void AddAttentionCases(int64_t batch, int64_t tokens, Heads heads, int64_t head_
   cases->push_back(WithVariant(grad, variant, heads.q));
 }
 
-// With `queries` for the last of the tokens; 0: for all.
+// Adds a case with `queries` queries, for the last tokens; 0: for all.
 void AddCachedAttentionCase(std::vector<int32_t> first, int64_t tokens, Heads heads,
                             int64_t head_dim, int64_t capacity, Draw draw,
                             std::vector<OpCase>* cases, int64_t queries = 0,
@@ -205,7 +205,7 @@ void AddSinkGrad(int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim,
   cases->push_back(c);
 }
 
-// All keys of sequences of those lengths, in `tokens`.
+// Adds attention to all keys of sequences of those lengths, padded to `tokens`.
 void AddBidirectionalCases(std::vector<int32_t> lengths, int64_t tokens, Heads heads,
                            int64_t head_dim, Draw draw, std::vector<OpCase>* cases,
                            const Variant& variant = {}) {
@@ -233,7 +233,7 @@ void AddBidirectional(Draw draw, std::vector<OpCase>* cases) {
   AddBidirectionalCases({64}, 64, {1, 1}, 64, draw, cases);
 }
 
-// Windows around the sizes of tiles, vectors and blocks, and each with each.
+// Adds windows around the sizes of tiles, vectors and blocks, and all pairs of variants.
 void AddAttentionVariants(Draw draw, std::vector<OpCase>* cases) {
   const Variant cap = {3, 0, false}, sinks = {0, 0, true};
   for (const int64_t tokens : {1, 5, 17, 70}) {
@@ -249,7 +249,7 @@ void AddAttentionVariants(Draw draw, std::vector<OpCase>* cases) {
   }
   AddAttentionCases(1, 301, {4, 2}, 20, draw, cases, {2, 90, true});
   AddAttentionCases(1, 301, {2, 2}, 5, draw, cases, cap);
-  AddAttentionCases(1, 129, {2, 2}, 5, draw, cases, {2, 1000, false});  // wider than all
+  AddAttentionCases(1, 129, {2, 2}, 5, draw, cases, {2, 1000, false});  // wider than the sequence
   AddCachedAttentionCase({3}, 270, {2, 1}, 12, 280, draw, cases, 0, {0, 70, false});
   AddCachedAttentionCase({3}, 270, {2, 1}, 12, 280, draw, cases, 9, {0, 70, true});
   for (const int64_t head_dim : {1, 7, 20}) {
@@ -262,8 +262,8 @@ void AddAttentionVariants(Draw draw, std::vector<OpCase>* cases) {
   AddSinkGrad(2, 70, 8, 64, draw, cases);  // several tasks
 }
 
-// Caches that hold little more than the window, or no more, before and after they are full: one new
-// token, fewer and more than the window, and fewer and more than a kernel packs.
+// Adds caches of the window's size or slightly more, before and after they are full: one new token,
+// fewer and more than the window, and fewer and more than a kernel packs.
 void AddRings(Draw draw, std::vector<OpCase>* cases) {
   for (const int64_t window : {1, 4, 16, 70}) {
     for (const int64_t capacity : {window, window + 5}) {
@@ -281,7 +281,7 @@ void AddRings(Draw draw, std::vector<OpCase>* cases) {
   AddCachedAttentionCase({5000}, 1, {8, 8}, 64, 1000, draw, cases, 0, {0, 1000, false});
 }
 
-// Of few heads, of no power of 2, and far beyond the first block of keys.
+// Adds few heads, a number that is no power of 2, and keys far beyond the first block.
 void AddAlibi(Draw draw, std::vector<OpCase>* cases) {
   const Variant alibi = {0, 0, false, 1};
   for (const int64_t tokens : {1, 5, 17, 70, 301}) {

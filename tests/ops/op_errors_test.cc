@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ops say about operands that do not fit.
+// Error messages of ops for invalid operands.
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ class OpErrorsTest : public testing::Test {
  protected:
   OpErrorsTest() { RegisterOps(&registry_); }
 
-  // The message of the shape rule, or "" when it accepts the operands.
+  // Returns the message of the shape rule, or "" if it accepts the operands.
   std::string ShapeError(const std::string& op, std::vector<CaseInput> inputs, Attrs attrs = {}) {
     OpCase c;
     c.op = op;
@@ -174,7 +174,7 @@ TEST_F(OpErrorsTest, OpsOfExpertsWantRowsAndGroupsThatFit) {
       HasSubstr("inner sizes differ: 4 and 5"));
   EXPECT_THAT(ShapeError("expert_matmul", {Random({3, 4}), Random({2, 4, 6}), Ints({2}, {0, 3})}),
               HasSubstr("starts must be [3], one more than there are experts"));
-  // What another kernel has not made.
+  // Operands that no other kernel produces.
   EXPECT_THAT(std::string(RunError("to_experts", {Random({2, 4}), Ints({2, 1}, {0, 2})}).message()),
               HasSubstr("2"));
   for (const std::vector<int32_t>& starts :

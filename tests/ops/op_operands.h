@@ -16,10 +16,10 @@ std::string LeafName(size_t input);  // "in0"
 std::map<std::string, ReferenceTensor> NamedLeaves(const std::vector<ReferenceTensor>& inputs);
 
 ReferenceTensor Zeros(const TensorType& type);
-// The same bits: NaN equals NaN, 0 differs from -0.
+// Returns true if the bits are the same: NaN equals NaN, 0 differs from -0.
 bool Identical(const ReferenceTensor& a, const ReferenceTensor& b);
 
-// Whether the op overwrites input i: it is a state then, and has no gradient.
+// Returns true if the op overwrites input i, which is then a state and has no gradient.
 bool IsUpdated(const OpDef& op, size_t i);
 
 }  // namespace plumb

@@ -21,9 +21,9 @@ namespace plumb {
 
 namespace {
 
-// Memory for one operand, 64-byte aligned. What a kernel writes has a guard behind it that must
-// keep its content; what it reads ends with the tensor, so that the address sanitizer sees a read
-// beyond.
+// Memory for one operand, 64-byte aligned. Behind the memory that a kernel writes is a guard that
+// must not change; memory that it reads ends with the tensor, so that the address sanitizer detects
+// a read beyond its end.
 class Buffer {
  public:
   enum Use { kRead, kWritten };
@@ -113,7 +113,7 @@ std::vector<size_t> TokenWiseInputs(const OpRegistry& registry, const OpCase& c)
   return op.token_wise({types, {}, c.attrs});
 }
 
-// The last `count` tokens of x[batch, tokens, ..].
+// Returns the last `count` tokens of x[batch, tokens, ..].
 ReferenceTensor LastTokens(const ReferenceTensor& x, int64_t count) {
   std::vector<int64_t> dims(x.type.shape.dims().begin(), x.type.shape.dims().end());
   const int64_t batch = dims[0], tokens = dims[1],
@@ -131,7 +131,7 @@ ReferenceTensor LastTokens(const ReferenceTensor& x, int64_t count) {
   return last;
 }
 
-// Whether output o is such a state.
+// Returns true if output o is an updated state.
 bool IsUpdate(const OpDef& op, size_t o) {
   return std::any_of(op.updates.begin(), op.updates.end(),
                      [o](const auto& update) { return update.first == static_cast<int>(o); });
@@ -184,7 +184,7 @@ absl::StatusOr<Graph> BuildCase(const OpRegistry& registry, const OpCase& c) {
   const std::vector<ValueId> outputs = b.ApplyAll(c.op, inputs, c.attrs);
   if (b.ok()) {
     for (size_t o = 0; o < outputs.size(); ++o) {
-      // A state is seen under its own name, and the VJP may update it once more.
+      // A state is read under its own name, and the VJP may update it again.
       if (!IsUpdate(*op, o)) b.Output(absl::StrCat("out", o), outputs[o]);
     }
   }

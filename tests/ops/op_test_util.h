@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs single ops: kernels on f32, references and VJPs in double, and compares them.
+// Runs single ops (kernels on f32, references and VJPs in double) and compares them.
 #ifndef PLUMB_TESTS_OPS_OP_TEST_UTIL_H_
 #define PLUMB_TESTS_OPS_OP_TEST_UTIL_H_
 
@@ -15,17 +15,17 @@
 
 namespace plumb {
 
-// The operands of a case, drawn once. Floats are representable in f32, so that kernel and reference
-// see the same numbers. An absent operand has an empty type.
+// Returns the operands of a case. Floats are representable in f32, so that kernel and reference
+// compute from the same numbers. An absent operand has an empty type.
 std::vector<ReferenceTensor> MakeInputs(const OpCase& c);
 
-// The graph that applies the case's op to leaves "in0", "in1", .. and has outputs "out0", ..; an
-// input that the op overwrites is a state, and what it becomes is no output.
+// Returns the graph that applies the case's op to leaves "in0", "in1", .. and has outputs "out0",
+// ... An input that the op overwrites is a state, and its new value is no output.
 absl::StatusOr<Graph> BuildCase(const OpRegistry& registry, const OpCase& c);
 
-// Runs the kernel of the graph's only node. Operands and results are as in the reference,
-// converted. Outputs that update an input share memory with it. alias >= 0 makes use of the op's
-// may_alias[alias]. Fails the current test when the kernel writes outside of its outputs and
+// Runs the kernel of the graph's only node. Operands and results have the reference's types,
+// converted for the kernel. Outputs that update an input share memory with it. alias >= 0 uses the
+// op's may_alias[alias]. Fails the current test if the kernel writes outside of its outputs and
 // scratch.
 absl::StatusOr<std::vector<ReferenceTensor>> RunKernel(const Graph& graph,
                                                        const std::vector<ReferenceTensor>& inputs,
@@ -35,17 +35,17 @@ absl::StatusOr<std::vector<ReferenceTensor>> RunKernel(const Graph& graph,
 absl::StatusOr<std::vector<ReferenceTensor>> RunReference(
     const Graph& graph, const std::map<std::string, ReferenceTensor>& leaves);
 
-// Whether the case's op is token-wise in inputs that have at least two tokens here.
+// Returns true if the case's op is token-wise in inputs that have at least two tokens here.
 bool HasTokens(const OpRegistry& registry, const OpCase& c);
 
-// Expectations on the case's op (they fail the current test):
-// its kernel agrees with its reference, with the same bits for 1, 2 and 4 threads and for every
-// aliasing that it allows;
+// Expectations on the case's op, which fail the current test. Checks that its kernel agrees with
+// its reference, with the same bits for 1, 2 and 4 threads and for every aliasing that it allows.
 void ExpectKernelMatchesReference(const OpRegistry& registry, const OpCase& c);
-// it is token-wise in the inputs that OpDef::token_wise names: its reference on their last tokens
-// gives the last tokens of its reference, to the bit. Nothing to do where HasTokens is false;
+// Checks that it is token-wise in the inputs that OpDef::token_wise names: its reference on their
+// last tokens computes the last tokens of its reference, to the bit. Passes if HasTokens is false.
 void ExpectTokenWiseAsDeclared(const OpRegistry& registry, const OpCase& c);
-// its VJP agrees with central differences of its reference. Nothing to do for an op without a VJP.
+// Checks that its VJP agrees with central differences of its reference. Passes for an op without a
+// VJP.
 void ExpectVjpMatchesDifferences(const OpRegistry& registry, const OpCase& c);
 
 }  // namespace plumb

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ExpectVjpMatchesDifferences.
+// Implements ExpectVjpMatchesDifferences.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -18,8 +18,8 @@ namespace {
 // none).
 struct VjpGraph {
   Graph graph;
-  std::vector<ValueId> outputs;   // of the op
-  std::vector<ValueId> d_inputs;  // one an input
+  std::vector<ValueId> outputs;   // outputs of the op
+  std::vector<ValueId> d_inputs;  // one per input
 };
 
 std::string SeedName(size_t output) { return absl::StrCat("d_out", output); }
@@ -47,7 +47,7 @@ void ExpectVjpMatchesDifferences(const OpRegistry& registry, const OpCase& c) {
   const OpDef* op = registry.Find(c.op);
   ASSERT_NE(op, nullptr);
   if (op->vjp == nullptr || c.differentiated_outputs.empty()) return;
-  // The same derivation as in f32, on numbers too coarse for differences.
+  // bf16 has the same derivation as f32, but is too coarse for differences.
   for (const CaseInput& input : c.inputs) {
     if (!input.absent && input.type.dtype == DType::kBF16) return;
   }
@@ -106,7 +106,7 @@ void ExpectVjpMatchesDifferences(const OpRegistry& registry, const OpCase& c) {
       const size_t e = static_cast<size_t>(order[k]);
       const double step = 1e-4;
       const double at = x.f[e];
-      // Differences of fourth order: the error of the plain central one would need looser limits.
+      // Differences of fourth order: plain central ones would need a looser tolerance.
       const auto loss_at = [&](double offset) {
         x.f[e] = at + offset * step;
         const double value = loss(leaves);
@@ -119,7 +119,7 @@ void ExpectVjpMatchesDifferences(const OpRegistry& registry, const OpCase& c) {
           << "input " << i << ", element " << e;
     }
 
-    // Each gradient comes out the same when it alone is wanted.
+    // Each gradient is the same if only it is wanted.
     std::vector<bool> only(wanted.size(), false);
     only[i] = true;
     const absl::StatusOr<VjpGraph> single = BuildVjp(registry, c, only);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every op of the registry, through its cases.
+// Tests every op of the registry with its cases.
 #include <set>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cases of op_cases_sequence.cc cannot say: causality, caches, refusals.
+// Properties that op_cases_sequence.cc cannot express: causality, caches, rejected operands.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -62,7 +62,7 @@ OpCase Attention(const Sizes& s) {
   return c;
 }
 
-// The same with bf16 operands.
+// Returns the case with bf16 operands.
 OpCase Bf16Attention(const Sizes& s) {
   OpCase c = Attention(s);
   for (CaseInput& input : c.inputs) input.type.dtype = DType::kBF16;
@@ -85,7 +85,7 @@ OpCase CachedAttention(const Sizes& s, int64_t tokens, int32_t first) {
   return c;
 }
 
-// Tokens [from, from + count) of x[batch, tokens, width].
+// Returns tokens [from, from + count) of x[batch, tokens, width].
 ReferenceTensor Tokens(const ReferenceTensor& x, int64_t from, int64_t count) {
   const int64_t batch = x.type.shape[0], tokens = x.type.shape[1], width = x.type.shape[2];
   ReferenceTensor out;
@@ -97,7 +97,8 @@ ReferenceTensor Tokens(const ReferenceTensor& x, int64_t from, int64_t count) {
   return out;
 }
 
-// The first `count` tokens of a cache[batch, heads, capacity, head_dim], as x[batch, count, width].
+// Returns the first `count` tokens of a cache[batch, heads, capacity, head_dim] as x[batch, count,
+// width].
 ReferenceTensor OfCache(const ReferenceTensor& cache, int64_t count) {
   const Shape& shape = cache.type.shape;
   const int64_t heads = shape[1], capacity = shape[2], head_dim = shape[3];
@@ -153,7 +154,7 @@ TEST_F(SequenceOpsTest, AttentionDoesNotLookAhead) {
       for (ReferenceTensor& x : changed) {
         const int64_t width = x.type.shape[2];
         for (size_t i = 0; i < x.f.size(); ++i) {
-          // So large that a maximum must be raised late.
+          // Large enough that the running maximum is raised late.
           if (static_cast<int64_t>(i) / width % kSizes.tokens >= from) x.f[i] *= -16;
         }
       }
@@ -165,7 +166,7 @@ TEST_F(SequenceOpsTest, AttentionDoesNotLookAhead) {
   }
 }
 
-// Scores that grow with the key's place make every block of keys raise the maximum.
+// Scores that grow with the key's position make every block of keys raise the maximum.
 TEST_F(SequenceOpsTest, AttentionFollowsScoresThatGrowWithTheKeysPlace) {
   Sizes sizes = kSizes;
   sizes.tokens = 200;
@@ -209,8 +210,9 @@ TEST_F(SequenceOpsTest, AttentionPassesOnANaNInASinkOfItsHead) {
   }
 }
 
-// Chunks, shorter and longer than the window, fed to a ring of the window and to a cache of all
-// tokens. Not a bit may differ: a ring is where keys are, not how they are added up.
+// Feeds chunks, shorter and longer than the window, to a ring of the window's size and to a cache
+// of all tokens. All bits must agree: a ring changes where keys are stored, not how they are added
+// up.
 TEST_F(SequenceOpsTest, ARingGivesTheBitsOfACacheOfAllTokens) {
   constexpr int64_t kWindow = 20, kAll = 260;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -247,8 +249,8 @@ TEST_F(SequenceOpsTest, ACacheMustHoldTheWindow) {
   EXPECT_THAT(Refusal(c), HasSubstr("caches of 96 tokens do not hold a window of 97"));
 }
 
-// A head whose sink is far above its scores attends to nothing, one whose sink is far below as if
-// there were none.
+// A head whose sink is far above its scores attends to nothing; one whose sink is far below attends
+// as without a sink.
 TEST_F(SequenceOpsTest, SinksThatAreFarFromTheScoresDecide) {
   OpCase c = Attention(kSizes);
   const std::vector<ReferenceTensor> plain_inputs = MakeInputs(c);
@@ -281,7 +283,7 @@ TEST_F(SequenceOpsTest, CachedAttentionRefusesAPositionOutsideBeforeItWrites) {
   for (const ValueId id : node.outputs) out_types.push_back(&graph->value(id).type);
   const std::vector<int32_t>& positions = c.inputs[5].ints;
   std::memcpy(buffers[5].data(), positions.data(), positions.size() * sizeof(int32_t));
-  for (const size_t i : {size_t{1}, size_t{2}}) buffers[i].as<float>()[0] = 1;  // would be written
+  for (const size_t i : {size_t{1}, size_t{2}}) buffers[i].as<float>()[0] = 1;  // not to be cached
   AlignedBuffer context(out_types[0]->bytes());
   const std::vector<void*> out = {context.data(), buffers[3].data(), buffers[4].data()};
 
@@ -319,7 +321,7 @@ TEST_F(SequenceOpsTest, AttentionSaysWhichOperandDoesNotFit) {
   EXPECT_THAT(Refusal(c), HasSubstr("the caches are f32[2, 2, 96, 12] and bf16[2, 2, 96, 12]"));
 }
 
-// The figures of the paper: 1/2, 1/4, .. of 8 heads; those of 16, in turns, between them.
+// The paper's slopes: 1/2, 1/4, .. for 8 heads; 16 heads interleave additional ones between them.
 TEST_F(SequenceOpsTest, SlopesOfAlibi) {
   for (int64_t head = 0; head < 8; ++head) {
     EXPECT_DOUBLE_EQ(AlibiSlope(head, 8), std::exp2(-static_cast<double>(head + 1)));
@@ -361,9 +363,9 @@ TEST_F(SequenceOpsTest, RotationRefusesAnOddHead) {
   EXPECT_THAT(Refusal(c), HasSubstr("dims = 10 are more than head_dim = 9"));
 }
 
-// By hand, at position 1: of the frequencies 1, 0.1 and 0.01 the first turns so fast in 100 tokens
-// that it stays, the last so slowly that it is divided by 2, and the second is 1.59 turns on the
-// way from 1 to 4.
+// Computed by hand, at position 1. Of the frequencies 1, 0.1 and 0.01 the first completes so many
+// turns in 100 tokens that it is kept, the last so few that it is divided by 2, and the second is
+// at 1.59 turns on the ramp from 1 to 4.
 TEST_F(SequenceOpsTest, RotationOfScaledFrequenciesByHand) {
   OpCase c;
   c.op = "rope";

@@ -115,7 +115,7 @@ plumb_status Backward(const plumb_norm_instance*, const plumb_norm_call* call, i
   return PLUMB_UNIMPLEMENTED;
 }
 
-// The sum in f32, the only type that the extension supports.
+// Computes the sum in f32, the only type that the extension supports.
 plumb_status ForwardResidual(const plumb_norm_instance* instance, const plumb_norm_call* call,
                              const plumb_residual_call* residual, int64_t r0, int64_t r1) {
   if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;

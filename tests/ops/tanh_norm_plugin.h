@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A norm plugin that is linked into the tests: y = tanh(scale * x + shift), with scale a single
 // number and shift a vector. Unlike the shipped norms it reads y in its backward pass, saves
-// nothing, uses scratch, and fails on a NaN, naming the row.
+// nothing, uses scratch, and fails on a NaN with the number of the row.
 #ifndef PLUMB_TESTS_OPS_TANH_NORM_PLUGIN_H_
 #define PLUMB_TESTS_OPS_TANH_NORM_PLUGIN_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs in every step allocates nothing: counted by the operators new of this binary.
+// Checks that code which runs in every step allocates nothing, by the operators new of this binary.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -71,7 +71,7 @@ TEST(AllocationTest, FillingBatchesAllocatesNothing) {
     train.context_length = 10;
     TrainBatches batches = *TrainBatches::Create(&dataset, train);
     Batch batch = batches.MakeBatch();
-    // From the first batch on, over the borders of epochs, and back.
+    // Batches from the first on, over the ends of epochs, and back.
     EXPECT_EQ(CountAllocations([&] {
                 for (int64_t i = 0; i < 100; ++i) batches.Fill(i, &batch);
                 batches.Fill(7, &batch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training in bf16: the arithmetic of programs changes, what a run promises does not.
+// Training in bf16: the arithmetic of programs changes, the guarantees of a run do not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ TEST_F(Bf16TrainTest, ProgramsReadTheWeightsInPlaceRoundedAfterEveryStep) {
   }
 }
 
-// A weight of 1 and steps of 2^-10: in bf16 alone it would never move.
+// A weight of 1 and steps of 2^-10: in bf16 alone it would never change.
 TEST_F(Bf16TrainTest, StepsThatBf16CannotSeeAddUpInTheWeights) {
   const auto context = MakeContext(runtime_.get(), TinyModel().Text());
   const Dataset data = TextOf(300, 5);
@@ -110,7 +110,7 @@ TEST_F(Bf16TrainTest, ProbesGiveTheFiguresOfTheWeightsInF32) {
   const Dataset data = TextOf(5000, 26);
   const auto session = Make(*context, data, Spec(), 2);
   ASSERT_TRUE(session->SetProbe(1, {}).ok());
-  const std::vector<float> weights = Weights(*session);  // a probe looks before the update
+  const std::vector<float> weights = Weights(*session);  // a probe measures before the update
   ASSERT_TRUE(session->Step().ok());
   ASSERT_NE(session->probe(), nullptr);
   size_t compared = 0;
@@ -244,7 +244,7 @@ TEST_F(Bf16TrainTest, TheNormOfTheGradientIsThatOfTheGradient) {
       square += static_cast<double>(g) * static_cast<double>(g);
     const auto step = session->Step();
     ASSERT_TRUE(step.ok()) << step.status();
-    // RunBatch's sequences have a position more, without a target.
+    // RunBatch's sequences have one more position, without a target.
     EXPECT_NEAR(step->grad_norm, std::sqrt(square), 0.01 * std::sqrt(square)) << DTypeName(dtype);
   }
 }

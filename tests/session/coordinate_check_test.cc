@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinate check of muP (Yang et al. 2022, appendix D.1): after a few steps the size of
-// activations does not depend on the width under muP, and grows with it without.
+// activations does not depend on the width with muP, and grows with it without.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class CoordinateCheckTest : public RecipeTest {
     model.more = more;
     return model;
   }
-  // What Table 8 says beside the learning rates. `branch`: of a block.
+  // Returns the settings of Table 8 besides the learning rates. `branch` is a factor of a block.
   static std::string MupText(const std::string& branch) {
     return absl::StrCat(
         "attention { scale: 'sqrt(8) / head_dim' } init { match: 'head.weight' normal { std: '0.2' "
@@ -41,7 +41,7 @@ class CoordinateCheckTest : public RecipeTest {
         "  inside { point: 'head.logits' rule: 'logits = logits * 32 / d_model' } }");
   }
 
-  // The root mean square of logits and of the last layer's stream in the sixth step.
+  // Returns the root mean square of logits and of the last layer's stream in the sixth step.
   std::map<std::string, double> Sizes(const TinyModel& model, const std::string& recipe) {
     const auto context = MakeContext(runtime_.get(), model.Text());
     const Dataset data = TextOf(3000, 26);
@@ -60,7 +60,7 @@ class CoordinateCheckTest : public RecipeTest {
   }
 };
 
-// The largest size over the smallest.
+// Returns the largest size divided by the smallest.
 double Spread(const std::vector<std::map<std::string, double>>& sizes, const std::string& name) {
   std::vector<double> values;
   for (const auto& size : sizes) values.push_back(size.at(name));
@@ -72,7 +72,7 @@ TEST_F(CoordinateCheckTest, SizesDoNotDependOnTheWidthUnderMupAndDoWithout) {
   std::vector<std::map<std::string, double>> mup, standard;
   for (const int width : kWidths) {
     mup.push_back(Sizes(Model(width, 2, MupText("1")), "import: 'mup' let: 'base_width = 32'"));
-    mup.back()["logits"] *= 32.0 / width;  // the point is before the model's multiplier
+    mup.back()["logits"] *= 32.0 / width;  // the probe is before the model's multiplier
     standard.push_back(Sizes(Model(width, 2,
                                    "placement { name: 'mine' each: 'x = x + f(norm(x))' end: 'x = "
                                    "norm(x)' }"),

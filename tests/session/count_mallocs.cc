@@ -18,7 +18,7 @@ namespace {
 
 std::atomic<int64_t> count{0}, onednn_count{0}, onednn_bytes{0};
 
-// Where the code of a library lies, found without allocating; nowhere before it is loaded.
+// The address range of a library's code, found without allocating; empty before it is loaded.
 struct CodeRange {
   uintptr_t begin = 0, end = 0;
 
@@ -44,8 +44,8 @@ struct CodeRange {
   }
 };
 
-// Of oneDNN, which is loaded when something first needs it: looked for when counts are read, and
-// stays where it is.
+// The code of oneDNN, which is loaded at its first use. Searched whenever counts are read, until it
+// is found; it does not move afterwards.
 std::atomic<uintptr_t> onednn_begin{0}, onednn_end{0};
 void FindOneDnn() {
   if (onednn_end.load() != 0) return;
@@ -54,7 +54,7 @@ void FindOneDnn() {
   onednn_end.store(found.end);
 }
 
-// `caller`: the address that the allocation returns to.
+// Counts an allocation. `caller` is its return address.
 void Count(const void* caller, size_t bytes) {
   const uintptr_t at = reinterpret_cast<uintptr_t>(caller);
   if (at < onednn_begin.load(std::memory_order_relaxed) ||
@@ -81,7 +81,7 @@ OneDnnMallocs OneDnnMallocCount() {
 
 #ifdef __SANITIZE_ADDRESS__
 
-// The sanitizer has malloc's place already, and tells whom it may concern.
+// The sanitizer replaces malloc itself, and offers hooks.
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*malloc_hook)(const volatile void*,
                                                                              size_t),
                                                          void (*free_hook)(const volatile void*));
@@ -99,8 +99,8 @@ int64_t LiveAlignedBytes() { return -1; }
 
 namespace {
 
-// What aligned_alloc has given out. Few blocks at a time, so looking for one is quick; and the
-// table is of fixed size, since nothing here may allocate.
+// Blocks allocated by aligned_alloc. There are few at a time, so a search is quick. The table has a
+// fixed size, because this code must not allocate.
 class AlignedBlocks {
  public:
   void Add(void* memory, size_t bytes) {
@@ -112,7 +112,7 @@ class AlignedBlocks {
       used_ = std::max(used_, static_cast<size_t>(&block - blocks_.data()) + 1);
       return;
     }
-    std::abort();  // more than the table holds
+    std::abort();  // the table is full
   }
   void Remove(void* memory) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -135,7 +135,7 @@ class AlignedBlocks {
   };
   std::mutex mutex_;
   std::array<Block, 4096> blocks_;
-  size_t used_ = 0;  // blocks beyond are free
+  size_t used_ = 0;  // later blocks are free
   int64_t bytes_ = 0;
 };
 AlignedBlocks aligned_blocks;
@@ -147,7 +147,7 @@ bool TellsOneDnnMallocs() { return true; }
 int64_t LiveAlignedBytes() { return aligned_blocks.bytes(); }
 }  // namespace plumb
 
-// glibc's own functions under their second names.
+// glibc's own functions by their second names.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t n, size_t bytes);
@@ -188,7 +188,8 @@ void free(void* memory) noexcept {
 }
 }
 
-// The C++ library's own would call malloc from where it lies, whoever asked: oneDNN 3, say.
+// Replaced, because the C++ library's operator new would hide the caller of malloc, for example
+// oneDNN 3.
 void* operator new(size_t bytes) {
   Count(__builtin_return_address(0), bytes);
   if (void* memory = __libc_malloc(bytes)) return memory;

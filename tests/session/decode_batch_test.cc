@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several sequences decoded together: each as if it were alone, to the bit, in every format.
+// Decodes several sequences together: each as if it were alone, to the bit, in every format.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ TinyModel Study() {
   return model;
 }
 
-// Wide enough for products that are cut into tasks and rows of several int8 groups.
+// Returns a model wide enough for products of several tasks and rows of several int8 groups.
 TinyModel Wide() {
   TinyModel model;
   model.placement = "double_qk";
@@ -39,7 +39,7 @@ TinyModel Wide() {
   return model;
 }
 
-// Its layers in turns keep a window of the keys.
+// Returns a model of which every second layer has a window.
 TinyModel Windowed() {
   TinyModel model = Study();
   model.positions = "ALIBI";
@@ -61,7 +61,7 @@ class DecodeBatchTest : public ::testing::TestWithParam<Case> {
     const float* logits = decode.logits(sequence);
     return {logits, logits + GetParam().model.vocab_size};
   }
-  // Token i of sequence b.
+  // Returns token i of sequence b.
   int32_t Token(int64_t b, int64_t i) const {
     return static_cast<int32_t>(
         RngStream(8, "tokens", static_cast<uint64_t>(b))
@@ -80,7 +80,7 @@ TEST_P(DecodeBatchTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
   for (const int64_t batch : {2, 5, 16}) {
     DecodeSession together(context_.get(), &weights_, batch, GetParam().threads);
     DecodeSession alone(context_.get(), &weights_, 1, 1);
-    std::vector<std::vector<std::vector<float>>> expected;  // by sequence, by step
+    std::vector<std::vector<std::vector<float>>> expected;  // [sequence][step]
     for (int64_t b = 0; b < batch; ++b) {
       // Prompts of different lengths.
       std::vector<int32_t> prompt;
@@ -107,7 +107,8 @@ TEST_P(DecodeBatchTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
   }
 }
 
-// A place that is used again knows nothing of who was there, and its neighbours do not notice.
+// A slot that is reused is independent of its former sequence, and the other sequences do not
+// change.
 TEST_P(DecodeBatchTest, SequencesBeginAndEndAtAnyTime) {
   DecodeSession together(context_.get(), &weights_, 3, GetParam().threads);
   DecodeSession alone(context_.get(), &weights_, 1, 1);
@@ -120,7 +121,7 @@ TEST_P(DecodeBatchTest, SequencesBeginAndEndAtAnyTime) {
   ASSERT_TRUE(together.FeedEach({3, 0, 4}).ok());
   EXPECT_EQ(together.length(1), 4);
   EXPECT_EQ(together.length(2), 5);
-  // More tokens for one of them, in one go.
+  // Several tokens for one sequence, in one call.
   ASSERT_TRUE(together.Feed(2, {2, 1}).ok());
   ASSERT_TRUE(together.FeedEach({1, 1, 1}).ok());
 
@@ -157,8 +158,8 @@ TEST_P(DecodeBatchTest, DecodingAgreesWithTheFullPass) {
                              GetParam().format);
   ASSERT_TRUE(full.ok()) << full.status();
   DecodeSession decode(context_.get(), &weights_, 1, GetParam().threads);
-  // bf16 rounds activations: in other places where sums are made otherwise. Beside int8 weights few
-  // rows are rounded to 16 bits, many are not.
+  // bf16 rounds activations at other places if sums are computed differently. With int8 weights,
+  // few rows are rounded to 16 bits, and many rows are not.
   const WeightFormat format = GetParam().format;
   const double tolerance = format == WeightFormat::kBf16   ? 5e-2
                            : format == WeightFormat::kInt8 ? 2e-4

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding against the full forward pass: the same logits at every position, for every shipped
-// placement, however the tokens are fed.
+// Compares decoding with the full forward pass: the same logits at every position, for every
+// shipped placement, for any division of the tokens into calls.
 #include "runtime/session/decode_session.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ class DecodeEveryPlacementTest : public ::testing::TestWithParam<std::string> {
     DecodeSession decode(context.get(), &parameters, 1);
     float largest = 0;
     for (float logit : full->logits) largest = std::max(largest, std::fabs(logit));
-    // The logits after n tokens, against those of the full pass at position n - 1.
+    // Compares the logits after n tokens with those of the full pass at position n - 1.
     const auto expect_at = [&](size_t n, const std::string& how) {
       ASSERT_EQ(decode.length(), static_cast<int64_t>(n));
       const size_t vocab = static_cast<size_t>(model.vocab_size);
@@ -142,7 +142,7 @@ TEST_F(DecodeSessionTest, APromptMayBeLongerThanTheLongestChunk) {
       1e-5);
 }
 
-// Layers of windows 3 and 5, whose caches are rings, and one that sees all.
+// Layers with windows 3 and 5, whose caches are rings, and one without a window.
 std::string WindowedModel() {
   TinyModel model;
   model.n_layer = 3;
@@ -167,7 +167,7 @@ TEST_F(DecodeSessionTest, LayersWithAWindowKeepNoMoreThanIt) {
   EXPECT_EQ(rows(2), 600);
 }
 
-// In chunks and steps, and after tokens were taken back whose rows newer ones had taken.
+// Feeds chunks and single tokens, also after truncation to tokens whose rows were overwritten.
 TEST_F(DecodeSessionTest, RemovedTokensRecomputePassedWindows) {
   const auto context = MakeContext(runtime_.get(), WindowedModel());
   const ParameterStore parameters = GenericParameters(*context);
@@ -181,7 +181,7 @@ TEST_F(DecodeSessionTest, RemovedTokensRecomputePassedWindows) {
       const size_t at = static_cast<size_t>(decode.length(sequence));
       ASSERT_TRUE(decode.Feed(sequence, absl::MakeConstSpan(from).subspan(at, count)).ok());
     };
-    // The sequence is then the first `kept` tokens and others.
+    // Compares a sequence of the first `kept` tokens and others.
     const auto expect = [&](size_t kept) {
       std::vector<int32_t> sequence_tokens(tokens.begin(),
                                            tokens.begin() + static_cast<int64_t>(kept));
@@ -211,7 +211,7 @@ TEST_F(DecodeSessionTest, RemovedTokensRecomputePassedWindows) {
   }
 }
 
-// A feed that fails has written rows; the sequence goes on as if it had not been.
+// A feed that fails has written rows; the sequence must continue as if it had not run.
 TEST_F(DecodeSessionTest, AFailedFeedLeavesRingsAsTheyWere) {
   const auto context = MakeContext(runtime_.get(), WindowedModel());
   const ParameterStore parameters = GenericParameters(*context);

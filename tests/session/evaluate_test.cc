@@ -32,7 +32,7 @@ class EvaluateTest : public ::testing::Test {
     EXPECT_TRUE(result.ok()) << result.status();
     return *result;
   }
-  // The loss of one sequence by itself, [1].
+  // Returns the loss of one sequence alone.
   double LossOf(const std::vector<int32_t>& tokens) {
     const auto outputs = RunBatch(*context_, *parameters_, {tokens}, /*with_gradients=*/true, 1);
     EXPECT_TRUE(outputs.ok()) << outputs.status();
@@ -60,7 +60,7 @@ TEST_F(EvaluateTest, TheLossOfDocumentsIsWeightedByTheirLength) {
     sum += LossOf(tokens) * static_cast<double>(tokens.size() - 1);
     targets += static_cast<int64_t>(tokens.size()) - 1;
   }
-  // In batches that divide their number, that do not, and all at once.
+  // In batches that divide the number of documents, that do not, and all at once.
   for (int64_t batch_size : {1, 3, 11, 40}) {
     const EvalResult result = Evaluate(data, batch_size);
     EXPECT_EQ(result.targets, targets);
@@ -76,8 +76,8 @@ TEST_F(EvaluateTest, TheLossOfATextCountsEveryTokenButTheFirstOnce) {
   double sum = 0;
   int64_t targets = 0;
   for (size_t start = 0; start + 1 < text.size(); start += 14) {
-    // A window has 14 inputs and the token after them; RunBatch takes 14 tokens, so the last target
-    // is measured from the logits.
+    // A window has 14 inputs and the token after them. RunBatch takes 14 tokens, so the loss of the
+    // last target is computed from the logits.
     const size_t inputs = std::min<size_t>(14, text.size() - 1 - start);
     const auto outputs =
         RunBatch(*context_, *parameters_,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps, evaluation and decoding compute with denormals flushed to zero, on every thread, and leave
-// the caller's floating-point mode as it was.
+// Checks that steps, evaluation and decoding compute with denormals flushed to zero, on every
+// thread, and restore the caller's floating-point mode.
 #include "runtime/base/float_mode.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ bool KeepsDenormals() {
   return half != 0;
 }
 
-// A norm that counts in which mode its functions are called; each works as CenteringNorm does.
+// A norm that counts calls by floating-point mode; each function works as CenteringNorm's.
 std::atomic<int> flushed_calls, kept_calls;
 
 void CountCall() { ++(KeepsDenormals() ? kept_calls : flushed_calls); }
@@ -62,7 +62,7 @@ const plumb_norm_plugin* CountingNorm() {
   return &table;
 }
 
-// Documents of one letter, with as many others once in the first: rows of the embedding that get a
+// Returns documents of one letter; the first has others once, so their rows of the embedding get a
 // gradient in the first step of an epoch only.
 Dataset RareLetters() {
   std::string content = "abcd\n";
@@ -73,8 +73,8 @@ Dataset RareLetters() {
   return *Dataset::FromContent(content, "rare.txt", options);
 }
 
-// Moments of those rows reach the denormals within a hundred steps, and the smallest ones stay
-// where they are: 0.6 of the least denormal is rounded to itself.
+// Returns a recipe with which moments of those rows become denormal within a hundred steps. The
+// smallest ones then stop decaying: 0.6 of the smallest denormal is rounded to itself.
 TrainSpec FastDecay() {
   TrainSpec spec;
   spec.batch_size = 1;
@@ -99,7 +99,7 @@ class FloatModeTest : public RecipeTest {
     model.more = "norm { name: \"n\" plugin: \"test.counting\" allow_cross_token: true }";
     return model;
   }
-  // Wide enough that ops and the optimizer share their work between threads.
+  // Returns a model wide enough that ops and the optimizer share their work between threads.
   static TinyModel Wide() {
     TinyModel model;
     model.d_model = 128;
@@ -222,7 +222,7 @@ TEST_F(FloatModeTest, MomentsOfRowsWithoutGradientsDecayToZero) {
   }
 }
 
-// What must be equal to the bit: losses and norms of gradients, and then the weights.
+// Returns the numbers that must be bit-identical: losses and norms of gradients, then the weights.
 std::vector<double> LossesOf(TrainSession* session, int steps) {
   std::vector<double> trace;
   for (int i = 0; i < steps; ++i) {
@@ -256,7 +256,7 @@ TEST_F(FloatModeTest, NeitherThreadsNorTheCallersModeChangeTheBitsOfARun) {
   }
 }
 
-// Weights that are denormal: those of a checkpoint from elsewhere may be.
+// Denormal weights, as a checkpoint from another program may have.
 TEST_F(FloatModeTest, EvaluationAndDecodingReadDenormalsAsZeros) {
   const auto context = MakeContext(runtime_.get(), Wide().Text());
   const Dataset data = TextOf(400, 20, 0.25);
@@ -265,7 +265,7 @@ TEST_F(FloatModeTest, EvaluationAndDecodingReadDenormalsAsZeros) {
     const ParameterStore parameters = GenericParameters(*context);
     for (int64_t i = 0; i < parameters.layout().size; i += 3) parameters.data()[i] = small;
     for (const ParameterLayout::Entry& entry : parameters.layout().entries) {
-      // Logits that are denormal, if anything is.
+      // The logits are denormal, if anything is.
       if (entry.name != "head.weight") continue;
       std::fill(parameters.data() + entry.begin, parameters.data() + entry.end, small);
     }

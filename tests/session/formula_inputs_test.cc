@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs give formulas besides tokens and weights: the step, and what dropout draws from.
+// Inputs of formulas besides tokens and weights: the step, and the random numbers of dropout.
 #include <cmath>
 #include <set>
 
@@ -19,7 +19,7 @@ constexpr char kDropping[] =
 
 class FormulaInputsTest : public RecipeTest {
  protected:
-  // A model whose placement is `pre` but for `text`.
+  // Returns a model whose placement is `pre`, extended by `text`.
   static TinyModel Mine(const std::string& text) {
     TinyModel model;
     model.placement = "mine";
@@ -31,13 +31,13 @@ class FormulaInputsTest : public RecipeTest {
   std::unique_ptr<ModelContext> Context(const TinyModel& model) {
     return MakeContext(runtime_.get(), model.Text());
   }
-  // One document: all batches are alike.
+  // Returns one document, so that all batches are equal.
   static Dataset OneDocument() {
     DatasetOptions options;
     options.format = DatasetOptions::Format::kDocuments;
     return *Dataset::FromContent("abcde\n", "documents.txt", options);
   }
-  // A recipe that leaves the weights as they are.
+  // Returns a recipe that does not change the weights.
   static TrainSpec Idle(const std::string& more = "") {
     return Spec(absl::StrCat("batch_size: 2 learning_rate: 0 max_steps: 2000 ", more));
   }
@@ -61,7 +61,7 @@ TEST_P(DropTypeTest, EveryStepAndEveryRowOfItDropsOther) {
     EXPECT_NEAR(split[i], whole[i], near) << i;
     EXPECT_GT(std::fabs(whole[i] - losses[i]), near) << "rows 3 and 4 as rows 1 and 2, step " << i;
   }
-  single.seed = 2;  // of the weights too
+  single.seed = 2;  // changes the weights too
   EXPECT_NE(Losses(Make(*context, data, single).get(), 6), losses);
 }
 
@@ -120,7 +120,7 @@ TEST_F(FormulaInputsTest, EvaluationDecodingAndGradientsDropNothing) {
   EXPECT_LE(RelativeError(a.gradients, b.gradients), 1e-5);
 }
 
-// The step shows in the loss, as the logits are multiplied by it: `what` is an expression over it.
+// Makes the loss depend on the step by a factor of the logits; `what` is an expression of the step.
 std::string LogitsTimes(const std::string& what) {
   return absl::StrCat("inside { point: \"head.logits\" rule: \"logits = (", what, ") * logits\" }");
 }
@@ -132,7 +132,7 @@ class StepTest : public FormulaInputsTest, public ::testing::WithParamInterface<
     spec.dtype = GetParam();
     return spec;
   }
-  // The loss of a training step where `step` is this number.
+  // Returns the loss of a training step in which `step` is this number.
   double LossAt(int64_t step) {
     const auto context = Context(Mine(LogitsTimes(absl::StrCat(step))));
     return Losses(Make(*context, data_, Recipe()).get(), 1)[0];
@@ -144,7 +144,7 @@ class StepTest : public FormulaInputsTest, public ::testing::WithParamInterface<
   }
 
   const Dataset data_ = OneDocument();
-  // Between a product with the step and one with the number may lie a rounding of bf16.
+  // A product with the step and one with the number may differ by a rounding of bf16.
   const double tolerance_ = GetParam() == DType::kBF16 ? 1e-2 : 1e-5;
 };
 
@@ -183,7 +183,7 @@ TEST_P(StepTest, TheStepIsSavedWithTheWeights) {
   EXPECT_NEAR(Losses(second.get(), 1)[0], LossAt(4), tolerance_);
 }
 
-// 1001 is no number of bf16.
+// 1001 is not representable in bf16.
 TEST_P(StepTest, LargeStepsAreExact) {
   const auto context = Context(Mine(LogitsTimes("1 + (step == 1001)")));
   const auto session = Make(*context, data_, Recipe());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training against tests/golden/recipes: the same steps in PyTorch, written from the papers.
+// Compares training with tests/golden/recipes: the same steps in PyTorch, written from the papers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<std::string> Cases() {
   return names;
 }
 
-// tokens.json: [step][row][seq + 1] token ids.
+// Batches of tokens.json: [step][row][seq + 1] token ids.
 class GoldenBatches : public BatchSource {
  public:
   GoldenBatches() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training with masked tokens: what is learned is what was hidden.
+// Training with masked tokens: the model learns the tokens that were hidden.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,8 @@ TinyModel Bidirectional() {
   return model;
 }
 
-// Every letter is the one before it or one of the next two; both neighbours tell more than one.
+// Every letter is the one before it or one of the next two, so both neighbours together tell more
+// than one.
 TEST(MaskedTrainingTest, LearnsToFillGaps) {
   const auto runtime = MakeRuntime();
   TinyModel model = Bidirectional();
@@ -39,7 +40,7 @@ TEST(MaskedTrainingTest, LearnsToFillGaps) {
   for (int i = 0; i < 1000; ++i) {
     const auto step = session->Step();
     ASSERT_TRUE(step.ok()) << step.status();
-    EXPECT_EQ(step->tokens, 16 * 2);  // round(0.15 * 12) a row
+    EXPECT_EQ(step->tokens, 16 * 2);  // round(0.15 * 12) per row
     if (i >= 950) last += step->loss / 50;
   }
   EXPECT_LT(last, 1.1);  // 0.95 after more steps; without the neighbours log(8) = 2.08

@@ -32,7 +32,7 @@ Matrix Transposed(const Matrix& a) {
   return t;
 }
 
-// As the page of Muon has it.
+// Orthogonalizes as described in Muon's publication.
 Matrix Orthogonalized(Matrix g, int steps) {
   const bool is_tall = g.size() > g[0].size();
   Matrix x = is_tall ? Transposed(g) : g;
@@ -104,9 +104,9 @@ TEST_F(NewtonSchulzTest, IsTheIterationForAnyShapeAndNumberOfThreads) {
   }
 }
 
-// Singular values come out between 0.68 and 1.13: so do the roots of the diagonal of the Gram
-// matrix of a matrix that is far from square, whose singular values are close to each other to
-// begin with.
+// Singular values of the result are between 0.68 and 1.13. So are the roots of the diagonal of the
+// Gram matrix if the matrix is far from square, because its singular values are close to each other
+// from the start.
 TEST_F(NewtonSchulzTest, MakesRowsOfNearlyUnitLengthAndNearlyOrthogonal) {
   const Shape shape({8, 512});
   const auto newton_schulz = *NewtonSchulz::Create(ops_, {shape}, 5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffers of norms with statistics over tokens: in training, evaluation and decoding.
+// The buffers of norms with statistics over tokens, in training, evaluation and decoding.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class NormStateTest : public RecipeTest {
   static std::vector<float> Weights(const ParameterStore& store) {
     return {store.data(), store.data() + store.layout().size};
   }
-  // The buffer with this name, which is one number.
+  // Returns the buffer with this name, which is one number.
   static float Number(const ParameterStore& store, const std::string& name) {
     for (const StateLayout::Buffer& buffer : store.states().buffers) {
       if (buffer.name == name) return store.state_data()[buffer.begin];
@@ -103,7 +103,7 @@ TEST_F(NormStateTest, TheyHaveNoGradientAndNoDecay) {
   spec.decay_everything = true;
   const auto session = Make(*context, data_, spec);
   Step(session.get(), 4);
-  // A decayed count would not be whole.
+  // A decayed count would not be an integer.
   EXPECT_EQ(Number(session->parameters(), "end.norm.calls"), 4);
   for (const ParameterLayout::Entry& entry : session->parameters().layout().entries) {
     EXPECT_THAT(entry.name, Not(HasSubstr("norm")));
@@ -117,7 +117,7 @@ TEST_F(NormStateTest, DecodingIsTheEvaluationPassTokenByToken) {
       TrainSpec spec;
       spec.batch_size = 4;
       const auto session = Make(*context, data_, spec);
-      Step(session.get(), 5);  // the running statistics are not those of the tokens below
+      Step(session.get(), 5);  // the running statistics differ from those of the tokens below
       const ParameterStore& store = session->parameters();
       const std::vector<int32_t> tokens = RandomTokens(1, 8, 6)[0];
       const auto full = RunBatch(*context, store, {tokens}, /*with_gradients=*/false, 1);
@@ -139,7 +139,7 @@ TEST_F(NormStateTest, DecodingIsTheEvaluationPassTokenByToken) {
       decode.Reset();
       ASSERT_TRUE(decode.Feed(tokens).ok());
       expect_at(tokens.size());
-      // A training pass takes the statistics of these tokens, and so sees later ones.
+      // A training pass uses the statistics of these tokens, so it depends on later ones.
       const auto training = RunBatch(*context, store, {tokens}, /*with_gradients=*/true, 1);
       ASSERT_TRUE(training.ok()) << training.status();
       EXPECT_GT(RelativeError(training->logits, full->logits), 1e-3) << placement << " " << plugin;
@@ -163,8 +163,8 @@ TEST_F(NormStateTest, BatchStatisticsNormsCannotDecode) {
   EXPECT_EQ(decode.length(), 0);
 }
 
-// The step is run again to find the first bad tensor; what the first run left in the states must
-// neither be blamed nor stay.
+// The step is repeated to find the first bad tensor. The states that the first run wrote must not
+// be reported, and must not stay.
 TEST_F(NormStateTest, AStepThatDivergesLeavesThemAsTheyWere) {
   for (int micro_batches : {1, 2}) {
     const auto context = MakeContext(runtime_.get(), With("batch_norm").Text());

@@ -19,7 +19,7 @@ class PackedWeightsTest : public ::testing::Test {
   const std::unique_ptr<ModelContext> context_ = MakeContext(runtime_.get(), TinyModel().Text());
   const ParameterStore parameters_ = GenericParameters(*context_);
 
-  // The same weights as split f32.
+  // Returns the same weights as split f32.
   static ParameterStore Split(const ModelContext& context, const ParameterStore& floats) {
     ParameterStore store(context.parameters, context.states, WeightFormat::kBf16);
     for (size_t i = 0; i < context.parameters.size(); ++i) {
@@ -36,7 +36,7 @@ TEST_F(PackedWeightsTest, OnlyMatricesOfAnotherFormAreCopied) {
   const PackedWeights bf16(*context_, WeightFormat::kBf16, parameters_);
   EXPECT_EQ(bf16.matrix_bytes(), f32.matrix_bytes() / 2);
   EXPECT_GE(bf16.bytes(), bf16.matrix_bytes());
-  // Rows of 8 and 12 elements, in tiles of 16 rows of 64 with a scale each.
+  // Rows of 8 and 12 elements, in tiles of 16 rows of 64 elements with a scale per row.
   int64_t tiles = 0;
   for (const ParameterSpec& parameter : context_->parameters) {
     if (StoredDType(parameter, WeightFormat::kInt8) == DType::kI8) {
@@ -107,7 +107,7 @@ TEST_F(PackedWeightsTest, RefreshFollowsTheStore) {
   }
 }
 
-// An evaluation in int8 is, to rounding, the evaluation in f32 of the weights that int8 can say.
+// An evaluation in int8 equals, up to rounding, the evaluation in f32 of the quantized weights.
 TEST_F(PackedWeightsTest, Int8ProgramsComputeWithTheQuantizedWeights) {
   for (const char* more : {"",
                            "mlp { gated: true activation: SILU bias: true } "

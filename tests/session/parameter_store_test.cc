@@ -17,7 +17,7 @@
 namespace plumb {
 namespace {
 
-// A matrix of more than two blocks of a megabyte, with neighbours of odd sizes.
+// Returns a matrix of more than two blocks of a megabyte, with neighbours of odd sizes.
 std::vector<ParameterSpec> Parameters() {
   using Role = ParameterSpec::Role;
   const InitSpec normal = {InitSpec::Kind::kNormal, 0.1, 2};

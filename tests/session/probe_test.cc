@@ -67,7 +67,7 @@ TEST_P(ProbePlacementTest, TheStreamAfterEveryLayerAndItsGradientArePoints) {
   const std::vector<std::string> names = NamesOf(points);
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
   const std::vector<std::string> defaults = NamesOf(DefaultProbePoints(points));
-  // Some rules carry their streams under indexed names alone, so that x ends with the embedding.
+  // Some rules carry their streams only under indexed names; then x ends with the embedding.
   const PlacementSpec& placement = *context->model.layers[0]->placement;
   const auto sets_x = [](const Statement& s) { return s.target == "x" && s.index.empty(); };
   const bool has_x = std::any_of(placement.each.begin(), placement.each.end(), sets_x) ||
@@ -85,7 +85,7 @@ TEST_P(ProbePlacementTest, TheStreamAfterEveryLayerAndItsGradientArePoints) {
   EXPECT_THAT(defaults, Not(Contains("grad.layers.0.attention.context")));
 }
 
-// The graph as it is before any pass, run in double, op by op.
+// The reference is the graph before any pass, run in double, op by op.
 TEST_P(ProbePlacementTest, FiguresAreThoseOfTheReference) {
   const auto context = Context(GetParam());
   const ParameterStore parameters = GenericParameters(*context);
@@ -121,7 +121,7 @@ TEST_P(ProbePlacementTest, FiguresAreThoseOfTheReference) {
         if (stream.name == tensor.name) value = stream.value;
       }
       const auto at = want->find(absl::StrCat("value ", prefix, value));
-      if (at == want->end()) continue;  // the gradient goes by another name there
+      if (at == want->end()) continue;  // the gradient has another name there
       const double rms = Rms(at->second.f);
       EXPECT_NEAR(tensor.stats.Rms(), rms, 1e-4 * rms + 1e-7) << prefix << tensor.name;
       EXPECT_EQ(tensor.stats.nonfinite, 0) << tensor.name;
@@ -137,7 +137,7 @@ TEST_P(ProbePlacementTest, FiguresAreThoseOfTheReference) {
 INSTANTIATE_TEST_SUITE_P(Shipped, ProbePlacementTest, ::testing::ValuesIn(ShippedPlacements()),
                          TestName);
 
-// A gradient that has no name of its own in the graph: x after the last layer goes into a sum only.
+// A gradient without a name of its own in the graph: x after the last layer is only added to a sum.
 TEST_F(ProbeTest, TheGradientOfWhatIsOnlyAddedIsThatOfTheSum) {
   const auto context = Context("resi_dual");
   const ParameterStore parameters = GenericParameters(*context);
@@ -202,7 +202,7 @@ TEST_F(ProbeTest, AGlobThatMatchesNothingIsAMistake) {
               HasSubstr("did you mean \"layers.0.attention.q\""));
 }
 
-// Losses and weights, bit for bit, and the figures of the probed steps.
+// Losses and weights, to the bit, and the statistics of the probed steps.
 struct Trace {
   std::vector<double> numbers, figures;
   std::vector<int64_t> probed;
@@ -283,7 +283,7 @@ TEST_F(ProbedSessionTest, DocumentsOfAllLengthsAreProbed) {
   EXPECT_EQ(on.probed.size(), 30u);
 }
 
-// Two micro-batches of two sequences have the figures of one batch of four.
+// Two micro-batches of two sequences have the statistics of one batch of four.
 TEST_F(ProbedSessionTest, MicroBatchesAreProbedAsOneStep) {
   TinyModel model;
   model.vocab_size = 6;

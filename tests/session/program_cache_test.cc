@@ -28,7 +28,7 @@ TEST(LastUsedTest, MakesAValueOnceAndForgetsTheOneThatWasNotUsed) {
   EXPECT_EQ(get("b", 2), 2);
   EXPECT_EQ(get("a", 3), 1);
   EXPECT_EQ(made, 2);
-  EXPECT_EQ(get("c", 4), 4);  // in the place of b
+  EXPECT_EQ(get("c", 4), 4);  // b is evicted
   EXPECT_EQ(get("a", 5), 1);
   EXPECT_EQ(get("b", 6), 6);
   EXPECT_EQ(made, 4);
@@ -58,7 +58,7 @@ class ProgramCacheTest : public testing::TestWithParam<std::string> {
   std::unique_ptr<Runtime> runtime_ = MakeRuntime();
 };
 
-// A graph for one length, made of that for another, is the one that the model gives.
+// A graph for one length, converted from another length, equals the graph built for that length.
 TEST_P(ProgramCacheTest, LengthsShareTheForwardPass) {
   for (const bool gated : {false, true}) {
     for (const Program program : {Program::kTrain, Program::kEval, Program::kCached}) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training sessions of ranks, which are threads, and what must be equal for any number of them.
+// Training sessions of ranks that are threads, and comparisons that must hold for any number of
+// ranks.
 #ifndef PLUMB_TESTS_SESSION_RANK_TRAIN_FIXTURE_H_
 #define PLUMB_TESTS_SESSION_RANK_TRAIN_FIXTURE_H_
 
@@ -24,7 +25,7 @@ namespace plumb {
 
 class RankTrainTest : public ::testing::Test {
  protected:
-  // Of several buckets for several ranks.
+  // Returns a model with several buckets for several ranks.
   static TinyModel Model() {
     TinyModel model;
     model.placement = "pre";
@@ -40,7 +41,7 @@ class RankTrainTest : public ::testing::Test {
 
   using Settings = std::vector<std::pair<std::string, std::string>>;
 
-  // 8 units of 2 rows each, unless `settings` say otherwise.
+  // Returns a recipe of 8 units of 2 rows each, unless `settings` say otherwise.
   static TrainSpec Recipe(const std::string& more, const Settings& settings = {}) {
     const auto spec = ParseTrainSpec(
         absl::StrCat("batch_size: 8 gradient_accumulation_steps: 2 units: 8 learning_rate: 0.01 "
@@ -51,7 +52,8 @@ class RankTrainTest : public ::testing::Test {
     return spec.value_or(TrainSpec());
   }
 
-  // Losses, norms and token counts of `steps` steps, then weights and, if they are here, states.
+  // Returns losses, norms and token counts of `steps` steps, then weights and, if they are here,
+  // states.
   static absl::StatusOr<std::vector<double>> Trace(TrainSession* session, int steps) {
     std::vector<double> trace;
     for (int i = 0; i < steps; ++i) {
@@ -79,7 +81,7 @@ class RankTrainTest : public ::testing::Test {
     return trace.value_or(std::vector<double>());
   }
 
-  // What each rank has.
+  // Returns the trace of each rank.
   std::vector<std::vector<double>> TraceOfRanks(const ModelContext& context, const Dataset& data,
                                                 const TrainSpec& spec, int steps, int ranks,
                                                 int threads) {
@@ -100,8 +102,8 @@ class RankTrainTest : public ::testing::Test {
       });
     });
     for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
-    // The f32 that lie on several ranks rank 0 has read; the others have what programs read of
-    // them.
+    // Rank 0 has read the f32 of all ranks. The other ranks have only the planes that programs
+    // read.
     for (size_t i = 0; i < traces.size(); ++i) {
       if (!is_whole) traces[i].insert(traces[i].end(), weights.begin(), weights.end());
       EXPECT_EQ(high[i], high[0]) << "rank " << i;
@@ -109,7 +111,7 @@ class RankTrainTest : public ::testing::Test {
     return traces;
   }
 
-  // What programs in bf16 read.
+  // Returns the planes that programs in bf16 read.
   static std::vector<uint16_t> HighPlanes(const ParameterStore& store) {
     std::vector<uint16_t> planes;
     for (size_t i = 0; i < store.layout().entries.size(); ++i) {
@@ -121,7 +123,7 @@ class RankTrainTest : public ::testing::Test {
     return planes;
   }
 
-  // Why sessions of `ranks` ranks cannot be created, on each of them.
+  // Returns the error of creating sessions of `ranks` ranks, for each rank.
   static std::vector<absl::Status> Refused(int ranks, const ModelContext& context,
                                            const Dataset& data,
                                            const std::function<TrainSpec(int rank)>& recipe) {

@@ -142,7 +142,8 @@ TEST_F(RankTrainTest, ADivergedUnitIsTheErrorOfAllAndChangesNothing) {
     PLUMB_ASSIGN_OR_RETURN(const auto session,
                            TrainSession::Create(&*context, &data, spec, 1, rank));
     PLUMB_RETURN_IF_ERROR(session->Step().status());
-    // On one rank alone, which is not how it happens, but whose error it is can be seen.
+    // Changed on one rank only, which does not happen in practice, but shows whose error is
+    // reported.
     float* const weight = session->parameters().floats(0);
     const float kept = *weight;
     if (rank->rank() == 2) {
@@ -217,7 +218,7 @@ TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
   }
 }
 
-// Of what ranks take, all of which are threads of this process.
+// Compares the memory of the ranks, all of which are threads of this process.
 TEST_F(RankTrainTest, LowPlanesThatOtherRanksOwnAreNotAllocated) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);
@@ -244,7 +245,7 @@ TEST_F(RankTrainTest, LowPlanesThatOtherRanksOwnAreNotAllocated) {
   const int64_t all = weights_of("dtype: BF16");
   const ParameterLayout layout(context->parameters);
   EXPECT_EQ(all, 4 * layout.size * 4);
-  int64_t matrices = 0;  // bytes of their low planes
+  int64_t matrices = 0;  // size of their low planes
   for (const ParameterSpec& parameter : context->parameters) {
     if (StoredDType(parameter, WeightFormat::kBf16) != DType::kBF16) continue;
     matrices += AlignUp(parameter.shape.num_elements() * SizeOf(DType::kBF16));
@@ -252,7 +253,7 @@ TEST_F(RankTrainTest, LowPlanesThatOtherRanksOwnAreNotAllocated) {
   EXPECT_GT(matrices, layout.size) << "most of the weights";
   EXPECT_EQ(all - weights_of("dtype: BF16 shard: OPTIMIZER"), 3 * matrices);
   EXPECT_EQ(all - weights_of("dtype: BF16 shard: GRADIENTS"), 3 * matrices);
-  // Programs read all of the f32; the average is of them.
+  // Programs read all f32 weights, and the average needs all of them.
   EXPECT_EQ(weights_of("shard: OPTIMIZER"), all);
   EXPECT_EQ(weights_of("dtype: BF16 shard: OPTIMIZER ema_decay: 0.5"), all);
 }
@@ -369,7 +370,7 @@ TEST_F(RankTrainTest, StatesOfOtherRanksAreThereWhenAllShareThemOnly) {
     const absl::Status refused = session->CheckStatesAreHere();
     EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(refused.message()), HasSubstr("plumb_trainer_share_states"));
-    // What rank 0 fails of, all fail of.
+    // An error of rank 0 is returned on all ranks.
     const absl::Status failed =
         session->ShareStates([] { return absl::DataLossError("a damaged file"); });
     EXPECT_EQ(failed.code(), absl::StatusCode::kDataLoss);

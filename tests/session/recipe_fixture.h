@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of training share: a runtime, sessions, losses of their steps.
+// Helpers of training tests: a runtime, sessions, losses of their steps.
 #ifndef PLUMB_TESTS_SESSION_RECIPE_FIXTURE_H_
 #define PLUMB_TESTS_SESSION_RECIPE_FIXTURE_H_
 
@@ -42,7 +42,7 @@ class RecipeTest : public ::testing::Test {
     }
     return losses;
   }
-  // A model whose tensors are smaller than a vector, larger than one, and of odd sizes.
+  // Returns a model whose tensors are smaller than a vector, larger than one, and of odd sizes.
   static TinyModel SmallModel() {
     TinyModel model;
     model.norm = "layer_norm";
@@ -50,7 +50,8 @@ class RecipeTest : public ::testing::Test {
     model.more = "mlp { bias: true } head_bias: true";
     return model;
   }
-  // Documents of five letters, in order: the tokens that RunBatch needs to give a step's gradient.
+  // Returns documents of five letters, in order: the tokens from which RunBatch computes a step's
+  // gradient.
   static Tokens StepTokens(const Dataset& data, int64_t step, int64_t batch) {
     const int32_t mark = *data.tokenizer().end_token();
     Tokens tokens;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe's rules against a naive AdamW that is told by hand what each rule means.
+// Compares a recipe's rules with a naive AdamW whose hyperparameters are written by hand.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ struct Hyperparameters {
   int clip_group;
 };
 
-// The norm of a group's gradients must exceed its bound for clipping to show.
+// The norm of a group's gradients must exceed its bound, so that clipping has an effect.
 constexpr double kClips[] = {0.2, 0.05, 0.02};
 
 Hyperparameters ByHand(const std::string& name, bool is_matrix, double lr) {
@@ -95,7 +95,7 @@ TEST_F(RulesTest, ThreeStepsAreThoseOfANaiveAdamWTensorByTensor) {
   }
 }
 
-// A rule that says what holds anyway changes no bit.
+// A rule that sets the defaults changes no bit.
 TEST_F(RulesTest, ARuleOfTheDefaultsIsNoRule) {
   const auto context = MakeContext(runtime_.get(), SmallModel().Text());
   const Dataset data = Documents(64, 5, 5);

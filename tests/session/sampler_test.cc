@@ -26,7 +26,7 @@ TokenSampler Sampler(double temperature, int top_k, double top_p, int32_t vocab_
   return *std::move(sampler);
 }
 
-// How often each token comes in n draws.
+// Returns the count of each token in n draws.
 std::vector<int> Count(TokenSampler sampler, const std::vector<float>& logits, int n) {
   const RngStream stream(5, "test");
   std::vector<int> count(logits.size());
@@ -64,7 +64,7 @@ TEST(TokenSamplerTest, DrawsFollowTheSoftmaxAtItsTemperature) {
     for (float logit : logits) total += std::exp(logit / temperature);
     for (size_t i = 0; i < 3; ++i) {
       const double p = std::exp(logits[i] / temperature) / total;
-      // Five standard deviations of a count; the draws are fixed, so this cannot flicker.
+      // Five standard deviations of a count; the draws are fixed, so the test is deterministic.
       EXPECT_NEAR(count[i], kDraws * p, 5 * std::sqrt(kDraws * p * (1 - p)));
     }
   }
@@ -87,9 +87,9 @@ TEST(TokenSamplerTest, TopPKeepsTheFewestThatHoldTheShare) {
   EXPECT_THAT(Drawn(Count(Sampler(1, 0, 0.8, 4), logits, 2000)), ElementsAre(0, 1, 2));
   EXPECT_THAT(Drawn(Count(Sampler(1, 0, 0.99, 4), logits, 2000)), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(Drawn(Count(Sampler(1, 0, 1e-300, 4), logits, 2000)), ElementsAre(1));
-  // The share is of what top_k left: 0.5 of 0.75 is two thirds.
+  // The share is of the tokens that top_k kept: 0.5 of 0.75 is two thirds.
   EXPECT_THAT(Drawn(Count(Sampler(1, 2, 0.6, 4), logits, 2000)), ElementsAre(1));
-  // And after the temperature: at 0.5 the likeliest has 0.25 / 0.34375.
+  // The temperature is applied before: at 0.5 the likeliest has 0.25 / 0.34375.
   EXPECT_THAT(Drawn(Count(Sampler(0.5, 0, 0.7, 4), logits, 2000)), ElementsAre(1));
 }
 

@@ -130,7 +130,7 @@ TEST(ScheduleTest, AWarmUpThatMultipliesLetsTheScheduleBeginAtOnce) {
   spec.warmup_steps = 200;
   spec.warmup_multiplies = true;
   EXPECT_DOUBLE_EQ(LearningRate(spec, 99), 0.01 * (1 - 0.099) / 2);
-  // The inverse square root takes its scale from the warm-up: both kinds are one.
+  // The inverse square root takes its scale from the warm-up: both kinds are equal.
   spec.kind = ScheduleKind::kInverseSqrt;
   ScheduleSpec first = spec;
   first.warmup_multiplies = false;

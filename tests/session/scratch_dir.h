@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of its own for a test, deleted with everything in it.
+// A temporary directory for a test, deleted with everything in it.
 #ifndef PLUMB_TESTS_SESSION_SCRATCH_DIR_H_
 #define PLUMB_TESTS_SESSION_SCRATCH_DIR_H_
 
@@ -36,7 +36,7 @@ class ScratchDir {
     Overwrite(path, content);
     return path;
   }
-  // Plain and without a sync: tests damage files by the hundred.
+  // Overwrites without a sync, because tests damage files by the hundred.
   static void Overwrite(const std::string& path, absl::string_view content) {
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     file.write(content.data(), static_cast<std::streamsize>(content.size()));

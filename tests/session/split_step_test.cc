@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step does not depend on how it is divided: as one batch, as micro-batches, as units and on
-// ranks it has one loss, that of an evaluation of the same sequences, and one gradient, but for
-// rounding; of documents of very different lengths and of masked tokens, too.
+// A step does not depend on its division: as one batch, as micro-batches, as units and on ranks it
+// has, up to rounding, one loss, which is that of an evaluation of the same sequences, and one
+// gradient. This holds for documents of very different lengths and for masked tokens, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 enum class Kind { kText, kDocuments, kTokens, kMasked };
 
 constexpr const char* kKindNames[] = {"text", "documents", "tokens", "masked"};
-constexpr int64_t kRows = 4;  // of a step
+constexpr int64_t kRows = 4;  // rows of a step
 constexpr int kSteps = 3;
 
 // A way to compute a step of kRows sequences.
@@ -37,7 +37,7 @@ const Division kDivisions[] = {{2, 2, 0, 1}, {1, 4, 0, 1}, {4, 1, 2, 1}, {4, 1, 
 struct Outcome {
   std::vector<double> losses, norms;
   std::vector<int64_t> tokens;
-  std::vector<float> gradients;  // of the last step
+  std::vector<float> gradients;  // gradients of the last step
 };
 
 class SplitStepTest : public RankTrainTest,
@@ -48,7 +48,7 @@ class SplitStepTest : public RankTrainTest,
   static Kind kind() { return std::get<0>(GetParam()); }
   static bool is_bf16() { return std::get<1>(GetParam()) == DType::kBF16; }
 
-  // The documents of a step have 1 to 30 tokens.
+  // Returns documents with 1 to 30 tokens.
   static std::string OfDifferentLengths() {
     std::string content;
     for (int i = 0; i < 12; ++i) {
@@ -88,7 +88,7 @@ class SplitStepTest : public RankTrainTest,
     std::string recipe = absl::StrCat(
         "batch_size: ", division.batch_size,
         " gradient_accumulation_steps: ", division.micro_batches, " units: ", division.units,
-        // An eps that a gradient's rounding errors around 0 do not outweigh.
+        // Large compared with a gradient's rounding errors around 0.
         " learning_rate: 0.01 eps: 1e-3 max_steps: 100 seed: 3 grad_clip: 0.5 ");
     if (is_bf16()) absl::StrAppend(&recipe, "dtype: BF16 ");
     if (kind() == Kind::kMasked) absl::StrAppend(&recipe, "masked_tokens { share: 0.3 }");
@@ -109,7 +109,7 @@ class SplitStepTest : public RankTrainTest,
     return absl::OkStatus();
   }
 
-  // On rank 0.
+  // Returns the outcome on rank 0.
   Outcome Run(const Division& division) {
     Outcome outcome;
     const TrainSpec spec = SpecOf(division);
@@ -125,7 +125,7 @@ class SplitStepTest : public RankTrainTest,
     return outcome;
   }
 
-  // The mean loss over the targets of the first step, by evaluations of one sequence each.
+  // Returns the mean loss over the targets of the first step, by evaluations of one sequence each.
   double LossOfFirstStep() {
     const TrainSpec spec = SpecOf({kRows, 1, 0, 1});
     const auto session = TrainSession::Create(context_.get(), &data_, spec, 1);
@@ -164,7 +164,7 @@ class SplitStepTest : public RankTrainTest,
 };
 
 TEST_P(SplitStepTest, LossAndGradientDoNotDependOnIt) {
-  // bf16 has 8 bits: a number that is rounded the other way moves the sums that it is part of.
+  // bf16 has 8 bits: a number that is rounded differently changes the sums that contain it.
   const double near = is_bf16() ? 4e-3 : 1e-5;
   const Outcome whole = Run({kRows, 1, 0, 1});
   ASSERT_EQ(whole.losses.size(), static_cast<size_t>(kSteps));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step and a decoded token allocate nothing once their length has been seen, but for
-// what oneDNN packs the operands of large products into: the same in every step.
+// Checks that a training step and a decoded token allocate nothing once their length has been seen,
+// except oneDNN's packing buffers of large products, which are the same in every step.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -43,9 +43,9 @@ TEST(StepAllocationTest, TheCounterCounts) {
   EXPECT_GE(CountAllocations([&] { AlignedBuffer buffer(1 << 10); }), 1);
 }
 
-// One product by oneDNN on each of `threads` threads at once. Its OpenMP keeps something for a
-// thread from the thread's first product on; which step of a session has that is chance, as threads
-// take the tasks of the others.
+// Computes one product by oneDNN on each of `threads` threads at once. oneDNN's OpenMP allocates
+// memory for a thread at the thread's first product. Work stealing makes the step in which this
+// happens random.
 void MultiplyByOneDnnOnEach(int threads) {
   if (!OneDnn().usable()) return;
   struct Shared {
@@ -69,7 +69,7 @@ class SessionAllocationTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override { MultiplyByOneDnnOnEach(threads_); }
 
-  // Steps after the first allocate nothing, in f32 and in bf16.
+  // Expects that steps after the first allocate nothing, in f32 and in bf16.
   void ExpectNoAllocations(const std::string& model, const Dataset& data, const std::string& recipe,
                            bool probes = false) {
     const auto context = MakeContext(runtime_.get(), model);
@@ -98,7 +98,7 @@ std::string StudyModel() {
   return *ReadFile(absl::StrCat(PLUMB_SOURCE_DIR, "/examples/why_normalise/pre.pbtxt"));
 }
 
-// Products of these sizes are cut into blocks for several threads.
+// Returns a model whose products are partitioned for several threads.
 std::string WideModel() {
   TinyModel model;
   model.placement = "double_qk";
@@ -112,7 +112,7 @@ std::string WideModel() {
   return model.Text();
 }
 
-// A head of this size has long sums and blocks of many rows.
+// Returns a model whose head has long sums and blocks of many rows.
 std::string LargeVocabularyModel() {
   TinyModel model;
   model.n_layer = 1;
@@ -123,7 +123,7 @@ std::string LargeVocabularyModel() {
   return model.Text();
 }
 
-// Groups of rows of which some are multiplied by GEMV.
+// Returns a model with groups of rows some of which are multiplied by GEMV.
 std::string ExpertsModel() {
   std::string text = WideModel();
   text.resize(text.find("block"));
@@ -133,7 +133,7 @@ std::string ExpertsModel() {
                       "shared_d_ff: \"64\" balance_loss: \"0.01\" } } }");
 }
 
-// Through plumb.h, on batches that are filled as they are asked for.
+// Uses plumb.h, on batches that a callback fills.
 TEST_P(SessionAllocationTest, AStepOfARunAllocatesNothingOnceItsLengthWasSeen) {
   const auto runtime = MakeHostRuntime(threads_);
   const Dataset data = Documents(30, 2, 12);
@@ -213,7 +213,7 @@ TEST_P(SessionAllocationTest, AStepWithMaskedTokensAllocatesNothingAfterTheFirst
                       "batch_size: 4 masked_tokens { special_token: 5 }");
 }
 
-// Groups of other sizes in every step, of whose products oneDNN packs more or less.
+// Groups have other sizes in every step, so oneDNN packs more or less.
 TEST_P(SessionAllocationTest, AStepOfExpertsAllocatesNothingAfterTheFirstWhereverTokensGo) {
   ExpectNoAllocations(ExpertsModel(), TextOf(2000, 26), "batch_size: 4");
 }
@@ -237,7 +237,7 @@ TEST_P(SessionAllocationTest, DecodingATokenAllocatesNothingAfterTheFirst) {
     EXPECT_EQ(CountAllocations([&] {
                 for (int i = 0; i < 4; ++i) ok = decode.Feed({prompt[1]}).ok() && ok;
                 decode.Reset();
-                ok = decode.Feed(prompt).ok() && ok;  // of a length that was seen
+                ok = decode.Feed(prompt).ok() && ok;  // a length that was seen
               }),
               0);
     EXPECT_TRUE(ok);

@@ -12,7 +12,8 @@
 
 namespace plumb {
 
-// `count` lines of `shortest`..`longest` of the letters a..e: with the begin/end token 6 tokens.
+// Returns `count` lines of `shortest`..`longest` of the letters a..e. With the begin/end token
+// there are 6 tokens.
 inline Dataset Documents(int count, int shortest, int longest, double val_fraction = 0) {
   const RngStream stream(5, "documents");
   uint64_t draw = 0;
@@ -29,8 +30,8 @@ inline Dataset Documents(int count, int shortest, int longest, double val_fracti
   return *Dataset::FromContent(content, "documents.txt", options);
 }
 
-// One text of `size` letters out of the first `letters` of the alphabet, with some structure to
-// learn.
+// Returns one text of `size` letters, of the first `letters` of the alphabet, with some structure
+// to learn.
 inline Dataset TextOf(int size, int letters, double val_fraction = 0) {
   const RngStream stream(5, "text");
   std::string content;

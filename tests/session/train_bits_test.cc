@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promises of every way to train: the bits of a run depend neither on the number of threads, nor on
-// whether blocks are computed again, nor on where it was interrupted and resumed, and it takes the
-// memory that was planned.
+// Guarantees of every way to train: the bits of a run do not depend on the number of threads,
+// recomputation of blocks, or an interruption and resumption, and a run allocates the planned
+// memory.
 #include <cmath>
 
 #include "absl/strings/match.h"
@@ -48,7 +48,7 @@ Dataset Letters() { return TextOf(2000, 26); }
 Dataset FewLetters() { return TextOf(300, 5); }
 Dataset DocumentsOfManyLengths() { return Documents(40, 2, 11); }
 
-// A model of such a width that work is shared between threads.
+// Returns a model wide enough that work is shared between threads.
 TinyModel ModelForThreads(const std::string& placement = "pre") {
   TinyModel model;
   model.placement = placement;
@@ -62,7 +62,7 @@ TinyModel ModelForThreads(const std::string& placement = "pre") {
   return model;
 }
 
-// Programs go over documents of many lengths: through several executables with one state.
+// Documents of many lengths run through several executables, which share one state.
 TinyModel WithRunningStatistics() {
   TinyModel model = ModelForThreads();
   model.norm = "n";
@@ -141,7 +141,7 @@ class TrainBitsTest : public RecipeTest, public ::testing::WithParamInterface<Tr
   std::unique_ptr<TrainSession> MakeCase(int threads = 1, const char* more = "") const {
     return Make(*context_, data_, Spec(absl::StrCat(GetParam().recipe, " ", more)), threads);
   }
-  // All that a session holds after some steps.
+  // Returns all numbers that a session has after some steps.
   static std::vector<float> Numbers(TrainSession* session) {
     std::vector<float> numbers = Floats(session->parameters());
     const auto add = [&numbers](const float* begin, int64_t n) {

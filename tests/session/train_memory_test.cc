@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that a training session says it takes, before and after, is what it takes.
+// Checks that the planned and reported memory of a training session is what it allocates.
 #include "runtime/session/train_memory.h"
 
 #include <gmock/gmock.h>
@@ -49,20 +49,20 @@ class TrainMemoryTest : public ::testing::TestWithParam<Recipe> {
     return spec;
   }
 
-  // The session's buffers are as large as planned.
+  // Checks that the session's buffers have the planned sizes.
   static void ExpectPlanned(const ModelContext& context) {
     const Dataset data = TextOf(2000, 26);
-    // What threads have for themselves is there from the first step of a process on.
+    // Threads allocate their own memory in the first step of a process.
     ASSERT_TRUE((*TrainSession::Create(&context, &data, Spec(), 2))->Step().ok());
     const int64_t before = LiveAlignedBytes();
     const auto session = *TrainSession::Create(&context, &data, Spec(), 2);
     ASSERT_TRUE(session->Step().ok());
     const TrainMemory memory = session->memory();
-    // The ids of micro-batches are in vectors, and all else in aligned buffers.
+    // The ids of micro-batches are in vectors, and everything else is in aligned buffers.
     const int64_t ids = GetParam().micro_batches * Batch::Bytes(4, 32);
     if (before >= 0) {
       EXPECT_EQ(LiveAlignedBytes() - before, memory.total() - ids);
-      // And further steps take no more.
+      // Further steps allocate nothing.
       ASSERT_TRUE(session->Step().ok());
       EXPECT_EQ(LiveAlignedBytes() - before, memory.total() - ids);
     }
@@ -92,7 +92,7 @@ TinyModel Model() {
   return model;
 }
 
-// Pre-norm, and rules that keep what layers have computed for later ones.
+// Pre-norm, and rules that keep results of layers for later ones.
 constexpr const char* kPlacements[] = {"pre", "denseformer", "hyper_connections",
                                        "attention_residuals", "value_residual"};
 
@@ -116,7 +116,7 @@ TEST_P(TrainMemoryTest, PlansTheMemoryOfExperts) {
           "shared_d_ff: \"16\" shared_gate: true balance_loss: \"0.1\" } } }")));
 }
 
-// Bytes of this process that are in memory now.
+// Returns the resident bytes of this process.
 int64_t ResidentBytes() {
   std::ifstream file("/proc/self/statm");
   int64_t size = 0, resident = 0;
@@ -136,13 +136,13 @@ TEST_P(TrainMemoryTest, IsWhatTheProcessGrowsBy) {
   const Dataset data = TextOf(2000, 26);
   TrainSpec spec = Spec();
   spec.batch_size = 16;
-  malloc_trim(0);  // blocks that were freed before would be used again
+  malloc_trim(0);  // freed blocks would be reused
   const int64_t before = ResidentBytes();
   const auto session = *TrainSession::Create(context.get(), &data, spec, 2);
   ASSERT_TRUE(session->Step().ok());
   const double grown = static_cast<double>(ResidentBytes() - before);
   const double said = static_cast<double>(session->memory().total());
-  // Buffers are of whole huge pages, and programs, kernels and threads' stacks come beside.
+  // Buffers occupy whole huge pages, and programs, kernels and threads' stacks are added.
   constexpr double kBeside = 32 << 20;
   EXPECT_GT(said, 60e6);
   EXPECT_GT(grown, 0.95 * said - (4 << 20));

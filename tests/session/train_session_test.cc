@@ -60,7 +60,7 @@ TEST_F(TrainSessionTest, AccumulatedGradientsAreThoseOfTheWholeBatch) {
   const Dataset data = Documents(64, 5, 5);
   TrainSpec whole;
   whole.batch_size = 8;
-  whole.eps = 1e-3;  // a gradient's noise around zero must not count as much as the gradient
+  whole.eps = 1e-3;  // noise of gradients around zero must count little
   TrainSpec parts = whole;
   parts.batch_size = 4;
   parts.gradient_accumulation_steps = 2;
@@ -76,7 +76,7 @@ TEST_F(TrainSessionTest, AccumulatedGradientsAreThoseOfTheWholeBatch) {
   }
 }
 
-// Two steps that differ in the decay alone differ by learning_rate * decay * weight.
+// Two steps that differ in the decay only differ by learning_rate * decay * weight.
 TEST_F(TrainSessionTest, WeightDecayIsOnMatricesOrOnEverything) {
   TinyModel model;
   model.placement = "mine";
@@ -169,7 +169,7 @@ TEST_F(TrainSessionTest, DivergenceNamesATensorAndLeavesTheWeightsAlone) {
   EXPECT_EQ(session->step(), 1);
   EXPECT_EQ(std::memcmp(before.data(), session->parameters().data(), before.size() * sizeof(float)),
             0);
-  // And it stays so.
+  // The next step fails too.
   EXPECT_EQ(session->Step().status().code(), absl::StatusCode::kAborted);
 }
 

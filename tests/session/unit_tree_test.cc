@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-// The tree as its definition says, in parentheses.
+// Returns the tree according to its definition, in parentheses.
 std::string Text(int64_t begin, int64_t end) {
   if (end - begin == 1) return absl::StrCat(begin);
   int64_t half = 1;
@@ -20,8 +20,8 @@ std::string Text(int64_t begin, int64_t end) {
   return absl::StrCat("(", Text(begin, begin + half), "+", Text(begin + half, end), ")");
 }
 
-// Sums on a stack, as a rank that computes unit after unit has them: adds `next`, and those at the
-// top that are one node's two parts become it. How many do.
+// Pushes `next` on the stack of sums of a rank that computes unit after unit, and replaces the
+// topmost two while they are the parts of one node. Returns the number of replacements.
 int PushNode(int64_t units, const UnitRange& next, std::vector<UnitRange>* stack) {
   stack->push_back(next);
   int sums = 0;
@@ -85,7 +85,7 @@ TEST(UnitTreeTest, RangesMatchAStackOfTheirUnits) {
       }
     }
   }
-  // Of any number, at once.
+  // Huge numbers of units take no time.
   EXPECT_EQ(SumsToKeep(int64_t{1} << 40, {0, int64_t{1} << 40}), 40);
 }
 
