@@ -16,7 +16,7 @@ double ProductFlops(const Shape& a, const Shape& b, const Attrs& attrs) {
 }
 
 // Returns the FLOPs of one product over all pairs of a query and a visible key. Without `is_causal`
-// every query sees all keys, as far as types tell.
+// every query sees all keys, as far as types show.
 double PairFlops(const OpTypes& types, bool is_causal) {
   const Shape& q = types.in(0).shape;  // [B, Q, H*c], the last Q of the T tokens of k
   const double queries = static_cast<double>(q[1]);

@@ -21,7 +21,7 @@ double MatmulInt8Flops(const OpTypes& types);
 // Counts scores and their product with the values: two products for each pair of a query and a
 // visible key, in the window if there is one. Each query sees the keys of its own call up to
 // itself, or, given lengths, all of them. Keys that a cache held before are not counted, because
-// only the positions tell their number.
+// only the positions determine their number.
 double AttentionFlops(const OpTypes& types);
 double AttentionCachedFlops(const OpTypes& types);
 // Counts five products per pair: the recomputed scores, and the gradients of weights, values,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GradientSums: the gradients of the current unit, and the sums of the units before it, of one
-// rank: those nodes of the UnitTree that lie in its range. Owns their memory, each in the layout of
+// rank: those nodes of the UnitTree in its range. Owns their memory, each in the layout of
 // the parameters. Allocates in its constructor only. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_GRADIENT_SUMS_H_
 #define PLUMB_RUNTIME_SESSION_GRADIENT_SUMS_H_
@@ -40,7 +40,7 @@ class GradientSums {
   // Adds the current unit to the sums. Requires: it is not the last of the range.
   void Add(int threads);
   // Adds the last unit, elements `part` only. Sets squares[i] to the sum of squares of the last sum
-  // of each parameter i that lies entirely in `part`; `squares` [parameters of the layout] may be
+  // of each parameter i that is entirely in `part`; `squares` [parameters of the layout] may be
   // null. Requires: all other units of the range were added.
   void AddLast(const ElementRange& part, int threads, double* squares) const;
 
