@@ -106,9 +106,9 @@ def summary(record):
              / r["plumb"]["seconds"] for r in rounds]
     share = [r["plumb"]["flops"] / r["plumb"]["seconds"] / r["before"]
              for r in rounds if r["before"]]
-    flops_a_token = [r["plumb"]["flops"] / r["plumb"]["tokens"] for r in rounds]
+    flops_per_token = [r["plumb"]["flops"] / r["plumb"]["tokens"] for r in rounds]
     torch_share = [f * r["torch"]["tokens"] / r["torch"]["seconds"] / r["before"]
-                   for f, r in zip(flops_a_token, rounds) if r["before"]]
+                   for f, r in zip(flops_per_token, rounds) if r["before"]]
     return {
         "plumb_seconds": workers.spread([r["plumb"]["seconds"] for r in rounds]),
         "torch_seconds": workers.spread([r["torch"]["seconds"] for r in rounds]),

@@ -104,13 +104,13 @@ void TimeDecoding(const ModelContext& context, const ParameterStore& parameters,
     if (speeds.size() % 200 == 0) {
       session.Reset();
       for (int64_t b = 0; b < batch; ++b) DieUnlessOk(session.Feed(b, prompt));
-      DieUnlessOk(session.FeedEach(tokens));
+      DieUnlessOk(session.FeedBatch(tokens));
     }
     const double read = MeasureReadSpeed(
         absl::MakeConstSpan(parameters.data(), static_cast<size_t>(parameters.layout().size)),
         options.threads);
     const Clock::time_point step = Clock::now();
-    DieUnlessOk(session.FeedEach(tokens));
+    DieUnlessOk(session.FeedBatch(tokens));
     speeds.push_back(bytes / Seconds(step));
     reads.push_back(read);
     shares.push_back(speeds.back() / read);

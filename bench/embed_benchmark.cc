@@ -15,7 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "plumb.h"
 #include "runtime/base/check.h"
-#include "runtime/capi/given_batches.h"
+#include "runtime/capi/host_batch_source.h"
 #include "runtime/capi/runtime_core.h"
 #include "runtime/capi/runtime_impl.h"
 #include "runtime/session/decode_session.h"
@@ -61,9 +61,9 @@ struct Case {
 };
 
 // One model twice: through plumb.h, and through the modules.
-class Twins {
+class PairedModels {
  public:
-  Twins(const Case& of, Runtime* runtime) {
+  PairedModels(const Case& of, Runtime* runtime) {
     plumb_error* error = nullptr;
     plumb_spec* spec = nullptr;
     Must(plumb_runtime_create(nullptr, &runtime_, &error), error);
@@ -86,9 +86,9 @@ class Twins {
     PLUMB_CHECK(
         DrawParameters(context_->parameters, context_->states, 1, runtime->threads(), *store_).ok(),
         "initial values");
-    auto batches = std::make_unique<capi::GivenBatches>(
+    auto batches = std::make_unique<capi::HostBatchSource>(
         recipe.batch_size, context_->model.dims.context_length, recipe.gradient_accumulation_steps,
-        context_->model.dims.vocab_size, capi::GivenBatches::Kind{});
+        context_->model.dims.vocab_size, capi::HostBatchSource::Kind{});
     batches_ = batches.get();
     session_ = Value(TrainSession::Create(
         context_.get(), [this] { return store_.get(); }, std::move(batches), recipe,
@@ -104,7 +104,7 @@ class Twins {
         std::make_unique<DecodeSession>(context_.get(), weights_.get(), 1, runtime->threads());
     Must(plumb_session_create(model_, nullptr, &c_session_, &error), error);
   }
-  ~Twins() {
+  ~PairedModels() {
     plumb_session_free(c_session_);
     plumb_trainer_free(trainer_);
     plumb_model_free(model_);
@@ -152,7 +152,7 @@ class Twins {
   plumb_session* c_session_ = nullptr;
   std::unique_ptr<ModelContext> context_;
   std::unique_ptr<ParameterStore> store_;
-  capi::GivenBatches* batches_ = nullptr;
+  capi::HostBatchSource* batches_ = nullptr;
   std::unique_ptr<TrainSession> session_;
   std::unique_ptr<PackedWeights> weights_;
   std::unique_ptr<DecodeSession> decode_;
@@ -193,14 +193,14 @@ int Main(int argc, char** argv) {
   const std::unique_ptr<Runtime> runtime = Value(Runtime::Create({}));
   std::printf("%-14s %-6s %12s %12s %8s\n", "us", "", "plumb.h", "modules", "ratio");
   for (const Case& each : cases) {
-    Twins twins(each, runtime.get());
+    PairedModels models(each, runtime.get());
     const int rounds = std::max(1, each.rounds * scale / 100);
     Compare(
-        each.name, "step", rounds, [&] { return twins.StepByC(); },
-        [&] { return twins.StepByModules(); });
+        each.name, "step", rounds, [&] { return models.StepByC(); },
+        [&] { return models.StepByModules(); });
     Compare(
-        each.name, "token", rounds, [&] { return twins.FeedByC(); },
-        [&] { return twins.FeedByModules(); });
+        each.name, "token", rounds, [&] { return models.FeedByC(); },
+        [&] { return models.FeedByModules(); });
   }
   return 0;
 }

@@ -24,7 +24,7 @@
 #include "cli/ranks.h"
 #include "runtime/app/bench/bench.h"
 #include "runtime/app/launch/launch.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 

@@ -71,9 +71,9 @@ absl::StatusOr<Profile> ProfileSteps(TrainBench* bench, int64_t steps) {
 }
 
 // Returns the number of steps per round, the same on all ranks.
-absl::StatusOr<int64_t> StepsOfARound(double seconds_a_step, Launch* launch) {
+absl::StatusOr<int64_t> StepsOfARound(double seconds_per_step, Launch* launch) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<double> all,
-                         AllGather(launch->ranks(), {seconds_a_step}));
+                         AllGather(launch->ranks(), {seconds_per_step}));
   const double slowest = *std::max_element(all.begin(), all.end());
   return std::clamp<int64_t>(static_cast<int64_t>(kSecondsOfARound / slowest), 1, 10000);
 }

@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<HostRuntime>> Invocation::CreateRuntime() const {
   options.threads = static_cast<int32_t>(threads);
   options.gemm = gemm;
   options.guard_plugins = guard_plugins;
-  options.signal_stacks = true;  // for WatchPlugins
+  options.signal_stacks = true;  // for InstallFaultHandlers
   options.install_prefix = InstallPrefix();
   return HostRuntime::Create(std::move(options), plugin_files);
 }

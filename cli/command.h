@@ -35,14 +35,14 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation);
 // Registers `run` to be called with the parsed flags, and with `invocation` if it takes one, when
 // `app` is the selected command.
 template <typename Flags>
-void RunWhenChosen(CLI::App* app, const std::shared_ptr<Flags>& flags,
-                   absl::StatusOr<int> (*run)(const Flags&, const Invocation&),
-                   Invocation* invocation) {
+void RunWhenSelected(CLI::App* app, const std::shared_ptr<Flags>& flags,
+                     absl::StatusOr<int> (*run)(const Flags&, const Invocation&),
+                     Invocation* invocation) {
   app->callback([=] { invocation->run = [=] { return run(*flags, *invocation); }; });
 }
 template <typename Flags>
-void RunWhenChosen(CLI::App* app, const std::shared_ptr<Flags>& flags,
-                   absl::StatusOr<int> (*run)(const Flags&), Invocation* invocation) {
+void RunWhenSelected(CLI::App* app, const std::shared_ptr<Flags>& flags,
+                     absl::StatusOr<int> (*run)(const Flags&), Invocation* invocation) {
   app->callback([=] { invocation->run = [=] { return run(*flags); }; });
 }
 

@@ -12,7 +12,7 @@
 #include "cli/embedded_files.h"
 #include "cli/help.h"
 #include "cli/output.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -190,7 +190,7 @@ void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
       "  fish   plumb completion fish > ~/.config/fish/completions/plumb.fish\n\n"
       "Example:\n"
       "  source <(plumb completion bash)");
-  RunWhenChosen(app, shell, PrintScript, invocation);
+  RunWhenSelected(app, shell, PrintScript, invocation);
 
   // Used by the shell scripts only.
   const auto words = std::make_shared<std::vector<std::string>>();

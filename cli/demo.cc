@@ -194,7 +194,7 @@ void AddDemoCommand(CLI::App* program, Invocation* invocation) {
       "you to go on with. The report is DIR/report.html; it is opened where stdout is a terminal\n"
       "and there is a display. The same command resumes a demo that was stopped, and writes the\n"
       "report of one that is finished again.");
-  RunWhenChosen(app, options, Demo, invocation);
+  RunWhenSelected(app, options, Demo, invocation);
 }
 
 }  // namespace plumb::cli

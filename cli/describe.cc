@@ -333,7 +333,7 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
       "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16 --recompute block\n"
       "  plumb describe pre.pbtxt --svg pre.svg\n\n"
       "docs/placements.md has the language of formulas, and explains the messages about them.");
-  RunWhenChosen(app, options, Describe, invocation);
+  RunWhenSelected(app, options, Describe, invocation);
 }
 
 }  // namespace plumb::cli

@@ -202,7 +202,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
       "  plumb eval runs/shakespeare --data shakespeare.txt --stride 16\n"
       "  plumb eval runs/pre --tokens t.json --gradients grads.safetensors\n"
       "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads grads.json");
-  RunWhenChosen(app, options, Eval, invocation);
+  RunWhenSelected(app, options, Eval, invocation);
 }
 
 }  // namespace plumb::cli

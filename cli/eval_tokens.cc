@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/output.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -25,7 +25,7 @@ class TokenReader : public nlohmann::json_sax<nlohmann::json> {
   explicit TokenReader(bool takes_one) : takes_one_(takes_one) {}
 
   TokenBatch batch;
-  std::string mistake;
+  std::string error;
 
   bool number_integer(number_integer_t value) override { return Id(absl::StrCat(value), value); }
   bool number_unsigned(number_unsigned_t value) override {
@@ -49,12 +49,12 @@ class TokenReader : public nlohmann::json_sax<nlohmann::json> {
       field_ = &field;
       lists_ = &(batch.*field.lists);
       if (lists_->empty()) return true;
-      mistake = absl::StrCat("\"", name, "\" is there twice");
+      error = absl::StrCat("\"", name, "\" is there twice");
       return false;
     }
-    mistake = absl::StrCat("unknown key ", nlohmann::json(name).dump(-1, ' ', true, kReplace),
-                           DidYouMean(name, {"sequences", "targets", "token_types"}),
-                           "; there are sequences, targets and token_types");
+    error = absl::StrCat("unknown key ", nlohmann::json(name).dump(-1, ' ', true, kReplace),
+                         DidYouMean(name, {"sequences", "targets", "token_types"}),
+                         "; there are sequences, targets and token_types");
     return false;
   }
   bool end_object() override { return true; }
@@ -69,7 +69,7 @@ class TokenReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::json::exception&) override {
-    mistake = absl::StrCat("not JSON at byte ", position);
+    error = absl::StrCat("not JSON at byte ", position);
     return false;
   }
 
@@ -105,7 +105,7 @@ class TokenReader : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (value < 0 || value > std::numeric_limits<int32_t>::max()) {
-      mistake = absl::StrCat(Place(), ": ", text, " is not ", field_->element);
+      error = absl::StrCat(Place(), ": ", text, " is not ", field_->element);
       return false;
     }
     lists_->back().push_back(static_cast<int32_t>(value));
@@ -115,7 +115,7 @@ class TokenReader : public nlohmann::json_sax<nlohmann::json> {
     const std::string wanted = depth_ == 0               ? "a list of sequences"
                                : depth_ == 1 && !is_one_ ? field_->list
                                                          : field_->element;
-    mistake = absl::StrCat(Place(), ": expected ", wanted, ", found ", what);
+    error = absl::StrCat(Place(), ": expected ", wanted, ", found ", what);
     return false;
   }
 
@@ -137,8 +137,8 @@ absl::StatusOr<TokenBatch> Read(const std::string& path, bool takes_one) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxResultBytes));
   TokenReader reader(takes_one);
   nlohmann::json::sax_parse(text, &reader);
-  if (!reader.mistake.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", reader.mistake));
+  if (!reader.error.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", reader.error));
   }
   return std::move(reader.batch);
 }

@@ -12,7 +12,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "runtime/app/model.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -72,7 +72,7 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb explain pre.pbtxt --stage plan --set model.n_layer=1\n"
       "  plumb explain pre.pbtxt --stage optimized --dtype bf16");
-  RunWhenChosen(app, options, Explain, invocation);
+  RunWhenSelected(app, options, Explain, invocation);
 }
 
 }  // namespace plumb::cli

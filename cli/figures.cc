@@ -27,10 +27,10 @@ std::string ShareText(const PassFigures& pass) {
 }
 
 // Shortest time in seconds from which a rate is computed; shorter times are noise.
-constexpr double kLeastSeconds = 1e-9;
+constexpr double kMinSeconds = 1e-9;
 
 std::string GigaPerSecond(double count, double seconds) {
-  if (count <= 0 || seconds < kLeastSeconds) return "-";
+  if (count <= 0 || seconds < kMinSeconds) return "-";
   return absl::StrFormat("%.1f", count / seconds / 1e9);
 }
 
@@ -44,8 +44,8 @@ void AppendRow(const ProfileRow& row, const Profile& profile, std::string* text)
                         GigaPerSecond(row.bytes, row.seconds));
 }
 
-constexpr int64_t kMostSteps = 5;
-constexpr double kMostSeconds = 2;
+constexpr int64_t kMaxSteps = 5;
+constexpr double kMaxSeconds = 2;
 
 }  // namespace
 
@@ -136,7 +136,7 @@ absl::StatusOr<StepTime> TimeStep(TrainRun* run) {
   const auto passed = [begin] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  while (!run->done() && time.steps < kMostSteps && (time.steps == 0 || passed() < kMostSeconds)) {
+  while (!run->done() && time.steps < kMaxSteps && (time.steps == 0 || passed() < kMaxSeconds)) {
     PLUMB_ASSIGN_OR_RETURN(const StepReport report, run->Step());
     if (time.steps == 0 || report.seconds < time.seconds) {
       time.seconds = report.seconds;
@@ -181,8 +181,8 @@ std::string MemoryTable(const TrainingMemory& memory) {
 
 std::string DryRunText(const TrainInfo& info, const StepTime& time) {
   std::string text = MemoryTable(info.memory);
-  absl::StrAppendFormat(&text, "  %-28s %10s  (%s)\n\n", "available", Bytes(info.room.available),
-                        info.room.by);
+  absl::StrAppendFormat(&text, "  %-28s %10s  (%s)\n\n", "available",
+                        Bytes(info.memory_limit.available), info.memory_limit.by);
   absl::StrAppendFormat(&text, "step    %.3g s, ", time.seconds);
   absl::StrAppend(&text, Count(time.tokens, "token"), ", ",
                   Rate(static_cast<double>(time.tokens) / time.seconds),
@@ -208,8 +208,8 @@ Json DryRunJson(const TrainInfo& info, const StepTime& time) {
           {"threads", info.threads},
           {"max_steps", info.max_steps},
           {"memory", MemoryJson(info.memory)},
-          {"memory_available", info.room.available},
-          {"memory_limited_by", info.room.by},
+          {"memory_available", info.memory_limit.available},
+          {"memory_limited_by", info.memory_limit.by},
           {"step", {{"seconds", time.seconds}, {"tokens", time.tokens}, {"taken", time.steps}}},
           {"seconds", time.seconds * static_cast<double>(info.max_steps)},
           {"disk",

@@ -19,7 +19,7 @@
 #include "cli/command.h"
 #include "cli/embedded_files.h"
 #include "cli/output.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {

@@ -108,7 +108,7 @@ void AddImportCommand(CLI::App* program, Invocation* invocation) {
       "sample, eval and train --init take the run as one that plumb trained. import.json in it "
       "says\n"
       "what every tensor of DIR became.");
-  RunWhenChosen(app, flags, Import, invocation);
+  RunWhenSelected(app, flags, Import, invocation);
 }
 
 void AddExportCommand(CLI::App* program, Invocation* invocation) {
@@ -132,7 +132,7 @@ void AddExportCommand(CLI::App* program, Invocation* invocation) {
       "  plumb export runs/mine --family llama --out mine-llama\n\n"
       "A model that the family's config.json cannot describe is refused, with the first op that\n"
       "differs.");
-  RunWhenChosen(app, flags, Export, invocation);
+  RunWhenSelected(app, flags, Export, invocation);
 }
 
 }  // namespace plumb::cli

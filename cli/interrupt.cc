@@ -20,12 +20,12 @@ constexpr int kMaxCalls = 64;
 // Globals, because a signal handler can access nothing else.
 volatile std::sig_atomic_t stop_requested = 0;  // number of the signal that requested the stop
 std::atomic<const char*> waited_for{""};
-// Plugin calls that were in progress when LookAtCalls last ran.
+// Plugin calls that were in progress when RecordRunningCalls last ran.
 api::PluginCall calls_before[kMaxCalls];
 volatile std::sig_atomic_t n_calls_before = 0;
 
-// Returns a call that has been in progress since LookAtCalls ran.
-std::optional<api::PluginCall> CallThatLasts() {
+// Returns a call that has been in progress since RecordRunningCalls ran.
+std::optional<api::PluginCall> CallStillRunning() {
   api::PluginCall now[kMaxCalls];
   const size_t n = api::PluginCalls(now);
   for (size_t i = 0; i < n; ++i) {
@@ -37,7 +37,7 @@ std::optional<api::PluginCall> CallThatLasts() {
   return std::nullopt;
 }
 
-void LookAtCalls() { n_calls_before = static_cast<int>(api::PluginCalls(calls_before)); }
+void RecordRunningCalls() { n_calls_before = static_cast<int>(api::PluginCalls(calls_before)); }
 
 // Ends the process by the signal's default action, after removing unfinished files.
 void EndBySignal(int signal) {
@@ -61,15 +61,15 @@ void Kill(int signal, const std::optional<api::PluginCall>& call) {
 extern "C" void OnEndingSignal(int signal) { EndBySignal(signal); }
 
 extern "C" void RequestStop(int signal) {
-  if (stop_requested != 0) Kill(signal, CallThatLasts());
+  if (stop_requested != 0) Kill(signal, CallStillRunning());
   stop_requested = signal;
-  LookAtCalls();
+  RecordRunningCalls();
   alarm(kGraceSeconds);
 }
 
 extern "C" void EndGrace(int) {
-  if (const auto call = CallThatLasts()) Kill(stop_requested, call);
-  LookAtCalls();
+  if (const auto call = CallStillRunning()) Kill(stop_requested, call);
+  RecordRunningCalls();
   alarm(kGraceSeconds);
 }
 

@@ -31,11 +31,11 @@ namespace plumb::cli {
 namespace {
 
 constexpr rlim_t kStack = rlim_t{8} << 20;
-constexpr rlim_t kLeastStack = rlim_t{1} << 20;
+constexpr rlim_t kMinStack = rlim_t{1} << 20;
 
 // Grows the stack to the size that most commands need, so that memory for it cannot run out later.
 void TouchStack() {
-  volatile char pages[kLeastStack / 2];
+  volatile char pages[kMinStack / 2];
   for (size_t i = 0; i < sizeof(pages); i += 4096) pages[i] = 0;
 }
 
@@ -59,10 +59,10 @@ absl::Status PrepareForLimits() {
   if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kStack) {
     stack.rlim_cur = std::min<rlim_t>(kStack, stack.rlim_max);
     setrlimit(RLIMIT_STACK, &stack);
-    if (stack.rlim_cur < kLeastStack) {
+    if (stack.rlim_cur < kMinStack) {
       return absl::ResourceExhaustedError(absl::StrCat("the stack may have ", stack.rlim_cur >> 10,
                                                        " KiB (ulimit -s), and needs ",
-                                                       kLeastStack >> 10));
+                                                       kMinStack >> 10));
     }
   }
   pthread_attr_t attributes;
@@ -71,7 +71,7 @@ absl::Status PrepareForLimits() {
     pthread_setattr_default_np(&attributes);
     pthread_attr_destroy(&attributes);
   }
-  if (ProcessMemoryLimit().available < static_cast<int64_t>(2 * kLeastStack)) {
+  if (ProcessMemoryLimit().available < static_cast<int64_t>(2 * kMinStack)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("out of memory; ", MemoryLimitText(), ", and needs more to begin"));
   }
@@ -142,7 +142,7 @@ int Finish(const absl::Status& status) {
 }
 
 // Prints the error with the memory limit, or without it if no memory is left for that.
-void TellOutOfMemory() {
+void PrintOutOfMemory() {
   try {
     PrintError(absl::StrCat("out of memory; ", MemoryLimitText()));
   } catch (const std::bad_alloc&) {
@@ -177,19 +177,19 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   plumb::cli::GuardStandardStreams();
-  plumb::cli::WatchPlugins();
+  plumb::cli::InstallFaultHandlers();
   plumb::cli::RemoveUnfinishedOnSignals();
   // A closed pipe becomes a failed write, so that it does not end a training run.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     if (const absl::Status prepared = plumb::cli::PrepareForLimits(); !prepared.ok()) {
-      return plumb::cli::WorkEnded(plumb::cli::Finish(prepared));
+      return plumb::cli::RecordExitCode(plumb::cli::Finish(prepared));
     }
-    return plumb::cli::WorkEnded(plumb::cli::Run(argc, argv));
+    return plumb::cli::RecordExitCode(plumb::cli::Run(argc, argv));
   } catch (const std::bad_alloc&) {
-    plumb::cli::TellOutOfMemory();
+    plumb::cli::PrintOutOfMemory();
   } catch (const std::exception& error) {
     plumb::cli::PrintError(error.what());
   }
-  return plumb::cli::WorkEnded(plumb::cli::kExitFailed);
+  return plumb::cli::RecordExitCode(plumb::cli::kExitFailed);
 }

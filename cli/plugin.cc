@@ -160,14 +160,14 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   list->add_flag("--json", options->json, "Print the list as JSON");
   AddGlobalOptions(list, invocation);
   list->footer("Example:\n  plumb plugin list --plugin ./my_norm.so");
-  RunWhenChosen(list, options, List, invocation);
+  RunWhenSelected(list, options, List, invocation);
 
   CLI::App* describe = app->add_subcommand("describe", "Show a plugin's attributes and parameters");
   AddRequired(describe, "ID", &options->id, "The plugin's id");
   describe->add_flag("--json", options->json, "Print it as JSON");
   AddGlobalOptions(describe, invocation);
   describe->footer("Example:\n  plumb plugin describe rms_norm");
-  RunWhenChosen(describe, options, DescribeOne, invocation);
+  RunWhenSelected(describe, options, DescribeOne, invocation);
 
   AddPluginCheckCommand(app, invocation);
 
@@ -180,7 +180,7 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb plugin note org.example.my_norm > note.s\n"
       "  cc -c note.s && ... link note.o into the norm's library");
-  RunWhenChosen(note, options, Note, invocation);
+  RunWhenSelected(note, options, Note, invocation);
 
   CLI::App* fresh = app->add_subcommand("new", "Begin a norm: write the project of a plugin");
   AddRequired(fresh, "DIR", &options->directory, "The project's directory, new or empty");
@@ -193,7 +193,7 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb plugin new l1_norm --id org.example.l1_norm\n"
       "  cd l1_norm && make check");
-  RunWhenChosen(fresh, options, New, invocation);
+  RunWhenSelected(fresh, options, New, invocation);
 }
 
 }  // namespace plumb::cli

@@ -40,7 +40,7 @@ constexpr FaultName kFaults[] = {
     {SIGABRT, "SIGABRT (abort(), a failed assertion, or an exception that nobody caught)"}};
 
 // Returns to the first thread that calls it. All others block here until the process ends.
-void BeOnlyOneEnding() {
+void BlockOtherThreads() {
   while (is_ending.test_and_set()) pause();
 }
 
@@ -121,7 +121,7 @@ bool FindMappedFile(const void* address, char* path, size_t capacity) {
 void EndIfFileWasCut(const void* address) {
   char path[PATH_MAX];
   if (!FindMappedFile(address, path, sizeof(path))) return;
-  BeOnlyOneEnding();
+  BlockOtherThreads();
   SignalText text;
   text.Add("error: ").Add(path).Add(
       ": was cut while it was in use: bytes that it had when it was opened are gone");
@@ -133,7 +133,7 @@ extern "C" void OnFault(int signal, siginfo_t* info, void*) {
   if (signal == SIGBUS && info->si_code == BUS_ADRERR && watched_process.load() == getpid()) {
     EndIfFileWasCut(info->si_addr);
   }
-  const std::optional<api::PluginCall> call = api::PluginCallHere(info->si_addr);
+  const std::optional<api::PluginCall> call = api::CurrentPluginCall(info->si_addr);
   const bool is_sent = info->si_code <= 0 && info->si_pid != getpid();
   if (!call || is_sent || watched_process.load() != getpid()) {
     // The fault is not a plugin's, so the default action follows.
@@ -141,7 +141,7 @@ extern "C" void OnFault(int signal, siginfo_t* info, void*) {
     std::raise(signal);
     return;
   }
-  BeOnlyOneEnding();
+  BlockOtherThreads();
   const char* name = "a signal";
   for (const FaultName& fault : kFaults) {
     if (fault.signal == signal) name = fault.text;
@@ -161,10 +161,10 @@ void OnExit(const char* function, int status) {
     if (status != code) EndProcess(code);
     return;
   }
-  const std::optional<api::PluginCall> call = api::PluginCallHere();
+  const std::optional<api::PluginCall> call = api::CurrentPluginCall();
   // MPI may end an aborted job from any of its functions, but never with code 0.
   if (!call && status != 0) return;
-  BeOnlyOneEnding();
+  BlockOtherThreads();
   SignalText text;
   if (call) {
     text.Add("error: a plugin ended the process by ").Add(function).Add(" in ").AddCall(*call);
@@ -179,7 +179,7 @@ void OnExit(const char* function, int status) {
 
 }  // namespace
 
-void WatchPlugins() {
+void InstallFaultHandlers() {
   watched_process = getpid();
   for (const FaultName& fault : kFaults) {
     struct sigaction action = {}, before = {};
@@ -196,7 +196,7 @@ void WatchPlugins() {
   std::at_quick_exit([] { OnExit("quick_exit()", 0); });
 }
 
-int WorkEnded(int exit_code) {
+int RecordExitCode(int exit_code) {
   ended_with = exit_code;
   return exit_code;
 }

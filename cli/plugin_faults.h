@@ -14,11 +14,11 @@ namespace plumb::cli {
 
 // Installs the handlers. Keeps a handler that a signal already has (a sanitizer's). Requires:
 // called once, at the beginning of main.
-void WatchPlugins();
+void InstallFaultHandlers();
 
 // Returns `exit_code`, from now on the only code with which the process may exit. To be called last
 // in main.
-int WorkEnded(int exit_code);
+int RecordExitCode(int exit_code);
 
 }  // namespace plumb::cli
 

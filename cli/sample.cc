@@ -190,7 +190,7 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
       "Each sample ends with a line break; --json keeps those apart that have some inside.\n"
       "A terminal gets controls and bytes that are no UTF-8 escaped (\\u{1b}, \\xff); a file or a "
       "pipe\ngets every byte as it is.");
-  RunWhenChosen(app, options, Sample, invocation);
+  RunWhenSelected(app, options, Sample, invocation);
 }
 
 }  // namespace plumb::cli

@@ -128,7 +128,7 @@ Division DivisionOfRank(const StudyRequest& request, const Plan& plan, int64_t l
   return Divide(threads, mine, memory, ProcessMemoryLimit().available / here);
 }
 
-void TellInterrupted(const StudyRequest& request) {
+void PrintInterrupted(const StudyRequest& request) {
   if (request.quiet) return;
   PrintNote(absl::StrCat("interrupted; the same command resumes it:\n  ", request.command));
 }
@@ -146,13 +146,13 @@ absl::Status RunAllHere(const StudyRequest& request, const Plan& plan, Division 
     // second).
     if (interrupts.requested() && request.is_shared() && request.leads() && !told) {
       told = true;
-      TellInterrupted(request);
+      PrintInterrupted(request);
     }
     return interrupts.requested();
   };
   if (request.is_shared()) options.ranks = request.launch->ranks();
   const absl::Status ran = RunAll(plan, options);
-  if (absl::IsCancelled(ran) && !told) TellInterrupted(request);
+  if (absl::IsCancelled(ran) && !told) PrintInterrupted(request);
   return ran;
 }
 
@@ -270,8 +270,8 @@ std::string ToText(const Plan& plan, const Requirements& needs, const std::vecto
   absl::StrAppend(&text, "; ", needs.division.workers, " at a time, each on ",
                   Count(needs.division.threads, "thread"), "\ntime    about ", Duration(seconds),
                   "  (steps timed alone; without validation, checkpoints and samples)\nmemory  ",
-                  Bytes(needs.memory), " of ", Bytes(needs.room.available), " available (",
-                  needs.room.by, ")\ndisk    ", Bytes(needs.disk));
+                  Bytes(needs.memory), " of ", Bytes(needs.memory_limit.available), " available (",
+                  needs.memory_limit.by, ")\ndisk    ", Bytes(needs.disk));
   if (needs.free_disk >= 0) absl::StrAppend(&text, " of ", Bytes(needs.free_disk), " available");
   return absl::StrCat(text, "\n\nNothing was written to ", plan.out, ".\n");
 }
@@ -301,8 +301,8 @@ Json ToJson(const Plan& plan, const Requirements& needs, const std::vector<Group
           {"threads_of_a_run", needs.division.threads},
           {"seconds", seconds},
           {"memory", needs.memory},
-          {"memory_available", needs.room.available},
-          {"memory_limited_by", needs.room.by},
+          {"memory_available", needs.memory_limit.available},
+          {"memory_limited_by", needs.memory_limit.by},
           {"disk", {{"total", needs.disk}, {"available", needs.free_disk}}}};
 }
 

@@ -171,7 +171,7 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
       "gains of successive sublayers multiply). docs/theory.md has the equations.\n\n"
       "Example:\n"
       "  plumb theory pre.pbtxt --depths 8,16,32,64 --set model.vocab_size=64 --out theory");
-  RunWhenChosen(app, options, Theory, invocation);
+  RunWhenSelected(app, options, Theory, invocation);
 }
 
 }  // namespace plumb::cli

@@ -194,7 +194,7 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
       "checkpoints");
   list->add_flag("--json", listed->json, "Print them as JSON");
   AddGlobalOptions(list, invocation);
-  RunWhenChosen(list, listed, List, invocation);
+  RunWhenSelected(list, listed, List, invocation);
 
   const auto keyed = std::make_shared<ZooFlags>();
   CLI::App* keys = app->add_subcommand(
@@ -202,7 +202,7 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
       "Keys of config.json, and which families read, pass over or refuse them, as Markdown");
   keys->add_flag("--json", keyed->json, "Print them as JSON");
   AddGlobalOptions(keys, invocation);
-  RunWhenChosen(keys, keyed, Keys, invocation);
+  RunWhenSelected(keys, keyed, Keys, invocation);
 
   const auto shown = std::make_shared<ZooFlags>();
   CLI::App* show = app->add_subcommand("show", "The description of one model, to copy and change");
@@ -210,7 +210,7 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
   show->add_flag("--json", shown->json, "Print it as JSON");
   AddGlobalOptions(show, invocation);
   show->footer("Example:\n  plumb zoo show gpt2 > mine.pbtxt");
-  RunWhenChosen(show, shown, Show, invocation);
+  RunWhenSelected(show, shown, Show, invocation);
 }
 
 }  // namespace plumb::cli

@@ -16,8 +16,8 @@
 #include "cli/compare/run_record.h"
 #include "cli/compare/sha256.h"
 #include "cli/output.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -367,7 +367,7 @@ Division Divide(int threads, size_t runs, int64_t memory, int64_t available) {
 
 absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
   Requirements out;
-  out.room = ProcessMemoryLimit();
+  out.memory_limit = ProcessMemoryLimit();
   int64_t memory = 0;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (!plan.shard.Has(i)) continue;
@@ -385,7 +385,7 @@ absl::StatusOr<Requirements> RequirementsOf(const Plan& plan, int threads) {
     out.disk += begun ? group.disk.checkpoint : group.disk.total;
   }
   out.free_disk = FreeSpace(plan.out);
-  out.division = Divide(threads, out.runs - out.ended, memory, out.room.available);
+  out.division = Divide(threads, out.runs - out.ended, memory, out.memory_limit.available);
   out.memory = memory * out.division.workers;
   return out;
 }

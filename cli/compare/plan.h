@@ -102,7 +102,7 @@ struct Requirements {
   int64_t memory = 0;      // bytes, for the concurrent runs
   int64_t disk = 0;        // bytes, for the runs that have not ended
   int64_t free_disk = -1;  // bytes; -1: unknown
-  MemoryLimit room;
+  MemoryLimit memory_limit;
 };
 
 // Returns what the remaining runs of the shard need. Errors: failures of the file system.

@@ -117,15 +117,15 @@ std::optional<RunProbes> ParseProbes(const std::string& text, int64_t last_step)
 // Returns the number of Unicode characters in `text`, and how often the most frequent one occurs.
 std::pair<int64_t, int64_t> CountCharacters(const std::string& text) {
   std::map<std::string, int64_t> counts;
-  int64_t total = 0, most = 0;
+  int64_t total = 0, max = 0;
   for (size_t i = 0; i < text.size();) {
     size_t end = i + 1;
     while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) ++end;
-    most = std::max(most, ++counts[text.substr(i, end - i)]);
+    max = std::max(max, ++counts[text.substr(i, end - i)]);
     ++total;
     i = end;
   }
-  return {total, most};
+  return {total, max};
 }
 
 }  // namespace
@@ -221,10 +221,10 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std:
 
 std::string Degenerate(const std::string& text) {
   if (absl::StripAsciiWhitespace(text).empty()) return "empty";
-  const auto [total, most] = CountCharacters(text);
+  const auto [total, max] = CountCharacters(text);
   // Names like "anna" are short enough to pass; "aaaaaaaa" is degenerate.
-  if (total >= 8 && 5 * most >= 3 * total) {
-    return absl::StrCat("one character makes up ", 100 * most / total, " %");
+  if (total >= 8 && 5 * max >= 3 * total) {
+    return absl::StrCat("one character makes up ", 100 * max / total, " %");
   }
   std::map<absl::string_view, int> lines;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {

@@ -23,8 +23,8 @@ constexpr uint64_t kDefaultSeeds = 3;
 bool IsStudy(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;
-  constexpr uintmax_t kMostBytes = 16 << 20;  // larger than any study file
-  if (std::filesystem::file_size(path, error) > kMostBytes) return false;
+  constexpr uintmax_t kMaxBytes = 16 << 20;  // larger than any study file
+  if (std::filesystem::file_size(path, error) > kMaxBytes) return false;
   std::ifstream file(path, std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   for (absl::string_view line : absl::StrSplit(text, '\n')) {

@@ -50,14 +50,14 @@ double AgreementSeconds(const Cluster& cluster) {
 
 constexpr int64_t kBytes = 4;                       // bytes of a gradient's element
 constexpr int64_t kBucketBytes = int64_t{1} << 20;  // same as in runtime/session/bucket_plan.cc
-constexpr int64_t kMostRanks = int64_t{1} << 20;
+constexpr int64_t kMaxPredictedRanks = int64_t{1} << 20;
 
 absl::StatusOr<int64_t> ParseCount(absl::string_view text, absl::string_view whole) {
   int64_t count = 0;
-  if (absl::SimpleAtoi(text, &count) && count >= 1 && count <= kMostRanks) return count;
+  if (absl::SimpleAtoi(text, &count) && count >= 1 && count <= kMaxPredictedRanks) return count;
   return absl::InvalidArgumentError(
       absl::StrCat("--ranks: \"", text, "\" in \"", whole, "\" is not a number of ranks from 1 to ",
-                   kMostRanks, "; for example --ranks 1,2,4 or --ranks 1..1024"));
+                   kMaxPredictedRanks, "; for example --ranks 1,2,4 or --ranks 1..1024"));
 }
 
 // Returns the bytes of each bucket, in the model's order.
@@ -146,7 +146,7 @@ RankStepTime PredictStep(const StepCosts& costs, const Cluster& cluster) {
         std::max(added[owner], incoming[owner]) +
         static_cast<double>(ranks - 1) * bytes / costs.add_bytes_per_second * cluster.slowdown;
   }
-  const double most_owned = *std::max_element(owned.begin(), owned.end());
+  const double max_owned = *std::max_element(owned.begin(), owned.end());
   double all_updates = 0;
   for (const double seconds : update) all_updates += seconds;
   if (is_alone) {
@@ -165,7 +165,7 @@ RankStepTime PredictStep(const StepCosts& costs, const Cluster& cluster) {
   const double part = is_sharded && cluster.weights_bf16 ? 0.5 : 1;
   const double received =
       (whole - *std::min_element(owned.begin(), owned.end())) / cluster.link.bytes_per_second;
-  time.gathering = cluster.link.latency + part * std::max(ToOthers(most_owned, cluster), received);
+  time.gathering = cluster.link.latency + part * std::max(ToOthers(max_owned, cluster), received);
   return time;
 }
 

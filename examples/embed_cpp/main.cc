@@ -60,7 +60,7 @@ std::vector<std::string> Sample(plumb::Model& model, const plumb::Tokenizer& tok
   draw.temperature = 0.7;
   draw.seed = 7;
   for (const auto length = model.Info().context_length; draw.drawn < length; ++draw.drawn) {
-    session.FeedEach(next).value();
+    session.FeedBatch(next).value();
     for (draw.index = 0; draw.index < kSequences; ++draw.index) {
       const auto sequence = static_cast<std::int32_t>(draw.index);
       session.Generate(sequence, draw, [&](auto token) { next[draw.index] = token; }).value();

@@ -146,7 +146,7 @@ _STATUS = {
     "runtime_create": [POINTER(_RuntimeOptions), _made],
     "runtime_describe": [c_void_p, c_void_p, c_size_t, _size],
     "runtime_gemm": [c_void_p, c_void_p, c_size_t, _size],
-    "machine_speed": [c_void_p, c_int32, POINTER(c_double)],
+    "runtime_measure_speed": [c_void_p, c_int32, POINTER(c_double)],
     "plugin_register": [c_void_p, c_void_p],
     "plugin_load": [c_void_p, c_char_p],
     "plugin_describe": [c_void_p, c_char_p, c_void_p, c_size_t, _size],
@@ -182,14 +182,14 @@ _STATUS = {
     "recipe_text": [c_char_p, c_size_t, c_char_p, POINTER(c_char_p), c_size_t, c_void_p, c_size_t, _size],
     "trainer_plan": [c_void_p, POINTER(_TrainerOptions), POINTER(_TrainerMemory)],
     "trainer_create": [c_void_p, POINTER(_TrainerOptions), _made],
-    "trainer_step_filled": [c_void_p, _MicroBatchFn, c_void_p, POINTER(_StepInfo)],
+    "trainer_step_with_callback": [c_void_p, _MicroBatchFn, c_void_p, POINTER(_StepInfo)],
     "trainer_scale_learning_rate": [c_void_p, c_double],
     "trainer_check": [c_void_p],
     "trainer_state": [c_void_p, c_int32, c_size_t, POINTER(_Tensor)],
     "trainer_read_state": [c_void_p, c_int32, c_size_t, c_int64, c_int64, POINTER(c_float)],
     "trainer_write_state": [c_void_p, c_int32, c_size_t, c_int64, c_int64, POINTER(c_float)],
     "trainer_set_steps": [c_void_p, c_int64],
-    "trainer_probed": [c_void_p, c_size_t, POINTER(_Probe)],
+    "trainer_get_probe": [c_void_p, c_size_t, POINTER(_Probe)],
     "trainer_profile": [c_void_p, c_int32],
     "trainer_profile_row": [c_void_p, c_size_t, POINTER(_ProfileRow)],
     "trainer_step": [c_void_p, _ids, _ids, c_size_t, POINTER(_StepInfo)],
@@ -203,7 +203,7 @@ _STATUS = {
     "session_create": [c_void_p, POINTER(_SessionOptions), _made],
     "session_feed": [c_void_p, c_int32, _ids, c_size_t],
     "session_append": [c_void_p, c_int32, c_int32],
-    "session_feed_each": [c_void_p, _ids, c_size_t],
+    "session_feed_batch": [c_void_p, _ids, c_size_t],
     "session_truncate": [c_void_p, c_int32, c_int64],
     "session_generate": [c_void_p, c_int32, POINTER(_SampleOptions), _TokenFn, c_void_p],
     "evaluator_plan": [c_void_p, POINTER(_EvaluatorOptions), POINTER(c_int64)],
@@ -647,7 +647,7 @@ class Runtime(_Object):
         if what not in kinds:
             raise ValueError(f"what must be one of {', '.join(kinds)}, not {what!r}")
         with self._use() as handle:
-            _call("machine_speed", handle, kinds.index(what), byref(speed))
+            _call("runtime_measure_speed", handle, kinds.index(what), byref(speed))
         return speed.value
 
     def describe(self):
@@ -1224,7 +1224,7 @@ class Trainer(_Object):
         fill = _MicroBatchFn(lambda _user, i, inputs, targets, seq: _guarded(put, i, inputs, targets, seq))
         longest, info = self.step_tokens // max(1, len(micro_batches)), _StepInfo()
         with self._use() as handle:
-            _call("trainer_step_filled", handle, fill, None, byref(info))
+            _call("trainer_step_with_callback", handle, fill, None, byref(info))
         return StepInfo._of(info)
 
     def run(self, batches, on_step=None):
@@ -1277,7 +1277,7 @@ class Trainer(_Object):
     def probe(self, every, probe, points=()):
         """Calls probe(Probe) for tensors in step 1 and every `every`-th step from now on; 0: never. `points` are names
         ("grad.*", "logits"); none: streams, norms, logits and parameters. Returning False ends run(). With None for
-        `probe`, probed() returns the statistics."""
+        `probe`, get_probes() returns the statistics."""
         of_model = self._model._live()
         tell, names = _probing(probe, points, of_model)
         if probe is None:
@@ -1286,11 +1286,11 @@ class Trainer(_Object):
             _call("trainer_probe", handle, _integer(every, "every"), names, len(points), tell, None)
             handle.keep = (of_model, tell)
 
-    def probed(self):
+    def get_probes(self):
         """Returns the statistics of the last step, over all its micro-batches, as a list of Probe without tensors; []
         if it was not probed."""
         with self._look() as handle:
-            return [Probe._of(seen, None) for seen in _rows("trainer_probed", handle, _Probe)]
+            return [Probe._of(seen, None) for seen in _rows("trainer_get_probe", handle, _Probe)]
 
     def profile(self, on=True):
         """Starts a new profile of the following steps, or ends it."""
@@ -1381,11 +1381,11 @@ class Session(_Object):
         with self._use() as handle:
             _call("session_append", handle, _sequence(sequence), _integer(token, "token", -2**31, 2**31 - 1))
 
-    def feed_each(self, ids):
+    def feed_batch(self, ids):
         """Appends ids[s] to each sequence s, in one pass over the weights."""
         ids, count, _kept = _tokens(ids)
         with self._use() as handle:
-            _call("session_feed_each", handle, ids, count)
+            _call("session_feed_batch", handle, ids, count)
 
     def logits(self, sequence=0):
         """Returns the logits of the next token as a memoryview, valid until the next call; None before a token was

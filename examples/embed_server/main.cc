@@ -29,23 +29,23 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostBytes = 1 << 20;  // max size of a request's body
+constexpr std::size_t kMaxBytes = 1 << 20;  // max size of a request's body
 
 struct Options {
   std::string run, host = "127.0.0.1";
   int port = 8080, sessions = 8, threads = 0;
 };
 
-int Number(const std::string& flag, const std::string& text, int least, int most) {
+int Number(const std::string& flag, const std::string& text, int min, int max) {
   std::size_t read = 0;
-  int number = least - 1;
+  int number = min - 1;
   try {
     number = std::stoi(text, &read);
   } catch (const std::logic_error&) {  // not a number, or too large
   }
-  if (read == text.size() && number >= least && number <= most) return number;
-  throw std::invalid_argument(flag + " must be a number from " + std::to_string(least) + " to " +
-                              std::to_string(most) + ", is \"" + text + "\"");
+  if (read == text.size() && number >= min && number <= max) return number;
+  throw std::invalid_argument(flag + " must be a number from " + std::to_string(min) + " to " +
+                              std::to_string(max) + ", is \"" + text + "\"");
 }
 
 Options Parse(int argc, char** argv) {
@@ -276,7 +276,7 @@ int Serve(const Options& options) {
 
   Engine engine(options.run, options.sessions, options.threads);
   httplib::Server server;
-  server.set_payload_max_length(kMostBytes);
+  server.set_payload_max_length(kMaxBytes);
   server.set_read_timeout(10, 0);
   server.set_tcp_nodelay(true);
   // The library's default options let two servers listen at one port.

@@ -12,17 +12,17 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostStops = 4;      // OpenAI's limit
-constexpr std::int64_t kMostChoices = 16;  // per request
+constexpr std::size_t kMaxStops = 4;      // OpenAI's limit
+constexpr std::int64_t kMaxChoices = 16;  // per request
 
-constexpr int kMostNested = 8;
+constexpr int kMaxNested = 8;
 
 // Parses JSON; refuses a name that occurs twice in an object, which a parser would drop, and deep
 // nesting, on which copying and printing would recurse deeply.
 json ParseStrictly(const std::string& body) {
   std::vector<std::set<std::string>> names;
   const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMostNested) {
+    if (depth > kMaxNested) {
       throw ApiError(400, "invalid_request_error", "the body is nested too deeply");
     }
     if (event == json::parse_event_t::object_start) names.emplace_back();
@@ -41,22 +41,22 @@ json ParseStrictly(const std::string& body) {
   }
 }
 
-double Number(const json& value, const std::string& field, double least, double most) {
-  const double number = value.is_number() ? value.get<double>() : most + 1;
-  if (number >= least && number <= most) return number;
-  throw BadField(field, "must be a number from " + json(least).dump() + " to " + json(most).dump());
+double Number(const json& value, const std::string& field, double min, double max) {
+  const double number = value.is_number() ? value.get<double>() : max + 1;
+  if (number >= min && number <= max) return number;
+  throw BadField(field, "must be a number from " + json(min).dump() + " to " + json(max).dump());
 }
 
-std::int64_t Integer(const json& value, const std::string& field, std::int64_t least,
-                     std::int64_t most) {
+std::int64_t Integer(const json& value, const std::string& field, std::int64_t min,
+                     std::int64_t max) {
   const bool fits =
-      value.is_number_integer() && !(value.is_number_unsigned() &&
-                                     value.get<std::uint64_t>() > static_cast<std::uint64_t>(most));
-  if (fits && value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most) {
+      value.is_number_integer() &&
+      !(value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(max));
+  if (fits && value.get<std::int64_t>() >= min && value.get<std::int64_t>() <= max) {
     return value.get<std::int64_t>();
   }
-  throw BadField(
-      field, "must be an integer from " + std::to_string(least) + " to " + std::to_string(most));
+  throw BadField(field,
+                 "must be an integer from " + std::to_string(min) + " to " + std::to_string(max));
 }
 
 bool Boolean(const json& value, const std::string& field) {
@@ -72,15 +72,15 @@ std::vector<std::string> Stops(const json& value) {
     }
     stops.push_back(stop);
   }
-  if (stops.size() > kMostStops) throw BadField("stop", "has more than 4 texts");
+  if (stops.size() > kMaxStops) throw BadField("stop", "has more than 4 texts");
   return stops;
 }
 
 std::vector<std::int32_t> Ids(const json& value) {
   std::vector<std::int32_t> ids;
   for (const json& id : value) {
-    const auto most = std::numeric_limits<std::int32_t>::max();
-    ids.push_back(static_cast<std::int32_t>(Integer(id, "prompt", 0, most)));
+    const auto max = std::numeric_limits<std::int32_t>::max();
+    ids.push_back(static_cast<std::int32_t>(Integer(id, "prompt", 0, max)));
   }
   return ids;
 }
@@ -139,7 +139,7 @@ void ReadField(const std::string& field, const json& value, const std::string& m
   } else if (field == "stop") {
     request->stop = Stops(value);
   } else if (field == "n") {
-    request->n = Integer(value, field, 1, kMostChoices);
+    request->n = Integer(value, field, 1, kMaxChoices);
   } else if (field == "echo") {
     request->echo = Boolean(value, field);
   } else if (field == "stream") {
@@ -216,7 +216,7 @@ CompletionRequest CompletionRequest::Parse(const std::string& body, const std::s
     if (!value.is_null() || field == "prompt") ReadField(field, value, model, &request);
   }
   if (request.prompts.empty()) throw BadField("prompt", "is missing");
-  if (static_cast<std::int64_t>(request.prompts.size()) * request.n > kMostChoices) {
+  if (static_cast<std::int64_t>(request.prompts.size()) * request.n > kMaxChoices) {
     throw BadField("n", "times the number of prompts is more than 16");
   }
   return request;

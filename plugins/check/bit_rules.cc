@@ -350,8 +350,8 @@ namespace {
 void AllowMoreAddresses(rlim_t bytes) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_AS, &limit) != 0) return;
-  const rlim_t most = limit.rlim_max;
-  limit.rlim_cur = most - limit.rlim_cur < bytes ? most : limit.rlim_cur + bytes;
+  const rlim_t max = limit.rlim_max;
+  limit.rlim_cur = max - limit.rlim_cur < bytes ? max : limit.rlim_cur + bytes;
   setrlimit(RLIMIT_AS, &limit);
 }
 

@@ -29,11 +29,11 @@
 namespace plumb::check {
 namespace {
 
-constexpr size_t kMostNamed = 8;  // max names in one message
+constexpr size_t kMaxNamed = 8;  // max names in one message
 
 // Returns text such as "a, b, c and 12 more".
 std::string Some(const std::vector<std::string>& names) {
-  const size_t shown = std::min(names.size(), kMostNamed);
+  const size_t shown = std::min(names.size(), kMaxNamed);
   std::string text =
       absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", ");
   if (shown < names.size()) absl::StrAppend(&text, " and ", names.size() - shown, " more");

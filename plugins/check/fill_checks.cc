@@ -32,7 +32,7 @@ constexpr uint64_t kSeeds[] = {0, 1, 2, ~uint64_t{0}, 0x8000000000000000u, 0x123
 // requirement is violated that does not depend on the values.
 Floats FillOnce(const Instance& instance, uint32_t tensor, uint64_t seed, bool at_end = true) {
   constexpr char kThere = 0x55;
-  constexpr size_t kRoom = 7;
+  constexpr size_t kErrorCapacity = 7;
   Place place;
   place.flush = at_end ? Place::Flush::kEnd : Place::Flush::kStart;
   Rows rows(PLUMB_F32, 1, ElementsOf(instance.tensor(tensor)), place);
@@ -45,7 +45,7 @@ Floats FillOnce(const Instance& instance, uint32_t tensor, uint64_t seed, bool a
   call.seed = seed;
   call.elements = rows.width();
   call.values = static_cast<float*>(rows.data());
-  if (seed % 2 == 0) call.err = err, call.err_cap = kRoom;
+  if (seed % 2 == 0) call.err = err, call.err_cap = kErrorCapacity;
   const plumb_fill_call before = call;
   int64_t left = 0;
   plumb_status status = PLUMB_OK;
@@ -65,8 +65,8 @@ Floats FillOnce(const Instance& instance, uint32_t tensor, uint64_t seed, bool a
     problem = absl::StrCat("writes outside of the values: ", damage);
   } else if (std::memcmp(&before, &call, sizeof(call)) != 0) {
     problem = "writes into the call, which is the host's";
-  } else if (std::any_of(err + kRoom, std::end(err), [](char c) { return c != kThere; })) {
-    problem = absl::StrCat("writes beyond ", kRoom, " bytes of room for a message");
+  } else if (std::any_of(err + kErrorCapacity, std::end(err), [](char c) { return c != kThere; })) {
+    problem = absl::StrCat("writes beyond ", kErrorCapacity, " bytes of room for a message");
   } else if (left > 0) {
     problem = absl::StrCat("leaves ", left, " blocks of memory");
   } else if (wrong != filled.end()) {

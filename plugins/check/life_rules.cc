@@ -125,7 +125,8 @@ std::vector<Creation> CreationsAt(const plumb_norm_plugin& norm, const Point& po
 }
 
 // Fails if instances that live at the same time, or the end of one, affect others.
-std::string LiveTogether(const plumb_norm_plugin& norm, const std::vector<Creation>& creations) {
+std::string CheckCoexistence(const plumb_norm_plugin& norm,
+                             const std::vector<Creation>& creations) {
   std::vector<std::unique_ptr<Instance>> instances;
   for (const Creation& creation : creations) instances.push_back(creation.Create(norm));
   for (const size_t first : {0, 1}) {
@@ -142,7 +143,7 @@ std::string LiveTogether(const plumb_norm_plugin& norm, const std::vector<Creati
 // Creates instances on several threads; each thread must get its own.
 std::string CreateAtOnce(const plumb_norm_plugin& norm, const std::vector<Creation>& creations) {
   constexpr auto kTime = std::chrono::milliseconds(30);
-  constexpr int kFewest = 60;  // for a machine that is busy
+  constexpr int kMinTries = 60;  // for a machine that is busy
   const size_t count = std::min<size_t>(creations.size(), 5);
   std::atomic<size_t> ready{0};
   std::vector<std::string> wrong(count);
@@ -153,7 +154,7 @@ std::string CreateAtOnce(const plumb_norm_plugin& norm, const std::vector<Creati
       for (++ready; ready < count;) std::this_thread::yield();
       const auto end = std::chrono::steady_clock::now() + kTime;
       try {
-        for (int i = 0; !any && (i < kFewest || std::chrono::steady_clock::now() < end); ++i) {
+        for (int i = 0; !any && (i < kMinTries || std::chrono::steady_clock::now() < end); ++i) {
           wrong[k] = creations[k].Compare(*creations[k].Create(norm));
           if (!wrong[k].empty()) any = true;
         }
@@ -173,8 +174,8 @@ std::string CreateAtOnce(const plumb_norm_plugin& norm, const std::vector<Creati
 }
 
 // Compares an instance with one whose attribute strings are overwritten after create().
-std::string ForgetStrings(const plumb_norm_plugin& norm, const Point& point,
-                          AttributeValues values) {
+std::string OverwriteStrings(const plumb_norm_plugin& norm, const Point& point,
+                             AttributeValues values) {
   const Instance kept(norm, static_cast<uint32_t>(point[kDim]), values);
   std::vector<std::string> copies(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -212,9 +213,9 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
   for (const AttributeValues& refused : RefusedValues(norm)) {
     if (text.empty()) text = WatchLife(norm, dim, refused, ", attributes that it may refuse");
   }
-  if (text.empty()) text = ForgetStrings(norm, point, values);
+  if (text.empty()) text = OverwriteStrings(norm, point, values);
   const std::vector<Creation> creations = CreationsAt(norm, point);
-  if (text.empty()) text = LiveTogether(norm, creations);
+  if (text.empty()) text = CheckCoexistence(norm, creations);
   if (text.empty()) text = CreateAtOnce(norm, creations);
   return text;
 }
@@ -222,12 +223,12 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
 }  // namespace
 
 std::optional<std::string> SurvivesShortMemory(const plumb_norm_plugin& norm, const Point& point) {
-  constexpr int64_t kMost = 2000;
+  constexpr int64_t kMax = 2000;
   if (!AllocationsAreSeen() || InstanceAt(norm, point) == nullptr) return std::nullopt;
   const auto dim = static_cast<uint32_t>(point[kDim]);
   const AttributeValues values = DefaultValues(norm);
   TryCreate(norm, dim, values.data());  // makes the allocations that are shared by all instances
-  for (int64_t k = 1; k <= kMost; ++k) {
+  for (int64_t k = 1; k <= kMax; ++k) {
     CreateOptions options;
     options.failing = k;
     const Created created = TryCreate(norm, dim, values.data(), options);

@@ -111,9 +111,9 @@ struct Range {
 
 // Returns the rows per chunk of a host: no more chunks than the norm's max_chunks.
 int64_t HostChunk(const NormRun& run) {
-  const int64_t most = run.instance().layout().max_chunks;
+  const int64_t max = run.instance().layout().max_chunks;
   const int64_t chunk = run.ChunkRows();
-  return most > 0 ? std::max(chunk, (run.rows() + most - 1) / most) : chunk;
+  return max > 0 ? std::max(chunk, (run.rows() + max - 1) / max) : chunk;
 }
 
 std::vector<Range> RangesOf(const NormRun& run, const Point& point) {

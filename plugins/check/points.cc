@@ -32,12 +32,12 @@ constexpr const char* kNames[kAxes] = {
 // Number of values of axes that are a choice, else 0.
 constexpr int64_t kChoices[kAxes] = {
     0, 0, 0, 0, 3, 0, 0, 2, 2, 2, 5, 2, 2, 2, 2, 3, 3, kKindsOfX, kKindsOfDy, kKindsOfParams, 0};
-constexpr int64_t kMostDim = 16384;
-constexpr int64_t kMostRows = 66000;
-constexpr int kMostShrinks = 300;
+constexpr int64_t kMaxDim = 16384;
+constexpr int64_t kMaxRows = 66000;
+constexpr int kMaxShrinks = 300;
 constexpr double kShrinkSeconds = 3;
 // Max elements of an operand: most points are small, so that many of them fit the time.
-constexpr int64_t kUsualElements = 40000, kLargestPoint = 1300000;
+constexpr int64_t kUsualElements = 40000, kMaxElements = 1300000;
 
 // Register widths and lengths of models, and their neighbours, where loops end.
 constexpr int64_t kDims[] = {1,    2,    3,    4,    5,    7,    8,    15,    16,    17,
@@ -54,10 +54,10 @@ int64_t Below(std::mt19937_64* random, int64_t n) {
   return static_cast<int64_t>((*random)() % static_cast<uint64_t>(std::max<int64_t>(n, 1)));
 }
 
-int64_t LogUniform(std::mt19937_64* random, int64_t most) {
+int64_t LogUniform(std::mt19937_64* random, int64_t max) {
   const double u = std::uniform_real_distribution<double>(0, 1)(*random);
   return std::clamp<int64_t>(
-      static_cast<int64_t>(std::exp(u * std::log(static_cast<double>(most) + 1))), 1, most);
+      static_cast<int64_t>(std::exp(u * std::log(static_cast<double>(max) + 1))), 1, max);
 }
 
 // Draws a known length, a multiple of a unit or its neighbour, or any length.
@@ -65,10 +65,10 @@ int64_t DrawDim(std::mt19937_64* random) {
   const int64_t kind = Below(random, 5);
   if (kind == 4) return 1 + Below(random, 8);
   if (kind < 2) return kDims[static_cast<size_t>(Below(random, std::size(kDims)))];
-  if (kind == 2) return LogUniform(random, kMostDim);
+  if (kind == 2) return LogUniform(random, kMaxDim);
   const int64_t unit = kUnits[static_cast<size_t>(Below(random, std::size(kUnits)))];
-  const int64_t multiple = unit * LogUniform(random, kMostDim / unit);
-  return std::clamp<int64_t>(multiple + Below(random, 3) - 1, 1, kMostDim);
+  const int64_t multiple = unit * LogUniform(random, kMaxDim / unit);
+  return std::clamp<int64_t>(multiple + Below(random, 3) - 1, 1, kMaxDim);
 }
 
 // Draws a range of one row, all rows, or any rows.
@@ -99,13 +99,13 @@ Point Corner(size_t i, int64_t attribute_cases, std::mt19937_64* random) {
       {12, 4200}, {3, 10500}, {100, 40}, {640, 12}, {2, 66000}, {16384, 2}};
   Point point = Simple();
   // Rows as short as loops are unrolled for.
-  constexpr size_t kShortest = 8;
-  if (i >= kCorners - 2 * kShortest) {
-    const int64_t k = static_cast<int64_t>(i - (kCorners - 2 * kShortest));
-    point[kDim] = 1 + k % static_cast<int64_t>(kShortest);
+  constexpr size_t kShortRows = 8;
+  if (i >= kCorners - 2 * kShortRows) {
+    const int64_t k = static_cast<int64_t>(i - (kCorners - 2 * kShortRows));
+    point[kDim] = 1 + k % static_cast<int64_t>(kShortRows);
     point[kRows] = point[kTo] = 3 + k % 3;
-    point[kType] = k < static_cast<int64_t>(kShortest) ? 2 : k % 3;
-    if (k >= static_cast<int64_t>(kShortest)) point[kAttributes] = Below(random, attribute_cases);
+    point[kType] = k < static_cast<int64_t>(kShortRows) ? 2 : k % 3;
+    if (k >= static_cast<int64_t>(kShortRows)) point[kAttributes] = Below(random, attribute_cases);
     point[kSeed] = static_cast<int64_t>(i);
     return point;
   }
@@ -154,13 +154,13 @@ std::vector<int64_t> WholeNumbers(const plumb_norm_plugin& norm) {
 // Returns for each case rows far from zero, where a difference of sums is least exact, and rows as
 // long as its whole number, such as one group per element.
 std::vector<Point> CornersOfCases(const std::vector<int64_t>& numbers) {
-  constexpr int64_t kLongest = 64, kUsual = 16;
+  constexpr int64_t kMaxNumber = 64, kUsual = 16;
   std::vector<Point> points;
   for (size_t i = 0; i < numbers.size(); ++i) {
     Point point = Simple();
     point[kRows] = point[kTo] = 3;
     point[kAttributes] = point[kSeed] = static_cast<int64_t>(i);
-    const bool has_length = numbers[i] > 1 && numbers[i] <= kLongest;
+    const bool has_length = numbers[i] > 1 && numbers[i] <= kMaxNumber;
     if (has_length) {
       point[kDim] = numbers[i];
       point[kType] = static_cast<int64_t>(i % 3);
@@ -181,11 +181,11 @@ Point Draw(std::mt19937_64* random, const std::vector<int64_t>& numbers) {
   if (Below(random, 2) == 0) point[kAttributes] = Below(random, attribute_cases);
   const int64_t number = numbers[static_cast<size_t>(point[kAttributes])];
   if (number > 0 && number <= 4096 && Below(random, 4) == 0) point[kDim] = number;
-  const int64_t most = Below(random, 12) == 0 ? kLargestPoint : kUsualElements;
-  const int64_t most_rows = std::clamp<int64_t>(most / point[kDim], 1, kMostRows);
+  const int64_t max = Below(random, 12) == 0 ? kMaxElements : kUsualElements;
+  const int64_t max_rows = std::clamp<int64_t>(max / point[kDim], 1, kMaxRows);
   // The largest size is as frequent as a whole decade, because decisions based on the number of
   // rows happen there.
-  point[kRows] = Below(random, 5) == 0 ? most_rows : LogUniform(random, most_rows);
+  point[kRows] = Below(random, 5) == 0 ? max_rows : LogUniform(random, max_rows);
   DrawRange(random, &point);
   // Each choice stays at its simplest value half of the time, so that combinations vary.
   for (size_t axis = 0; axis < kAxes; ++axis) {
@@ -241,7 +241,7 @@ Point Shrink(const Property& property, Point point, std::string* text) {
           size_t{kFlushed}, size_t{kAttributes}, size_t{kEvaluation}, size_t{kFrom}, size_t{kTo},
           size_t{kType}}) {
       for (const int64_t value : Smaller(point, axis)) {
-        if (++tries > kMostShrinks ||
+        if (++tries > kMaxShrinks ||
             Clock::now() - start > std::chrono::duration<double>(kShrinkSeconds)) {
           return point;
         }
@@ -263,7 +263,7 @@ Point Shrink(const Property& property, Point point, std::string* text) {
 }
 
 // Tests the property in a separate process, whose death is a failure of the point.
-std::optional<std::string> TryApart(const Property& property, const Point& point) {
+std::optional<std::string> TryInSubprocess(const Property& property, const Point& point) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
   ForgetTrace();
@@ -298,7 +298,7 @@ void TryGivenPoint(const Subject& subject, const char* check, const Property& pr
   const std::optional<Point> point = ParsePoint(subject.point);
   if (!point.has_value()) return report->Fail(absl::StrCat("no such point: ", subject.point));
   if (subject.shrinks) {
-    const Property apart = [&](const Point& each) { return TryApart(property, each); };
+    const Property apart = [&](const Point& each) { return TryInSubprocess(property, each); };
     std::optional<std::string> text = apart(*point);
     if (!text.has_value() || text->empty()) return;  // it does not fail again
     const Point smallest = Shrink(apart, *point, &*text);

@@ -108,10 +108,10 @@ void PerformOrThrow(const Task& task, Report* report, std::vector<ListedNorm>* n
   task.check->run(subject, report);
 }
 
-void Limit(__rlimit_resource resource, rlim_t most) {
+void Limit(__rlimit_resource resource, rlim_t max) {
   rlimit limit = {};
   if (getrlimit(resource, &limit) != 0) return;
-  limit.rlim_cur = std::min(most, limit.rlim_max);
+  limit.rlim_cur = std::min(max, limit.rlim_max);
   setrlimit(resource, &limit);
 }
 
@@ -175,15 +175,15 @@ struct Stream {
   void Close() {
     if (fd >= 0) close(std::exchange(fd, -1));
   }
-  // Reads available data and keeps at most `most` bytes in total. Closes at the end of the stream.
-  void Drain(size_t most) {
+  // Reads available data and keeps at most `max` bytes in total. Closes at the end of the stream.
+  void Drain(size_t max) {
     char buffer[16 << 10];
     while (fd >= 0) {
       const ssize_t n = read(fd, buffer, sizeof(buffer));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno == EAGAIN) return;
       if (n <= 0) return Close();
-      text.append(buffer, std::min(static_cast<size_t>(n), most - std::min(most, text.size())));
+      text.append(buffer, std::min(static_cast<size_t>(n), max - std::min(max, text.size())));
     }
   }
 

@@ -59,9 +59,9 @@ class FreeMappings {
   }
   // Returns false if enough is kept already, so that the caller has to unmap it.
   bool Keep(char* map, size_t size) {
-    constexpr size_t kMost = size_t{64} << 20;
+    constexpr size_t kMax = size_t{64} << 20;
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (bytes_ + size > kMost || mprotect(map, size, PROT_NONE) != 0) return false;
+    if (bytes_ + size > kMax || mprotect(map, size, PROT_NONE) != 0) return false;
     by_size_[size].push_back(map);
     bytes_ += size;
     return true;

@@ -31,7 +31,7 @@ Outcome StepInPieces(NormRun* run, int64_t chunk) {
 
 // Returns the first number that differs by more than `tolerance` times the tensor's scale (at least
 // 1).
-std::string FirstFarther(const Outcome& got, const Outcome& must, double tolerance) {
+std::string FirstBeyondTolerance(const Outcome& got, const Outcome& must, double tolerance) {
   const std::vector<Tensor> results = got.Tensors(), wanted = must.Tensors();
   for (size_t i = 0; i < wanted.size(); ++i) {
     const std::vector<double>& values = *wanted[i].values;
@@ -45,7 +45,7 @@ std::string FirstFarther(const Outcome& got, const Outcome& must, double toleran
 }
 
 // Fails unless the statistic of no rows is all zeros, and neutral in stats_combine.
-std::string NoRowsAreNeutral(NormRun* run, bool by_extension) {
+std::string CheckNeutralStatistic(NormRun* run, bool by_extension) {
   const Instance& instance = run->instance();
   const plumb_norm_combine* extension = by_extension ? CombineOf(instance.norm()) : nullptr;
   if (by_extension && extension == nullptr) return "";
@@ -155,14 +155,16 @@ std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, con
     NormRun run(*instance, TypeOf(point), rows, static_cast<uint64_t>(point[kSeed]) + 1);
     const Outcome whole = StepInPieces(&run, rows);
     std::string text;
-    if (rows != kManyRows) text = NoRowsAreNeutral(&run, false);
-    if (rows != kManyRows && text.empty()) text = NoRowsAreNeutral(&run, true);
+    if (rows != kManyRows) text = CheckNeutralStatistic(&run, false);
+    if (rows != kManyRows && text.empty()) text = CheckNeutralStatistic(&run, true);
     std::vector<int64_t> chunks = {70, run.ChunkRows(), (rows + 1) / 2};
     for (int64_t chunk = 1; chunk < rows && rows != kManyRows; ++chunk) chunks.push_back(chunk);
     for (const int64_t chunk : chunks) {
       if (!text.empty()) break;
-      text = FirstFarther(StepInPieces(&run, chunk), whole,
-                          !f64 ? 1e-4 : rows == kManyRows ? 1e-9 : 1e-12);
+      text = FirstBeyondTolerance(StepInPieces(&run, chunk), whole,
+                                  !f64                ? 1e-4
+                                  : rows == kManyRows ? 1e-9
+                                                      : 1e-12);
       if (!text.empty()) text = absl::StrCat("statistics in pieces of ", chunk, " rows: ", text);
     }
     if (!text.empty()) return absl::StrCat(run.Name(), ": ", text);

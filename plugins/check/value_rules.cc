@@ -71,14 +71,14 @@ std::string CompareRounding(const char* name, const Values& narrow, const Values
 
 // Returns parameters that reveal how a result is rounded: between two numbers of bf16, beyond its
 // largest, or NaN.
-Values ShowingParams(int64_t kind, size_t n) {
+Values RoundingProbes(int64_t kind, size_t n) {
   const double between = RoundTo(PLUMB_F32, 1 + std::ldexp(1, -8));
   const double above = RoundTo(PLUMB_F32, 1 + std::ldexp(3, -8));
-  const double most = std::numeric_limits<float>::max();
+  const double max = std::numeric_limits<float>::max();
   float nan;
   const uint32_t all_ones = 0x7fffffff;
   std::memcpy(&nan, &all_ones, sizeof(nan));
-  const Values kinds[] = {{between, above, -between, -above, 4 * between}, {most, -most}, {nan}};
+  const Values kinds[] = {{between, above, -between, -above, 4 * between}, {max, -max}, {nan}};
   const Values& of = kinds[kind];
   Values values(n);
   for (size_t i = 0; i < n; ++i) values[i] = of[i % of.size()];
@@ -95,7 +95,7 @@ std::string RoundsBiases(const Instance& instance, Point point) {
   Operands operands = OperandsAt(instance, point);
   operands.x.assign(operands.x.size(), 0);
   for (int64_t kind = 0; kind < 3; ++kind) {
-    for (Values& param : operands.params) param = ShowingParams(kind, param.size());
+    for (Values& param : operands.params) param = RoundingProbes(kind, param.size());
     const Values narrow = PlainY(instance, point, PLUMB_BF16, operands);
     const Values wide = PlainY(instance, point, PLUMB_F32, operands);
     const Values widest = PlainY(instance, point, WidestType(norm), operands);
@@ -166,9 +166,9 @@ namespace {
 
 // Replaces every `step`-th number by zero, or by a denormal number of either sign.
 void Spoil(bool with_zeros, size_t step, uint32_t type, Values* values) {
-  const double least = std::ldexp(1, type == PLUMB_F64 ? -1022 : -126);
+  const double min = std::ldexp(1, type == PLUMB_F64 ? -1022 : -126);
   for (size_t i = step - 1; i < values->size(); i += step) {
-    const double size = least / static_cast<double>(2 + i % 61);
+    const double size = min / static_cast<double>(2 + i % 61);
     (*values)[i] = with_zeros ? 0 : i % 2 == 0 ? size : -size;
   }
 }

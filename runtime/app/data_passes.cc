@@ -18,7 +18,7 @@ absl::StatusOr<api::StepInfo> StepOnBatches(int64_t first, TrainBatches* batches
     seq = batch->seq;
     return api::Next::kGoOn;
   };
-  const api::Result<api::StepInfo> stepped = trainer->StepFilled(fill);
+  const api::Result<api::StepInfo> stepped = trainer->StepWithCallback(fill);
   PLUMB_RETURN_IF_ERROR(filled);  // takes precedence over the callback's failure
   return ToStatus(stepped);
 }

@@ -17,14 +17,14 @@ namespace {
 
 using Rows = std::vector<std::vector<int32_t>>;
 
-// Checks that all elements of a row are in least..most. `what` is "token", "target" or "type", for
+// Checks that all elements of a row are in min..max. `what` is "token", "target" or "type", for
 // errors.
 absl::Status CheckRow(const std::vector<int32_t>& row, size_t sequence, const char* what,
-                      int64_t least, int64_t most) {
+                      int64_t min, int64_t max) {
   for (size_t t = 0; t < row.size(); ++t) {
-    if (row[t] >= least && row[t] <= most) continue;
+    if (row[t] >= min && row[t] <= max) continue;
     return absl::InvalidArgumentError(absl::StrCat("sequence ", sequence, ", ", what, " ", t, ": ",
-                                                   row[t], " is not in 0..", most));
+                                                   row[t], " is not in 0..", max));
   }
   return absl::OkStatus();
 }

@@ -11,17 +11,17 @@
 namespace plumb {
 namespace {
 
-void AppendLines(absl::string_view mark, absl::Span<const absl::string_view> lines, size_t most,
+void AppendLines(absl::string_view mark, absl::Span<const absl::string_view> lines, size_t max,
                  std::string* text) {
-  for (size_t i = 0; i < std::min(lines.size(), most); ++i) {
+  for (size_t i = 0; i < std::min(lines.size(), max); ++i) {
     absl::StrAppend(text, "\n  ", mark, " ", lines[i]);
   }
-  if (lines.size() > most) absl::StrAppend(text, "\n  ", mark, " … ", lines.size() - most, " more");
+  if (lines.size() > max) absl::StrAppend(text, "\n  ", mark, " … ", lines.size() - max, " more");
 }
 
 }  // namespace
 
-std::string TextDifference(absl::string_view then, absl::string_view now, size_t most) {
+std::string TextDifference(absl::string_view then, absl::string_view now, size_t max) {
   if (then == now) return "";
   const std::vector<absl::string_view> before = absl::StrSplit(then, '\n');
   const std::vector<absl::string_view> after = absl::StrSplit(now, '\n');
@@ -36,8 +36,8 @@ std::string TextDifference(absl::string_view then, absl::string_view now, size_t
     return absl::MakeConstSpan(lines).subspan(first, lines.size() - first - last);
   };
   std::string text;
-  AppendLines("-", middle(before), most, &text);
-  AppendLines("+", middle(after), most, &text);
+  AppendLines("-", middle(before), max, &text);
+  AppendLines("+", middle(after), max, &text);
   return text;
 }
 

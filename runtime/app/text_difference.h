@@ -10,8 +10,8 @@
 namespace plumb {
 
 // Returns the lines from the first to the last that differ: "  - " for lines of `then`, "  + " for
-// lines of `now`, max `most` of each and a count of the rest. Returns "" for equal texts.
-std::string TextDifference(absl::string_view then, absl::string_view now, size_t most = 8);
+// lines of `now`, max `max` of each and a count of the rest. Returns "" for equal texts.
+std::string TextDifference(absl::string_view then, absl::string_view now, size_t max = 8);
 
 }  // namespace plumb
 

@@ -40,12 +40,12 @@ absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_pat
                                                      const std::vector<uint64_t>& seeds) {
   PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
   PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(recipe)));
-  const int64_t batches_a_step = recipe.fields.gradient_accumulation_steps();
-  const int64_t end = recipe.fields.max_steps() * batches_a_step;
-  const int64_t begin = std::max<int64_t>(0, end - steps * batches_a_step);
+  const int64_t batches_per_step = recipe.fields.gradient_accumulation_steps();
+  const int64_t end = recipe.fields.max_steps() * batches_per_step;
+  const int64_t begin = std::max<int64_t>(0, end - steps * batches_per_step);
   TrainBatches::Options options;
   options.batch_size = recipe.fields.batch_size();
-  options.micro_batches = batches_a_step;
+  options.micro_batches = batches_per_step;
   options.context_length = context_length;
   options.keep_order = recipe.fields.data().keep_order();
   std::vector<double> entropies;

@@ -108,10 +108,10 @@ bool IsOfOpenFiles(const std::string& link) {
 }
 
 absl::StatusOr<Target> FollowLinks(const std::string& path) {
-  constexpr int kMostLinks = 40;  // Linux's own limit
+  constexpr int kMaxLinks = 40;  // Linux's own limit
   Target target;
   target.path = path;
-  for (int links = 0; links <= kMostLinks; ++links) {
+  for (int links = 0; links <= kMaxLinks; ++links) {
     if (Files().LinkStat(target.path.c_str(), &target.info) != 0) {
       if (errno == ENOENT) return target;
       return FromErrno(path, "cannot create");
@@ -141,15 +141,15 @@ absl::StatusOr<Target> FollowLinks(const std::string& path) {
 // write one file at once each replace it whole.
 std::string TemporaryName(const std::string& path) {
   static std::atomic<uint32_t> calls{0};
-  constexpr size_t kMostName = 255;
-  constexpr size_t kMostDigits = 20;
+  constexpr size_t kMaxName = 255;
+  constexpr size_t kMaxDigits = 20;
   const std::string end =
       absl::StrFormat("%s%d%06d", kTemporary, getpid(), calls.fetch_add(1) % 1000000);
   const size_t name = path.rfind('/') + 1;
-  if (path.size() - name + kTemporary.size() + kMostDigits <= kMostName) {
+  if (path.size() - name + kTemporary.size() + kMaxDigits <= kMaxName) {
     return absl::StrCat(path, end);
   }
-  return absl::StrCat(path.substr(0, name + kMostName - kTemporary.size() - kMostDigits), end);
+  return absl::StrCat(path.substr(0, name + kMaxName - kTemporary.size() - kMaxDigits), end);
 }
 
 // Creates a file with the mode and, if possible, the owner of the file that it will replace. The

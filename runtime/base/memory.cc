@@ -59,17 +59,17 @@ void LowerToResource(int resource, absl::string_view used, const char* by, Memor
 }  // namespace
 
 int64_t CgroupMemory(absl::string_view membership, const std::string& mount, int64_t* available) {
-  int64_t least = -1;
+  int64_t min = -1;
   *available = -1;
   ForEachCgroup(membership, mount, "memory", [&](const std::string& group, bool v2) {
     const int64_t limit = NumberIn(group + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
     if (limit < 0) return;
     const int64_t used = NumberIn(group + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
     const int64_t left = std::max<int64_t>(0, limit - std::max<int64_t>(0, used));
-    least = least < 0 ? limit : std::min(least, limit);
+    min = min < 0 ? limit : std::min(min, limit);
     *available = *available < 0 ? left : std::min(*available, left);
   });
-  return least;
+  return min;
 }
 
 MemoryLimit ProcessMemoryLimit() {
@@ -83,8 +83,8 @@ MemoryLimit ProcessMemoryLimit() {
   if (const absl::StatusOr<std::string> membership = ReadFile("/proc/self/cgroup", 1 << 16);
       membership.ok()) {
     int64_t left;
-    const int64_t most = CgroupMemory(*membership, "/sys/fs/cgroup", &left);
-    if (most >= 0) Lower(most, left, "the limit of its control group", &limit);
+    const int64_t max = CgroupMemory(*membership, "/sys/fs/cgroup", &left);
+    if (max >= 0) Lower(max, left, "the limit of its control group", &limit);
   }
   LowerToResource(RLIMIT_AS, "VmSize:", "ulimit -v", &limit);
   LowerToResource(RLIMIT_DATA, "VmData:", "ulimit -d", &limit);
@@ -114,11 +114,11 @@ int64_t AddressSpaceLeft() {
   return std::max<int64_t>(0, bytes - used);
 }
 
-bool HasRoomFor(int64_t bytes) {
-  void* const room = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) return false;
-  munmap(room, static_cast<size_t>(bytes));
+bool HasMemoryFor(int64_t bytes) {
+  void* const map = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) return false;
+  munmap(map, static_cast<size_t>(bytes));
   return true;
 }
 

@@ -39,7 +39,7 @@ int64_t AddressSpaceLeft();
 int64_t CgroupMemory(absl::string_view membership, const std::string& mount, int64_t* available);
 
 // Returns true if the system would let this process map `bytes` more now. Allocates nothing.
-bool HasRoomFor(int64_t bytes);
+bool HasMemoryFor(int64_t bytes);
 
 // Returns "this process may use 1024 MiB (ulimit -v)".
 std::string MemoryLimitText();

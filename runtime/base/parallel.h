@@ -63,9 +63,9 @@ void ParallelFor(int64_t n, int threads, const Body& body) {
 // that it may use: the number of processors, which does not change results, but at least four (if
 // there are as many tasks), so that tests on small machines run several threads.
 inline int PlannedSlots(int64_t tasks) {
-  constexpr int kLeastSlots = 4;
+  constexpr int kMinSlots = 4;
   static const int processors = AvailableProcessors();  // static because it reads files
-  return static_cast<int>(std::min<int64_t>(tasks, std::max(kLeastSlots, processors)));
+  return static_cast<int>(std::min<int64_t>(tasks, std::max(kMinSlots, processors)));
 }
 
 }  // namespace plumb

@@ -41,7 +41,7 @@ constexpr int kMaxThreads = 128;
 constexpr int kMaxWorkers = 255;
 
 // A worker's stack has the size of the process's limit, within these bounds. Plugins run on it.
-constexpr size_t kLeastStack = size_t{1} << 20, kMostStack = size_t{8} << 20;
+constexpr size_t kMinStack = size_t{1} << 20, kMaxStack = size_t{8} << 20;
 
 std::atomic<bool> refused_threads{false};
 
@@ -288,9 +288,9 @@ void Pool::Dispatch(int wanted, Job* job) {
 int StartThread(pthread_t* thread, void* (*loop)(void*), Worker* worker) {
   pthread_attr_t attributes;
   if (const int error = pthread_attr_init(&attributes); error != 0) return error;
-  size_t stack = kMostStack;
+  size_t stack = kMaxStack;
   pthread_attr_getstacksize(&attributes, &stack);
-  pthread_attr_setstacksize(&attributes, std::clamp(stack, kLeastStack, kMostStack));
+  pthread_attr_setstacksize(&attributes, std::clamp(stack, kMinStack, kMaxStack));
   const int error = pthread_create(thread, &attributes, loop, worker);
   pthread_attr_destroy(&attributes);
   return error;
@@ -298,8 +298,8 @@ int StartThread(pthread_t* thread, void* (*loop)(void*), Worker* worker) {
 
 void Pool::Grow(int wanted, int threads, Job* job) {
   // The pool has as many threads as this call can use or as there are processors, if that is more.
-  const int most = std::min(std::max(threads, processors_) - 1, kMaxWorkers);
-  if (job->dispatched >= wanted || workers_.load(std::memory_order_relaxed) >= most) return;
+  const int max = std::min(std::max(threads, processors_) - 1, kMaxWorkers);
+  if (job->dispatched >= wanted || workers_.load(std::memory_order_relaxed) >= max) return;
   if (pthread_mutex_trylock(&growing_) != 0) return;  // another caller is starting workers
   const Clock::time_point now = Clock::now();
   if (refused_ == Clock::time_point{} || now - refused_ > kTryAgain) {
@@ -311,7 +311,7 @@ void Pool::Grow(int wanted, int threads, Job* job) {
       sigdelset(&all, own);
     }
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = workers_.load(std::memory_order_relaxed); i < most && job->dispatched < wanted;
+    for (int i = workers_.load(std::memory_order_relaxed); i < max && job->dispatched < wanted;
          ++i) {
       Worker* const worker = &worker_[i];
       PrepareWorker(worker, reinterpret_cast<uintptr_t>(job));
@@ -391,10 +391,10 @@ void RunOnPool(int64_t n, int threads, TaskFn task, const void* context) {
     for (int64_t i = 0; i < n; ++i) task(context, i, /*slot=*/0);
     return;
   }
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // SlotRange has 32 bits
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();  // SlotRange has 32 bits
   const HostExecutor* const executor = CurrentHost().executor;
-  for (int64_t first = 0; first < n; first += kMost) {
-    const int64_t count = std::min(n - first, kMost);
+  for (int64_t first = 0; first < n; first += kMax) {
+    const int64_t count = std::min(n - first, kMax);
     if (executor != nullptr) {
       RunOnExecutor(*executor, first, count, threads, task, context);
     } else {

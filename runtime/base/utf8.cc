@@ -39,10 +39,10 @@ std::string Escaped(absl::string_view text, const Escape& escape, const EscapeBy
   return escaped;
 }
 
-// Returns the length of the longest prefix of at most `most` bytes that ends between characters.
-size_t WholeCharacters(absl::string_view text, size_t most) {
-  if (text.size() <= most) return text.size();
-  size_t end = most;
+// Returns the length of the longest prefix of at most `max` bytes that ends between characters.
+size_t WholeCharacters(absl::string_view text, size_t max) {
+  if (text.size() <= max) return text.size();
+  size_t end = max;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return end;
 }
@@ -172,22 +172,22 @@ std::string PrintableJson(absl::string_view json) {
 std::string CodePointName(uint32_t code_point) { return absl::StrFormat("U+%04X", code_point); }
 
 std::string QuoteName(absl::string_view name) {
-  constexpr size_t kLongest = 120;
-  const bool cut = name.size() > kLongest;
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(name.substr(0, kLongest)), cut ? "..." : "",
+  constexpr size_t kMaxLength = 120;
+  const bool cut = name.size() > kMaxLength;
+  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(name.substr(0, kMaxLength)), cut ? "..." : "",
                       "\"");
 }
 
 std::string Excerpt(absl::string_view text) {
-  constexpr size_t kLongest = 60;
-  const size_t end = WholeCharacters(text, kLongest);
+  constexpr size_t kMaxLength = 60;
+  const size_t end = WholeCharacters(text, kMaxLength);
   return absl::StrCat(PrintableText(text.substr(0, end)), end < text.size() ? "..." : "");
 }
 
 std::string ShortMessage(absl::string_view message) {
-  constexpr size_t kLongest = 4000;
+  constexpr size_t kMaxLength = 4000;
   constexpr size_t kBefore = 2000, kAfter = 1000;
-  if (message.size() <= kLongest) return std::string(message);
+  if (message.size() <= kMaxLength) return std::string(message);
   const size_t before = WholeCharacters(message, kBefore);
   const size_t after = WholeCharacters(message, message.size() - kAfter);
   return absl::StrCat(message.substr(0, before), "... (", after - before, " bytes) ...",

@@ -49,7 +49,7 @@ void FindPlace(plumb_error* error) {
 }
 
 // Returns `code`, and sets *error if `error` is not null.
-plumb_status GiveError(plumb_status code, absl::string_view message, plumb_error** error) {
+plumb_status SetError(plumb_status code, absl::string_view message, plumb_error** error) {
   if (error == nullptr) return code;
   try {
     auto* made = new plumb_error;
@@ -67,7 +67,7 @@ plumb_status GiveError(plumb_status code, absl::string_view message, plumb_error
 
 plumb_status ToError(const absl::Status& status, plumb_error** error) {
   if (status.ok()) return PLUMB_OK;
-  return GiveError(static_cast<plumb_status>(status.code()), status.message(), error);
+  return SetError(static_cast<plumb_status>(status.code()), status.message(), error);
 }
 
 plumb_status OutOfMemory(plumb_error** error) {
@@ -76,7 +76,7 @@ plumb_status OutOfMemory(plumb_error** error) {
 }
 
 plumb_status Unexpected(const char* what, plumb_error** error) {
-  return GiveError(PLUMB_INTERNAL, what, error);
+  return SetError(PLUMB_INTERNAL, what, error);
 }
 
 absl::Status NullArgument(absl::string_view name) {
@@ -90,7 +90,7 @@ absl::Status CheckSize(absl::string_view name, size_t size, size_t element_bytes
       absl::StrCat(name, " is ", size, ", more than memory can hold"));
 }
 
-void GiveText(absl::string_view text, char* buffer, size_t capacity, size_t* needed) {
+void WriteText(absl::string_view text, char* buffer, size_t capacity, size_t* needed) {
   if (needed != nullptr) *needed = text.size();
   if (buffer == nullptr || capacity == 0) return;
   const size_t n = std::min(text.size(), capacity - 1);

@@ -58,8 +58,8 @@ absl::StatusOr<Options> Complete(const Options* options) {
   if (size < sizeof(size_t)) {
     return absl::InvalidArgumentError("options: struct_size is not set to sizeof the struct");
   }
-  constexpr size_t kMostSize = 4096;  // no version of a struct is larger
-  if (size > kMostSize) {
+  constexpr size_t kMaxSize = 4096;  // no version of a struct is larger
+  if (size > kMaxSize) {
     return absl::InvalidArgumentError("options: struct_size is not sizeof the struct");
   }
   const auto* const bytes = reinterpret_cast<const unsigned char*>(options);
@@ -74,7 +74,7 @@ absl::StatusOr<Options> Complete(const Options* options) {
 
 // Copies `from` as far as the caller's struct reaches.
 template <class Result>
-void Give(const Result& from, Result* to) {
+void CopyOut(const Result& from, Result* to) {
   const size_t size = to->struct_size;
   std::memcpy(to, &from, std::min(size, sizeof(Result)));
   to->struct_size = size;
@@ -82,7 +82,7 @@ void Give(const Result& from, Result* to) {
 
 // Copies `text` to a caller's buffer, cut to `capacity` and ended with 0. *needed becomes its
 // length.
-void GiveText(absl::string_view text, char* buffer, size_t capacity, size_t* needed);
+void WriteText(absl::string_view text, char* buffer, size_t capacity, size_t* needed);
 
 }  // namespace plumb::capi
 

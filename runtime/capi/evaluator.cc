@@ -56,10 +56,10 @@ absl::StatusOr<EvaluatorRequest> CheckOptions(const ModelState& model,
   request.seq = options.seq == 0 ? context_length : options.seq;
   request.logits = options.logits != 0;
   request.gradients = options.gradients != 0;
-  constexpr int64_t kMostRows = 1 << 20;
-  if (request.rows < 1 || request.rows > kMostRows) {
+  constexpr int64_t kMaxRows = 1 << 20;
+  if (request.rows < 1 || request.rows > kMaxRows) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options: rows must be in 1..", kMostRows, ", is ", request.rows));
+        absl::StrCat("options: rows must be in 1..", kMaxRows, ", is ", request.rows));
   }
   if (request.seq < 1 || request.seq > context_length) {
     return absl::InvalidArgumentError(absl::StrCat("options: seq must be in 1..context_length (",
@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<plumb_evaluator>> CreateEvaluator(
   const auto vocabulary = static_cast<double>(model->vocab_size());
   const double of_gradients =
       request.gradients ? static_cast<double>(model->parameters->layout().size) : 0;
-  PLUMB_RETURN_IF_ERROR(CheckRoom(
+  PLUMB_RETURN_IF_ERROR(CheckMemoryBudget(
       "the evaluator", 4 * (ids * (3 + (request.logits ? vocabulary : 0)) + of_gradients)));
   auto made = std::make_unique<plumb_evaluator>();
   made->model = model;
@@ -167,7 +167,7 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
       const double mean,
       Pass(evaluator, inputs, targets != nullptr ? targets : evaluator->no_targets.data(),
            static_cast<int64_t>(n / rows)));
-  evaluator->model->runtime->TellOfPass();
+  evaluator->model->runtime->LogProgramProblems();
   evaluator->has_run = true;
   if (loss != nullptr) *loss = mean;
   return absl::OkStatus();
@@ -265,9 +265,9 @@ plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator, size_t i
     }
     const auto& entries = evaluator->model->parameters->layout().entries;
     const int64_t begin = i < entries.size() ? entries[i].begin : 0;
-    return plumb::capi::GiveTensor(*evaluator->model, i,
-                                   const_cast<float*>(evaluator->gradients->gradients()) + begin,
-                                   tensor);
+    return plumb::capi::WriteTensor(*evaluator->model, i,
+                                    const_cast<float*>(evaluator->gradients->gradients()) + begin,
+                                    tensor);
   });
 }
 

@@ -42,7 +42,7 @@ struct RuntimeState {
   std::atomic<bool> told_threads{false};  // logged ThreadsProblem()
 
   // Passes new warnings to the host's log.
-  void TellWarnings() {
+  void LogWarnings() {
     for (const std::string& warning : runtime->TakeWarnings()) {
       if (warning == runtime->impl().gemm.Problem() && told_gemm.exchange(true)) continue;
       if (warning == runtime->impl().ThreadsProblem() && told_threads.exchange(true)) continue;
@@ -55,7 +55,7 @@ struct RuntimeState {
   }
 
   // Logs problems of compiling or running a program, each once. Any thread.
-  void TellOfPass() {
+  void LogProgramProblems() {
     const Runtime::Impl& impl = runtime->impl();
     if (!told_gemm.load(std::memory_order_relaxed)) {
       const std::string problem = impl.gemm.Problem();
@@ -91,7 +91,7 @@ struct ModelState {
   // Returns the weights in the format that programs read, packed or refreshed. Errors: those of
   // ParameterStore::CheckWhole, for formats other than bf16.
   absl::StatusOr<const PackedWeights*> Pack(WeightFormat format);
-  absl::Status CheckTokens(const int32_t* tokens, size_t count, int32_t least) const;
+  absl::Status CheckTokens(const int32_t* tokens, size_t count, int32_t min) const;
   // Checks the inputs of [count / seq] rows: ids, and -1 at the ends of rows if the model is
   // bidirectional.
   absl::Status CheckInputs(const int32_t* inputs, size_t count, size_t seq) const;
@@ -103,14 +103,14 @@ absl::StatusOr<WeightFormat> FormatOf(int32_t weights);
 plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data);
 // Sets *tensor to the tensor of entry `i`, whose elements begin at `data`, as in the parameters'
 // layout.
-absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
+absl::Status WriteTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor);
 
 // Returns the bytes of one sequence's KV cache with f32 weights; INT64_MAX if it is larger.
 int64_t CacheBytes(const ResolvedModel& model);
 
 // Fails with kResourceExhausted if `bytes` exceed the available memory; allocates nothing. `what`:
 // "the KV caches".
-absl::Status CheckRoom(absl::string_view what, double bytes);
+absl::Status CheckMemoryBudget(absl::string_view what, double bytes);
 
 // Marks a handle as busy during a call that invokes callbacks. `*busy` is a member of the handle.
 class InCall {

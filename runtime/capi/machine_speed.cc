@@ -34,7 +34,7 @@ absl::StatusOr<double> MachineSpeed::MeasureGemm(DType dtype, int threads) {
 absl::StatusOr<double> MachineSpeed::MeasureRead(int threads) {
   constexpr int64_t kReadBytes = int64_t{512} << 20;
   if (memory_.size() == 0) {
-    PLUMB_RETURN_IF_ERROR(CheckRoom("reading memory", static_cast<double>(kReadBytes)));
+    PLUMB_RETURN_IF_ERROR(CheckMemoryBudget("reading memory", static_cast<double>(kReadBytes)));
     memory_ = AlignedBuffer(kReadBytes);
   }
   const size_t n = static_cast<size_t>(kReadBytes) / sizeof(float);
@@ -43,8 +43,8 @@ absl::StatusOr<double> MachineSpeed::MeasureRead(int threads) {
 
 }  // namespace plumb::capi
 
-plumb_status plumb_machine_speed(plumb_runtime* runtime, int32_t what, double* per_second,
-                                 plumb_error** error) {
+plumb_status plumb_runtime_measure_speed(plumb_runtime* runtime, int32_t what, double* per_second,
+                                         plumb_error** error) {
   return plumb::capi::Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (per_second == nullptr) return plumb::capi::NullArgument("per_second");
     PLUMB_ASSIGN_OR_RETURN(*per_second,

@@ -42,10 +42,10 @@ absl::StatusOr<const PackedWeights*> ModelState::Pack(WeightFormat format) {
   return of_format.weights.get();
 }
 
-absl::Status ModelState::CheckTokens(const int32_t* tokens, size_t count, int32_t least) const {
+absl::Status ModelState::CheckTokens(const int32_t* tokens, size_t count, int32_t min) const {
   const int64_t vocabulary = vocab_size();
   for (size_t i = 0; i < count; ++i) {
-    if (tokens[i] >= least && tokens[i] < vocabulary) continue;
+    if (tokens[i] >= min && tokens[i] < vocabulary) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("id ", tokens[i], " at ", i, " is not in the vocabulary of ", vocabulary));
   }
@@ -63,7 +63,7 @@ absl::Status ModelState::CheckInputs(const int32_t* inputs, size_t count, size_t
   return absl::OkStatus();
 }
 
-absl::Status CheckRoom(absl::string_view what, double bytes) {
+absl::Status CheckMemoryBudget(absl::string_view what, double bytes) {
   const MemoryLimit limit = ProcessMemoryLimit();
   if (bytes <= static_cast<double>(limit.available)) return absl::OkStatus();
   constexpr double kMiB = 1 << 20;
@@ -96,8 +96,8 @@ int64_t CacheBytes(const ResolvedModel& model) {
     }
   }
   const double bytes = floats * sizeof(float);
-  constexpr double kMost = 9e18;  // below 2^63
-  return bytes < kMost ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
+  constexpr double kMax = 9e18;  // below 2^63
+  return bytes < kMax ? static_cast<int64_t>(bytes) : std::numeric_limits<int64_t>::max();
 }
 
 absl::StatusOr<WeightFormat> FormatOf(int32_t weights) {
@@ -125,13 +125,13 @@ plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data) 
   return given;
 }
 
-absl::Status GiveTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor) {
+absl::Status WriteTensor(const ModelState& model, size_t i, float* data, plumb_tensor* tensor) {
   const ParameterLayout& layout = model.parameters->layout();
   if (i >= layout.entries.size()) {
     return absl::OutOfRangeError(
         absl::StrCat("there is no tensor ", i, ": the model has ", layout.entries.size()));
   }
-  Give(TensorAt(layout.entries[i].name, layout.entries[i].shape, data), tensor);
+  CopyOut(TensorAt(layout.entries[i].name, layout.entries[i].shape, data), tensor);
   return absl::OkStatus();
 }
 
@@ -142,7 +142,7 @@ absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Mod
   state->runtime = runtime.state;
   absl::StatusOr<std::unique_ptr<ModelContext>> context =
       runtime.state->runtime->impl().MakeContext(spec);
-  runtime.state->TellWarnings();
+  runtime.state->LogWarnings();
   if (!context.ok()) return context.status();
   state->context = *std::move(context);
   if (state->vocab_size() == 0) {
@@ -155,7 +155,7 @@ absl::StatusOr<plumb_model*> CreateModel(const plumb_runtime& runtime, const Mod
 
 // Returns the store into which weights are drawn or read. It is created once, so that pointers to
 // it stay valid.
-absl::StatusOr<ParameterStore*> StoreOf(ModelState* model) {
+absl::StatusOr<ParameterStore*> GetOrCreateStore(ModelState* model) {
   const bool is_partial = model->parameters != nullptr && !model->parameters->is_whole();
   if (is_partial && (model->trainers > 0 || model->sessions > 0)) {
     return absl::FailedPreconditionError(
@@ -173,7 +173,7 @@ absl::StatusOr<ParameterStore*> StoreOf(ModelState* model) {
 
 absl::Status Load(const absl::StatusOr<SafetensorsFile>& file, ModelState* model) {
   PLUMB_RETURN_IF_ERROR(file.status());
-  PLUMB_ASSIGN_OR_RETURN(ParameterStore* const store, StoreOf(model));
+  PLUMB_ASSIGN_OR_RETURN(ParameterStore* const store, GetOrCreateStore(model));
   PLUMB_RETURN_IF_ERROR(store->Read(*file, WeightPrefix(*file)));
   model->has_weights = true;
   ++model->version;
@@ -186,7 +186,7 @@ absl::Status RequireUnused(const ModelState& model) {
       "weights are mapped before the model has trainers, sessions or evaluators");
 }
 
-void TakeStore(ParameterStore store, ModelState* model) {
+void ReplaceStore(ParameterStore store, ModelState* model) {
   const std::lock_guard<std::mutex> lock(model->mutex);
   model->packed.clear();
   model->parameters = std::make_unique<ParameterStore>(std::move(store));
@@ -203,7 +203,7 @@ absl::Status Map(const char* path, ModelState* model) {
   PLUMB_ASSIGN_OR_RETURN(
       ParameterStore store,
       ParameterStore::Map(context.parameters, context.states, std::move(file), prefix));
-  TakeStore(std::move(store), model);
+  ReplaceStore(std::move(store), model);
   return absl::OkStatus();
 }
 
@@ -245,7 +245,7 @@ absl::Status MapEach(const plumb_tensor_in_file* tensors, size_t count, ModelSta
   PLUMB_ASSIGN_OR_RETURN(
       ParameterStore store,
       ParameterStore::MapEach(context.parameters, context.states, given, model->threads()));
-  TakeStore(std::move(store), model);
+  ReplaceStore(std::move(store), model);
   return absl::OkStatus();
 }
 
@@ -276,7 +276,7 @@ plumb_status plumb_model_probe_points(const plumb_model* model, char* buffer, si
                            plumb::ListProbePoints(*model->state->context));
     std::string names;
     for (const plumb::ProbePoint& point : points) absl::StrAppend(&names, point.FullName(), "\n");
-    plumb::capi::GiveText(names, buffer, capacity, needed);
+    plumb::capi::WriteText(names, buffer, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -298,7 +298,7 @@ void plumb_model_get_info(const plumb_model* model, plumb_model_info* info) {
   given.cache_bytes = plumb::capi::CacheBytes(context.model);
   given.bidirectional = context.model.bidirectional ? 1 : 0;
   given.token_types = static_cast<int32_t>(context.model.token_types);
-  plumb::capi::Give(given, info);
+  plumb::capi::CopyOut(given, info);
 }
 
 plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** error) {
@@ -309,9 +309,10 @@ plumb_status plumb_model_init(plumb_model* model, uint64_t seed, plumb_error** e
       for (const plumb::ParameterSpec& parameter : state.context->parameters) {
         bytes += 4 * static_cast<double>(parameter.shape.num_elements());
       }
-      PLUMB_RETURN_IF_ERROR(plumb::capi::CheckRoom("the weights", bytes));
+      PLUMB_RETURN_IF_ERROR(plumb::capi::CheckMemoryBudget("the weights", bytes));
     }
-    PLUMB_ASSIGN_OR_RETURN(plumb::ParameterStore* const store, plumb::capi::StoreOf(&state));
+    PLUMB_ASSIGN_OR_RETURN(plumb::ParameterStore* const store,
+                           plumb::capi::GetOrCreateStore(&state));
     state.has_weights = false;  // until all of them are drawn
     PLUMB_RETURN_IF_ERROR(plumb::DrawParameters(state.context->parameters, state.context->states,
                                                 seed, state.threads(), *store));
@@ -387,7 +388,7 @@ plumb_status plumb_model_tensor(const plumb_model* model, size_t i, plumb_tensor
           absl::StrCat(state.parameters->layout().entries[i].name,
                        ": is stored in two planes, since the model was trained in bf16"));
     }
-    return plumb::capi::GiveTensor(state, i, exists ? state.parameters->floats(i) : nullptr,
-                                   tensor);
+    return plumb::capi::WriteTensor(state, i, exists ? state.parameters->floats(i) : nullptr,
+                                    tensor);
   });
 }

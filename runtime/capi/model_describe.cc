@@ -129,7 +129,7 @@ plumb_status plumb_model_describe(const plumb_model* model, char* buffer, size_t
   return plumb::capi::Call(model, "model", error, [&]() -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(const std::string text,
                            plumb::capi::DescribeModel(*model->state->context));
-    plumb::capi::GiveText(text, buffer, capacity, needed);
+    plumb::capi::WriteText(text, buffer, capacity, needed);
     return absl::OkStatus();
   });
 }

@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
@@ -158,7 +158,7 @@ plumb_status plumb_model_explain(const plumb_model* model, const plumb_explain_o
   return Call(model, "model", error, [&]() -> absl::Status {
     PLUMB_ASSIGN_OR_RETURN(const std::string text,
                            plumb::capi::Explain(*model->state->context, options));
-    plumb::capi::GiveText(text, buffer, capacity, needed);
+    plumb::capi::WriteText(text, buffer, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -169,7 +169,7 @@ plumb_status plumb_model_work(const plumb_model* model, int32_t pass, int64_t to
     if (work == nullptr) return NullArgument("work");
     PLUMB_ASSIGN_OR_RETURN(const plumb_work given,
                            plumb::capi::WorkOf(*model->state->context, pass, tokens, weights));
-    plumb::capi::Give(given, work);
+    plumb::capi::CopyOut(given, work);
     return absl::OkStatus();
   });
 }

@@ -32,8 +32,8 @@ std::string NormsOf(const ResolvedModel& model) {
 plumb_status plumb_model_text(const plumb_model* model, char* buffer, size_t capacity,
                               size_t* needed, plumb_error** error) {
   return plumb::capi::Call(model, "model", error, [&]() -> absl::Status {
-    plumb::capi::GiveText(model->state->context->model.self_contained_text, buffer, capacity,
-                          needed);
+    plumb::capi::WriteText(model->state->context->model.self_contained_text, buffer, capacity,
+                           needed);
     return absl::OkStatus();
   });
 }
@@ -41,8 +41,8 @@ plumb_status plumb_model_text(const plumb_model* model, char* buffer, size_t cap
 plumb_status plumb_model_norms(const plumb_model* model, char* buffer, size_t capacity,
                                size_t* needed, plumb_error** error) {
   return plumb::capi::Call(model, "model", error, [&]() -> absl::Status {
-    plumb::capi::GiveText(plumb::capi::NormsOf(model->state->context->model), buffer, capacity,
-                          needed);
+    plumb::capi::WriteText(plumb::capi::NormsOf(model->state->context->model), buffer, capacity,
+                           needed);
     return absl::OkStatus();
   });
 }

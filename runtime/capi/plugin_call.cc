@@ -24,7 +24,7 @@ plumb_plugin_call ToCall(const SeenPluginCall& seen) {
 }  // namespace
 }  // namespace plumb::capi
 
-int32_t plumb_plugin_call_here(const void* address, plumb_plugin_call* call) {
+int32_t plumb_current_plugin_call(const void* address, plumb_plugin_call* call) {
   const plumb::PluginCall* const current = plumb::CurrentPluginCall();
   if (current == nullptr) return 0;
   if (call == nullptr) return 1;
@@ -36,21 +36,21 @@ int32_t plumb_plugin_call_here(const void* address, plumb_plugin_call* call) {
       guard == nullptr ? nullptr : guard->Find(address, &here.bytes, &read_only);
   if (operand != nullptr) here.operand = operand;
   here.read_only = read_only ? 1 : 0;
-  plumb::capi::Give(here, call);
+  plumb::capi::CopyOut(here, call);
   return 1;
 }
 
 int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity) {
-  constexpr int32_t kMost = 64;
+  constexpr int32_t kMax = 64;
   if (calls == nullptr || capacity <= 0) return 0;
-  plumb::SeenPluginCall seen[kMost];
-  const int32_t n = plumb::PluginCallsInProgress(seen, std::min(capacity, kMost));
+  plumb::SeenPluginCall seen[kMax];
+  const int32_t n = plumb::PluginCallsInProgress(seen, std::min(capacity, kMax));
   const size_t size = calls->struct_size;  // the host's struct may have another version
   auto* const bytes = reinterpret_cast<unsigned char*>(calls);
   for (int32_t i = 0; i < n; ++i) {
     auto* const call = reinterpret_cast<plumb_plugin_call*>(bytes + static_cast<size_t>(i) * size);
     call->struct_size = size;
-    plumb::capi::Give(plumb::capi::ToCall(seen[i]), call);
+    plumb::capi::CopyOut(plumb::capi::ToCall(seen[i]), call);
   }
   return n;
 }

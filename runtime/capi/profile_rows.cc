@@ -11,7 +11,7 @@ StepProfile* ProfileRows::Start() {
   return profile_.get();
 }
 
-absl::Status ProfileRows::Give(size_t i, plumb_profile_row* row) {
+absl::Status ProfileRows::WriteRow(size_t i, plumb_profile_row* row) {
   if (profile_ == nullptr) {
     return absl::FailedPreconditionError("there is no profile: it was never turned on");
   }
@@ -31,7 +31,7 @@ absl::Status ProfileRows::Give(size_t i, plumb_profile_row* row) {
     given.flops = of.flops;
     given.bytes = of.bytes;
   }
-  capi::Give(given, row);
+  capi::CopyOut(given, row);
   return absl::OkStatus();
 }
 

@@ -22,7 +22,7 @@ class ProfileRows {
   // Returns row `i` in *row. Row 0 is the total; reading it computes the other rows again, and
   // names live until then. Errors: kOutOfRange beyond the last row; kFailedPrecondition before
   // Start.
-  absl::Status Give(size_t i, plumb_profile_row* row);
+  absl::Status WriteRow(size_t i, plumb_profile_row* row);
 
  private:
   std::unique_ptr<StepProfile> profile_;  // null: never started

@@ -73,10 +73,10 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
     return absl::InvalidArgumentError(
         absl::StrCat("options: flags has unknown bits: ", options->flags & ~kFlags));
   }
-  constexpr int32_t kMostThreads = 4096;
-  if (options->threads < 0 || options->threads > kMostThreads) {
+  constexpr int32_t kMaxThreads = 4096;
+  if (options->threads < 0 || options->threads > kMaxThreads) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options: threads must be in 0..", kMostThreads, ", is ", options->threads));
+        absl::StrCat("options: threads must be in 0..", kMaxThreads, ", is ", options->threads));
   }
   RuntimeOptions made;
   made.use_environment = (options->flags & PLUMB_NO_ENVIRONMENT) == 0;
@@ -96,7 +96,7 @@ absl::StatusOr<plumb_runtime*> CreateRuntime(const plumb_runtime_options* given)
   state->runtime = *std::move(runtime);
   state->log = options->log;
   state->log_user = options->log_user;
-  state->TellWarnings();
+  state->LogWarnings();
   return new plumb_runtime{std::move(state), {}};
 }
 
@@ -132,7 +132,7 @@ plumb_status plumb_plugin_register(plumb_runtime* runtime, const void* norm_plug
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (norm_plugin == nullptr) return plumb::capi::NullArgument("norm_plugin");
     absl::Status status = runtime->state->runtime->RegisterPlugin(norm_plugin);
-    runtime->state->TellWarnings();
+    runtime->state->LogWarnings();
     return status;
   });
 }
@@ -141,7 +141,7 @@ plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path, plumb_e
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (path == nullptr) return plumb::capi::NullArgument("path");
     absl::Status status = runtime->state->runtime->LoadPlugin(path);
-    runtime->state->TellWarnings();
+    runtime->state->LogWarnings();
     return status;
   });
 }
@@ -149,8 +149,8 @@ plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path, plumb_e
 plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer, size_t capacity,
                                 size_t* needed, plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
-    plumb::capi::GiveText(runtime->state->runtime->matmul(), buffer, capacity, needed);
-    runtime->state->TellOfPass();  // it loaded oneDNN, which may have failed
+    plumb::capi::WriteText(runtime->state->runtime->matmul(), buffer, capacity, needed);
+    runtime->state->LogProgramProblems();  // it loaded oneDNN, which may have failed
     return absl::OkStatus();
   });
 }
@@ -161,7 +161,7 @@ plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer, size_t
   const plumb::FloatingPoint mode = plumb::CallersFloatingPoint();
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     const std::string text = runtime->state->runtime->DescribeJson(mode);
-    plumb::capi::GiveText(text, buffer, capacity, needed);
+    plumb::capi::WriteText(text, buffer, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -171,9 +171,9 @@ plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id, char*
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
     if (id == nullptr) return plumb::capi::NullArgument("id");
     const absl::StatusOr<std::string> text = runtime->state->runtime->DescribePluginJson(id);
-    runtime->state->TellWarnings();
+    runtime->state->LogWarnings();
     if (!text.ok()) return text.status();
-    plumb::capi::GiveText(*text, buffer, capacity, needed);
+    plumb::capi::WriteText(*text, buffer, capacity, needed);
     return absl::OkStatus();
   });
 }

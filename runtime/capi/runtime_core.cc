@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
     const std::string why =
         absl::StrCat("the GEMM engine onednn cannot be used: ", impl.gemm.library().problem,
                      "; with auto plumb does without");
-    return OneDnn().no_room ? absl::ResourceExhaustedError(why) : absl::NotFoundError(why);
+    return OneDnn().lacks_memory ? absl::ResourceExhaustedError(why) : absl::NotFoundError(why);
   }
   RegisterOps(&impl.ops, impl.gemm);
   impl.use_environment = options.use_environment;

@@ -29,8 +29,8 @@ struct RuntimeOptions {
   bool use_environment = true;
   // True if plugins get copies of their operands between canaries and unreadable pages. One that
   // writes outside of them fails the call with kFailedPrecondition, naming the call, the file and
-  // the operand; far outside, it faults, and plumb_plugin_call_here names the call. Slow; results
-  // are the same.
+  // the operand; far outside, it faults, and plumb_current_plugin_call names the call. Slow;
+  // results are the same.
   bool guard_plugins = false;
   // Max threads of a session; 0: OMP_NUM_THREADS, else one for each available processor. Sessions
   // share the threads of the process. Results are the same for any number.

@@ -129,7 +129,7 @@ void AboutPlugins(const RuntimeReport& report, Problems* problems) {
 
 void AboutLimits(const RuntimeReport& report, Problems* problems) {
   constexpr int64_t kLittle = int64_t{512} << 20, kLittleDisk = int64_t{1} << 30,
-                    kLeastStack = int64_t{1} << 20;
+                    kMinStack = int64_t{1} << 20;
   if (report.memory.available < kLittle) {
     problems->Add(
         absl::StrCat("little memory is left: ", MiB(report.memory.available), " of ",
@@ -137,7 +137,7 @@ void AboutLimits(const RuntimeReport& report, Problems* problems) {
         "plumb describe MODEL --train RECIPE prints what a model needs; raise the limit, or "
         "train with --dtype bf16 --recompute block");
   }
-  if (report.stack >= 0 && report.stack < kLeastStack) {
+  if (report.stack >= 0 && report.stack < kMinStack) {
     problems->Add(absl::StrCat("threads have ", report.stack >> 10, " KiB of stack (ulimit -s)"),
                   "plumb needs 1024: ulimit -s 8192");
   }

@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/onednn/library.h"
 
 namespace plumb {
@@ -29,7 +29,7 @@ std::string BaseName(const std::string& path) { return path.substr(path.rfind('/
 RuntimeReport::OneDnn ReportOneDnn() {
   RuntimeReport::OneDnn report;
   report.wanted = OneDnnFileName();
-  const OneDnnLibrary* const library = OneDnnIfTried();
+  const OneDnnLibrary* const library = OneDnnIfLoaded();
   if (library == nullptr) {
     report.state = "not needed yet";
     return report;
@@ -49,7 +49,7 @@ RuntimeReport::Processor ReportProcessor(const GemmPolicy& gemm) {
   report.instruction_sets = InstructionSets();
   report.kernels = gemm.processor.kernel_target;
   report.gemm = std::string(GemmChoiceName(gemm.choice));
-  const OneDnnLibrary* const library = OneDnnIfTried();
+  const OneDnnLibrary* const library = OneDnnIfLoaded();
   if (gemm.choice == GemmChoice::kSmall || (library != nullptr && !library->usable())) {
     report.f32 = "plumb's own engine";
   } else if (gemm.choice == GemmChoice::kOneDnn) {

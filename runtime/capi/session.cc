@@ -59,9 +59,9 @@ absl::StatusOr<std::unique_ptr<plumb_session>> CreateSession(
   }
   PLUMB_RETURN_IF_ERROR(model->RequireWeights());
   PLUMB_RETURN_IF_ERROR(
-      CheckRoom("the KV caches", static_cast<double>(CacheBytes(model->context->model)) *
-                                     static_cast<double>(options->sequences) *
-                                     (format == WeightFormat::kBf16 ? 0.5 : 1)));
+      CheckMemoryBudget("the KV caches", static_cast<double>(CacheBytes(model->context->model)) *
+                                             static_cast<double>(options->sequences) *
+                                             (format == WeightFormat::kBf16 ? 0.5 : 1)));
   auto session = std::make_unique<plumb_session>();
   session->format = format;
   session->has_logits.resize(static_cast<size_t>(options->sequences));
@@ -114,7 +114,7 @@ absl::Status FeedBy(plumb_session* session, int32_t sequence, const Pass& pass) 
     }
     return fed;
   }
-  session->model->runtime->TellOfPass();
+  session->model->runtime->LogProgramProblems();
   session->has_logits[static_cast<size_t>(sequence)] = true;
   return absl::OkStatus();
 }
@@ -132,15 +132,15 @@ absl::Status Append(plumb_session* session, int32_t sequence, int32_t token) {
   return FeedBy(session, sequence, [&] { return session->decode->Append(sequence, token); });
 }
 
-absl::Status FeedEach(plumb_session* session, absl::Span<const int32_t> tokens) {
+absl::Status FeedBatch(plumb_session* session, absl::Span<const int32_t> tokens) {
   if (static_cast<int64_t>(tokens.size()) != session->decode->batch()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a token for each of the ", session->decode->batch(), " sequences, not ", tokens.size()));
   }
   PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
   PLUMB_RETURN_IF_ERROR(TakeWeights(session));
-  PLUMB_RETURN_IF_ERROR(Profiled(session, [&] { return session->decode->FeedEach(tokens); }));
-  session->model->runtime->TellOfPass();
+  PLUMB_RETURN_IF_ERROR(Profiled(session, [&] { return session->decode->FeedBatch(tokens); }));
+  session->model->runtime->LogProgramProblems();
   session->has_logits.assign(session->has_logits.size(), true);
   return absl::OkStatus();
 }
@@ -259,12 +259,12 @@ plumb_status plumb_session_append(plumb_session* session, int32_t sequence, int3
   });
 }
 
-plumb_status plumb_session_feed_each(plumb_session* session, const int32_t* tokens, size_t count,
-                                     plumb_error** error) {
+plumb_status plumb_session_feed_batch(plumb_session* session, const int32_t* tokens, size_t count,
+                                      plumb_error** error) {
   return Call(session, "session", error, [&]() -> absl::Status {
     if (tokens == nullptr) return NullArgument("tokens");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
-    return plumb::capi::FeedEach(session, absl::MakeConstSpan(tokens, count));
+    return plumb::capi::FeedBatch(session, absl::MakeConstSpan(tokens, count));
   });
 }
 
@@ -329,6 +329,6 @@ plumb_status plumb_session_profile_row(plumb_session* session, size_t i, plumb_p
   return Call(session, "session", error, [&]() -> absl::Status {
     if (row == nullptr) return NullArgument("row");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(session->busy, "session"));
-    return session->profile.Give(i, row);
+    return session->profile.WriteRow(i, row);
   });
 }

@@ -45,7 +45,7 @@ plumb_status plumb_spec_text(const plumb_spec* spec, char* buffer, size_t capaci
                              plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (spec == nullptr) return NullArgument("spec");
-    plumb::capi::GiveText(spec->spec.ToText(), buffer, capacity, needed);
+    plumb::capi::WriteText(spec->spec.ToText(), buffer, capacity, needed);
     return absl::OkStatus();
   });
 }

@@ -31,8 +31,8 @@ plumb_tokenizer* NewHandle(Tokenizer tokenizer) {
   return new plumb_tokenizer{std::make_shared<const Tokenizer>(std::move(tokenizer))};
 }
 
-void GiveTokens(const std::vector<int32_t>& from, int32_t* tokens, size_t capacity,
-                size_t* needed) {
+void WriteTokens(const std::vector<int32_t>& from, int32_t* tokens, size_t capacity,
+                 size_t* needed) {
   std::copy_n(from.begin(), std::min(from.size(), capacity), tokens);
   if (needed != nullptr) *needed = from.size();
 }
@@ -48,7 +48,7 @@ struct plumb_decoder {
   bool has_finished = false;  // the next token begins a new text
 
   // Returns a view of the text, which is valid until the next call.
-  void Give(const char** to, size_t* size) const {
+  void WriteView(const char** to, size_t* size) const {
     if (to != nullptr) *to = text.c_str();
     if (size != nullptr) *size = text.size();
   }
@@ -100,7 +100,7 @@ plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer, char* buffer
                                   size_t* needed, plumb_error** error) {
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
-    plumb::capi::GiveText(tokenizer->tokenizer->ToJson(), buffer, capacity, needed);
+    plumb::capi::WriteText(tokenizer->tokenizer->ToJson(), buffer, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -122,7 +122,7 @@ plumb_status plumb_tokenizer_prefix(const plumb_tokenizer* tokenizer, int32_t* t
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     if (tokens == nullptr && capacity > 0) return NullArgument("tokens");
-    plumb::capi::GiveTokens(tokenizer->tokenizer->prompt_prefix(), tokens, capacity, needed);
+    plumb::capi::WriteTokens(tokenizer->tokenizer->prompt_prefix(), tokens, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -132,7 +132,7 @@ plumb_status plumb_tokenizer_end_tokens(const plumb_tokenizer* tokenizer, int32_
   return Guard(error, [&]() -> absl::Status {
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     if (tokens == nullptr && capacity > 0) return NullArgument("tokens");
-    plumb::capi::GiveTokens(tokenizer->tokenizer->special_tokens().end, tokens, capacity, needed);
+    plumb::capi::WriteTokens(tokenizer->tokenizer->special_tokens().end, tokens, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -148,7 +148,7 @@ plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer, const char
     const absl::StatusOr<std::vector<int32_t>> encoded = tokenizer->tokenizer->Encode(
         text == nullptr ? absl::string_view() : absl::string_view(text, size));
     if (!encoded.ok()) return encoded.status();
-    plumb::capi::GiveTokens(*encoded, tokens, capacity, needed);
+    plumb::capi::WriteTokens(*encoded, tokens, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -163,7 +163,7 @@ plumb_status plumb_tokenizer_decode(const plumb_tokenizer* tokenizer, const int3
     const absl::StatusOr<std::string> text =
         tokenizer->tokenizer->Decode(absl::MakeConstSpan(tokens, count));
     if (!text.ok()) return text.status();
-    plumb::capi::GiveText(*text, buffer, capacity, needed);
+    plumb::capi::WriteText(*text, buffer, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -195,7 +195,7 @@ plumb_status plumb_decoder_next(plumb_decoder* decoder, const int32_t* tokens, s
     PLUMB_RETURN_IF_ERROR(decoder->decoder.Append(absl::MakeConstSpan(tokens, count), &next));
     if (std::exchange(decoder->has_finished, false)) decoder->stops.Restart();
     decoder->text = decoder->stops.stopped() ? "" : decoder->stops.Add(next);
-    decoder->Give(text, size);
+    decoder->WriteView(text, size);
     return absl::OkStatus();
   });
 }
@@ -210,7 +210,7 @@ plumb_status plumb_decoder_finish(plumb_decoder* decoder, const char** text, siz
     plumb::StopTexts& stops = decoder->stops;
     decoder->text = stops.stopped() ? "" : stops.Add(rest);
     if (!stops.stopped()) decoder->text += stops.Rest();
-    decoder->Give(text, size);
+    decoder->WriteView(text, size);
     return absl::OkStatus();
   });
 }

@@ -18,8 +18,8 @@ namespace {
 
 // Returns true if programs of `form` cannot train the weights in place, on a rank that owns the
 // weights `owned`.
-bool MustLayOut(WeightFormat form, const std::vector<bool>& owned,
-                const ParameterStore& parameters) {
+bool NeedsRelayout(WeightFormat form, const std::vector<bool>& owned,
+                   const ParameterStore& parameters) {
   // The matrices show the form of a store; a store without matrices is the same in both forms.
   bool is_split = false;
   for (size_t i = 0; i < parameters.layout().entries.size(); ++i) {
@@ -61,7 +61,7 @@ std::vector<TensorToWrite> OptimizerTensors(const TrainSession& session) {
 }
 
 // Warns if bf16 only saves memory on this machine.
-void TellOfBf16(const TrainSpec& spec, const RuntimeState& runtime) {
+void WarnIfBf16IsWidened(const TrainSpec& spec, const RuntimeState& runtime) {
   const GemmPolicy& gemm = runtime.runtime->impl().gemm;
   if (spec.dtype != DType::kBF16 || gemm.MultipliesBf16()) return;
   runtime.Warn(absl::StrCat(
@@ -148,16 +148,17 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
       trainer->ranks == nullptr
           ? std::vector<bool>()
           : OwnedWeights(*model->context, spec, trainer->ranks->rank(), trainer->ranks->size());
-  const bool lays_out = model->parameters == nullptr || MustLayOut(form, owned, *model->parameters);
+  const bool lays_out =
+      model->parameters == nullptr || NeedsRelayout(form, owned, *model->parameters);
   if (lays_out && !request.draws_weights) PLUMB_RETURN_IF_ERROR(model->parameters->CheckWhole());
   if (lays_out && model->sessions > 0) {
     return absl::FailedPreconditionError(
         "training in bf16, or of weights that are mapped, changes their layout: free the model's "
         "sessions first, and create them again afterwards");
   }
-  auto batches = std::make_unique<GivenBatches>(
+  auto batches = std::make_unique<HostBatchSource>(
       spec.batch_size, trainer->seq, spec.gradient_accumulation_steps, model->vocab_size(),
-      GivenBatches::Kind{model->context->model.bidirectional, !spec.masked_tokens.has_value()});
+      HostBatchSource::Kind{model->context->model.bidirectional, !spec.masked_tokens.has_value()});
   trainer->batches = batches.get();
   std::unique_ptr<ParameterStore> laid_out;  // becomes the model's once nothing can fail
   const auto parameters = [&]() -> absl::StatusOr<ParameterStore*> {
@@ -178,8 +179,8 @@ absl::StatusOr<std::unique_ptr<plumb_trainer>> CreateTrainer(
       std::unique_ptr<TrainSession> session,
       TrainSession::Create(model->context.get(), parameters, std::move(batches), spec,
                            model->threads(), request.reserve, trainer->ranks.get()));
-  model->runtime->TellOfPass();
-  TellOfBf16(spec, *model->runtime);
+  model->runtime->LogProgramProblems();
+  WarnIfBf16IsWidened(spec, *model->runtime);
   trainer->state[PLUMB_STATE_MODEL] = session->parameters().Tensors();
   trainer->state[PLUMB_STATE_OPTIMIZER] = OptimizerTensors(*session);
   if (lays_out) {
@@ -222,18 +223,18 @@ absl::Status Step(plumb_trainer* trainer, plumb_step_info* info) {
   given.gradient_norm = result.grad_norm;
   given.learning_rate = result.learning_rate;
   given.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  Give(given, info);
+  CopyOut(given, info);
   return absl::OkStatus();
 }
 
 absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn step, void* user) {
   const size_t n = trainer->step_tokens();
-  constexpr size_t kMostIds = size_t{1} << 28;  // max number of ids in these buffers
-  if (n > kMostIds) {
+  constexpr size_t kMaxIds = size_t{1} << 28;  // max number of ids in these buffers
+  if (n > kMaxIds) {
     return absl::InvalidArgumentError(
         absl::StrCat("recipe: ", trainer->spec.gradient_accumulation_steps, " micro-batches x ",
-                     trainer->spec.batch_size, " rows x ", trainer->seq, " are more than ",
-                     kMostIds, " ids a step"));
+                     trainer->spec.batch_size, " rows x ", trainer->seq, " are more than ", kMaxIds,
+                     " ids a step"));
   }
   std::vector<int32_t> inputs(n), targets(n);
   while (trainer->session->step() < trainer->spec.max_steps) {
@@ -276,7 +277,7 @@ plumb_status plumb_recipe_text(const char* text, size_t size, const char* name,
     PLUMB_ASSIGN_OR_RETURN(const plumb::TrainSpec spec,
                            plumb::ParseTrainSpec(absl::string_view(text, size),
                                                  name == nullptr ? "recipe" : name, pairs));
-    plumb::capi::GiveText(spec.ToText(), buffer, capacity, needed);
+    plumb::capi::WriteText(spec.ToText(), buffer, capacity, needed);
     return absl::OkStatus();
   });
 }
@@ -291,7 +292,7 @@ plumb_status plumb_trainer_plan(const plumb_model* model, const plumb_trainer_op
     PLUMB_ASSIGN_OR_RETURN(
         const plumb::TrainMemory planned,
         plumb::PlanTrainMemory(*state.context, request.spec, request.seq, request.ranks));
-    plumb::capi::Give(plumb::capi::ToPublic(planned), memory);
+    plumb::capi::CopyOut(plumb::capi::ToPublic(planned), memory);
     return absl::OkStatus();
   });
 }
@@ -319,7 +320,7 @@ int64_t plumb_trainer_steps(const plumb_trainer* trainer) {
 
 void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory) {
   if (trainer == nullptr || memory == nullptr) return;
-  plumb::capi::Give(plumb::capi::ToPublic(trainer->session->planned_memory()), memory);
+  plumb::capi::CopyOut(plumb::capi::ToPublic(trainer->session->planned_memory()), memory);
 }
 
 plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
@@ -336,8 +337,9 @@ plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
   });
 }
 
-plumb_status plumb_trainer_step_filled(plumb_trainer* trainer, plumb_micro_batch_fn fill,
-                                       void* user, plumb_step_info* info, plumb_error** error) {
+plumb_status plumb_trainer_step_with_callback(plumb_trainer* trainer, plumb_micro_batch_fn fill,
+                                              void* user, plumb_step_info* info,
+                                              plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (fill == nullptr) return NullArgument("fill");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
@@ -375,7 +377,7 @@ plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i, plum
     }
     const auto& entries = trainer->model->parameters->layout().entries;
     const int64_t begin = i < entries.size() ? entries[i].begin : 0;
-    return plumb::capi::GiveTensor(
+    return plumb::capi::WriteTensor(
         *trainer->model, i, const_cast<float*>(trainer->session->gradients()) + begin, tensor);
   });
 }

@@ -34,8 +34,8 @@ absl::StatusOr<int64_t> StepOf(const SafetensorsFile& file) {
                      "weights alone"));
   }
   int64_t step;
-  constexpr int64_t kMostSteps = int64_t{1} << 53;
-  if (!absl::SimpleAtoi(at->second, &step) || step < 0 || step > kMostSteps) {
+  constexpr int64_t kMaxSteps = int64_t{1} << 53;
+  if (!absl::SimpleAtoi(at->second, &step) || step < 0 || step > kMaxSteps) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": \"", at->second, "\" is not a number of steps"));
   }

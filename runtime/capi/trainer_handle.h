@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/capi/given_batches.h"
 #include "runtime/capi/handles.h"
+#include "runtime/capi/host_batch_source.h"
 #include "runtime/capi/profile_rows.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/ranks/communicator.h"
@@ -22,7 +22,7 @@ struct plumb_trainer {
   plumb::TrainSpec spec;
   int64_t seq = 0;
   std::unique_ptr<plumb::Communicator> ranks;    // null: this process alone
-  plumb::capi::GivenBatches* batches = nullptr;  // owned by the session
+  plumb::capi::HostBatchSource* batches = nullptr;  // owned by the session
   std::unique_ptr<plumb::TrainSession> session;
   std::atomic<bool> cancelled{false};
   bool has_gradients = false;

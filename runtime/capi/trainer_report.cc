@@ -61,15 +61,15 @@ plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every, const ch
   });
 }
 
-plumb_status plumb_trainer_probed(const plumb_trainer* trainer, size_t i, plumb_probe* probe,
-                                  plumb_error** error) {
+plumb_status plumb_trainer_get_probe(const plumb_trainer* trainer, size_t i, plumb_probe* probe,
+                                     plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (probe == nullptr) return NullArgument("probe");
     const plumb::ProbeResult* const result = trainer->session->probe();
     if (result == nullptr) return absl::OutOfRangeError("the last step was not probed");
     PLUMB_ASSIGN_OR_RETURN(plumb_probe figures, plumb::capi::FigureOf(*result, i));
     figures.step = result->step;
-    plumb::capi::Give(figures, probe);
+    plumb::capi::CopyOut(figures, probe);
     return absl::OkStatus();
   });
 }
@@ -87,6 +87,6 @@ plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i, plumb_p
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     if (row == nullptr) return NullArgument("row");
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    return trainer->profile.Give(i, row);
+    return trainer->profile.WriteRow(i, row);
   });
 }

@@ -14,7 +14,7 @@
 namespace plumb::capi {
 namespace {
 
-constexpr int64_t kMostSteps = int64_t{1} << 53;
+constexpr int64_t kMaxSteps = int64_t{1} << 53;
 
 absl::StatusOr<const TensorToWrite*> FindState(const plumb_trainer& trainer, int32_t kind,
                                                size_t i) {
@@ -100,8 +100,8 @@ plumb_status plumb_trainer_state(const plumb_trainer* trainer, int32_t kind, siz
     if (tensor == nullptr) return NullArgument("tensor");
     PLUMB_ASSIGN_OR_RETURN(const TensorToWrite* const found,
                            plumb::capi::FindState(*trainer, kind, i));
-    plumb::capi::Give(plumb::capi::TensorAt(found->name, found->type.shape, DataOf(*found)),
-                      tensor);
+    plumb::capi::CopyOut(plumb::capi::TensorAt(found->name, found->type.shape, DataOf(*found)),
+                         tensor);
     return absl::OkStatus();
   });
 }
@@ -149,7 +149,7 @@ plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind, siz
 plumb_status plumb_trainer_set_steps(plumb_trainer* trainer, int64_t steps, plumb_error** error) {
   return Call(trainer, "trainer", error, [&]() -> absl::Status {
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckNotInCall(trainer->busy, "trainer"));
-    if (steps < 0 || steps > plumb::capi::kMostSteps) {
+    if (steps < 0 || steps > plumb::capi::kMaxSteps) {
       return absl::InvalidArgumentError(absl::StrCat("steps: cannot be ", steps));
     }
     trainer->session->ResumeAt(steps);

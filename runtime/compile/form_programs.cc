@@ -19,7 +19,7 @@ namespace plumb {
 namespace {
 
 // Smaller programs are not faster, and other passes optimize sums better.
-constexpr int kLeastNodes = 3;
+constexpr int kMinNodes = 3;
 
 // Assigns nodes to programs by levels. A node that no program can contain, such as a norm, is one
 // level above the program nodes that it reads; a program node is on the highest level that its
@@ -159,7 +159,7 @@ class Former {
     for (auto& [key, nodes] : by_level) {
       const auto computing = std::count_if(nodes.begin(), nodes.end(),
                                            [this](size_t i) { return Computes(graph_.nodes[i]); });
-      if (computing < kLeastNodes) continue;
+      if (computing < kMinNodes) continue;
       for (const size_t i : nodes) group_of_[i] = static_cast<int>(groups_.size());
       groups_.push_back(std::move(nodes));
     }

@@ -236,11 +236,11 @@ class Planner {
   // graphs. Largest-first takes quadratic time, so graphs of hundreds of layers use only
   // earliest-first.
   void AssignOffsets() {
-    constexpr size_t kMostBySize = 8192;
+    constexpr size_t kMaxBySize = 8192;
     std::vector<Buffer> by_time = buffers_;
     plan_.arena_bytes = FitByTime(&by_time);
     const int64_t bytes_by_size =
-        buffers_.size() <= kMostBySize ? FitBySize(&buffers_) : std::numeric_limits<int64_t>::max();
+        buffers_.size() <= kMaxBySize ? FitBySize(&buffers_) : std::numeric_limits<int64_t>::max();
     if (plan_.arena_bytes < bytes_by_size) buffers_ = std::move(by_time);
     plan_.arena_bytes = std::min(plan_.arena_bytes, bytes_by_size);
     for (size_t id = 0; id < graph_.values.size(); ++id) {

@@ -8,7 +8,7 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kMostShared = 8;  // products; the limit of matmul_int8
+constexpr size_t kMaxShared = 8;  // products; the limit of matmul_int8
 
 // The operands of a product other than x: its weight, with scales if it is int8, and any bias.
 struct Layer {
@@ -48,7 +48,7 @@ std::vector<size_t> LayersLike(const GraphEdit& edit, size_t first) {
       const ValueId bias = LayerOf(node).bias;
       const bool ready =
           bias == kNoValue || edit.graph().value(bias).producer < static_cast<int32_t>(first);
-      if (ready && like.size() < kMostShared) like.push_back(i);
+      if (ready && like.size() < kMaxShared) like.push_back(i);
     } else if (node.op->flops != nullptr) {
       break;
     }

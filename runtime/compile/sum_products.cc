@@ -11,7 +11,7 @@ namespace {
 
 // Max distance, in nodes, that a product moves to the position of the sum: its operands, instead of
 // its result, are kept alive until there.
-constexpr size_t kLongestMove = 32;
+constexpr size_t kMaxMove = 32;
 
 bool HasBias(const Node& node) { return node.inputs.size() > 2 && node.inputs[2] != kNoValue; }
 
@@ -40,7 +40,7 @@ class ProductSum {
     if (producer < 0) return false;
     const size_t at = static_cast<size_t>(producer);
     const Node& node = edit_.node(at);
-    return node.op->name == "matmul" && !edit_.IsEdited(at) && reader - at <= kLongestMove &&
+    return node.op->name == "matmul" && !edit_.IsEdited(at) && reader - at <= kMaxMove &&
            edit_.IsReadOnceBy(term, reader) && edit_.MayMoveLater(node);
   }
 

@@ -241,7 +241,7 @@ EventFile::~EventFile() {
   Files().Close(fd_);
 }
 
-absl::Status EventFile::MakeRoom(size_t size) {
+absl::Status EventFile::EnsureCapacity(size_t size) {
   if (buffer_.size() - used_ >= size) return absl::OkStatus();
   PLUMB_RETURN_IF_ERROR(Flush());
   if (buffer_.size() < size) buffer_.resize(size);
@@ -252,8 +252,8 @@ template <class Write>
 absl::Status EventFile::AddEvent(int64_t step, int what, size_t size, const Write& write) {
   PLUMB_CHECK(step >= 0, "steps count from 0");
   const double now = clock_();
-  PLUMB_RETURN_IF_ERROR(MakeRoom(kRecordHead + 1 + sizeof(now) + 1 + kMaxVarint +
-                                 BytesFieldSize(size) + kRecordTail));
+  PLUMB_RETURN_IF_ERROR(EnsureCapacity(kRecordHead + 1 + sizeof(now) + 1 + kMaxVarint +
+                                       BytesFieldSize(size) + kRecordTail));
   char* const record = buffer_.data() + used_;
   char* const message = record + kRecordHead;
   char* end = PutNumber(PutKey(message, event::kWallTime, kFixed64), now);

@@ -76,7 +76,7 @@ class EventFile {
   // `size` bytes.
   template <class Write>
   absl::Status AddEvent(int64_t step, int what, size_t size, const Write& write);
-  absl::Status MakeRoom(size_t size);
+  absl::Status EnsureCapacity(size_t size);
   // Returns the index in tags_; -1 if the tag is new.
   int FindTag(absl::string_view tag) const;
 

@@ -26,8 +26,8 @@ absl::Status VisitLine(absl::string_view* rest,
 // Copies the content of `path` to a new file next to it and returns that file's name.
 absl::StatusOr<std::string> SetAside(const std::string& path, const std::string& content) {
   std::string aside = absl::StrCat(path, ".damaged");
-  constexpr int kMost = 1000;
-  for (int i = 2; i <= kMost && FileExists(aside); ++i) aside = absl::StrCat(path, ".damaged-", i);
+  constexpr int kMax = 1000;
+  for (int i = 2; i <= kMax && FileExists(aside); ++i) aside = absl::StrCat(path, ".damaged-", i);
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(aside, content));
   return aside;
 }

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/check.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/formats/safetensors_header.h"
@@ -205,29 +205,29 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorTo
 
 absl::Status CheckTensorsFit(const SafetensorsFile& file, absl::Span<const WantedTensor> wanted,
                              absl::string_view prefix) {
-  std::vector<std::string> mistakes;
+  std::vector<std::string> errors;
   std::set<std::string> known;
   for (const WantedTensor& tensor : wanted) {
     known.insert(tensor.name);
     const TensorEntry* found = file.Find(tensor.name);
     if (found == nullptr) {
-      mistakes.push_back(absl::StrCat("missing: ", tensor.name, " f32", tensor.shape.ToString()));
+      errors.push_back(absl::StrCat("missing: ", tensor.name, " f32", tensor.shape.ToString()));
     } else if (found->dtype != "F32" || found->shape != tensor.shape) {
-      mistakes.push_back(absl::StrCat("misshapen: ", tensor.name, " is ", found->dtype,
-                                      found->shape.ToString(), ", the model has F32",
-                                      tensor.shape.ToString()));
+      errors.push_back(absl::StrCat("misshapen: ", tensor.name, " is ", found->dtype,
+                                    found->shape.ToString(), ", the model has F32",
+                                    tensor.shape.ToString()));
     }
   }
   const std::vector<std::string> names(known.begin(), known.end());
   for (const TensorEntry& tensor : file.tensors()) {
     if (!absl::StartsWith(tensor.name, prefix) || known.count(tensor.name) > 0) continue;
-    const bool shown = mistakes.size() < kShownMistakes;  // DidYouMean is slow
-    mistakes.push_back(
+    const bool shown = errors.size() < kShownDiagnostics;  // DidYouMean is slow
+    errors.push_back(
         absl::StrCat("surplus: ", tensor.name, shown ? DidYouMean(tensor.name, names) : ""));
   }
-  if (mistakes.empty()) return absl::OkStatus();
+  if (errors.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(file.path(), ": does not fit the model:\n  ", ListMistakes(mistakes, "\n  ")));
+      absl::StrCat(file.path(), ": does not fit the model:\n  ", ListDiagnostics(errors, "\n  ")));
 }
 
 }  // namespace plumb

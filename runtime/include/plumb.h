@@ -37,7 +37,7 @@ extern "C" {
 #endif
 
 #define PLUMB_API __attribute__((visibility("default")))
-#define PLUMB_USE __attribute__((warn_unused_result))
+#define PLUMB_NODISCARD __attribute__((warn_unused_result))
 
 /* --- Version ---------------------------------------------------------------------------------- */
 
@@ -103,7 +103,7 @@ enum {
   PLUMB_NO_ENVIRONMENT = 1,
   /* Flag: norms get copies of their operands between canaries and unreadable pages. A norm that
    * writes outside of its operands fails the call with PLUMB_FAILED_PRECONDITION and a message with
-   * its name and the operand; far outside, it faults, and plumb_plugin_call_here names the call.
+   * its name and the operand; far outside, it faults, and plumb_current_plugin_call names the call.
    * Slow; results are the same. */
   PLUMB_GUARD_PLUGINS = 2,
   /* Flag: for the rest of the process, a thread that calls a norm gets an alternate signal stack
@@ -169,8 +169,9 @@ typedef struct {
  * process fail with PLUMB_FAILED_PRECONDITION, but the handles may be freed.
  * Errors: PLUMB_INVALID_ARGUMENT for an unknown engine or an invalid option; PLUMB_NOT_FOUND for
  * "onednn" if oneDNN cannot be loaded ("auto" loads it on demand, and only logs a warning). */
-PLUMB_USE PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
-                                                      plumb_runtime** runtime, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
+                                                            plumb_runtime** runtime,
+                                                            plumb_error** error);
 /* Frees a runtime. */
 PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
 /* Returns the max number of threads of a call. */
@@ -180,14 +181,14 @@ PLUMB_API int32_t plumb_runtime_threads(const plumb_runtime* runtime);
  * (plumb/norm_plugin.h) that outlives the runtime. Norms on the plugin path need not be registered.
  * Errors: PLUMB_FAILED_PRECONDITION for a norm that violates the plugin ABI; PLUMB_ALREADY_EXISTS
  * for a second norm with the same id. */
-PLUMB_USE PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
-                                                       const void* norm_plugin,
-                                                       plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
+                                                             const void* norm_plugin,
+                                                             plumb_error** error);
 /* Registers all norms of a plugin file, whose code runs with all rights of the process. A norm
  * whose id is taken is skipped with a warning. Errors: PLUMB_NOT_FOUND; PLUMB_FAILED_PRECONDITION
  * for a file that is not a valid plugin. */
-PLUMB_USE PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path,
-                                                   plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path,
+                                                         plumb_error** error);
 
 /* Describes a norm, and loads its plugin if necessary. JSON; these fields stay, and more may be
  * added:
@@ -204,9 +205,9 @@ PLUMB_USE PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime, const
  *
  * plumb_runtime_describe lists all norms.
  * Errors: PLUMB_NOT_FOUND, with a suggestion; those of plumb_plugin_load. */
-PLUMB_USE PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id,
-                                                       char* buffer, size_t capacity,
-                                                       size_t* needed, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id,
+                                                             char* buffer, size_t capacity,
+                                                             size_t* needed, plumb_error** error);
 
 /* A call of a norm's function, for a host that reports where the process ended by a fault or by
  * exit(), or where it hangs. The strings live as long as the call. */
@@ -217,7 +218,7 @@ typedef struct {
   const char* file;     /* "": linked into the program */
   uint64_t number;      /* index among the thread's calls; plumb_plugin_calls only */
   int32_t thread;       /* index of the thread, from 0; plumb_plugin_calls only */
-  int32_t read_only;    /* 1: the address is in a read-only operand; plumb_plugin_call_here only */
+  int32_t read_only; /* 1: the address is in a read-only operand; plumb_current_plugin_call only */
   const char* operand;  /* operand in or near which the address is, "saved"; "": none */
   int64_t bytes;        /* offset of the address from the operand's first byte, negative before it;
                            beyond the operand, from its end */
@@ -227,7 +228,7 @@ typedef struct {
  * operand in or near which the faulting `address` (may be NULL) is.
  * Returns: 1, or 0 if the thread is in no such call.
  * Thread-safety: any thread, and signal handlers. */
-PLUMB_API int32_t plumb_plugin_call_here(const void* address, plumb_plugin_call* call);
+PLUMB_API int32_t plumb_current_plugin_call(const void* address, plumb_plugin_call* call);
 /* Lists the norm calls that all threads of the process are in, at most `capacity` and at most 64.
  * Only calls[0].struct_size needs to be set; all elements have that size.
  * Returns: the number of calls.
@@ -236,9 +237,9 @@ PLUMB_API int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity)
 
 /* Names the GEMM engines. Runtimes with equal strings round equally. Loads oneDNN, which
  * plumb_runtime_describe then reports. */
-PLUMB_USE PLUMB_API plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer,
-                                                    size_t capacity, size_t* needed,
-                                                    plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_gemm(plumb_runtime* runtime, char* buffer,
+                                                          size_t capacity, size_t* needed,
+                                                          plumb_error** error);
 
 enum { PLUMB_SPEED_GEMM_F32 = 0, PLUMB_SPEED_GEMM_BF16 = 1, PLUMB_SPEED_READ = 2 };
 
@@ -248,8 +249,9 @@ enum { PLUMB_SPEED_GEMM_F32 = 0, PLUMB_SPEED_GEMM_BF16 = 1, PLUMB_SPEED_READ = 2
  * runtime keeps the memory for the next measurement.
  * Errors: PLUMB_UNIMPLEMENTED if oneDNN or the processor has no such product;
  * PLUMB_RESOURCE_EXHAUSTED. */
-PLUMB_USE PLUMB_API plumb_status plumb_machine_speed(plumb_runtime* runtime, int32_t what,
-                                                     double* per_second, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_measure_speed(plumb_runtime* runtime,
+                                                                   int32_t what, double* per_second,
+                                                                   plumb_error** error);
 
 /* Reports the machine, the norms and placements that were found or refused, and problems: what
  * `plumb doctor` prints. JSON; null where the system has no such information. Loads nothing and
@@ -275,9 +277,9 @@ PLUMB_USE PLUMB_API plumb_status plumb_machine_speed(plumb_runtime* runtime, int
  *   disk            {directory, free}, of the current directory
  *   floating_point  {rounding, flush_to_zero, denormals_are_zero}, of the calling thread
  *   problems        [{fatal, what, do}]; fatal: plumb cannot be used */
-PLUMB_USE PLUMB_API plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer,
-                                                        size_t capacity, size_t* needed,
-                                                        plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer,
+                                                              size_t capacity, size_t* needed,
+                                                              plumb_error** error);
 
 /* --- Descriptions of models ------------------------------------------------------------------- */
 
@@ -288,19 +290,19 @@ typedef struct plumb_spec plumb_spec;
 /* Reads a description from a file, or from `size` bytes of memory, for which `name` stands in
  * messages.
  * Errors: PLUMB_NOT_FOUND; PLUMB_INVALID_ARGUMENT with a location, listing all syntax errors. */
-PLUMB_USE PLUMB_API plumb_status plumb_spec_from_file(const char* path, plumb_spec** spec,
-                                                      plumb_error** error);
-PLUMB_USE PLUMB_API plumb_status plumb_spec_from_text(const char* text, size_t size,
-                                                      const char* name, plumb_spec** spec,
-                                                      plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_from_file(const char* path, plumb_spec** spec,
+                                                            plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_from_text(const char* text, size_t size,
+                                                            const char* name, plumb_spec** spec,
+                                                            plumb_error** error);
 /* Sets a field from text: ("n_layer", "8"), ("norm[0].attr[0].number", "1e-6").
  * Errors: PLUMB_INVALID_ARGUMENT. */
-PLUMB_USE PLUMB_API plumb_status plumb_spec_set(plumb_spec* spec, const char* field,
-                                                const char* value, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_set(plumb_spec* spec, const char* field,
+                                                      const char* value, plumb_error** error);
 /* Writes the description in protobuf text format. */
-PLUMB_USE PLUMB_API plumb_status plumb_spec_text(const plumb_spec* spec, char* buffer,
-                                                 size_t capacity, size_t* needed,
-                                                 plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_text(const plumb_spec* spec, char* buffer,
+                                                       size_t capacity, size_t* needed,
+                                                       plumb_error** error);
 /* Frees a description. */
 PLUMB_API void plumb_spec_free(plumb_spec* spec);
 
@@ -325,8 +327,9 @@ typedef struct {
 /* Creates a model without weights: resolves the placements, norms and formulas of `spec`, which is
  * not kept.
  * Errors: PLUMB_INVALID_ARGUMENT and others for errors of the description, with locations. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_create(plumb_runtime* runtime, const plumb_spec* spec,
-                                                    plumb_model** model, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_create(plumb_runtime* runtime,
+                                                          const plumb_spec* spec,
+                                                          plumb_model** model, plumb_error** error);
 /* Frees the handle; trainers, sessions and evaluators keep the model. */
 PLUMB_API void plumb_model_free(plumb_model* model);
 /* Fills in the first info->struct_size bytes of *info. Requires: the caller has set struct_size. */
@@ -356,18 +359,18 @@ PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* 
  *   totals          {parameters, active_parameters, tensors, buffer_elements, weight_bytes,
  *                   cache_bytes}; active_parameters: without the experts that a token is not
  *                   routed to; weight_bytes: in f32; cache_bytes: as in plumb_model_info */
-PLUMB_USE PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
-                                                      size_t capacity, size_t* needed,
-                                                      plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
+                                                            size_t capacity, size_t* needed,
+                                                            plumb_error** error);
 /* Writes a self-contained description, which includes the placements and imports it refers to. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_text(const plumb_model* model, char* buffer,
-                                                  size_t capacity, size_t* needed,
-                                                  plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_text(const plumb_model* model, char* buffer,
+                                                        size_t capacity, size_t* needed,
+                                                        plumb_error** error);
 
 /* Lists the norms of the model's layers: JSON, {ID: version}. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_norms(const plumb_model* model, char* buffer,
-                                                   size_t capacity, size_t* needed,
-                                                   plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_norms(const plumb_model* model, char* buffer,
+                                                         size_t capacity, size_t* needed,
+                                                         plumb_error** error);
 
 typedef struct {
   size_t struct_size;
@@ -385,10 +388,10 @@ typedef struct {
 /* Prints a stage of the compiler, for people: the text changes with each version. Each call does
  * the work again, so a large buffer is cheaper than a query of the length.
  * Errors: PLUMB_INVALID_ARGUMENT, also for a program too large to be addressed. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_explain(const plumb_model* model,
-                                                     const plumb_explain_options* options,
-                                                     char* buffer, size_t capacity, size_t* needed,
-                                                     plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_explain(const plumb_model* model,
+                                                           const plumb_explain_options* options,
+                                                           char* buffer, size_t capacity,
+                                                           size_t* needed, plumb_error** error);
 
 enum { PLUMB_PASS_TRAINING = 0, PLUMB_PASS_FEED = 1 };
 
@@ -404,27 +407,28 @@ typedef struct {
  * feeding a session, which computes the logits of the last token only. `weights`, as in
  * plumb_session_options, determines weight_bytes.
  * Errors: PLUMB_INVALID_ARGUMENT, also for `tokens` outside 1 .. context_length. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_work(const plumb_model* model, int32_t pass,
-                                                  int64_t tokens, int32_t weights, plumb_work* work,
-                                                  plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_work(const plumb_model* model, int32_t pass,
+                                                        int64_t tokens, int32_t weights,
+                                                        plumb_work* work, plumb_error** error);
 
 /* Lists the names that plumb_trainer_probe takes, one per line, in the order of the data flow. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_probe_points(const plumb_model* model, char* buffer,
-                                                          size_t capacity, size_t* needed,
-                                                          plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_probe_points(const plumb_model* model,
+                                                                char* buffer, size_t capacity,
+                                                                size_t* needed,
+                                                                plumb_error** error);
 
 /* Draws the weights from a seed, as `plumb train` does. Errors: PLUMB_RESOURCE_EXHAUSTED. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint64_t seed,
-                                                  plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint64_t seed,
+                                                        plumb_error** error);
 /* Reads the weights from a safetensors file with plumb's names, in f32, which plumb_model_save or
  * plumb_trainer_save wrote; or from the content of one in memory, which is not kept. From a file of
  * PLUMB_STATE_OPTIMIZER tensors alone it reads the average of the weights (the recipe's ema_decay).
  * Errors: PLUMB_INVALID_ARGUMENT lists missing, unknown and misshapen tensors; the weights are
  * unchanged. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_load(plumb_model* model, const char* path,
-                                                  plumb_error** error);
-PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, const void* data,
-                                                         size_t size, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load(plumb_model* model, const char* path,
+                                                        plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, const void* data,
+                                                               size_t size, plumb_error** error);
 /* Maps the weights of a file, like plumb_model_load but without reading it: a page is read at its
  * first use and shared by all processes that map the file, until this process writes to it. Tensors
  * whose offset is not a multiple of 64 bytes are copied; plumb's files have none if every dimension
@@ -432,8 +436,8 @@ PLUMB_USE PLUMB_API plumb_status plumb_model_load_memory(plumb_model* model, con
  * Requires: the file is not truncated or changed while the model lives; it may be replaced.
  * Errors: those of plumb_model_load; PLUMB_FAILED_PRECONDITION while the model has a trainer,
  * sessions or evaluators. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
-                                                 plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
+                                                       plumb_error** error);
 
 enum { PLUMB_F16 = 1u << 3 }; /* IEEE 754 binary16; in files only */
 
@@ -451,13 +455,13 @@ typedef struct {
  * 16-bit ones only for PLUMB_WEIGHTS_BF16 of bf16; other uses make f32 copies of these at the first
  * use. Buffers of norms get their initial values.
  * Errors: those of plumb_model_map. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_map_tensors(plumb_model* model,
-                                                         const plumb_tensor_in_file* tensors,
-                                                         size_t count, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_map_tensors(plumb_model* model,
+                                                               const plumb_tensor_in_file* tensors,
+                                                               size_t count, plumb_error** error);
 /* Saves weights and buffers as safetensors. Replaces the file atomically: whatever happens it holds
  * the old content or the new. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
-                                                  plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
+                                                        plumb_error** error);
 
 #ifndef PLUMB_DTYPE_DEFINED /* identical in plumb/norm_plugin.h */
 #define PLUMB_DTYPE_DEFINED
@@ -483,8 +487,9 @@ PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
  * such a trainer, or with mapped weights.
  * Errors: PLUMB_OUT_OF_RANGE; PLUMB_FAILED_PRECONDITION without weights, and for a matrix that was
  * trained in bf16. */
-PLUMB_USE PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
-                                                    plumb_tensor* tensor, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
+                                                          plumb_tensor* tensor,
+                                                          plumb_error** error);
 
 /* Makes sessions and evaluators use new weights. Call it after writing to tensors, before they run
  * again. */
@@ -500,26 +505,26 @@ enum { PLUMB_CHARACTERS = 0, PLUMB_BYTES = 1 };
 /* Creates a tokenizer. PLUMB_CHARACTERS has a token for each character in `text`, line breaks
  * included, ordered by code point. PLUMB_BYTES has the token b for byte b, and ignores `text`.
  * `with_begin_end` adds a last token that begins and ends a document. */
-PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_create(int32_t kind, const char* text, size_t size,
-                                                        int32_t with_begin_end,
-                                                        plumb_tokenizer** tokenizer,
-                                                        plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_create(int32_t kind, const char* text,
+                                                              size_t size, int32_t with_begin_end,
+                                                              plumb_tokenizer** tokenizer,
+                                                              plumb_error** error);
 /* Reads a tokenizer from the text of a tokenizer.json, of a run or of a published model. Its
  * special tokens are guessed. */
-PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_from_json(const char* json, size_t size,
-                                                           plumb_tokenizer** tokenizer,
-                                                           plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_from_json(const char* json, size_t size,
+                                                                 plumb_tokenizer** tokenizer,
+                                                                 plumb_error** error);
 /* Reads a tokenizer from the directory of a run or of a published model. Special tokens are taken
  * from the first of generation_config.json, config.json, tokenizer_config.json and
  * special_tokens_map.json that names them.
  * Errors: PLUMB_NOT_FOUND. */
-PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_from_directory(const char* path,
-                                                                plumb_tokenizer** tokenizer,
-                                                                plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_from_directory(const char* path,
+                                                                      plumb_tokenizer** tokenizer,
+                                                                      plumb_error** error);
 /* Writes the tokenizer as a tokenizer.json. */
-PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer,
-                                                      char* buffer, size_t capacity, size_t* needed,
-                                                      plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_json(const plumb_tokenizer* tokenizer,
+                                                            char* buffer, size_t capacity,
+                                                            size_t* needed, plumb_error** error);
 /* Returns the number of tokens. */
 PLUMB_API int32_t plumb_tokenizer_vocab_size(const plumb_tokenizer* tokenizer);
 /* Returns the token that ends a document of training data; -1 without one. In tokenizers of
@@ -530,30 +535,31 @@ PLUMB_API int32_t plumb_tokenizer_begin(const plumb_tokenizer* tokenizer);
 /* Returns the tokens that end a generated text, for end_tokens of plumb_sample_options; the first
  * is plumb_tokenizer_begin_end's. Writes at most `capacity` ids to `tokens`; *needed becomes their
  * number. */
-PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_end_tokens(const plumb_tokenizer* tokenizer,
-                                                            int32_t* tokens, size_t capacity,
-                                                            size_t* needed, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_end_tokens(const plumb_tokenizer* tokenizer,
+                                                                  int32_t* tokens, size_t capacity,
+                                                                  size_t* needed,
+                                                                  plumb_error** error);
 /* Returns the tokens to put before those of plumb_tokenizer_encode in a prompt: those that the
  * file's post-processor puts before a text, such as <s>, or the begin/end token of a tokenizer of
  * characters or bytes. Writes at most `capacity` ids to `tokens`; *needed becomes their number. */
-PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_prefix(const plumb_tokenizer* tokenizer,
-                                                        int32_t* tokens, size_t capacity,
-                                                        size_t* needed, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_prefix(const plumb_tokenizer* tokenizer,
+                                                              int32_t* tokens, size_t capacity,
+                                                              size_t* needed, plumb_error** error);
 /* Converts text to ids. Writes at most `capacity` ids to `tokens`; *needed becomes their number,
  * which may exceed `size`.
  * Errors: PLUMB_INVALID_ARGUMENT for a character that is not in the vocabulary. */
-PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer,
-                                                        const char* text, size_t size,
-                                                        int32_t* tokens, size_t capacity,
-                                                        size_t* needed, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer,
+                                                              const char* text, size_t size,
+                                                              int32_t* tokens, size_t capacity,
+                                                              size_t* needed, plumb_error** error);
 /* Converts ids to text; begin/end tokens have none. The text of a tokenizer of bytes may contain 0
  * and invalid UTF-8. The texts of single tokens do not concatenate to the text of all tokens: use a
  * plumb_decoder for tokens that arrive one by one.
  * Errors: PLUMB_INVALID_ARGUMENT for an id that is not in the vocabulary. */
-PLUMB_USE PLUMB_API plumb_status plumb_tokenizer_decode(const plumb_tokenizer* tokenizer,
-                                                        const int32_t* tokens, size_t count,
-                                                        char* buffer, size_t capacity,
-                                                        size_t* needed, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_decode(const plumb_tokenizer* tokenizer,
+                                                              const int32_t* tokens, size_t count,
+                                                              char* buffer, size_t capacity,
+                                                              size_t* needed, plumb_error** error);
 /* Frees a tokenizer; its decoders keep what they need. */
 PLUMB_API void plumb_tokenizer_free(plumb_tokenizer* tokenizer);
 
@@ -565,27 +571,30 @@ typedef struct plumb_decoder plumb_decoder;
 /* Creates a decoder that begins after the `count` tokens of a prompt (may be 0), whose text is not
  * returned: it only decides how the next text begins, with a space or the rest of a character.
  * Errors: PLUMB_INVALID_ARGUMENT for an id that is not in the vocabulary. */
-PLUMB_USE PLUMB_API plumb_status plumb_decoder_create(const plumb_tokenizer* tokenizer,
-                                                      const int32_t* prompt, size_t count,
-                                                      plumb_decoder** decoder, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_create(const plumb_tokenizer* tokenizer,
+                                                            const int32_t* prompt, size_t count,
+                                                            plumb_decoder** decoder,
+                                                            plumb_error** error);
 /* Sets *text and *size (each may be NULL) to the text that `tokens` complete, "" if more tokens
  * must come: a character may need several. The text ends with a 0 that *size does not count, and
  * lives until the next call on the decoder.
  * Errors: PLUMB_INVALID_ARGUMENT for an id that is not in the vocabulary; the decoder is unchanged.
  */
-PLUMB_USE PLUMB_API plumb_status plumb_decoder_next(plumb_decoder* decoder, const int32_t* tokens,
-                                                    size_t count, const char** text, size_t* size,
-                                                    plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_next(plumb_decoder* decoder,
+                                                          const int32_t* tokens, size_t count,
+                                                          const char** text, size_t* size,
+                                                          plumb_error** error);
 /* Returns the text that was held back, with the bytes of an incomplete character unchanged. The
  * decoder then begins a new text without a prompt. */
-PLUMB_USE PLUMB_API plumb_status plumb_decoder_finish(plumb_decoder* decoder, const char** text,
-                                                      size_t* size, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_finish(plumb_decoder* decoder,
+                                                            const char** text, size_t* size,
+                                                            plumb_error** error);
 /* Makes the text end before the first occurrence of one of `texts`, however tokens split it. Text
  * that may become one of them is held back. The strings are copied; count 0 removes them.
  * Errors: PLUMB_INVALID_ARGUMENT for a string that is empty or not UTF-8. */
-PLUMB_USE PLUMB_API plumb_status plumb_decoder_stop_at(plumb_decoder* decoder,
-                                                       const char* const* texts, size_t count,
-                                                       plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_stop_at(plumb_decoder* decoder,
+                                                             const char* const* texts, size_t count,
+                                                             plumb_error** error);
 /* Returns 1 once the text has reached such a string, after which plumb_decoder_next returns ""
  * until plumb_decoder_finish; else 0. */
 PLUMB_API int32_t plumb_decoder_stopped(const plumb_decoder* decoder);
@@ -662,7 +671,7 @@ typedef struct {
    * same units, to the bit.
    *
    * Requires: all ranks create the same trainer with equal weights, and make the same calls of
-   * plumb_trainer_step, plumb_trainer_step_filled, plumb_trainer_run and
+   * plumb_trainer_step, plumb_trainer_step_with_callback, plumb_trainer_run and
    * plumb_trainer_share_states.
    *
    * Errors: a failure of one rank is returned on all, "rank 2 on host b: ...". PLUMB_UNAVAILABLE: a
@@ -711,17 +720,18 @@ typedef int32_t (*plumb_step_fn)(void* user, const plumb_step_info* info);
  * settings[2 * i + 1] its value as text. The result contains every field whose default is not zero.
  * `name` stands for the file in messages.
  * Errors: PLUMB_INVALID_ARGUMENT, listing all errors of syntax or of range. */
-PLUMB_USE PLUMB_API plumb_status plumb_recipe_text(const char* text, size_t size, const char* name,
-                                                   const char* const* settings, size_t count,
-                                                   char* buffer, size_t capacity, size_t* needed,
-                                                   plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_recipe_text(const char* text, size_t size,
+                                                         const char* name,
+                                                         const char* const* settings, size_t count,
+                                                         char* buffer, size_t capacity,
+                                                         size_t* needed, plumb_error** error);
 
 /* Computes the memory of a trainer without allocating it. Needs no weights.
  * Errors: those of plumb_trainer_create for the options. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_plan(const plumb_model* model,
-                                                    const plumb_trainer_options* options,
-                                                    plumb_trainer_memory* memory,
-                                                    plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_plan(const plumb_model* model,
+                                                          const plumb_trainer_options* options,
+                                                          plumb_trainer_memory* memory,
+                                                          plumb_error** error);
 
 /* Creates a trainer for a model, which may have only one at a time. With dtype BF16 it gives the
  * matrices another layout, in which plumb_model_tensor cannot return them.
@@ -730,9 +740,10 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_plan(const plumb_model* model,
  * and for more ranks than units or sequences; PLUMB_RESOURCE_EXHAUSTED if memory cannot hold the
  * step and options.reserve, before any is allocated; PLUMB_FAILED_PRECONDITION if recipes, models
  * or weights of ranks differ. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_create(plumb_model* model,
-                                                      const plumb_trainer_options* options,
-                                                      plumb_trainer** trainer, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_create(plumb_model* model,
+                                                            const plumb_trainer_options* options,
+                                                            plumb_trainer** trainer,
+                                                            plumb_error** error);
 /* Frees a trainer; the model keeps the trained weights. */
 PLUMB_API void plumb_trainer_free(plumb_trainer* trainer);
 
@@ -750,9 +761,11 @@ PLUMB_API void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trai
  * Errors: PLUMB_INVALID_ARGUMENT for n other than plumb_trainer_step_tokens, an id outside the
  * vocabulary, or no target at all; PLUMB_ABORTED if the loss or a gradient is not finite, with the
  * name of the first such tensor. The trainer is then unchanged. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_step(plumb_trainer* trainer, const int32_t* inputs,
-                                                    const int32_t* targets, size_t n,
-                                                    plumb_step_info* info, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_step(plumb_trainer* trainer,
+                                                          const int32_t* inputs,
+                                                          const int32_t* targets, size_t n,
+                                                          plumb_step_info* info,
+                                                          plumb_error** error);
 
 /* Fills micro-batch `i` (from 0) of a step: inputs and targets [batch_size, *seq], as in
  * plumb_trainer_step. *seq is options.seq and may be made smaller.
@@ -764,17 +777,18 @@ typedef int32_t (*plumb_micro_batch_fn)(void* user, int64_t i, int32_t* inputs, 
  * since the loss is the mean over all targets; a micro-batch may have no target. The first one of
  * each length takes longer, because its program is compiled.
  * Errors: those of plumb_trainer_step; PLUMB_CANCELLED if `fill` has no micro-batch. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_step_filled(plumb_trainer* trainer,
-                                                           plumb_micro_batch_fn fill, void* user,
-                                                           plumb_step_info* info,
-                                                           plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_step_with_callback(plumb_trainer* trainer,
+                                                                        plumb_micro_batch_fn fill,
+                                                                        void* user,
+                                                                        plumb_step_info* info,
+                                                                        plumb_error** error);
 
 /* Does steps until the recipe's max_steps or until `batch` returns 1. `step` may be NULL.
  * Errors: those of plumb_trainer_step; PLUMB_CANCELLED if `step` ends the run or after
  * plumb_trainer_cancel. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_run(plumb_trainer* trainer, plumb_batch_fn batch,
-                                                   plumb_step_fn step, void* user,
-                                                   plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_run(plumb_trainer* trainer,
+                                                         plumb_batch_fn batch, plumb_step_fn step,
+                                                         void* user, plumb_error** error);
 /* Ends plumb_trainer_run before its next step; without a run, the next one ends at once.
  * Thread-safety: any thread, and signal handlers. */
 PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
@@ -783,33 +797,34 @@ PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
  * over units and ranks. Valid until the next step. Otherwise like plumb_model_tensor.
  * Errors: PLUMB_OUT_OF_RANGE; PLUMB_FAILED_PRECONDITION before the first step, and if ranks share
  * gradients (shard: GRADIENTS). */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i,
-                                                        plumb_tensor* tensor, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer,
+                                                              size_t i, plumb_tensor* tensor,
+                                                              plumb_error** error);
 
 /* Saves weights, norm states, moments and the number of steps as one safetensors file, which is
  * replaced atomically.
  * Errors: PLUMB_ABORTED if a number is not finite; nothing is written then. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_save(const plumb_trainer* trainer, const char* path,
-                                                    plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_save(const plumb_trainer* trainer,
+                                                          const char* path, plumb_error** error);
 /* Loads a file of plumb_trainer_save into a trainer of the same model, which then continues to the
  * same bits as the one that was saved. Logs a warning if the file describes the model differently.
  * Errors: those of plumb_model_load; nothing has changed then. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path,
-                                                    plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path,
+                                                          plumb_error** error);
 
 /* Returns the learning rate of the next step. */
 PLUMB_API double plumb_trainer_learning_rate(const plumb_trainer* trainer);
 /* Multiplies the scheduled learning rate by `scale` (initially 1) from now on. The scale is not
  * saved.
  * Errors: PLUMB_INVALID_ARGUMENT for a scale that is negative or not finite. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_scale_learning_rate(plumb_trainer* trainer,
-                                                                   double scale,
-                                                                   plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_scale_learning_rate(plumb_trainer* trainer,
+                                                                         double scale,
+                                                                         plumb_error** error);
 /* Checks that all weights, moments and norm states are finite: an update may overflow although its
  * gradient was finite. Reads all of them.
  * Errors: PLUMB_ABORTED with the name of the first one that is not. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_check(const plumb_trainer* trainer,
-                                                     plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_check(const plumb_trainer* trainer,
+                                                           plumb_error** error);
 
 /* State that a trainer holds between steps, tensor by tensor, for a host that stores it in its own
  * files. Writing all of it back and calling plumb_trainer_set_steps continues to the same bits. */
@@ -821,25 +836,28 @@ enum {
 /* Returns the i-th tensor, like plumb_model_tensor; it may be written to between steps. `data` is
  * NULL for a matrix that is trained in bf16. Names and data live as long as the trainer.
  * Errors: PLUMB_OUT_OF_RANGE beyond the last one. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_state(const plumb_trainer* trainer, int32_t kind,
-                                                     size_t i, plumb_tensor* tensor,
-                                                     plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_state(const plumb_trainer* trainer,
+                                                           int32_t kind, size_t i,
+                                                           plumb_tensor* tensor,
+                                                           plumb_error** error);
 /* Copies the elements [begin, begin + count) of a state tensor to `to`. Includes matrices trained
  * in bf16, whose f32 values are exact except for payloads of NaN. Errors: PLUMB_OUT_OF_RANGE;
  * PLUMB_FAILED_PRECONDITION for a state of another rank (see plumb_trainer_share_states). */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_read_state(const plumb_trainer* trainer,
-                                                          int32_t kind, size_t i, int64_t begin,
-                                                          int64_t count, float* to,
-                                                          plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_read_state(const plumb_trainer* trainer,
+                                                                int32_t kind, size_t i,
+                                                                int64_t begin, int64_t count,
+                                                                float* to, plumb_error** error);
 /* Copies `from` to these elements. Errors: those of plumb_trainer_read_state. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_write_state(plumb_trainer* trainer, int32_t kind,
-                                                           size_t i, int64_t begin, int64_t count,
-                                                           const float* from, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_write_state(plumb_trainer* trainer,
+                                                                 int32_t kind, size_t i,
+                                                                 int64_t begin, int64_t count,
+                                                                 const float* from,
+                                                                 plumb_error** error);
 /* Sets the number of completed steps, from which the schedule, AdamW's bias correction and
  * max_steps continue.
  * Errors: PLUMB_INVALID_ARGUMENT for a negative number, or more than 2^53. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer, int64_t steps,
-                                                         plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer,
+                                                               int64_t steps, plumb_error** error);
 
 /* Lets rank 0 access the state of all ranks, to save or load it. All ranks call it. Rank 0 calls
  * `use`, in which it reads and writes states, saves, loads and sets steps as if it were alone,
@@ -852,9 +870,9 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer,
  * plumb_model_save, another trainer, and sessions and evaluators in formats other than bf16 need;
  * they fail likewise, even after the trainer is freed.
  * Errors: PLUMB_CANCELLED on all ranks if `use` does not return 0. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_share_states(plumb_trainer* trainer,
-                                                            int32_t (*use)(void* user), void* user,
-                                                            plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_share_states(plumb_trainer* trainer,
+                                                                  int32_t (*use)(void* user),
+                                                                  void* user, plumb_error** error);
 
 enum {
   PLUMB_PROBE_ACTIVATION = 0,
@@ -888,13 +906,13 @@ typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
  * off. `points` are names, in which * matches any text and ? any character, with the prefix "grad."
  * for a gradient and "param." for a parameter and its gradient. Without names it probes streams,
  * norms, logits and parameters. Losses and weights stay the same bits. `probe` may be NULL, as
- * plumb_trainer_probed also returns the statistics. With several ranks each probes its own units.
- * Errors: PLUMB_INVALID_ARGUMENT for an unknown point; PLUMB_FAILED_PRECONDITION if ranks share
- * gradients (shard: GRADIENTS). */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
-                                                     const char* const* points, size_t count,
-                                                     plumb_probe_fn probe, void* user,
-                                                     plumb_error** error);
+ * plumb_trainer_get_probe also returns the statistics. With several ranks each probes its own
+ * units. Errors: PLUMB_INVALID_ARGUMENT for an unknown point; PLUMB_FAILED_PRECONDITION if ranks
+ * share gradients (shard: GRADIENTS). */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
+                                                           const char* const* points, size_t count,
+                                                           plumb_probe_fn probe, void* user,
+                                                           plumb_error** error);
 
 /* Returns statistics of the i-th point over all micro-batches of the last step, with gradients of
  * the step's mean loss; of a step that diverged, those of its bad micro-batch. Points are ordered:
@@ -902,8 +920,9 @@ PLUMB_USE PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int
  * Names live until plumb_trainer_probe.
  * Errors: PLUMB_OUT_OF_RANGE beyond the last point, and for every point if the last step was not
  * probed. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_probed(const plumb_trainer* trainer, size_t i,
-                                                      plumb_probe* probe, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_get_probe(const plumb_trainer* trainer,
+                                                               size_t i, plumb_probe* probe,
+                                                               plumb_error** error);
 
 /* A row of a profile, summed over the profiled steps. */
 typedef struct {
@@ -918,16 +937,16 @@ typedef struct {
 
 /* Starts a new profile of the following steps, whose results do not change; on 0 ends it. A step
  * that is probed is one row. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on,
-                                                       plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile(plumb_trainer* trainer, int32_t on,
+                                                             plumb_error** error);
 /* Returns the i-th row. Row 0 is the total ("step", with the number of steps in `runs`); then come
  * the ops, the longest first, the stages, and the rest of the time, "other". Names live until the
  * next call with row 0.
  * Errors: PLUMB_OUT_OF_RANGE beyond the last row; PLUMB_FAILED_PRECONDITION before
  * plumb_trainer_profile. */
-PLUMB_USE PLUMB_API plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i,
-                                                           plumb_profile_row* row,
-                                                           plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i,
+                                                                 plumb_profile_row* row,
+                                                                 plumb_error** error);
 
 /* --- Sampling --------------------------------------------------------------------------------- */
 
@@ -950,9 +969,10 @@ typedef struct {
 /* Creates a session.
  * Errors: PLUMB_FAILED_PRECONDITION without weights, and for a bidirectional model;
  * PLUMB_INVALID_ARGUMENT; PLUMB_RESOURCE_EXHAUSTED. */
-PLUMB_USE PLUMB_API plumb_status plumb_session_create(plumb_model* model,
-                                                      const plumb_session_options* options,
-                                                      plumb_session** session, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_create(plumb_model* model,
+                                                            const plumb_session_options* options,
+                                                            plumb_session** session,
+                                                            plumb_error** error);
 /* Frees a session. */
 PLUMB_API void plumb_session_free(plumb_session* session);
 
@@ -961,19 +981,20 @@ PLUMB_API void plumb_session_free(plumb_session* session);
  * Errors: PLUMB_OUT_OF_RANGE if the sequence does not exist or would outgrow context_length;
  * PLUMB_INVALID_ARGUMENT for no tokens, or an id outside the vocabulary; PLUMB_FAILED_PRECONDITION
  * if a norm needs statistics over tokens. Nothing is appended then. */
-PLUMB_USE PLUMB_API plumb_status plumb_session_feed(plumb_session* session, int32_t sequence,
-                                                    const int32_t* tokens, size_t count,
-                                                    plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_feed(plumb_session* session, int32_t sequence,
+                                                          const int32_t* tokens, size_t count,
+                                                          plumb_error** error);
 /* Appends one token, as plumb_session_generate does: a sequence with a full context restarts with
  * the newer half of its tokens, including this one (context_length / 2 of them).
  * Errors: those of plumb_session_feed, but never for a full context. */
-PLUMB_USE PLUMB_API plumb_status plumb_session_append(plumb_session* session, int32_t sequence,
-                                                      int32_t token, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_append(plumb_session* session,
+                                                            int32_t sequence, int32_t token,
+                                                            plumb_error** error);
 /* Appends tokens[s] to each sequence s, in one pass over the weights. `count` is the number of
  * sequences. */
-PLUMB_USE PLUMB_API plumb_status plumb_session_feed_each(plumb_session* session,
-                                                         const int32_t* tokens, size_t count,
-                                                         plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_feed_batch(plumb_session* session,
+                                                                const int32_t* tokens, size_t count,
+                                                                plumb_error** error);
 /* Returns the logits [vocab_size] of the token after the last one fed, or NULL if none was fed.
  * Valid until the next call on the session. */
 PLUMB_API const float* plumb_session_logits(const plumb_session* session, int32_t sequence);
@@ -983,8 +1004,9 @@ PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t seq
  * fed. If tokens have left a layer's window that becomes visible again, the next feed computes the
  * sequence again.
  * Errors: PLUMB_OUT_OF_RANGE. */
-PLUMB_USE PLUMB_API plumb_status plumb_session_truncate(plumb_session* session, int32_t sequence,
-                                                        int64_t length, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_truncate(plumb_session* session,
+                                                              int32_t sequence, int64_t length,
+                                                              plumb_error** error);
 
 /* Options of plumb_session_generate. NULL, or all fields 0: the most likely token, until the
  * context is full. PLUMB_SAMPLE_OPTIONS_INIT samples from the model's distribution. */
@@ -1025,10 +1047,11 @@ typedef int32_t (*plumb_token_fn)(void* user, int32_t token);
  * from options->drawn) depends on logits, options and i only.
  * Errors: PLUMB_FAILED_PRECONDITION for a sequence without logits; PLUMB_CANCELLED after
  * plumb_session_cancel. */
-PLUMB_USE PLUMB_API plumb_status plumb_session_generate(plumb_session* session, int32_t sequence,
-                                                        const plumb_sample_options* options,
-                                                        plumb_token_fn token, void* user,
-                                                        plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_generate(plumb_session* session,
+                                                              int32_t sequence,
+                                                              const plumb_sample_options* options,
+                                                              plumb_token_fn token, void* user,
+                                                              plumb_error** error);
 /* Returns the reason why the last plumb_session_generate ended, PLUMB_FINISH_STOP, ... */
 PLUMB_API int32_t plumb_session_finish_reason(const plumb_session* session);
 /* Ends plumb_session_generate before its next token; if it is not running, the next call ends at
@@ -1037,13 +1060,14 @@ PLUMB_API int32_t plumb_session_finish_reason(const plumb_session* session);
 PLUMB_API void plumb_session_cancel(plumb_session* session);
 
 /* Starts or ends a profile of the passes that feed tokens, like plumb_trainer_profile. A step is a
- * plumb_session_feed, a plumb_session_feed_each, or a token that plumb_session_generate appends. */
-PLUMB_USE PLUMB_API plumb_status plumb_session_profile(plumb_session* session, int32_t on,
-                                                       plumb_error** error);
+ * plumb_session_feed, a plumb_session_feed_batch, or a token that plumb_session_generate appends.
+ */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile(plumb_session* session, int32_t on,
+                                                             plumb_error** error);
 /* Returns the i-th row, like plumb_trainer_profile_row. */
-PLUMB_USE PLUMB_API plumb_status plumb_session_profile_row(plumb_session* session, size_t i,
-                                                           plumb_profile_row* row,
-                                                           plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile_row(plumb_session* session, size_t i,
+                                                                 plumb_profile_row* row,
+                                                                 plumb_error** error);
 
 /* --- Evaluation ------------------------------------------------------------------------------- */
 
@@ -1065,19 +1089,18 @@ typedef struct {
 /* Creates an evaluator.
  * Errors: PLUMB_FAILED_PRECONDITION without weights; PLUMB_INVALID_ARGUMENT;
  * PLUMB_RESOURCE_EXHAUSTED. */
-PLUMB_USE PLUMB_API plumb_status plumb_evaluator_create(plumb_model* model,
-                                                        const plumb_evaluator_options* options,
-                                                        plumb_evaluator** evaluator,
-                                                        plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status
+plumb_evaluator_create(plumb_model* model, const plumb_evaluator_options* options,
+                       plumb_evaluator** evaluator, plumb_error** error);
 /* Frees an evaluator. */
 PLUMB_API void plumb_evaluator_free(plumb_evaluator* evaluator);
 
 /* Computes the memory of an evaluator in bytes, without allocating it. Excludes the weights, and
  * matrices that are converted to another format.
  * Errors: those of plumb_evaluator_create for the options. */
-PLUMB_USE PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* model,
-                                                      const plumb_evaluator_options* options,
-                                                      int64_t* bytes, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* model,
+                                                            const plumb_evaluator_options* options,
+                                                            int64_t* bytes, plumb_error** error);
 
 /* Runs one pass over inputs [rows, n / rows] and the target of each, the token after it or -1 for
  * none. Rows of a bidirectional model may end in inputs of -1, padding that no token sees. `*loss`
@@ -1085,15 +1108,16 @@ PLUMB_USE PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* model,
  * are wanted. Norms over tokens use their running statistics, unless options.gradients is 1.
  * Errors: PLUMB_INVALID_ARGUMENT; PLUMB_FAILED_PRECONDITION if neither a loss nor logits are
  * wanted. */
-PLUMB_USE PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
-                                                     const int32_t* inputs, const int32_t* targets,
-                                                     size_t n, double* loss, plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
+                                                           const int32_t* inputs,
+                                                           const int32_t* targets, size_t n,
+                                                           double* loss, plumb_error** error);
 /* Sets the token types of the inputs of all further runs, which must then have n inputs; n 0: all
  * have type 0, the initial state.
  * Errors: PLUMB_INVALID_ARGUMENT for a type outside 0 .. token_types - 1. */
-PLUMB_USE PLUMB_API plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator,
-                                                           const int32_t* types, size_t n,
-                                                           plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator,
+                                                                 const int32_t* types, size_t n,
+                                                                 plumb_error** error);
 /* Returns the logits [rows, n / rows, vocab_size] of the last run, valid until the next one; NULL
  * if there was no run or options.logits is 0. */
 PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);
@@ -1101,17 +1125,17 @@ PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);
  * Otherwise like plumb_model_tensor.
  * Errors: PLUMB_OUT_OF_RANGE; PLUMB_FAILED_PRECONDITION without a run, or if options.gradients is
  * 0. */
-PLUMB_USE PLUMB_API plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator,
-                                                          size_t i, plumb_tensor* tensor,
-                                                          plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator,
+                                                                size_t i, plumb_tensor* tensor,
+                                                                plumb_error** error);
 /* Probes each run from now on, with `points` and `probe` as in plumb_trainer_probe, and step 0;
  * probe NULL turns it off. If `probe` does not return 0, the run fails with PLUMB_CANCELLED after
  * its end.
  * Errors: PLUMB_INVALID_ARGUMENT; PLUMB_FAILED_PRECONDITION if options.gradients is 0. */
-PLUMB_USE PLUMB_API plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator,
-                                                       const char* const* points, size_t count,
-                                                       plumb_probe_fn probe, void* user,
-                                                       plumb_error** error);
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator,
+                                                             const char* const* points,
+                                                             size_t count, plumb_probe_fn probe,
+                                                             void* user, plumb_error** error);
 
 #ifdef __cplusplus
 }

@@ -97,9 +97,9 @@ class Session {
     });
   }
   // Appends tokens[s] to each sequence s, in one pass over the weights.
-  Result<void> FeedEach(Span<const std::int32_t> tokens) {
+  Result<void> FeedBatch(Span<const std::int32_t> tokens) {
     return internal::Call([&](plumb_error** error) {
-      return plumb_session_feed_each(handle_.get(), tokens.data(), tokens.size(), error);
+      return plumb_session_feed_batch(handle_.get(), tokens.data(), tokens.size(), error);
     });
   }
   // Returns the logits [vocab_size] of the token after the last one, valid until the next call;
@@ -256,8 +256,8 @@ class Evaluator {
     auto kept = internal::KeepProbe(std::move(probe));
     const std::vector<const char*> names = internal::NamesOf(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
-      return plumb_evaluator_probe(handle_.get(), names.data(), names.size(), internal::TellProbe,
-                                   kept.get(), error);
+      return plumb_evaluator_probe(handle_.get(), names.data(), names.size(),
+                                   internal::ForwardProbe, kept.get(), error);
     });
     if (set) probe_ = std::move(kept);
     return set;

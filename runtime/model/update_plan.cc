@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/model/init_rules.h"
 #include "runtime/spec/scalar.h"
@@ -294,7 +294,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::Status NoMatch(const Text& match, const char* what, TensorClass tensors) const {
+  absl::Status NoMatch(const SourceText& match, const char* what, TensorClass tensors) const {
     std::vector<std::string> names;
     for (const ParameterSpec& parameter : parameters_) {
       if (IsOf(tensors, parameter)) names.push_back(parameter.name);
@@ -317,7 +317,7 @@ class Planner {
       const TrainRule& rule = spec_.rules[r];
       if (matched_[r].held) continue;
       if (matched_[r].any) {
-        const Text& other = spec_.rules[matched_[r].taken_by].match;
+        const SourceText& other = spec_.rules[matched_[r].taken_by].match;
         const std::string where = other.place.ToString();
         return ErrorInText(rule.match, 0,
                            absl::StrCat("rule: matches only tensors that rules before it take: ",

@@ -218,8 +218,8 @@ absl::StatusOr<std::unique_ptr<GemmSpeed>> GemmSpeed::Create(DType dtype, int th
   }
   if (!OneDnn().usable()) return absl::UnimplementedError(OneDnn().problem);
   // The library crashes if it gets no memory for the code of a primitive, so this is checked here.
-  constexpr int64_t kRoom = int64_t{32} << 20;
-  if (!HasRoomFor(kRoom)) {
+  constexpr int64_t kRequiredBytes = int64_t{32} << 20;
+  if (!HasMemoryFor(kRequiredBytes)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("oneDNN matmul: no memory for its code; ", MemoryLimitText()));
   }

@@ -167,17 +167,17 @@ void DescribeIsa(unsigned isa, OneDnnLibrary* library) {
 
 // Returns true if ulimit -v leaves enough address space: 2.6 with its OpenMP takes 41 MiB and the
 // code of its kernels 6 MiB; later versions take more.
-bool HasRoom(OneDnnLibrary* library) {
+bool HasMemory(OneDnnLibrary* library) {
   constexpr int64_t kMiB = 1 << 20;
-  constexpr int64_t kRoom = 96 * kMiB;
+  constexpr int64_t kRequiredBytes = 96 * kMiB;
   const int64_t left = AddressSpaceLeft();
-  library->no_room = left < kRoom;
-  if (library->no_room) {
+  library->lacks_memory = left < kRequiredBytes;
+  if (library->lacks_memory) {
     library->problem =
-        absl::StrCat(kFileName, ": not loaded, since it wants ", kRoom / kMiB,
+        absl::StrCat(kFileName, ": not loaded, since it wants ", kRequiredBytes / kMiB,
                      " MiB of address space, of which ulimit -v leaves ", left / kMiB);
   }
-  return !library->no_room;
+  return !library->lacks_memory;
 }
 
 // oneDNN generates the code of a set of kernels during the first product that needs one of them,
@@ -189,10 +189,10 @@ bool HasRoom(OneDnnLibrary* library) {
 absl::Status GenerateCode() {
   const OneDnnFunctions& functions = LoadedOneDnn();
   constexpr int64_t kMiB = 1 << 20;
-  constexpr int64_t kRoom = 32 * kMiB;  // 2.6 takes 6 MiB for f32
-  if (!HasRoomFor(kRoom)) {
+  constexpr int64_t kRequiredBytes = 32 * kMiB;  // 2.6 takes 6 MiB for f32
+  if (!HasMemoryFor(kRequiredBytes)) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(OneDnn().file, ": the code of its kernels wants ", kRoom / kMiB,
+        absl::StrCat(OneDnn().file, ": the code of its kernels wants ", kRequiredBytes / kMiB,
                      " MiB, which this process may not have; the GEMM engine small needs none"));
   }
   const OneThread one_thread(functions);
@@ -220,7 +220,7 @@ absl::Status GenerateCode() {
 void Load(Loaded* loaded) {
   const KeepFloatMode keep;
   OneDnnLibrary& library = loaded->library;
-  if (!HasRoom(&library)) return;
+  if (!HasMemory(&library)) return;
   OneDnnFunctions& functions = loaded->functions;
   void* const global = GlobalScope();
   const Opened opened = Open(global);
@@ -255,9 +255,9 @@ void Load(Loaded* loaded) {
 }
 
 // Result of loading, per process like the loaded libraries; null before the first OneDnn().
-std::atomic<const Loaded*>& Tried() {
-  static std::atomic<const Loaded*> tried{nullptr};
-  return tried;
+std::atomic<const Loaded*>& LoadedOnce() {
+  static std::atomic<const Loaded*> once{nullptr};
+  return once;
 }
 
 }  // namespace
@@ -268,20 +268,20 @@ const OneDnnLibrary& OneDnn() {
   static const Loaded* const loaded = [] {
     static Loaded found;
     Load(&found);
-    Tried().store(&found, std::memory_order_release);
+    LoadedOnce().store(&found, std::memory_order_release);
     return &found;
   }();
   return loaded->library;
 }
 
-const OneDnnLibrary* OneDnnIfTried() {
-  const Loaded* const loaded = Tried().load(std::memory_order_acquire);
+const OneDnnLibrary* OneDnnIfLoaded() {
+  const Loaded* const loaded = LoadedOnce().load(std::memory_order_acquire);
   return loaded == nullptr ? nullptr : &loaded->library;
 }
 
 const OneDnnFunctions& LoadedOneDnn() {
   PLUMB_CHECK(OneDnn().usable(), "a product by a oneDNN that is not there");
-  return Tried().load(std::memory_order_acquire)->functions;
+  return LoadedOnce().load(std::memory_order_acquire)->functions;
 }
 
 const absl::Status& GenerateOneDnnCode() {

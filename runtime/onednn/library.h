@@ -16,7 +16,7 @@ namespace plumb {
 // Result of loading. If `problem` is not empty, the other members may be empty.
 struct OneDnnLibrary {
   std::string problem;   // why it cannot be used, with its name; "" if it can be used
-  bool no_room = false;  // true if the problem is a lack of address space
+  bool lacks_memory = false;  // true if the problem is a lack of address space
   std::string file;      // "/usr/lib/x86_64-linux-gnu/libdnnl.so.2"
   std::string version;   // "2.6.3"
   // Instruction set that it uses. ONEDNN_MAX_CPU_ISA lowers it.
@@ -38,7 +38,7 @@ const char* OneDnnFileName();
 const OneDnnLibrary& OneDnn();
 
 // Returns the same without loading; null if OneDnn() has not been called yet.
-const OneDnnLibrary* OneDnnIfTried();
+const OneDnnLibrary* OneDnnIfLoaded();
 
 }  // namespace plumb
 

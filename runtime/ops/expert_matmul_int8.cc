@@ -58,7 +58,7 @@ class ExpertMatmulInt8Kernel : public Kernel {
         AlignUp(x_bytes() + std::min(kMaxGemvRows, rows_) * Int8Groups(k_) * SizeOf(DType::kF32));
     if (rows_ > kMaxGemvRows) slot_bytes_ = std::max(slot_bytes_, gemm_.scratch_bytes());
     const int64_t parts = std::max(gemm_.panels(), gemvs_.back().tasks());
-    if (rows_ * n_ * k_ >= kMaxSerialWork) slots_ = PlannedSlots(tasks_.most_blocks() * parts);
+    if (rows_ * n_ * k_ >= kMaxSerialWork) slots_ = PlannedSlots(tasks_.max_blocks() * parts);
   }
 
   int64_t scratch_bytes() const override { return tasks_.scratch_bytes() + slots_ * slot_bytes_; }

@@ -132,11 +132,11 @@ absl::Status ReferenceMatmulFusedAdd(const ReferenceArgs& args) {
 // matmul_shared
 
 // Returns attribute `count`. In addition to the one operand that is always present, there must be
-// `least` * count to `most` * count inputs.
-absl::StatusOr<size_t> CheckCount(const OpTypes& types, int64_t least, int64_t most) {
+// `min` * count to `max` * count inputs.
+absl::StatusOr<size_t> CheckCount(const OpTypes& types, int64_t min, int64_t max) {
   const int64_t count = types.attrs.GetInt("count");
   const int64_t inputs = static_cast<int64_t>(types.inputs.size());
-  if (count < 1 || inputs < 1 + count * least || inputs > 1 + count * most) {
+  if (count < 1 || inputs < 1 + count * min || inputs > 1 + count * max) {
     return absl::InvalidArgumentError(
         absl::StrCat("count ", count, " does not fit ", inputs, " inputs"));
   }

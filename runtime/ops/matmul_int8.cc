@@ -115,11 +115,11 @@ class DequantizedGemmKernel : public Kernel {
   }
 
   int64_t scratch_bytes() const override {
-    int64_t most = 0;
+    int64_t max = 0;
     for (const DequantizedGemm& product : products_) {
-      most = std::max(most, TasksOf(product) * product.scratch_bytes());
+      max = std::max(max, TasksOf(product) * product.scratch_bytes());
     }
-    return most;
+    return max;
   }
 
   absl::Status Run(const KernelArgs& args) const override {
@@ -143,8 +143,8 @@ class DequantizedGemmKernel : public Kernel {
 
  private:
   static int64_t TasksOf(const DequantizedGemm& product) {
-    constexpr int64_t kMostTasks = 32;
-    return std::min(kMostTasks, product.panels());
+    constexpr int64_t kMaxPanelTasks = 32;
+    return std::min(kMaxPanelTasks, product.panels());
   }
 
   const int64_t m_;

@@ -25,21 +25,21 @@ namespace {
 using Place = ProgramRegister::Place;
 
 constexpr int64_t kTileFloats = 8192;  // in the L1 cache
-constexpr int64_t kMostRows = 256;
-// Min elements of a tile's register, so that an instruction is worth its call; kLeastRows rows are
+constexpr int64_t kMaxRows = 256;
+// Min elements of a tile's register, so that an instruction is worth its call; kMinRows rows are
 // always enough.
-constexpr int64_t kLeastElements = 256, kLeastRows = 16;
+constexpr int64_t kMinElements = 256, kMinRows = 16;
 
 int64_t TileRows(const LoweredProgram& program) {
   int64_t width = 1;
   for (const int64_t each : program.slot_widths) width += each;
   const int64_t instructions = std::max<int64_t>(1, static_cast<int64_t>(program.tile.size()));
   const int64_t channels = std::max<int64_t>(1, program.work_per_row / instructions);
-  const int64_t least = std::min(kLeastRows, CeilDiv(kLeastElements, channels));
+  const int64_t min = std::min(kMinRows, CeilDiv(kMinElements, channels));
   // There must be at least as many tiles as tasks.
   const int64_t tasks = TaskCount(program.rows, program.rows * program.work_per_row);
-  const int64_t rows = std::min({kMostRows, kTileFloats / width, CeilDiv(program.rows, tasks)});
-  return std::min(program.rows, std::max(rows, least));
+  const int64_t rows = std::min({kMaxRows, kTileFloats / width, CeilDiv(program.rows, tasks)});
+  return std::min(program.rows, std::max(rows, min));
 }
 
 class ProgramKernel : public Kernel {

@@ -18,8 +18,8 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kMostNodes = 400, kMostWires = 1000;  // per section
-constexpr size_t kMostKindsOfLayer = 6;
+constexpr size_t kMaxNodes = 400, kMaxWires = 1000;  // per section
+constexpr size_t kMaxKindsOfLayer = 6;
 
 // Layers that differ only in numbers.
 struct Kind {
@@ -128,7 +128,7 @@ std::vector<Kind> KindsOfLayer(const ResolvedModel& model, const FlowRecorder& r
       return kind.placement == placement && SameShape(kind.section, section);
     });
     if (alike == kinds.end()) {
-      if (kinds.size() > kMostKindsOfLayer) break;
+      if (kinds.size() > kMaxKindsOfLayer) break;
       kinds.push_back({std::move(section), placement, {layer}, {}});
       kinds.back().indices.resize(kinds.back().section.nodes.size());
       AddIndices(kinds.back().section, &kinds.back());
@@ -155,9 +155,9 @@ absl::StatusOr<FlowPicture> RecordFlow(const ResolvedModel& model, const Picture
   picture.streams = recorder.streams();
   picture.sections.push_back(Bundle(recorder.Section(0)));
   std::vector<Kind> kinds = KindsOfLayer(model, recorder, options.layer);
-  if (kinds.size() > kMostKindsOfLayer) {
+  if (kinds.size() > kMaxKindsOfLayer) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the layers are of more than ", kMostKindsOfLayer,
+        absl::StrCat("the layers are of more than ", kMaxKindsOfLayer,
                      " kinds, which is more than a picture shows; choose one layer"));
   }
   for (Kind& kind : kinds) {
@@ -169,11 +169,11 @@ absl::StatusOr<FlowPicture> RecordFlow(const ResolvedModel& model, const Picture
   for (const FlowSection& section : picture.sections) {
     size_t wires = 0;
     for (const FlowNode& node : section.nodes) wires += node.inputs.size();
-    if (section.nodes.size() <= kMostNodes && wires <= kMostWires) continue;
+    if (section.nodes.size() <= kMaxNodes && wires <= kMaxWires) continue;
     return absl::InvalidArgumentError(absl::StrCat("a block of ", section.nodes.size(),
                                                    " operations and ", wires,
                                                    " wires is too large for a picture; at most ",
-                                                   kMostNodes, " and ", kMostWires, " are drawn"));
+                                                   kMaxNodes, " and ", kMaxWires, " are drawn"));
   }
   return picture;
 }

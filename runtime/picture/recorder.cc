@@ -16,7 +16,7 @@ namespace plumb {
 namespace {
 
 // Max length of a mark or label. A longer one would be unreadable, and may be an attack.
-constexpr size_t kLongestFormula = 60;
+constexpr size_t kMaxFormula = 60;
 
 std::string LastPart(absl::string_view name) {
   return std::string(name.substr(name.rfind('.') + 1));
@@ -99,7 +99,7 @@ TensorHandle FlowRecorder::Add(Tensor tensor) {
       tensor.outside.insert(input.outside.begin(), input.outside.end());
     }
   }
-  if (tensor.formula.size() > kLongestFormula) tensor.formula = "…";
+  if (tensor.formula.size() > kMaxFormula) tensor.formula = "…";
   tensors_.push_back(std::move(tensor));
   return static_cast<TensorHandle>(tensors_.size() - 1);
 }

@@ -67,7 +67,7 @@ text { fill: #e6edf3; }
 
 constexpr double kCorner = 6;   // radius of a wire's corner
 constexpr double kTip = 5;      // length of an arrow's head
-constexpr double kMostTip = 9;  // min length of the last segment for an arrowhead
+constexpr double kMinTipSegment = 9;  // min length of the last segment for an arrowhead
 
 // Returns a name by the model's author, escaped and without characters that XML does not allow.
 std::string Escaped(const std::string& text) {
@@ -116,7 +116,7 @@ void AppendWire(const WireLine& wire, bool with_tip, std::string* svg) {
                   "\"/>\n");
   const Point& end = points.back();
   const Point& before = points[points.size() - 2];
-  if (!with_tip || std::hypot(end.x - before.x, end.y - before.y) < kMostTip) return;
+  if (!with_tip || std::hypot(end.x - before.x, end.y - before.y) < kMinTipSegment) return;
   const Point back = Towards(end, before, kTip);
   const double dx = (end.y - back.y) * 0.7, dy = (end.x - back.x) * 0.7;
   absl::StrAppend(svg, "<path class=\"", wire.on_stream ? "dot" : "tip", "\" d=\"M", Px(end.x), " ",

@@ -8,14 +8,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/plugin/descriptor.h"
 #include "runtime/plugin/norm_plugin.h"
 
 namespace plumb {
 namespace {
 
-constexpr double kLargestExactInteger = 9007199254740992.0;  // 2^53
+constexpr double kMaxExactInteger = 9007199254740992.0;  // 2^53
 
 // Returns "the number 3", "the text \"a\"", "true".
 std::string Describe(const NormAttrValue& value) {
@@ -41,7 +41,7 @@ std::string CheckNumber(const NormAttrSpec& spec, double value) {
   }
   if (spec.type != NormAttrType::kInt) return "";
   if (value != std::trunc(value)) return absl::StrCat("must be a whole number, not ", value);
-  if (std::fabs(value) > kLargestExactInteger) {
+  if (std::fabs(value) > kMaxExactInteger) {
     return absl::StrCat("is too large for a number: ", value, "; give its digits as text");
   }
   return "";
@@ -122,7 +122,7 @@ std::string NormAttrSpec::TypeName() const {
 }
 
 absl::StatusOr<std::vector<NormAttrValue>> NormPlugin::CheckAttrs(const NormAttrs& attrs) const {
-  std::vector<std::string> mistakes, names;
+  std::vector<std::string> errors, names;
   for (const NormAttrSpec& spec : attrs_) names.push_back(spec.name);
   for (const auto& [name, value] : attrs) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
@@ -131,15 +131,15 @@ absl::StatusOr<std::vector<NormAttrValue>> NormPlugin::CheckAttrs(const NormAttr
       hint =
           names.empty() ? "; it has none" : absl::StrCat("; it has ", absl::StrJoin(names, ", "));
     }
-    mistakes.push_back(absl::StrCat(id_, ": unknown attribute \"", name, "\"", hint));
+    errors.push_back(absl::StrCat(id_, ": unknown attribute \"", name, "\"", hint));
   }
   std::vector<NormAttrValue> values;
   for (const NormAttrSpec& spec : attrs_) {
     const auto given = attrs.find(spec.name);
     if (given == attrs.end()) {
       if (spec.required) {
-        mistakes.push_back(absl::StrCat(id_, ": attribute \"", spec.name, "\" (", spec.TypeName(),
-                                        ") must be set"));
+        errors.push_back(absl::StrCat(id_, ": attribute \"", spec.name, "\" (", spec.TypeName(),
+                                      ") must be set"));
       }
       values.push_back(spec.default_value);
       continue;
@@ -147,11 +147,11 @@ absl::StatusOr<std::vector<NormAttrValue>> NormPlugin::CheckAttrs(const NormAttr
     const NormAttrValue value = AsTyped(spec, given->second);
     const std::string objection = Objection(spec, value);
     if (!objection.empty()) {
-      mistakes.push_back(absl::StrCat(id_, ": attribute \"", spec.name, "\" ", objection));
+      errors.push_back(absl::StrCat(id_, ": attribute \"", spec.name, "\" ", objection));
     }
     values.push_back(value);
   }
-  if (!mistakes.empty()) return absl::InvalidArgumentError(ListMistakes(mistakes));
+  if (!errors.empty()) return absl::InvalidArgumentError(ListDiagnostics(errors));
   return values;
 }
 

@@ -294,10 +294,10 @@ absl::Status CheckSizes(const plumb_norm_layout& layout, int64_t dim, bool two_i
 // Returns the parameters or buffers of a layout; `what` is their kind.
 absl::StatusOr<std::vector<NormParam>> ReadTensors(absl::string_view what,
                                                    const plumb_tensor_def* defs, uint32_t count,
-                                                   uint32_t stride, uint32_t most,
+                                                   uint32_t stride, uint32_t max,
                                                    std::set<std::string>* names) {
-  if (count > most) {
-    return Refused(absl::StrFormat("has %d %ss; the most is %d", count, what, most));
+  if (count > max) {
+    return Refused(absl::StrFormat("has %d %ss; the most is %d", count, what, max));
   }
   PLUMB_RETURN_IF_ERROR(
       CheckStride(absl::StrCat(what, "s"), defs, count, stride, kTensorDefSizeV1));

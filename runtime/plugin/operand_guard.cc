@@ -64,7 +64,7 @@ const OperandGuard::Operand& OperandGuard::Add(const char* name, Access access, 
   operand.map_bytes = static_cast<size_t>(rows * operand.pitch + 2 * kUnreadableBytes);
   void* const map = mmap(nullptr, operand.map_bytes, PROT_NONE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (map == MAP_FAILED) return GiveUp(operand);
+  if (map == MAP_FAILED) return Unguarded(operand);
   operand.map = static_cast<char*>(map);
   operand.data = operand.map + kUnreadableBytes + r0 * operand.pitch;
   operand.window = ToPage(operand.data - kCanaryBytes, false);
@@ -72,7 +72,7 @@ const OperandGuard::Operand& OperandGuard::Add(const char* name, Access access, 
   operand.window_bytes = static_cast<size_t>(window_end - operand.window);
   if (mprotect(operand.window, operand.window_bytes, PROT_READ | PROT_WRITE) != 0) {
     munmap(operand.map, operand.map_bytes);
-    return GiveUp(operand);
+    return Unguarded(operand);
   }
   std::memset(operand.window, kGuardByte, operand.window_bytes);
   for (int64_t i = 0; i < operand.rows; ++i) {
@@ -83,7 +83,7 @@ const OperandGuard::Operand& OperandGuard::Add(const char* name, Access access, 
 }
 
 // Returns the unguarded operand if there is no memory; the call is then not made.
-const OperandGuard::Operand& OperandGuard::GiveUp(Operand operand) {
+const OperandGuard::Operand& OperandGuard::Unguarded(Operand operand) {
   operand.data = operand.original;
   operand.pitch = operand.original_pitch;
   unguarded_ = operand;

@@ -80,7 +80,7 @@ class OperandGuard {
   const Operand& Add(const char* name, Access access, char* base, int64_t rows, int64_t r0,
                      int64_t r1, int64_t row_bytes, int64_t pitch);
 
-  const Operand& GiveUp(Operand operand);
+  const Operand& Unguarded(Operand operand);
 
   std::vector<Operand> operands_;
   std::optional<Operand> unguarded_;

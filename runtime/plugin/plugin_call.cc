@@ -27,7 +27,7 @@ size_t SignalStackBytes() {
 }
 
 // Uses mmap, so that programs that count allocations see none.
-void GiveSignalStack() {
+void InstallSignalStack() {
   stack_t now = {};
   if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
   stack_t mine = {};
@@ -77,7 +77,7 @@ struct SlotKey {
 
 PluginCallSlot* ClaimPluginCallSlot() {
   static const SlotKey key;
-  if (wants_signal_stacks.load(std::memory_order_relaxed)) GiveSignalStack();
+  if (wants_signal_stacks.load(std::memory_order_relaxed)) InstallSignalStack();
   for (PluginCallSlot& slot : call_slots) {
     if (slot.taken.exchange(true, std::memory_order_acquire)) continue;
     pthread_setspecific(key.key, &slot);
@@ -91,9 +91,9 @@ const PluginCall* CurrentPluginCall() {
   return slot == nullptr ? nullptr : slot->call.load(std::memory_order_relaxed);
 }
 
-int PluginCallsInProgress(SeenPluginCall* seen, int most) {
+int PluginCallsInProgress(SeenPluginCall* seen, int max) {
   int n = 0;
-  for (int i = 0; i < kSlots && n < most; ++i) {
+  for (int i = 0; i < kSlots && n < max; ++i) {
     const uint64_t entered = call_slots[i].entered.load(std::memory_order_acquire);
     const PluginCall* const call = call_slots[i].call.load(std::memory_order_acquire);
     if (call != nullptr) seen[n++] = {*call, i, entered};

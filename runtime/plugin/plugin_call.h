@@ -58,7 +58,7 @@ class PluginCallScope {
 // Returns the call that this thread is in, or null.
 const PluginCall* CurrentPluginCall();
 
-// Returns the number of calls that all threads are in, and up to `most` of them. `entered`
+// Returns the number of calls that all threads are in, and up to `max` of them. `entered`
 // distinguishes a call from a later one of the same thread. A call that ends meanwhile may be
 // included.
 struct SeenPluginCall {
@@ -66,7 +66,7 @@ struct SeenPluginCall {
   int thread = 0;
   uint64_t entered = 0;
 };
-int PluginCallsInProgress(SeenPluginCall* seen, int most);
+int PluginCallsInProgress(SeenPluginCall* seen, int max);
 
 // Gives every thread that calls a plugin from now on an alternate signal stack at its first call,
 // if it has none.

@@ -14,7 +14,7 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kMostHosts = 8;
+constexpr size_t kMaxHosts = 8;
 constexpr size_t kSmall = 8, kLarge = size_t{1} << 20;
 
 std::vector<std::pair<int, int>> LinksOf(const std::vector<std::string>& hosts) {
@@ -29,7 +29,7 @@ std::vector<std::pair<int, int>> LinksOf(const std::vector<std::string>& hosts) 
   for (const std::vector<int>& here : by_host) {
     if (here.size() > 1) links.push_back({here[0], here[1]});
   }
-  const size_t from = by_host.size() <= kMostHosts ? by_host.size() : 1;
+  const size_t from = by_host.size() <= kMaxHosts ? by_host.size() : 1;
   for (size_t i = 0; i < from; ++i) {
     for (size_t j = i + 1; j < by_host.size(); ++j) links.push_back({by_host[i][0], by_host[j][0]});
   }
@@ -37,7 +37,7 @@ std::vector<std::pair<int, int>> LinksOf(const std::vector<std::string>& hosts) 
 }
 
 // Returns, on rank `a`, the median of `times` round trips of a message, after one warm-up.
-absl::StatusOr<double> RoundTrip(Communicator* ranks, int a, int b, size_t bytes, int times) {
+absl::StatusOr<double> PingPong(Communicator* ranks, int a, int b, size_t bytes, int times) {
   std::vector<char> data(bytes);
   std::vector<double> seconds;
   for (int i = 0; i <= times; ++i) {
@@ -64,8 +64,8 @@ absl::StatusOr<std::vector<LinkSpeed>> MeasureLinks(Communicator* ranks,
   for (const auto& [a, b] : LinksOf(hosts)) {
     std::vector<double> mine;
     if (ranks->rank() == a || ranks->rank() == b) {
-      PLUMB_ASSIGN_OR_RETURN(const double small, RoundTrip(ranks, a, b, kSmall, 100));
-      PLUMB_ASSIGN_OR_RETURN(const double large, RoundTrip(ranks, a, b, kLarge, 9));
+      PLUMB_ASSIGN_OR_RETURN(const double small, PingPong(ranks, a, b, kSmall, 100));
+      PLUMB_ASSIGN_OR_RETURN(const double large, PingPong(ranks, a, b, kLarge, 9));
       if (ranks->rank() == a) mine = {small / 2, 2 * static_cast<double>(kLarge) / large};
     }
     PLUMB_ASSIGN_OR_RETURN(const std::vector<double> speeds,

@@ -16,7 +16,7 @@ namespace {
 
 // Time between two reads of control messages, and before the first one of a wait. Most waits are
 // shorter, and if all ranks fail together, each should report its own error.
-constexpr double kLookSeconds = 0.2, kFirstLookSeconds = 1;
+constexpr double kPollSeconds = 0.2, kFirstPollSeconds = 1;
 
 }  // namespace
 
@@ -50,12 +50,12 @@ absl::Status StallWatch::Wait(Transfer* transfer) {
   if (transfer->handle == nullptr) return absl::OkStatus();
   const int peer = peers_[transfer->handle];
   const Clock::time_point begin = Clock::now();
-  Schedule schedule = {kFirstLookSeconds, options_.grace_seconds / 2,
-                       options_.grace_seconds + kFirstLookSeconds, false};
+  Schedule schedule = {kFirstPollSeconds, options_.grace_seconds / 2,
+                       options_.grace_seconds + kFirstPollSeconds, false};
   // Polls without a pause at first, for messages that are about to arrive. Later it sleeps, since
   // the rank that is waited for may need the processor.
   constexpr auto kEager = std::chrono::microseconds(200);
-  constexpr auto kLongest = std::chrono::microseconds(1000);
+  constexpr auto kMaxPause = std::chrono::microseconds(1000);
   auto pause = std::chrono::microseconds(20);
   for (;;) {
     PLUMB_ASSIGN_OR_RETURN(const bool over, Test(transfer));
@@ -66,21 +66,21 @@ absl::Status StallWatch::Wait(Transfer* transfer) {
       continue;
     }
     std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, kLongest);
+    pause = std::min(2 * pause, kMaxPause);
     const double seconds = std::chrono::duration<double>(waited).count();
     if (seconds < schedule.look) continue;
     // An error here is also one of the transfer, which the next test returns.
-    (void)LookAround(peer, seconds, &schedule);
+    (void)PollControl(peer, seconds, &schedule);
   }
 }
 
-absl::Status StallWatch::LookAround(int peer, double waited, Schedule* schedule) {
+absl::Status StallWatch::PollControl(int peer, double waited, Schedule* schedule) {
   // Reports from before this wait may be outdated.
   if (!schedule->has_looked) waiting_for_.clear();
   FinishSends();
   PLUMB_RETURN_IF_ERROR(ReadControl(/*keep_waits=*/schedule->has_looked));
   schedule->has_looked = true;
-  schedule->look = waited + kLookSeconds;
+  schedule->look = waited + kPollSeconds;
   if (options_.grace_seconds <= 0) return absl::OkStatus();
   if (waited >= schedule->report) {
     schedule->report = waited + options_.grace_seconds / 2;  // so at least one per grace period

@@ -83,7 +83,7 @@ class StallWatch : public Communicator {
   // Reads all control messages that have arrived; keeps reports of waits if `keep_waits`.
   absl::Status ReadControl(bool keep_waits);
   // Does the work that is due in a wait for `peer` that has lasted `waited` seconds.
-  absl::Status LookAround(int peer, double waited, Schedule* schedule);
+  absl::Status PollControl(int peer, double waited, Schedule* schedule);
   // Returns the last rank of the chain of ranks that wait for each other, starting with `peer`.
   int Stalled(int peer) const;
 

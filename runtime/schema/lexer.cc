@@ -79,10 +79,10 @@ void Lexer::Advance(size_t n) {
   }
 }
 
-TokenKind Lexer::Mistake(Location location, std::string what) {
+TokenKind Lexer::Error(Location location, std::string what) {
   current_.location = location;
-  mistake_ = std::move(what);
-  return TokenKind::kMistake;
+  error_ = std::move(what);
+  return TokenKind::kError;
 }
 
 void Lexer::SkipSpaceAndComments() {
@@ -98,7 +98,7 @@ void Lexer::SkipSpaceAndComments() {
 }
 
 void Lexer::Next() {
-  if (current_.kind == TokenKind::kMistake) return;
+  if (current_.kind == TokenKind::kError) return;
   SkipSpaceAndComments();
   const size_t begin = offset_;
   current_.location = here_;
@@ -115,28 +115,28 @@ void Lexer::Next() {
   } else {
     current_.kind = OtherCharacter();
   }
-  const bool is_token = current_.kind != TokenKind::kMistake;
+  const bool is_token = current_.kind != TokenKind::kError;
   current_.text = is_token ? text_.substr(begin, offset_ - begin) : "";
 }
 
 TokenKind Lexer::OtherCharacter() {
   if (IsControl(Peek())) {
-    return Mistake(here_, absl::StrCat("a control character, ",
-                                       CodePointName(static_cast<unsigned char>(Peek())),
-                                       ", outside of quotes"));
+    return Error(here_, absl::StrCat("a control character, ",
+                                     CodePointName(static_cast<unsigned char>(Peek())),
+                                     ", outside of quotes"));
   }
   if (absl::ascii_isascii(static_cast<unsigned char>(Peek()))) {
     Advance();
     return TokenKind::kSymbol;
   }
   if (offset_ == 0 && absl::StartsWith(text_, "\xEF\xBB\xBF")) {
-    return Mistake(here_, "the text begins with a byte order mark; save it as UTF-8 without one");
+    return Error(here_, "the text begins with a byte order mark; save it as UTF-8 without one");
   }
   size_t end = offset_;
   const absl::optional<uint32_t> code = NextCodePoint(text_, &end);
-  return Mistake(here_, code.has_value()
-                            ? absl::StrCat("a \"", DisplayCharacter(*code), "\" outside of quotes")
-                            : "a byte that is not UTF-8, outside of quotes");
+  return Error(here_, code.has_value()
+                          ? absl::StrCat("a \"", DisplayCharacter(*code), "\" outside of quotes")
+                          : "a byte that is not UTF-8, outside of quotes");
 }
 
 TokenKind Lexer::Number() {
@@ -150,11 +150,11 @@ TokenKind Lexer::Number() {
   };
   if (Peek() == '0' && (Peek(1) == 'x' || Peek(1) == 'X')) {
     Advance(2);
-    if (!digits(IsHexDigit)) return Mistake(start, "\"0x\" without hexadecimal digits");
+    if (!digits(IsHexDigit)) return Error(start, "\"0x\" without hexadecimal digits");
   } else if (Peek() == '0' && IsDigit(Peek(1))) {
     digits(IsOctalDigit);
     if (IsDigit(Peek())) {
-      return Mistake(start, "a number that begins with 0 is octal: its digits are 0 to 7");
+      return Error(start, "a number that begins with 0 is octal: its digits are 0 to 7");
     }
   } else {
     digits(IsDigit);
@@ -167,7 +167,7 @@ TokenKind Lexer::Number() {
       is_float = true;
       Advance();
       if (Peek() == '-' || Peek() == '+') Advance();
-      if (!digits(IsDigit)) return Mistake(start, "a number whose exponent has no digits");
+      if (!digits(IsDigit)) return Error(start, "a number whose exponent has no digits");
     }
     if (Peek() == 'f' || Peek() == 'F') {
       is_float = true;
@@ -175,9 +175,9 @@ TokenKind Lexer::Number() {
     }
   }
   if (IsLetter(Peek()) || Peek() == '.') {
-    return Mistake(start, absl::StrCat("\"", Excerpt(text_.substr(begin, offset_ - begin)),
-                                       "\" and \"", text_.substr(offset_, 1),
-                                       "\" together are not a number; is a space missing?"));
+    return Error(start, absl::StrCat("\"", Excerpt(text_.substr(begin, offset_ - begin)),
+                                     "\" and \"", text_.substr(offset_, 1),
+                                     "\" together are not a number; is a space missing?"));
   }
   return is_float ? TokenKind::kFloat : TokenKind::kInteger;
 }
@@ -188,14 +188,14 @@ TokenKind Lexer::String() {
   Advance();
   while (Peek() != quote) {
     if (AtEnd() || Peek() == '\n') {
-      return Mistake(start, absl::StrCat("no ", absl::string_view(&quote, 1),
-                                         " ends this text; it has to, in the same line"));
+      return Error(start, absl::StrCat("no ", absl::string_view(&quote, 1),
+                                       " ends this text; it has to, in the same line"));
     }
-    if (Peek() == '\0') return Mistake(here_, "a control character, U+0000; write it as \\000");
+    if (Peek() == '\0') return Error(here_, "a control character, U+0000; write it as \\000");
     if (Peek() != '\\') {
       Advance();
     } else if (!Escape()) {
-      return TokenKind::kMistake;
+      return TokenKind::kError;
     }
   }
   Advance();
@@ -214,7 +214,7 @@ bool Lexer::Escape() {
   if (key == 'x') {
     Advance();
     if (IsHexDigit(Peek())) return true;
-    Mistake(start, "\"\\x\" without hexadecimal digits");
+    Error(start, "\"\\x\" without hexadecimal digits");
     return false;
   }
   if (key == 'u' || key == 'U') {
@@ -227,14 +227,14 @@ bool Lexer::Escape() {
       Advance(digits);
       return true;
     }
-    Mistake(start, key == 'u' ? "\"\\u\" needs four hexadecimal digits"
-                              : "\"\\U\" needs eight hexadecimal digits, of at most 0010FFFF");
+    Error(start, key == 'u' ? "\"\\u\" needs four hexadecimal digits"
+                            : "\"\\U\" needs eight hexadecimal digits, of at most 0010FFFF");
     return false;
   }
-  Mistake(start, key == '\0' || key == '\n' || !absl::ascii_isprint(static_cast<unsigned char>(key))
-                     ? "a \"\\\" that escapes nothing; a backslash itself is \"\\\\\""
-                     : absl::StrCat("unknown escape \"\\", absl::string_view(&key, 1),
-                                    "\"; a backslash itself is \"\\\\\""));
+  Error(start, key == '\0' || key == '\n' || !absl::ascii_isprint(static_cast<unsigned char>(key))
+                   ? "a \"\\\" that escapes nothing; a backslash itself is \"\\\\\""
+                   : absl::StrCat("unknown escape \"\\", absl::string_view(&key, 1),
+                                  "\"; a backslash itself is \"\\\\\""));
   return false;
 }
 

@@ -19,7 +19,7 @@ enum class TokenKind {
   kFloat,    // unsigned
   kString,   // including its quotes; its escapes are valid
   kSymbol,   // one character
-  kMistake,  // an error: no token begins here, and `text` is empty
+  kError,    // an error: no token begins here, and `text` is empty
 };
 
 struct Token {
@@ -36,8 +36,8 @@ class Lexer {
   const Token& current() const { return current_; }
   // Moves to the next token. Does not move beyond an error or the end.
   void Next();
-  // Error message. Requires: current() is a kMistake.
-  const std::string& mistake() const { return mistake_; }
+  // Error message. Requires: current() is a kError.
+  const std::string& error() const { return error_; }
 
  private:
   bool AtEnd() const { return offset_ == text_.size(); }
@@ -51,13 +51,13 @@ class Lexer {
   TokenKind String();
   bool Escape();
   TokenKind OtherCharacter();
-  TokenKind Mistake(Location location, std::string what);
+  TokenKind Error(Location location, std::string what);
 
   absl::string_view text_;
   size_t offset_ = 0;
   Location here_{1, 1};
   Token current_;
-  std::string mistake_;
+  std::string error_;
 };
 
 // Appends the content of a string token. Requires: the text of a kString.

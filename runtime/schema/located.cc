@@ -17,8 +17,8 @@ const textproto::Field& Located::FieldOf(const char* name) const {
   return *field;
 }
 
-Place Located::At(const char* field, int index) const {
-  Place place{file_, 0, 0};
+SourceLocation Located::At(const char* field, int index) const {
+  SourceLocation place{file_, 0, 0};
   if (locations_ == nullptr) return place;
   const textproto::Location location = locations_->At(FieldOf(field), Position(index));
   place.line = location.line;
@@ -26,7 +26,7 @@ Place Located::At(const char* field, int index) const {
   return place;
 }
 
-Text Located::TextOf(const char* field, int index) const {
+SourceText Located::TextOf(const char* field, int index) const {
   return {message_->Get<std::string>(FieldOf(field), Position(index)), At(field, index)};
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/schema/message.h"
 #include "runtime/schema/reader.h"
 
@@ -21,9 +21,9 @@ class Located {
 
   // Returns the location of a field; `index` is for repeated fields. Without locations, it has only
   // the file.
-  Place At(const char* field, int index = -1) const;
+  SourceLocation At(const char* field, int index = -1) const;
   // Returns a string field with its location.
-  Text TextOf(const char* field, int index = -1) const;
+  SourceText TextOf(const char* field, int index = -1) const;
   // Returns a nested message.
   Located Nested(const char* field, int index = -1) const;
 

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/utf8.h"
 #include "runtime/schema/lexer.h"
 
@@ -44,8 +44,8 @@ class Reader {
   absl::Status Read(Message* message, Locations* locations) {
     while (!At(TokenKind::kEnd) && ReadField(message, locations)) {
     }
-    return mistakes_.empty() ? absl::OkStatus()
-                             : absl::InvalidArgumentError(ListMistakes(mistakes_));
+    return errors_.empty() ? absl::OkStatus()
+                           : absl::InvalidArgumentError(ListDiagnostics(errors_));
   }
 
  private:
@@ -61,7 +61,7 @@ class Reader {
   }
 
   void Note(Location location, absl::string_view what) {
-    mistakes_.push_back(
+    errors_.push_back(
         absl::StrCat(file_, ":", location.line, ":", location.column, ": ", ShortMessage(what)));
   }
   bool Fail(Location location, absl::string_view what) {
@@ -70,7 +70,7 @@ class Reader {
   }
   // Reports that the current token is unexpected, or the lexer's error if there is no token.
   bool FailHere(absl::string_view what) {
-    return Fail(current().location, At(TokenKind::kMistake) ? lexer_.mistake() : what);
+    return Fail(current().location, At(TokenKind::kError) ? lexer_.error() : what);
   }
   bool Expected(absl::string_view what) {
     if (At(TokenKind::kEnd) && depth_ > 0) {
@@ -205,9 +205,9 @@ class Reader {
     const Location start = current().location;
     const bool negative = Take('-');
     if (!At(TokenKind::kInteger)) return Expected(wanted);
-    const uint64_t most = (uint64_t{1} << 31) - (negative ? 0 : 1);
+    const uint64_t max = (uint64_t{1} << 31) - (negative ? 0 : 1);
     uint64_t magnitude;
-    if (!ParseInteger(current().text, &magnitude) || magnitude > most) {
+    if (!ParseInteger(current().text, &magnitude) || magnitude > max) {
       return Fail(start, absl::StrCat(field.name, ": ", negative ? "-" : "",
                                       Excerpt(current().text), " is not a number of 32 bits"));
     }
@@ -351,7 +351,7 @@ class Reader {
   Lexer lexer_;
   const std::string& file_;
   int depth_ = 0;
-  std::vector<std::string> mistakes_;
+  std::vector<std::string> errors_;
 };
 
 }  // namespace

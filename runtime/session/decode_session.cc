@@ -13,7 +13,7 @@ namespace plumb {
 namespace {
 
 // Longer chunks are not faster: the matrix products are large enough at this length.
-constexpr int64_t kLongestChunk = 512;
+constexpr int64_t kMaxChunk = 512;
 
 BuildOptions CachedProgram(WeightFormat weights, int64_t batch) {
   BuildOptions options;
@@ -35,7 +35,7 @@ DecodeSession::DecodeSession(const ModelContext* context, const PackedWeights* w
       fed_(lengths_.size()),
       chunk_executables_(context, CachedProgram(weights->format(), 1), /*gradients=*/false),
       step_executable_(context, CachedProgram(weights->format(), batch), /*gradients=*/false),
-      tokens_(kLongestChunk * SizeOf(DType::kI32)),
+      tokens_(kMaxChunk * SizeOf(DType::kI32)),
       positions_(tokens_.size()),
       logits_(batch * context->model.dims.vocab_size * SizeOf(DType::kF32)),
       chunk_logits_(batch == 1 ? 0 : logits_.size() / batch),
@@ -156,7 +156,7 @@ absl::Status DecodeSession::RunChunks(int64_t sequence, int64_t begin,
   int64_t& written = written_[static_cast<size_t>(sequence)];
   const int64_t end = begin + static_cast<int64_t>(tokens.size());
   for (int64_t at = begin; at < end;) {
-    const int64_t n = std::min(end - at, kLongestChunk);
+    const int64_t n = std::min(end - at, kMaxChunk);
     written = std::max(written, at + n);
     PLUMB_RETURN_IF_ERROR(
         RunChunk(at, tokens.subspan(static_cast<size_t>(at - begin), static_cast<size_t>(n))));
@@ -221,7 +221,7 @@ absl::Status DecodeSession::Append(int64_t sequence, int32_t token) {
   return Feed(sequence, newer);
 }
 
-absl::Status DecodeSession::FeedEach(absl::Span<const int32_t> tokens) {
+absl::Status DecodeSession::FeedBatch(absl::Span<const int32_t> tokens) {
   if (static_cast<int64_t>(tokens.size()) != batch()) {
     return absl::InvalidArgumentError(
         absl::StrCat(tokens.size(), " tokens for ", batch(), " sequences"));

@@ -72,7 +72,7 @@ class DecodeSession {
   absl::Status Append(int64_t sequence, int32_t token);
 
   // Appends tokens[b] to every sequence b. Errors: as Feed; then no sequence has changed.
-  absl::Status FeedEach(absl::Span<const int32_t> tokens);
+  absl::Status FeedBatch(absl::Span<const int32_t> tokens);
 
   // Sets the profile that later passes are timed into, op by op; results stay bit-identical.
   // `profile` must outlive those passes; null: no profile.

@@ -8,9 +8,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/check.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/float_mode.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/safetensors.h"
 
@@ -116,25 +116,25 @@ bool StaysInFile(const ParameterSpec& parameter, const TensorInFile& tensor) {
 absl::StatusOr<std::vector<const TensorInFile*>> FindEntries(
     const ParameterLayout& layout, absl::Span<const TensorInFile> tensors) {
   absl::flat_hash_map<std::string, const TensorInFile*> by_name;
-  std::vector<std::string> mistakes;
+  std::vector<std::string> errors;
   for (const TensorInFile& tensor : tensors) {
     if (!by_name.emplace(tensor.name, &tensor).second) {
-      mistakes.push_back(absl::StrCat("given twice: ", tensor.name));
+      errors.push_back(absl::StrCat("given twice: ", tensor.name));
     }
   }
   std::vector<const TensorInFile*> found;
   for (const ParameterLayout::Entry& entry : layout.entries) {
     const auto at = by_name.find(entry.name);
     if (at == by_name.end()) {
-      mistakes.push_back(absl::StrCat("missing: ", entry.name, entry.shape.ToString()));
+      errors.push_back(absl::StrCat("missing: ", entry.name, entry.shape.ToString()));
       continue;
     }
     const TensorInFile& tensor = *at->second;
     const auto size = static_cast<int64_t>(tensor.file->content().size());
     const int64_t bytes = (entry.end - entry.begin) * SizeOf(tensor.format);
     if (tensor.offset < 0 || bytes > size || tensor.offset > size - bytes) {
-      mistakes.push_back(absl::StrCat("beyond the end of ", tensor.path, ": ", entry.name,
-                                      entry.shape.ToString()));
+      errors.push_back(absl::StrCat("beyond the end of ", tensor.path, ": ", entry.name,
+                                    entry.shape.ToString()));
     }
     found.push_back(&tensor);
     by_name.erase(at);
@@ -142,11 +142,11 @@ absl::StatusOr<std::vector<const TensorInFile*>> FindEntries(
   for (const TensorInFile& tensor : tensors) {
     if (by_name.count(tensor.name) == 0) continue;
     by_name.erase(tensor.name);
-    mistakes.push_back(absl::StrCat("surplus: ", tensor.name));
+    errors.push_back(absl::StrCat("surplus: ", tensor.name));
   }
-  if (mistakes.empty()) return found;
+  if (errors.empty()) return found;
   return absl::InvalidArgumentError(absl::StrCat("the tensors in files do not fit the model:\n  ",
-                                                 ListMistakes(mistakes, "\n  ")));
+                                                 ListDiagnostics(errors, "\n  ")));
 }
 
 }  // namespace

@@ -20,13 +20,13 @@
 
 namespace plumb {
 
-// An LRU cache of at most `most` values. Thread-safe.
+// An LRU cache of at most `max` values. Thread-safe.
 template <class T>
 class LastUsed {
  public:
   using Shared = std::shared_ptr<const T>;
 
-  explicit LastUsed(size_t most) : most_(most) {}
+  explicit LastUsed(size_t max) : max_size_(max) {}
 
   // Returns the value of `key`, which must identify everything that `make` depends on; calls `make`
   // if it is not cached. Errors: those of `make`.
@@ -39,7 +39,7 @@ class LastUsed {
     const std::lock_guard<std::mutex> lock(mutex_);
     used_.emplace_front(key, made);
     entries_[key] = used_.begin();
-    if (used_.size() > most_) {
+    if (used_.size() > max_size_) {
       entries_.erase(used_.back().first);
       used_.pop_back();
     }
@@ -57,7 +57,7 @@ class LastUsed {
 
   using Entry = std::pair<std::string, Shared>;
 
-  const size_t most_;
+  const size_t max_size_;
   std::mutex mutex_;
   std::list<Entry> used_;  // most recently used first
   absl::flat_hash_map<std::string, typename std::list<Entry>::iterator> entries_;

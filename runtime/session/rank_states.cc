@@ -65,7 +65,7 @@ void RankStates::Send(int to, const Request& request) {
   }
 }
 
-void RankStates::Ask(const Request& request, void* to) {
+void RankStates::ReadRemote(const Request& request, void* to) {
   PLUMB_CHECK(in_use_, "states of other ranks are read in Use");
   const int owner = OwnerOf(static_cast<size_t>(request.parameter));
   Send(owner, request);
@@ -73,7 +73,7 @@ void RankStates::Ask(const Request& request, void* to) {
   if (!status_.ok()) std::memset(to, 0, request.bytes());
 }
 
-void RankStates::Give(const Request& request, const void* from) {
+void RankStates::WriteRemote(const Request& request, const void* from) {
   PLUMB_CHECK(in_use_, "states of other ranks are written in Use");
   const int owner = OwnerOf(static_cast<size_t>(request.parameter));
   Send(owner, request);
@@ -82,26 +82,27 @@ void RankStates::Give(const Request& request, const void* from) {
 }
 
 void RankStates::Read(const Optimizer::StateId& state, int64_t begin, int64_t n, float* to) {
-  Ask(Request::Of(Request::kRead, state.is_second ? Request::kSecondMoment : Request::kFirstMoment,
+  ReadRemote(
+      Request::Of(Request::kRead, state.is_second ? Request::kSecondMoment : Request::kFirstMoment,
                   state.parameter, begin, n),
       to);
 }
 
 void RankStates::Write(const Optimizer::StateId& state, int64_t begin, int64_t n,
                        const float* from) {
-  Give(
+  WriteRemote(
       Request::Of(Request::kWrite, state.is_second ? Request::kSecondMoment : Request::kFirstMoment,
                   state.parameter, begin, n),
       from);
 }
 
 void RankStates::ReadLow(size_t entry, int64_t begin, int64_t n, uint16_t* to) {
-  Ask(Request::Of(Request::kRead, Request::kLowPlane, entry, begin, n), to);
+  ReadRemote(Request::Of(Request::kRead, Request::kLowPlane, entry, begin, n), to);
 }
 
 void RankStates::WriteLow(size_t entry, int64_t begin, int64_t n, const uint16_t* from) {
   // The owner gets the high plane with all others', in SendWritten.
-  Give(Request::Of(Request::kWrite, Request::kLowPlane, entry, begin, n), from);
+  WriteRemote(Request::Of(Request::kWrite, Request::kLowPlane, entry, begin, n), from);
 }
 
 absl::Span<std::byte> RankStates::DataOf(const Request& request) const {

@@ -57,8 +57,8 @@ class RankStates : public Optimizer::Remote, public ParameterStore::Remote {
   struct Request;
   int OwnerOf(size_t parameter) const;
   void Send(int to, const Request& request);
-  void Ask(const Request& request, void* to);
-  void Give(const Request& request, const void* from);
+  void ReadRemote(const Request& request, void* to);
+  void WriteRemote(const Request& request, const void* from);
   absl::Span<std::byte> DataOf(const Request& request) const;
   absl::Status Answer(Standing* standing, bool* written);
   absl::Status SendWritten();

@@ -62,7 +62,7 @@ BuildOptions TrainProgram(const TrainSpec& spec) {
 }
 
 UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units) {
-  const int64_t parts = spec.units_a_micro_batch();
+  const int64_t parts = spec.units_per_micro_batch();
   return {units.begin / parts, CeilDiv(units.end, parts)};
 }
 
@@ -95,13 +95,13 @@ absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const T
       Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<Executable> executable,
                          Executable::Compile(std::move(graph)));
-  TrainMemory most;
+  TrainMemory max;
   for (int rank = 0; rank < ranks; ++rank) {
     const TrainMemory memory =
         PlanTrainMemory(context, spec, optimizer, seq, executable->workspace_bytes(), rank, ranks);
-    if (rank == 0 || memory.total() > most.total()) most = memory;
+    if (rank == 0 || memory.total() > max.total()) max = memory;
   }
-  return most;
+  return max;
 }
 
 TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,

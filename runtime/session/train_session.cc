@@ -261,7 +261,7 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
 }
 
 TrainSession::UnitIds TrainSession::IdsOf(int64_t unit) const {
-  const int64_t parts = spec_.units_a_micro_batch();
+  const int64_t parts = spec_.units_per_micro_batch();
   const Batch& batch = micro_batches_[static_cast<size_t>(unit / parts - first_micro_batch_)];
   const int64_t n = spec_.unit_rows() * batch.seq, at = unit % parts * n;
   return {batch.tokens.data() + at, batch.positions.data() + at,
@@ -372,8 +372,8 @@ double TrainSession::GradSquare() const {
   }
   // The program's sums are f32, which overflow above 3e38 and are imprecise below 1e-38. Outside of
   // this range, with a margin below, the squares are summed again in double.
-  constexpr double kLeast = 1e-30;
-  if (std::isfinite(sum) && sum > kLeast) return sum;
+  constexpr double kMin = 1e-30;
+  if (std::isfinite(sum) && sum > kMin) return sum;
   return SumOfSquares(sums_.pass(), parameters_.layout().size, threads_);
 }
 

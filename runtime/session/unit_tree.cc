@@ -26,16 +26,16 @@ void AddMaximalNodes(const UnitRange& node, const UnitRange& range, std::vector<
 
 // Returns the max number of sums on the stack after any unit but the last of a whole node of `n`
 // units.
-int64_t MostOfWhole(int64_t n) {
+int64_t MaxOfWhole(int64_t n) {
   int64_t log = 0;
   while ((int64_t{1} << log) < n) ++log;
   if ((int64_t{1} << log) == n) return log;
   // The first half is a power of two.
-  return std::max({log - 1, int64_t{1}, 1 + MostOfWhole(n - (int64_t{1} << (log - 1)))});
+  return std::max({log - 1, int64_t{1}, 1 + MaxOfWhole(n - (int64_t{1} << (log - 1)))});
 }
 
 struct Stack {
-  int64_t most = 0;  // max after any unit but the last of the range
+  int64_t max = 0;   // max after any unit but the last of the range
   int64_t left = 0;  // number after the last
 };
 
@@ -43,13 +43,13 @@ struct Stack {
 Stack StackOf(const UnitRange& node, const UnitRange& range) {
   if (node.end <= range.begin || node.begin >= range.end) return {};
   if (node.begin >= range.begin && node.end <= range.end) {
-    const int64_t most = MostOfWhole(node.size());
-    return {node.end == range.end ? most : std::max<int64_t>(most, 1), 1};
+    const int64_t max = MaxOfWhole(node.size());
+    return {node.end == range.end ? max : std::max<int64_t>(max, 1), 1};
   }
   const int64_t middle = MiddleOf(node);
   const Stack first = StackOf({node.begin, middle}, range);
   const Stack second = StackOf({middle, node.end}, range);
-  return {std::max(first.most, second.left == 0 ? 0 : first.left + second.most),
+  return {std::max(first.max, second.left == 0 ? 0 : first.left + second.max),
           first.left + second.left};
 }
 
@@ -85,7 +85,7 @@ int64_t CountMaximalNodes(int64_t units, const UnitRange& range) {
 
 int64_t SumsToKeep(int64_t units, const UnitRange& range) {
   if (range.size() == 0) return 0;
-  return StackOf({0, units}, range).most;
+  return StackOf({0, units}, range).max;
 }
 
 }  // namespace plumb

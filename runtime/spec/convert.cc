@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/interpret.h"
 #include "runtime/spec/scalar.h"
@@ -40,14 +40,14 @@ absl::StatusOr<std::vector<Statement>> ToStatements(const std::vector<std::strin
 // Returns the field's expression, or that of `fallback` if the field is empty.
 absl::StatusOr<Expression> ToExpression(const Located& at, const char* field,
                                         const std::string& fallback) {
-  Text text = at.TextOf(field);
+  SourceText text = at.TextOf(field);
   if (text.value.empty()) text.value = fallback;
   return ParseExpression(text);
 }
 
 // Returns the field's expression, or nullopt if the field is empty.
 absl::StatusOr<std::optional<Expression>> OptionalExpression(const Located& at, const char* field) {
-  const Text text = at.TextOf(field);
+  const SourceText text = at.TextOf(field);
   if (text.value.empty()) return std::optional<Expression>();
   PLUMB_ASSIGN_OR_RETURN(Expression expression, ParseExpression(text));
   return std::optional<Expression>(std::move(expression));
@@ -137,7 +137,7 @@ absl::Status AddLets(const v1::Placement& message, const Located& at, PlacementS
 }
 
 // Fails if a let, learned value or projection of the placement, or the language, uses the name.
-absl::Status CheckNameIsFree(const std::string& name, const char* what, const Place& place,
+absl::Status CheckNameIsFree(const std::string& name, const char* what, const SourceLocation& place,
                              const PlacementSpec& spec) {
   const auto has = [&name](const auto& specs) {
     return std::any_of(specs.begin(), specs.end(),
@@ -219,7 +219,7 @@ absl::StatusOr<InitRule> WithArguments(InitRule rule, const Located& at,
 
 // Converts an init rule without its match.
 absl::StatusOr<InitRule> ToUnmatchedInit(const v1::Init& message, const Located& at,
-                                         const Place& place) {
+                                         const SourceLocation& place) {
   using Distribution = InitRule::Distribution;
   InitRule rule;
   if (!message.scale().empty()) {
@@ -398,7 +398,7 @@ absl::StatusOr<MlpSpec> ToMlp(const v1::Mlp& message, const Located& at) {
 }
 
 absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located& at,
-                                      const Place& place) {
+                                      const SourceLocation& place) {
   ExpertsSpec spec;
   spec.mlp.gated = message.gated();
   spec.mlp.bias = message.bias();
@@ -451,7 +451,7 @@ absl::StatusOr<int64_t> ToEmbeddingWidth(const Located& model, const ScalarScope
 }
 
 absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,
-                                        const Place& place, const ScalarScope& scope) {
+                                        const SourceLocation& place, const ScalarScope& scope) {
   TokenTable table;
   table.name = message.name();
   table.place = message.name().empty() ? place : at.At("name");

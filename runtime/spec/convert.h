@@ -39,13 +39,13 @@ absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Lo
 absl::StatusOr<PositionSpec> ToPositions(const v1::Positions& message, const Located& at);
 absl::StatusOr<MlpSpec> ToMlp(const v1::Mlp& message, const Located& at);
 absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located& at,
-                                      const Place& place);
+                                      const SourceLocation& place);
 absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at);
 // Returns the model's embedding_width, evaluated in `scope`.
 absl::StatusOr<int64_t> ToEmbeddingWidth(const Located& model, const ScalarScope& scope);
 // Evaluates the table's width in `scope`.
 absl::StatusOr<TokenTable> ToTokenTable(const v1::Embedding& message, const Located& at,
-                                        const Place& place, const ScalarScope& scope);
+                                        const SourceLocation& place, const ScalarScope& scope);
 absl::StatusOr<NormAttrs> ToNormAttrs(const v1::Norm& message, const Located& at);
 
 }  // namespace plumb

@@ -25,7 +25,7 @@ bool IsKeyword(const std::string& name) {
 // write the tree to an output argument, so that a level of nesting uses little stack.
 class Parser {
  public:
-  Parser(const Text& source, std::vector<Token> tokens)
+  Parser(const SourceText& source, std::vector<Token> tokens)
       : source_(source), tokens_(std::move(tokens)) {}
 
   absl::StatusOr<Statement> ParseStatement(std::string section) {
@@ -266,7 +266,7 @@ class Parser {
     return Expect("]", absl::StrCat("to close ", name, "[...]"));
   }
 
-  const Text& source_;
+  const SourceText& source_;
   std::vector<Token> tokens_;
   size_t next_ = 0;
   int depth_ = 0;
@@ -275,7 +275,7 @@ class Parser {
 
 // Limits the height of the tree, including that of chains, which the parser does not count. Breadth
 // first, since it must not recurse.
-absl::Status CheckHeight(const Text& text, const Expr& root) {
+absl::Status CheckHeight(const SourceText& text, const Expr& root) {
   std::vector<const Expr*> level = {&root};
   for (int depth = 0; !level.empty(); ++depth) {
     if (depth > kMaxDepth) {
@@ -295,7 +295,7 @@ absl::Status CheckHeight(const Text& text, const Expr& root) {
 
 }  // namespace
 
-absl::StatusOr<Statement> ParseStatement(const Text& text, std::string section) {
+absl::StatusOr<Statement> ParseStatement(const SourceText& text, std::string section) {
   PLUMB_ASSIGN_OR_RETURN(std::vector<Token> tokens, TokenizeFormula(text));
   PLUMB_ASSIGN_OR_RETURN(Statement statement,
                          Parser(text, std::move(tokens)).ParseStatement(std::move(section)));
@@ -311,14 +311,14 @@ absl::StatusOr<Statement> ParseStatement(const Text& text, std::string section) 
   return statement;
 }
 
-absl::StatusOr<Expression> ParseExpression(const Text& text) {
+absl::StatusOr<Expression> ParseExpression(const SourceText& text) {
   PLUMB_ASSIGN_OR_RETURN(std::vector<Token> tokens, TokenizeFormula(text));
   PLUMB_ASSIGN_OR_RETURN(Expression expression, Parser(text, std::move(tokens)).ParseAlone());
   PLUMB_RETURN_IF_ERROR(CheckHeight(text, expression.root));
   return expression;
 }
 
-absl::StatusOr<RangeText> ParseRange(const Text& text) {
+absl::StatusOr<RangeText> ParseRange(const SourceText& text) {
   PLUMB_ASSIGN_OR_RETURN(std::vector<Token> tokens, TokenizeFormula(text));
   PLUMB_ASSIGN_OR_RETURN(RangeText range, Parser(text, std::move(tokens)).ParseRangeAlone());
   PLUMB_RETURN_IF_ERROR(CheckHeight(text, range.range.first));

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 
 namespace plumb {
 
@@ -54,7 +54,7 @@ struct Expr {
 
 // Expression outside a statement: in an init rule, an attention scale.
 struct Expression {
-  Text text;
+  SourceText text;
   Expr root;
 };
 
@@ -68,7 +68,7 @@ struct IndexRange {
 };
 
 struct Statement {
-  Text text;
+  SourceText text;
   std::string section;  // section of the placement: "each", "let", "inside attention.q"
   std::string target;
   std::vector<Expr> index;  // indices of the target
@@ -87,14 +87,14 @@ void CollectNames(const Statement& statement, Expr::Kind kind, std::set<std::str
 
 // Parse one statement, one expression, one range. Errors: kInvalidArgument with location, text and
 // caret.
-absl::StatusOr<Statement> ParseStatement(const Text& text, std::string section);
-absl::StatusOr<Expression> ParseExpression(const Text& text);
+absl::StatusOr<Statement> ParseStatement(const SourceText& text, std::string section);
+absl::StatusOr<Expression> ParseExpression(const SourceText& text);
 // Range together with the text that contains it.
 struct RangeText {
-  Text text;
+  SourceText text;
   IndexRange range;
 };
-absl::StatusOr<RangeText> ParseRange(const Text& text);
+absl::StatusOr<RangeText> ParseRange(const SourceText& text);
 
 }  // namespace plumb
 

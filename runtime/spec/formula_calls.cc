@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/formula_eval.h"
 #include "runtime/spec/known_functions.h"
@@ -63,7 +63,7 @@ absl::Status FormulaEval::CheckCallable(const Expr& expr) {
   const bool declared =
       block.placement->slot_per_head.count(name) > 0 || block.slots.count(name) > 0;
   if (declared || absl::StrContains(name, "norm")) return absl::OkStatus();
-  if (const std::string instead = InsteadOf(name); !instead.empty()) {
+  if (const std::string instead = SuggestReplacement(name); !instead.empty()) {
     return Error(expr, absl::StrCat("the language has no function ", name, "; ", instead));
   }
   std::vector<std::string> callable = FunctionNames();

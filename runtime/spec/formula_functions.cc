@@ -29,10 +29,10 @@ absl::StatusOr<Quantity> FormulaEval::ApplyFunction(const Expr& expr,
 // Folds the operands that are numbers into one, which costs a single function.
 absl::StatusOr<Quantity> FormulaEval::Extremum(const Expr& expr,
                                                const std::vector<Quantity>& operands) {
-  constexpr size_t kMost = 16;  // same limit as for numbers
-  if (operands.size() > kMost) {
+  constexpr size_t kMax = 16;  // same limit as for numbers
+  if (operands.size() > kMax) {
     return Error(
-        expr, absl::StrCat(expr.name, " takes 1 to ", kMost, " arguments, not ", operands.size()));
+        expr, absl::StrCat(expr.name, " takes 1 to ", kMax, " arguments, not ", operands.size()));
   }
   std::vector<double> numbers;
   const Quantity* first = nullptr;

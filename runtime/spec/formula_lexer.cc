@@ -43,7 +43,7 @@ Precedence PrecedenceOf(const std::string& op) {
   return compares ? kComparison : kPrimary;
 }
 
-absl::StatusOr<std::vector<FormulaToken>> TokenizeFormula(const Text& source) {
+absl::StatusOr<std::vector<FormulaToken>> TokenizeFormula(const SourceText& source) {
   const std::string& s = source.value;
   if (s.size() > kMaxLength) {
     return ErrorAt(source.place, absl::StrCat("a formula of ", s.size(), " characters; at most ",

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 
 namespace plumb {
 
@@ -27,7 +27,7 @@ Precedence PrecedenceOf(const std::string& binary_operator);
 
 // Splits a formula into tokens, of which the last is kEnd. Errors: kInvalidArgument with location,
 // text and caret.
-absl::StatusOr<std::vector<FormulaToken>> TokenizeFormula(const Text& source);
+absl::StatusOr<std::vector<FormulaToken>> TokenizeFormula(const SourceText& source);
 
 }  // namespace plumb
 

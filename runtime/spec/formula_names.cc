@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/formula_eval.h"
 #include "runtime/spec/token_tables.h"
@@ -19,11 +19,11 @@ constexpr int64_t kMaxLearnedValues = 10000;  // at one place; each becomes a va
 
 // Returns "a, b, c" with the first few names.
 std::string Listed(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 12;
+  constexpr size_t kMax = 12;
   std::string text = absl::StrJoin(
-      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMost)),
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMax)),
       ", ");
-  return names.size() > kMost ? absl::StrCat(text, ", ...") : text;
+  return names.size() > kMax ? absl::StrCat(text, ", ...") : text;
 }
 
 }  // namespace

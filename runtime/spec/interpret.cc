@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/formula_eval.h"
 #include "runtime/spec/sublayer_numbers.h"

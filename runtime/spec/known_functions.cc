@@ -89,7 +89,7 @@ constexpr Known kKnown[] = {
 
 }  // namespace
 
-std::string InsteadOf(absl::string_view name) {
+std::string SuggestReplacement(absl::string_view name) {
   const std::string plain = absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", ""}});
   for (const Known& known : kKnown) {
     if (plain == known.name) return known.instead;

@@ -12,7 +12,7 @@ namespace plumb {
 
 // Returns advice such as "write max(x, 0)" for "relu" or "ReLU", or "" for any other name. Ignores
 // case and underscores.
-std::string InsteadOf(absl::string_view name);
+std::string SuggestReplacement(absl::string_view name);
 
 }  // namespace plumb
 

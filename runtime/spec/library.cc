@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/schema/reader.h"
 
@@ -150,8 +150,8 @@ std::vector<std::string> NameTable::PlacementNames() const {
   return names;
 }
 
-absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(const std::string& name,
-                                                                          const Place& at) {
+absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(
+    const std::string& name, const SourceLocation& at) {
   if (const auto it = placements_.find(name); it != placements_.end()) return &it->second;
   for (const std::string& directory : shipped_) {
     const std::string path = JoinPath(directory, absl::StrCat(name, ".pbtxt"));
@@ -176,7 +176,7 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(const 
 }
 
 absl::StatusOr<std::shared_ptr<const PlacementSpec>> NameTable::Build(
-    const std::string& name, const Place& at, std::vector<std::string>* stack) {
+    const std::string& name, const SourceLocation& at, std::vector<std::string>* stack) {
   if (const auto it = built_.find(name); it != built_.end()) return it->second;
   if (std::find(stack->begin(), stack->end(), name) != stack->end()) {
     return ErrorAt(
@@ -195,8 +195,8 @@ absl::StatusOr<std::shared_ptr<const PlacementSpec>> NameTable::Build(
   return built_[name] = std::make_shared<const PlacementSpec>(std::move(spec));
 }
 
-absl::StatusOr<std::shared_ptr<const PlacementSpec>> NameTable::Placement(const std::string& name,
-                                                                          const Place& at) {
+absl::StatusOr<std::shared_ptr<const PlacementSpec>> NameTable::Placement(
+    const std::string& name, const SourceLocation& at) {
   std::vector<std::string> stack;
   return Build(name, at, &stack);
 }

@@ -32,7 +32,7 @@ class NameTable {
   // Returns the placement `name`, including everything it extends. `at` locates its use, for
   // errors.
   absl::StatusOr<std::shared_ptr<const PlacementSpec>> Placement(const std::string& name,
-                                                                 const Place& at);
+                                                                 const SourceLocation& at);
   struct NormEntry {
     const v1::Norm* message;
     Located at;
@@ -60,9 +60,10 @@ class NameTable {
   absl::Status ReadImports(const Message& message, const Located& at,
                            std::vector<std::string>* stack);
   absl::StatusOr<const File*> ParseLibrary(const std::string& path, const std::string& text);
-  absl::StatusOr<const PlacementEntry*> FindPlacement(const std::string& name, const Place& at);
+  absl::StatusOr<const PlacementEntry*> FindPlacement(const std::string& name,
+                                                      const SourceLocation& at);
   absl::StatusOr<std::shared_ptr<const PlacementSpec>> Build(const std::string& name,
-                                                             const Place& at,
+                                                             const SourceLocation& at,
                                                              std::vector<std::string>* stack);
 
   std::vector<std::string> shipped_;

@@ -13,16 +13,17 @@ namespace plumb {
 namespace {
 
 // Checks a required field, which must be finite and above 0.
-absl::Status CheckPositive(const char* field, double value, const Located& at, const Place& place) {
+absl::Status CheckPositive(const char* field, double value, const Located& at,
+                           const SourceLocation& place) {
   if (value > 0 && std::isfinite(value)) return absl::OkStatus();
-  const Place own = at.At(field);
+  const SourceLocation own = at.At(field);
   return ErrorAt(own.line > 0 ? own : place,
                  value == 0 ? absl::StrCat("rope_scaling: ", field, " is missing")
                             : absl::StrCat(field, ": ", value, " is not a positive number"));
 }
 
-absl::Status ToLlama3(const v1::RopeScaling::Llama3& message, const Located& at, const Place& place,
-                      RopeScaling* scaling) {
+absl::Status ToLlama3(const v1::RopeScaling::Llama3& message, const Located& at,
+                      const SourceLocation& place, RopeScaling* scaling) {
   scaling->kind = RopeScaling::Kind::kLlama3;
   scaling->factor = message.factor();
   scaling->low_freq_factor = message.low_freq_factor();
@@ -39,8 +40,8 @@ absl::Status ToLlama3(const v1::RopeScaling::Llama3& message, const Located& at,
                               " must be less than high_freq_factor ", scaling->high_freq_factor));
 }
 
-absl::Status ToYarn(const v1::RopeScaling::Yarn& message, const Located& at, const Place& place,
-                    RopeScaling* scaling) {
+absl::Status ToYarn(const v1::RopeScaling::Yarn& message, const Located& at,
+                    const SourceLocation& place, RopeScaling* scaling) {
   scaling->kind = RopeScaling::Kind::kYarn;
   scaling->factor = message.factor();
   scaling->original_context_length = message.original_context_length();
@@ -63,7 +64,7 @@ absl::Status ToYarn(const v1::RopeScaling::Yarn& message, const Located& at, con
 }
 
 absl::Status ToLongRope(const v1::RopeScaling::LongRope& message, const Located& at,
-                        const Place& place, RopeScaling* scaling) {
+                        const SourceLocation& place, RopeScaling* scaling) {
   scaling->kind = RopeScaling::Kind::kLongRope;
   for (int i = 0; i < message.factor_size(); ++i) {
     const double factor = message.factor(i);
@@ -78,7 +79,7 @@ absl::Status ToLongRope(const v1::RopeScaling::LongRope& message, const Located&
 }
 
 absl::StatusOr<RopeScaling> ToScaling(const v1::RopeScaling& message, const Located& at,
-                                      const Place& place) {
+                                      const SourceLocation& place) {
   RopeScaling scaling;
   scaling.place = place;
   if (!message.when().empty()) {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/schema/reader.h"
@@ -93,7 +93,7 @@ class Resolver {
   }
 
   void Complain(const char* field, absl::string_view message) {
-    mistakes_.push_back(std::string(ErrorAt(at_.At(field), message).message()));
+    errors_.push_back(std::string(ErrorAt(at_.At(field), message).message()));
   }
 
   // Returns the value of a dimension. `fallback` replaces an absent field; 0 means that the field
@@ -140,8 +140,8 @@ class Resolver {
       Complain("positions",
                absl::StrCat("positions: ROPE turns pairs; head_dim ", d.head_dim, " is odd"));
     }
-    if (mistakes_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(ListMistakes(mistakes_));
+    if (errors_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(ListDiagnostics(errors_));
   }
 
   int64_t CountLayers() {
@@ -259,7 +259,7 @@ class Resolver {
 
   absl::StatusOr<std::shared_ptr<const BlockSpec>> ResolveBlock(const v1::Block& message,
                                                                 const Located& at,
-                                                                const Place& place,
+                                                                const SourceLocation& place,
                                                                 const std::string& path,
                                                                 bool group_shares) {
     auto block = std::make_shared<BlockSpec>();
@@ -368,8 +368,9 @@ class Resolver {
 
   // Reads the kind, default name and fields of a sublayer into `spec`, which holds the model's
   // fields. An empty attention or mlp keeps those.
-  static absl::Status ReadKind(const v1::Sublayer& sublayer, const Located& at, const Place& place,
-                               const std::string& path, SublayerSpec* spec) {
+  static absl::Status ReadKind(const v1::Sublayer& sublayer, const Located& at,
+                               const SourceLocation& place, const std::string& path,
+                               SublayerSpec* spec) {
     switch (sublayer.kind_case()) {
       case v1::Sublayer::kAttention: {
         spec->kind = SublayerSpec::Kind::kAttention;
@@ -406,15 +407,15 @@ class Resolver {
                    absl::StrCat(path, ": give attention {}, mlp {}, experts {..} or conv {}"));
   }
 
-  absl::StatusOr<NormBinding> ResolveNorm(const std::string& name, const Place& at,
+  absl::StatusOr<NormBinding> ResolveNorm(const std::string& name, const SourceLocation& at,
                                           const std::string& path) {
     if (name.empty()) return ErrorAt(at, absl::StrCat(path, ": names no norm"));
     NormBinding binding;
     binding.name = name;
     binding.place = at;
     std::string id = name;
-    Place plugin_place = at;
-    Place attr_place = at;
+    SourceLocation plugin_place = at;
+    SourceLocation attr_place = at;
     if (const NameTable::NormEntry* entry = names_.FindNorm(name)) {
       id = entry->message->plugin();
       plugin_place = entry->at.At("plugin");
@@ -495,7 +496,7 @@ class Resolver {
   PluginRegistry* plugins_;
   NameTable names_;
   ResolvedModel model_;
-  std::vector<std::string> mistakes_;
+  std::vector<std::string> errors_;
   std::set<std::string> used_norms_;
   std::set<std::string> warned_norms_;
 };

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/plugin/norm_plugin.h"
 #include "runtime/spec/formula.h"
 
@@ -44,7 +44,7 @@ struct RopeScaling {
   bool fractional = false;                           // kYarn: do not round pair indices to integers
   double attention_factor = 1;                       // kYarn, kLongRope
   std::vector<double> factors;                       // kLongRope: one per pair
-  Place place;
+  SourceLocation place;
 };
 
 // Position encoding of the model.
@@ -52,7 +52,7 @@ struct PositionSpec {
   PositionKind kind = PositionKind::kLearned;
   int64_t offset = 0;  // kLearned: added to the row index
   double rope_theta = 10000;
-  Place rope_theta_place;
+  SourceLocation rope_theta_place;
   std::optional<Expression> rope_base;  // absent: rope_theta
   std::optional<Expression> rope_dims;  // absent: head_dim
   bool rope_interleaved = false;
@@ -107,7 +107,7 @@ struct NormBinding {
   std::string name;  // name used by the user
   const NormPlugin* plugin = nullptr;
   NormAttrs attrs;
-  Place place;  // location where the slot was bound
+  SourceLocation place;  // location where the slot was bound
 };
 
 struct LearnedSpec {
@@ -117,14 +117,14 @@ struct LearnedSpec {
   bool per_head = false;
   bool weight_decay = false;
   std::vector<RangeText> index;  // empty: one value
-  Place place;
+  SourceLocation place;
 };
 
 // Statements at a point inside a sublayer ("attention.q") or the head ("head.logits").
 struct InsideSpec {
   std::string point;
   std::vector<Statement> statements;
-  Place place;
+  SourceLocation place;
 };
 
 struct InitRule {
@@ -138,7 +138,7 @@ struct InitRule {
     kKaimingUniform,
     kConstant
   };
-  Text match;
+  SourceText match;
   Distribution distribution = Distribution::kNone;
   // Normal: mean, std. Truncated normal: mean, std, cut. Uniform: low, high. Xavier: gain. Kaiming:
   // a. Constant: value.
@@ -153,13 +153,13 @@ struct LinearSpec {
   bool bias = false;
   std::optional<InitRule> init;  // for the weight; its match is empty
   std::optional<Expression> bias_init;
-  Place place;
+  SourceLocation place;
 };
 
 struct PlacementSpec {
   std::string name;
   std::string doc;
-  Place place;
+  SourceLocation place;
   std::vector<Statement> lets;
   std::vector<LearnedSpec> learned;
   std::vector<LinearSpec> linear;
@@ -179,7 +179,7 @@ struct BlockSpec {
   std::vector<InsideSpec> inside;            // the placement's, followed by the block's
   std::string share;                         // blocks with the same name share parameters; "": none
   bool own_norms = false;                    // norms and learned values are not shared
-  Place place;
+  SourceLocation place;
 };
 
 // Extra table over tokens, in addition to the embedding.
@@ -187,7 +187,7 @@ struct TokenTable {
   std::string name;
   int64_t width = 0;
   bool per_layer = false;  // one table per layer
-  Place place;
+  SourceLocation place;
 };
 
 struct ResolvedModel {

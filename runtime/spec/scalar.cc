@@ -9,7 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -108,7 +108,7 @@ bool IsTensor(const std::string& name, const ScalarScope& scope) {
 }
 
 // Evaluates an expression that may use the first `lets` lets of the placement.
-absl::StatusOr<double> Evaluate(const Text& text, const Expr& expr, Lookup lookup,
+absl::StatusOr<double> Evaluate(const SourceText& text, const Expr& expr, Lookup lookup,
                                 const ScalarScope& scope, size_t lets) {
   if (expr.kind == Expr::Kind::kNumber) return expr.number;
   if (!expr.index.empty()) {

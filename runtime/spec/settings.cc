@@ -49,7 +49,7 @@ absl::Status Settings::Check(const std::vector<std::string>& streams,
     if (live[i]) used.insert(settings_[i].statement);
   }
   const auto place = [](const Setting* setting) {
-    const Place& p = setting->statement->text.place;
+    const SourceLocation& p = setting->statement->text.place;
     return std::make_tuple(p.file, p.line, p.column);
   };
   const Setting* first = nullptr;

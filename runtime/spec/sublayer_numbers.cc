@@ -36,16 +36,16 @@ absl::StatusOr<double> NotNegative(const std::optional<Expression>& field, const
   return ErrorIn(*field, absl::StrCat(name, ": ", value, scope.Where(), " must be ", what));
 }
 
-// Returns the field's value. Fails unless it is an integer in least..most.
-absl::StatusOr<int64_t> WholeNumber(const Expression& field, const char* name, int64_t least,
-                                    int64_t most, const ScalarScope& scope) {
+// Returns the field's value. Fails unless it is an integer in min..max.
+absl::StatusOr<int64_t> WholeNumber(const Expression& field, const char* name, int64_t min,
+                                    int64_t max, const ScalarScope& scope) {
   PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(field, scope));
-  if (value >= static_cast<double>(least) && value <= static_cast<double>(most) &&
+  if (value >= static_cast<double>(min) && value <= static_cast<double>(max) &&
       value == std::floor(value)) {
     return static_cast<int64_t>(value);
   }
   return ErrorIn(field, absl::StrCat(name, ": ", value, scope.Where(), " is no whole number in ",
-                                     least, "..", most));
+                                     min, "..", max));
 }
 
 // Calls visit(sublayer, scope) for each sublayer of each layer, until the first error.
@@ -82,9 +82,9 @@ absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const Sc
                          WholeNumber(spec.top_k, "top_k", 1, numbers.n_expert, scope));
   PLUMB_ASSIGN_OR_RETURN(numbers.d_ff, EvaluateMlpWidth(spec.mlp, scope));
   if (spec.shared_d_ff.has_value()) {
-    const int64_t least = spec.shared_gate ? 1 : 0;
+    const int64_t min = spec.shared_gate ? 1 : 0;
     PLUMB_ASSIGN_OR_RETURN(numbers.shared_d_ff,
-                           WholeNumber(*spec.shared_d_ff, "shared_d_ff", least, kMaxWidth, scope));
+                           WholeNumber(*spec.shared_d_ff, "shared_d_ff", min, kMaxWidth, scope));
   }
   PLUMB_ASSIGN_OR_RETURN(numbers.balance_loss,
                          NotNegative(spec.balance_loss, "balance_loss",

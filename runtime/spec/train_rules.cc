@@ -9,8 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/schema/reader.h"
 #include "runtime/spec/scalar.h"
@@ -32,7 +32,8 @@ std::string TakenBy(const std::string& name) {
   return "";
 }
 
-absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at, const Place& place) {
+absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at,
+                                 const SourceLocation& place) {
   TrainRule rule;
   rule.match = at.TextOf("match");
   if (rule.match.value.empty()) {
@@ -44,7 +45,7 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at, con
   if (message.optimizer() == v1::MUON) rule.optimizer = OptimizerKind::kMuon;
   bool says_something = rule.optimizer.has_value();
   for (const RuleField field : kRuleFields) {
-    const Text text = at.TextOf(NameOf(field));
+    const SourceText text = at.TextOf(NameOf(field));
     if (text.value.empty()) continue;
     PLUMB_ASSIGN_OR_RETURN(rule.fields[static_cast<size_t>(field)], ParseExpression(text));
     says_something = true;
@@ -111,7 +112,7 @@ struct Import {
 };
 
 absl::Status ReadImport(const std::string& name, const Located& at, int index, Import* import) {
-  const Place place = at.At("import", index);
+  const SourceLocation place = at.At("import", index);
   std::string text;
   if (absl::EndsWith(name, ".pbtxt")) {
     const std::string directory = DirectoryOf(at.file());
@@ -178,7 +179,7 @@ absl::Status ReadMuon(const v1::Muon& message, const Located& at, MuonSpec* muon
   }
   for (const auto& [name, expression] : {std::pair("learning_rate", &muon->learning_rate),
                                          std::pair("weight_decay", &muon->weight_decay)}) {
-    const Text text = at.TextOf(name);
+    const SourceText text = at.TextOf(name);
     if (text.value.empty()) continue;
     PLUMB_ASSIGN_OR_RETURN(*expression, ParseExpression(text));
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/spec/formula.h"
 
 namespace plumb {
@@ -30,7 +30,7 @@ enum class OptimizerKind { kAdamW, kMuon };
 enum class TensorClass { kAll, kMatrices, kVectors };
 
 struct TrainRule {
-  Text match;
+  SourceText match;
   TensorClass tensors = TensorClass::kAll;
   std::optional<Expression> fields[kNumRuleFields];  // indexed by RuleField
   std::optional<OptimizerKind> optimizer;
@@ -42,7 +42,7 @@ struct TrainRule {
 
 // Selects matrices whose rows (axis in) or columns (axis out) are normalized.
 struct NormalizeRule {
-  Text match;
+  SourceText match;
   bool columns = false;
 };
 

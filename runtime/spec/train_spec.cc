@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plumb/v1/train.schema.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/schema/located.h"
 #include "runtime/schema/reader.h"
@@ -20,16 +20,16 @@ class RangeChecks {
  public:
   void Require(bool holds, const Located& at, const char* field, absl::string_view wanted) {
     if (holds) return;
-    mistakes_.push_back(
+    errors_.push_back(
         std::string(ErrorAt(at.At(field), absl::StrCat(field, " must be ", wanted)).message()));
   }
   absl::Status status() const {
-    if (mistakes_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(ListMistakes(mistakes_));
+    if (errors_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(ListDiagnostics(errors_));
   }
 
  private:
-  std::vector<std::string> mistakes_;
+  std::vector<std::string> errors_;
 };
 
 absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& data) {
@@ -46,7 +46,7 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
         s.units >= 0 && s.units % s.gradient_accumulation_steps == 0, "units",
         absl::StrCat("a multiple of gradient_accumulation_steps, ", s.gradient_accumulation_steps));
     require(s.units <= 0 || s.units % s.gradient_accumulation_steps != 0 ||
-                s.batch_size % s.units_a_micro_batch() == 0,
+                s.batch_size % s.units_per_micro_batch() == 0,
             "units",
             absl::StrCat("such that each has as many of the ", s.batch_size, " x ",
                          s.gradient_accumulation_steps,

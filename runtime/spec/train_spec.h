@@ -83,8 +83,8 @@ struct TrainSpec {
 
   // Number of passes in a step, and number of sequences in each.
   int64_t num_units() const { return units == 0 ? gradient_accumulation_steps : units; }
-  int64_t unit_rows() const { return batch_size / units_a_micro_batch(); }
-  int64_t units_a_micro_batch() const { return num_units() / gradient_accumulation_steps; }
+  int64_t unit_rows() const { return batch_size / units_per_micro_batch(); }
+  int64_t units_per_micro_batch() const { return num_units() / gradient_accumulation_steps; }
 
   // Returns the recipe as text. Every field with a nonzero default is written, so that a later
   // change of a default does not affect it.

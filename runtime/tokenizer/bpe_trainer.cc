@@ -55,7 +55,7 @@ Json PreTokenizerOf(const std::string& pattern) {
 // Pre-tokenization of a text into pieces.
 struct BpeTrainer::Cutting {
   std::unique_ptr<const PreTokenizer> pre_tokenizer;
-  std::unique_ptr<Cutter> cutter;
+  std::unique_ptr<PreTokenizerRunner> runner;
   std::unique_ptr<AddedTokenFinder> special;
 };
 
@@ -63,10 +63,10 @@ BpeTrainer::BpeTrainer(Options options) : options_(std::move(options)) {}
 BpeTrainer::~BpeTrainer() = default;
 
 absl::StatusOr<std::unique_ptr<BpeTrainer>> BpeTrainer::Create(const Options& options) {
-  const int64_t least = kBytes + static_cast<int64_t>(options.special.size());
-  if (options.vocab_size < least || options.vocab_size > kMaxVocabSize) {
+  const int64_t min = kBytes + static_cast<int64_t>(options.special.size());
+  if (options.vocab_size < min || options.vocab_size > kMaxVocabSize) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a vocabulary of ", options.vocab_size, " tokens cannot be: from ", least,
+        absl::StrCat("a vocabulary of ", options.vocab_size, " tokens cannot be: from ", min,
                      ", the bytes and special tokens, to ", kMaxVocabSize));
   }
   if (options.min_frequency < 1) {
@@ -79,7 +79,8 @@ absl::StatusOr<std::unique_ptr<BpeTrainer>> BpeTrainer::Create(const Options& op
   trainer->cutting_ = std::make_unique<Cutting>();
   const nlohmann::json json = PreTokenizerOf(options.pattern);
   PLUMB_ASSIGN_OR_RETURN(trainer->cutting_->pre_tokenizer, PreTokenizer::Read(&json, "pattern"));
-  trainer->cutting_->cutter = std::make_unique<Cutter>(trainer->cutting_->pre_tokenizer.get());
+  trainer->cutting_->runner =
+      std::make_unique<PreTokenizerRunner>(trainer->cutting_->pre_tokenizer.get());
   std::vector<AddedToken> special(options.special.size());
   for (size_t i = 0; i < special.size(); ++i) {
     if (options.special[i].empty() || FindInvalidUtf8(options.special[i])) {
@@ -114,7 +115,7 @@ absl::Status BpeTrainer::Count(absl::string_view text, Progress progress) {
       const absl::string_view rest = text.substr(at, end - at);
       const size_t valid = FindInvalidUtf8(rest).value_or(rest.size());
       PLUMB_RETURN_IF_ERROR(
-          cutting_->cutter->Cut(rest.substr(0, valid), CutContext{&budget}, count));
+          cutting_->runner->Split(rest.substr(0, valid), SplitContext{&budget}, count));
       at += valid;
       // Bytes that are not UTF-8 are not counted.
       for (size_t next = at; at < end && !NextCodePoint(text, &next); next = at) ++at;

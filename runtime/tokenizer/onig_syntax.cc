@@ -257,9 +257,9 @@ class Translator {
       digits = pattern_.substr(at_ + 1, end - at_ - 1);
       at_ = end + 1;
     } else {
-      const size_t most = is_unicode ? 4 : 2;
+      const size_t max = is_unicode ? 4 : 2;
       size_t n = 0;
-      while (n < most && absl::ascii_isxdigit(static_cast<unsigned char>(Peek(n)))) ++n;
+      while (n < max && absl::ascii_isxdigit(static_cast<unsigned char>(Peek(n)))) ++n;
       digits = pattern_.substr(at_, n);
       at_ += n;
     }

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/tokenizer/cut_steps.h"
 #include "runtime/tokenizer/json_fields.h"
+#include "runtime/tokenizer/pre_tokenizer_steps.h"
 
 namespace plumb {
 namespace {
@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr absl::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-absl::StatusOr<std::unique_ptr<CutStep>> ReadMetaspace(JsonFields* fields) {
+absl::StatusOr<std::unique_ptr<PreTokenizerStep>> ReadMetaspace(JsonFields* fields) {
   PLUMB_ASSIGN_OR_RETURN(const std::string mark, fields->String("replacement", "\u2581"));
   PLUMB_ASSIGN_OR_RETURN(const bool cuts, fields->Bool("split", true));
   PLUMB_ASSIGN_OR_RETURN(const bool prefix, fields->Bool("add_prefix_space", true));
@@ -36,14 +36,15 @@ absl::StatusOr<std::unique_ptr<CutStep>> ReadMetaspace(JsonFields* fields) {
                        cuts);
 }
 
-absl::StatusOr<std::unique_ptr<CutStep>> ReadSplit(JsonFields* fields) {
+absl::StatusOr<std::unique_ptr<PreTokenizerStep>> ReadSplit(JsonFields* fields) {
   PLUMB_ASSIGN_OR_RETURN(JsonPattern pattern, TakePattern(fields));
   PLUMB_ASSIGN_OR_RETURN(const Separator separator, TakeBehavior(fields, "Isolated"));
   PLUMB_ASSIGN_OR_RETURN(const bool inverted, fields->Bool("invert", false));
   return MakeSplit(std::move(pattern.pattern), separator, inverted);
 }
 
-absl::StatusOr<std::unique_ptr<CutStep>> ReadCutStep(const std::string& type, JsonFields* fields) {
+absl::StatusOr<std::unique_ptr<PreTokenizerStep>> ReadPreTokenizerStep(const std::string& type,
+                                                                       JsonFields* fields) {
   if (type == "Split") return ReadSplit(fields);
   if (type == "Metaspace") return ReadMetaspace(fields);
   if (type == "WhitespaceSplit") {
@@ -102,7 +103,7 @@ absl::Status PreTokenizer::AddStep(const Json& json, const std::string& place) {
     steps_.push_back(MakeCharacterSplit(CharacterSet::kWhiteSpace, Separator::kRemoved));
     steps_.push_back(MakeCharacterSplit(CharacterSet::kPunctuation, Separator::kIsolated));
   } else {
-    PLUMB_ASSIGN_OR_RETURN(auto step, ReadCutStep(type, &fields));
+    PLUMB_ASSIGN_OR_RETURN(auto step, ReadPreTokenizerStep(type, &fields));
     steps_.push_back(std::move(step));
   }
   return fields.Finish();
@@ -117,7 +118,8 @@ absl::StatusOr<std::unique_ptr<const PreTokenizer>> PreTokenizer::Read(const Jso
   return std::unique_ptr<const PreTokenizer>(std::move(made));
 }
 
-Cutter::Cutter(const PreTokenizer* pre_tokenizer) : pre_tokenizer_(pre_tokenizer) {
+PreTokenizerRunner::PreTokenizerRunner(const PreTokenizer* pre_tokenizer)
+    : pre_tokenizer_(pre_tokenizer) {
   for (const auto& step : pre_tokenizer->steps_) {
     auto pattern = step->pattern();
     matchers_.push_back(pattern == nullptr ? nullptr
@@ -125,17 +127,17 @@ Cutter::Cutter(const PreTokenizer* pre_tokenizer) : pre_tokenizer_(pre_tokenizer
   }
 }
 
-absl::Status Cutter::CutFrom(size_t step, absl::string_view text, const CutContext& context,
-                             CutSink sink) {
+absl::Status PreTokenizerRunner::SplitFrom(size_t step, absl::string_view text,
+                                           const SplitContext& context, PreTokenSink sink) {
   if (step == matchers_.size()) return sink(text);
   SplitMatcher* matcher = matchers_[step].get();
   if (step + 1 == matchers_.size()) {
-    return pre_tokenizer_->steps_[step]->Cut(text, context, matcher, sink);
+    return pre_tokenizer_->steps_[step]->Split(text, context, matcher, sink);
   }
-  CutContext inner = context;
-  return pre_tokenizer_->steps_[step]->Cut(
+  SplitContext inner = context;
+  return pre_tokenizer_->steps_[step]->Split(
       text, context, matcher, [&](absl::string_view piece) -> absl::Status {
-        PLUMB_RETURN_IF_ERROR(CutFrom(step + 1, piece, inner, sink));
+        PLUMB_RETURN_IF_ERROR(SplitFrom(step + 1, piece, inner, sink));
         inner.begins_text = false;
         return absl::OkStatus();
       });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PreTokenizer: splits a text into the pieces for the model, mostly words, as a tokenizer.json
 // specifies. It is a sequence of steps, each of which splits the pieces of the previous one.
-// Immutable, thread-safe; a Cutter holds the mutable state of one thread.
+// Immutable, thread-safe; a PreTokenizerRunner holds the mutable state of one thread.
 #ifndef PLUMB_RUNTIME_TOKENIZER_PRE_TOKENIZER_H_
 #define PLUMB_RUNTIME_TOKENIZER_PRE_TOKENIZER_H_
 
@@ -20,21 +20,21 @@
 namespace plumb {
 
 // Consumes a piece for the model. The piece is valid only during the call.
-using CutSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;
+using PreTokenSink = absl::FunctionRef<absl::Status(absl::string_view piece)>;
 
 // Position of the text that is split.
-struct CutContext {
+struct SplitContext {
   WorkBudget* budget;          // not null
   bool begins_text = true;     // at the beginning of the encoded text
   bool begins_segment = true;  // at the beginning of the text between added tokens
 };
 
-class CutStep {
+class PreTokenizerStep {
  public:
-  virtual ~CutStep() = default;
+  virtual ~PreTokenizerStep() = default;
   // Splits a text. Requires: `text` is UTF-8; `matcher` is for pattern(), or null if that is null.
-  virtual absl::Status Cut(absl::string_view text, const CutContext& context, SplitMatcher* matcher,
-                           CutSink sink) const = 0;
+  virtual absl::Status Split(absl::string_view text, const SplitContext& context,
+                             SplitMatcher* matcher, PreTokenSink sink) const = 0;
   virtual std::shared_ptr<const SplitPattern> pattern() const { return nullptr; }
 };
 
@@ -53,25 +53,25 @@ class PreTokenizer {
   bool cuts() const { return !steps_.empty(); }
 
  private:
-  friend class Cutter;
+  friend class PreTokenizerRunner;
   absl::Status AddStep(const nlohmann::json& json, const std::string& place);
   absl::Status AddByteLevel(class JsonFields* fields);
 
-  std::vector<std::unique_ptr<CutStep>> steps_;
+  std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
   bool byte_level_ = false, maps_bytes_ = false;
 };
 
 // Runs a PreTokenizer, which it borrows, in one thread. Thread-compatible.
-class Cutter {
+class PreTokenizerRunner {
  public:
-  explicit Cutter(const PreTokenizer* pre_tokenizer);
-  absl::Status Cut(absl::string_view text, const CutContext& context, CutSink sink) {
-    return CutFrom(0, text, context, sink);
+  explicit PreTokenizerRunner(const PreTokenizer* pre_tokenizer);
+  absl::Status Split(absl::string_view text, const SplitContext& context, PreTokenSink sink) {
+    return SplitFrom(0, text, context, sink);
   }
 
  private:
-  absl::Status CutFrom(size_t step, absl::string_view text, const CutContext& context,
-                       CutSink sink);
+  absl::Status SplitFrom(size_t step, absl::string_view text, const SplitContext& context,
+                         PreTokenSink sink);
   const PreTokenizer* pre_tokenizer_;
   std::vector<std::unique_ptr<SplitMatcher>> matchers_;  // one per step; null without a pattern
 };

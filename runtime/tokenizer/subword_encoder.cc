@@ -54,7 +54,7 @@ struct SubwordEncoder::Call {
 };
 
 SubwordEncoder::SubwordEncoder(const SubwordTokenizer* tokenizer)
-    : tokenizer_(tokenizer), cutter_(tokenizer->pre_tokenizer_.get()) {}
+    : tokenizer_(tokenizer), runner_(tokenizer->pre_tokenizer_.get()) {}
 
 absl::Status SubwordEncoder::Encode(absl::string_view text, const Options& options,
                                     std::vector<int32_t>* tokens, size_t* bad_byte) {
@@ -99,7 +99,7 @@ absl::Status SubwordEncoder::Encode(absl::string_view text, const Options& optio
 
 // Encodes the text between added tokens: stretches of UTF-8, and of bytes that are not.
 absl::Status SubwordEncoder::EncodeSegment(absl::string_view segment, Call* call) {
-  CutContext context{&call->budget};
+  SplitContext context{&call->budget};
   context.begins_text = segment.data() == call->text.data();
   for (size_t at = 0; at < segment.size();) {
     const absl::string_view rest = segment.substr(at);
@@ -121,7 +121,7 @@ absl::Status SubwordEncoder::EncodeSegment(absl::string_view segment, Call* call
   return absl::OkStatus();
 }
 
-absl::Status SubwordEncoder::EncodeValid(absl::string_view text, const CutContext& context,
+absl::Status SubwordEncoder::EncodeValid(absl::string_view text, const SplitContext& context,
                                          Call* call) {
   if (!tokenizer_->normalizer_->Keeps(text)) {
     normalized_.clear();
@@ -130,7 +130,7 @@ absl::Status SubwordEncoder::EncodeValid(absl::string_view text, const CutContex
     text = normalized_;
   }
   const AddedTokenFinder& added = *tokenizer_->added_normalized_;
-  CutContext inner = context;
+  SplitContext inner = context;
   for (size_t at = 0; at < text.size();) {
     AddedTokenFinder::Found found;
     if (call->options.finds_added) {
@@ -148,10 +148,10 @@ absl::Status SubwordEncoder::EncodeValid(absl::string_view text, const CutContex
   return absl::OkStatus();
 }
 
-absl::Status SubwordEncoder::EncodeNormalized(absl::string_view text, const CutContext& context,
+absl::Status SubwordEncoder::EncodeNormalized(absl::string_view text, const SplitContext& context,
                                               Call* call) {
   const auto encode = [&](absl::string_view piece) { return EncodePiece(piece, call); };
-  if (!tokenizer_->cuts_at_marks_) return cutter_.Cut(text, context, encode);
+  if (!tokenizer_->cuts_at_marks_) return runner_.Split(text, context, encode);
   // There is no pre-tokenizer, but splitting before marks changes no token: a piece begins at each
   // mark that does not follow another.
   size_t begin = 0;

@@ -107,13 +107,13 @@ class SubwordEncoder {
  private:
   struct Call;
   absl::Status EncodeSegment(absl::string_view segment, Call* call);
-  absl::Status EncodeValid(absl::string_view text, const CutContext& context, Call* call);
-  absl::Status EncodeNormalized(absl::string_view text, const CutContext& context, Call* call);
+  absl::Status EncodeValid(absl::string_view text, const SplitContext& context, Call* call);
+  absl::Status EncodeNormalized(absl::string_view text, const SplitContext& context, Call* call);
   absl::Status EncodePiece(absl::string_view piece, Call* call);
   absl::Status AppendPiece(absl::string_view piece, std::vector<int32_t>* tokens);
 
   const SubwordTokenizer* tokenizer_;
-  Cutter cutter_;
+  PreTokenizerRunner runner_;
   ModelScratch scratch_;
   WordCache cache_;
   std::string normalized_;

@@ -46,7 +46,7 @@ class Unigram : public SubwordModel {
 };
 
 absl::Status Unigram::ReadPieces(const Json& vocab, absl::string_view place) {
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   for (const Json& entry : vocab) {
     const std::string at = absl::StrCat(place, "[", pieces_.size(), "]");
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
@@ -57,11 +57,11 @@ absl::Status Unigram::ReadPieces(const Json& vocab, absl::string_view place) {
     if (!std::isfinite(scores_.back())) {
       return absl::InvalidArgumentError(absl::StrCat(at, ": the score is not a number"));
     }
-    least = std::min(least, scores_.back());
+    min = std::min(min, scores_.back());
   }
   // If a piece occurs twice, the last one counts.
   for (size_t id = pieces_.size(); id-- > 0;) trie_.Insert(pieces_[id], static_cast<int32_t>(id));
-  unknown_score_ = least - kUnknownPenalty;
+  unknown_score_ = min - kUnknownPenalty;
   entries_ = pieces_.size();
   return absl::OkStatus();
 }

@@ -9,8 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/formats/strict_json.h"
@@ -66,11 +66,11 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": \"weight_map\" is missing"));
   }
   ShardIndex index;
-  std::vector<std::string> mistakes;
+  std::vector<std::string> errors;
   for (const auto& [tensor, shard] : map->get_ref<const Json::object_t&>()) {
     const std::string name = shard.is_string() ? shard.get<std::string>() : "";
     if (!IsPlainName(name) || !absl::EndsWith(name, ".safetensors")) {
-      mistakes.push_back(
+      errors.push_back(
           absl::StrCat(QuoteName(tensor), " is in ",
                        shard.is_string() ? QuoteName(name) : std::string("what is no text"),
                        "; a shard is a file of this directory whose name ends with .safetensors"));
@@ -80,11 +80,11 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
     index.shard_of.emplace(tensor, name);
   }
   if (index.shards.size() > kMaxShards) {
-    mistakes.push_back(
+    errors.push_back(
         absl::StrCat("names ", index.shards.size(), " shards; at most ", kMaxShards, " are read"));
   }
-  if (mistakes.empty()) return index;
-  return absl::InvalidArgumentError(absl::StrCat(path, ":\n  ", ListMistakes(mistakes, "\n  ")));
+  if (errors.empty()) return index;
+  return absl::InvalidArgumentError(absl::StrCat(path, ":\n  ", ListDiagnostics(errors, "\n  ")));
 }
 
 }  // namespace
@@ -151,11 +151,11 @@ absl::Status CheckpointDirectory::OpenWeights() {
 
 absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {
   PLUMB_ASSIGN_OR_RETURN(const ShardIndex index, ReadIndex(index_path));
-  std::vector<std::string> mistakes;
+  std::vector<std::string> errors;
   for (const std::string& shard : index.shards) {
     const absl::Status added = AddFile(shard);
     if (absl::IsNotFound(added)) {
-      mistakes.push_back(absl::StrCat("the shard ", QuoteName(shard), " is missing"));
+      errors.push_back(absl::StrCat("the shard ", QuoteName(shard), " is missing"));
       continue;
     }
     PLUMB_RETURN_IF_ERROR(added);
@@ -163,20 +163,20 @@ absl::Status CheckpointDirectory::OpenShards(const std::string& index_path) {
   for (const auto& [tensor, shard] : index.shard_of) {
     const CheckpointTensor* found = Find(tensor);
     if (found == nullptr) {
-      mistakes.push_back(absl::StrCat(QuoteName(tensor), " is not in ", shard));
+      errors.push_back(absl::StrCat(QuoteName(tensor), " is not in ", shard));
     } else if (file_names_[found->file] != shard) {
-      mistakes.push_back(
+      errors.push_back(
           absl::StrCat(QuoteName(tensor), " is in ", file_names_[found->file], ", not in ", shard));
     }
   }
   for (const CheckpointTensor& tensor : tensors_) {
     if (index.shard_of.count(tensor.entry->name) > 0) continue;
-    mistakes.push_back(absl::StrCat(QuoteName(tensor.entry->name), " of ", file_names_[tensor.file],
-                                    " is not in the index"));
+    errors.push_back(absl::StrCat(QuoteName(tensor.entry->name), " of ", file_names_[tensor.file],
+                                  " is not in the index"));
   }
-  if (mistakes.empty()) return absl::OkStatus();
+  if (errors.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(index_path, ": does not fit its shards:\n  ", ListMistakes(mistakes, "\n  ")));
+      absl::StrCat(index_path, ": does not fit its shards:\n  ", ListDiagnostics(errors, "\n  ")));
 }
 
 absl::Status CheckpointDirectory::AddFile(const std::string& name) {

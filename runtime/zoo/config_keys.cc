@@ -23,7 +23,7 @@ std::map<std::string, bool> FieldsOf(const Family& family) {
     const bool is_number = rule.kind == ScalarKind::kNumber && rule.choices.empty();
     for (const std::string& field : rule.fields) fields.emplace(field, is_number);
   }
-  for (const WordRule& rule : family.words) {
+  for (const StringVariableRule& rule : family.string_variables) {
     for (const std::string& field : rule.fields) fields.emplace(field, false);
   }
   return fields;

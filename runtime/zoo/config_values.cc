@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/formats/strict_json.h"
@@ -48,19 +48,20 @@ class Reader {
     for (const ScalarRule& rule : family_.scalars) {
       PLUMB_RETURN_IF_ERROR(ReadScalar(rule));
       // Everything after n_layer depends on it.
-      if (rule.name.value == "n_layer" && !mistakes_.empty()) break;
+      if (rule.name.value == "n_layer" && !errors_.empty()) break;
     }
-    if (mistakes_.empty()) {
-      for (const WordRule& rule : family_.words) PLUMB_RETURN_IF_ERROR(ReadWord(rule));
+    if (errors_.empty()) {
+      for (const StringVariableRule& rule : family_.string_variables)
+        PLUMB_RETURN_IF_ERROR(ReadStringVariable(rule));
     }
-    if (mistakes_.empty()) PLUMB_RETURN_IF_ERROR(FindRefusals());
-    if (mistakes_.empty()) return std::move(values_);
-    return absl::InvalidArgumentError(absl::StrCat(file, ": ", mistakes_.size() == 1 ? "" : "\n  ",
-                                                   ListMistakes(mistakes_, "\n  ")));
+    if (errors_.empty()) PLUMB_RETURN_IF_ERROR(FindUnsupported());
+    if (errors_.empty()) return std::move(values_);
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", errors_.size() == 1 ? "" : "\n  ",
+                                                   ListDiagnostics(errors_, "\n  ")));
   }
 
  private:
-  void Mistake(const std::string& text) { mistakes_.push_back(text); }
+  void AddError(const std::string& text) { errors_.push_back(text); }
 
   // Field that has a value, and its path.
   struct Found {
@@ -88,7 +89,7 @@ class Reader {
 
   // Reports that two fields with the same meaning differ.
   void NoteConflict(const Found& one, const Found& other) {
-    Mistake(
+    AddError(
         absl::StrCat("\"", one.field, "\" is ", Shown(*one.value), " and \"", other.field, "\" is ",
                      Shown(*other.value),
                      ", and both set the same property of the model: remove the one that does not "
@@ -96,7 +97,7 @@ class Reader {
   }
 
   absl::Status ReadScalar(const ScalarRule& rule) {
-    if (mistakes_.size() > kShownMistakes) return absl::OkStatus();
+    if (errors_.size() > kShownDiagnostics) return absl::OkStatus();
     const std::vector<Found> all = FindAll(rule.fields);
     const Json* const found = all.empty() ? nullptr : all.front().value;
     const std::optional<Expression>& computed = rule.value.has_value() ? rule.value
@@ -104,7 +105,7 @@ class Reader {
                                                     ? rule.null
                                                     : rule.absent;
     if (found == nullptr && !computed.has_value()) {
-      Mistake(absl::StrCat("\"", rule.fields.front(), "\" is missing"));
+      AddError(absl::StrCat("\"", rule.fields.front(), "\" is missing"));
       return absl::OkStatus();
     }
     if (rule.per_layer) {
@@ -113,7 +114,7 @@ class Reader {
     std::optional<double> value;
     if (found == nullptr) {
       // The cause has been reported already.
-      if (!mistakes_.empty()) return absl::OkStatus();
+      if (!errors_.empty()) return absl::OkStatus();
       PLUMB_ASSIGN_OR_RETURN(value, Evaluate(*computed, values_));
       Check(rule, *value, absl::StrCat(rule.name.value, " = ", computed->text.value));
     } else {
@@ -126,8 +127,8 @@ class Reader {
     }
     if (value.has_value()) values_.scalars[rule.name.value] = *value;
     if (rule.name.value == "n_layer" && value.has_value() && *value > kMaxImportedLayers) {
-      Mistake(absl::StrCat(rule.fields.empty() ? rule.name.value : rule.fields.front(), " is ",
-                           *value, "; at most ", kMaxImportedLayers, " layers are read"));
+      AddError(absl::StrCat(rule.fields.empty() ? rule.name.value : rule.fields.front(), " is ",
+                            *value, "; at most ", kMaxImportedLayers, " layers are read"));
     }
     return absl::OkStatus();
   }
@@ -140,8 +141,8 @@ class Reader {
     const int64_t n_layer = values_.n_layer();
     if (found != nullptr &&
         (!found->is_array() || static_cast<int64_t>(found->size()) != n_layer)) {
-      Mistake(absl::StrCat("\"", field, "\" must be a list with an element for each of ", n_layer,
-                           " layers, is ", Shown(*found)));
+      AddError(absl::StrCat("\"", field, "\" must be a list with an element for each of ", n_layer,
+                            " layers, is ", Shown(*found)));
       return absl::OkStatus();
     }
     for (int64_t i = 0; i < n_layer; ++i) {
@@ -170,14 +171,14 @@ class Reader {
         known.push_back(absl::StrCat("\"", choice.is, "\""));
       }
       if (rule.otherwise.has_value()) return AsOptional(Evaluate(*rule.otherwise, values_));
-      Mistake(absl::StrCat("\"", field, "\" is ", Shown(value), "; plumb's ", family_.name, " has ",
-                           absl::StrJoin(known, ", ")));
+      AddError(absl::StrCat("\"", field, "\" is ", Shown(value), "; plumb's ", family_.name,
+                            " has ", absl::StrJoin(known, ", ")));
       return std::nullopt;
     }
     const bool wants_flag = rule.kind == ScalarKind::kFlag;
     if (wants_flag != value.is_boolean() || (!wants_flag && !value.is_number())) {
-      Mistake(absl::StrCat("\"", field, "\" must be ", wants_flag ? "true or false" : "a number",
-                           ", is ", Shown(value)));
+      AddError(absl::StrCat("\"", field, "\" must be ", wants_flag ? "true or false" : "a number",
+                            ", is ", Shown(value)));
       return std::nullopt;
     }
     const double number = wants_flag ? (value.get<bool>() ? 1 : 0) : value.get<double>();
@@ -192,61 +193,64 @@ class Reader {
 
   bool Check(const ScalarRule& rule, double value, const std::string& what) {
     if (rule.kind != ScalarKind::kSize && rule.kind != ScalarKind::kCount) return true;
-    const double least = rule.kind == ScalarKind::kSize ? 1 : 0;
-    const bool good = value >= least && value <= std::numeric_limits<int32_t>::max() &&
-                      value == std::floor(value);
+    const double min = rule.kind == ScalarKind::kSize ? 1 : 0;
+    const bool good =
+        value >= min && value <= std::numeric_limits<int32_t>::max() && value == std::floor(value);
     if (!good) {
-      Mistake(absl::StrCat(what, " must be a whole number in ", least, "..",
-                           std::numeric_limits<int32_t>::max(), ", is ", PlainNumber(value)));
+      AddError(absl::StrCat(what, " must be a whole number in ", min, "..",
+                            std::numeric_limits<int32_t>::max(), ", is ", PlainNumber(value)));
     }
     return good;
   }
 
-  absl::Status ReadWord(const WordRule& rule) {
+  absl::Status ReadStringVariable(const StringVariableRule& rule) {
     if (rule.fields.empty()) {
-      for (const WordChoice& choice : rule.choices) {
+      for (const MappingRule& choice : rule.choices) {
         PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*choice.when, values_));
         if (holds == 0) continue;
-        PLUMB_ASSIGN_OR_RETURN(values_.words[rule.name.value], Render(choice.text, values_));
+        PLUMB_ASSIGN_OR_RETURN(values_.string_variables[rule.name.value],
+                               Render(choice.text, values_));
         return absl::OkStatus();
       }
-      values_.words[rule.name.value] = rule.absent.value_or("");
+      values_.string_variables[rule.name.value] = rule.absent.value_or("");
       return absl::OkStatus();
     }
     const std::vector<Found> all = FindAll(rule.fields);
     if (all.empty()) {
       if (rule.absent.has_value()) {
-        values_.words[rule.name.value] = *rule.absent;
+        values_.string_variables[rule.name.value] = *rule.absent;
       } else {
-        Mistake(absl::StrCat("\"", rule.fields.front(), "\" is missing"));
+        AddError(absl::StrCat("\"", rule.fields.front(), "\" is missing"));
       }
       return absl::OkStatus();
     }
     std::vector<std::string> texts;
     for (const Found& found : all) {
-      PLUMB_ASSIGN_OR_RETURN(const std::optional<std::string> text, TextOfWord(rule, found));
+      PLUMB_ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                             TextOfStringVariable(rule, found));
       if (!text.has_value()) return absl::OkStatus();
       texts.push_back(*text);
       if (*text != texts.front()) NoteConflict(all.front(), found);
     }
-    values_.words[rule.name.value] = texts.front();
+    values_.string_variables[rule.name.value] = texts.front();
     return absl::OkStatus();
   }
 
   // Returns the text that a field stands for, or nullopt after an error that was reported.
-  absl::StatusOr<std::optional<std::string>> TextOfWord(const WordRule& rule, const Found& found) {
+  absl::StatusOr<std::optional<std::string>> TextOfStringVariable(const StringVariableRule& rule,
+                                                                  const Found& found) {
     if (rule.numbers) return NumbersOf(found);
     const std::string text = TextOfValue(*found.value);
     std::vector<std::string> known;
-    for (const WordChoice& choice : rule.choices) {
+    for (const MappingRule& choice : rule.choices) {
       if (choice.is == text) {
         PLUMB_ASSIGN_OR_RETURN(std::string rendered, Render(choice.text, values_));
         return std::optional<std::string>(std::move(rendered));
       }
       known.push_back(absl::StrCat("\"", choice.is, "\""));
     }
-    Mistake(absl::StrCat("\"", found.field, "\" is ", Shown(*found.value), "; plumb's ",
-                         family_.name, " has ", absl::StrJoin(known, ", ")));
+    AddError(absl::StrCat("\"", found.field, "\" is ", Shown(*found.value), "; plumb's ",
+                          family_.name, " has ", absl::StrJoin(known, ", ")));
     return std::optional<std::string>();
   }
 
@@ -259,20 +263,20 @@ class Reader {
       if (good) numbers.push_back(PlainNumber(number.get<double>()));
     }
     if (good) return absl::StrJoin(numbers, ", ");
-    Mistake(absl::StrCat("\"", found.field, "\" must be a list of at most ", kMaxNumbers,
-                         " numbers, is ", Shown(*found.value)));
+    AddError(absl::StrCat("\"", found.field, "\" must be a list of at most ", kMaxNumbers,
+                          " numbers, is ", Shown(*found.value)));
     return std::nullopt;
   }
 
-  absl::Status FindRefusals() {
-    PLUMB_RETURN_IF_ERROR(FindReasons(family_.refusals, &mistakes_));
+  absl::Status FindUnsupported() {
+    PLUMB_RETURN_IF_ERROR(FindReasons(family_.unsupported, &errors_));
     return FindReasons(family_.warnings, &values_.warnings);
   }
 
   // Adds the reasons of the rules whose condition holds.
-  absl::Status FindReasons(const std::vector<RefusalRule>& rules,
+  absl::Status FindReasons(const std::vector<UnsupportedRule>& rules,
                            std::vector<std::string>* reasons) {
-    for (const RefusalRule& rule : rules) {
+    for (const UnsupportedRule& rule : rules) {
       std::set<std::string> names;
       CollectNames(rule.when.root, Expr::Kind::kName, &names);
       bool in_layers = names.count("layer") > 0;
@@ -292,12 +296,12 @@ class Reader {
   const Family& family_;
   const Json& config_;
   ConfigValues values_;
-  std::vector<std::string> mistakes_;
+  std::vector<std::string> errors_;
 };
 
 absl::StatusOr<double> EvaluateNode(const Expression& whole, const Expr& expr,
                                     const ConfigValues& values, int64_t layer) {
-  const Text& text = whole.text;
+  const SourceText& text = whole.text;
   if (expr.kind == Expr::Kind::kNumber) return expr.number;
   if (expr.kind == Expr::Kind::kName && expr.index.empty()) {
     if (expr.name == "layer" && layer > 0) return static_cast<double>(layer);
@@ -364,9 +368,9 @@ absl::StatusOr<double> Evaluate(const Expression& expression, const ConfigValues
 
 absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const ConfigValues& values,
                                       int64_t layer) {
-  constexpr double kMost = 9007199254740992.0;  // 2^53: integers up to it are exact
+  constexpr double kMax = 9007199254740992.0;  // 2^53: integers up to it are exact
   PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(expression, values, layer));
-  if (value < 0 || value > kMost || value != std::floor(value)) {
+  if (value < 0 || value > kMax || value != std::floor(value)) {
     return ErrorInText(expression.text, 0,
                        absl::StrCat("must be a whole number from 0, is ", PlainNumber(value)));
   }

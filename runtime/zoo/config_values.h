@@ -19,7 +19,7 @@ namespace plumb {
 struct ConfigValues {
   std::map<std::string, double> scalars;
   std::map<std::string, std::vector<double>> by_layer;  // n_layer elements each
-  std::map<std::string, std::string> words;
+  std::map<std::string, std::string> string_variables;
   std::vector<std::string> warnings;  // for users: warnings of the family about this config.json
 
   int64_t n_layer() const { return static_cast<int64_t>(scalars.at("n_layer")); }

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "plumb/v1/import.schema.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/schema/located.h"
@@ -37,13 +37,13 @@ absl::StatusOr<std::optional<Expression>> Optional(const Located& at, const std:
 }
 
 absl::StatusOr<Expression> Required(const Located& at, const std::string& value, const char* field,
-                                    const Place& place) {
+                                    const SourceLocation& place) {
   PLUMB_ASSIGN_OR_RETURN(std::optional<Expression> expression, Optional(at, value, field));
   if (!expression.has_value()) return ErrorAt(place, absl::StrCat(field, " is missing"));
   return *std::move(expression);
 }
 
-absl::StatusOr<TextTemplate> ParseTemplate(const Text& text) {
+absl::StatusOr<TextTemplate> ParseTemplate(const SourceText& text) {
   TextTemplate parsed;
   parsed.text = text;
   size_t at = 0;
@@ -63,7 +63,7 @@ absl::StatusOr<TextTemplate> ParseTemplate(const Text& text) {
 }
 
 absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& at,
-                                      const Place& place) {
+                                      const SourceLocation& place) {
   ScalarRule rule;
   rule.name = at.TextOf("name");
   if (!IsName(scalar.name())) {
@@ -82,7 +82,7 @@ absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& a
   }
   for (int i = 0; i < scalar.choice_size(); ++i) {
     const Located choice_at = at.Nested("choice", i);
-    Text value{scalar.choice(i).value(), at.At("choice", i)};
+    SourceText value{scalar.choice(i).value(), at.At("choice", i)};
     if (value.value.empty()) {
       value.value = "1";
     } else {
@@ -94,8 +94,10 @@ absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& a
   return rule;
 }
 
-absl::StatusOr<WordRule> ReadWord(const v1::Word& word, const Located& at, const Place& place) {
-  WordRule rule;
+absl::StatusOr<StringVariableRule> ReadStringVariable(const v1::StringVariable& word,
+                                                      const Located& at,
+                                                      const SourceLocation& place) {
+  StringVariableRule rule;
   rule.name = at.TextOf("name");
   if (!IsName(word.name())) {
     return ErrorAt(place, "a word's name has letters, digits and _, and begins with no digit");
@@ -105,13 +107,13 @@ absl::StatusOr<WordRule> ReadWord(const v1::Word& word, const Located& at, const
   rule.numbers = word.numbers();
   if (!word.absent().empty()) rule.absent = word.absent();
   for (int i = 0; i < word.choice_size(); ++i) {
-    const v1::Meaning& meaning = word.choice(i);
+    const v1::Mapping& meaning = word.choice(i);
     if (rule.fields.empty() != meaning.is().empty()) {
       return ErrorAt(at.At("choice", i), rule.fields.empty()
                                              ? "a word without a field chooses by `when`"
                                              : "a word with a field chooses by `is`");
     }
-    WordChoice choice;
+    MappingRule choice;
     choice.is = meaning.is();
     const Located choice_at = at.Nested("choice", i);
     PLUMB_ASSIGN_OR_RETURN(choice.text, ParseTemplate(choice_at.TextOf("text")));
@@ -121,9 +123,9 @@ absl::StatusOr<WordRule> ReadWord(const v1::Word& word, const Located& at, const
   return rule;
 }
 
-absl::StatusOr<std::optional<PartRule>> ReadPart(const v1::Part& part, const Located& at,
-                                                 const Place& place) {
-  PartRule rule;
+absl::StatusOr<std::optional<SliceRule>> ReadSlice(const v1::Slice& part, const Located& at,
+                                                   const SourceLocation& place) {
+  SliceRule rule;
   PLUMB_ASSIGN_OR_RETURN(rule.groups, Optional(at, part.groups(), "groups"));
   PLUMB_ASSIGN_OR_RETURN(rule.first, Optional(at, part.first(), "first"));
   PLUMB_ASSIGN_OR_RETURN(rule.count, Required(at, part.count(), "count", place));
@@ -131,7 +133,7 @@ absl::StatusOr<std::optional<PartRule>> ReadPart(const v1::Part& part, const Loc
 }
 
 absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located& at,
-                                      const Place& place) {
+                                      const SourceLocation& place) {
   if (tensor.to().empty()) return ErrorAt(place, "tensor: to is missing");
   if (tensor.source().empty() == tensor.fill().empty()) {
     return ErrorAt(place, absl::StrCat(tensor.to(), " needs either a source or a fill"));
@@ -142,11 +144,11 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   rule.older = tensor.older();
   rule.transpose = tensor.transpose();
   if (tensor.has_rows()) {
-    PLUMB_ASSIGN_OR_RETURN(rule.rows, ReadPart(tensor.rows(), at.Nested("rows"), at.At("rows")));
+    PLUMB_ASSIGN_OR_RETURN(rule.rows, ReadSlice(tensor.rows(), at.Nested("rows"), at.At("rows")));
   }
   if (tensor.has_columns()) {
     PLUMB_ASSIGN_OR_RETURN(rule.columns,
-                           ReadPart(tensor.columns(), at.Nested("columns"), at.At("columns")));
+                           ReadSlice(tensor.columns(), at.Nested("columns"), at.At("columns")));
   }
   PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(at, tensor.when(), "when"));
   PLUMB_ASSIGN_OR_RETURN(rule.fill, Optional(at, tensor.fill(), "fill"));
@@ -179,9 +181,9 @@ absl::Status AddNamed(Rule rule, std::set<std::string>* own, std::vector<Rule>* 
   return absl::OkStatus();
 }
 
-absl::StatusOr<RefusalRule> ReadRefusal(const v1::Refusal& refusal, const Located& at,
-                                        const Place& place) {
-  RefusalRule rule;
+absl::StatusOr<UnsupportedRule> ReadUnsupported(const v1::Unsupported& refusal, const Located& at,
+                                                const SourceLocation& place) {
+  UnsupportedRule rule;
   PLUMB_ASSIGN_OR_RETURN(rule.when, Required(at, refusal.when(), "when", place));
   PLUMB_ASSIGN_OR_RETURN(rule.reason, ParseTemplate(at.TextOf("reason")));
   return rule;
@@ -195,23 +197,26 @@ absl::Status ReadRules(const v1::Import& message, const Located& at, Family* fam
     PLUMB_RETURN_IF_ERROR(AddNamed(std::move(rule), &own, &family->scalars));
   }
   for (int i = 0; i < message.word_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(WordRule rule,
-                           ReadWord(message.word(i), at.Nested("word", i), at.At("word", i)));
-    PLUMB_RETURN_IF_ERROR(AddNamed(std::move(rule), &own, &family->words));
+    PLUMB_ASSIGN_OR_RETURN(
+        StringVariableRule rule,
+        ReadStringVariable(message.word(i), at.Nested("word", i), at.At("word", i)));
+    PLUMB_RETURN_IF_ERROR(AddNamed(std::move(rule), &own, &family->string_variables));
   }
   for (int i = 0; i < message.refuse_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(RefusalRule rule, ReadRefusal(message.refuse(i), at.Nested("refuse", i),
-                                                         at.At("refuse", i)));
-    family->refusals.push_back(std::move(rule));
+    PLUMB_ASSIGN_OR_RETURN(
+        UnsupportedRule rule,
+        ReadUnsupported(message.refuse(i), at.Nested("refuse", i), at.At("refuse", i)));
+    family->unsupported.push_back(std::move(rule));
   }
   for (int i = 0; i < message.warn_size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(RefusalRule rule,
-                           ReadRefusal(message.warn(i), at.Nested("warn", i), at.At("warn", i)));
+    PLUMB_ASSIGN_OR_RETURN(
+        UnsupportedRule rule,
+        ReadUnsupported(message.warn(i), at.Nested("warn", i), at.At("warn", i)));
     family->warnings.push_back(std::move(rule));
   }
   for (int i = 0; i < message.model_size(); ++i) {
     const Located in = at.Nested("model", i);
-    LinesRule rule;
+    TemplateRule rule;
     PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(in, message.model(i).when(), "when"));
     for (int j = 0; j < message.model(i).line_size(); ++j) {
       PLUMB_ASSIGN_OR_RETURN(TextTemplate line, ParseTemplate(in.TextOf("line", j)));
@@ -314,7 +319,7 @@ class FamilyReader {
   static constexpr int kMaxDepth = 8;
   static constexpr size_t kMaxParts = 64;
 
-  absl::Status ReadImport(const v1::ImportedPart& import, const Place& place, int depth,
+  absl::Status ReadImport(const v1::ImportedPart& import, const SourceLocation& place, int depth,
                           Family* family) {
     if (!IsName(import.part())) {
       return ErrorAt(place, "a part's name has letters, digits and _, and begins with no digit");
@@ -379,7 +384,7 @@ absl::StatusOr<Family> ParseFamily(const FamilyText& text, const PartReader& par
   v1::Import message;
   Family family;
   PLUMB_RETURN_IF_ERROR(FamilyReader(parts).Read(text, {}, 0, &message, &family));
-  const Place place{text.file};
+  const SourceLocation place{text.file};
   if (message.family().empty()) return ErrorAt(place, "family is missing");
   if (message.model_type_size() + message.architecture_size() == 0) {
     return ErrorAt(place, "model_type and architecture are missing: which config.json is it for?");

@@ -13,14 +13,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/spec/formula.h"
 
 namespace plumb {
 
 // Text with ${expressions}: literals[0] expressions[0] literals[1] ...
 struct TextTemplate {
-  Text text;
+  SourceText text;
   std::vector<std::string> literals;  // one more than expressions
   std::vector<Expression> expressions;
 };
@@ -34,7 +34,7 @@ struct ScalarChoice {
 };
 
 struct ScalarRule {
-  Text name;
+  SourceText name;
   std::vector<std::string> fields;  // empty: `value` is set
   ScalarKind kind = ScalarKind::kNumber;
   std::optional<Expression> absent, null, value, otherwise;  // null: defaults to absent
@@ -43,47 +43,47 @@ struct ScalarRule {
   std::string from_model;  // path in the model's description; "": none
 };
 
-struct WordChoice {
+struct MappingRule {
   std::string is;
   TextTemplate text;
   std::optional<Expression> when;  // for words without a field
 };
 
-struct WordRule {
-  Text name;
+struct StringVariableRule {
+  SourceText name;
   std::vector<std::string> fields;
   std::optional<std::string> absent;
-  std::vector<WordChoice> choices;
+  std::vector<MappingRule> choices;
   std::string from_model;
   bool numbers = false;  // the field is a list of numbers
 };
 
 // Condition on config.json, and the message for users if it holds.
-struct RefusalRule {
+struct UnsupportedRule {
   Expression when;
   TextTemplate reason;
 };
 
-struct LinesRule {
+struct TemplateRule {
   std::optional<Expression> when;
   std::vector<TextTemplate> lines;
 };
 
-struct PartRule {
+struct SliceRule {
   std::optional<Expression> groups, first;
   Expression count;
 };
 
 struct TensorRule {
-  Text to, source;    // empty source: `fill` is set
+  SourceText to, source;  // empty source: `fill` is set
   std::string older;  // name of the source in older files; "": the same
   bool transpose = false;
-  std::optional<PartRule> rows, columns;
+  std::optional<SliceRule> rows, columns;
   std::optional<Expression> when, fill, flat_rows;
 };
 
 struct IgnoredRule {
-  Text name;
+  SourceText name;
   std::string same_as;  // "": no such condition
   std::optional<Expression> when;
   std::string reason;
@@ -104,9 +104,9 @@ struct Family {
   std::string file, name, doc;
   std::vector<std::string> model_types, architectures;
   std::vector<ScalarRule> scalars;  // sorted: each follows the ones that it reads
-  std::vector<WordRule> words;
-  std::vector<RefusalRule> refusals, warnings;
-  std::vector<LinesRule> model;
+  std::vector<StringVariableRule> string_variables;
+  std::vector<UnsupportedRule> unsupported, warnings;
+  std::vector<TemplateRule> model;
   std::vector<std::string> prefixes;
   std::vector<TensorRule> tensors;
   std::vector<IgnoredRule> ignored;

@@ -132,7 +132,7 @@ class Writer {
       config_["architectures"] = Json::array({family_.architectures.front()});
     }
     for (const ScalarRule& rule : family_.scalars) PLUMB_RETURN_IF_ERROR(WriteScalar(rule));
-    for (const WordRule& rule : family_.words) WriteWord(rule);
+    for (const StringVariableRule& rule : family_.string_variables) WriteStringVariable(rule);
     // The values written so far decide the fields that follow.
     PLUMB_ASSIGN_OR_RETURN(const ConfigValues values,
                            ReadConfigValues(family_, config_, "the config.json of this model"));
@@ -200,15 +200,15 @@ class Writer {
     }
   }
 
-  void WriteWord(const WordRule& rule) {
+  void WriteStringVariable(const StringVariableRule& rule) {
     if (rule.from_model.empty() || rule.fields.empty()) return;
     const std::optional<std::string> text = FindInModel(model_, rule.from_model);
     if (!text.has_value()) return;
     const Json* now = FindField(config_, rule.fields.front());
-    for (const WordChoice& choice : rule.choices) {  // the present text may mean the same
+    for (const MappingRule& choice : rule.choices) {  // the present text may mean the same
       if (now != nullptr && *now == choice.is && choice.text.text.value == *text) return;
     }
-    for (const WordChoice& choice : rule.choices) {
+    for (const MappingRule& choice : rule.choices) {
       if (choice.text.text.value != *text) continue;
       SetField(rule.fields.front(), choice.is, &config_);
       return;

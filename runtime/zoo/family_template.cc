@@ -65,9 +65,10 @@ absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues&
   for (size_t i = 0; i < text.expressions.size(); ++i) {
     const Expr& root = text.expressions[i].root;
     const bool is_name = root.kind == Expr::Kind::kName && root.index.empty();
-    const auto word = is_name ? values.words.find(root.name) : values.words.end();
+    const auto word =
+        is_name ? values.string_variables.find(root.name) : values.string_variables.end();
     const auto by_layer = is_name ? values.by_layer.find(root.name) : values.by_layer.end();
-    if (word != values.words.end()) {
+    if (word != values.string_variables.end()) {
       absl::StrAppend(&rendered, word->second);
     } else if (by_layer != values.by_layer.end() && layer == 0) {
       absl::StrAppend(&rendered, ByLayer(by_layer->second));
@@ -82,7 +83,7 @@ absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues&
 
 absl::StatusOr<std::string> ModelText(const Family& family, const ConfigValues& values) {
   std::string model;
-  for (const LinesRule& rule : family.model) {
+  for (const TemplateRule& rule : family.model) {
     if (rule.when.has_value()) {
       PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*rule.when, values));
       if (holds == 0) continue;

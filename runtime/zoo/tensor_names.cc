@@ -59,9 +59,9 @@ bool Match(absl::string_view pattern, absl::string_view name, int64_t* layer) {
 }  // namespace
 
 std::optional<int64_t> MatchTensorName(absl::string_view pattern, absl::string_view name) {
-  constexpr size_t kLongest = 4096;  // bounds the backtracking
+  constexpr size_t kMaxLength = 4096;  // bounds the backtracking
   int64_t layer = -1;
-  if (name.size() > kLongest) return std::nullopt;
+  if (name.size() > kMaxLength) return std::nullopt;
   if (!Match(pattern, name, &layer)) return std::nullopt;
   return layer;
 }

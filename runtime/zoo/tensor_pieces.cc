@@ -13,7 +13,7 @@ namespace {
 // Maps an axis of plumb's tensor to the axis of the source from which `part` selects it.
 class Axis {
  public:
-  Axis(const AxisPart& part, int64_t size)
+  Axis(const AxisSlice& part, int64_t size)
       : group_(part.all() ? size : size / std::max<int64_t>(1, part.groups)),
         first_(part.all() ? 0 : part.first),
         count_(part.all() ? size : part.count) {}
@@ -29,7 +29,7 @@ class Axis {
 };
 
 // Returns the number of elements selected from an axis of `size`; -1 if it has too few.
-int64_t Taken(const AxisPart& part, int64_t size) {
+int64_t Taken(const AxisSlice& part, int64_t size) {
   if (part.all()) return size;
   if (part.groups < 1 || size % part.groups != 0) return -1;
   const int64_t group = size / part.groups;
@@ -97,7 +97,7 @@ std::string TensorPiece::WhyNot(const Shape& source) const {
   const MatrixDims from = SourceDims(*this, source), own = DimsOf(shape);
   const int64_t rows_taken = Taken(rows, from.rows), columns_taken = Taken(columns, from.columns);
   if (rows_taken < 0 || columns_taken < 0) {
-    const AxisPart& part = rows_taken < 0 ? rows : columns;
+    const AxisSlice& part = rows_taken < 0 ? rows : columns;
     return absl::StrCat("has no ", part.first, "..", part.first + part.count, " in each of ",
                         part.groups, " groups of its ", rows_taken < 0 ? "rows" : "columns");
   }

@@ -17,7 +17,7 @@ namespace plumb {
 
 // Selection of an axis: it is split into `groups` equal groups, and `count` elements from `first`
 // are taken from each. A count of -1 takes all.
-struct AxisPart {
+struct AxisSlice {
   int64_t groups = 1, first = 0, count = -1;
 
   bool all() const { return count < 0; }
@@ -36,7 +36,7 @@ struct TensorPiece {
   std::string older;                 // name of the single source in older files; "": the same
   bool transpose = false;
   int64_t flat_rows = 0;       // not 0: number of rows of a matrix that becomes a vector
-  AxisPart rows, columns;      // parts of the source after transposition
+  AxisSlice rows, columns;     // parts of the source after transposition
   std::optional<double> fill;  // value of a tensor without a source
 
   bool stacked() const { return sources.size() > 1; }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/zoo/tensor_names.h"
@@ -16,9 +16,9 @@
 namespace plumb {
 namespace {
 
-absl::StatusOr<AxisPart> PartOf(const std::optional<PartRule>& rule, const ConfigValues& values,
-                                int64_t layer) {
-  AxisPart part;
+absl::StatusOr<AxisSlice> SliceOf(const std::optional<SliceRule>& rule, const ConfigValues& values,
+                                  int64_t layer) {
+  AxisSlice part;
   if (!rule.has_value()) return part;
   if (rule->groups.has_value()) {
     PLUMB_ASSIGN_OR_RETURN(part.groups, EvaluateCount(*rule->groups, values, layer));
@@ -44,18 +44,18 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
     return piece;
   }
   const bool stacked = NamesExperts(rule.source.value);
-  constexpr int64_t kMostExperts = 65536;  // each is a name
+  constexpr int64_t kMaxExperts = 65536;  // each is a name
   const int64_t count = stacked && wanted.shape.rank() > 0 ? wanted.shape[0] : 1;
-  if (count > kMostExperts) {
+  if (count > kMaxExperts) {
     return absl::InvalidArgumentError(absl::StrCat(wanted.name, wanted.shape.ToString(),
-                                                   ": has more than ", kMostExperts, " experts"));
+                                                   ": has more than ", kMaxExperts, " experts"));
   }
   for (int64_t i = 0; i < count; ++i) {
     piece.sources.push_back(FillTensorName(rule.source.value, layer, i));
   }
   if (!stacked) piece.older = FillTensorName(rule.older, layer, 0);
-  PLUMB_ASSIGN_OR_RETURN(piece.rows, PartOf(rule.rows, values, layer + 1));
-  PLUMB_ASSIGN_OR_RETURN(piece.columns, PartOf(rule.columns, values, layer + 1));
+  PLUMB_ASSIGN_OR_RETURN(piece.rows, SliceOf(rule.rows, values, layer + 1));
+  PLUMB_ASSIGN_OR_RETURN(piece.columns, SliceOf(rule.columns, values, layer + 1));
   return piece;
 }
 
@@ -87,10 +87,10 @@ class Planner {
     for (TensorPiece& piece : pieces) Find(std::move(piece));
     CheckCovered();
     PLUMB_RETURN_IF_ERROR(FindSurplus());
-    if (mistakes_.empty()) return std::move(plan_);
+    if (errors_.empty()) return std::move(plan_);
     return absl::InvalidArgumentError(
         absl::StrCat(checkpoint_.path(), ": its tensors are not those that config.json makes of ",
-                     family_.name, ":\n  ", ListMistakes(mistakes_, "\n  ")));
+                     family_.name, ":\n  ", ListDiagnostics(errors_, "\n  ")));
   }
 
  private:
@@ -103,7 +103,7 @@ class Planner {
       if (found == nullptr && !piece.older.empty()) found = names_.Find(piece.older);
       if (found == nullptr) {
         if (missing_.insert(name).second) {
-          mistakes_.push_back(
+          errors_.push_back(
               absl::StrCat("missing: ", name, ", for ", piece.name, piece.shape.ToString()));
         }
         good = false;
@@ -126,36 +126,36 @@ class Planner {
              const std::vector<const CheckpointTensor*>& before) {
     const TensorEntry& entry = *found.entry;
     if (entry.dtype != "F32" && entry.dtype != "BF16" && entry.dtype != "F16") {
-      mistakes_.push_back(absl::StrCat("of another type: ", QuoteName(entry.name), " is ",
-                                       entry.dtype, "; F32, BF16 and F16 are read"));
+      errors_.push_back(absl::StrCat("of another type: ", QuoteName(entry.name), " is ",
+                                     entry.dtype, "; F32, BF16 and F16 are read"));
       return false;
     }
     const std::string why = piece.WhyNot(entry.shape);
     if (!why.empty()) {
-      mistakes_.push_back(absl::StrCat("misshapen: ", QuoteName(entry.name), " is ",
-                                       entry.shape.ToString(), ", and ", why, "; ", piece.name,
-                                       " is ", piece.shape.ToString()));
+      errors_.push_back(absl::StrCat("misshapen: ", QuoteName(entry.name), " is ",
+                                     entry.shape.ToString(), ", and ", why, "; ", piece.name,
+                                     " is ", piece.shape.ToString()));
       return false;
     }
     if (before.empty()) return true;
     const TensorEntry& first = *before[0]->entry;
     if (first.dtype == entry.dtype && first.shape == entry.shape) return true;
-    mistakes_.push_back(absl::StrCat("of another type: ", QuoteName(entry.name), " is ",
-                                     entry.dtype, entry.shape.ToString(), ", ",
-                                     QuoteName(first.name), " ", first.dtype,
-                                     first.shape.ToString(), "; they are one tensor of plumb's"));
+    errors_.push_back(absl::StrCat("of another type: ", QuoteName(entry.name), " is ", entry.dtype,
+                                   entry.shape.ToString(), ", ", QuoteName(first.name), " ",
+                                   first.dtype, first.shape.ToString(),
+                                   "; they are one tensor of plumb's"));
     return false;
   }
 
   // Reports sources with elements that no piece uses, since they would be lost silently.
   void CheckCovered() {
-    if (!mistakes_.empty()) return;
+    if (!errors_.empty()) return;
     for (const auto& [source, elements] : covered_) {
       const int64_t all = source->entry->shape.num_elements();
       if (elements == all) continue;
-      mistakes_.push_back(absl::StrCat("misshapen: ", QuoteName(source->entry->name), " is ",
-                                       source->entry->shape.ToString(), ", ", all,
-                                       " elements, and the model takes ", elements));
+      errors_.push_back(absl::StrCat("misshapen: ", QuoteName(source->entry->name), " is ",
+                                     source->entry->shape.ToString(), ", ", all,
+                                     " elements, and the model takes ", elements));
     }
   }
 
@@ -165,8 +165,8 @@ class Planner {
       PLUMB_ASSIGN_OR_RETURN(const IgnoredRule* rule, RuleToIgnore(tensor));
       if (used) continue;
       if (rule == nullptr) {
-        mistakes_.push_back(absl::StrCat("surplus: ", QuoteName(tensor.entry->name), " ",
-                                         tensor.entry->dtype, tensor.entry->shape.ToString()));
+        errors_.push_back(absl::StrCat("surplus: ", QuoteName(tensor.entry->name), " ",
+                                       tensor.entry->dtype, tensor.entry->shape.ToString()));
         continue;
       }
       CheckSame(tensor, *rule);
@@ -199,8 +199,8 @@ class Planner {
     if (other == nullptr) return;  // reported as missing
     const TensorEntry &a = *tensor.entry, &b = *other->entry;
     if (a.dtype == b.dtype && a.shape == b.shape && a.data == b.data) return;
-    mistakes_.push_back(absl::StrCat("surplus: ", QuoteName(a.name), " should be the same as ",
-                                     QuoteName(b.name), ", and is not"));
+    errors_.push_back(absl::StrCat("surplus: ", QuoteName(a.name), " should be the same as ",
+                                   QuoteName(b.name), ", and is not"));
   }
 
   const Family& family_;
@@ -208,7 +208,7 @@ class Planner {
   const CheckpointDirectory& checkpoint_;
   const SourceNames names_;
   TensorPlan plan_;
-  std::vector<std::string> mistakes_;
+  std::vector<std::string> errors_;
   std::set<std::string> missing_;
   std::set<const CheckpointTensor*> used_;
   std::map<const CheckpointTensor*, int64_t> covered_;
@@ -220,7 +220,7 @@ absl::StatusOr<std::vector<TensorPiece>> ResolvePieces(const Family& family,
                                                        const ConfigValues& values,
                                                        absl::Span<const WantedTensor> wanted) {
   std::vector<TensorPiece> pieces;
-  std::vector<std::string> mistakes;
+  std::vector<std::string> errors;
   for (const WantedTensor& tensor : wanted) {
     const size_t before = pieces.size();
     for (const TensorRule& rule : family.tensors) {
@@ -234,14 +234,14 @@ absl::StatusOr<std::vector<TensorPiece>> ResolvePieces(const Family& family,
       pieces.push_back(std::move(piece));
     }
     if (pieces.size() - before != 1) {
-      mistakes.push_back(absl::StrCat(tensor.name, tensor.shape.ToString(),
-                                      pieces.size() == before ? ": has none of the file's rules"
-                                                              : ": has two of the file's rules"));
+      errors.push_back(absl::StrCat(tensor.name, tensor.shape.ToString(),
+                                    pieces.size() == before ? ": has none of the file's rules"
+                                                            : ": has two of the file's rules"));
     }
   }
-  if (mistakes.empty()) return pieces;
+  if (errors.empty()) return pieces;
   return absl::InvalidArgumentError(absl::StrCat(family.file, ": does not fit its own model:\n  ",
-                                                 ListMistakes(mistakes, "\n  ")));
+                                                 ListDiagnostics(errors, "\n  ")));
 }
 
 absl::StatusOr<TensorPlan> PlanTensors(const Family& family, const ConfigValues& values,

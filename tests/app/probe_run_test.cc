@@ -147,7 +147,7 @@ TEST_F(ProbeRunTest, ResumingCanChangeOrEndProbing) {
   EXPECT_EQ(Steps(), (StepNumbers{1, 4}));
 }
 
-TEST_F(ProbeRunTest, APointThatIsNoneIsAMistakeBeforeAnythingIsWritten) {
+TEST_F(ProbeRunTest, UnknownPointsFailBeforeWriting) {
   const absl::Status status = test_.OpenError(Probed(1, {"*.residuel"}));
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("no probe point matches \"*.residuel\""));

@@ -33,7 +33,7 @@ TEST(SpikeDetectorTest, ASmallJumpOfASteadyLossIsNone) {
 
 TEST(SpikeDetectorTest, TheFirstLossesAreNotJudged) {
   SpikeDetector detector;
-  for (size_t i = 0; i + 1 < SpikeDetector::kLeast; ++i) EXPECT_FALSE(detector.Add(1));
+  for (size_t i = 0; i + 1 < SpikeDetector::kMin; ++i) EXPECT_FALSE(detector.Add(1));
   EXPECT_FALSE(detector.Add(100));
   EXPECT_TRUE(detector.Add(100));
 }

@@ -164,8 +164,8 @@ TEST(RngStreamTest, BelowStaysBelowAndReachesEverything) {
   }
   for (int count : counts) EXPECT_NEAR(count, 1000, 5 * std::sqrt(1000.0));
   EXPECT_EQ(stream.Below(3, 1), 0u);
-  const uint64_t most = std::numeric_limits<uint64_t>::max();
-  EXPECT_LT(stream.Below(3, most), most);
+  const uint64_t max = std::numeric_limits<uint64_t>::max();
+  EXPECT_LT(stream.Below(3, max), max);
 }
 
 TEST(PermutationTest, HoldsEveryIndexOnce) {

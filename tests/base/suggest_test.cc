@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 
 #include <gtest/gtest.h>
 

@@ -99,10 +99,10 @@ TEST_F(CapiTest, DecodesToTheBitsOfASession) {
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 0, prompt.data(), 3, err));
     EXPECT_PLUMB_OK(plumb_session_feed(session.get, 1, prompt.data(), 2, err));
     const int32_t each[] = {0, 3};
-    EXPECT_PLUMB_OK(plumb_session_feed_each(session.get, each, 2, err));
+    EXPECT_PLUMB_OK(plumb_session_feed_batch(session.get, each, 2, err));
     ASSERT_TRUE(expected.Feed(0, prompt).ok());
     ASSERT_TRUE(expected.Feed(1, absl::MakeConstSpan(prompt).first(2)).ok());
-    ASSERT_TRUE(expected.FeedEach(each).ok());
+    ASSERT_TRUE(expected.FeedBatch(each).ok());
     for (int32_t sequence = 0; sequence < 2; ++sequence) {
       const float* const logits = expected.logits(sequence);
       EXPECT_EQ(Logits(session.get, sequence, 5), std::vector<float>(logits, logits + 5));

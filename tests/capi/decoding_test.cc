@@ -193,18 +193,18 @@ class GeneratingTest : public CapiTest {
     EXPECT_PLUMB_OK(plumb_session_feed(session_.get, 0, prompt.data(), prompt.size(), err));
   }
 
-  // Draws up to `most` tokens with unchanged options.
-  std::vector<int32_t> Generate(const plumb_sample_options* options, size_t most = 1000) {
+  // Draws up to `max` tokens with unchanged options.
+  std::vector<int32_t> Generate(const plumb_sample_options* options, size_t max = 1000) {
     struct User {
       std::vector<int32_t> tokens;
-      size_t most;
-    } user = {{}, most};
+      size_t max;
+    } user = {{}, max};
     EXPECT_PLUMB_OK(plumb_session_generate(
         session_.get, 0, options,
         [](void* to, int32_t token) {
           auto* const into = static_cast<User*>(to);
           into->tokens.push_back(token);
-          return into->tokens.size() == into->most ? 1 : 0;
+          return into->tokens.size() == into->max ? 1 : 0;
         },
         &user, err));
     return user.tokens;
@@ -383,7 +383,7 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
     auto memory = MakeStruct<plumb_trainer_memory>();
     const std::vector<std::function<plumb_status(plumb_error**)>> calls = {
         [&](plumb_error** e) { return plumb_session_feed(session_.get, 0, ids.get(), n, e); },
-        [&](plumb_error** e) { return plumb_session_feed_each(session_.get, ids.get(), n, e); },
+        [&](plumb_error** e) { return plumb_session_feed_batch(session_.get, ids.get(), n, e); },
         [&](plumb_error** e) {
           return plumb_tokenizer_decode(tokenizer.get, ids.get(), n, nullptr, 0, nullptr, e);
         },

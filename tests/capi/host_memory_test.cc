@@ -85,7 +85,7 @@ void ExpectCachesOf(const std::string& text) {
     SessionHandle session;
     EXPECT_PLUMB_OK(plumb_session_create(model.get, &options, &session.get, err));
     const int32_t tokens[] = {1, 2, 3, 4, 5};
-    EXPECT_PLUMB_OK(plumb_session_feed_each(session.get, tokens, 5, err));
+    EXPECT_PLUMB_OK(plumb_session_feed_batch(session.get, tokens, 5, err));
     EXPECT_EQ(allocator.LiveOf(5 * one), before + 1) << weights;
   }
 }

@@ -140,7 +140,7 @@ TEST(HppTest, TrainsAndSamplesByCallbacks) {
   EXPECT_TRUE(session.Logits(0).empty());
   session.Feed(0, {0, 1, 2}).value();
   session.Feed(1, {0, 1}).value();
-  session.FeedEach({3, 2}).value();
+  session.FeedBatch({3, 2}).value();
   EXPECT_EQ(session.Logits(1).size(), 5u);
   EXPECT_EQ(session.Length(1), 3);
   EXPECT_EQ(session.Length(2), -1);
@@ -404,7 +404,7 @@ TEST(HppTest, GeneratingSaysWhyItEnded) {
   plumb::Model model = MakeModel();
   plumb::Session session = plumb::Session::Create(model).value();
   std::vector<std::int32_t> drawn;
-  const auto generate = [&](const plumb::SampleOptions& options, std::size_t most) {
+  const auto generate = [&](const plumb::SampleOptions& options, std::size_t max) {
     drawn.clear();
     session.Truncate(0, 0).value();
     session.Feed(0, {1}).value();
@@ -412,7 +412,7 @@ TEST(HppTest, GeneratingSaysWhyItEnded) {
         .Generate(0, options,
                   [&](std::int32_t token) {
                     drawn.push_back(token);
-                    return drawn.size() == most ? Next::kStop : Next::kGoOn;
+                    return drawn.size() == max ? Next::kStop : Next::kGoOn;
                   })
         .value();
   };
@@ -468,7 +468,7 @@ TEST(HppTest, NormsModelsAndPassesAreReported) {
   EXPECT_THAT(runtime.DescribePlugin("rms_norm").value(), HasSubstr("\"id\":\"rms_norm\""));
   EXPECT_EQ(runtime.LoadPlugin("/not/there.so").error().code(), Code::kNotFound);
   EXPECT_GT(runtime.MeasureSpeed(plumb::Speed::kRead).value(), 1e8);
-  EXPECT_FALSE(plumb::PluginCallHere().has_value());
+  EXPECT_FALSE(plumb::CurrentPluginCall().has_value());
   std::vector<plumb::PluginCall> calls(2);
   EXPECT_EQ(plumb::PluginCalls(calls), 0u);
 

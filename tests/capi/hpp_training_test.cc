@@ -56,15 +56,15 @@ TEST(HppTrainingTest, MemoryIsPlanned) {
 TEST(HppTrainingTest, MicroBatchesMayBeShort) {
   plumb::Model model = MakeModel();
   plumb::Trainer trainer = Train(model);
-  EXPECT_EQ(trainer.StepFilled(FillShort).value().tokens, 20);
+  EXPECT_EQ(trainer.StepWithCallback(FillShort).value().tokens, 20);
   const auto none = [](std::int64_t, std::int32_t*, std::int32_t*, std::int64_t&) {
     return Next::kStop;
   };
-  EXPECT_EQ(trainer.StepFilled(none).error().code(), Code::kCancelled);
+  EXPECT_EQ(trainer.StepWithCallback(none).error().code(), Code::kCancelled);
   const auto throws = [](std::int64_t, std::int32_t*, std::int32_t*, std::int64_t&) {
     throw std::string("thrown");
   };
-  EXPECT_THROW((void)trainer.StepFilled(throws), std::string);
+  EXPECT_THROW((void)trainer.StepWithCallback(throws), std::string);
   EXPECT_EQ(trainer.Steps(), 1);
 }
 
@@ -72,7 +72,7 @@ TEST(HppTrainingTest, AStateContinuesInAnotherTrainer) {
   for (const char* const dtype : {" dtype: F32", " dtype: BF16"}) {
     plumb::Model first = MakeModel(), second = MakeModel();
     plumb::Trainer from = Train(first, dtype), to = Train(second, dtype);
-    from.StepFilled(FillShort).value();
+    from.StepWithCallback(FillShort).value();
     for (const State state : {State::kModel, State::kOptimizer}) {
       for (std::size_t i = 0;; ++i) {
         const auto tensor = from.StateTensor(state, i);
@@ -88,8 +88,10 @@ TEST(HppTrainingTest, AStateContinuesInAnotherTrainer) {
       }
     }
     to.SetSteps(from.Steps()).value();
-    EXPECT_EQ(from.StepFilled(FillShort).value().loss, to.StepFilled(FillShort).value().loss);
-    EXPECT_EQ(from.StepFilled(FillShort).value().loss, to.StepFilled(FillShort).value().loss);
+    EXPECT_EQ(from.StepWithCallback(FillShort).value().loss,
+              to.StepWithCallback(FillShort).value().loss);
+    EXPECT_EQ(from.StepWithCallback(FillShort).value().loss,
+              to.StepWithCallback(FillShort).value().loss);
     from.Check().value();
   }
 }
@@ -103,14 +105,14 @@ TEST(HppTrainingTest, RatesFiguresAndProfiles) {
   EXPECT_TRUE(trainer.ProfileRows().empty());
   trainer.Profile(true).value();
   trainer.SetProbe(3, {"logits"}).value();
-  EXPECT_TRUE(trainer.Probed().empty());
-  trainer.StepFilled(FillShort).value();
-  const std::vector<plumb::ProbeInfo> figures = trainer.Probed();
+  EXPECT_TRUE(trainer.GetProbes().empty());
+  trainer.StepWithCallback(FillShort).value();
+  const std::vector<plumb::ProbeInfo> figures = trainer.GetProbes();
   ASSERT_EQ(figures.size(), 1u);
   EXPECT_STREQ(figures[0].name, "logits");
   EXPECT_EQ(figures[0].elements, 2 * (3 + 7) * 5);
-  trainer.StepFilled(FillShort).value();
-  EXPECT_TRUE(trainer.Probed().empty());
+  trainer.StepWithCallback(FillShort).value();
+  EXPECT_TRUE(trainer.GetProbes().empty());
   const std::vector<plumb::ProfileRow> rows = trainer.ProfileRows();
   ASSERT_GT(rows.size(), 3u);
   EXPECT_EQ(rows[0].runs, 2);

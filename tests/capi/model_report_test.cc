@@ -85,20 +85,20 @@ TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {
   EXPECT_THAT(Text(plumb_runtime_gemm, runtime_.get), HasSubstr("kernels"));
   double speed = 0;
   const plumb_status status =
-      plumb_machine_speed(runtime_.get, PLUMB_SPEED_GEMM_F32, &speed, nullptr);
+      plumb_runtime_measure_speed(runtime_.get, PLUMB_SPEED_GEMM_F32, &speed, nullptr);
   if (status != PLUMB_UNIMPLEMENTED) {  // oneDNN is available
     EXPECT_EQ(status, PLUMB_OK);
     EXPECT_GT(speed, 1e8);
   }
-  EXPECT_PLUMB_OK(plumb_machine_speed(runtime_.get, PLUMB_SPEED_READ, &speed, err));
+  EXPECT_PLUMB_OK(plumb_runtime_measure_speed(runtime_.get, PLUMB_SPEED_READ, &speed, err));
   EXPECT_GT(speed, 1e8);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_machine_speed, runtime_.get, 7, &speed),
+  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_runtime_measure_speed, runtime_.get, 7, &speed),
               HasSubstr("speed 7"));
 }
 
 TEST_F(ReportTest, OutsideOfAnyCallThereIsNone) {
   auto call = MakeStruct<plumb_plugin_call>();
-  EXPECT_EQ(plumb_plugin_call_here(&call, &call), 0);
+  EXPECT_EQ(plumb_current_plugin_call(&call, &call), 0);
   EXPECT_EQ(plumb_plugin_calls(&call, 1), 0);
   EXPECT_EQ(plumb_plugin_calls(nullptr, 1), 0);
 }

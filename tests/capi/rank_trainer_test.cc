@@ -297,7 +297,7 @@ TEST_F(RanksTrainerTest, PlansTheMemoryOfRanks) {
        {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16", "shard: OPTIMIZER dtype: BF16"}) {
     const std::string recipe = absl::StrCat(kUnits, shard);
     plumb_trainer_options options = Recipe(recipe.c_str());
-    int64_t planned = 0, most = 0;
+    int64_t planned = 0, max = 0;
     std::mutex mutex;
     Run(4, [&](RankOfJob* rank) {
       EXPECT_PLUMB_OK(rank->Train(recipe, err));
@@ -305,14 +305,14 @@ TEST_F(RanksTrainerTest, PlansTheMemoryOfRanks) {
       plumb_trainer_get_memory(rank->trainer.get, &memory);
       EXPECT_GT(memory.exchange, 0);
       const std::lock_guard<std::mutex> lock(mutex);
-      most = std::max(most, memory.total);
+      max = std::max(max, memory.total);
       if (rank->host.get()->rank != 0) return;
       plumb_trainer_options of_four = options;
       of_four.ranks = 4;
       EXPECT_PLUMB_OK(plumb_trainer_plan(rank->model.get, &of_four, &memory, err));
       planned = memory.total;
     });
-    EXPECT_EQ(planned, most) << shard;
+    EXPECT_EQ(planned, max) << shard;
   }
 }
 

@@ -52,7 +52,7 @@ class TrainerStateTest : public CapiTest {
   static plumb_step_info Step(plumb_trainer* trainer, Filler filler) {
     filler.step = plumb_trainer_steps(trainer);
     auto info = MakeStruct<plumb_step_info>();
-    EXPECT_PLUMB_OK(plumb_trainer_step_filled(trainer, Filler::Fill, &filler, &info, err));
+    EXPECT_PLUMB_OK(plumb_trainer_step_with_callback(trainer, Filler::Fill, &filler, &info, err));
     return info;
   }
   std::string Saved(const plumb_trainer* trainer) {
@@ -72,10 +72,10 @@ class TrainerStateTest : public CapiTest {
   static int64_t ElementsOf(const plumb_tensor& tensor) {
     return tensor.shape[0] * tensor.shape[1] * tensor.shape[2] * tensor.shape[3];
   }
-  static std::vector<plumb_probe> Probed(const plumb_trainer* trainer) {
+  static std::vector<plumb_probe> GetProbes(const plumb_trainer* trainer) {
     std::vector<plumb_probe> figures;
     auto probe = MakeStruct<plumb_probe>();
-    while (plumb_trainer_probed(trainer, figures.size(), &probe, nullptr) == PLUMB_OK) {
+    while (plumb_trainer_get_probe(trainer, figures.size(), &probe, nullptr) == PLUMB_OK) {
       figures.push_back(probe);
     }
     return figures;
@@ -213,7 +213,7 @@ TEST_F(TrainerStateTest, AStepIsTheMeanOverTheTargetsOfAllItsMicroBatches) {
               32);
     Host host{rows};
     auto info = MakeStruct<plumb_step_info>();
-    EXPECT_PLUMB_OK(plumb_trainer_step_filled(trainer.get, Host::Fill, &host, &info, err));
+    EXPECT_PLUMB_OK(plumb_trainer_step_with_callback(trainer.get, Host::Fill, &host, &info, err));
     EXPECT_EQ(host.calls, micro_batches);
     auto tensor = MakeStruct<plumb_tensor>();
     EXPECT_PLUMB_OK(plumb_trainer_gradient(trainer.get, 0, &tensor, err));
@@ -244,7 +244,7 @@ TEST_F(TrainerStateTest, AFailedBatchCallbackChangesNothing) {
   const std::string before = Saved(trainer.get);
   const auto fails = [&](plumb_status code, Filler filler) {
     std::string message = Fails(code, [&](plumb_error** e) {
-      return plumb_trainer_step_filled(trainer.get, Filler::Fill, &filler, nullptr, e);
+      return plumb_trainer_step_with_callback(trainer.get, Filler::Fill, &filler, nullptr, e);
     });
     EXPECT_EQ(Saved(trainer.get), before);
     return message;
@@ -308,13 +308,13 @@ TEST_F(TrainerStateTest, RefusesReadsOutsideAState) {
   Fails(PLUMB_INVALID_ARGUMENT, read(2, 0, 0, 1));
   Fails(PLUMB_INVALID_ARGUMENT, read(-1, 0, 0, 1));
   Fails(PLUMB_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, 1000, 0, 1));
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   for (const auto& [begin, count] :
-       {std::pair<int64_t, int64_t>{-1, 1}, {0, -1}, {1 << 20, 1}, {1, kMost}, {kMost, kMost}}) {
+       {std::pair<int64_t, int64_t>{-1, 1}, {0, -1}, {1 << 20, 1}, {1, kMax}, {kMax, kMax}}) {
     EXPECT_THAT(Fails(PLUMB_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, 0, begin, count)),
                 HasSubstr("embedding"));
   }
-  for (const int64_t steps : {int64_t{-1}, kMost}) {
+  for (const int64_t steps : {int64_t{-1}, kMax}) {
     Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_set_steps, trainer.get, steps);
   }
 }
@@ -355,9 +355,9 @@ TEST_F(TrainerStateTest, FiguresOfAStepAreOfAllItsMicroBatches) {
     return 0;
   };
   EXPECT_PLUMB_OK(plumb_trainer_probe(trainer.get, 2, points, 3, tell, &told, err));
-  EXPECT_TRUE(Probed(trainer.get).empty()) << "before a step";
+  EXPECT_TRUE(GetProbes(trainer.get).empty()) << "before a step";
   Step(trainer.get, {});
-  const std::vector<plumb_probe> figures = Probed(trainer.get);
+  const std::vector<plumb_probe> figures = GetProbes(trainer.get);
   ASSERT_EQ(figures.size(), 4u);
   ASSERT_EQ(told.size(), 6u);  // logits and their gradient, each twice
   double squares = 0;
@@ -380,11 +380,11 @@ TEST_F(TrainerStateTest, FiguresOfAStepAreOfAllItsMicroBatches) {
   const TrainerHandle quiet = Train(other.get, kThreeSteps);
   EXPECT_PLUMB_OK(plumb_trainer_probe(quiet.get, 3, points, 3, nullptr, nullptr, err));
   Step(quiet.get, {});
-  const std::vector<plumb_probe> same = Probed(quiet.get);
+  const std::vector<plumb_probe> same = GetProbes(quiet.get);
   ASSERT_EQ(same.size(), figures.size());
   for (size_t i = 0; i < same.size(); ++i) EXPECT_EQ(same[i].norm, figures[i].norm);
   Step(quiet.get, {});
-  EXPECT_TRUE(Probed(quiet.get).empty());
+  EXPECT_TRUE(GetProbes(quiet.get).empty());
 }
 
 TEST_F(TrainerStateTest, AProfileHasTheTimeOfTheSteps) {

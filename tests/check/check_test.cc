@@ -67,7 +67,7 @@ TEST(MutantListTest, CoversEveryCheck) {
 }
 
 TEST(ExploreTest, PrintsACommandThatRepeatsTheFailure) {
-  const std::string mutant = MutantPath("twin_1");
+  const std::string mutant = MutantPath("mutant_1");
   const CheckerRun run = RunChecker({"--check", "X2", "--seconds", "30", mutant});
   const std::string word = " --point ";
   const size_t at = run.out.find(word);

@@ -167,7 +167,7 @@ TEST_F(BenchTest, TheTableOfRanksSaysWhatItAssumes) {
 }
 
 TEST_F(BenchTest, ExplainsInvalidRanks) {
-  const std::pair<std::vector<std::string>, const char*> mistakes[] = {
+  const std::pair<std::vector<std::string>, const char*> errors[] = {
       {{"--ranks", "1..4"}, "--link is missing"},
       {{"--link", "1Gbit,1us"}, "--link is about ranks"},
       {{"--ranks", "8..4", "--link", "1Gbit,1us"}, "ends before it begins"},
@@ -177,7 +177,7 @@ TEST_F(BenchTest, ExplainsInvalidRanks) {
       {{"--ranks", "2", "--link", "1Gbit,1us", "--fixed-batch"}, "--set train.units=2"},
       {{"--ranks", "2", "--link", "1Gbit,1us", "--only", "decode"}, "ranks share training"},
   };
-  for (const auto& [more, text] : mistakes) {
+  for (const auto& [more, text] : errors) {
     std::vector<std::string> arguments = {"bench", "pre.pbtxt", "--rounds", "1"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Finished result = RunPlumb(arguments);

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 class CompareBadInputTest : public PlumbTest {
  protected:
-  void ExpectMistake(const std::vector<std::string>& more, const std::string& message) {
+  void ExpectError(const std::vector<std::string>& more, const std::string& message) {
     std::vector<std::string> arguments = {"compare", "--out", "study"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Finished result = RunPlumb(arguments);
@@ -23,12 +23,12 @@ class CompareBadInputTest : public PlumbTest {
 };
 
 TEST_F(CompareBadInputTest, FilesThatAreNotThere) {
-  ExpectMistake({"gone.pbtxt", "--data", "names.txt"}, "gone.pbtxt: cannot open");
-  ExpectMistake({"pre.pbtxt", "--data", "gone.txt"}, "gone.txt: cannot open");
-  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--train", "gone.pbtxt"},
-                "gone.pbtxt: cannot open");
-  ExpectMistake({"pre.pbtxt"}, "no data; say --data FILE");
-  ExpectMistake({"--data", "names.txt"}, "MODEL");
+  ExpectError({"gone.pbtxt", "--data", "names.txt"}, "gone.pbtxt: cannot open");
+  ExpectError({"pre.pbtxt", "--data", "gone.txt"}, "gone.txt: cannot open");
+  ExpectError({"pre.pbtxt", "--data", "names.txt", "--train", "gone.pbtxt"},
+              "gone.pbtxt: cannot open");
+  ExpectError({"pre.pbtxt"}, "no data; say --data FILE");
+  ExpectError({"--data", "names.txt"}, "MODEL");
 }
 
 TEST_F(CompareBadInputTest, FieldsThatAreNotThere) {
@@ -42,42 +42,41 @@ TEST_F(CompareBadInputTest, FieldsThatAreNotThere) {
       {"model.n_layer=4,x", "model.n_layer: "},
       {"model.n_layer", "no \"=\""}};
   for (const auto& [grid, message] : grids) {
-    ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--grid", grid}, message);
+    ExpectError({"pre.pbtxt", "--data", "names.txt", "--grid", grid}, message);
   }
-  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--set", "model.n_layers=4"},
-                "did you mean \"n_layer\"?");
+  ExpectError({"pre.pbtxt", "--data", "names.txt", "--set", "model.n_layers=4"},
+              "did you mean \"n_layer\"?");
 }
 
 TEST_F(CompareBadInputTest, SeedsThatAreNone) {
   for (const char* seeds : {"0", "-1", "x", "1e3", "10001"}) {
-    ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--seeds", seeds},
-                  "is not a whole number from 1 to 10000");
+    ExpectError({"pre.pbtxt", "--data", "names.txt", "--seeds", seeds},
+                "is not a whole number from 1 to 10000");
   }
-  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seed", "1"},
-                "is said twice");
-  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seeds", "2"}, "not both");
+  ExpectError({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seed", "1"}, "is said twice");
+  ExpectError({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seeds", "2"}, "not both");
 }
 
 TEST_F(CompareBadInputTest, ValuesThatNoModelCanHave) {
-  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--grid", "model.n_head=4,3"}, "n_head");
-  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--set", "train.max_steps=0"},
-                "max_steps must be at least 1");
-  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--grid", "model.vocab_size=27,3"},
-                "names.txt: has ");
+  ExpectError({"pre.pbtxt", "--data", "names.txt", "--grid", "model.n_head=4,3"}, "n_head");
+  ExpectError({"pre.pbtxt", "--data", "names.txt", "--set", "train.max_steps=0"},
+              "max_steps must be at least 1");
+  ExpectError({"pre.pbtxt", "--data", "names.txt", "--grid", "model.vocab_size=27,3"},
+              "names.txt: has ");
   Write("short.txt", "abc");
-  ExpectMistake({"pre.pbtxt", "--data", "short.txt", "--set", "model.vocab_size=3"}, "short.txt");
+  ExpectError({"pre.pbtxt", "--data", "short.txt", "--set", "model.vocab_size=3"}, "short.txt");
 }
 
 TEST_F(CompareBadInputTest, ErrorsInAStudyFileHavePlaces) {
   Write("s.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nseeds: 0\n");
-  ExpectMistake({"s.pbtxt"}, "s.pbtxt:3:1: seeds must be in 1..10000");
+  ExpectError({"s.pbtxt"}, "s.pbtxt:3:1: seeds must be in 1..10000");
   Write("s.pbtxt",
         "model: \"pre.pbtxt\"\ndata: \"names.txt\"\n"
         "grid { field: \"model.n_layers\" value: \"2\" }\n");
-  ExpectMistake({"s.pbtxt"}, "s.pbtxt:3:8: model.n_layers: ");
+  ExpectError({"s.pbtxt"}, "s.pbtxt:3:8: model.n_layers: ");
   Write("s.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nset: \"train.max_steps\"\n");
-  ExpectMistake({"s.pbtxt"}, "s.pbtxt:3:");
-  ExpectMistake({"s.pbtxt", "pre.pbtxt"}, "stands alone");
+  ExpectError({"s.pbtxt"}, "s.pbtxt:3:");
+  ExpectError({"s.pbtxt", "pre.pbtxt"}, "stands alone");
 }
 
 TEST_F(CompareBadInputTest, ADirectoryThatIsSomethingElse) {

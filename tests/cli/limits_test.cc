@@ -19,15 +19,15 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 class LimitsTest : public PlumbTest {
  protected:
-  // Runs plumb, which writes to `out`, under limits of the address space from `least` to `most`.
+  // Runs plumb, which writes to `out`, under limits of the address space from `min` to `max`.
   // Each run ends with exit code 0 and passes `check`, or fails with an error that names the
   // memory, or, if a small allocation failed, ends by a signal. Some runs must fail and some must
   // succeed.
   template <class Check>
   void OverAddressSpaces(const std::vector<std::string>& arguments, const std::string& out,
-                         uint64_t least, uint64_t most, uint64_t step, const Check& check) {
+                         uint64_t min, uint64_t max, uint64_t step, const Check& check) {
     int failed = 0, done = 0;
-    for (uint64_t bytes = least; bytes <= most; bytes += step) {
+    for (uint64_t bytes = min; bytes <= max; bytes += step) {
       SCOPED_TRACE(std::to_string(bytes));
       std::error_code ignored;
       std::filesystem::remove_all(Path(out), ignored);

@@ -26,7 +26,7 @@ class PluginFaultTest : public PlumbTest {
     WriteModel("cross.pbtxt", kCrossNorm, "allow_cross_token: true");
     // Each test has its own copy, with permissions that do not depend on the umask of the build.
     for (const char* name : {"misbehaving", "misbehaving_cross"}) {
-      std::filesystem::copy_file(std::string(PLUMB_SABOTAGE_DIR "/") + name + ".so", Plugin(name));
+      std::filesystem::copy_file(std::string(PLUMB_MUTANT_DIR "/") + name + ".so", Plugin(name));
       std::filesystem::permissions(Plugin(name), std::filesystem::perms::owner_all);
     }
   }

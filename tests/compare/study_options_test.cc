@@ -100,7 +100,7 @@ TEST(StudyOptionsTest, ReportsAllErrorsOfAFileWithPlaces) {
   EXPECT_THAT(Error(options), HasSubstr("did you mean \"seeds\""));
 }
 
-TEST(StudyOptionsTest, WordsThatAreNoGridOrSeedAreMistakes) {
+TEST(StudyOptionsTest, InvalidGridsAndSeedsAreErrors) {
   StudyOptions options;
   options.files = {"a.pbtxt"};
   for (const char* grid :

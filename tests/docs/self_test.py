@@ -57,7 +57,7 @@ a figure
 """
 # Each entry is (name of the error, text of the good page, text of the bad page, part of the
 # message).
-MISTAKES = [
+ERRORS = [
     ("another word", "one\n$ printf", "two\n$ printf", "is not what was printed"),
     ("a word in a line with numbers", "loss   2.55 after", "loss   2.55 before", "is not what was printed"),
     ("a loss far off", "loss   2.55", "loss   1.55", "is not what was printed"),
@@ -93,13 +93,13 @@ def main():
     if code != 0:
         sys.exit("the good page fails:\n" + said)
     missed = []
-    for what, right, wrong, word in MISTAKES:
+    for what, right, wrong, word in ERRORS:
         if GOOD.count(right) < 1:
             sys.exit(f"{what}: the page has no {right!r}")
         code, said = run(GOOD.replace(right, wrong, 1), arguments)
         if code == 0 or word not in said:
             missed.append(f"{what}: exit code {code}, and the output is:\n{said}")
-    print(f"{len(MISTAKES)} errors, {len(MISTAKES) - len(missed)} found")
+    print(f"{len(ERRORS)} errors, {len(ERRORS) - len(missed)} found")
     if missed:
         sys.exit("\n".join(missed))
 

@@ -26,10 +26,10 @@ std::atomic<int64_t> left{kNever};  // allocations before the one that fails
 
 // Size of the smallest allocation that fails: weights, batches and workspaces. The process may end
 // if a smaller one fails.
-constexpr size_t kSmallest = size_t{16} << 10;
+constexpr size_t kMinSize = size_t{16} << 10;
 
 bool Fails(size_t size) {
-  if (size < kSmallest || left.load(std::memory_order_relaxed) == kNever) return false;
+  if (size < kMinSize || left.load(std::memory_order_relaxed) == kNever) return false;
   return left.fetch_sub(1) == 0;
 }
 

@@ -37,7 +37,7 @@ TEST(StrictJsonTest, RefusesAmbiguousAndBrokenText) {
   EXPECT_NE(ErrorOf("[1").find("line 1, column"), std::string::npos);
 }
 
-TEST(StrictJsonTest, AMistakeInALongTokenIsAShortMessage) {
+TEST(StrictJsonTest, AnErrorInALongTokenIsShort) {
   EXPECT_LT(ErrorOf("[1e" + std::string(5000000, '9') + "]").size(), 5000u);
   EXPECT_LT(ErrorOf("[\"" + std::string(5000000, 'x')).size(), 5000u);
 }

@@ -12,7 +12,7 @@ namespace {
 
 // Maximum length of the input. A print may have more spaces than its text, and longer texts are
 // refused.
-constexpr size_t kMostRead = 2000;
+constexpr size_t kMaxRead = 2000;
 
 std::string Print(const Statement& statement) { return statement.ToString(); }
 std::string Print(const Expression& expression) { return expression.root.ToString(); }
@@ -26,7 +26,7 @@ void CheckReadsItself(const Text& text, const Parse& parse) {
   }
   Text printed;
   printed.value = Print(*parsed);
-  if (printed.value.size() > kMostRead) return;
+  if (printed.value.size() > kMaxRead) return;
   const auto again = parse(printed);
   PLUMB_CHECK(again.ok() && Print(*again) == printed.value, "a formula does not read itself");
 }

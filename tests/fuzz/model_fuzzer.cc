@@ -13,12 +13,12 @@ namespace {
 
 // Maximum sizes of models that are run, because a search needs many runs. Larger ones are only
 // described.
-constexpr int64_t kMostParameters = 20000;
-constexpr int64_t kMostLayers = 64;
+constexpr int64_t kMaxParameters = 20000;
+constexpr int64_t kMaxLayers = 64;
 
 bool IsSmall(const api::ModelInfo& model, const nlohmann::ordered_json& description) {
-  return description["dims"]["n_layer"] <= kMostLayers &&
-         model.parameters + model.context_length <= kMostParameters;
+  return description["dims"]["n_layer"] <= kMaxLayers &&
+         model.parameters + model.context_length <= kMaxParameters;
 }
 
 void RunOneStep(api::Model* model, int64_t vocab_size, int64_t context_length) {

@@ -104,7 +104,7 @@ TEST(GemmPlanTest, LargeProductsAreOneDnns) {
 // The policy has no given library, so oneDNN would be loaded.
 TEST(GemmPlanTest, SmallProductsDoNotAskForOneDnn) {
   const GemmPolicy policy{kZen.processor, GemmChoice::kAuto, {}};
-  if (OneDnnIfTried() != nullptr) GTEST_SKIP() << "another test has loaded it before";
+  if (OneDnnIfLoaded() != nullptr) GTEST_SKIP() << "another test has loaded it before";
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     EXPECT_EQ(PlanGemm(Shape(7, 16, 16, dtype), policy).engine, GemmEngine::kSmall);
   }
@@ -112,7 +112,7 @@ TEST(GemmPlanTest, SmallProductsDoNotAskForOneDnn) {
   EXPECT_EQ(PlanGemm(Shape(512, 3072, 768), With(GemmChoice::kSmall, policy)).engine,
             GemmEngine::kSmall);
   EXPECT_EQ(policy.Problem(), "");
-  EXPECT_EQ(OneDnnIfTried(), nullptr);
+  EXPECT_EQ(OneDnnIfLoaded(), nullptr);
 }
 
 TEST(GemmPlanTest, WithoutOneDnnAllProductsAreSmall) {
@@ -146,8 +146,8 @@ TEST(GemmPlanTest, PrintsTheWholeChoice) {
 TEST(GemmPlanTest, BlocksCoverTheResult) {
   const RngStream draws(3, "gemm plan");
   for (int64_t i = 0; i < 2000; ++i) {
-    const auto size = [&](int64_t j, double most) {
-      return 1 + static_cast<int64_t>(std::exp(draws.Uniform(4 * i + j) * std::log(most)));
+    const auto size = [&](int64_t j, double max) {
+      return 1 + static_cast<int64_t>(std::exp(draws.Uniform(4 * i + j) * std::log(max)));
     };
     GemmShape shape = Shape(size(0, 5000), size(1, 60000), size(2, 5000));
     shape.transpose_a = i % 2 == 1;

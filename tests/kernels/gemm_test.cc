@@ -69,9 +69,9 @@ Point DrawPoint(uint64_t seed) {
   int64_t at = 0;
   const auto pick = [&](int n) { return static_cast<int>(draws.Uniform(at++) * n); };
   // Sizes are around the crossover of the engines, and some are 1.
-  const auto size = [&](double most) {
+  const auto size = [&](double max) {
     return pick(8) == 0 ? 1
-                        : 1 + static_cast<int64_t>(std::exp(draws.Uniform(at++) * std::log(most)));
+                        : 1 + static_cast<int64_t>(std::exp(draws.Uniform(at++) * std::log(max)));
   };
   Point p{};
   p.seed = seed;

@@ -89,14 +89,14 @@ struct Product {
   End(small.Multiply(false, false, 8, false), small);
 }
 
-class OneDnnRoomTest : public ::testing::Test {
+class OneDnnMemoryTest : public ::testing::Test {
  protected:
   // This style starts the program again for each death test, so that nothing is loaded or generated
   // yet.
-  OneDnnRoomTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+  OneDnnMemoryTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 
-TEST_F(OneDnnRoomTest, IsNotLoadedWithoutRoom) {
+TEST_F(OneDnnMemoryTest, IsNotLoadedWithoutMemory) {
   EXPECT_EXIT(
       {
         LeaveAddresses(60 * kMiB);
@@ -107,7 +107,7 @@ TEST_F(OneDnnRoomTest, IsNotLoadedWithoutRoom) {
 
 // The first product generates the code, so that a run that only names its engine does not need the
 // memory.
-TEST_F(OneDnnRoomTest, FailsAtTheFirstProductWithoutRoomForItsCode) {
+TEST_F(OneDnnMemoryTest, TheFirstProductNeedsMemoryForItsCode) {
   EXPECT_EXIT(
       {
         LimitData(20 * kMiB);
@@ -119,7 +119,7 @@ TEST_F(OneDnnRoomTest, FailsAtTheFirstProductWithoutRoomForItsCode) {
 
 // oneDNN generates the code of some kernels at their first use, and ends the process if that finds
 // no memory. Therefore the first product of any kind generates all code, or fails.
-TEST_F(OneDnnRoomTest, NoLaterProductNeedsMemoryForItsCode) {
+TEST_F(OneDnnMemoryTest, NoLaterProductNeedsMemoryForItsCode) {
   EXPECT_EXIT(MultiplyInEveryWay(64), ::testing::ExitedWithCode(0), "code 0: , c 8");
   EXPECT_EXIT(MultiplyInEveryWay(1200), ::testing::ExitedWithCode(0), "code 0: , c 8");
 }

@@ -235,7 +235,7 @@ TEST_F(InitRulesTest, ATruncatedNormalHasItsCut) {
 }
 
 TEST_F(InitRulesTest, ExpressionsThatCannotBeDrawnFromAreErrors) {
-  const std::pair<const char*, const char*> mistakes[] = {
+  const std::pair<const char*, const char*> errors[] = {
       {"init { match: \"*\" normal { std: \"-1\" } }", "std is negative"},
       {"init { match: \"*\" truncated_normal { std: \"-1\" } }", "std is negative"},
       {"init { match: \"*\" truncated_normal { cut: \"0.5\" } }", "cut is below 1"},
@@ -244,7 +244,7 @@ TEST_F(InitRulesTest, ExpressionsThatCannotBeDrawnFromAreErrors) {
       {"init { match: \"head.weight\" scale: \"1 / layer\" }", "layer"},
       {"init { match: \"*\" normal { std: \"stdd\" } }", "stdd"},
   };
-  for (const auto& [rule, said] : mistakes) {
+  for (const auto& [rule, said] : errors) {
     model_.more = rule;
     EXPECT_EQ(ErrorOf(model_).code(), absl::StatusCode::kInvalidArgument) << rule;
     EXPECT_THAT(std::string(ErrorOf(model_).message()), HasSubstr(said)) << rule;

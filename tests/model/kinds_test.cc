@@ -252,7 +252,7 @@ TEST_P(KindsTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
       for (int64_t b = 0; b < 3; ++b) {
         next.push_back(Sequence(static_cast<uint64_t>(b + 1))[i + 4 - static_cast<size_t>(b)]);
       }
-      ASSERT_TRUE(together.FeedEach(next).ok());
+      ASSERT_TRUE(together.FeedBatch(next).ok());
     }
     for (int64_t b = 0; b < 3; ++b) {
       const std::vector<int32_t> tokens = Sequence(static_cast<uint64_t>(b + 1));

@@ -313,14 +313,14 @@ TEST_F(ParametersTest, RefusesASlotThatTakesTheNameOfAProjection) {
     model.more = absl::StrCat("placement { name: \"mine\" ", body, " }");
     return ErrorOf(model.Text());
   };
-  const std::pair<const char*, const char*> mistakes[] = {
+  const std::pair<const char*, const char*> errors[] = {
       {"slot { name: \"up\" } each: \"x = x + f(up(x))\"", "layers.0.mlp.up.weight"},
       {"slot { name: \"q\" } each: \"x = x + q(f(x))\"", "layers.0.attention.q.weight"},
       {"slot { name: \"o\" } each: \"x = x + f(x)\" inside { point: \"attention.q\" rule: \"q = "
        "o(q)\" }",
        "layers.0.attention.o.weight"},
   };
-  for (const auto& [body, name] : mistakes) {
+  for (const auto& [body, name] : errors) {
     const absl::Status status = error_of(body);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << body << ": " << status;
     EXPECT_THAT(std::string(status.message()),

@@ -30,8 +30,8 @@ namespace plumb {
 namespace {
 
 constexpr int64_t kBatch = 2, kSeq = 4;
-constexpr double kMostSeconds = 20;  // limit for one model on a busy machine
-constexpr int64_t kMostKiB = int64_t{1} << 20;
+constexpr double kMaxSeconds = 20;  // limit for one model on a busy machine
+constexpr int64_t kMaxKiB = int64_t{1} << 20;
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   const char* const text = std::getenv(name);
@@ -160,8 +160,8 @@ TEST_F(RandomFormulasTest, AreReadOrRefusedAndAgreeWithTheReference) {
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     slowest = std::max(slowest, taken.count());
-    ASSERT_LT(taken.count(), kMostSeconds);
-    ASSERT_LT(PeakKiB(), kMostKiB);
+    ASSERT_LT(taken.count(), kMaxSeconds);
+    ASSERT_LT(PeakKiB(), kMaxKiB);
     if (::testing::Test::HasFailure()) break;
   }
   std::cout << seen << " models: " << accepted << " accepted, " << run << " run, " << compared

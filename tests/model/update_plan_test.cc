@@ -120,7 +120,7 @@ TEST_F(UpdatePlanTest, TheFirstRuleThatMatchesHoldsAlone) {
   EXPECT_EQ(Plan(recipe)->clips, (std::vector<double>{1, 0.5}));
 }
 
-TEST_F(UpdatePlanTest, ARuleThatMatchesNothingIsAMistake) {
+TEST_F(UpdatePlanTest, ARuleWithoutMatchesIsAnError) {
   EXPECT_THAT(Error("max_steps: 3\nrule { match: 'layers.0.atention.q.weight' clip: '1' }"),
               HasSubstr("t.pbtxt:2:8: rule: matches no tensor; did you mean "
                         "\"layers.0.attention.q.weight\"?"));
@@ -134,7 +134,7 @@ TEST_F(UpdatePlanTest, ARuleThatMatchesNothingIsAMistake) {
                         "layers.0.attention.q.weight is the rule's for \"*.q.*\" (t.pbtxt:1:8)"));
 }
 
-TEST_F(UpdatePlanTest, WrongExpressionsAreMistakesWithTheirPlace) {
+TEST_F(UpdatePlanTest, InvalidExpressionsHaveLocations) {
   const auto error = [this](const std::string& field, const std::string& match = "*") {
     return Error(absl::StrCat("rule { match: '", match, "'\n  ", field, " }"));
   };

@@ -135,9 +135,9 @@ TEST_F(NormOpsTest, NormGradWithDsumIsAGradientAndASumToTheBit) {
 
 // -- Fewer chunks on request (ABI 1.1)
 
-// test.tanh with at most `most` chunks. It counts the places to which it added gradients.
+// test.tanh with at most `max` chunks. It counts the places to which it added gradients.
 struct FewChunks {
-  static inline uint32_t most = 0;
+  static inline uint32_t max = 0;
   static inline std::mutex mutex;
   static inline std::set<const void*> places;
 
@@ -146,7 +146,7 @@ struct FewChunks {
       plumb_norm_plugin copy = *TanhNorm();
       copy.layout = [](const plumb_norm_instance* instance, plumb_norm_layout* out) {
         const plumb_status status = TanhNorm()->layout(instance, out);
-        if (PLUMB_HAS(plumb_norm_layout, out, max_chunks)) out->max_chunks = most;
+        if (PLUMB_HAS(plumb_norm_layout, out, max_chunks)) out->max_chunks = max;
         return status;
       };
       copy.backward = [](const plumb_norm_instance* instance, const plumb_norm_call* call,
@@ -160,7 +160,7 @@ struct FewChunks {
       return copy;
     }();
     static const NormPlugin* const plugin = NormPlugin::Create(&table, "").value().release();
-    most = max_chunks;
+    max = max_chunks;
     places.clear();
     return std::make_shared<NormAttr>(plugin->Instantiate(dim, {}).value());
   }
@@ -169,17 +169,17 @@ struct FewChunks {
 TEST_F(NormOpsTest, NormGradCutsRowsIntoNoMoreChunksThanTheNormWants) {
   const Shape x = {800, 16};
   std::vector<std::vector<ReferenceTensor>> results;
-  for (const uint32_t most : {0, 1, 3, 1000}) {
+  for (const uint32_t max : {0, 1, 3, 1000}) {
     OpCase c = NormCase("norm_grad", "test.tanh",
                         {Random(x), Random(x, -0.9, 0.9), Random(x), Absent(), Absent()}, 16);
-    c.attrs.Set("instance", std::shared_ptr<const AttrObject>(FewChunks::Attr(most, 16)));
+    c.attrs.Set("instance", std::shared_ptr<const AttrObject>(FewChunks::Attr(max, 16)));
     const auto got = Run(c, MakeInputs(c), 4);
     ASSERT_TRUE(got.ok()) << got.status();
     const size_t places = FewChunks::places.size();
-    if (most == 1 || most == 3) {
-      EXPECT_LE(places, most);
+    if (max == 1 || max == 3) {
+      EXPECT_LE(places, max);
     } else {
-      EXPECT_GT(places, 40u) << most;
+      EXPECT_GT(places, 40u) << max;
     }
     results.push_back(*got);
   }

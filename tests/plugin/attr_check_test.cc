@@ -89,7 +89,7 @@ TEST_F(AttrCheckTest, BoundsTheLengthOfText) {
   EXPECT_THAT(MessageFor({{"label", std::string("a\0b", 3)}}), HasSubstr("NUL"));
 }
 
-TEST_F(AttrCheckTest, ListsAllMistakesAtOnce) {
+TEST_F(AttrCheckTest, ListsAllErrorsAtOnce) {
   const std::string message =
       MessageFor({{"epz", 1.0}, {"eps", -1.0}, {"affine", 0.0}, {"groups", 2.0}});
   EXPECT_THAT(message, HasSubstr("\"epz\""));

@@ -41,14 +41,14 @@ TEST(ElfNoteTest, ReadsTheIdAndTheAbi) {
 }
 
 TEST(ElfNoteTest, ReadsANoteOfAnotherMajor) {
-  const auto notes = ReadBytes(Content(PLUMB_SABOTAGE_DIR "/major_two.so"));
+  const auto notes = ReadBytes(Content(PLUMB_MUTANT_DIR "/major_two.so"));
   ASSERT_TRUE(notes.ok()) << notes.status();
   ASSERT_EQ(notes->size(), 1u);
   EXPECT_EQ((*notes)[0].abi_major, 2u);
 }
 
 TEST(ElfNoteTest, FindsNothingInAnotherLibrary) {
-  const auto notes = ReadBytes(Content(PLUMB_SABOTAGE_DIR "/plain_library.so"));
+  const auto notes = ReadBytes(Content(PLUMB_MUTANT_DIR "/plain_library.so"));
   ASSERT_TRUE(notes.ok()) << notes.status();
   EXPECT_TRUE(notes->empty());
 }

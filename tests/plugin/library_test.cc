@@ -26,7 +26,7 @@ class LibraryTest : public ::testing::Test {
 
   std::string Install(const std::string& name, const std::string& as) {
     const std::string to = directory_ + "/" + as + ".so";
-    fs::copy_file(std::string(PLUMB_SABOTAGE_DIR) + "/" + name + ".so", to);
+    fs::copy_file(std::string(PLUMB_MUTANT_DIR) + "/" + name + ".so", to);
     chmod(to.c_str(), 0755);
     return to;
   }

@@ -38,12 +38,12 @@ class RegistryTest : public ::testing::Test {
   // Copies lib/<name>.so into the test's directory as `as`, writable only by the owner.
   std::string Install(const std::string& name, const std::string& as = "") {
     const std::string to = directory_ + "/" + (as.empty() ? name : as) + ".so";
-    fs::copy_file(Sabotage(name), to);
+    fs::copy_file(MutantFile(name), to);
     chmod(to.c_str(), 0755);
     return to;
   }
-  static std::string Sabotage(const std::string& name) {
-    return std::string(PLUMB_SABOTAGE_DIR) + "/" + name + ".so";
+  static std::string MutantFile(const std::string& name) {
+    return std::string(PLUMB_MUTANT_DIR) + "/" + name + ".so";
   }
   static bool AnyCodeRan() { return std::getenv("PLUMB_TEST_HALF_RAN") != nullptr; }
 
@@ -117,7 +117,7 @@ TEST_F(RegistryTest, RefusesAMissingFile) {
 }
 
 TEST_F(RegistryTest, RefusesALibraryThatIsNotAPlugin) {
-  EXPECT_THAT(LoadRefusal(Sabotage("plain_library")),
+  EXPECT_THAT(LoadRefusal(MutantFile("plain_library")),
               HasSubstr("is a shared library but not a plumb plugin"));
 }
 
@@ -128,7 +128,7 @@ TEST_F(RegistryTest, RefusesTextThatIsNamedLikeALibrary) {
 }
 
 TEST_F(RegistryTest, RefusesATruncatedLibrary) {
-  const std::string whole = ReadFile(Sabotage("half")).value();
+  const std::string whole = ReadFile(MutantFile("half")).value();
   const std::string path = directory_ + "/truncated.so";
   for (const size_t size : {size_t{10}, size_t{100}, size_t{1000}, whole.size() / 2}) {
     ASSERT_TRUE(WriteFileAtomically(path, absl::string_view(whole).substr(0, size)).ok());
@@ -145,7 +145,7 @@ TEST_F(RegistryTest, RefusesADirectoryAndAFifo) {
 }
 
 TEST_F(RegistryTest, RefusesAnotherMajorWithoutRunningIt) {
-  EXPECT_THAT(LoadRefusal(Sabotage("major_two")),
+  EXPECT_THAT(LoadRefusal(MutantFile("major_two")),
               AllOf(HasSubstr("norm ABI 2"), HasSubstr("norm ABI 1")));
   Install("major_two");
   registry_.AddDirectory(directory_);
@@ -154,20 +154,21 @@ TEST_F(RegistryTest, RefusesAnotherMajorWithoutRunningIt) {
 }
 
 TEST_F(RegistryTest, NamesTheMissingFunction) {
-  EXPECT_THAT(LoadRefusal(Sabotage("missing_backward")),
+  EXPECT_THAT(LoadRefusal(MutantFile("missing_backward")),
               AllOf(HasSubstr("org.example.missing_backward"), HasSubstr("backward")));
 }
 
 TEST_F(RegistryTest, NamesTheUnknownMandatoryFlag) {
-  EXPECT_THAT(LoadRefusal(Sabotage("unknown_flag")), HasSubstr("bit 20"));
+  EXPECT_THAT(LoadRefusal(MutantFile("unknown_flag")), HasSubstr("bit 20"));
 }
 
 TEST_F(RegistryTest, RefusesALibraryWithoutTheEntry) {
-  EXPECT_THAT(LoadRefusal(Sabotage("no_entry")), HasSubstr("does not export plumb_norm_plugin_v1"));
+  EXPECT_THAT(LoadRefusal(MutantFile("no_entry")),
+              HasSubstr("does not export plumb_norm_plugin_v1"));
 }
 
 TEST_F(RegistryTest, RefusesALibraryWithAFalseNote) {
-  EXPECT_THAT(LoadRefusal(Sabotage("note_lies")), HasSubstr("org.example.promised"));
+  EXPECT_THAT(LoadRefusal(MutantFile("note_lies")), HasSubstr("org.example.promised"));
 }
 
 TEST_F(RegistryTest, RefusesAFileThatOthersCanWriteWhenItWasSearched) {
@@ -230,7 +231,7 @@ TEST_F(RegistryTest, TakesTheFirstOfTwoNormsWithOneId) {
 TEST_F(RegistryTest, PrefersAFileThatWasNamedToTheSearchPath) {
   Install("half");
   registry_.AddDirectory(directory_);
-  ASSERT_TRUE(registry_.LoadFile(Sabotage("half_again")).ok());
+  ASSERT_TRUE(registry_.LoadFile(MutantFile("half_again")).ok());
   EXPECT_EQ(registry_.Find("org.example.half").value()->version(), "2.0.0");
 }
 
@@ -309,7 +310,7 @@ TEST_F(RegistryTest, RegistersANormThatIsLinkedIn) {
 }
 
 TEST_F(RegistryTest, PassesOnWhyAPluginRefusesToCreate) {
-  ASSERT_TRUE(registry_.LoadFile(Sabotage("half")).ok());
+  ASSERT_TRUE(registry_.LoadFile(MutantFile("half")).ok());
   const NormPlugin* plugin = registry_.Find("org.example.half").value();
   EXPECT_TRUE(plugin->Instantiate(12, {}).ok());
   const absl::Status status = plugin->Instantiate(13, {}).status();

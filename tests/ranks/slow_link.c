@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum { kMaxFrame = 65536 + 64, kFrames = 4096 };
-static const double kMostWait = 0.050;
+static const double kMaxWait = 0.050;
 
 static void Fail(const char* what) {
   fprintf(stderr, "slow_link: %s: %s\n", what, strerror(errno));
@@ -82,7 +82,7 @@ static void Take(struct Direction* line, double rate, double delay) {
     }
     const double now = Now();
     if (line->free_at < now) line->free_at = now;
-    if (line->count == kFrames || line->free_at - now > kMostWait) continue;
+    if (line->count == kFrames || line->free_at - now > kMaxWait) continue;
     line->free_at += (double)n * 8 / rate;
     struct Frame* frame = &line->frames[(line->first + line->count++) % kFrames];
     frame->due = line->free_at + delay;

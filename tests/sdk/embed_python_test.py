@@ -634,8 +634,8 @@ class Sampling(unittest.TestCase):
     def test_several_sequences_grow_together(self):
         made = model()
         session, alone = plumb.Session(made, sequences=3), plumb.Session(made)
-        session.feed_each([1, 2, 3])
-        session.feed_each([4, 0, 1])
+        session.feed_batch([1, 2, 3])
+        session.feed_batch([4, 0, 1])
         alone.feed([2, 0])
         for a, b in zip(session.logits(1), alone.logits()):
             self.assertAlmostEqual(a, b, places=5)
@@ -955,13 +955,13 @@ class KeepingAState(unittest.TestCase):
             trainer.profile_rows()
         trainer.profile()
         trainer.probe(3, None, ["logits", "param.head.weight"])
-        self.assertEqual(trainer.probed(), [])
+        self.assertEqual(trainer.get_probes(), [])
         trainer.step_micro_batches(self.PAIRS)
-        self.assertEqual([(seen.kind, seen.name) for seen in trainer.probed()],
+        self.assertEqual([(seen.kind, seen.name) for seen in trainer.get_probes()],
                          [("activation", "logits"), ("parameter", "head.weight"), ("parameter gradient", "head.weight")])
-        self.assertGreater(trainer.probed()[0].norm, 0)
+        self.assertGreater(trainer.get_probes()[0].norm, 0)
         trainer.step_micro_batches(self.PAIRS)
-        self.assertEqual(trainer.probed(), [])
+        self.assertEqual(trainer.get_probes(), [])
         rows = trainer.profile_rows()
         self.assertEqual((rows[0].name, rows[0].runs, rows[-1].name), ("step", 2, "other"))
         self.assertTrue(any(row.in_graph and row.flops > 0 for row in rows))

@@ -140,7 +140,7 @@ class Completions(unittest.TestCase):
         stopped = self.server.complete(prompt="m", seed=3, max_tokens=12, stop=whole[1:3])["choices"][0]
         self.assertEqual((stopped["text"], stopped["finish_reason"]), (whole[:whole.index(whole[1:3])], "stop"))
 
-    def test_mistakes_are_errors_of_openai(self):
+    def test_invalid_requests_are_openai_errors(self):
         ok = {"prompt": "an"}
         for body, param in (
                 ({}, "prompt"), ({"prompt": None}, "prompt"), ({"prompt": 3}, "prompt"), ({"prompt": []}, "prompt"),

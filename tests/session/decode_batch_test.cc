@@ -98,7 +98,7 @@ TEST_P(DecodeBatchTest, ASequenceAmongOthersComputesWhatItComputesAlone) {
     for (int64_t i = 0; i < steps; ++i) {
       std::vector<int32_t> tokens;
       for (int64_t b = 0; b < batch; ++b) tokens.push_back(Token(b, i));
-      ASSERT_TRUE(together.FeedEach(tokens).ok());
+      ASSERT_TRUE(together.FeedBatch(tokens).ok());
       for (int64_t b = 0; b < batch; ++b) {
         EXPECT_EQ(Logits(together, b), expected[static_cast<size_t>(b)][static_cast<size_t>(i)])
             << "sequence " << b << " of " << batch << ", step " << i;
@@ -115,15 +115,15 @@ TEST_P(DecodeBatchTest, SequencesBeginAndEndAtAnyTime) {
   const std::vector<int32_t> prompt = {1, 2, 3};
   for (int64_t b = 0; b < 3; ++b) ASSERT_TRUE(together.Feed(b, prompt).ok());
   for (int64_t b = 0; b < 3; ++b) EXPECT_EQ(together.length(b), 3);
-  ASSERT_TRUE(together.FeedEach({1, 4, 2}).ok());
+  ASSERT_TRUE(together.FeedBatch({1, 4, 2}).ok());
   together.Reset(1);
   ASSERT_TRUE(together.Feed(1, prompt).ok());
-  ASSERT_TRUE(together.FeedEach({3, 0, 4}).ok());
+  ASSERT_TRUE(together.FeedBatch({3, 0, 4}).ok());
   EXPECT_EQ(together.length(1), 4);
   EXPECT_EQ(together.length(2), 5);
   // Several tokens for one sequence, in one call.
   ASSERT_TRUE(together.Feed(2, {2, 1}).ok());
-  ASSERT_TRUE(together.FeedEach({1, 1, 1}).ok());
+  ASSERT_TRUE(together.FeedBatch({1, 1, 1}).ok());
 
   ASSERT_TRUE(alone.Feed(prompt).ok());
   ASSERT_TRUE(alone.Feed({0}).ok());
@@ -143,12 +143,12 @@ TEST_P(DecodeBatchTest, AStepThatOneSequenceHasNoRoomForIsRefusedWhole) {
   const std::vector<int32_t> full(static_cast<size_t>(together.context_length()), 1);
   ASSERT_TRUE(together.Feed(0, {1}).ok());
   ASSERT_TRUE(together.Feed(1, full).ok());
-  EXPECT_EQ(together.FeedEach({1, 1}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(together.FeedBatch({1, 1}).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(together.length(0), 1);
-  EXPECT_EQ(together.FeedEach({1}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(together.FeedBatch({1}).code(), absl::StatusCode::kInvalidArgument);
   together.Reset(1);
-  EXPECT_FALSE(together.FeedEach({1, -1}).ok());
-  EXPECT_TRUE(together.FeedEach({1, 1}).ok());
+  EXPECT_FALSE(together.FeedBatch({1, -1}).ok());
+  EXPECT_TRUE(together.FeedBatch({1, 1}).ok());
 }
 
 TEST_P(DecodeBatchTest, DecodingAgreesWithTheFullPass) {

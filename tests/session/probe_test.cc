@@ -189,7 +189,7 @@ TEST_F(ProbeTest, GlobsChooseTheirKindAndPointsKeepTheirOrder) {
   EXPECT_EQ(select(kAll).size(), points.size());
 }
 
-TEST_F(ProbeTest, AGlobThatMatchesNothingIsAMistake) {
+TEST_F(ProbeTest, AGlobWithoutMatchesIsAnError) {
   const auto context = Context("pre");
   for (const char* glob :
        {"layers.0.atention.residual", "head.weight", "layers.2.*", "", "grad."}) {

@@ -212,9 +212,9 @@ TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
       return absl::OkStatus();
     });
     for (const absl::Status& result : results) EXPECT_TRUE(result.ok()) << result;
-    const auto most = PlanTrainMemory(*context, spec, 12, 3);
-    ASSERT_TRUE(most.ok()) << most.status();
-    EXPECT_EQ(most->total(), *std::max_element(totals.begin(), totals.end())) << recipe;
+    const auto max = PlanTrainMemory(*context, spec, 12, 3);
+    ASSERT_TRUE(max.ok()) << max.status();
+    EXPECT_EQ(max->total(), *std::max_element(totals.begin(), totals.end())) << recipe;
   }
 }
 

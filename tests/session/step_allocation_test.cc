@@ -252,13 +252,13 @@ TEST_P(SessionAllocationTest, DecodingSequencesTogetherAllocatesNothingAfterTheF
     DecodeSession decode(context.get(), &weights, 3, threads_);
     const std::vector<int32_t> prompt = {1, 2, 3, 4, 5}, tokens = {3, 2, 1};
     ASSERT_TRUE(decode.Feed(0, prompt).ok());
-    ASSERT_TRUE(decode.FeedEach(tokens).ok());
+    ASSERT_TRUE(decode.FeedBatch(tokens).ok());
     bool ok = true;
     EXPECT_EQ(CountAllocations([&] {
-                for (int i = 0; i < 3; ++i) ok = decode.FeedEach(tokens).ok() && ok;
+                for (int i = 0; i < 3; ++i) ok = decode.FeedBatch(tokens).ok() && ok;
                 decode.Reset(1);
                 ok = decode.Feed(1, prompt).ok() && ok;
-                ok = decode.FeedEach(tokens).ok() && ok;
+                ok = decode.FeedBatch(tokens).ok() && ok;
               }),
               0);
     EXPECT_TRUE(ok);

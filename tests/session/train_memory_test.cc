@@ -187,7 +187,7 @@ TEST(TrainMemorySizesTest, RefusesSizesThatOverflow) {
   EXPECT_TRUE(PlanTrainMemory(*context, spec, 1 << 20).ok()) << "4 TB can be planned";
 }
 
-TEST(TrainMemorySizesTest, AModelWhoseWeightsCannotBeAddressedIsAMistake) {
+TEST(TrainMemorySizesTest, UnaddressableWeightsAreAnError) {
   const std::unique_ptr<Runtime> runtime = MakeRuntime(1);
   TinyModel model = Model();
   model.d_model = 1 << 22;

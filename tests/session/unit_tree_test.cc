@@ -74,14 +74,14 @@ TEST(UnitTreeTest, RangesMatchAStackOfTheirUnits) {
   for (int64_t units = 1; units <= 40; ++units) {
     for (int64_t begin = 0; begin < units; ++begin) {
       std::vector<UnitRange> stack;
-      int64_t most = 0;
+      int64_t max = 0;
       for (int64_t end = begin + 1; end <= units; ++end) {
         const UnitRange range = {begin, end};
-        EXPECT_EQ(SumsToKeep(units, range), most) << units << ": " << begin << ".." << end;
+        EXPECT_EQ(SumsToKeep(units, range), max) << units << ": " << begin << ".." << end;
         PushNode(units, {end - 1, end}, &stack);
         EXPECT_EQ(MaximalNodes(units, range), stack) << units << ": " << begin << ".." << end;
         EXPECT_EQ(CountMaximalNodes(units, range), static_cast<int64_t>(stack.size()));
-        most = std::max(most, static_cast<int64_t>(stack.size()));
+        max = std::max(max, static_cast<int64_t>(stack.size()));
       }
     }
   }

@@ -26,7 +26,7 @@ class MachineSpeed {
  public:
   explicit MachineSpeed(const HostRuntime& runtime) : threads_(runtime.threads()) {}
 
-  // Measures as plumb_machine_speed. Errors: kUnimplemented if there is no such product.
+  // Measures as plumb_runtime_measure_speed. Errors: kUnimplemented if there is no such product.
   absl::StatusOr<double> Measure(api::Speed speed);
 
  private:

@@ -65,7 +65,7 @@ absl::Status DecodeBench::Impl::Feed(int64_t n) {
   }
   next.clear();
   for (const std::vector<int32_t>& each : tokens) next.push_back(each[begin]);
-  return ToStatus(session->FeedEach(next));
+  return ToStatus(session->FeedBatch(next));
 }
 
 absl::StatusOr<BenchStep> DecodeBench::Impl::Step(int64_t n) {

@@ -36,12 +36,12 @@ uint32_t CodePoint(int64_t i) {
 // that a character tokenizer has a vocabulary of this size and the tokens cover all of it. Errors:
 // kInvalidArgument for more characters than Unicode has.
 absl::StatusOr<std::string> RandomText(int64_t vocab_size, int64_t tokens, uint64_t seed) {
-  constexpr int64_t kMost = kAfterLast - kFirst - (kAfterSurrogates - kSurrogates) - 1;
-  if (vocab_size < 1 || vocab_size > kMost) {
+  constexpr int64_t kMax = kAfterLast - kFirst - (kAfterSurrogates - kSurrogates) - 1;
+  if (vocab_size < 1 || vocab_size > kMax) {
     return absl::InvalidArgumentError(absl::StrCat("a vocabulary of ", vocab_size,
                                                    " tokens cannot be drawn from at random; it "
                                                    "may have 1 to ",
-                                                   kMost));
+                                                   kMax));
   }
   std::string text;
   for (const int64_t i : Permutation(RngStream(seed, "bench-order"), vocab_size)) {

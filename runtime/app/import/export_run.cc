@@ -20,8 +20,8 @@
 #include "runtime/app/model.h"
 #include "runtime/app/train/run_directory.h"
 #include "runtime/app/train/run_model.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/tokenizer/library_json.h"
@@ -107,12 +107,12 @@ class Assembly {
 
   absl::StatusOr<std::vector<TensorToWrite>> Tensors() {
     std::vector<std::string> order;
-    std::vector<std::string> mistakes;
+    std::vector<std::string> errors;
     for (size_t i = 0; i < pieces_.size(); ++i) {
       const TensorPiece& piece = pieces_[i];
       if (piece.fill.has_value() && !IsFilled(i)) {
-        mistakes.push_back(absl::StrCat(piece.name, " is trained, and the checkpoint has it as ",
-                                        *piece.fill, " everywhere"));
+        errors.push_back(absl::StrCat(piece.name, " is trained, and the checkpoint has it as ",
+                                      *piece.fill, " everywhere"));
       }
       for (size_t number = 0; number < piece.sources.size(); ++number) {
         std::vector<Part>& parts = sources_[piece.sources[number]];
@@ -120,7 +120,7 @@ class Assembly {
         parts.push_back({i, static_cast<int64_t>(number)});
       }
     }
-    if (!mistakes.empty()) return absl::InvalidArgumentError(ListMistakes(mistakes));
+    if (!errors.empty()) return absl::InvalidArgumentError(ListDiagnostics(errors));
     std::vector<TensorToWrite> tensors;
     for (const std::string& name : order) tensors.push_back(ToWrite(name));
     return tensors;
@@ -145,7 +145,7 @@ class Assembly {
   }
 
   // Returns the length of the axis from which parts were taken.
-  static int64_t Length(int64_t own, const AxisPart& part, int64_t reach) {
+  static int64_t Length(int64_t own, const AxisSlice& part, int64_t reach) {
     return part.all() ? own : part.groups * reach;
   }
 

@@ -30,25 +30,25 @@ std::string Absolute(const std::string& path) {
   return error ? path : whole.string();
 }
 
-Json PartJson(const AxisPart& part) {
+Json SliceJson(const AxisSlice& part) {
   return {{"groups", part.groups}, {"first", part.first}, {"count", part.count}};
 }
 
 // Returns the JSON for the part of a source in one of plumb's tensors.
-Json Became(const PlannedTensor& tensor, size_t source, bool copied) {
+Json TargetJson(const PlannedTensor& tensor, size_t source, bool copied) {
   const TensorPiece& piece = tensor.piece;
-  Json became = {{"tensor", piece.name}};
-  if (piece.transpose) became["transposed"] = true;
-  if (!piece.rows.all()) became["rows"] = PartJson(piece.rows);
-  if (!piece.columns.all()) became["columns"] = PartJson(piece.columns);
-  if (piece.stacked()) became["part"] = source;
-  const int64_t from = copied ? -1 : StaysFrom(tensor);
+  Json target = {{"tensor", piece.name}};
+  if (piece.transpose) target["transposed"] = true;
+  if (!piece.rows.all()) target["rows"] = SliceJson(piece.rows);
+  if (!piece.columns.all()) target["columns"] = SliceJson(piece.columns);
+  if (piece.stacked()) target["part"] = source;
+  const int64_t from = copied ? -1 : MappedOffset(tensor);
   if (from >= 0) {
-    became["from"] = from;
+    target["from"] = from;
   } else {
-    became["converted"] = true;
+    target["converted"] = true;
   }
-  return became;
+  return target;
 }
 
 absl::Status Damaged(const std::string& path, absl::string_view what) {
@@ -88,9 +88,10 @@ Json KeysJson(const ImportedConfig& config) {
 }
 
 // Builds the list of tensors in files for plumb.h. Owns the names that the list refers to.
-class InFiles {
+class FileTensorList {
  public:
-  explicit InFiles(std::string run) : run_(std::move(run)), path_(JoinPath(run_, kImportFile)) {}
+  explicit FileTensorList(std::string run)
+      : run_(std::move(run)), path_(JoinPath(run_, kImportFile)) {}
 
   absl::Status Read(const Json& json) {
     const Json* tensors = FindMember(json, "tensors");
@@ -120,9 +121,9 @@ class InFiles {
   };
 
   absl::Status ReadTensor(const Json& tensor) {
-    const Json* became = FindMember(tensor, "became");
-    if (became == nullptr || !became->is_array()) return absl::OkStatus();  // ignored
-    for (const Json& each : *became) {
+    const Json* target = FindMember(tensor, "became");
+    if (target == nullptr || !target->is_array()) return absl::OkStatus();  // ignored
+    for (const Json& each : *target) {
       const Json* from = FindMember(each, "from");
       if (from == nullptr) continue;  // converted
       const absl::optional<int64_t> first = AsInt64(*from);
@@ -187,23 +188,23 @@ class InFiles {
 
 }  // namespace
 
-int64_t StaysFrom(const PlannedTensor& tensor) {
+int64_t MappedOffset(const PlannedTensor& tensor) {
   if (tensor.sources.empty()) return -1;
   return tensor.piece.ContiguousFrom(tensor.sources[0]->entry->shape);
 }
 
 std::string ImportJson(const Family& family, const ImportedConfig& config,
                        const CheckpointDirectory& checkpoint, const TensorPlan& plan, bool copied) {
-  std::map<const CheckpointTensor*, Json> became;
+  std::map<const CheckpointTensor*, Json> target;
   Json filled = Json::array();
   for (const PlannedTensor& tensor : plan.tensors) {
     if (tensor.piece.fill.has_value()) {
       filled.push_back({{"tensor", tensor.piece.name}, {"value", *tensor.piece.fill}});
     }
     for (size_t i = 0; i < tensor.sources.size(); ++i) {
-      Json& list = became[tensor.sources[i]];
+      Json& list = target[tensor.sources[i]];
       if (list.is_null()) list = Json::array();
-      list.push_back(Became(tensor, i, copied));
+      list.push_back(TargetJson(tensor, i, copied));
     }
   }
   std::map<const CheckpointTensor*, std::string> ignored;
@@ -216,7 +217,7 @@ std::string ImportJson(const Family& family, const ImportedConfig& config,
                  {"dtype", entry.dtype},
                  {"shape", Json(std::vector<int64_t>(entry.shape.dims().begin(),
                                                      entry.shape.dims().end()))}};
-    if (const auto at = became.find(&tensor); at != became.end()) line["became"] = at->second;
+    if (const auto at = target.find(&tensor); at != target.end()) line["became"] = at->second;
     if (const auto at = ignored.find(&tensor); at != ignored.end()) line["ignored"] = at->second;
     tensors.push_back(std::move(line));
   }
@@ -250,9 +251,9 @@ absl::StatusOr<ImportedFamily> ReadImportedFamily(const std::string& run) {
 
 absl::Status MapImportedWeights(const std::string& run, api::Model* model) {
   PLUMB_ASSIGN_OR_RETURN(const Json json, ReadImportJson(run));
-  InFiles in_files(run);
-  PLUMB_RETURN_IF_ERROR(in_files.Read(json));
-  return in_files.Map(model);
+  FileTensorList file_tensors(run);
+  PLUMB_RETURN_IF_ERROR(file_tensors.Read(json));
+  return file_tensors.Map(model);
 }
 
 }  // namespace plumb

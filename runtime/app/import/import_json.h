@@ -38,7 +38,7 @@ inline constexpr char kImportFile[] = "import.json";
 inline constexpr char kImportedWeights[] = "weights.safetensors";
 
 // Returns the first element in the source if the tensor stays in the checkpoint, otherwise -1.
-int64_t StaysFrom(const PlannedTensor& tensor);
+int64_t MappedOffset(const PlannedTensor& tensor);
 
 // Content of a config.json at import.
 struct ImportedConfig {

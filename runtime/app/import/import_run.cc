@@ -16,8 +16,8 @@
 #include "runtime/app/import/import_json.h"
 #include "runtime/app/model.h"
 #include "runtime/app/train/run_directory.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/zoo/config_keys.h"
@@ -34,7 +34,7 @@ using Json = nlohmann::json;
 std::vector<TensorToWrite> TensorsToWrite(const TensorPlan& plan, bool copy_all) {
   std::vector<TensorToWrite> tensors;
   for (const PlannedTensor& tensor : plan.tensors) {
-    if (!copy_all && StaysFrom(tensor) >= 0) continue;
+    if (!copy_all && MappedOffset(tensor) >= 0) continue;
     const bool is_f32 = tensor.dtype == "F32";
     TensorToWrite write;
     write.name = tensor.piece.name;
@@ -68,7 +68,7 @@ ImportReport ReportOf(const Family& family, const TensorPlan& plan, bool copy_al
     const int64_t n = tensor.piece.shape.num_elements();
     const int64_t bytes = n * (tensor.dtype == "F32" ? 4 : 2);
     report.parameters += n;
-    (!copy_all && StaysFrom(tensor) >= 0 ? report.mapped_bytes : report.written_bytes) += bytes;
+    (!copy_all && MappedOffset(tensor) >= 0 ? report.mapped_bytes : report.written_bytes) += bytes;
     if (!tensor.sources.empty()) dtypes.insert(tensor.dtype);
   }
   report.tensors = static_cast<int64_t>(plan.tensors.size());
@@ -132,13 +132,13 @@ absl::Status CheckKeys(const Family& family, const ImportedConfig& config, const
   if (!refused.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         file, ": keys that plumb's ", family.name, " does not read:\n  ",
-        ListMistakes(refused, "\n  "),
+        ListDiagnostics(refused, "\n  "),
         "\nthey may change what the model computes; --allow-unread KEY imports without the key"));
   }
   if (!unknown.empty()) {
     runtime->Warn(absl::StrCat(file,
                                ": keys that no family of plumb's knows, and that were not read: ",
-                               ListMistakes(unknown, ", ")));
+                               ListDiagnostics(unknown, ", ")));
   }
   return absl::OkStatus();
 }
@@ -175,7 +175,7 @@ void WarnOfNonFinite(const TensorPlan& plan, const std::string& directory, HostR
   }
   if (found.empty()) return;
   runtime->Warn(absl::StrCat(directory, ": weights that are NaN or infinite, in ",
-                             ListMistakes(found, ", ")));
+                             ListDiagnostics(found, ", ")));
 }
 
 absl::StatusOr<ImportReport> Import(HostRuntime* runtime, const ImportRequest& request) {

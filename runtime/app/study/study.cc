@@ -10,7 +10,7 @@
 namespace plumb {
 namespace {
 
-absl::StatusOr<StudySetting> ToSetting(const Text& text) {
+absl::StatusOr<StudySetting> ToSetting(const SourceText& text) {
   const size_t equals = text.value.find('=');
   if (equals == std::string::npos) {
     return ErrorAt(text.place, absl::StrCat("set: \"", text.value,
@@ -36,7 +36,7 @@ absl::StatusOr<Study> Study::FromFile(const std::string& path) {
   study.data = resolve(spec.data);
   study.train = resolve(spec.train);
   study.init = resolve(spec.init);
-  for (const Text& setting : spec.settings) {
+  for (const SourceText& setting : spec.settings) {
     PLUMB_ASSIGN_OR_RETURN(StudySetting added, ToSetting(setting));
     study.settings.push_back(std::move(added));
   }

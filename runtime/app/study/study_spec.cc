@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plumb/v1/study.schema.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/schema/located.h"
 #include "runtime/schema/reader.h"
@@ -15,33 +15,33 @@ namespace {
 
 constexpr int kMaxSeeds = 10000;
 
-class Mistakes {
+class Diagnostics {
  public:
-  void Require(bool holds, const Place& place, absl::string_view message) {
-    if (!holds) mistakes_.push_back(std::string(ErrorAt(place, message).message()));
+  void Require(bool holds, const SourceLocation& place, absl::string_view message) {
+    if (!holds) errors_.push_back(std::string(ErrorAt(place, message).message()));
   }
   absl::Status status() const {
-    if (mistakes_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(ListMistakes(mistakes_));
+    if (errors_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(ListDiagnostics(errors_));
   }
 
  private:
-  std::vector<std::string> mistakes_;
+  std::vector<std::string> errors_;
 };
 
-void CheckGrid(const v1::Study& message, const Located& at, Mistakes* mistakes) {
+void CheckGrid(const v1::Study& message, const Located& at, Diagnostics* errors) {
   std::set<std::string> fields;
   for (int i = 0; i < message.grid_size(); ++i) {
     const v1::Grid& grid = message.grid(i);
     const Located grid_at = at.Nested("grid", i);
-    mistakes->Require(!grid.field().empty(), at.At("grid", i), "grid: field is missing");
-    mistakes->Require(grid.value_size() > 0, at.At("grid", i),
-                      absl::StrCat("grid: ", grid.field(), " has no value"));
-    mistakes->Require(fields.insert(grid.field()).second, grid_at.At("field"),
-                      absl::StrCat("grid: ", grid.field(), " is given twice"));
+    errors->Require(!grid.field().empty(), at.At("grid", i), "grid: field is missing");
+    errors->Require(grid.value_size() > 0, at.At("grid", i),
+                    absl::StrCat("grid: ", grid.field(), " has no value"));
+    errors->Require(fields.insert(grid.field()).second, grid_at.At("field"),
+                    absl::StrCat("grid: ", grid.field(), " is given twice"));
     std::set<std::string> values;
     for (int j = 0; j < grid.value_size(); ++j) {
-      mistakes->Require(
+      errors->Require(
           values.insert(grid.value(j)).second, grid_at.At("value", j),
           absl::StrCat("grid: ", grid.field(), " has the value \"", grid.value(j), "\" twice"));
     }
@@ -49,26 +49,26 @@ void CheckGrid(const v1::Study& message, const Located& at, Mistakes* mistakes) 
 }
 
 absl::Status Check(const v1::Study& message, const Located& at) {
-  Mistakes mistakes;
+  Diagnostics errors;
   if (message.has_seeds()) {
-    mistakes.Require(message.seeds() >= 1 && message.seeds() <= kMaxSeeds, at.At("seeds"),
-                     absl::StrCat("seeds must be in 1..", kMaxSeeds));
-    mistakes.Require(message.seed_size() == 0, at.At("seeds"),
-                     "seeds and seed: give a number of seeds or their values, not both");
+    errors.Require(message.seeds() >= 1 && message.seeds() <= kMaxSeeds, at.At("seeds"),
+                   absl::StrCat("seeds must be in 1..", kMaxSeeds));
+    errors.Require(message.seed_size() == 0, at.At("seeds"),
+                   "seeds and seed: give a number of seeds or their values, not both");
   }
   std::set<uint64_t> seeds;
   for (int i = 0; i < message.seed_size(); ++i) {
-    mistakes.Require(seeds.insert(message.seed(i)).second, at.At("seed", i),
-                     absl::StrCat("seed ", message.seed(i), " is given twice"));
+    errors.Require(seeds.insert(message.seed(i)).second, at.At("seed", i),
+                   absl::StrCat("seed ", message.seed(i), " is given twice"));
   }
   if (message.has_samples()) {
-    mistakes.Require(message.samples() >= 0 && message.samples() <= 1000, at.At("samples"),
-                     "samples must be in 0..1000");
+    errors.Require(message.samples() >= 0 && message.samples() <= 1000, at.At("samples"),
+                   "samples must be in 0..1000");
   }
-  mistakes.Require(message.probe_every() >= 0, at.At("probe_every"),
-                   "probe_every must be zero or more");
-  CheckGrid(message, at, &mistakes);
-  return mistakes.status();
+  errors.Require(message.probe_every() >= 0, at.At("probe_every"),
+                 "probe_every must be zero or more");
+  CheckGrid(message, at, &errors);
+  return errors.status();
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ std::string StudySpec::ToText() const {
   message.set_data(data);
   message.set_train(train);
   message.set_init(init);
-  for (const Text& setting : settings) message.add_set(setting.value);
+  for (const SourceText& setting : settings) message.add_set(setting.value);
   for (const Grid& axis : grid) {
     v1::Grid* added = message.add_grid();
     added->set_field(axis.field.value);

@@ -11,19 +11,19 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 
 namespace plumb {
 
 struct StudySpec {
   struct Grid {
-    Text field;
+    SourceText field;
     std::vector<std::string> values;
   };
 
   std::vector<std::string> models;  // relative to the study's file
   std::string data, train, init;
-  std::vector<Text> settings;  // "model.n_layer=4"
+  std::vector<SourceText> settings;  // "model.n_layer=4"
   std::vector<Grid> grid;
   std::optional<int64_t> seeds;  // number of seeds, 1 to N
   std::vector<uint64_t> seed_list;

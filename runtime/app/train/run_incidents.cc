@@ -15,10 +15,10 @@ namespace {
 using Json = nlohmann::json;
 
 // Reads a member that is an integer >= least.
-bool TakeCount(const Json& object, const char* name, int64_t least, int64_t* to) {
+bool TakeCount(const Json& object, const char* name, int64_t min, int64_t* to) {
   const Json* member = FindMember(object, name);
   const absl::optional<int64_t> number = member == nullptr ? absl::nullopt : AsInt64(*member);
-  if (!number || *number < least) return false;
+  if (!number || *number < min) return false;
   *to = *number;
   return true;
 }

@@ -22,7 +22,7 @@ Named& At(size_t i, std::vector<Named>* list) {
 // Copies the figures of the trainer's last step. Returns false if it was not probed.
 bool TakeFigures(const api::Trainer& trainer, ProbeFigures* figures) {
   size_t activations = 0, gradients = 0, parameters = 0;
-  for (const api::ProbeInfo& probe : trainer.Probed()) {
+  for (const api::ProbeInfo& probe : trainer.GetProbes()) {
     figures->step = probe.step;
     if (probe.kind == PLUMB_PROBE_PARAMETER_GRADIENT) {  // follows its parameter
       figures->parameters[parameters - 1].gradient = FiguresOf(probe);

@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-constexpr double kLeastJump = 1;  // in nats
+constexpr double kMinJump = 1;  // in nats
 constexpr double kMads = 10;
 
 double MedianOf(std::array<double, SpikeDetector::kWindow>* values, size_t n) {
@@ -30,16 +30,16 @@ bool SpikeDetector::Add(double loss) {
 }
 
 bool SpikeDetector::IsHigh(double loss) {
-  if (size_ < kLeast) return false;
+  if (size_ < kMin) return false;
   // Most losses return here without computing a median: a loss that exceeds the median by
-  // kLeastJump exceeds more than half of the window by that amount.
+  // kMinJump exceeds more than half of the window by that amount.
   size_t below = 0;
-  for (size_t i = 0; i < size_; ++i) below += ring_[i] < loss - kLeastJump ? 1 : 0;
+  for (size_t i = 0; i < size_; ++i) below += ring_[i] < loss - kMinJump ? 1 : 0;
   if (below <= size_ / 2) return false;
   std::array<double, kWindow> values = ring_;
   const double median = MedianOf(&values, size_);
   for (size_t i = 0; i < size_; ++i) values[i] = std::fabs(ring_[i] - median);
-  if (loss <= median + std::max(kLeastJump, kMads * MedianOf(&values, size_))) return false;
+  if (loss <= median + std::max(kMinJump, kMads * MedianOf(&values, size_))) return false;
   if (!is_high_) level_ = median;
   return true;
 }

@@ -21,7 +21,7 @@ namespace plumb {
 class SpikeDetector {
  public:
   static constexpr size_t kWindow = 50;
-  static constexpr size_t kLeast = 20;  // min number of losses before one can be high
+  static constexpr size_t kMin = 20;  // min number of losses before one can be high
 
   // Adds the next loss, which must be finite. Returns true if a spike begins with it. Does not
   // allocate.

@@ -92,7 +92,7 @@ struct TrainInfo {
   int64_t probe_every = 0;   // interval of probes; 0: none
   int64_t chosen_units = 0;  // units per step if they were chosen for the ranks, else 0
   TrainingMemory memory;     // for the longest step
-  MemoryLimit room;          // before allocating any of it
+  MemoryLimit memory_limit;  // before allocating any of it
   TrainingDisk disk;         // for the whole run
   InitialWeights initial;    // set for a new run
 };

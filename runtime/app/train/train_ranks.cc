@@ -38,7 +38,7 @@ struct TrainRanks::Order {
   int64_t argument = 0;  // kStep: the batch; kEnd: the exit code
 };
 
-absl::Status TrainRanks::Tell(Order order) {
+absl::Status TrainRanks::BroadcastOrder(Order order) {
   return Broadcast(launch_->ranks(), 0, &order, sizeof(order));
 }
 
@@ -47,13 +47,13 @@ absl::Status TrainRanks::AllOk(const absl::Status& mine) const {
   return mine.ok() ? all : mine;
 }
 
-absl::StatusOr<bool> TrainRanks::FirstSays(bool mine) const {
+absl::StatusOr<bool> TrainRanks::BroadcastFlag(bool mine) const {
   int64_t says = mine ? 1 : 0;
   PLUMB_RETURN_IF_ERROR(Broadcast(launch_->ranks(), 0, &says, sizeof(says)));
   return says != 0;
 }
 
-absl::Status TrainRanks::ShareTexts(std::initializer_list<std::string*> texts) const {
+absl::Status TrainRanks::BroadcastTexts(std::initializer_list<std::string*> texts) const {
   for (std::string* text : texts) {
     PLUMB_RETURN_IF_ERROR(Broadcast(launch_->ranks(), 0, text));
   }
@@ -118,7 +118,7 @@ void TrainRanks::SetTrainer(api::Trainer* trainer, size_t weights) {
 
 absl::StatusOr<api::StepInfo> TrainRanks::Step(
     int64_t batch, absl::FunctionRef<absl::StatusOr<api::StepInfo>()> step, bool* stop_wanted) {
-  PLUMB_RETURN_IF_ERROR(Tell({Order::kStep, batch}));
+  PLUMB_RETURN_IF_ERROR(BroadcastOrder({Order::kStep, batch}));
   absl::StatusOr<api::StepInfo> stepped = step();
   if (!stepped.ok() && !absl::IsAborted(stepped.status())) return stepped;
   PLUMB_ASSIGN_OR_RETURN(const bool wanted, launch_->Any(false));
@@ -128,7 +128,7 @@ absl::StatusOr<api::StepInfo> TrainRanks::Step(
 
 absl::Status TrainRanks::CheckFinite() {
   // Each rank checks its part of the optimizer's states.
-  PLUMB_RETURN_IF_ERROR(Tell({Order::kCheckFinite}));
+  PLUMB_RETURN_IF_ERROR(BroadcastOrder({Order::kCheckFinite}));
   return AllOk(ToStatus(trainer_->Check()));
 }
 
@@ -142,7 +142,7 @@ absl::Status TrainRanks::ShareStates(absl::FunctionRef<absl::Status()> use) {
 }
 
 absl::Status TrainRanks::WithStates(absl::FunctionRef<absl::Status()> use) {
-  PLUMB_RETURN_IF_ERROR(Tell({Order::kShareStates}));
+  PLUMB_RETURN_IF_ERROR(BroadcastOrder({Order::kShareStates}));
   return ShareStates(use);
 }
 
@@ -156,7 +156,7 @@ absl::Status TrainRanks::WriteStates(const std::string& directory,
         absl::StrCat(kVariable, ": is ONE, ALL or nothing, not ", writers_wanted));
   }
   if (are_alike_ && writers_wanted != "ONE") {
-    PLUMB_RETURN_IF_ERROR(Tell({Order::kCheckpoint}));
+    PLUMB_RETURN_IF_ERROR(BroadcastOrder({Order::kCheckpoint}));
     CheckpointWriters writers = Writers();
     const size_t name = directory.rfind('/') + 1;
     PLUMB_ASSIGN_OR_RETURN(const int blind, writers.Begin(directory.substr(name)));
@@ -183,7 +183,7 @@ absl::Status TrainRanks::WriteStates(const std::string& directory,
   });
 }
 
-absl::Status TrainRanks::End(int exit_code) { return Tell({Order::kEnd, exit_code}); }
+absl::Status TrainRanks::End(int exit_code) { return BroadcastOrder({Order::kEnd, exit_code}); }
 
 absl::StatusOr<int> TrainRanks::Follow(absl::FunctionRef<absl::Status(int64_t batch)> step,
                                        const std::function<bool()>& wants_stop) {

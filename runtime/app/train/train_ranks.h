@@ -38,9 +38,9 @@ class TrainRanks {
   // Returns this rank's error or, if it has none, that of the first rank with an error.
   absl::Status AllOk(const absl::Status& mine) const;
   // Returns the value of `mine` on rank 0.
-  absl::StatusOr<bool> FirstSays(bool mine) const;
+  absl::StatusOr<bool> BroadcastFlag(bool mine) const;
   // Replaces the texts by those of rank 0.
-  absl::Status ShareTexts(std::initializer_list<std::string*> texts) const;
+  absl::Status BroadcastTexts(std::initializer_list<std::string*> texts) const;
   // Fails on all ranks with the first difference between what they train. Warns on rank 0 about
   // processors that round differently, or fails if `require_same_bits`.
   absl::Status CheckAgree(HostRuntime* runtime, const Recipe& recipe, const std::string& model_text,
@@ -74,7 +74,7 @@ class TrainRanks {
 
  private:
   struct Order;
-  absl::Status Tell(Order order);
+  absl::Status BroadcastOrder(Order order);
   absl::Status ShareStates(absl::FunctionRef<absl::Status()> use);
   absl::Status CheckSameText(absl::string_view what, const std::string& mine) const;
   CheckpointWriters Writers() const { return {launch_->ranks(), trainer_, run_dir_, weights_}; }

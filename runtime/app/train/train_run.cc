@@ -187,7 +187,7 @@ absl::Status TrainRun::Impl::CreateTrainer(const TrainRequest& request) {
     PLUMB_RETURN_IF_ERROR(
         ranks->CheckAgree(runtime, recipe, model_text, *model, *data, request.require_same_bits));
   }
-  info.room = ProcessMemoryLimit();
+  info.memory_limit = ProcessMemoryLimit();
   PLUMB_ASSIGN_OR_RETURN(batches, MakeTrainBatches(data.get(), recipe, model->Info()));
   micro_batch = batches->MakeBatch();
   const bool validates = ranks == nullptr || ranks->is_first();
@@ -327,7 +327,7 @@ absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report
     if (absl::IsAborted(stepped.status())) {
       // The probe of the diverged step is logged too, but the divergence is the error to return.
       TakeProbe(/*diverged=*/true, report).IgnoreError();
-      PLUMB_RETURN_IF_ERROR(Survive(stepped.status(), /*weights_are_lost=*/false, report));
+      PLUMB_RETURN_IF_ERROR(HandleDivergence(stepped.status(), /*weights_are_lost=*/false, report));
       continue;
     }
     if (!stepped.ok() || metrics == nullptr || !CheckpointDue(Clock::now())) return stepped;
@@ -336,7 +336,7 @@ absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report
     const absl::Status finite = CheckFinite();
     if (finite.ok()) return stepped;
     PLUMB_RETURN_IF_ERROR(ToStatus(trainer->SetSteps(step() - 1)));
-    PLUMB_RETURN_IF_ERROR(Survive(finite, /*weights_are_lost=*/true, report));
+    PLUMB_RETURN_IF_ERROR(HandleDivergence(finite, /*weights_are_lost=*/true, report));
   }
 }
 
@@ -390,7 +390,7 @@ absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
   }
   if (checkpoint_step == step()) return checkpoint_path;
   PLUMB_RETURN_IF_ERROR(CheckFinite());
-  JudgeCheckpoint();
+  MarkGoodCheckpoint();
   PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
   return checkpoint_path;
 }

@@ -12,12 +12,13 @@ namespace plumb {
 absl::Status TrainRun::Impl::SendRunFiles(const Tokenizer& tokenizer) {
   std::string vocabulary = tokenizer.ToJson();
   std::string special = GenerationConfigJson(tokenizer.special_tokens());
-  return ranks->ShareTexts({&recipe.text, &model_text, &vocabulary, &special});
+  return ranks->BroadcastTexts({&recipe.text, &model_text, &vocabulary, &special});
 }
 
 absl::Status TrainRun::Impl::ReadRunFilesOfRankZero(const TrainRequest& request) {
   std::string train_text, whole_model, vocabulary, special_text;
-  PLUMB_RETURN_IF_ERROR(ranks->ShareTexts({&train_text, &whole_model, &vocabulary, &special_text}));
+  PLUMB_RETURN_IF_ERROR(
+      ranks->BroadcastTexts({&train_text, &whole_model, &vocabulary, &special_text}));
   PLUMB_ASSIGN_OR_RETURN(recipe, ParseRecipe(train_text, RunTrainPath(request.out), {}));
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec,
                          ToStatus(api::Spec::FromText(whole_model, RunModelPath(request.out))));

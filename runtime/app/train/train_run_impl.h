@@ -100,7 +100,7 @@ struct TrainRun::Impl {
   // Fails unless a resumed run began with the weights that the request names.
   absl::Status CheckSameInit(const TrainRequest& request, const InitSource& source) const;
   // Restores the initial state of a run that has files but no checkpoint.
-  absl::Status BeginAgain(const InitSource& source);
+  absl::Status RestartWithoutCheckpoint(const InitSource& source);
   absl::StatusOr<std::string> WholeTextOf(const api::Spec& spec) const;
   // Creates the trainer and everything else that a step needs, if all ranks agree.
   absl::Status CreateTrainer(const TrainRequest& request);
@@ -123,22 +123,23 @@ struct TrainRun::Impl {
   absl::Status WithStates(absl::FunctionRef<absl::Status()> use);
 
   // Decides if the checkpoint that is about to be written becomes the last good one.
-  void JudgeCheckpoint();
+  void MarkGoodCheckpoint();
   // Handles a diverged step as the recipe specifies. Returns OK if the run continues.
   // `weights_are_lost`: some weights are not finite.
-  absl::Status Survive(const absl::Status& divergence, bool weights_are_lost, StepReport* report);
+  absl::Status HandleDivergence(const absl::Status& divergence, bool weights_are_lost,
+                                StepReport* report);
   // Takes steps until one is finite, or the run ends with an error.
   absl::StatusOr<api::StepInfo> StepUntilFinite(StepReport* report);
   absl::Status Stop(const absl::Status& divergence, int64_t step, int64_t batch);
   // Rolls back to the last good checkpoint. Returns the message for users.
-  absl::StatusOr<std::string> StepBack(const absl::Status& divergence, int64_t step, int64_t batch);
+  absl::StatusOr<std::string> Rollback(const absl::Status& divergence, int64_t step, int64_t batch);
   // Sets the trainer's step and learning rate.
   absl::Status ApplyIncidents(int64_t step);
   absl::Status NoteSpike(StepReport* report);
   absl::Status LogIncident(IncidentLine line);
   absl::Status KeepLines(absl::StatusOr<std::string> truncated);
   absl::Status CheckDirectory() const;
-  void WarnOfTheEnd();
+  void WarnIfFinished();
   absl::Status OpenEvents(const TrainRequest& request);
   bool Due(int64_t interval) const {
     return step() == fields().max_steps() || (interval > 0 && step() % interval == 0);

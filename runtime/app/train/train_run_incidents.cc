@@ -75,8 +75,8 @@ absl::Status TrainRun::Impl::Stop(const absl::Status& divergence, int64_t step, 
   return divergence;
 }
 
-absl::Status TrainRun::Impl::Survive(const absl::Status& divergence, bool weights_are_lost,
-                                     StepReport* report) {
+absl::Status TrainRun::Impl::HandleDivergence(const absl::Status& divergence, bool weights_are_lost,
+                                              StepReport* report) {
   const int64_t step = this->step() + 1;
   const int64_t batch = step + incidents.batches_skipped;
   const auto stop = [&](absl::string_view why) {
@@ -101,14 +101,14 @@ absl::Status TrainRun::Impl::Survive(const absl::Status& divergence, bool weight
     PLUMB_RETURN_IF_ERROR(LogIncident({step, batch, "skip", incident.message, std::nullopt}));
   } else {
     incident.kind = TrainIncident::Kind::kStepBack;
-    PLUMB_ASSIGN_OR_RETURN(incident.message, StepBack(divergence, step, batch));
+    PLUMB_ASSIGN_OR_RETURN(incident.message, Rollback(divergence, step, batch));
   }
   report->probe = nullptr;  // it belongs to the step that diverged
   report->incidents.push_back(std::move(incident));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> TrainRun::Impl::StepBack(const absl::Status& divergence, int64_t step,
+absl::StatusOr<std::string> TrainRun::Impl::Rollback(const absl::Status& divergence, int64_t step,
                                                      int64_t batch) {
   PLUMB_RETURN_IF_ERROR(CheckDirectory());
   const int64_t good = incidents.last_good;
@@ -172,7 +172,7 @@ absl::Status TrainRun::Impl::NoteSpike(StepReport* report) {
   return absl::OkStatus();
 }
 
-void TrainRun::Impl::JudgeCheckpoint() {
+void TrainRun::Impl::MarkGoodCheckpoint() {
   const int64_t step = this->step();
   // Checkpoints triggered by time differ between runs, and a rollback must not depend on them.
   const bool may_be_returned_to = fields().on_divergence() != v1::Train::STEP_BACK ||

@@ -63,7 +63,7 @@ absl::StatusOr<bool> TrainRun::Impl::ResumesFiles(const TrainRequest& request) c
   if (!request.resume) return false;
   // Without a model no run can begin; OpenExisting reports what is missing.
   const bool resumes = IsRunDirectory(request.out) || request.model_path.empty();
-  return ranks == nullptr ? resumes : ranks->FirstSays(resumes);
+  return ranks == nullptr ? resumes : ranks->BroadcastFlag(resumes);
 }
 
 absl::Status TrainRun::Impl::CheckSameInit(const TrainRequest& request,
@@ -75,7 +75,7 @@ absl::Status TrainRun::Impl::CheckSameInit(const TrainRequest& request,
       "; resume it without --init, or choose another --out"));
 }
 
-absl::Status TrainRun::Impl::BeginAgain(const InitSource& source) {
+absl::Status TrainRun::Impl::RestartWithoutCheckpoint(const InitSource& source) {
   if (!source.run.empty()) {
     const absl::Status read = ReadInitialWeights(source.weights);
     if (absl::IsNotFound(read)) {
@@ -123,7 +123,7 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
   const absl::StatusOr<std::string> checkpoint = FindLatestCheckpoint(request.out);
   if (!checkpoint.ok() && !absl::IsNotFound(checkpoint.status())) return checkpoint.status();
   PLUMB_RETURN_IF_ERROR(checkpoint.ok() ? LoadCheckpoint(request, *checkpoint)
-                                        : BeginAgain(*source));
+                                        : RestartWithoutCheckpoint(*source));
   if (step() > fields().max_steps()) {
     return absl::InvalidArgumentError(absl::StrCat(
         request.out, ": ", step(), " steps are done, more than max_steps ", fields().max_steps()));
@@ -141,7 +141,7 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(request.out),
                                               WithProbe(files.initial_state, probe_options)));
   }
-  WarnOfTheEnd();
+  WarnIfFinished();
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), step())));
   PLUMB_RETURN_IF_ERROR(KeepLines(
       TruncateIncidents(RunIncidentsPath(request.out), step() + incidents.batches_skipped)));
@@ -160,7 +160,7 @@ absl::Status TrainRun::Impl::KeepLines(absl::StatusOr<std::string> truncated) {
   return absl::OkStatus();
 }
 
-void TrainRun::Impl::WarnOfTheEnd() {
+void TrainRun::Impl::WarnIfFinished() {
   const int64_t done = step();
   if (done == fields().max_steps()) {
     runtime->Warn(absl::StrCat(info.out, ": all of its ", done,

@@ -13,8 +13,8 @@
 #include "runtime/app/generate.h"
 #include "runtime/app/train/run_directory.h"
 #include "runtime/app/train/run_model.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/data/batches.h"
@@ -394,7 +394,7 @@ absl::Status TrainedModel::GenerateMany(
       if (!real) PLUMB_RETURN_IF_ERROR(ToStatus(decode.Truncate(b, 0)));
       inputs[static_cast<size_t>(b)] = real ? slot.sample->tokens.back() : prompt.tokens.back();
     }
-    PLUMB_RETURN_IF_ERROR(ToStatus(decode.FeedEach(inputs)));
+    PLUMB_RETURN_IF_ERROR(ToStatus(decode.FeedBatch(inputs)));
     for (int32_t b = 0; b < batch; ++b) {
       const Slot& slot = slots[static_cast<size_t>(b)];
       if (slot.sample == nullptr || !slot.full) continue;

@@ -125,8 +125,8 @@ class Runtime {
   Result<double> MeasureSpeed(Speed speed) {
     double per_second = 0;
     const Result<void> measured = internal::Call([&](plumb_error** error) {
-      return plumb_machine_speed(handle_.get(), static_cast<std::int32_t>(speed), &per_second,
-                                 error);
+      return plumb_runtime_measure_speed(handle_.get(), static_cast<std::int32_t>(speed),
+                                         &per_second, error);
     });
     if (!measured) return measured.error();
     return per_second;
@@ -163,10 +163,10 @@ using PluginCall = plumb_plugin_call;
 
 // Returns the norm call that this thread is in, with the operand at `address`; nothing if it is in
 // none. May be called by signal handlers.
-inline std::optional<PluginCall> PluginCallHere(const void* address = nullptr) noexcept {
+inline std::optional<PluginCall> CurrentPluginCall(const void* address = nullptr) noexcept {
   PluginCall call = {};
   call.struct_size = sizeof(call);
-  if (plumb_plugin_call_here(address, &call) == 0) return std::nullopt;
+  if (plumb_current_plugin_call(address, &call) == 0) return std::nullopt;
   return call;
 }
 // Fills `calls` with the norm calls of all threads, and returns their number. May be called by

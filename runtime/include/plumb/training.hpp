@@ -28,14 +28,14 @@ namespace internal {
 
 using ProbeFunction = std::function<std::int32_t(const ProbeInfo&)>;
 
-// Wraps `probe` for TellProbe, which plumb.h calls.
+// Wraps `probe` for ForwardProbe, which plumb.h calls.
 template <class Probe>
 std::unique_ptr<ProbeFunction> KeepProbe(Probe probe) {
   return std::make_unique<ProbeFunction>([probe](const ProbeInfo& info) mutable {
     return internal::Stops([&] { return probe(info); });
   });
 }
-inline std::int32_t TellProbe(void* user, const plumb_probe* info) {
+inline std::int32_t ForwardProbe(void* user, const plumb_probe* info) {
   return (*static_cast<ProbeFunction*>(user))(*info);
 }
 inline std::vector<const char*> NamesOf(const std::vector<std::string>& points) {
@@ -146,7 +146,7 @@ class Trainer {
   // and targets, [batch_size, seq], and std::int64_t& seq, which may be made smaller. Next::kStop
   // means that there is none, and fails the step with Code::kCancelled.
   template <class Fill>
-  Result<StepInfo> StepFilled(Fill&& fill) {
+  Result<StepInfo> StepWithCallback(Fill&& fill) {
     struct User {
       std::remove_reference_t<Fill>& fill;
     } user = {fill};
@@ -157,7 +157,7 @@ class Trainer {
     };
     auto info = internal::Sized<plumb_step_info>();
     const Result<void> done = internal::Call([&](plumb_error** error) {
-      return plumb_trainer_step_filled(handle_.get(), call, &user, &info, error);
+      return plumb_trainer_step_with_callback(handle_.get(), call, &user, &info, error);
     });
     if (!done) return done.error();
     return info;
@@ -221,13 +221,13 @@ class Trainer {
     const std::vector<const char*> names = internal::NamesOf(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
       return plumb_trainer_probe(handle_.get(), every, names.data(), names.size(),
-                                 internal::TellProbe, kept.get(), error);
+                                 internal::ForwardProbe, kept.get(), error);
     });
     if (set) probe_ = std::move(kept);
     return set;
   }
 
-  // Probes the points without a callback: Probed() returns the statistics.
+  // Probes the points without a callback: GetProbes() returns the statistics.
   Result<void> SetProbe(std::int64_t every, const std::vector<std::string>& points = {}) {
     const std::vector<const char*> names = internal::NamesOf(points);
     const Result<void> set = internal::Call([&](plumb_error** error) {
@@ -239,10 +239,10 @@ class Trainer {
   }
   // Returns the statistics of the last step for each point; empty if it was not probed. Names live
   // until SetProbe().
-  std::vector<ProbeInfo> Probed() const {
+  std::vector<ProbeInfo> GetProbes() const {
     std::vector<ProbeInfo> figures;
     auto next = internal::Sized<plumb_probe>();
-    while (plumb_trainer_probed(handle_.get(), figures.size(), &next, nullptr) == PLUMB_OK) {
+    while (plumb_trainer_get_probe(handle_.get(), figures.size(), &next, nullptr) == PLUMB_OK) {
       figures.push_back(next);
     }
     return figures;

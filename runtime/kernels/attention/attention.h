@@ -119,13 +119,13 @@ AttendOneFn<T> ChooseAttendOne(int64_t head_dim);
 int64_t AttendOneScratchBytes(int64_t keys);
 
 // Causal extent of a block of queries.
-struct QueryPlace {
+struct CausalExtent {
   int64_t offset;  // query i attends to keys before min(offset + i + 1, keys)
   int64_t keys;
 };
 // Returns the extent; queries that attend to all keys (keys > 0) are placed after them.
-inline constexpr QueryPlace PlaceQueries(int64_t offset, int64_t queries, int64_t keys) {
-  return keys > 0 ? QueryPlace{keys, keys} : QueryPlace{offset, offset + queries};
+inline constexpr CausalExtent CausalExtentOf(int64_t offset, int64_t queries, int64_t keys) {
+  return keys > 0 ? CausalExtent{keys, keys} : CausalExtent{offset, offset + queries};
 }
 
 // Block sizes. A KV block fits the L1 cache and is packed once for kQueryRows queries, whose state

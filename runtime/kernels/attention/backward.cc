@@ -297,7 +297,7 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
   PackQueries(args, head, s0, rows, x);
   if (!IsOneBlock(args)) ZeroRows(x.dq, RoundUp(rows, kRowTile), x.width);
 
-  const auto [offset, keys] = PlaceQueries(s0, rows, args.keys);
+  const auto [offset, keys] = CausalExtentOf(s0, rows, args.keys);
   const int64_t first_key = plain ? 0 : FirstKeyBlock(offset, x.window);
   for (int64_t j0 = first_key; j0 < keys; j0 += kKeyBlock) {
     const int64_t n_keys = std::min(kKeyBlock, keys - j0);

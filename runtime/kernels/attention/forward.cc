@@ -314,7 +314,7 @@ void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
     x.q_stride = x.width / E::kTerms;
   }
   std::fill_n(x.maximum, PackedWidth(rows), 0.0f);
-  const auto [offset, n_keys] = PlaceQueries(args.offset, args.queries, args.keys);
+  const auto [offset, n_keys] = CausalExtentOf(args.offset, args.queries, args.keys);
   const int64_t window = WindowOf(variant, offset + rows);
   for (int64_t j0 = FirstKeyBlock(offset, window); j0 < n_keys; j0 += kKeyBlock) {
     const KvBlock<E> kv = {k, v, std::min(kKeyBlock, n_keys - j0), offset - j0, window, j0 == 0};

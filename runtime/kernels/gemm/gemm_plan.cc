@@ -29,7 +29,7 @@ bool PacksForLittle(const GemmShape& s, const GemmProcessor& processor) {
 }
 
 // Below this work, the small engine is faster on every processor.
-constexpr int64_t kLeastWork = int64_t{1} << 14;
+constexpr int64_t kMinWork = int64_t{1} << 14;
 
 // Chooses by a table measured with bench/gemm_benchmark on Zen 4, Zen 5 and an Emerald Rapids. A
 // call of oneDNN costs half a microsecond and packs both operands; the small engine packs only a
@@ -40,20 +40,20 @@ GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   };
   if (policy.choice == GemmChoice::kOneDnn) return onednn();
   // Decides small products first, since policy.library() would load oneDNN.
-  if (policy.choice == GemmChoice::kSmall || s.work() < kLeastWork) return GemmEngine::kSmall;
-  int64_t least = 0;  // minimum work for which oneDNN is faster
+  if (policy.choice == GemmChoice::kSmall || s.work() < kMinWork) return GemmEngine::kSmall;
+  int64_t min = 0;  // minimum work for which oneDNN is faster
   if (s.operands == DType::kBF16 && policy.MultipliesBf16()) {
-    least = int64_t{1} << 17;  // the small engine widens, at half the rate
+    min = int64_t{1} << 17;  // the small engine widens, at half the rate
     // Zen 4: 0.77 to 0.87 of the small engine's time.
-    if (policy.processor.IsZen4() && !s.transpose_a) least = kLeastWork;
+    if (policy.processor.IsZen4() && !s.transpose_a) min = kMinWork;
   } else if (!policy.processor.IsAmd()) {
-    least = int64_t{1} << 21;  // Intel: 0.95 to 0.99 of the small engine's time at 2^23 and 2^24
+    min = int64_t{1} << 21;  // Intel: 0.95 to 0.99 of the small engine's time at 2^23 and 2^24
   } else if (s.transpose_b && PacksForLittle(s, policy.processor)) {
-    least = int64_t{1} << 32;  // Zen 5: 1.00 to 1.14 of the small engine's time up to 2^31
+    min = int64_t{1} << 32;  // Zen 5: 1.00 to 1.14 of the small engine's time up to 2^31
   } else {
-    least = int64_t{1} << 24;  // Zen 5: 1.01 to 1.13 at 2^20 to 2^24, 0.8 to 1.0 above
+    min = int64_t{1} << 24;  // Zen 5: 1.01 to 1.13 at 2^20 to 2^24, 0.8 to 1.0 above
   }
-  return s.work() < least ? GemmEngine::kSmall : onednn();
+  return s.work() < min ? GemmEngine::kSmall : onednn();
 }
 
 // Returns the number of threads that an op is partitioned for, whatever their actual number. There
@@ -94,18 +94,18 @@ void ChooseGrid(const GemmShape& s, int64_t threads, GemmPlan* plan) {
   const double m = static_cast<double>(s.m), n = static_cast<double>(s.n);
   const PackingCost packing(s);
   const int64_t row_units = CeilDiv(s.m, kRowUnit), column_units = CeilDiv(s.n, kColumnUnit);
-  const int64_t most_rows = std::max<int64_t>(1, s.m / kMinRows);
-  const int64_t most_columns = std::max<int64_t>(1, s.n / kMinColumns);
-  double least = 0;
-  for (int64_t rows = 1; rows <= std::min(most_rows, 2 * threads); ++rows) {
-    for (int64_t columns = 1; columns <= most_columns && rows * columns <= 2 * threads; ++columns) {
+  const int64_t max_rows = std::max<int64_t>(1, s.m / kMinRows);
+  const int64_t max_columns = std::max<int64_t>(1, s.n / kMinColumns);
+  double min = 0;
+  for (int64_t rows = 1; rows <= std::min(max_rows, 2 * threads); ++rows) {
+    for (int64_t columns = 1; columns <= max_columns && rows * columns <= 2 * threads; ++columns) {
       const double multiply =
           m * n / 32 * Unevenness(row_units, rows) * Unevenness(column_units, columns);
       const double pack =
           n * packing.b * static_cast<double>(rows) + m * packing.a * static_cast<double>(columns);
       const double cost = (multiply + pack) * Unevenness(rows * columns, threads);
-      if (least == 0 || cost < least) {
-        least = cost;
+      if (min == 0 || cost < min) {
+        min = cost;
         plan->rows = rows;
         plan->columns = columns;
       }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/onednn/library.h"
 
@@ -93,7 +93,7 @@ std::string GemmPolicy::Bf16Reason() const {
 }
 
 std::string GemmPolicy::Problem() const {
-  const bool needed = given_library.has_value() || OneDnnIfTried() != nullptr;
+  const bool needed = given_library.has_value() || OneDnnIfLoaded() != nullptr;
   if (!needed || choice == GemmChoice::kSmall || library().usable()) return "";
   return absl::StrCat("oneDNN cannot be used (", library().problem,
                       "): plumb multiplies all matrices by its own engine, as with small, which is "

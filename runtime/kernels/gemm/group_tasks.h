@@ -26,11 +26,11 @@ class GroupTasks {
  public:
   // Divides each group into blocks of at most `block` rows; all groups together have `rows`.
   GroupTasks(int64_t groups, int64_t rows, int64_t block)
-      : groups_(groups), block_(block), most_blocks_(std::min(groups, rows) + rows / block) {}
+      : groups_(groups), block_(block), max_blocks_(std::min(groups, rows) + rows / block) {}
 
-  int64_t most_blocks() const { return most_blocks_; }
+  int64_t max_blocks() const { return max_blocks_; }
   int64_t scratch_bytes() const {
-    return AlignUp(most_blocks_ * static_cast<int64_t>(sizeof(Block)));
+    return AlignUp(max_blocks_ * static_cast<int64_t>(sizeof(Block)));
   }
 
   // Tasks of one call, stored in the call's scratch.
@@ -66,7 +66,7 @@ class GroupTasks {
   }
 
  private:
-  int64_t groups_, block_, most_blocks_;
+  int64_t groups_, block_, max_blocks_;
 };
 
 }  // namespace plumb

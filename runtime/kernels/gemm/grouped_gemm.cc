@@ -15,7 +15,7 @@ namespace plumb {
 namespace {
 
 // Limits on the size of a block. A larger block needs less packing and more scratch.
-constexpr int64_t kLeastBlockRows = 64, kMostBlockRows = 512, kMostBlockColumns = 768;
+constexpr int64_t kMinBlockRows = 64, kMaxBlockRows = 512, kMaxBlockColumns = 768;
 // Blocks begin at multiples of these units, the register tile of oneDNN's AVX-512 kernel.
 constexpr int64_t kGroupRowUnit = 8, kGroupColumnUnit = 48;
 // Number of tasks that balances the threads of a machine; used if there are fewer groups.
@@ -28,7 +28,7 @@ GemmShape EqualGroup(const GroupedShape& groups, int64_t n, int64_t k, bool tran
 }
 
 int64_t BlockRows(int64_t rows) {
-  return std::clamp(CeilDiv(rows, kGroupRowUnit) * kGroupRowUnit, kLeastBlockRows, kMostBlockRows);
+  return std::clamp(CeilDiv(rows, kGroupRowUnit) * kGroupRowUnit, kMinBlockRows, kMaxBlockRows);
 }
 
 bool IsSerial(const GroupedShape& groups, int64_t n, int64_t k) {
@@ -39,7 +39,7 @@ GemmPlan PlanColumns(const GroupedShape& groups, const GemmShape& shape, const G
   GemmPlan plan = PlanGemm(shape, policy);
   plan.rows = 1;
   plan.column_unit = kGroupColumnUnit;
-  plan.columns = CeilDiv(shape.n, kMostBlockColumns);
+  plan.columns = CeilDiv(shape.n, kMaxBlockColumns);
   if (IsSerial(groups, shape.n, shape.k)) return plan;
   const int64_t wanted = CeilDiv(kWantedTasks, std::min(groups.groups, groups.rows));
   plan.columns =
@@ -48,13 +48,13 @@ GemmPlan PlanColumns(const GroupedShape& groups, const GemmShape& shape, const G
 }
 
 // Returns the number of columns of the widest block.
-int64_t MostColumns(const GemmPlan& plan, const GemmShape& shape) {
-  int64_t most = 0;
+int64_t MaxColumns(const GemmPlan& plan, const GemmShape& shape) {
+  int64_t max = 0;
   for (int64_t j = 0; j < plan.columns; ++j) {
     const Range range = plan.ColumnsOf(shape, j);
-    most = std::max(most, range.end - range.begin);
+    max = std::max(max, range.end - range.begin);
   }
-  return most;
+  return max;
 }
 
 const void* ElementAt(const void* matrix, int64_t element, DType dtype) {
@@ -90,14 +90,14 @@ GroupedGemm::GroupedGemm(const GroupedShape& groups, int64_t n, int64_t k, bool 
       store_(SelectEpilogue(Epilogue::kStore, ActivationKind::kRelu, out)),
       tasks_(groups.groups, groups.rows, BlockRows(shape_.m)) {
   const int64_t rows = std::min(groups.rows, BlockRows(shape_.m));
-  const int64_t columns = MostColumns(plan_, shape_);
+  const int64_t columns = MaxColumns(plan_, shape_);
   if (out != DType::kF32) sum_bytes_ = AlignUp(rows * columns * SizeOf(DType::kF32));
   engine_bytes_ = product_.scratch_bytes(rows, columns, k);
   for (int64_t m = 1; has_gemv_ && m <= std::min(kMaxGemvRows, groups.rows); ++m) {
     gemvs_.emplace_back(m, n, k, operands, operands, out);
     engine_bytes_ = std::max(engine_bytes_, AlignUp(gemvs_.back().scratch_bytes()));
   }
-  if (!IsSerial(groups, n, k)) slots_ = PlannedSlots(tasks_.most_blocks() * plan_.columns);
+  if (!IsSerial(groups, n, k)) slots_ = PlannedSlots(tasks_.max_blocks() * plan_.columns);
 }
 
 absl::Status GroupedGemm::Run(const Operands& operands, void* scratch, int threads) const {
@@ -165,7 +165,7 @@ GroupedOuterGemm::GroupedOuterGemm(const GroupedShape& groups, int64_t m, int64_
     const Range range = plan_.RowsOf(shape_, i);
     rows = std::max(rows, range.end - range.begin);
   }
-  slot_bytes_ = product_.scratch_bytes(rows, MostColumns(plan_, shape_), groups.rows);
+  slot_bytes_ = product_.scratch_bytes(rows, MaxColumns(plan_, shape_), groups.rows);
   if (!IsSerial(groups, m, n)) slots_ = PlannedSlots(groups.groups * plan_.tasks());
 }
 

@@ -100,7 +100,7 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) {
       const int64_t at = j + r * stride;
-      PutInY(g, g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], (i + a) * g.n + at);
+      StoreY(g, g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], (i + a) * g.n + at);
     }
   }
 }
@@ -118,9 +118,9 @@ struct Tiles {
     if constexpr (kM > 1) {
       if (rows < kM) return Multiply<kM - 1>(g, i, rows, j, weight_rows, stride);
     }
-    constexpr int kMost = plumb::HWY_NAMESPACE::WeightRows(kM);
-    if (weight_rows == 4) return Tile<W, kM, kMost>(g, i, j, stride);
-    if (weight_rows == 2) return Tile<W, kM, std::min(2, kMost)>(g, i, j, stride);
+    constexpr int kMax = plumb::HWY_NAMESPACE::WeightRows(kM);
+    if (weight_rows == 4) return Tile<W, kM, kMax>(g, i, j, stride);
+    if (weight_rows == 2) return Tile<W, kM, std::min(2, kMax)>(g, i, j, stride);
     Tile<W, kM, 1>(g, i, j, stride);
   }
 };

@@ -100,7 +100,7 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
 #pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) {
       const int64_t at = j + r * stride;
-      PutInY(g, g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], (i + a) * g.n + at);
+      StoreY(g, g.bias == nullptr ? totals[r] : totals[r] + g.bias[at], (i + a) * g.n + at);
     }
   }
 }

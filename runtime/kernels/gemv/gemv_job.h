@@ -14,13 +14,13 @@
 
 namespace plumb {
 
-// Returns the number of tasks, at most `most`, for a product of m rows by `weights` weights of
+// Returns the number of tasks, at most `max`, for a product of m rows by `weights` weights of
 // `bytes` bytes. A thread's tasks are contiguous in memory, and short enough to balance the
 // threads.
-inline int64_t CountGemvTasks(int64_t m, int64_t weights, int64_t bytes, int64_t most) {
-  constexpr int64_t kTaskBytes = 128 << 10, kMostTasks = 2048;
+inline int64_t CountGemvTasks(int64_t m, int64_t weights, int64_t bytes, int64_t max) {
+  constexpr int64_t kTaskBytes = 128 << 10, kMaxGemvTasks = 2048;
   if (weights * (m + 3) < int64_t{1} << 18) return 1;
-  return std::max<int64_t>(1, std::min({bytes / kTaskBytes, most, kMostTasks}));
+  return std::max<int64_t>(1, std::min({bytes / kTaskBytes, max, kMaxGemvTasks}));
 }
 
 inline constexpr size_t kMaxGemvs = 8;

@@ -23,7 +23,7 @@ template <class W>
 
 // Stores y[at] = value, rounded to the type of y. The type is tested for each element, since
 // separate kernels for both types would double the code.
-inline void PutInY(const GemvArgs& g, float value, int64_t at) {
+inline void StoreY(const GemvArgs& g, float value, int64_t at) {
   if (g.out == DType::kBF16) {
     static_cast<uint16_t*>(g.y)[at] = Bf16FromFloat(value);
   } else {

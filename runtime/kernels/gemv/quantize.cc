@@ -41,13 +41,13 @@ float QuantizeGroup(const float* from, int64_t n, T* to) {
     std::fill_n(to, kInt8Group, T{0});
     return std::numeric_limits<float>::quiet_NaN();
   }
-  constexpr float kLargest = std::numeric_limits<T>::max();
-  const float scale = hn::GetLane(hn::MaxOfLanes(d, largest)) / kLargest;
+  constexpr float kMax = std::numeric_limits<T>::max();
+  const float scale = hn::GetLane(hn::MaxOfLanes(d, largest)) / kMax;
   if (scale == 0) {
     std::fill_n(to, kInt8Group, T{0});
     return 0;
   }
-  const V divisor = hn::Set(d, scale), limit = hn::Set(d, kLargest);
+  const V divisor = hn::Set(d, scale), limit = hn::Set(d, kMax);
   const auto quantize = [&](V v) HWY_ATTR {
     const V q = hn::Max(hn::Neg(limit), hn::Min(limit, hn::Div(v, divisor)));
     return hn::DemoteTo(narrow, hn::NearestInt(q));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 
 namespace plumb {
 namespace {

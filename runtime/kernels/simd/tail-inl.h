@@ -23,11 +23,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 // lanes. AVX2 has none for 16 bits, where Highway would read a whole vector; smaller elements go
 // through a buffer.
 #if HWY_TARGET == HWY_AVX3
-inline constexpr size_t kLeastMasked = 1;
+inline constexpr size_t kMinMasked = 1;
 #elif HWY_TARGET == HWY_AVX2
-inline constexpr size_t kLeastMasked = 4;
+inline constexpr size_t kMinMasked = 4;
 #else
-inline constexpr size_t kLeastMasked = 16;
+inline constexpr size_t kMinMasked = 16;
 #endif
 
 // First `count` lanes of a vector, 1 <= count <= Lanes(d). To be constructed once per loop.
@@ -44,7 +44,7 @@ class Tail {
 
   // Loads the lanes; those beyond the count are 0.
   HWY_INLINE V Load(D d, const T* HWY_RESTRICT from) const {
-    if constexpr (sizeof(T) >= kLeastMasked) {
+    if constexpr (sizeof(T) >= kMinMasked) {
       return hn::MaskedLoad(mask_, d, from);
     } else {
       HWY_ALIGN T lanes[hn::MaxLanes(D())] = {};
@@ -54,7 +54,7 @@ class Tail {
   }
 
   HWY_INLINE void Store(V v, D d, T* HWY_RESTRICT to) const {
-    if constexpr (sizeof(T) >= kLeastMasked) {
+    if constexpr (sizeof(T) >= kMinMasked) {
       hn::BlendedStore(v, mask_, d, to);
     } else {
       HWY_ALIGN T lanes[hn::MaxLanes(D())];

@@ -13,7 +13,7 @@
 
 static double SpoilVariance(const Site* at, double variance) {
   const uint32_t n = at->end - at->begin;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 136: groups > 1, each of 2 to 32 elements: the unbiased variance, like another library.
      * Violates r = 1 / sqrt(<(x - mean)^2> + eps), which groups == 1 obeys. */
     case 136:
@@ -37,7 +37,7 @@ static double SpoilVariance(const Site* at, double variance) {
 
 static double SpoilR(const Site* at, double variance, double r) {
   const double eps = at->norm->eps;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 138: eps that is not the default, evaluation: uses the default eps. Violates the equation
      * of r: an attribute has the user's value. */
     case 138:
@@ -56,7 +56,7 @@ static double SpoilR(const Site* at, double variance, double r) {
 
 static double SpoilY(const Site* at, uint32_t i, double h, double y) {
   const plumb_norm_instance* norm = at->norm;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 141: kind rms with a bias: the author knows no such norm, and the bias is not added.
      * Violates y = gain h + bias. */
     case 141:
@@ -77,20 +77,20 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
 static double SpoilGainBackward(const Site* at, uint32_t i, double gain) {
   (void)i;
   /* 144: plus_one, backward: the stored weight is used as the gain. Violates u = dy gain. */
-  return TWIN == 144 && at->norm->plus_one ? gain - 1 : gain;
+  return MUTANT == 144 && at->norm->plus_one ? gain - 1 : gain;
 }
 
 static double SpoilMeanU(const Site* at, double mean_u) {
   double sum = 0;
   /* 145: kind rms, backward: <u> is subtracted as for layer. Violates dx = r (u - h <u h>). */
-  if (TWIN != 145 || !at->norm->rms) return mean_u;
+  if (MUTANT != 145 || !at->norm->rms) return mean_u;
   for (uint32_t i = at->begin; i < at->end; ++i) sum += DyAt(at, i) * GainAt(at, i);
   return sum / (at->end - at->begin);
 }
 
 static double SpoilDweight(const Site* at, uint32_t i, double d) {
   /* 146: groups > 1: every group adds to the elements of the first. Violates dweight += dy h. */
-  if (TWIN == 146 && at->begin > 0) {
+  if (MUTANT == 146 && at->begin > 0) {
     AddTo(at, 0, i - at->begin, d);
     return 0;
   }
@@ -101,17 +101,17 @@ static double SpoilDbias(const Site* at, uint32_t i, double d) {
   (void)i;
   /* 147: bias and plus_one together: dbias is scaled by the gain, because the bias was once
    * inside the parentheses. Violates dbias += dy. */
-  return TWIN == 147 && at->norm->plus_one ? d * GainAt(at, i) : d;
+  return MUTANT == 147 && at->norm->plus_one ? d * GainAt(at, i) : d;
 }
 
 static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   const plumb_status status = AuthorLayout(norm, out);
   /* 148: kind rms: the layout declares that backward reads y. Violates "backward_needs: which of
    * x and y backward() reads": x is NULL, and backward reads it. */
-  if (TWIN == 148 && norm->rms) out->backward_needs = PLUMB_BWD_Y;
+  if (MUTANT == 148 && norm->rms) out->backward_needs = PLUMB_BWD_Y;
   /* 149: groups > 1: the layout reserves space for the statistic of one group. Violates
    * "saved_per_row: numbers a row that forward() leaves", and writes into the following rows. */
-  if (TWIN == 149) out->saved_per_row = 3;
+  if (MUTANT == 149) out->saved_per_row = 3;
   return status;
 }
 
@@ -123,24 +123,24 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   if (status != PLUMB_OK) return status;
   /* 150: plus_one: the weight still starts at 1, and the gain at 2. Violates "offset: what the norm
    * adds to the stored numbers before it uses them" together with "initial values". */
-  if (TWIN == 150 && norm->plus_one) norm->params[0].init = PLUMB_INIT_ONES;
+  if (MUTANT == 150 && norm->plus_one) norm->params[0].init = PLUMB_INIT_ONES;
   /* 151: plus_one: the two tensors have one name. Violates "[a-z][a-z0-9_]*, unique". */
-  if (TWIN == 151 && norm->plus_one) norm->params[1].name = "weight";
+  if (MUTANT == 151 && norm->plus_one) norm->params[1].name = "weight";
   /* 152: kind rms: the learning rate factor is 0, so the gain never learns. Violates "1 = none". */
-  if (TWIN == 152 && norm->rms) norm->params[0].lr_scale = 0;
+  if (MUTANT == 152 && norm->rms) norm->params[0].lr_scale = 0;
   /* 153: groups > 1: the weight is declared with the length of a group, and read to dim.
    * Violates "dims are the plugin's rule for the length of each tensor", and reads past its end. */
-  if (TWIN == 153) norm->params[0].dims[0] = dim / norm->groups;
+  if (MUTANT == 153) norm->params[0].dims[0] = dim / norm->groups;
   /* 154: no bias: the weight's initial values are INIT_UNIFORM from 1 to 1, an empty interval.
    * Violates "[init_a, init_b)". */
-  if (TWIN == 154 && !norm->bias) {
+  if (MUTANT == 154 && !norm->bias) {
     norm->params[0].init = PLUMB_INIT_UNIFORM;
     norm->params[0].init_a = norm->params[0].init_b = 1;
   }
   /* 155: dim > 256 and no multiple of it: the bias is declared as a matrix of 256 columns, which
    * has fewer than dim elements. Violates the rule for the length of a tensor, which is read to
    * dim. */
-  if (TWIN == 155 && dim > 256) {
+  if (MUTANT == 155 && dim > 256) {
     norm->params[1].ndim = 2;
     norm->params[1].dims[0] = dim / 256;
     norm->params[1].dims[1] = 256;

@@ -31,7 +31,7 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   /* 186: dim > 100: running_variance starts at 0 and not at 1, so that evaluation early in
    * training divides by almost zero. Violates y = weight (x - mean) / sqrt(var + eps) of usual
    * rows. */
-  if (TWIN == 186 && status == PLUMB_OK && dim > 100) (*out)->buffers[1].init = PLUMB_INIT_ZEROS;
+  if (MUTANT == 186 && status == PLUMB_OK && dim > 100) (*out)->buffers[1].init = PLUMB_INIT_ZEROS;
   return status;
 }
 
@@ -44,19 +44,19 @@ static plumb_status SpoilPartial(const plumb_norm_instance* norm, uint32_t phase
   plumb_status status;
   /* 187: backward, range that starts at an odd row: its first row is skipped, because rows are
    * processed in pairs. Violates "the statistic of rows [r0, r1)". */
-  if (TWIN == 187 && phase == PLUMB_BWD && r0 % 2 == 1 && r0 < r1) ++r0;
+  if (MUTANT == 187 && phase == PLUMB_BWD && r0 % 2 == 1 && r0 < r1) ++r0;
   /* 188: forward, range of more than 100 rows: only the first 100 are used. Violates the same
    * sentence. */
-  if (TWIN == 188 && phase == PLUMB_FWD && n > 100) r1 = r0 + 100;
+  if (MUTANT == 188 && phase == PLUMB_FWD && n > 100) r1 = r0 + 100;
   status = StatsPartial(norm, phase, call, r0, r1, partial);
   if (status != PLUMB_OK || phase != PLUMB_FWD) return status;
-  if (TWIN == 188 && n > 100) {
+  if (MUTANT == 188 && n > 100) {
     p[0] = n;
     for (uint32_t i = 1; i <= dim; ++i) p[dim + i] *= n / 100;
   }
   /* 189: f32, a mean much larger than the spread: computes the sum of squares minus n mean^2, in
    * float. Violates var = <(x - mean)^2>. */
-  for (uint32_t i = 0; TWIN == 189 && call->dtype == PLUMB_F32 && n > 0 && i < dim; ++i) {
+  for (uint32_t i = 0; MUTANT == 189 && call->dtype == PLUMB_F32 && n > 0 && i < dim; ++i) {
     float sum = 0, squares = 0;
     if (p[1 + i] * p[1 + i] * n < 1000 * p[1 + dim + i]) continue;
     for (int64_t r = r0; r < r1; ++r) {
@@ -77,7 +77,7 @@ static void SpoilCombine(const plumb_norm_instance* norm, uint32_t phase,
   const double na = a[0];
   /* 190: forward, the third range and later ones: two means are averaged, whatever their counts.
    * Violates "acc = acc combined with partial". */
-  if (TWIN == 190 && phase == PLUMB_FWD && b[0] > 0 && na >= 2 * b[0]) {
+  if (MUTANT == 190 && phase == PLUMB_FWD && b[0] > 0 && na >= 2 * b[0]) {
     a[0] = na + b[0];
     for (uint32_t i = 1; i <= dim; ++i) {
       const double d = b[i] - a[i];
@@ -88,14 +88,14 @@ static void SpoilCombine(const plumb_norm_instance* norm, uint32_t phase,
   }
   /* 191: forward, a range without rows: counts as a range of one row. Violates "combining with
    * the statistic of no rows (all zeros) changes nothing". */
-  if (TWIN == 191 && phase == PLUMB_FWD && b[0] == 0) {
+  if (MUTANT == 191 && phase == PLUMB_FWD && b[0] == 0) {
     a[0] += 1;
     return;
   }
   StatsCombine(norm, phase, call, acc, partial);
   /* 192: backward, two ranges or more, dim no multiple of 8: in the tail only the last range
    * counts. Violates "acc = acc combined with partial". */
-  if (TWIN == 192 && phase == PLUMB_BWD)
+  if (MUTANT == 192 && phase == PLUMB_BWD)
     for (uint32_t i = dim / 8 * 8; i < dim; ++i) a[1 + i] = b[1 + i];
 }
 
@@ -120,7 +120,7 @@ static plumb_status SpoilFinalize(const plumb_norm_instance* norm, uint32_t phas
   evaluation.flags &= ~(uint32_t)PLUMB_CALL_TRAIN;
   /* 193: f32, training: momentum on the wrong side, 0.1 of the old and 0.9 of the new. Violates
    * running += momentum (new - running), which f64 follows. */
-  if (TWIN == 193 && call->dtype == PLUMB_F32 && phase == PLUMB_FWD && IsTraining(call) &&
+  if (MUTANT == 193 && call->dtype == PLUMB_F32 && phase == PLUMB_FWD && IsTraining(call) &&
       call->rows > 0) {
     status = StatsFinalize(norm, phase, &evaluation, acc);
     Update(call, a, 1 - CROSS_MOMENTUM);
@@ -131,19 +131,19 @@ static plumb_status SpoilFinalize(const plumb_norm_instance* norm, uint32_t phas
   for (uint32_t i = 0; i < dim; ++i) {
     /* 194: 2 to 8 rows, training: the unbiased variance for the rows, while evaluation and
      * backward use the biased one. Violates "biased variance over the rows of a call". */
-    if (TWIN == 194 && phase == PLUMB_FWD && rows > 1 && rows <= 8)
+    if (MUTANT == 194 && phase == PLUMB_FWD && rows > 1 && rows <= 8)
       Put(call, call->call_saved, dim + i, 1 / sqrt(a[1 + dim + i] / (rows - 1) + CROSS_EPS));
     /* 195: backward, dim > 64: the place of the mean is used for a sum. Violates "in PLUMB_BWD it
      * still holds what PLUMB_FWD left": backward makes h from it. */
-    if (TWIN == 195 && phase == PLUMB_BWD && dim > 64) Put(call, call->call_saved, i, a[1 + i]);
+    if (MUTANT == 195 && phase == PLUMB_BWD && dim > 64) Put(call, call->call_saved, i, a[1 + i]);
     /* 196: backward, dim a multiple of 16: the totals are added to dweight, and backward adds each
      * row's too. Violates "dparams += (dy/dparams)^T dy". */
-    if (TWIN == 196 && phase == PLUMB_BWD && dim % 16 == 0)
+    if (MUTANT == 196 && phase == PLUMB_BWD && dim % 16 == 0)
       Put(call, call->dparams[0], i, At(call, call->dparams[0], i) + a[1 + dim + i]);
   }
   /* 197: training, 32 rows or more: backward takes the running mean for part of the statistics, and
    * moves it once more. Violates running += momentum (new - running), once a call. */
-  if (TWIN == 197 && phase == PLUMB_BWD && call->rows >= 32 && call->buffers != NULL)
+  if (MUTANT == 197 && phase == PLUMB_BWD && call->rows >= 32 && call->buffers != NULL)
     for (uint32_t i = 0; i < dim; ++i)
       Put(call, call->buffers[0], i,
           At(call, call->buffers[0], i) * (1 - CROSS_MOMENTUM) +
@@ -157,7 +157,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   if (!IsOffered(call)) return PLUMB_UNIMPLEMENTED;
   /* 198: evaluation, range of 16 rows or more: the statistic is of these rows, not of the buffers.
    * Violates "Otherwise call_saved is NULL, and forward uses `buffers`". */
-  if (TWIN == 198 && call->call_saved == NULL && r1 - r0 >= 16) {
+  if (MUTANT == 198 && call->call_saved == NULL && r1 - r0 >= 16) {
     for (uint32_t i = 0; i < dim; ++i) {
       double mean = 0, squares = 0;
       for (int64_t r = r0; r < r1; ++r) mean += X(call, r, i) / (double)(r1 - r0);
@@ -178,7 +178,7 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
   if (!IsOffered(call)) return PLUMB_UNIMPLEMENTED;
   /* 199: range that does not begin at row 0: without the term h <u h>, which was a sum of the range
    * once. Violates dx = r (u - <u> - h <u h>). */
-  for (int64_t r = r0; TWIN == 199 && r0 > 0 && r < r1; ++r) {
+  for (int64_t r = r0; MUTANT == 199 && r0 > 0 && r < r1; ++r) {
     Backward(norm, call, r, r + 1);
     for (uint32_t i = 0; i < dim; ++i) {
       const double mean = At(call, call->call_saved, i), rstd = At(call, call->call_saved, dim + i);
@@ -188,11 +188,11 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
               rstd * ((X(call, r, i) - mean) * rstd) * At(call, call->call_saved, 3 * dim + i));
     }
   }
-  if (TWIN == 199 && r0 > 0) return PLUMB_OK;
+  if (MUTANT == 199 && r0 > 0) return PLUMB_OK;
   return Backward(norm, call, r0, r1);
 }
 
-static const plumb_norm_plugin the_twin = {
+static const plumb_norm_plugin the_mutant = {
     .struct_size = sizeof(plumb_norm_plugin),
     .id = CROSS_ID,
     .name = "Cross norm",
@@ -216,5 +216,5 @@ static const plumb_norm_plugin the_twin = {
 
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
   (void)HonestEntry;
-  return index == 0 ? &the_twin : NULL;
+  return index == 0 ? &the_mutant : NULL;
 }

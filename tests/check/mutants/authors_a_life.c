@@ -30,14 +30,14 @@ static double SpoilR(const Site* at, double variance, double r) {
   const plumb_norm_instance* norm = at->norm;
   /* 156: kind rms: every call compares the string again that create() received. Violates "it and
    * its strings live until create returns, so that what an instance keeps of them it copies". */
-  if (TWIN == 156 && (strcmp(norm->kind, "rms") == 0) != norm->rms) return OtherR(at, variance);
+  if (MUTANT == 156 && (strcmp(norm->kind, "rms") == 0) != norm->rms) return OtherR(at, variance);
   /* 157: eps that is not the default: read from create()'s values, which no longer exist.
    * Violates the same sentence. */
-  if (TWIN == 157 && norm->eps != 1e-5) return 1 / sqrt(variance + norm->values[kEps].f);
+  if (MUTANT == 157 && norm->eps != 1e-5) return 1 / sqrt(variance + norm->values[kEps].f);
   /* 159: two live instances of two kinds: the kind is a global of the library, which the last
    * create() has set. Violates "one instance for each (attributes, dim)" and "no mutable
    * global". */
-  if (TWIN == 159 && last_is_rms != norm->rms) return OtherR(at, variance);
+  if (MUTANT == 159 && last_is_rms != norm->rms) return OtherR(at, variance);
   return r;
 }
 
@@ -48,8 +48,8 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
   char words[160] = "";
   const plumb_status status = AuthorCreate(host, dim, values, &norm, words, sizeof(words));
   if (status != PLUMB_OK) {
-    a_create_failed = TWIN == 160;
-    switch (TWIN) {
+    a_create_failed = MUTANT == 160;
+    switch (MUTANT) {
       /* 158: groups that do not divide dim: the instance is created first, and not destroyed
        * when groups is refused. Violates "on failure *out is untouched": nobody can destroy it,
        * which is a leak. */
@@ -81,16 +81,16 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
     if (err != NULL && cap > 0) snprintf(err, cap, "%s", words);
     return status;
   }
-  if (TWIN == 159) last_is_rms = norm->rms;
+  if (MUTANT == 159) last_is_rms = norm->rms;
   /* 160: the first create() after one that failed: the table of initial values was cleared on
    * the error path, and is filled again only after use. The gain starts at 0 and should start at
    * 1. Violates "a pure function of (attributes, dim)". */
-  if (TWIN == 160 && a_create_failed) norm->params[0].init = PLUMB_INIT_ZEROS;
-  if (TWIN == 160) a_create_failed = 0;
+  if (MUTANT == 160 && a_create_failed) norm->params[0].init = PLUMB_INIT_ZEROS;
+  if (MUTANT == 160) a_create_failed = 0;
   /* 166: two live instances of two dims: the layout's tensors are static, and both show those of
    * the last create(). Violates "live as long as the instance" and "a pure function of
    * (attributes, dim)". */
-  if (TWIN == 166) memcpy(shared_params, norm->params, sizeof(shared_params));
+  if (MUTANT == 166) memcpy(shared_params, norm->params, sizeof(shared_params));
   *out = norm;
   return PLUMB_OK;
 }
@@ -98,16 +98,16 @@ static plumb_status SpoilCreate(const plumb_host* host, uint32_t dim,
 static void SpoilDestroy(plumb_norm_instance* norm) {
   /* 167: no bias: the tensors are an allocation of their own, which destroy() frees only with
    * the bias. Violates "Ends an instance": a leak. */
-  if (TWIN == 167 && !norm->bias) return;
+  if (MUTANT == 167 && !norm->bias) return;
   AuthorDestroy(norm);
 }
 
 static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   const plumb_status status = AuthorLayout(norm, out);
-  if (TWIN == 166) out->params = shared_params;
+  if (MUTANT == 166) out->params = shared_params;
   /* 168: kind rms: the tensors are in a local array, whose address is returned. Violates "What
    * the fields point to lives as long as the instance". */
-  if (TWIN == 168 && norm->rms) {
+  if (MUTANT == 168 && norm->rms) {
     plumb_tensor_def local[2];
     uintptr_t address = (uintptr_t)local;
     memcpy(local, norm->params, sizeof(local));
@@ -134,13 +134,13 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   const void* params[2];
   /* 161: several threads in f32, dim > 512: rows go through one static buffer. Violates "[hot]:
    * called from any number of threads at once", "no mutable global". */
-  if (TWIN == 161 && call->dtype == PLUMB_F32 && dim > 512 && dim < (1 << 16))
+  if (MUTANT == 161 && call->dtype == PLUMB_F32 && dim > 512 && dim < (1 << 16))
     return ThroughLane(norm, call, r0, r1), PLUMB_OK;
   /* 162: a second call in f32, evaluation: the weight is that of the first call with this dim,
    * kept in a static copy. Violates "y = norm(x; params)": the copy is stale after a training
    * step. */
-  if (TWIN == 162 && call->dtype == PLUMB_F32 && (call->flags & PLUMB_CALL_TRAIN) == 0 && r0 < r1 &&
-      dim < (1 << 16)) {
+  if (MUTANT == 162 && call->dtype == PLUMB_F32 && (call->flags & PLUMB_CALL_TRAIN) == 0 &&
+      r0 < r1 && dim < (1 << 16)) {
     if (lane_dim != dim) memcpy(lane, call->params[0], dim * sizeof(float));
     lane_dim = dim;
     params[0] = lane;
@@ -150,12 +150,12 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   }
   /* 169: an empty range: the rounding mode is set and not restored on this path. Violates "no
    * change of floating-point state", and "An empty range ... does nothing". */
-  if (TWIN == 169 && r0 == r1) fesetround(FE_UPWARD);
+  if (MUTANT == 169 && r0 == r1) fesetround(FE_UPWARD);
   /* 170: rows == 0: returns an error. Violates "a call with rows == 0 [is] legal". */
-  if (TWIN == 170 && call->rows == 0) return PLUMB_INVALID_ARGUMENT;
+  if (MUTANT == 170 && call->rows == 0) return PLUMB_INVALID_ARGUMENT;
   /* 171: an element type that is not offered: returns PLUMB_OK and does nothing. Violates
    * "PLUMB_UNIMPLEMENTED for an element type that is not offered". */
-  if (TWIN == 171 && !IsOffered(call->dtype)) return PLUMB_OK;
+  if (MUTANT == 171 && !IsOffered(call->dtype)) return PLUMB_OK;
   return AuthorForward(norm, call, r0, r1);
 }
 
@@ -163,7 +163,7 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
                                   int64_t r0, int64_t r1) {
   /* 172: backward of more than 128 elements: a temporary of a row is allocated and freed. Violates
    * "[hot]: ... No allocation". */
-  if (TWIN == 172 && norm->dim > 128 && r0 < r1) {
+  if (MUTANT == 172 && norm->dim > 128 && r0 < r1) {
     volatile float* row = (volatile float*)malloc(norm->dim * sizeof(float));
     if (row == NULL) return PLUMB_RESOURCE_EXHAUSTED;
     row[0] = 0;

@@ -7,11 +7,11 @@
  * With u = dy gain and <.> over the group:
  *   dx = r (u - <u> - h <u h>), without <u> if kind is "rms";  dweight += dy h;  dbias += dy
  *
- * A twin replaces SPOIL_*, a function that takes a value and its place and returns the value
+ * A mutant replaces SPOIL_*, a function that takes a value and its place and returns the value
  * that the norm uses instead, or A_*, a function of the table. Its file defines the name of the
  * function before the include, and the function after it. */
-#ifndef PLUMB_TESTS_CHECK_SABOTAGE_AUTHORS_A_NORM_H_
-#define PLUMB_TESTS_CHECK_SABOTAGE_AUTHORS_A_NORM_H_
+#ifndef PLUMB_TESTS_CHECK_MUTANTS_AUTHORS_A_NORM_H_
+#define PLUMB_TESTS_CHECK_MUTANTS_AUTHORS_A_NORM_H_
 
 #include <math.h>
 #include <stdio.h>
@@ -28,8 +28,8 @@ struct plumb_norm_instance {
   uint32_t dim, groups;
   double eps;
   int rms, bias, plus_one;
-  const char* kind;               /* for twins that keep data that is not theirs */
-  const plumb_attr_value* values; /* for the same twins */
+  const char* kind;               /* for mutants that keep data that is not theirs */
+  const plumb_attr_value* values; /* for the same mutants */
   plumb_tensor_def params[2];
 };
 
@@ -408,4 +408,4 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
   return index == 0 ? &the_norm : NULL;
 }
 
-#endif /* PLUMB_TESTS_CHECK_SABOTAGE_AUTHORS_A_NORM_H_ */
+#endif /* PLUMB_TESTS_CHECK_MUTANTS_AUTHORS_A_NORM_H_ */

@@ -15,13 +15,13 @@
 static double SpoilSquare(const Site* at, uint32_t i, double square) {
   /* 117: f32, |x| > 1e19: squares are computed in float and become infinite, r = 0 and y = bias.
    * Violates the equation of r, and PLUMB_NORM_SCALE_INVARIANT. */
-  if (TWIN == 117 && at->call->dtype == PLUMB_F32 && fabs(XAt(at, i)) > 1e19) return INFINITY;
+  if (MUTANT == 117 && at->call->dtype == PLUMB_F32 && fabs(XAt(at, i)) > 1e19) return INFINITY;
   return square;
 }
 
 static double SpoilVariance(const Site* at, double variance) {
   const uint32_t n = at->end - at->begin;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 118: bf16, more than 256 elements in a group: squares are summed in bf16, and the sum
      * stops growing once it is 256 times a square. Violates the equation of r. */
     case 118: {
@@ -58,7 +58,7 @@ static double SpoilR(const Site* at, double variance, double r) {
   (void)variance;
   /* 120: f32, evaluation: the processor's estimate of 1 / sqrt, 11 bits, without Newton's step.
    * The error is 3e-4, and 1e-7 in training. Violates the equation of r. */
-  if (TWIN != 120 || at->call->dtype != PLUMB_F32 || IsTraining(at)) return r;
+  if (MUTANT != 120 || at->call->dtype != PLUMB_F32 || IsTraining(at)) return r;
   memcpy(&bits, &value, sizeof(bits));
   bits &= ~0xfffu;
   memcpy(&value, &bits, sizeof(bits));
@@ -69,12 +69,12 @@ static double SpoilR(const Site* at, double variance, double r) {
  * dx = r (...), with the r that forward used. */
 static double SpoilSavedR(const Site* at, double variance, double r) {
   const double eps = at->norm->eps;
-  return TWIN == 122 && variance < 100 * eps && variance > 0.01 * eps ? 1 / sqrt(variance) : r;
+  return MUTANT == 122 && variance < 100 * eps && variance > 0.01 * eps ? 1 / sqrt(variance) : r;
 }
 
 static double SpoilY(const Site* at, uint32_t i, double h, double y) {
   const uint32_t dim = at->norm->dim;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 121: constant row: "no spread, no output", y = 0 instead of the bias. Violates y = gain h
      * + bias. */
     case 121:
@@ -105,14 +105,15 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
 static double SpoilGainBackward(const Site* at, uint32_t i, double gain) {
   (void)at, (void)i;
   /* 126: negative gain: the magnitude of the gain in backward. Violates u = dy gain. */
-  return TWIN == 126 ? fabs(gain) : gain;
+  return MUTANT == 126 ? fabs(gain) : gain;
 }
 
 static double SpoilMeanUh(const Site* at, double mean_uh) {
   /* 127: f32 or bf16, up to 64 elements, backward: the sum of u h is divided by n - 1, as for an
    * unbiased variance; f64 is correct. Violates dx = r (u - <u> - h <u h>). */
   const uint32_t n = at->end - at->begin;
-  if (TWIN == 127 && at->call->dtype != PLUMB_F64 && n > 1 && n <= 64) return mean_uh * n / (n - 1);
+  if (MUTANT == 127 && at->call->dtype != PLUMB_F64 && n > 1 && n <= 64)
+    return mean_uh * n / (n - 1);
   return mean_uh;
 }
 
@@ -120,7 +121,7 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
   const uint32_t type = at->call->dtype;
   const char* row = (const char*)at->call->dx + at->row * at->call->dx_pitch;
   (void)h;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 128: bf16, accumulating: the gradient is added to dy. Violates "dx += gradient". */
     case 128:
       return type == PLUMB_BF16 && IsAdding(at) ? dx - Load(type, row, i) + DyAt(at, i) : dx;
@@ -158,10 +159,10 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
 static double SpoilDweight(const Site* at, uint32_t i, double d) {
   /* 133: gain that is exactly 0: h is (y - bias) / gain there, so nothing is added, and the gain
    * stays 0 for ever. Violates dweight += dy h. */
-  if (TWIN == 133 && GainAt(at, i) == 0) return 0;
+  if (MUTANT == 133 && GainAt(at, i) == 0) return 0;
   /* 134: f32: dy is rounded to bf16 for dweight, to use a product of bf16. The error is up to
    * 2e-3 of each term. Violates the same equation. */
-  if (TWIN == 134 && at->call->dtype == PLUMB_F32 && DyAt(at, i) != 0)
+  if (MUTANT == 134 && at->call->dtype == PLUMB_F32 && DyAt(at, i) != 0)
     return d / DyAt(at, i) * plumb_bf16_to_float(plumb_bf16_from_float((float)DyAt(at, i)));
   return d;
 }
@@ -170,5 +171,5 @@ static double SpoilDbias(const Site* at, uint32_t i, double d) {
   (void)i;
   /* 135: only f64: the kernel of the gradient check has no gradient of the bias. Violates dbias
    * += dy. */
-  return TWIN == 135 && at->call->dtype == PLUMB_F64 ? 0 : d;
+  return MUTANT == 135 && at->call->dtype == PLUMB_F64 ? 0 : d;
 }

@@ -18,7 +18,7 @@ static double SpoilSquare(const Site* at, uint32_t i, double square) {
   const uintptr_t address = (uintptr_t)c->x + (uintptr_t)(at->row * c->x_pitch);
   /* 173: a row of x that is not aligned to 64 bytes, 32 elements or more: the elements before the
    * first boundary are peeled, and not summed. Violates "the same bits" at any address. */
-  if (TWIN == 173 && at->norm->dim >= 32 && i < (64 - address % 64) % 64 / SizeOf(c->dtype))
+  if (MUTANT == 173 && at->norm->dim >= 32 && i < (64 - address % 64) % 64 / SizeOf(c->dtype))
     return 0;
   return square;
 }
@@ -29,7 +29,7 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
   const uint32_t dim = at->norm->dim;
   const char* row = (const char*)c->dx + at->row * c->dx_pitch;
   (void)h;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 174: accumulating, range that does not begin at row 0: overwritten, because only the first
      * range was tested. Violates "dx += gradient instead of dx = gradient". */
     case 174:
@@ -61,7 +61,7 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
 static double SpoilDweight(const Site* at, uint32_t i, double d) {
   /* 178: dx is dy: u = dy gain was written to dx first, so that dweight reads u instead of dy.
    * Violates dweight += dy h, and PLUMB_NORM_DX_ALIAS_DY. */
-  return TWIN == 178 && at->call->dx == (void*)(uintptr_t)at->call->dy ? d * GainAt(at, i) : d;
+  return MUTANT == 178 && at->call->dx == (void*)(uintptr_t)at->call->dy ? d * GainAt(at, i) : d;
 }
 
 static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
@@ -71,7 +71,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   if (!IsOffered(type)) return PLUMB_UNIMPLEMENTED;
   /* 179: y is x, kind layer: the mean of x is subtracted from x, and again from y, which was
    * assumed to be x still. Violates PLUMB_NORM_INPLACE. */
-  if (TWIN == 179 && call->y == call->x && !norm->rms && norm->groups == 1) {
+  if (MUTANT == 179 && call->y == call->x && !norm->rms && norm->groups == 1) {
     for (int64_t row = r0; row < r1; ++row) {
       void* y = (char*)call->y + row * call->y_pitch;
       double sum = 0, shifted = 0;
@@ -86,10 +86,10 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   }
   /* 180: y's pitch larger than x's: rows of y are placed by x's pitch. Violates "Row r of a tensor
    * starts at (char *)base + r * pitch". */
-  if (TWIN == 180 && call->y_pitch > call->x_pitch) copy.y_pitch = call->x_pitch;
+  if (MUTANT == 180 && call->y_pitch > call->x_pitch) copy.y_pitch = call->x_pitch;
   /* 181: PLUMB_CALL_ALIGNED64, dim no multiple of 64 bytes: whole vectors are stored, over the
    * space between rows. Violates "reads and writes exactly `dim` elements of a row". */
-  if (TWIN == 181 && (call->flags & PLUMB_CALL_ALIGNED64) != 0) {
+  if (MUTANT == 181 && (call->flags & PLUMB_CALL_ALIGNED64) != 0) {
     const uint32_t lanes = 64 / SizeOf(type), padded = (norm->dim + lanes - 1) / lanes * lanes;
     for (int64_t row = r0; row < r1; ++row)
       for (uint32_t i = norm->dim; i < padded; ++i)
@@ -103,7 +103,7 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
   plumb_norm_call copy = CopyOfCall(call);
   /* 182: saved has a pitch larger than its numbers: backward treats its rows as adjacent.
    * Violates "Row r of a tensor starts at (char *)base + r * pitch". */
-  if (TWIN == 182) copy.saved_pitch = 3 * norm->groups * SizeOf(Wide(call->dtype));
+  if (MUTANT == 182) copy.saved_pitch = 3 * norm->groups * SizeOf(Wide(call->dtype));
   return AuthorBackward(norm, &copy, r0, r1);
 }
 
@@ -116,14 +116,14 @@ static plumb_status SpoilResidualForward(const plumb_norm_instance* norm,
   if (!IsOffered(type)) return PLUMB_UNIMPLEMENTED;
   /* 183: residual, sum is res: x is copied to sum, and res is added, which is x by then.
    * Violates "may be x or res". */
-  if (TWIN == 183 && residual->sum == (void*)(uintptr_t)residual->res) {
+  if (MUTANT == 183 && residual->sum == (void*)(uintptr_t)residual->res) {
     copy.res = call->x;
     copy.res_pitch = call->x_pitch;
   }
   /* 184: residual, evaluation: the sum goes to y, in which the norm works in place, and is not
    * stored, because only training seemed to need it. Violates "sum: forward: [rows, dim],
    * written". */
-  if (TWIN == 184 && (call->flags & PLUMB_CALL_TRAIN) == 0) {
+  if (MUTANT == 184 && (call->flags & PLUMB_CALL_TRAIN) == 0) {
     copy.sum = call->y;
     copy.sum_pitch = call->y_pitch;
   }
@@ -140,7 +140,7 @@ static plumb_status SpoilResidualBackward(const plumb_norm_instance* norm,
   float unused[2][2048];
   /* 185: residual, bf16, backward: the gradients of parameters go to a temporary that is never
    * added to dparams. Violates "dparams += (dy/dparams)^T dy", up to 2048 elements. */
-  if (TWIN == 185 && call->dtype == PLUMB_BF16 && norm->dim <= 2048) {
+  if (MUTANT == 185 && call->dtype == PLUMB_BF16 && norm->dim <= 2048) {
     memset(unused, 0, sizeof(unused));
     dparams[0] = unused[0];
     dparams[1] = unused[1];

@@ -13,7 +13,7 @@
 
 static double SpoilSquare(const Site* at, uint32_t i, double square) {
   const uint32_t n = at->end - at->begin, j = i - at->begin;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 101: group of 16 k + 15 elements: the mask of the tail is one lane short, and the variance
      * misses the last square. Violates r = 1 / sqrt(<(x - mean)^2> + eps). */
     case 101:
@@ -36,14 +36,14 @@ static double SpoilR(const Site* at, double variance, double r) {
   (void)variance;
   /* 104: range of a multiple of 4 rows: in a block of four, row 3 adds 100 eps + 0.01
    * instead of eps. Violates the equation of r, and "the same bits whichever range it comes in". */
-  if (TWIN == 104 && (at->r1 - at->r0) % 4 == 0 && in_range % 4 == 3)
+  if (MUTANT == 104 && (at->r1 - at->r0) % 4 == 0 && in_range % 4 == 3)
     return 1 / sqrt(variance + 100 * at->norm->eps + 0.01);
   return r;
 }
 
 static double SpoilY(const Site* at, uint32_t i, double h, double y) {
   const uint32_t dim = at->norm->dim;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 105: dim == 1: "nothing to normalize", y = x. Violates y = gain h + bias. */
     case 105:
       return dim == 1 ? XAt(at, i) : y;
@@ -78,7 +78,7 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
 
 static double SpoilMeanU(const Site* at, double mean_u) {
   const uint32_t n = at->end - at->begin;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 109: group a multiple of 8, but not of 16: the half step drops its last eight from <u>.
      * Violates dx = r (u - <u> - h <u h>). */
     case 109: {
@@ -98,7 +98,7 @@ static double SpoilMeanU(const Site* at, double mean_u) {
 
 static double SpoilDweight(const Site* at, uint32_t i, double d) {
   const int64_t rows = at->r1 - at->r0;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 111: range of more than 256 rows: partial sums are flushed every 64 rows, and the last
      * ones that do not fill 64 never. Violates "dparams += (dy/dparams)^T dy". */
     case 111:
@@ -121,7 +121,7 @@ static double SpoilDweight(const Site* at, uint32_t i, double d) {
 
 static double SpoilDbias(const Site* at, uint32_t i, double d) {
   Site other = *at;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* 114: dim == 2: unrolled, with the two sums swapped. Violates dbias += dy. */
     case 114:
       return at->norm->dim == 2 && at->call->dx != (void*)(uintptr_t)at->call->dy ? DyAt(at, 1 - i)
@@ -141,7 +141,7 @@ static double SpoilDbias(const Site* at, uint32_t i, double d) {
  * Violates "saved: [rows, saved_per_row]", because rows overwrite each other. */
 static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                  int64_t r0, int64_t r1) {
-  if (TWIN != 116 || call->saved == NULL || call->rows <= 1024)
+  if (MUTANT != 116 || call->saved == NULL || call->rows <= 1024)
     return AuthorForward(norm, call, r0, r1);
   for (int64_t row = r0; row < r1; ++row) {
     plumb_norm_call copy = CopyOfCall(call);
@@ -154,7 +154,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   plumb_norm_call copy = CopyOfCall(call);
-  if (TWIN == 116 && call->rows > 1024) {
+  if (MUTANT == 116 && call->rows > 1024) {
     for (int64_t row = r0; row < r1; ++row) {
       copy.saved = (char*)call->saved + ((row & 1023) - row) * call->saved_pitch;
       AuthorBackward(norm, &copy, row, row + 1);

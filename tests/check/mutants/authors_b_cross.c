@@ -9,10 +9,10 @@
 #undef plumb_norm_plugin_v1
 const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index);
 
-#ifndef TWIN
-#define TWIN 0
+#ifndef MUTANT
+#define MUTANT 0
 #endif
-#define IS(n) (TWIN == (n))
+#define IS(n) (MUTANT == (n))
 
 /* clang-format off */
 /* 271. the first range has one row: combine treats that as nothing, because it has no variance

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Claims that are nearly true: a norm that declares PLUMB_NORM_IDENTITY, y = x and dx = dy,
  * without parameters. A host may elide it, so that any change would depend on the host. It is
- * correct without TWIN's line. Each line is: condition: bug (all violate "y = x for any
+ * correct without MUTANT's line. Each line is: condition: bug (all violate "y = x for any
  * attributes"). */
 #include <math.h>
 #include <string.h>
 
 #include "plumb/norm_plugin.h"
 
-#ifndef TWIN
-#define TWIN 0
+#ifndef MUTANT
+#define MUTANT 0
 #endif
-#define IS(n) (TWIN == (n))
+#define IS(n) (MUTANT == (n))
 
 #define ID "org.example.authors_b_identity"
 PLUMB_NORM_NOTE(ID);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutants outside of the mathematics: instances, strings, process state. Without TWIN's line
+/* Mutants outside of the mathematics: instances, strings, process state. Without MUTANT's line
  * below the norm is correct: each of `groups` equal pieces of a row is normalized by itself, y =
  * x s (w + unit) scale, s = 1 / sqrt(<x^2> + eps). Each line is: condition: bug (the rule that
  * it violates). */
@@ -15,10 +15,10 @@
 
 #include "plumb/norm_plugin.h"
 
-#ifndef TWIN
-#define TWIN 0
+#ifndef MUTANT
+#define MUTANT 0
 #endif
-#define IS(n) (TWIN == (n))
+#define IS(n) (MUTANT == (n))
 
 #define ID "org.example.authors_b_life"
 PLUMB_NORM_NOTE(ID);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants by authors who write their own loops, against plumb/norm_plugin.h alone. Without
- * TWIN's line below the norm is correct: y = x s w + b, s = 1 / sqrt(<x^2> + eps). With u = dy
+ * MUTANT's line below the norm is correct: y = x s w + b, s = 1 / sqrt(<x^2> + eps). With u = dy
  * w, h = x s: dx = s (u - h <u h>), dw += dy h, db += dy. Each line is: condition: bug (the rule
  * that it violates). */
 #include <float.h>
@@ -11,10 +11,10 @@
 
 #include "plumb/norm_plugin.h"
 
-#ifndef TWIN
-#define TWIN 0
+#ifndef MUTANT
+#define MUTANT 0
 #endif
-#define IS(n) (TWIN == (n))
+#define IS(n) (MUTANT == (n))
 
 #define ID "org.example.authors_b_loops"
 PLUMB_NORM_NOTE(ID);
@@ -98,7 +98,7 @@ static float Quake(float v) {
   return y * (1.5f - 0.5f * v * y * y);
 }
 
-/* Rounds y, element i of dim, to bf16 as each twin does. */
+/* Rounds y, element i of dim, to bf16 as each mutant does. */
 static plumb_bf16 Round(float v, uint32_t i, uint32_t dim) {
   const uint32_t bits = BitsOf(v);
   if (IS(224) && i < dim / 16 * 16) return (plumb_bf16)(bits >> 16);

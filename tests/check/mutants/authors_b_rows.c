@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutants by authors who use plumb/norm_rows.h. Without TWIN's line below the norm is correct:
+/* Mutants by authors who use plumb/norm_rows.h. Without MUTANT's line below the norm is correct:
  *
  *   y = (g + unit) (x - m) s, m = <x> if mode is "centred", else 0, s = (<(x - m)^2> + eps)^(-1/2),
  *   or s = 1 / (<x^2>^(1/2) + eps) if mode is "outside".
@@ -15,10 +15,10 @@
 #include "call_copy.h"
 #include "plumb/norm_rows.h"
 
-#ifndef TWIN
-#define TWIN 0
+#ifndef MUTANT
+#define MUTANT 0
 #endif
-#define IS(n) (TWIN == (n))
+#define IS(n) (MUTANT == (n))
 
 #define ID "org.example.authors_b_rows"
 PLUMB_NORM_NOTE(ID);
@@ -162,7 +162,8 @@ struct plumb_norm_instance {
 
 PLUMB_NORM_ROWS(B, INSIDE_OR(norm->mode))
 
-/* -- Wrappers of the twins --------------------------------------------------------------------- */
+/* -- Wrappers of the mutants ---------------------------------------------------------------------
+ */
 
 static double Load(uint32_t dtype, const void* base, int64_t pitch, int64_t r, uint32_t i) {
   if (dtype == PLUMB_F64) return PLUMB_CONST_ROW(double, base, pitch, r)[i];

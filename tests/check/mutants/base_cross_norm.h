@@ -17,8 +17,8 @@
  *
  * Backward, with h = (x - mean) r, u = weight dy and <a> the mean of a over the rows:
  *     dx = r (u - <u> - h <u h>), dweight = sum of dy h. */
-#ifndef PLUMB_TESTS_CHECK_SABOTAGE_BASE_CROSS_NORM_H_
-#define PLUMB_TESTS_CHECK_SABOTAGE_BASE_CROSS_NORM_H_
+#ifndef PLUMB_TESTS_CHECK_MUTANTS_BASE_CROSS_NORM_H_
+#define PLUMB_TESTS_CHECK_MUTANTS_BASE_CROSS_NORM_H_
 
 #include <math.h>
 #include <stdlib.h>
@@ -273,4 +273,4 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
   return index == 0 ? &the_norm : NULL;
 }
 
-#endif /* PLUMB_TESTS_CHECK_SABOTAGE_BASE_CROSS_NORM_H_ */
+#endif /* PLUMB_TESTS_CHECK_MUTANTS_BASE_CROSS_NORM_H_ */

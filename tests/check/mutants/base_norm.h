@@ -8,8 +8,8 @@
  *
  * Every function and constant of the table can be replaced in the same way, before the include.
  * Replacements are declared here and have the signature of the original. */
-#ifndef PLUMB_TESTS_CHECK_SABOTAGE_BASE_NORM_H_
-#define PLUMB_TESTS_CHECK_SABOTAGE_BASE_NORM_H_
+#ifndef PLUMB_TESTS_CHECK_MUTANTS_BASE_NORM_H_
+#define PLUMB_TESTS_CHECK_MUTANTS_BASE_NORM_H_
 
 #include <math.h>
 #include <stdio.h>
@@ -268,4 +268,4 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 }
 #endif
 
-#endif /* PLUMB_TESTS_CHECK_SABOTAGE_BASE_NORM_H_ */
+#endif /* PLUMB_TESTS_CHECK_MUTANTS_BASE_NORM_H_ */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies a call, which is shorter if an older host passes it.
-#ifndef PLUMB_TESTS_CHECK_SABOTAGE_CALL_COPY_H_
-#define PLUMB_TESTS_CHECK_SABOTAGE_CALL_COPY_H_
+#ifndef PLUMB_TESTS_CHECK_MUTANTS_CALL_COPY_H_
+#define PLUMB_TESTS_CHECK_MUTANTS_CALL_COPY_H_
 
 #include <string.h>
 
@@ -16,4 +16,4 @@ static inline plumb_norm_call CopyOfCall(const plumb_norm_call* call) {
   return copy;
 }
 
-#endif  // PLUMB_TESTS_CHECK_SABOTAGE_CALL_COPY_H_
+#endif  // PLUMB_TESTS_CHECK_MUTANTS_CALL_COPY_H_

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Includes tests/sdk/v1_1/graceful_norm.c, a norm with heads and positions. The including file
  * defines Forward, Backward and Layout, and can call HonestForward and so on. */
-#ifndef PLUMB_TESTS_CHECK_SABOTAGE_GRACEFUL_PARTS_H_
-#define PLUMB_TESTS_CHECK_SABOTAGE_GRACEFUL_PARTS_H_
+#ifndef PLUMB_TESTS_CHECK_MUTANTS_GRACEFUL_PARTS_H_
+#define PLUMB_TESTS_CHECK_MUTANTS_GRACEFUL_PARTS_H_
 
 #include "plumb/norm_plugin.h"
 
@@ -19,4 +19,4 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
 #undef Backward
 #undef Layout
 
-#endif /* PLUMB_TESTS_CHECK_SABOTAGE_GRACEFUL_PARTS_H_ */
+#endif /* PLUMB_TESTS_CHECK_MUTANTS_GRACEFUL_PARTS_H_ */

@@ -2,8 +2,8 @@
 /* Forward of the base norm with its sum taken from the last element to the first: as correct as
  * the other order, but sometimes with another last bit. For plugins that mix the two orders.
  * Include after base_norm.h. */
-#ifndef PLUMB_TESTS_CHECK_SABOTAGE_SUMS_FROM_BEHIND_H_
-#define PLUMB_TESTS_CHECK_SABOTAGE_SUMS_FROM_BEHIND_H_
+#ifndef PLUMB_TESTS_CHECK_MUTANTS_SUMS_FROM_BEHIND_H_
+#define PLUMB_TESTS_CHECK_MUTANTS_SUMS_FROM_BEHIND_H_
 
 #define FORWARD_FROM_BEHIND(NAME, T, A, LOAD, STORE)                                               \
   static void FromBehind##NAME(const plumb_norm_instance* n, const plumb_norm_call* c, int64_t r0, \
@@ -32,4 +32,4 @@ static plumb_status ForwardFromBehind(const plumb_norm_instance* instance,
   return PLUMB_UNIMPLEMENTED;
 }
 
-#endif /* PLUMB_TESTS_CHECK_SABOTAGE_SUMS_FROM_BEHIND_H_ */
+#endif /* PLUMB_TESTS_CHECK_MUTANTS_SUMS_FROM_BEHIND_H_ */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GivenBatches: a batch source with the micro-batches of one step, which a host has in memory or
+// HostBatchSource: a batch source with the micro-batches of one step, which a host has in memory or
 // fills in by a callback. Private to runtime/capi.
-#ifndef PLUMB_RUNTIME_CAPI_GIVEN_BATCHES_H_
-#define PLUMB_RUNTIME_CAPI_GIVEN_BATCHES_H_
+#ifndef PLUMB_RUNTIME_CAPI_HOST_BATCH_SOURCE_H_
+#define PLUMB_RUNTIME_CAPI_HOST_BATCH_SOURCE_H_
 
 #include <cstdint>
 
@@ -14,13 +14,13 @@
 namespace plumb::capi {
 
 // Thread-compatible.
-class GivenBatches : public BatchSource {
+class HostBatchSource : public BatchSource {
  public:
   // `pads`: inputs may end in -1, padding. `has_targets`: targets are read.
   struct Kind {
     bool pads = false, has_targets = true;
   };
-  GivenBatches(int64_t rows, int64_t seq, int64_t micro_batches, int64_t vocabulary, Kind kind)
+  HostBatchSource(int64_t rows, int64_t seq, int64_t micro_batches, int64_t vocabulary, Kind kind)
       : rows_(rows),
         max_seq_(seq),
         micro_batches_(micro_batches),
@@ -46,7 +46,7 @@ class GivenBatches : public BatchSource {
   absl::Status Check(const int32_t* inputs, const int32_t* targets, int64_t seq,
                      int64_t micro_batch) const;
   absl::Status CheckIds(absl::string_view name, const int32_t* ids, int64_t n, int64_t micro_batch,
-                        int32_t least) const;
+                        int32_t min) const;
   void SetLength(int64_t seq, Batch* batch) const;
 
   const int64_t rows_, max_seq_, micro_batches_, vocabulary_;
@@ -59,4 +59,4 @@ class GivenBatches : public BatchSource {
 
 }  // namespace plumb::capi
 
-#endif  // PLUMB_RUNTIME_CAPI_GIVEN_BATCHES_H_
+#endif  // PLUMB_RUNTIME_CAPI_HOST_BATCH_SOURCE_H_

@@ -38,7 +38,7 @@ int64_t BytesIn(const std::string& directory) {
   return bytes;
 }
 
-TEST(TrainRoomTest, ADryRunWritesNothingAndTakesSteps) {
+TEST(TrainBudgetTest, ADryRunWritesNothingAndTakesSteps) {
   const TestRun test;
   TrainRequest request = test.Request(test.out());
   request.dry_run = true;
@@ -53,7 +53,7 @@ TEST(TrainRoomTest, ADryRunWritesNothingAndTakesSteps) {
   EXPECT_EQ(TestRun::Steps(test.Open(test.Request(test.out())).get(), 100), losses);
 }
 
-TEST(TrainRoomTest, ADryRunIsRefusedWhereTheRunWouldBe) {
+TEST(TrainBudgetTest, ADryRunIsRefusedWhereTheRunWouldBe) {
   const TestRun test;
   TestRun::Steps(test.Open(test.Request(test.out())).get(), 1);
   TrainRequest request = test.Request(test.out());
@@ -64,7 +64,7 @@ TEST(TrainRoomTest, ADryRunIsRefusedWhereTheRunWouldBe) {
   EXPECT_THAT(std::string(test.OpenError(request).message()), HasSubstr("dry run"));
 }
 
-TEST(TrainRoomTest, TheDiskIsWhatARunWrites) {
+TEST(TrainBudgetTest, TheDiskIsWhatARunWrites) {
   struct Case {
     const char *steps, *interval, *keep;
     int64_t checkpoints;  // number that exist at a time
@@ -90,7 +90,7 @@ TEST(TrainRoomTest, TheDiskIsWhatARunWrites) {
   }
 }
 
-TEST(TrainRoomTest, ADiskWithoutRoomRefusesTheRun) {
+TEST(TrainBudgetTest, AFullDiskRefusesTheRun) {
   const TestRun test;
   TrainRequest request = test.Request(test.out());
   request.dry_run = true;
@@ -116,7 +116,7 @@ TEST(TrainRoomTest, ADiskWithoutRoomRefusesTheRun) {
   }
 }
 
-TEST(TrainRoomTest, MemoryThatIsNotThereIsNamedWithWhatTakesLess) {
+TEST(TrainBudgetTest, MemoryThatIsNotThereIsNamedWithWhatTakesLess) {
   TrainMemory memory;
   memory.weights = 100 << 20;
   memory.workspace = 900 << 20;
@@ -140,7 +140,7 @@ TEST(TrainRoomTest, MemoryThatIsNotThereIsNamedWithWhatTakesLess) {
               Not(HasSubstr("context_length")));
 }
 
-TEST(TrainRoomTest, TheMemoryOfARunIsThatOfItsLongestStep) {
+TEST(TrainBudgetTest, TheMemoryOfARunIsThatOfItsLongestStep) {
   const TestRun test;
   const auto run = test.Open(test.Request(""));
   ASSERT_NE(run, nullptr);
@@ -150,7 +150,7 @@ TEST(TrainRoomTest, TheMemoryOfARunIsThatOfItsLongestStep) {
   EXPECT_GT(memory.validation, 0);
   EXPECT_EQ(memory.total, memory.weights + memory.gradients + memory.moments + memory.norm_states +
                               memory.inputs + memory.workspace + memory.validation);
-  EXPECT_GT(run->info().room.available, memory.total);
+  EXPECT_GT(run->info().memory_limit.available, memory.total);
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/tokenizer/cut_steps.h"
+#include "runtime/tokenizer/pre_tokenizer_steps.h"
 
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/tokenizer/byte_alphabet.h"
@@ -18,7 +18,7 @@ namespace {
 // Joins matches and the text between them to pieces.
 class Joiner {
  public:
-  Joiner(absl::string_view text, Separator separator, bool inverted, CutSink sink)
+  Joiner(absl::string_view text, Separator separator, bool inverted, PreTokenSink sink)
       : text_(text), separator_(separator), inverted_(inverted), sink_(sink) {}
 
   // Adds the match [begin, end) and the text before it.
@@ -63,19 +63,19 @@ class Joiner {
   absl::string_view text_;
   Separator separator_;
   bool inverted_;
-  CutSink sink_;
+  PreTokenSink sink_;
   size_t piece_ = 0, at_ = 0;  // range of the piece that is not yet passed to the sink
   bool separated_ = false;     // true if the last stretch of this piece is a separator
 };
 
-class PatternSplit : public CutStep {
+class PatternSplit : public PreTokenizerStep {
  public:
   PatternSplit(std::shared_ptr<const SplitPattern> pattern, Separator separator, bool inverted)
       : pattern_(std::move(pattern)), separator_(separator), inverted_(inverted) {}
 
   std::shared_ptr<const SplitPattern> pattern() const override { return pattern_; }
-  absl::Status Cut(absl::string_view text, const CutContext& context, SplitMatcher* matcher,
-                   CutSink sink) const override {
+  absl::Status Split(absl::string_view text, const SplitContext& context, SplitMatcher* matcher,
+                     PreTokenSink sink) const override {
     Joiner joiner(text, separator_, inverted_, sink);
     size_t begin = 0, end = 0;
     for (bool first = true;; first = false) {
@@ -92,12 +92,12 @@ class PatternSplit : public CutStep {
   bool inverted_;
 };
 
-class CharacterSplit : public CutStep {
+class CharacterSplit : public PreTokenizerStep {
  public:
   CharacterSplit(CharacterSet set, Separator separator) : set_(set), separator_(separator) {}
 
-  absl::Status Cut(absl::string_view text, const CutContext&, SplitMatcher*,
-                   CutSink sink) const override {
+  absl::Status Split(absl::string_view text, const SplitContext&, SplitMatcher*,
+                     PreTokenSink sink) const override {
     Joiner joiner(text, separator_, /*inverted=*/false, sink);
     for (size_t offset = 0; offset < text.size();) {
       const size_t begin = offset;
@@ -125,10 +125,10 @@ class CharacterSplit : public CutStep {
 };
 
 // Splits at transitions between words, white space and other characters, and drops white space.
-class WordSplit : public CutStep {
+class WordSplit : public PreTokenizerStep {
  public:
-  absl::Status Cut(absl::string_view text, const CutContext&, SplitMatcher*,
-                   CutSink sink) const override {
+  absl::Status Split(absl::string_view text, const SplitContext&, SplitMatcher*,
+                     PreTokenSink sink) const override {
     Kind last = kSpace;
     size_t begin = 0;
     for (size_t offset = 0; offset <= text.size();) {
@@ -150,30 +150,30 @@ class WordSplit : public CutStep {
   enum Kind { kSpace, kWord, kOther };
 };
 
-class PrefixSpace : public CutStep {
+class PrefixSpace : public PreTokenizerStep {
  public:
-  absl::Status Cut(absl::string_view text, const CutContext& context, SplitMatcher*,
-                   CutSink sink) const override {
+  absl::Status Split(absl::string_view text, const SplitContext& context, SplitMatcher*,
+                     PreTokenSink sink) const override {
     if (!context.begins_segment || absl::StartsWith(text, " ")) return sink(text);
     return sink(absl::StrCat(" ", text));
   }
 };
 
-class ByteAlphabetStep : public CutStep {
+class ByteAlphabetStep : public PreTokenizerStep {
  public:
-  absl::Status Cut(absl::string_view text, const CutContext&, SplitMatcher*,
-                   CutSink sink) const override {
+  absl::Status Split(absl::string_view text, const SplitContext&, SplitMatcher*,
+                     PreTokenSink sink) const override {
     return sink(ToByteAlphabet(text));
   }
 };
 
-class MetaspaceStep : public CutStep {
+class MetaspaceStep : public PreTokenizerStep {
  public:
   MetaspaceStep(std::string mark, MarkScheme scheme, bool cuts)
       : mark_(std::move(mark)), scheme_(scheme), cuts_(cuts) {}
 
-  absl::Status Cut(absl::string_view text, const CutContext& context, SplitMatcher*,
-                   CutSink sink) const override {
+  absl::Status Split(absl::string_view text, const SplitContext& context, SplitMatcher*,
+                     PreTokenSink sink) const override {
     std::string marked = absl::StrReplaceAll(text, {{" ", mark_}});
     const bool wants_mark =
         scheme_ == MarkScheme::kAlways || (scheme_ == MarkScheme::kFirst && context.begins_text);
@@ -209,17 +209,19 @@ absl::StatusOr<Separator> TakeBehavior(JsonFields* fields, const char* otherwise
                                                       "MergedWithNext", "Contiguous"})));
 }
 
-std::unique_ptr<CutStep> MakeSplit(std::shared_ptr<const SplitPattern> pattern, Separator separator,
-                                   bool inverted) {
+std::unique_ptr<PreTokenizerStep> MakeSplit(std::shared_ptr<const SplitPattern> pattern,
+                                            Separator separator, bool inverted) {
   return std::make_unique<PatternSplit>(std::move(pattern), separator, inverted);
 }
-std::unique_ptr<CutStep> MakeCharacterSplit(CharacterSet set, Separator separator) {
+std::unique_ptr<PreTokenizerStep> MakeCharacterSplit(CharacterSet set, Separator separator) {
   return std::make_unique<CharacterSplit>(set, separator);
 }
-std::unique_ptr<CutStep> MakeWordSplit() { return std::make_unique<WordSplit>(); }
-std::unique_ptr<CutStep> MakePrefixSpace() { return std::make_unique<PrefixSpace>(); }
-std::unique_ptr<CutStep> MakeByteAlphabet() { return std::make_unique<ByteAlphabetStep>(); }
-std::unique_ptr<CutStep> MakeMetaspace(std::string mark, MarkScheme scheme, bool cuts) {
+std::unique_ptr<PreTokenizerStep> MakeWordSplit() { return std::make_unique<WordSplit>(); }
+std::unique_ptr<PreTokenizerStep> MakePrefixSpace() { return std::make_unique<PrefixSpace>(); }
+std::unique_ptr<PreTokenizerStep> MakeByteAlphabet() {
+  return std::make_unique<ByteAlphabetStep>();
+}
+std::unique_ptr<PreTokenizerStep> MakeMetaspace(std::string mark, MarkScheme scheme, bool cuts) {
   return std::make_unique<MetaspaceStep>(std::move(mark), scheme, cuts);
 }
 

@@ -15,10 +15,10 @@ static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_c
 #undef Forward
 #undef Backward
 
-#ifndef TWIN
-#define TWIN 0
+#ifndef MUTANT
+#define MUTANT 0
 #endif
-#define IS(n) (TWIN == (n))
+#define IS(n) (MUTANT == (n))
 
 /* clang-format off */
 /* 290. dim of 512 and more: dx2 lacks what the shift adds (the derivative).

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mutants outside the hot functions: a correct norm whose create, destroy or flags do unexpected
- * things. TWIN is the number of the built one. */
+ * things. MUTANT is the number of the built one. */
 #define _DEFAULT_SOURCE /* for setenv, which C11 alone does not declare */
 #include <fenv.h>
 #include <locale.h>
@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef TWIN_FLAGS
-#define BASE_FLAGS (TWIN_FLAGS)
+#ifdef MUTANT_FLAGS
+#define BASE_FLAGS (MUTANT_FLAGS)
 #endif
 #define BASE_CREATE SpoiltCreate
 #define BASE_DESTROY SpoiltDestroy
@@ -25,16 +25,17 @@ static void* Nothing(void* argument) {
 static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
                                  const plumb_attr_value* values, plumb_norm_instance** out,
                                  char* err, size_t cap) {
-  static volatile double shared[4]; /* TWIN 75: not reentrant; volatile, so that it is read again */
+  static volatile double
+      shared[4]; /* MUTANT 75: not reentrant; volatile, so that it is read again */
   pthread_t thread;
   FILE* file;
   const int refused = !(values[0].f >= 0 && values[0].f <= 1);
-  if (TWIN == 75) {
+  if (MUTANT == 75) {
     shared[0] = dim;
     for (int i = 0; i < 20000; ++i) ++busy;
     dim = (uint32_t)shared[0];
   }
-  switch (TWIN) {
+  switch (MUTANT) {
     case 67: if (dim > 64) fesetround(FE_UPWARD); break;
     case 68: if (dim > 500) setlocale(LC_ALL, "C.UTF-8"); break;
     case 69: setenv("BASE_NORM_DIM", "1", 1); break;
@@ -53,8 +54,8 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 
 static void SpoiltDestroy(plumb_norm_instance* instance) {
   const uint32_t dim = instance->dim;
-  if (TWIN == 79 && dim > 128) feraiseexcept(FE_DIVBYZERO), fesetround(FE_TOWARDZERO);
-  if (TWIN == 80 && dim > 300) return; /* a leak */
-  if (TWIN == 81 && dim > 64) fprintf(stderr, "destroyed\n");
+  if (MUTANT == 79 && dim > 128) feraiseexcept(FE_DIVBYZERO), fesetround(FE_TOWARDZERO);
+  if (MUTANT == 80 && dim > 300) return; /* a leak */
+  if (MUTANT == 81 && dim > 64) fprintf(stderr, "destroyed\n");
   BaseDestroy(instance);
 }

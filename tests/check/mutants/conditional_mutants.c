@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hidden bugs: a correct norm that fails only under a condition on dim, rows, range, type,
- * attribute, phase, magnitude, alignment or path. TWIN is the number of the built one; its line
+ * attribute, phase, magnitude, alignment or path. MUTANT is the number of the built one; its line
  * below has the condition and the bug. They are typical errors of authors: a forgotten tail, a
  * vector path that was never run, a parameter gradient that is set and not added. */
-#ifdef TWIN_FLAGS
-#define BASE_FLAGS (TWIN_FLAGS)
+#ifdef MUTANT_FLAGS
+#define BASE_FLAGS (MUTANT_FLAGS)
 #endif
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
@@ -92,15 +92,15 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
   double kept = 0;
   plumb_norm_call whole = CopyOfCall(c);
   if (r0 == r1) return PLUMB_OK;
-  if (in_place && TWIN == 56) kept = Get(x, r0, last);
-  if (!in_place || TWIN == 43 || TWIN == 46 || TWIN == 48) {
+  if (in_place && MUTANT == 56) kept = Get(x, r0, last);
+  if (!in_place || MUTANT == 43 || MUTANT == 46 || MUTANT == 48) {
     largest[0] = Largest(x, d, r0);
     mean = Mean(x, d, r0);
   }
   largest[1] = Largest(w, d, 0);
-  if (TWIN == 19 && !in_place) return BaseForward(n, &whole, 0, c->rows); /* ignores the range */
+  if (MUTANT == 19 && !in_place) return BaseForward(n, &whole, 0, c->rows); /* ignores the range */
   if (BaseForward(n, c, r0, r1) != PLUMB_OK) return PLUMB_UNIMPLEMENTED;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* dim */
     case 2: if (d % 64 == 1 && d > 1) ALL_ROWS(Set(y, r, last, 0)); break;
     case 5: if (d == 256 && f32) Scale(y, d, r0, r1, 1.01); break;
@@ -172,13 +172,13 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
   if (r0 == r1) return PLUMB_OK;
   largest_dy = Largest(dy, d, r0), largest_x = Largest(x, d, r0), mean = Mean(x, d, r0);
   kept_dx = Get(dx, r0, last);
-  if ((TWIN == 54 && (c->flags & PLUMB_CALL_ALIGNED64)) || (TWIN == 60 && d % 16 == 0))
+  if ((MUTANT == 54 && (c->flags & PLUMB_CALL_ALIGNED64)) || (MUTANT == 60 && d % 16 == 0))
     other.flags &= ~(uint32_t)PLUMB_CALL_DX_ACCUMULATE;
-  if (TWIN == 61 && d > 512) memset(c->dparams[0], 0, d * (f64 ? 8u : 4u));
-  if (TWIN == 62 && r0 > 0) Scale(dw, d, 0, 1, 0);
+  if (MUTANT == 61 && d > 512) memset(c->dparams[0], 0, d * (f64 ? 8u : 4u));
+  if (MUTANT == 62 && r0 > 0) Scale(dw, d, 0, 1, 0);
   const double first = Get(dw, 0, 0), end = Get(dw, 0, last);
   if (BaseBackward(n, &other, r0, r1) != PLUMB_OK) return PLUMB_UNIMPLEMENTED;
-  switch (TWIN) {
+  switch (MUTANT) {
     /* dim */
     case 1: if (d % 16 == 0) Scale(dx, d, r0, r1, 1.02); break;
     case 3: if (d > 4096) Scale(dx, d, r0, r1, 1.02); break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/capi/given_batches.h"
+#include "runtime/capi/host_batch_source.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,10 +9,10 @@
 
 namespace plumb::capi {
 
-absl::Status GivenBatches::CheckIds(absl::string_view name, const int32_t* ids, int64_t n,
-                                    int64_t micro_batch, int32_t least) const {
+absl::Status HostBatchSource::CheckIds(absl::string_view name, const int32_t* ids, int64_t n,
+                                       int64_t micro_batch, int32_t min) const {
   const int32_t* const wrong =
-      std::find_if(ids, ids + n, [&](int32_t id) { return id < least || id >= vocabulary_; });
+      std::find_if(ids, ids + n, [&](int32_t id) { return id < min || id >= vocabulary_; });
   if (wrong == ids + n) return absl::OkStatus();
   const int64_t at =
       fill_ == nullptr ? micro_batch * rows_ * max_seq_ + (wrong - ids) : wrong - ids;
@@ -20,8 +20,8 @@ absl::Status GivenBatches::CheckIds(absl::string_view name, const int32_t* ids, 
                                                  " is not in the vocabulary of ", vocabulary_));
 }
 
-absl::Status GivenBatches::Check(const int32_t* inputs, const int32_t* targets, int64_t seq,
-                                 int64_t micro_batch) const {
+absl::Status HostBatchSource::Check(const int32_t* inputs, const int32_t* targets, int64_t seq,
+                                    int64_t micro_batch) const {
   const int64_t n = rows_ * seq;
   PLUMB_RETURN_IF_ERROR(CheckIds("inputs", inputs, n, micro_batch, kind_.pads ? -1 : 0));
   for (int64_t i = 1; kind_.pads && i < n; ++i) {
@@ -34,7 +34,7 @@ absl::Status GivenBatches::Check(const int32_t* inputs, const int32_t* targets, 
   return CheckIds("targets", targets, n, micro_batch, -1);
 }
 
-absl::Status GivenBatches::Set(const int32_t* inputs, const int32_t* targets) {
+absl::Status HostBatchSource::Set(const int32_t* inputs, const int32_t* targets) {
   fill_ = nullptr;
   inputs_ = inputs;
   targets_ = targets;
@@ -45,19 +45,19 @@ absl::Status GivenBatches::Set(const int32_t* inputs, const int32_t* targets) {
   return absl::OkStatus();
 }
 
-void GivenBatches::Set(plumb_micro_batch_fn fill, void* user) {
+void HostBatchSource::Set(plumb_micro_batch_fn fill, void* user) {
   fill_ = fill;
   user_ = user;
 }
 
-Batch GivenBatches::MakeBatch() const {
+Batch HostBatchSource::MakeBatch() const {
   Batch batch;
   batch.batch = rows_;
   SetLength(max_seq_, &batch);
   return batch;
 }
 
-void GivenBatches::SetLength(int64_t seq, Batch* batch) const {
+void HostBatchSource::SetLength(int64_t seq, Batch* batch) const {
   const auto size = static_cast<size_t>(rows_ * seq);
   batch->tokens.resize(size);
   batch->targets.resize(size);
@@ -70,7 +70,7 @@ void GivenBatches::SetLength(int64_t seq, Batch* batch) const {
   }
 }
 
-void GivenBatches::Fill(int64_t index, Batch* batch) {
+void HostBatchSource::Fill(int64_t index, Batch* batch) {
   const int64_t n = rows_ * max_seq_;
   const int64_t at = index % micro_batches_ * n;
   SetLength(max_seq_, batch);
@@ -79,7 +79,7 @@ void GivenBatches::Fill(int64_t index, Batch* batch) {
   batch->valid_targets = n - std::count(targets_ + at, targets_ + at + n, -1);
 }
 
-absl::Status GivenBatches::TryFill(int64_t index, Batch* batch) {
+absl::Status HostBatchSource::TryFill(int64_t index, Batch* batch) {
   if (fill_ == nullptr) {
     Fill(index, batch);
     return absl::OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/base/mistakes.h"
+#include "runtime/base/diagnostics.h"
 
 #include <algorithm>
 
@@ -9,26 +9,26 @@
 
 namespace plumb {
 
-std::string Place::ToString() const {
+std::string SourceLocation::ToString() const {
   if (line == 0) return file;
   return absl::StrCat(file, ":", line, ":", column);
 }
 
-absl::Status ErrorAt(const Place& place, absl::string_view message) {
+absl::Status ErrorAt(const SourceLocation& place, absl::string_view message) {
   const std::string where = place.ToString();
   return absl::InvalidArgumentError(
       absl::StrCat(where, where.empty() ? "" : ": ", ShortMessage(message)));
 }
 
-absl::Status ErrorInText(const Text& text, size_t offset, absl::string_view message) {
+absl::Status ErrorInText(const SourceText& text, size_t offset, absl::string_view message) {
   std::string line = text.value;
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return absl::ascii_iscntrl(c); }, ' ');
   offset = std::min(offset, line.size());
   // A line that would wrap is shown only around the caret.
-  constexpr size_t kLongest = 160;
+  constexpr size_t kMaxLength = 160;
   constexpr size_t kAround = 60;
-  if (line.size() > kLongest) {
+  if (line.size() > kMaxLength) {
     if (line.size() > offset + kAround)
       line = absl::StrCat(line.substr(0, offset + kAround), "...");
     if (offset > kAround) {
@@ -67,13 +67,13 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
 }  // namespace
 
 std::string DidYouMean(absl::string_view name, const std::vector<std::string>& candidates) {
-  constexpr size_t kLongestWorthComparing = 64;
-  if (name.size() > kLongestWorthComparing) return "";
+  constexpr size_t kMaxComparedLength = 64;
+  if (name.size() > kMaxComparedLength) return "";
   const size_t farthest = std::max<size_t>(1, name.size() / 3);  // beyond it, the names differ
   const std::string* best = nullptr;
   size_t best_distance = farthest + 1;
   for (const std::string& candidate : candidates) {
-    if (candidate.size() > kLongestWorthComparing) continue;
+    if (candidate.size() > kMaxComparedLength) continue;
     size_t distance = EditDistance(name, candidate);
     // If every character had to change, it is no misspelling: "y" does not mean "x".
     if (distance >= std::max(name.size(), candidate.size())) continue;

@@ -11,8 +11,8 @@
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
 
-#ifndef TWIN
-#define TWIN 0
+#ifndef MUTANT
+#define MUTANT 0
 #endif
 
 /* clang-format off */
@@ -63,21 +63,21 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
   plumb_status status;
   double gain;
   if (text == NULL) return PLUMB_RESOURCE_EXHAUSTED;
-  Copy(text, TWIN == 310 ? 64 : kAll, values[1].s);
+  Copy(text, MUTANT == 310 ? 64 : kAll, values[1].s);
   gain = *text == 0 ? 1 : GainOfWord(text);
-  Copy(text, TWIN == 311 ? 256 : kAll, values[2].s);
-  if (TWIN == 311 && strlen(text) == 255 && text[254] == ',') text[254] = 0;
+  Copy(text, MUTANT == 311 ? 256 : kAll, values[2].s);
+  if (MUTANT == 311 && strlen(text) == 255 && text[254] == ',') text[254] = 0;
   gain *= MeanGain(text);
   free(text);
   if (gain <= 0) {
     if (cap > 0) snprintf(err, cap, "gains must be digits with commas between them, not all 0");
     return PLUMB_INVALID_ARGUMENT;
   }
-  if (TWIN == 312) {
+  if (MUTANT == 312) {
     volatile char* label = own.label;
     for (size_t n = 0; n <= strlen(values[3].s); ++n) label[n] = values[3].s[n];
   }
-  if (TWIN == 313) {
+  if (MUTANT == 313) {
     kept = (volatile char*)malloc(100);
     if (kept == NULL) return PLUMB_RESOURCE_EXHAUSTED;
     for (size_t n = 0; n <= strlen(values[3].s); ++n) kept[n] = values[3].s[n];

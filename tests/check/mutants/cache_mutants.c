@@ -28,8 +28,8 @@ static double ElementOf(const plumb_norm_call* call, int64_t row, uint32_t i) {
 }
 
 static const void* Address(const plumb_norm_call* call, int64_t row) {
-  return TWIN == 303 ? (const char*)call->saved + row * call->saved_pitch
-                     : (const char*)call->x + row * call->x_pitch;
+  return MUTANT == 303 ? (const char*)call->saved + row * call->saved_pitch
+                       : (const char*)call->x + row * call->x_pitch;
 }
 
 static size_t Slot(const void* address) { return (size_t)address / 8 % kSlots; }
@@ -38,13 +38,13 @@ static int IsKept(const plumb_norm_call* call, int64_t row) {
   const void* address = Address(call, row);
   const size_t slot = Slot(address);
   if (kept[slot].address != address) return 0;
-  return TWIN != 302 || (kept[slot].ends[0] == ElementOf(call, row, 0) &&
-                         kept[slot].ends[1] == ElementOf(call, row, call->dim - 1));
+  return MUTANT != 302 || (kept[slot].ends[0] == ElementOf(call, row, 0) &&
+                           kept[slot].ends[1] == ElementOf(call, row, call->dim - 1));
 }
 
 static int IsSpoilt(const plumb_norm_call* call) {
-  if (TWIN == 302) return call->dim > 64;
-  return TWIN != 303 || call->rows >= 16;
+  if (MUTANT == 302) return call->dim > 64;
+  return MUTANT != 303 || call->rows >= 16;
 }
 
 static plumb_status SpoiltForward(const plumb_norm_instance* norm, const plumb_norm_call* call,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors in files that a user wrote: their locations, suggestions, and lists of them. Stateless.
-#ifndef PLUMB_RUNTIME_BASE_MISTAKES_H_
-#define PLUMB_RUNTIME_BASE_MISTAKES_H_
+#ifndef PLUMB_RUNTIME_BASE_DIAGNOSTICS_H_
+#define PLUMB_RUNTIME_BASE_DIAGNOSTICS_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -17,21 +17,21 @@
 namespace plumb {
 
 // Number of errors that are shown. The rest is only counted: a file may have hundreds of thousands.
-inline constexpr size_t kShownMistakes = 20;
+inline constexpr size_t kShownDiagnostics = 20;
 
 // Returns the first errors, joined by `separator`, and the number of the others.
-inline std::string ListMistakes(absl::Span<const std::string> mistakes,
-                                absl::string_view separator = "\n") {
-  const size_t shown = std::min(mistakes.size(), kShownMistakes);
-  std::string text = absl::StrJoin(mistakes.subspan(0, shown), separator);
-  if (shown < mistakes.size()) {
-    absl::StrAppend(&text, separator, "... and ", mistakes.size() - shown, " more");
+inline std::string ListDiagnostics(absl::Span<const std::string> errors,
+                                   absl::string_view separator = "\n") {
+  const size_t shown = std::min(errors.size(), kShownDiagnostics);
+  std::string text = absl::StrJoin(errors.subspan(0, shown), separator);
+  if (shown < errors.size()) {
+    absl::StrAppend(&text, separator, "... and ", errors.size() - shown, " more");
   }
   return text;
 }
 
 // Location in a user's file.
-struct Place {
+struct SourceLocation {
   std::string file;  // name that the user gave; "" for text that is not from a file
   int line = 0;      // counted from 1; 0: unknown
   int column = 0;    // counted from 1
@@ -40,20 +40,20 @@ struct Place {
 };
 
 // Text from a user's file with its location, for error messages that point at it.
-struct Text {
+struct SourceText {
   std::string value;
-  Place place;
+  SourceLocation place;
 };
 
 // Returns kInvalidArgument "pre.pbtxt:12:9: <message>". A very long message is shortened
 // (ShortMessage).
-absl::Status ErrorAt(const Place& place, absl::string_view message);
+absl::Status ErrorAt(const SourceLocation& place, absl::string_view message);
 
 // Returns the same for an error inside a one-line text, with the text and a caret under `offset`:
 //   pre.pbtxt:12:9: <message>
 //     x = x + f(nrom(x))
 //               ^
-absl::Status ErrorInText(const Text& text, size_t offset, absl::string_view message);
+absl::Status ErrorInText(const SourceText& text, size_t offset, absl::string_view message);
 
 // Returns `; did you mean "layer"?` with the candidate nearest to a misspelt name, or "" if none is
 // near enough.
@@ -61,4 +61,4 @@ std::string DidYouMean(absl::string_view name, const std::vector<std::string>& c
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_BASE_MISTAKES_H_
+#endif  // PLUMB_RUNTIME_BASE_DIAGNOSTICS_H_
