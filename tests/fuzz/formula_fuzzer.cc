@@ -18,13 +18,13 @@ std::string Print(const Statement& statement) { return statement.ToString(); }
 std::string Print(const Expression& expression) { return expression.root.ToString(); }
 
 template <class Parse>
-void CheckReadsItself(const Text& text, const Parse& parse) {
+void CheckReadsItself(const SourceText& text, const Parse& parse) {
   const auto parsed = parse(text);
   if (!parsed.ok()) {
     PLUMB_CHECK(!parsed.status().message().empty(), "an error without words");
     return;
   }
-  Text printed;
+  SourceText printed;
   printed.value = Print(*parsed);
   if (printed.value.size() > kMaxRead) return;
   const auto again = parse(printed);
@@ -32,10 +32,10 @@ void CheckReadsItself(const Text& text, const Parse& parse) {
 }
 
 PLUMB_FUZZER(formula) {
-  Text text;
+  SourceText text;
   text.value = std::string(AsText(data, size));
-  CheckReadsItself(text, [](const Text& t) { return ParseStatement(t, "each"); });
-  CheckReadsItself(text, [](const Text& t) { return ParseExpression(t); });
+  CheckReadsItself(text, [](const SourceText& t) { return ParseStatement(t, "each"); });
+  CheckReadsItself(text, [](const SourceText& t) { return ParseExpression(t); });
 }
 
 }  // namespace
