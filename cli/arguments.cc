@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -158,6 +160,13 @@ absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignmen
 CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices) {
   CLI::Validator words([](std::string&) { return std::string(); }, absl::StrJoin(choices, " "),
                        kChoices);
+  const std::string text = option->get_description();
+  const bool names_all =
+      std::all_of(choices.begin(), choices.end(),
+                  [&text](const std::string& word) { return absl::StrContains(text, word); });
+  if (!names_all) {
+    option->description(absl::StrCat(text, ". One of ", absl::StrJoin(choices, ", ")));
+  }
   return option->check(words.active(false));
 }
 
@@ -191,13 +200,13 @@ bool IsRepeatable(const CLI::Option* option) {
          option->get_items_expected_max() > 1;
 }
 
-std::string Metavariable(CLI::Option* option) {
+std::string Metavariable(const CLI::Option* option) {
   if (option->get_positional()) return option->get_name(true);
   const std::string type = option->get_type_name();
   return type.substr(0, type.find(':'));  // validators append their descriptions
 }
 
-Takes WhatItTakes(CLI::Option* option) {
+Takes WhatItTakes(const CLI::Option* option) {
   const std::string name = Metavariable(option);
   if (name == "MODEL") return Takes::kModelFile;
   if (name == "FILE" || name == "OUT" || name == "TYPE|FILE" || name == "NAME|FILE" ||

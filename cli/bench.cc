@@ -420,15 +420,25 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app = program->add_subcommand(
       "bench", "Measure how fast a model trains, reads prompts and decodes on this machine");
   AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
-  AddChoice(app, "--only", &options->only, Passes(), "Only this: train, prompt or decode");
-  AddInt(app, "--batch", &options->batch, 1, 1 << 20,
-         "Training: sequences a step; default 1, or as --train says");
+  app->option_defaults()->group("Model");
+  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
+              "Set a field, e.g. model.n_layer=4 or train.grad_clip=0; repeatable");
   AddInt(app, "--seq,--context", &options->seq, 1, std::numeric_limits<int32_t>::max(),
          "Change the model's context_length to this; training fills it");
+  AddInt(app, "--vocab", &options->vocab, 1, 1 << 20,
+         "vocab_size, where the model leaves it to the data");
+  app->option_defaults()->group("Measurement");
+  AddChoice(app, "--only", &options->only, Passes(), "Only this: train, prompt or decode");
+  AddInt(app, "--rounds", &options->rounds, 1, 100000, "Rounds of measuring; default 7");
+  AddSeed(app, &options->seed, "Seed of weights and tokens; default 1");
+  app->option_defaults()->group("Training");
+  AddInt(app, "--batch", &options->batch, 1, 1 << 20,
+         "Training: sequences a step; default 1, or as --train says");
   AddChoice(app, "--dtype", &options->dtype, {"f32", "bf16"},
             "Training: f32 or bf16; default f32, or as --train says");
   AddText(app, "--data", "FILE", &options->data, "Training: on this file; default: random tokens");
   AddText(app, "--train", "FILE", &options->train, "Training: how to (.pbtxt)");
+  app->option_defaults()->group("Prompts and decoding");
   AddInt(app, "--prompt", &options->prompt, 1, std::numeric_limits<int32_t>::max(),
          "Tokens of a prompt, at most the context; default 512");
   AddInt(app, "--tokens", &options->tokens, 1, std::numeric_limits<int32_t>::max(),
@@ -437,13 +447,7 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
          "Prompt and decode: sequences side by side; default 1");
   AddChoice(app, "--weights", &options->weights, {"f32", "bf16", "int8"},
             "Prompt and decode: how weights are stored; default f32");
-  AddInt(app, "--vocab", &options->vocab, 1, 1 << 20,
-         "vocab_size, where the model leaves it to the data");
-  AddInt(app, "--rounds", &options->rounds, 1, 100000, "Rounds of measuring; default 7");
-  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
-              "Set a field, e.g. model.n_layer=4 or train.grad_clip=0; repeatable");
-  AddSeed(app, &options->seed, "Seed of weights and tokens; default 1");
-  app->add_flag("--profile", options->profile, "Also a table of each pass's time by op");
+  app->option_defaults()->group("Ranks");
   AddText(app, "--ranks", "COUNTS", &options->ranks,
           "Training on so many ranks, predicted: 1,2,4 or 1..1024; under mpirun also measured");
   AddText(app, "--link", "RATE,TIME", &options->link,
@@ -452,6 +456,8 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
   app->add_flag("--fixed-batch", options->fixed_batch,
                 "Ranks share the units of one batch; default: each has a batch");
   AddRankOptions(app, &options->rank_options);
+  app->option_defaults()->group("Output");
+  app->add_flag("--profile", options->profile, "Also a table of each pass's time by op");
   app->add_flag("--json", options->json, "Print the figures as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
   AddGlobalOptions(app, invocation);

@@ -22,17 +22,20 @@ absl::StatusOr<std::unique_ptr<HostRuntime>> Invocation::CreateRuntime() const {
 }
 
 void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
+  static constexpr char kGroup[] = "Options of every command";
+  // Adding --help again moves it from the first group to this one.
+  app->set_help_flag("-h,--help", "Print this help and exit")->group(kGroup);
   AddRepeated(app, "--plugin", "FILE", &invocation->plugin_files,
               "Load this norm plugin first; repeatable. It runs with all your rights")
-      ->group("Options of every command");
+      ->group(kGroup);
   app->add_flag(
          "--plugin-guard", invocation->guard_plugins,
          "Give norm plugins guarded copies of their operands, and end with the plugin's name "
          "when one writes outside of them; slow, never changes results")
-      ->group("Options of every command");
+      ->group(kGroup);
   AddInt(app, "--threads", &invocation->threads, 1, 1024,
          "Threads; never changes results; default: OMP_NUM_THREADS, or all available processors")
-      ->group("Options of every command");
+      ->group(kGroup);
   SetChoices(
       app->add_option(
              "--gemm", invocation->gemm,
@@ -40,7 +43,7 @@ void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
              "widen, how bf16 operands are; auto (the default), as a table of processors says "
              "(plumb --version). Changes rounding")
           ->type_name("NAME")
-          ->group("Options of every command"),
+          ->group(kGroup),
       {"auto", "onednn", "small", "pairs", "widen"});
 }
 

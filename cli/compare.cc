@@ -166,7 +166,9 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
          "MODEL", study->files,
          "Descriptions of models (.pbtxt), or one study (.pbtxt, proto/plumb/v1/study.proto)")
       ->type_name("");
+  app->option_defaults()->group("Data");
   AddText(app, "--data", "FILE", &study->data, "Text to train on");
+  app->option_defaults()->group("Training");
   AddText(app, "--train", "FILE", &study->train,
           "How to train (.pbtxt); default: the schema's defaults");
   AddText(app, "--init", "RUN", &study->init,
@@ -175,18 +177,22 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   AddRepeated(app, "--set", "FIELD=VALUE", &study->settings,
               "Set a field in every run, e.g. train.max_steps=200; repeatable");
   AddDType(app, &study->dtype);
+  app->option_defaults()->group("Study");
   AddRepeated(app, "--grid", "FIELD=V,V,...", &study->grid,
               "Train every model with each of these values; repeatable: every combination");
   AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N; default: 3");
   AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
   AddInt(app, "--samples", &study->samples, 0, 1000,
          "Samples to draw from each trained model; default: 8");
+  app->option_defaults()->group("Probes");
   app->add_flag(
       "--probe", study->probe,
       "Probe activations and gradients in every run, for the report's pages on their flow");
   AddInt(app, "--probe-every", &study->probe_every, 0, INT32_MAX,
          absl::StrCat("Probe step 1 and every N-th; default ", kDefaultProbeInterval));
+  app->option_defaults()->group("Output");
   app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
+  app->option_defaults()->group("Shards of a study");
   app->add_option_function<std::string>(
          "--shard",
          [options](const std::string& text) {
@@ -206,29 +212,31 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
           ->expected(1, -1)
           ->type_name("DIR");
   for (CLI::Option* option : of_a_study) merge->excludes(option);
+  app->option_defaults()->group("Output");
   app->add_option("--out", options->out, "The study's directory")->required()->type_name("DIR");
   app->add_flag("--dry-run", options->dry_run,
                 "Check everything, time some steps of each group, print what the study would take "
                 "of memory, time and the disk, and write nothing");
   app->add_flag("--json", options->json, "Print the summary as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  app->option_defaults()->group("Under mpirun");
   AddRankOptions(app, &options->ranks);
   AddGlobalOptions(app, invocation);
   app->footer(
       "Examples:\n"
-      "  plumb compare pre.pbtxt post.pbtxt none.pbtxt --data names.txt --train train.pbtxt \\\n"
-      "    --seeds 20 --out studies/norms\n"
-      "  plumb compare pre.pbtxt post.pbtxt --data names.txt --grid model.n_layer=4,8 --probe \\\n"
-      "    --out studies/depth\n"
+      "  plumb compare pre.pbtxt post.pbtxt none.pbtxt --data names.txt \\\n"
+      "    --train train.pbtxt --seeds 20 --out studies/norms\n"
+      "  plumb compare pre.pbtxt post.pbtxt --data names.txt --probe \\\n"
+      "    --grid model.n_layer=4,8 --out studies/depth\n"
       "  plumb compare study.pbtxt --out studies/mine\n"
       "  mpirun -n 16 plumb compare study.pbtxt --out studies/mine\n"
-      "  plumb compare study.pbtxt --shard 0/3 --out part0  # and 1/3, 2/3, anywhere; then\n"
+      "  plumb compare study.pbtxt --shard 0/3 --out part0  # also 1/3 and 2/3\n"
       "  plumb compare --merge part0 part1 part2 --out studies/mine\n\n"
       "Writes report.html, table.md, table.csv, timing.csv, provenance.json, metrics.jsonl,\n"
-      "report.json and runs/ into DIR. Runs with the same seed see the same data in the same order "
-      "and begin with the\n"
-      "same weights where the models share them. Ctrl-C (exit code 130) or a crash loses little:\n"
-      "the same command resumes. A run that diverges is a result; the others continue.");
+      "report.json and runs/ into DIR. Runs with the same seed see the same data in the same\n"
+      "order and start from the same weights where the models share them. After Ctrl-C (exit\n"
+      "code 130) or a crash, the same command resumes. A run that diverges is a result; the\n"
+      "others continue.");
   app->callback([options, invocation] {
     if (options->study.files.empty() && options->merge.empty()) throw CLI::RequiredError("MODEL");
     if (options->dry_run && !options->merge.empty()) {

@@ -299,8 +299,10 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app =
       program->add_subcommand("describe", "Show a model's equations, parameters, memory, routes");
   AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
+  app->option_defaults()->group("Model");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
               "Set a field, e.g. model.n_layer=4 or train.batch_size=8; repeatable");
+  app->option_defaults()->group("Training");
   AddText(app, "--train", "FILE", &options->train,
           "How it is to be trained (.pbtxt): shows what its rules do to each tensor; default: the "
           "schema's defaults, for the memory");
@@ -317,6 +319,7 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
              {"none", "optimizer", "gradients"});
   AddDType(app, &options->format.dtype);
   AddRecompute(app, &options->format.recompute);
+  app->option_defaults()->group("Output");
   CLI::Option* json =
       app->add_flag("--json", options->json, "Print everything as JSON, every tensor by itself");
   CLI::Option* svg =
@@ -330,7 +333,7 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
   app->footer(
       "Example:\n"
       "  plumb describe pre.pbtxt --set model.n_layer=4\n"
-      "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16 --recompute block\n"
+      "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16\n"
       "  plumb describe pre.pbtxt --svg pre.svg\n\n"
       "docs/placements.md has the language of formulas, and explains the messages about them.");
   RunWhenChosen(app, options, Describe, invocation);

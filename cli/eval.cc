@@ -167,24 +167,27 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app = program->add_subcommand("eval", "Measure a trained model's loss on data");
   AddRequired(app, "SUBJECT", &options->subject,
               "RUN, a run's directory or checkpoint; with --tokens and --weights: MODEL.pbtxt");
-  AddText(app, "--data", "FILE", &options->data, "Text to measure the loss on");
+  app->option_defaults()->group("Model");
   SetChoices(app->add_option(
                  "--weights", options->weights,
                  "Of RUN: bf16 or int8, to measure the loss with the weights held so too, and the "
                  "difference; of MODEL.pbtxt: a file (safetensors)"),
              {"bf16", "int8"})
       ->type_name("TYPE|FILE");
+  app->add_flag("--ema", options->ema,
+                "Of RUN: with the average of the weights that the recipe's ema_decay kept");
+  app->option_defaults()->group("Data");
+  AddText(app, "--data", "FILE", &options->data, "Text to measure the loss on");
   AddInt(app, "--stride", &options->stride, 1, std::numeric_limits<int32_t>::max(),
          "Read running text in windows that overlap, each with N new tokens, so that every "
          "token has at least the context's length less N before it; without, windows stand "
          "side by side and the first tokens of each have little");
-  app->add_flag("--ema", options->ema,
-                "Of RUN: with the average of the weights that the recipe's ema_decay kept");
   AddText(app, "--tokens", "FILE", &options->tokens,
           "Token ids to run it on: JSON, [[..], ..], or an object {\"sequences\": [[..], "
           "..], \"targets\": ..., \"token_types\": ...}; a target of null or -100 is none; "
           "without targets they are the next tokens, but none of a bidirectional model, "
           "whose sequences may differ in length");
+  app->option_defaults()->group("Output");
   AddText(app, "--logits", "OUT", &options->logits,
           "Write the logits [batch, seq, vocab] to this file (safetensors)");
   AddText(app, "--gradients", "OUT", &options->gradients,
@@ -201,7 +204,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
       "  plumb eval runs/pre --data names.txt --weights int8\n"
       "  plumb eval runs/shakespeare --data shakespeare.txt --stride 16\n"
       "  plumb eval runs/pre --tokens t.json --gradients grads.safetensors\n"
-      "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads grads.json");
+      "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads g.json");
   RunWhenChosen(app, options, Eval, invocation);
 }
 

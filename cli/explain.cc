@@ -60,13 +60,15 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation) {
         return absl::StrCat("\"", stage, "\" is not one of ", absl::StrJoin(Stages(), ", "),
                             DidYouMean(stage, Stages()));
       });
+  app->option_defaults()->group("Model");
+  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
+              "Set a field, e.g. model.n_layer=4; repeatable");
+  app->option_defaults()->group("Graph");
   AddInt(app, "--batch", &options->batch, 1, 1 << 20, "Sequences side by side; default 1");
   AddInt(app, "--seq", &options->seq, 1, std::numeric_limits<int32_t>::max(),
          "Tokens a sequence; default: the model's context_length");
   AddDType(app, &options->format.dtype, "f32");
   AddRecompute(app, &options->format.recompute, "none");
-  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
-              "Set a field, e.g. model.n_layer=4; repeatable");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"

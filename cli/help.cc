@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/embedded_files.h"
+#include "cli/help_formatter.h"
 #include "cli/output.h"
 #include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
@@ -164,17 +164,7 @@ std::string OptionHead(CLI::Option* option) {
   return head;
 }
 
-std::string OptionText(CLI::Option* option) {
-  std::string text = option->get_description();
-  const std::vector<std::string> choices = Choices(option);
-  const bool tells_all =
-      std::all_of(choices.begin(), choices.end(),
-                  [&text](const std::string& word) { return absl::StrContains(text, word); });
-  if (!tells_all) absl::StrAppend(&text, ". One of ", absl::StrJoin(choices, ", "));
-  if (option->get_required()) absl::StrAppend(&text, ". Required");
-  std::set<std::string> excluded;  // names, because CLI11 orders options by address
-  for (const CLI::Option* other : option->get_excludes()) excluded.insert(other->get_name());
-  if (!excluded.empty()) absl::StrAppend(&text, ". Not with ", absl::StrJoin(excluded, ", "));
+std::string Sentence(const std::string& text) {
   return absl::EndsWith(text, ".") ? text : text + ".";
 }
 
@@ -184,7 +174,8 @@ std::string OptionSections(CLI::App* app) {
     std::string entries;
     for (CLI::Option* option : Options(app)) {
       if (option->get_group() != group) continue;
-      absl::StrAppend(&entries, ".TP\n", OptionHead(option), "\n", Paragraph(OptionText(option)));
+      absl::StrAppend(&entries, ".TP\n", OptionHead(option), "\n",
+                      Paragraph(Sentence(OptionText(option))));
     }
     if (entries.empty()) continue;
     absl::StrAppend(&text, ".SH \"", absl::AsciiStrToUpper(group), "\"\n", entries);
@@ -347,7 +338,7 @@ absl::StatusOr<std::string> ManPage(CLI::App* app, const std::string& path) {
                    Synopsis(app, path), ".SH DESCRIPTION\n", Paragraph(about));
   for (CLI::Option* option : Positionals(app)) {
     absl::StrAppend(&page, ".TP\n\\fI", Escaped(Metavariable(option)), "\\fR\n",
-                    Paragraph(OptionText(option)));
+                    Paragraph(Sentence(OptionText(option))));
   }
   const Footer footer = ParseFooter(app->get_footer());
   if (!footer.notes.empty()) absl::StrAppend(&page, ".PP\n", footer.notes);

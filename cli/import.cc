@@ -88,9 +88,11 @@ void AddImportCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app = program->add_subcommand("import", "Make a run of another program's checkpoint");
   AddRequired(app, "DIR", &flags->request.directory,
               "A directory with config.json and model.safetensors, or shards with their index");
+  app->option_defaults()->group("Output");
   app->add_option("--out", flags->request.out, "Directory of the run; new or empty")
       ->required()
       ->type_name("RUN");
+  app->option_defaults()->group("Checkpoint");
   AddText(app, "--family", "FILE", &flags->request.family_file,
           "How such checkpoints are laid out, over what plumb ships (docs/zoo.md)");
   app->add_flag(
@@ -99,12 +101,13 @@ void AddImportCommand(CLI::App* program, Invocation* invocation) {
       "DIR, which the run then needs");
   AddRepeated(app, "--allow-unread", "KEY", &flags->request.allow_unread,
               "Import as if config.json did not have KEY, dots leading into objects; repeatable");
+  app->option_defaults()->group("Output");
   app->add_flag("--json", flags->json, "Print what was done as JSON");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb import gpt2 --out runs/gpt2\n"
-      "  plumb sample runs/gpt2 --prompt-tokens prompt.json --temperature 0 --max-tokens 50\n\n"
+      "  plumb sample runs/gpt2 --prompt-tokens prompt.json --max-tokens 50\n\n"
       "sample, eval and train --init take the run as one that plumb trained. import.json in it "
       "says\n"
       "what every tensor of DIR became.");
@@ -116,14 +119,17 @@ void AddExportCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app =
       program->add_subcommand("export", "Write a run as a checkpoint that other programs read");
   AddRequired(app, "RUN", &flags->request.run, "A run's directory, or one of its checkpoints");
+  app->option_defaults()->group("Output");
   app->add_option("--out", flags->request.out, "Directory of the checkpoint; new or empty")
       ->required()
       ->type_name("DIR");
+  app->option_defaults()->group("Checkpoint");
   AddText(app, "--family", "NAME|FILE", &flags->family,
           "In whose layout: the name of a family, or a file of one; default: that which the "
           "run was imported from");
   app->add_flag("--ema", flags->request.average,
                 "The average of the weights that the recipe's ema_decay kept");
+  app->option_defaults()->group("Output");
   app->add_flag("--json", flags->json, "Print what was done as JSON");
   AddGlobalOptions(app, invocation);
   app->footer(

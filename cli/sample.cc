@@ -142,11 +142,26 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<SampleFlags>();
   CLI::App* app = program->add_subcommand("sample", "Draw text from a trained model");
   AddRequired(app, "RUN", &options->run, "A run's directory, or one of its checkpoints");
+  app->option_defaults()->group("Model");
+  SetChoices(app->add_option(
+                 "--weights", options->weights,
+                 "What to hold the weights as: f32 (default), bf16 or int8; fewer bits are faster, "
+                 "and plumb eval RUN --weights int8 tells what they cost"),
+             {"f32", "bf16", "int8"})
+      ->check([](const std::string& word) {
+        const absl::StatusOr<api::Weights> type = ParseWeights(word);
+        return type.ok() ? std::string() : std::string(type.status().message());
+      })
+      ->type_name("TYPE");
+  app->add_flag("--ema", options->ema,
+                "Sample with the average of the weights that the recipe's ema_decay kept");
+  app->option_defaults()->group("Prompts");
   AddText(app, "--prompt", "TEXT", &options->prompt,
           "What every sample begins with; default: nothing");
   AddText(app, "--prompt-tokens", "FILE", &options->prompt_tokens,
           "Token ids that every sample begins with, as they are: JSON, [..], or [[..], ..] "
           "for several prompts, one after the other");
+  app->option_defaults()->group("Drawing");
   AddInt(app, "--num", &options->num, 1, 1000000,
          "How many samples; default 20, of each prompt of --prompt-tokens 1");
   AddDouble(app, "--temperature", &options->temperature, 0, 1000,
@@ -165,25 +180,14 @@ void AddSampleCommand(CLI::App* program, Invocation* invocation) {
       ->expected(1)
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  SetChoices(app->add_option(
-                 "--weights", options->weights,
-                 "What to hold the weights as: f32 (default), bf16 or int8; fewer bits are faster, "
-                 "and plumb eval RUN --weights int8 tells what they cost"),
-             {"f32", "bf16", "int8"})
-      ->check([](const std::string& word) {
-        const absl::StatusOr<api::Weights> type = ParseWeights(word);
-        return type.ok() ? std::string() : std::string(type.status().message());
-      })
-      ->type_name("TYPE");
-  app->add_flag("--ema", options->ema,
-                "Sample with the average of the weights that the recipe's ema_decay kept");
+  app->option_defaults()->group("Output");
   app->add_flag("--json", options->json,
                 "Print all samples as one JSON object, with the ids of the tokens that were drawn");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb sample runs/pre --num 5 --temperature 0.8 --seed 7\n"
-      "  plumb sample runs/pre --prompt-tokens p.json --temperature 0 --max-tokens 16 --json\n\n"
+      "  plumb sample runs/pre --prompt-tokens p.json --max-tokens 16 --json\n\n"
       "A sample ends at any of the model's end tokens, which are not printed: those that the\n"
       "checkpoint's generation_config.json, config.json or tokenizer_config.json says (in this\n"
       "order), or data.end_token of the recipe.\n"

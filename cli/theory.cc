@@ -148,15 +148,18 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app = program->add_subcommand(
       "theory", "Measure stream and gradients at initialization, beside what theory predicts");
   AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
+  app->option_defaults()->group("Model");
+  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
+              "Set a field, e.g. model.vocab_size=64; repeatable");
   AddText(app, "--depths", "N,N,...", &options->depths,
           "Measure with these n_layer, e.g. 8,16,32,64, for the slope of the last gradient "
           "over depth; default: the model's own");
+  app->option_defaults()->group("Measurement");
   AddInt(app, "--seeds", &options->seeds, 1, 100000,
          "Draws of weights and tokens, seeds 1..N; default 10");
   AddInt(app, "--seq", &options->seq, 2, std::numeric_limits<int32_t>::max(),
          "Tokens, no two alike; default 16, or the model's context_length if that is less");
-  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
-              "Set a field, e.g. model.vocab_size=64; repeatable");
+  app->option_defaults()->group("Output");
   AddText(app, "--out", "DIR", &options->out,
           "Write theory.html and theory.csv into this directory");
   app->add_flag("--json", options->json, "Print everything as JSON, every layer and sublayer");
@@ -170,7 +173,7 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
       "seeds;\n"
       "gains of successive sublayers multiply). docs/theory.md has the equations.\n\n"
       "Example:\n"
-      "  plumb theory pre.pbtxt --depths 8,16,32,64 --set model.vocab_size=64 --out theory");
+      "  plumb theory pre.pbtxt --depths 8,16,32,64 --set model.vocab_size=64");
   RunWhenChosen(app, options, Theory, invocation);
 }
 

@@ -387,7 +387,9 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   app->add_option("MODEL", options->model,
                   "The model's description (.pbtxt); may be left out with --resume")
       ->type_name("");
+  app->option_defaults()->group("Data");
   app->add_option("--data", options->data, "Text to train on")->required()->type_name("FILE");
+  app->option_defaults()->group("Training");
   AddText(app, "--train", "FILE", &options->train,
           "How to train (.pbtxt); default: the schema's defaults");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
@@ -395,18 +397,24 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   AddDType(app, &options->format.dtype);
   AddRecompute(app, &options->format.recompute);
   AddSeed(app, &options->seed, "Seed of everything random; default: train.seed");
-  AddText(app, "--out", "RUN", &options->out, "The run's directory; default: runs/<model name>");
   AddText(app, "--init", "RUN", &options->init,
           "Begin with the weights of this run, trained or imported, or checkpoint: tensors "
           "of the same name and shape are taken, the others drawn and listed");
+  app->option_defaults()->group("Run directory");
+  AddText(app, "--out", "RUN", &options->out, "The run's directory; default: runs/<model name>");
   app->add_flag("--resume", options->resume,
                 "Resume from the run's last checkpoint; a run that has none yet starts from its "
                 "beginning");
   app->add_flag(
       "--accept-edits", options->accept_edits,
       "Resume though the run's model.pbtxt or train.pbtxt was edited since its checkpoint");
+  app->add_flag("--dry-run", options->dry_run,
+                "Check everything, time some steps, print what the run would take of memory, time "
+                "and the disk, and write nothing")
+      ->excludes("--resume");
   AddInt(app, "--stop-at", &options->stop_at, 1, std::numeric_limits<int32_t>::max(),
          "Stop with a checkpoint after this step; the schedule stays that of the whole run");
+  app->option_defaults()->group("Probes");
   app->add_flag("--probe", options->probe,
                 "Write figures of activations, gradients and parameters to RUN/probes.jsonl");
   AddInt(app, "--probe-every", &options->probe_every, 0, std::numeric_limits<int32_t>::max(),
@@ -415,16 +423,14 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   AddRepeated(app, "--probe-point", "GLOB", &options->probe_points,
               "Probe these points only, e.g. *.residual or grad.layers.0.*; repeatable; "
               "plumb explain MODEL --stage probes lists them");
+  app->option_defaults()->group("Output");
   app->add_flag("--tensorboard", options->tensorboard,
                 "Write TensorBoard event files into RUN; a resumed run continues those it has");
   app->add_flag("--profile", options->profile,
                 "Time every op and print a table of where a step's time goes");
-  app->add_flag("--dry-run", options->dry_run,
-                "Check everything, time some steps, print what the run would take of memory, time "
-                "and the disk, and write nothing")
-      ->excludes("--resume");
   app->add_flag("--json", options->json, "Print the summary as JSON");
   app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  app->option_defaults()->group("Under mpirun");
   AddRankOptions(app, &options->ranks);
   app->add_flag("--require-same-bits", options->require_same_bits,
                 "Under mpirun: do not begin where processors of different kinds would round "
@@ -432,7 +438,7 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
-      "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --set train.max_steps=200\n"
+      "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --out runs/pre\n"
       "  plumb train --resume --out runs/pre --data names.txt\n"
       "  plumb train post.pbtxt --init runs/gpt2 --data names.txt\n"
       "  mpirun -n 4 plumb train pre.pbtxt --data names.txt --set train.batch_size=32\n\n"

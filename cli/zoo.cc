@@ -194,6 +194,7 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
       "checkpoints");
   list->add_flag("--json", listed->json, "Print them as JSON");
   AddGlobalOptions(list, invocation);
+  list->footer("Example:\n  plumb zoo list");
   RunWhenChosen(list, listed, List, invocation);
 
   const auto keyed = std::make_shared<ZooFlags>();
@@ -202,6 +203,7 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
       "Keys of config.json, and which families read, pass over or refuse them, as Markdown");
   keys->add_flag("--json", keyed->json, "Print them as JSON");
   AddGlobalOptions(keys, invocation);
+  keys->footer("Example:\n  plumb zoo keys > keys.md");
   RunWhenChosen(keys, keyed, Keys, invocation);
 
   const auto shown = std::make_shared<ZooFlags>();
@@ -211,6 +213,11 @@ void AddZooCommand(CLI::App* program, Invocation* invocation) {
   AddGlobalOptions(show, invocation);
   show->footer("Example:\n  plumb zoo show gpt2 > mine.pbtxt");
   RunWhenChosen(show, shown, Show, invocation);
+
+  app->footer(
+      "Example:\n"
+      "  plumb zoo list\n"
+      "  plumb zoo show gpt2 > mine.pbtxt");
 }
 
 }  // namespace plumb::cli

@@ -28,6 +28,8 @@ TEST_F(CommandLineTest, EveryCommandHasHelpWithAnExample) {
                                              {"eval"},
                                              {"describe"},
                                              {"explain"},
+                                             {"zoo"},
+                                             {"zoo", "keys"},
                                              {"plugin"},
                                              {"plugin", "list"},
                                              {"plugin", "describe"}}) {
