@@ -95,7 +95,7 @@ class Collector {
 // Adds the commands and files that `plumb help` can explain.
 void AddHelpTopics(CLI::App* program, const std::vector<std::string>& words, Collector* found) {
   if (words.empty()) {
-    for (const EmbeddedFile& file : SchemaHelp()) found->Add(file.name, "The fields of the file");
+    for (const std::string& topic : HelpTopics()) found->Add(topic, "");
   }
   CommandLine line = {program, {}, {}};
   for (const std::string& word : words) Read(word, &line);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/arguments.h"
+#include "cli/catalog.h"
 #include "cli/command.h"
 #include "cli/embedded_files.h"
 #include "cli/help_formatter.h"
@@ -25,6 +27,8 @@
 namespace plumb::cli {
 namespace {
 
+constexpr char kPlacements[] = "placements", kNorms[] = "norms";
+
 struct HelpFlags {
   std::vector<std::string> words;
   bool man = false;
@@ -33,26 +37,43 @@ struct HelpFlags {
 
 absl::Status UnknownWord(const std::string& word, const CLI::App& app, bool is_first) {
   std::vector<std::string> known = CommandNames(app);
-  std::vector<std::string> files;
-  for (const EmbeddedFile& file : SchemaHelp()) files.push_back(file.name);
-  if (is_first) known.insert(known.end(), files.begin(), files.end());
+  const std::vector<std::string> topics = HelpTopics();
+  if (is_first) known.insert(known.end(), topics.begin(), topics.end());
   return absl::InvalidArgumentError(absl::StrCat(
       "plumb help: unknown command \"", word, "\"", DidYouMean(word, known),
-      "\nplumb --help lists them; of files there are ", absl::StrJoin(files, ", "), "."));
+      "\nplumb --help lists all commands; other topics: ", absl::StrJoin(topics, ", "), "."));
 }
 
-absl::StatusOr<int> Help(CLI::App* program, const HelpFlags& options) {
+// Returns the text about a topic that is not a command; nullopt if the words name none.
+absl::StatusOr<std::optional<std::string>> TopicText(const std::vector<std::string>& words,
+                                                     const Invocation& invocation) {
+  if (words.empty() || words.size() > 2) return std::nullopt;
+  for (const EmbeddedFile& file : SchemaHelp()) {
+    if (words.size() == 1 && words[0] == file.name) return file.content;
+  }
+  if (words[0] != kPlacements && words[0] != kNorms) return std::nullopt;
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  const std::string name = words.size() == 2 ? words[1] : "";
+  PLUMB_ASSIGN_OR_RETURN(
+      std::string text,
+      WithWarnings(runtime.get(), words[0] == kPlacements ? PlacementsHelp(name, runtime.get())
+                                                          : NormsHelp(name, runtime.get())));
+  return text;
+}
+
+absl::StatusOr<int> Help(CLI::App* program, const HelpFlags& options,
+                         const Invocation& invocation) {
   if (!options.man_pages.empty()) {
     return ExitOk(WriteManPages(program, options.man_pages));
   }
   const std::vector<std::string>& words = options.words;
-  for (const EmbeddedFile& file : SchemaHelp()) {
-    if (words.size() != 1 || words[0] != file.name) continue;
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<std::string> topic, TopicText(words, invocation));
+  if (topic.has_value()) {
     if (options.man) {
       return absl::InvalidArgumentError(
-          absl::StrCat("plumb help: ", file.name, " is no command and has no manual page"));
+          absl::StrCat("plumb help: ", words[0], " is not a command and has no manual page"));
     }
-    return ExitOk(PrintResult(file.content));
+    return ExitOk(PrintResult(*topic));
   }
   CLI::App* app = program;
   std::string path;  // "plumb plugin", for the usage line
@@ -263,8 +284,8 @@ void AddHelpCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* app =
       program->add_subcommand("help", "Show how to begin, or the help of a command or file");
   app->add_option("COMMAND", options->words,
-                  "The command, as in plumb help plugin new; or a file that is written by hand: "
-                  "model, recipe, study, formula or family, whose fields are listed")
+                  "A command, such as plugin new; a kind of file, whose fields are listed: model, "
+                  "recipe, study, formula or family; placements [NAME]; or norms [NAME]")
       ->type_name("");
   app->add_flag("--man", options->man, "Print it as a manual page, for man -l -");
   AddText(app, "--man-pages", "DIR", &options->man_pages,
@@ -274,9 +295,12 @@ void AddHelpCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb help compare\n"
       "  plumb help recipe | less\n"
+      "  plumb help placements deepnorm\n"
       "  plumb help --man train | man -l -");
   app->callback([program, options, invocation] {
-    invocation->run = [program, options] { return Help(program, *options); };
+    invocation->run = [program, options, invocation] {
+      return Help(program, *options, *invocation);
+    };
   });
 }
 
@@ -287,6 +311,13 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
     names.push_back(command->get_name());
   }
   return names;
+}
+
+std::vector<std::string> HelpTopics() {
+  std::vector<std::string> topics;
+  for (const EmbeddedFile& file : SchemaHelp()) topics.push_back(file.name);
+  topics.insert(topics.end(), {kPlacements, kNorms});
+  return topics;
 }
 
 std::string UsageError(const CLI::App& program, const CLI::ParseError& error) {
@@ -316,6 +347,7 @@ std::string FirstHelp() {
          "      what plumb has here, and what would go wrong or slow\n\n"
          "All commands: plumb --help. One of them: plumb help COMMAND.\n"
          "The fields of files: plumb help model, recipe, study or formula.\n"
+         "What a model can name: plumb help placements, plumb help norms.\n"
          "docs/first-model.md goes from an empty file to a model that writes.\n";
 }
 

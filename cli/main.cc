@@ -120,9 +120,9 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
       "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 a norm plugin cannot be\n"
       "used or ended the process, 4 diverged, 130 interrupted, 141 the reader of stdout has "
       "ended.\n"
-      "\"plumb help COMMAND\" explains a command, \"plumb help recipe\" the fields of a recipe; "
-      "model,\n"
-      "study, formula and family likewise.");
+      "\"plumb help COMMAND\" explains a command, \"plumb help recipe\" the fields of a recipe\n"
+      "(also: model, study, formula, family), and \"plumb help placements\" or \"plumb help\n"
+      "norms\" lists what a model can name.");
 }
 
 // Returns the command-line words in reverse order, as CLI11 expects them. CLI11 would take the word

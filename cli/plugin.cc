@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
+#include "cli/catalog.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/plugin_new.h"
@@ -23,26 +24,6 @@ struct PluginFlags {
   bool json = false;
 };
 
-// Returns the norms of a report of plumb_runtime_describe: the loaded ones sorted by id, then the
-// files on the plugin path in search order.
-std::vector<Json> ListPlugins(const Json& report) {
-  std::vector<Json> loaded, files;
-  const auto add = [&](const Json& norms) {
-    for (const Json& norm : norms) {
-      (norm["version"].is_null() ? files : loaded)
-          .push_back({{"id", norm["id"].is_null() ? "" : norm["id"]},
-                      {"path", norm["file"].is_null() ? "" : norm["file"]},
-                      {"problem", norm["problem"].is_null() ? "" : norm["problem"]}});
-    }
-  };
-  add(report["plugins"]["others"]);
-  for (const Json& directory : report["plugins"]["directories"]) add(directory["norms"]);
-  std::sort(loaded.begin(), loaded.end(),
-            [](const Json& a, const Json& b) { return a["id"] < b["id"]; });
-  loaded.insert(loaded.end(), files.begin(), files.end());
-  return loaded;
-}
-
 absl::Status PrintList(const std::vector<Json>& plugins, bool json) {
   if (json) return PrintJson({{"plugins", plugins}});
   std::vector<std::vector<std::string>> rows;
@@ -54,55 +35,10 @@ absl::Status PrintList(const std::vector<Json>& plugins, bool json) {
   return PrintResult(AlignColumns(rows, "ll", ""));
 }
 
-void AppendParameters(const char* title, const Json& parameters, std::string* text) {
-  if (!parameters.empty()) absl::StrAppend(text, title, "\n");
-  for (const Json& parameter : parameters) {
-    const std::string name = parameter["name"], doc = parameter["doc"];
-    const double offset = parameter["offset"];
-    absl::StrAppend(text, "  ", name, " ", parameter["shape"].get<std::string>(), ", initially ",
-                    parameter["init"].get<std::string>());
-    if (offset != 0) absl::StrAppend(text, ", used as ", offset, " + ", name);
-    absl::StrAppend(text, doc.empty() ? "" : "\n    ", doc, "\n");
-  }
-}
-
-std::string PluginText(const Json& plugin) {
-  std::string text = absl::StrCat(plugin["id"].get<std::string>(), " ",
-                                  plugin["version"].get<std::string>(), "\n");
-  const std::string about = plugin["doc"], path = plugin["path"];
-  if (!about.empty()) absl::StrAppend(&text, "  ", about, "\n");
-  const auto field = [&text](const char* name, const std::string& value) {
-    if (!value.empty()) absl::StrAppend(&text, "  ", name, ": ", value, "\n");
-  };
-  const auto list = [](const Json& words) {
-    return absl::StrJoin(words.get<std::vector<std::string>>(), ", ");
-  };
-  field("vendor", plugin["vendor"]);
-  field("license", plugin["license"]);
-  field("file", path.empty() ? "(linked in)" : path);
-  field("traits", list(plugin["traits"]));
-  field("element types", list(plugin["dtypes"]));
-  if (!plugin["attributes"].empty()) absl::StrAppend(&text, "attributes\n");
-  for (const Json& attribute : plugin["attributes"]) {
-    const std::string range = attribute["range"], doc = attribute["doc"];
-    absl::StrAppend(&text, "  ", attribute["name"].get<std::string>(), ": ",
-                    attribute["type"].get<std::string>());
-    if (!range.empty()) absl::StrAppend(&text, " ", range);
-    absl::StrAppend(&text, attribute["required"]
-                               ? ", required"
-                               : absl::StrCat(", default ", attribute["default"].get<std::string>()));
-    absl::StrAppend(&text, doc.empty() ? "" : "\n    ", doc, "\n");
-  }
-  AppendParameters("parameters", plugin["parameters"], &text);
-  AppendParameters("buffers (kept from training for evaluation, not trained)", plugin["buffers"],
-                   &text);
-  return text;
-}
-
 absl::StatusOr<int> List(const PluginFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   const Json report = WithWarnings(runtime.get(), Json::parse(runtime->DescribeJson()));
-  return ExitOk(PrintList(ListPlugins(report), options.json));
+  return ExitOk(PrintList(ListNorms(report), options.json));
 }
 
 absl::StatusOr<int> DescribeOne(const PluginFlags& options, const Invocation& invocation) {
@@ -111,7 +47,7 @@ absl::StatusOr<int> DescribeOne(const PluginFlags& options, const Invocation& in
       const std::string text,
       WithWarnings(runtime.get(), ToStatus(runtime->api().DescribePlugin(options.id))));
   const Json plugin = Json::parse(text);
-  return ExitOk(options.json ? PrintJson(plugin) : PrintResult(PluginText(plugin)));
+  return ExitOk(options.json ? PrintJson(plugin) : PrintResult(NormText(plugin)));
 }
 
 // Returns the last component of a path, ignoring trailing slashes.
