@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/base/mistakes.h"
+#include "runtime/app/settings.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -139,18 +139,10 @@ absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignmen
     }
     const std::string field = assignment.substr(0, equals);
     const std::string value = assignment.substr(equals + 1);
-    const size_t dot = field.find('.');
-    const std::string prefix = field.substr(0, dot);
-    if (dot == std::string::npos || (prefix != "model" && prefix != "train")) {
-      std::string suggestion =
-          dot == std::string::npos
-              ? absl::StrCat("; did you mean \"model.", field, "\" or \"train.", field, "\"?")
-              : DidYouMean(prefix, {"model", "train"});
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--set ", assignment, ": a setting begins with \"model.\" or \"train.\"", suggestion));
-    }
-    Overrides& overrides = prefix == "model" ? settings.model : settings.train;
-    overrides.emplace_back(field.substr(dot + 1), value);
+    PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat("--set ", assignment, ": ")));
+    const bool is_of_model = absl::StartsWith(field, "model.");
+    (is_of_model ? settings.model : settings.train)
+        .emplace_back(field.substr(field.find('.') + 1), value);
   }
   return settings;
 }

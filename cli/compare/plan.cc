@@ -16,8 +16,8 @@
 #include "cli/compare/run_record.h"
 #include "cli/compare/sha256.h"
 #include "cli/output.h"
+#include "runtime/app/settings.h"
 #include "runtime/base/file.h"
-#include "runtime/base/mistakes.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -30,16 +30,7 @@ absl::Status Prefixed(const absl::Status& status, absl::string_view prefix) {
 }
 
 absl::Status CheckField(const std::string& field, const std::string& place) {
-  const size_t dot = field.find('.');
-  const std::string prefix = field.substr(0, dot);
-  if (dot == std::string::npos || (prefix != "model" && prefix != "train")) {
-    const std::string suggestion =
-        dot == std::string::npos
-            ? absl::StrCat("; did you mean \"model.", field, "\" or \"train.", field, "\"?")
-            : DidYouMean(prefix, {"model", "train"});
-    return absl::InvalidArgumentError(absl::StrCat(
-        place, ": \"", field, "\": a field begins with \"model.\" or \"train.\"", suggestion));
-  }
+  PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat(place, ": ")));
   if (field == "train.seed") {
     return absl::InvalidArgumentError(
         absl::StrCat(place, ": train.seed: the seeds of a study are given with --seeds or --seed"));

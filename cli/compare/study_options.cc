@@ -2,16 +2,14 @@
 #include "cli/compare/study_options.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "runtime/app/file_kind.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -19,24 +17,10 @@ namespace {
 
 constexpr uint64_t kDefaultSeeds = 3;
 
-// Returns true if the file is a study, not a model: the two have no field name in common.
+// Returns true if the file is a study, not a model.
 bool IsStudy(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;
-  constexpr uintmax_t kMostBytes = 16 << 20;  // larger than any study file
-  if (std::filesystem::file_size(path, error) > kMostBytes) return false;
-  std::ifstream file(path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    line = absl::StripAsciiWhitespace(line);
-    for (const char* field : {"model", "data", "seeds", "grid"}) {
-      absl::string_view rest = line;
-      if (!absl::ConsumePrefix(&rest, field)) continue;
-      rest = absl::StripLeadingAsciiWhitespace(rest);
-      if (!rest.empty() && (rest.front() == ':' || rest.front() == '{')) return true;
-    }
-  }
-  return false;
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxTextBytes);
+  return text.ok() && LikelyFileKind(FileKind::kModel, *text) == FileKind::kStudy;
 }
 
 // Splits "FIELD=REST".
