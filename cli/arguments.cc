@@ -201,12 +201,14 @@ std::string Metavariable(const CLI::Option* option) {
 Takes WhatItTakes(const CLI::Option* option) {
   const std::string name = Metavariable(option);
   if (name == "MODEL") return Takes::kModelFile;
-  if (name == "FILE" || name == "OUT" || name == "TYPE|FILE" || name == "NAME|FILE" ||
-      name == "SUBJECT") {
+  if (name == "FILE" || name == "OUT" || name == "TYPE|FILE" || name == "SUBJECT") {
     return Takes::kFile;
   }
   if (name == "DIR" || name == "RUN") return Takes::kDirectory;
   if (name == "COMMAND") return Takes::kCommand;
+  if (absl::StartsWith(name, "FIELD=")) return Takes::kSetting;
+  if (name == "NORM") return Takes::kNorm;
+  if (name == "FAMILY|FILE") return Takes::kFamily;
   return Takes::kText;
 }
 

@@ -27,8 +27,6 @@
 namespace plumb::cli {
 namespace {
 
-constexpr char kPlacements[] = "placements", kNorms[] = "norms";
-
 struct HelpFlags {
   std::vector<std::string> words;
   bool man = false;
@@ -51,13 +49,13 @@ absl::StatusOr<std::optional<std::string>> TopicText(const std::vector<std::stri
   for (const EmbeddedFile& file : SchemaHelp()) {
     if (words.size() == 1 && words[0] == file.name) return file.content;
   }
-  if (words[0] != kPlacements && words[0] != kNorms) return std::nullopt;
+  if (words[0] != kPlacementsTopic && words[0] != kNormsTopic) return std::nullopt;
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   const std::string name = words.size() == 2 ? words[1] : "";
   PLUMB_ASSIGN_OR_RETURN(
       std::string text,
-      WithWarnings(runtime.get(), words[0] == kPlacements ? PlacementsHelp(name, runtime.get())
-                                                          : NormsHelp(name, runtime.get())));
+      WithWarnings(runtime.get(), words[0] == kPlacementsTopic ? PlacementsHelp(name, runtime.get())
+                                                               : NormsHelp(name, runtime.get())));
   return text;
 }
 
@@ -316,7 +314,7 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
 std::vector<std::string> HelpTopics() {
   std::vector<std::string> topics;
   for (const EmbeddedFile& file : SchemaHelp()) topics.push_back(file.name);
-  topics.insert(topics.end(), {kPlacements, kNorms});
+  topics.insert(topics.end(), {kPlacementsTopic, kNormsTopic});
   return topics;
 }
 

@@ -124,7 +124,7 @@ void AddExportCommand(CLI::App* program, Invocation* invocation) {
       ->required()
       ->type_name("DIR");
   app->option_defaults()->group("Checkpoint");
-  AddText(app, "--family", "NAME|FILE", &flags->family,
+  AddText(app, "--family", "FAMILY|FILE", &flags->family,
           "In whose layout: the name of a family, or a file of one; default: that which the "
           "run was imported from");
   app->add_flag("--ema", flags->request.average,

@@ -99,7 +99,7 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   RunWhenChosen(list, options, List, invocation);
 
   CLI::App* describe = app->add_subcommand("describe", "Show a plugin's attributes and parameters");
-  AddRequired(describe, "ID", &options->id, "The plugin's id");
+  AddRequired(describe, "NORM", &options->id, "The plugin's id");
   describe->add_flag("--json", options->json, "Print it as JSON");
   AddGlobalOptions(describe, invocation);
   describe->footer("Example:\n  plumb plugin describe rms_norm");
