@@ -107,10 +107,9 @@ void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise) {
   SetChoices(app->add_option(
                     "--dtype", *dtype,
                     absl::StrCat(
-                        "What to compute in: f32, or bf16, which halves activations and, on AMD "
-                        "Zen 4 and 5 and with AMX, nearly the time; elsewhere it takes the time of "
-                        "f32. Weights, their gradients and moments "
-                        "are f32 either way. Default: ",
+                        "Type of activations: f32, or bf16, which halves their memory and, on AMD "
+                        "Zen 4 and 5 and with AMX, nearly halves the time; elsewhere it is as fast "
+                        "as f32. Weights, gradients and moments are always f32. Default: ",
                         otherwise))
                  ->check(CLI::IsMember({"f32", "bf16"}))
                  ->type_name("TYPE"),
@@ -118,15 +117,14 @@ void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise) {
 }
 
 void AddRecompute(CLI::App* app, std::string* recompute, const std::string& otherwise) {
-  SetChoices(
-      app->add_option(
-             "--recompute", *recompute,
-             absl::StrCat("block: keep what enters each block and compute the rest again for the "
-                          "backward pass; none: keep it. Default: ",
-                          otherwise))
-          ->check(CLI::IsMember({"none", "block"}))
-          ->type_name("WHAT"),
-      {"none", "block"});
+  SetChoices(app->add_option(
+                    "--recompute", *recompute,
+                    absl::StrCat("Activations to recompute in the backward pass instead of storing "
+                                 "them: block (all but the inputs of blocks) or none. Default: ",
+                                 otherwise))
+                 ->check(CLI::IsMember({"none", "block"}))
+                 ->type_name("WHAT"),
+             {"none", "block"});
 }
 
 absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments) {

@@ -265,7 +265,7 @@ void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
                             absl::StrJoin(shells, ", "), DidYouMean(word, shells));
       });
   app->footer(
-      "An installed plumb has them where the shells look. Otherwise:\n"
+      "An installed plumb has these scripts where the shells look for them. Otherwise:\n"
       "  bash   source <(plumb completion bash), in ~/.bashrc\n"
       "  zsh    plumb completion zsh > DIR/_plumb, DIR on the fpath before compinit\n"
       "  fish   plumb completion fish > ~/.config/fish/completions/plumb.fish\n\n"

@@ -279,13 +279,13 @@ absl::Status WriteAll(CLI::App* app, const std::string& path, const std::string&
 
 void AddHelpCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<HelpFlags>();
-  CLI::App* app =
-      program->add_subcommand("help", "Show how to begin, or the help of a command or file");
+  CLI::App* app = program->add_subcommand(
+      "help", "Show the first steps, or the help of a command, a file, placements or norms");
   app->add_option("COMMAND", options->words,
                   "A command, such as plugin new; a kind of file, whose fields are listed: model, "
                   "recipe, study, formula or family; placements [NAME]; or norms [NAME]")
       ->type_name("");
-  app->add_flag("--man", options->man, "Print it as a manual page, for man -l -");
+  app->add_flag("--man", options->man, "Print the help as a manual page, for man -l -");
   AddText(app, "--man-pages", "DIR", &options->man_pages,
           "Write all manual pages into this directory")
       ->group("");  // used by the build
@@ -336,13 +336,13 @@ std::string FirstHelp() {
          "  plumb demo\n"
          "      see pre-norm, post-norm and no norm compared, in seconds; needs no files\n"
          "  plumb describe MODEL.pbtxt\n"
-         "      what a model computes: equations, tensors, memory\n"
+         "      show a model's equations, tensors and memory\n"
          "  plumb compare A.pbtxt B.pbtxt --data TEXT --out DIR\n"
-         "      train models alike, with the same seeds, and write a report\n"
+         "      train models with the same seeds and data, and write a report\n"
          "  plumb train MODEL.pbtxt --data TEXT --out DIR\n"
-         "      train one; plumb sample DIR then writes with it\n"
+         "      train one model; plumb sample DIR then generates text\n"
          "  plumb doctor\n"
-         "      what plumb has here, and what would go wrong or slow\n\n"
+         "      show the machine, the plugins, and problems with their fixes\n\n"
          "All commands: plumb --help. One of them: plumb help COMMAND.\n"
          "The fields of files: plumb help model, recipe, study or formula.\n"
          "What a model can name: plumb help placements, plumb help norms.\n"

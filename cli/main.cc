@@ -75,7 +75,7 @@ absl::Status PrepareForLimits() {
   }
   if (ProcessMemoryLimit().available < static_cast<int64_t>(2 * kLeastStack)) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("out of memory; ", MemoryLimitText(), ", and needs more to begin"));
+        absl::StrCat("out of memory; ", MemoryLimitText(), ", and plumb needs more to start"));
   }
   // Under ulimit -v a stack that cannot grow crashes, and unwinding loads a library at its first
   // use; both happen here, while there is memory.

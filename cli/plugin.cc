@@ -68,7 +68,7 @@ absl::StatusOr<int> New(const PluginFlags& options) {
     absl::StrAppend(&text, "  ", file.name, "\n");
   }
   absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n",
-                  "docs/first-norm.md goes on from there\n");
+                  "docs/first-norm.md continues from there\n");
   return ExitOk(options.json
                     ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
                     : PrintResult(text));
@@ -83,7 +83,8 @@ absl::StatusOr<int> Note(const PluginFlags& options) {
 
 void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<PluginFlags>();
-  CLI::App* app = program->add_subcommand("plugin", "Show norm plugins");
+  CLI::App* app =
+      program->add_subcommand("plugin", "List, describe, check and create norm plugins");
   app->require_subcommand(1);
   app->footer(
       "Example:\n"
@@ -99,8 +100,8 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   RunWhenChosen(list, options, List, invocation);
 
   CLI::App* describe = app->add_subcommand("describe", "Show a plugin's attributes and parameters");
-  AddRequired(describe, "NORM", &options->id, "The plugin's id");
-  describe->add_flag("--json", options->json, "Print it as JSON");
+  AddRequired(describe, "NORM", &options->id, "Id of the norm");
+  describe->add_flag("--json", options->json, "Print the plugin as JSON");
   AddGlobalOptions(describe, invocation);
   describe->footer("Example:\n  plumb plugin describe rms_norm");
   RunWhenChosen(describe, options, DescribeOne, invocation);
@@ -109,20 +110,19 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
 
   CLI::App* note =
       app->add_subcommand("note", "Print a norm's ELF note, for languages other than C");
-  AddRequired(note, "ID", &options->id, "The norm's id");
+  AddRequired(note, "ID", &options->id, "Id of the norm");
   note->footer(
-      "Writes to standard output the assembler text of what PLUMB_NORM_NOTE(ID) is in C and "
-      "C++.\n\n"
+      "Prints the assembler text that PLUMB_NORM_NOTE(ID) stands for in C and C++.\n\n"
       "Example:\n"
       "  plumb plugin note org.example.my_norm > note.s\n"
       "  cc -c note.s && ... link note.o into the norm's library");
   RunWhenChosen(note, options, Note, invocation);
 
-  CLI::App* fresh = app->add_subcommand("new", "Begin a norm: write the project of a plugin");
-  AddRequired(fresh, "DIR", &options->directory, "The project's directory, new or empty");
-  fresh->add_option("--id", options->id, "The norm's id; default: org.example.NAME");
-  fresh->add_option("--name", options->name, "The norm's name; default: the last part of DIR");
-  fresh->add_flag("--json", options->json, "Print what was written as JSON");
+  CLI::App* fresh = app->add_subcommand("new", "Create the project of a norm plugin");
+  AddRequired(fresh, "DIR", &options->directory, "Directory of the project, new or empty");
+  fresh->add_option("--id", options->id, "Id of the norm. Default: org.example.NAME");
+  fresh->add_option("--name", options->name, "Name of the norm. Default: the last part of DIR");
+  fresh->add_flag("--json", options->json, "Print the written files as JSON");
   fresh->footer(
       "Writes a working norm in one C file, a CMake project and a Makefile that build it against\n"
       "the installed plumb, its test, and a model that uses it.\n\n"

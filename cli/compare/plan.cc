@@ -33,7 +33,7 @@ absl::Status CheckField(const std::string& field, const std::string& place) {
   PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat(place, ": ")));
   if (field == "train.seed") {
     return absl::InvalidArgumentError(
-        absl::StrCat(place, ": train.seed: the seeds of a study are given with --seeds or --seed"));
+        absl::StrCat(place, ": train.seed cannot be set in a study; use --seeds or --seed"));
   }
   return absl::OkStatus();
 }
@@ -90,9 +90,10 @@ class Planner {
     const Study& study = plan_.study;
     if (study.models.empty()) {
       return absl::InvalidArgumentError(
-          "no model; write plumb compare A.pbtxt B.pbtxt --data FILE --out DIR");
+          "MODEL is missing; write plumb compare A.pbtxt B.pbtxt --data FILE --out DIR");
     }
-    if (study.data.empty()) return absl::InvalidArgumentError("no data; say --data FILE");
+    if (study.data.empty())
+      return absl::InvalidArgumentError("--data is missing; write --data FILE");
     for (const StudySetting& setting : study.settings) {
       PLUMB_RETURN_IF_ERROR(CheckField(setting.field, setting.place));
     }
@@ -314,6 +315,7 @@ std::string Plan::StudyText() const {
   absolute.data = AbsolutePath(study.data);
   absolute.train = AbsolutePath(study.train);
   absolute.init = AbsolutePath(study.init);
+  // These comments are compared when a study is resumed, so they must not change.
   std::string text = absl::StrCat(
       "# What plumb compare was asked for, and which contents the files had. The runs beside this\n"
       "# file belong to it; another study belongs into another directory.\n",

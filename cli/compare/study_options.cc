@@ -49,7 +49,7 @@ absl::Status AddGrid(const std::string& word, Study* study) {
     const auto before = axis.values.begin() + static_cast<std::ptrdiff_t>(i);
     if (std::find(axis.values.begin(), before, axis.values[i]) != before) {
       return absl::InvalidArgumentError(
-          absl::StrCat(axis.place, ": \"", axis.values[i], "\" is said twice"));
+          absl::StrCat(axis.place, ": \"", axis.values[i], "\" is given twice"));
     }
   }
   for (const StudyAxis& other : study->grid) {
@@ -63,7 +63,7 @@ absl::Status AddGrid(const std::string& word, Study* study) {
 
 absl::Status SetSeeds(const StudyOptions& options, Study* study) {
   if (options.seeds > 0 && !options.seed_list.empty()) {
-    return absl::InvalidArgumentError("--seeds and --seed: say how many, or which, not both");
+    return absl::InvalidArgumentError("--seeds and --seed exclude each other; give one of them");
   }
   if (options.seeds > 0 || !options.seed_list.empty()) study->seeds.clear();
   for (const std::string& word : options.seed_list) {
@@ -74,7 +74,7 @@ absl::Status SetSeeds(const StudyOptions& options, Study* study) {
           absl::StrCat("--seed: \"", word, "\" is not a whole number from 0 to ", UINT64_MAX));
     }
     if (std::find(study->seeds.begin(), study->seeds.end(), seed) != study->seeds.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("--seed ", word, ": is said twice"));
+      return absl::InvalidArgumentError(absl::StrCat("--seed ", word, ": is given twice"));
     }
     study->seeds.push_back(seed);
   }
@@ -91,7 +91,7 @@ absl::StatusOr<Study> ReadStudy(const StudyOptions& options) {
   for (const std::string& file : options.files) {
     if (!IsStudy(file)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(file, ": is a study, which stands alone: it names its models itself"));
+        absl::StrCat(file, ": is a study, which names its models itself; give it alone"));
   }
   Study study;
   study.models = options.files;

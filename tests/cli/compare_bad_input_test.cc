@@ -27,7 +27,7 @@ TEST_F(CompareBadInputTest, FilesThatAreNotThere) {
   ExpectMistake({"pre.pbtxt", "--data", "gone.txt"}, "gone.txt: cannot open");
   ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--train", "gone.pbtxt"},
                 "gone.pbtxt: cannot open");
-  ExpectMistake({"pre.pbtxt"}, "no data; say --data FILE");
+  ExpectMistake({"pre.pbtxt"}, "--data is missing; write --data FILE");
   ExpectMistake({"--data", "names.txt"}, "MODEL");
 }
 
@@ -54,8 +54,9 @@ TEST_F(CompareBadInputTest, SeedsThatAreNone) {
                   "is not a whole number from 1 to 10000");
   }
   ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seed", "1"},
-                "is said twice");
-  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seeds", "2"}, "not both");
+                "is given twice");
+  ExpectMistake({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seeds", "2"},
+                "--seeds and --seed exclude each other");
 }
 
 TEST_F(CompareBadInputTest, ValuesThatNoModelCanHave) {
@@ -77,7 +78,7 @@ TEST_F(CompareBadInputTest, MistakesInAStudyFileHaveTheirPlaces) {
   ExpectMistake({"s.pbtxt"}, "s.pbtxt:3:8: model.n_layers: ");
   Write("s.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nset: \"train.max_steps\"\n");
   ExpectMistake({"s.pbtxt"}, "s.pbtxt:3:");
-  ExpectMistake({"s.pbtxt", "pre.pbtxt"}, "stands alone");
+  ExpectMistake({"s.pbtxt", "pre.pbtxt"}, "give it alone");
 }
 
 TEST_F(CompareBadInputTest, ADirectoryThatIsSomethingElse) {
