@@ -247,7 +247,7 @@ Json ToJson(const Outcome& outcome, const TrainRun& run) {
   return json;
 }
 
-// Returns text such as "2 loss spikes, 1 batch left out"; "" if there were no incidents.
+// Returns text such as "2 loss spikes, 1 batch skipped"; "" if there were no incidents.
 std::string IncidentText(const IncidentCounts& counts) {
   std::vector<std::string> texts;
   if (counts.spikes > 0) texts.push_back(Count(counts.spikes, "loss spike"));
