@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/arguments.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/base/diagnostics.h"
+#include "runtime/app/settings.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -105,10 +107,9 @@ void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise) {
   SetChoices(app->add_option(
                     "--dtype", *dtype,
                     absl::StrCat(
-                        "What to compute in: f32, or bf16, which halves activations and, on AMD "
-                        "Zen 4 and 5 and with AMX, nearly the time; elsewhere it takes the time of "
-                        "f32. Weights, their gradients and moments "
-                        "are f32 either way. Default: ",
+                        "Type of activations: f32, or bf16, which halves their memory and, on AMD "
+                        "Zen 4 and 5 and with AMX, nearly halves the time; elsewhere it is as fast "
+                        "as f32. Weights, gradients and moments are always f32. Default: ",
                         otherwise))
                  ->check(CLI::IsMember({"f32", "bf16"}))
                  ->type_name("TYPE"),
@@ -116,15 +117,14 @@ void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise) {
 }
 
 void AddRecompute(CLI::App* app, std::string* recompute, const std::string& otherwise) {
-  SetChoices(
-      app->add_option(
-             "--recompute", *recompute,
-             absl::StrCat("block: keep what enters each block and compute the rest again for the "
-                          "backward pass; none: keep it. Default: ",
-                          otherwise))
-          ->check(CLI::IsMember({"none", "block"}))
-          ->type_name("WHAT"),
-      {"none", "block"});
+  SetChoices(app->add_option(
+                    "--recompute", *recompute,
+                    absl::StrCat("Activations to recompute in the backward pass instead of storing "
+                                 "them: block (all but the inputs of blocks) or none. Default: ",
+                                 otherwise))
+                 ->check(CLI::IsMember({"none", "block"}))
+                 ->type_name("WHAT"),
+             {"none", "block"});
 }
 
 absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments) {
@@ -137,18 +137,10 @@ absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignmen
     }
     const std::string field = assignment.substr(0, equals);
     const std::string value = assignment.substr(equals + 1);
-    const size_t dot = field.find('.');
-    const std::string prefix = field.substr(0, dot);
-    if (dot == std::string::npos || (prefix != "model" && prefix != "train")) {
-      std::string suggestion =
-          dot == std::string::npos
-              ? absl::StrCat("; did you mean \"model.", field, "\" or \"train.", field, "\"?")
-              : DidYouMean(prefix, {"model", "train"});
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--set ", assignment, ": a setting begins with \"model.\" or \"train.\"", suggestion));
-    }
-    Overrides& overrides = prefix == "model" ? settings.model : settings.train;
-    overrides.emplace_back(field.substr(dot + 1), value);
+    PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat("--set ", assignment, ": ")));
+    const bool is_of_model = absl::StartsWith(field, "model.");
+    (is_of_model ? settings.model : settings.train)
+        .emplace_back(field.substr(field.find('.') + 1), value);
   }
   return settings;
 }
@@ -158,6 +150,13 @@ absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignmen
 CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices) {
   CLI::Validator words([](std::string&) { return std::string(); }, absl::StrJoin(choices, " "),
                        kChoices);
+  const std::string text = option->get_description();
+  const bool names_all =
+      std::all_of(choices.begin(), choices.end(),
+                  [&text](const std::string& word) { return absl::StrContains(text, word); });
+  if (!names_all) {
+    option->description(absl::StrCat(text, ". One of ", absl::StrJoin(choices, ", ")));
+  }
   return option->check(words.active(false));
 }
 
@@ -191,21 +190,23 @@ bool IsRepeatable(const CLI::Option* option) {
          option->get_items_expected_max() > 1;
 }
 
-std::string Metavariable(CLI::Option* option) {
+std::string Metavariable(const CLI::Option* option) {
   if (option->get_positional()) return option->get_name(true);
   const std::string type = option->get_type_name();
   return type.substr(0, type.find(':'));  // validators append their descriptions
 }
 
-Takes WhatItTakes(CLI::Option* option) {
+Takes WhatItTakes(const CLI::Option* option) {
   const std::string name = Metavariable(option);
   if (name == "MODEL") return Takes::kModelFile;
-  if (name == "FILE" || name == "OUT" || name == "TYPE|FILE" || name == "NAME|FILE" ||
-      name == "SUBJECT") {
+  if (name == "FILE" || name == "OUT" || name == "TYPE|FILE" || name == "SUBJECT") {
     return Takes::kFile;
   }
   if (name == "DIR" || name == "RUN") return Takes::kDirectory;
   if (name == "COMMAND") return Takes::kCommand;
+  if (absl::StartsWith(name, "FIELD=")) return Takes::kSetting;
+  if (name == "NORM") return Takes::kNorm;
+  if (name == "FAMILY|FILE") return Takes::kFamily;
   return Takes::kText;
 }
 

@@ -54,8 +54,8 @@ struct Settings {
 };
 absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments);
 
-// Records the words that an option accepts, for readers of the command tree (completion, man
-// pages). Does not check the value.
+// Records the words that an option accepts, for completion, and adds them to its description if
+// that does not name them all. Does not check the value.
 CLI::Option* SetChoices(CLI::Option* option, const std::vector<std::string>& choices);
 std::vector<std::string> Choices(CLI::Option* option);  // empty if SetChoices was not called
 
@@ -68,13 +68,13 @@ std::vector<CLI::Option*> Positionals(CLI::App* app);
 bool TakesValue(const CLI::Option* option);  // false for a flag
 bool IsRepeatable(const CLI::Option* option);
 // Returns the placeholder of the value in the help, "FILE" or "N"; for a positional, its name.
-std::string Metavariable(CLI::Option* option);
+std::string Metavariable(const CLI::Option* option);
 
 // Kind of thing that an option's value names.
-enum class Takes { kText, kFile, kModelFile, kDirectory, kCommand };
+enum class Takes { kText, kFile, kModelFile, kDirectory, kCommand, kSetting, kNorm, kFamily };
 // Returns the kind by the option's metavariable. A new metavariable that names a file is added
 // here.
-Takes WhatItTakes(CLI::Option* option);
+Takes WhatItTakes(const CLI::Option* option);
 
 }  // namespace plumb::cli
 

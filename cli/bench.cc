@@ -323,8 +323,8 @@ std::string TrainingOption(const BenchFlags& options, const Settings& settings) 
 absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& overrides,
                                  const ModelSource& model, HostRuntime* runtime, Launch* launch) {
   if (!options.only.empty() && options.only != "train") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--only ", options.only, ": ranks share training and nothing else"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--only ", options.only, ": only training runs on several ranks; use --only train"));
   }
   RankBenchOptions of_ranks;
   of_ranks.model = options.model;
@@ -352,7 +352,7 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
   const std::string unused = TrainingOption(options, settings);
   if (!unused.empty() && !options.only.empty() && options.only != "train") {
     return absl::InvalidArgumentError(
-        absl::StrCat(unused, " is about training, which --only ", options.only, " leaves out"));
+        absl::StrCat(unused, " needs training, which --only ", options.only, " excludes"));
   }
   if (options.vocab > 0) settings.model.emplace_back("vocab_size", absl::StrCat(options.vocab));
   PLUMB_ASSIGN_OR_RETURN(ModelSource model,
@@ -362,15 +362,15 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
   if (!on_ranks && (!options.link.empty() || options.fixed_batch)) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.link.empty() ? "--fixed-batch" : "--link",
-                     " is about ranks: say how many, for example --ranks 1..64"));
+                     " needs --ranks, for example --ranks 1..64"));
   }
   const bool only_trains = on_ranks || options.only == "train";
   if (VocabSizeOf(spec) == 0 && (options.data.empty() || !only_trains)) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.model, ": vocab_size is missing, and ",
-        options.data.empty() ? "there is no data to take it from; say it with --vocab N"
-                             : "only training takes it from --data: say it with --vocab N, or "
-                               "measure training alone with --only train"));
+        options.data.empty()
+            ? "there is no data to take it from; set it with --vocab N"
+            : "only training takes it from --data; set it with --vocab N, or use --only train"));
   }
   if (on_ranks) {
     return MeasureRanks(options, settings.train, model, runtime.get(), launch);
@@ -419,41 +419,49 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<BenchFlags>();
   CLI::App* app = program->add_subcommand(
       "bench", "Measure how fast a model trains, reads prompts and decodes on this machine");
-  AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
-  AddChoice(app, "--only", &options->only, Passes(), "Only this: train, prompt or decode");
-  AddInt(app, "--batch", &options->batch, 1, 1 << 20,
-         "Training: sequences a step; default 1, or as --train says");
-  AddInt(app, "--seq,--context", &options->seq, 1, std::numeric_limits<int32_t>::max(),
-         "Change the model's context_length to this; training fills it");
-  AddChoice(app, "--dtype", &options->dtype, {"f32", "bf16"},
-            "Training: f32 or bf16; default f32, or as --train says");
-  AddText(app, "--data", "FILE", &options->data, "Training: on this file; default: random tokens");
-  AddText(app, "--train", "FILE", &options->train, "Training: how to (.pbtxt)");
-  AddInt(app, "--prompt", &options->prompt, 1, std::numeric_limits<int32_t>::max(),
-         "Tokens of a prompt, at most the context; default 512");
-  AddInt(app, "--tokens", &options->tokens, 1, std::numeric_limits<int32_t>::max(),
-         "Tokens to decode, into an empty context; default 64");
-  AddInt(app, "--sequences", &options->sequences, 1, 16,
-         "Prompt and decode: sequences side by side; default 1");
-  AddChoice(app, "--weights", &options->weights, {"f32", "bf16", "int8"},
-            "Prompt and decode: how weights are stored; default f32");
-  AddInt(app, "--vocab", &options->vocab, 1, 1 << 20,
-         "vocab_size, where the model leaves it to the data");
-  AddInt(app, "--rounds", &options->rounds, 1, 100000, "Rounds of measuring; default 7");
+  AddRequired(app, "MODEL", &options->model, "Model file (.pbtxt)");
+  app->option_defaults()->group("Model");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
-              "Set a field, e.g. model.n_layer=4 or train.grad_clip=0; repeatable");
-  AddSeed(app, &options->seed, "Seed of weights and tokens; default 1");
-  app->add_flag("--profile", options->profile, "Also a table of each pass's time by op");
-  AddText(app, "--ranks", "COUNTS", &options->ranks,
-          "Training on so many ranks, predicted: 1,2,4 or 1..1024; under mpirun also measured");
+              "Set a field of the model or the recipe, e.g. model.n_layer=4 or train.grad_clip=0; "
+              "repeatable");
+  AddInt(app, "--seq,--context", &options->seq, 1, std::numeric_limits<int32_t>::max(),
+         "Set the model's context_length; training uses all of it");
+  AddInt(app, "--vocab", &options->vocab, 1, 1 << 20,
+         "vocab_size of a model that takes it from the data");
+  app->option_defaults()->group("Measurement");
+  AddChoice(app, "--only", &options->only, Passes(),
+            "Measure only this pass: train, prompt or decode");
+  AddInt(app, "--rounds", &options->rounds, 1, 100000, "Number of measurements. Default: 7");
+  AddSeed(app, &options->seed, "Seed of weights and tokens. Default: 1");
+  app->option_defaults()->group("Training");
+  AddInt(app, "--batch", &options->batch, 1, 1 << 20,
+         "Sequences per micro-batch. Default: that of --train, or 1");
+  AddChoice(app, "--dtype", &options->dtype, {"f32", "bf16"},
+            "Type of activations: f32 or bf16. Default: that of --train, or f32");
+  AddText(app, "--data", "FILE", &options->data, "Training data. Default: random tokens");
+  AddText(app, "--train", "FILE", &options->train, "Recipe (.pbtxt), see plumb help recipe");
+  app->option_defaults()->group("Prompts and decoding");
+  AddInt(app, "--prompt", &options->prompt, 1, std::numeric_limits<int32_t>::max(),
+         "Tokens per prompt, at most context_length. Default: 512");
+  AddInt(app, "--tokens", &options->tokens, 1, std::numeric_limits<int32_t>::max(),
+         "Tokens to decode into an empty context. Default: 64");
+  AddInt(app, "--sequences", &options->sequences, 1, 16, "Sequences per batch. Default: 1");
+  AddChoice(app, "--weights", &options->weights, {"f32", "bf16", "int8"},
+            "Type of the weights in memory: f32 (default), bf16 or int8");
+  app->option_defaults()->group("Ranks");
+  AddText(
+      app, "--ranks", "COUNTS", &options->ranks,
+      "Numbers of ranks to predict training for: 1,2,4 or 1..1024. Under mpirun also measures it");
   AddText(app, "--link", "RATE,TIME", &options->link,
-          "What connects ranks: rate and latency, such as 25Gbit,20us; default under mpirun: "
+          "Rate and latency of the link between ranks, such as 25Gbit,20us. Default under mpirun: "
           "measured");
   app->add_flag("--fixed-batch", options->fixed_batch,
-                "Ranks share the units of one batch; default: each has a batch");
+                "All ranks share one batch. Default: one batch per rank");
   AddRankOptions(app, &options->rank_options);
-  app->add_flag("--json", options->json, "Print the figures as JSON");
-  app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  app->option_defaults()->group("Output");
+  app->add_flag("--profile", options->profile, "Also print a table of the time of each pass by op");
+  app->add_flag("--json", options->json, "Print the measurements as JSON");
+  app->add_flag("--quiet", options->quiet, "Do not show progress on stderr");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
@@ -461,12 +469,11 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
       "  plumb bench gpt2.pbtxt --only decode --weights int8 --tokens 128\n"
       "  plumb bench gpt2.pbtxt --batch 8 --ranks 1..1024 --link 25Gbit,20us\n"
       "  mpirun -n 4 plumb bench gpt2.pbtxt --batch 8\n\n"
-      "Weights are random. Shares are of a 2048 x 2048 x 2048 matrix product of the same type, "
-      "for\n"
-      "decoding of a pass that only reads memory, both measured in the same rounds. FLOPs are 6 a\n"
-      "weight and token (prompts: 2) and attention's, as if nothing were masked. Of a prompt's "
-      "last\n"
-      "layer, all but keys and values is for its last token alone, and counted so.");
+      "Weights are random. Shares are relative to a 2048 x 2048 x 2048 matrix product of the same\n"
+      "type, or for decoding to a pass that only reads memory, both measured in the same rounds.\n"
+      "FLOPs are 6 per weight and token (prompts: 2) plus those of attention without a mask. In "
+      "the\n"
+      "last layer of a prompt, only keys and values are computed and counted for all tokens.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] {
       return RunRanks(options->rank_options, "bench", *invocation,

@@ -306,8 +306,8 @@ absl::StatusOr<int> BenchRanks(const RankBenchOptions& options, const ModelSourc
   const int64_t here = launch->size();
   if (options.link.empty() && here == 1) {
     return absl::InvalidArgumentError(
-        "--link is missing: which link do ranks have? For example --link 25Gbit,20us (under mpirun "
-        "the links that are there are measured)");
+        "--link is missing; give the link between ranks, for example --link 25Gbit,20us (under "
+        "mpirun it is measured)");
   }
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> counts, CountsOf(options, here));
   PLUMB_ASSIGN_OR_RETURN(const Link link, LinkOf(options, launch));

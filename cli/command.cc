@@ -22,25 +22,27 @@ absl::StatusOr<std::unique_ptr<HostRuntime>> Invocation::CreateRuntime() const {
 }
 
 void AddGlobalOptions(CLI::App* app, Invocation* invocation) {
-  AddRepeated(app, "--plugin", "FILE", &invocation->plugin_files,
-              "Load this norm plugin first; repeatable. It runs with all your rights")
-      ->group("Options of every command");
-  app->add_flag(
-         "--plugin-guard", invocation->guard_plugins,
-         "Give norm plugins guarded copies of their operands, and end with the plugin's name "
-         "when one writes outside of them; slow, never changes results")
-      ->group("Options of every command");
+  static constexpr char kGroup[] = "Options of every command";
+  // Adding --help again moves it from the first group to this one.
+  app->set_help_flag("-h,--help", "Print this help and exit")->group(kGroup);
+  AddRepeated(
+      app, "--plugin", "FILE", &invocation->plugin_files,
+      "Norm plugin to load before all others; repeatable. A plugin runs with all your rights")
+      ->group(kGroup);
+  app->add_flag("--plugin-guard", invocation->guard_plugins,
+                "Give norm plugins guarded copies of their operands, and fail with the plugin's "
+                "name if one writes out of bounds. Slow; never changes results")
+      ->group(kGroup);
   AddInt(app, "--threads", &invocation->threads, 1, 1024,
-         "Threads; never changes results; default: OMP_NUM_THREADS, or all available processors")
-      ->group("Options of every command");
+         "Number of threads; never changes results. Default: OMP_NUM_THREADS, or all available "
+         "processors")
+      ->group(kGroup);
   SetChoices(
-      app->add_option(
-             "--gemm", invocation->gemm,
-             "What multiplies matrices: onednn or small (plumb's own), all products; pairs or "
-             "widen, how bf16 operands are; auto (the default), as a table of processors says "
-             "(plumb --version). Changes rounding")
+      app->add_option("--gemm", invocation->gemm,
+                      "GEMM engine: auto, onednn, small (built in), pairs (bf16 multiply), widen "
+                      "(bf16 to f32). Changes rounding. Default: auto, which plumb --version shows")
           ->type_name("NAME")
-          ->group("Options of every command"),
+          ->group(kGroup),
       {"auto", "onednn", "small", "pairs", "widen"});
 }
 
@@ -51,14 +53,14 @@ absl::StatusOr<api::Model> OpenModel(const std::string& path,
   if (!settings.train.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--set train.", settings.train.front().first,
-                     ": this command does not train; only model.* can be set"));
+                     ": this command does not train; set only model.*"));
   }
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(path, std::move(settings.model)));
   if (VocabSizeOf(spec) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(path,
-                     ": vocab_size is missing, and there is no data to take it from; say it "
-                     "with --set model.vocab_size=N"));
+                     ": vocab_size is missing, and there is no data to take it from; set it with "
+                     "--set model.vocab_size=N"));
   }
   return WithWarnings(runtime, CreateModel(runtime, spec));
 }

@@ -160,79 +160,84 @@ std::string ParseShard(const std::string& text, Shard* shard) {
 void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<CompareFlags>();
   StudyOptions* study = &options->study;
-  CLI::App* app =
-      program->add_subcommand("compare", "Train models alike with the same seeds and compare them");
-  app->add_option(
-         "MODEL", study->files,
-         "Descriptions of models (.pbtxt), or one study (.pbtxt, proto/plumb/v1/study.proto)")
+  CLI::App* app = program->add_subcommand(
+      "compare", "Train models with the same seeds and data, and compare them");
+  app->add_option("MODEL", study->files,
+                  "Model files (.pbtxt), or one study (.pbtxt), see plumb help study")
       ->type_name("");
-  AddText(app, "--data", "FILE", &study->data, "Text to train on");
+  app->option_defaults()->group("Data");
+  AddText(app, "--data", "FILE", &study->data,
+          "Training data: a text file, or tokens (plumb tokenize encode --out)");
+  app->option_defaults()->group("Training");
   AddText(app, "--train", "FILE", &study->train,
-          "How to train (.pbtxt); default: the schema's defaults");
+          "Recipe (.pbtxt), see plumb help recipe. Default: its defaults");
   AddText(app, "--init", "RUN", &study->init,
-          "Every model begins with the weights of this run, trained or imported, or "
-          "checkpoint: tensors of the same name and shape are taken, the others drawn");
+          "Start every model from the weights of this run or checkpoint, trained or imported: "
+          "copies tensors of the same name and shape, initializes the others");
   AddRepeated(app, "--set", "FIELD=VALUE", &study->settings,
-              "Set a field in every run, e.g. train.max_steps=200; repeatable");
+              "Set a field of every run, e.g. train.max_steps=200; repeatable");
   AddDType(app, &study->dtype);
+  app->option_defaults()->group("Study");
   AddRepeated(app, "--grid", "FIELD=V,V,...", &study->grid,
-              "Train every model with each of these values; repeatable: every combination");
-  AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N; default: 3");
+              "Train every model with each of these values; repeatable: with every combination");
+  AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N. Default: 3");
   AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
   AddInt(app, "--samples", &study->samples, 0, 1000,
-         "Samples to draw from each trained model; default: 8");
-  app->add_flag(
-      "--probe", study->probe,
-      "Probe activations and gradients in every run, for the report's pages on their flow");
+         "Number of samples to draw from each trained model. Default: 8");
+  app->option_defaults()->group("Probes");
+  app->add_flag("--probe", study->probe,
+                "Probe activations and gradients in every run, for the report's plots of them");
   AddInt(app, "--probe-every", &study->probe_every, 0, INT32_MAX,
-         absl::StrCat("Probe step 1 and every N-th; default ", kDefaultProbeInterval));
+         absl::StrCat("Probe step 1 and every N-th step. Default: ", kDefaultProbeInterval));
+  app->option_defaults()->group("Output");
   app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
+  app->option_defaults()->group("Shards of a study");
   app->add_option_function<std::string>(
          "--shard",
          [options](const std::string& text) {
            const std::string wrong = ParseShard(text, &options->shard);
            if (!wrong.empty()) throw CLI::ValidationError("--shard", wrong);
          },
-         "Train only every N-th run of the study, from the I-th on (0 to N - 1), into DIR, and "
-         "write no tables: for N jobs, each with a DIR of its own, and --merge")
+         "Train only runs I, I + N, I + 2N, ... of the study (I from 0 to N - 1) and write no "
+         "tables. Give each of the N jobs its own --out, then use --merge")
       ->type_name("I/N");
   std::vector<CLI::Option*> of_a_study = app->get_options();
   of_a_study.erase(of_a_study.begin());  // --help
-  CLI::Option* const merge =
-      app->add_option(
-             "--merge", options->merge,
-             "Gather the runs of these directories of shards in --out, and write tables "
-             "and report. The study is theirs: no MODEL, no option that says what to train")
-          ->expected(1, -1)
-          ->type_name("DIR");
+  CLI::Option* const merge = app->add_option("--merge", options->merge,
+                                             "Copy the runs of these directories of --shard into "
+                                             "--out, and write tables and report")
+                                 ->expected(1, -1)
+                                 ->type_name("DIR");
   for (CLI::Option* option : of_a_study) merge->excludes(option);
-  app->add_option("--out", options->out, "The study's directory")->required()->type_name("DIR");
+  app->option_defaults()->group("Output");
+  app->add_option("--out", options->out, "Directory of the study")->required()->type_name("DIR");
   app->add_flag("--dry-run", options->dry_run,
-                "Check everything, time some steps of each group, print what the study would take "
-                "of memory, time and the disk, and write nothing");
+                "Check all input, time a few steps of each group, print the memory, time and disk "
+                "space of the study, and write nothing");
   app->add_flag("--json", options->json, "Print the summary as JSON");
-  app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  app->add_flag("--quiet", options->quiet, "Do not show progress on stderr");
+  app->option_defaults()->group("Under mpirun");
   AddRankOptions(app, &options->ranks);
   AddGlobalOptions(app, invocation);
   app->footer(
       "Examples:\n"
-      "  plumb compare pre.pbtxt post.pbtxt none.pbtxt --data names.txt --train train.pbtxt \\\n"
-      "    --seeds 20 --out studies/norms\n"
-      "  plumb compare pre.pbtxt post.pbtxt --data names.txt --grid model.n_layer=4,8 --probe \\\n"
-      "    --out studies/depth\n"
+      "  plumb compare pre.pbtxt post.pbtxt none.pbtxt --data names.txt \\\n"
+      "    --train train.pbtxt --seeds 20 --out studies/norms\n"
+      "  plumb compare pre.pbtxt post.pbtxt --data names.txt --probe \\\n"
+      "    --grid model.n_layer=4,8 --out studies/depth\n"
       "  plumb compare study.pbtxt --out studies/mine\n"
       "  mpirun -n 16 plumb compare study.pbtxt --out studies/mine\n"
-      "  plumb compare study.pbtxt --shard 0/3 --out part0  # and 1/3, 2/3, anywhere; then\n"
+      "  plumb compare study.pbtxt --shard 0/3 --out part0  # also 1/3 and 2/3\n"
       "  plumb compare --merge part0 part1 part2 --out studies/mine\n\n"
       "Writes report.html, table.md, table.csv, timing.csv, provenance.json, metrics.jsonl,\n"
-      "report.json and runs/ into DIR. Runs with the same seed see the same data in the same order "
-      "and begin with the\n"
-      "same weights where the models share them. Ctrl-C (exit code 130) or a crash loses little:\n"
-      "the same command resumes. A run that diverges is a result; the others continue.");
+      "report.json and runs/ into DIR. Runs with the same seed see the same data in the same\n"
+      "order and start from the same weights where the models share them. After Ctrl-C (exit\n"
+      "code 130) or a crash, the same command resumes. A run that diverges is a result; the\n"
+      "others continue.");
   app->callback([options, invocation] {
     if (options->study.files.empty() && options->merge.empty()) throw CLI::RequiredError("MODEL");
     if (options->dry_run && !options->merge.empty()) {
-      throw CLI::ValidationError("--dry-run", "of --merge there is none: it trains nothing");
+      throw CLI::ValidationError("--dry-run", "not with --merge, which trains nothing");
     }
     invocation->run = [options, invocation] {
       const std::string command = absl::StrCat("compare", options->dry_run ? " --dry-run" : "",

@@ -3,15 +3,20 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/catalog.h"
 #include "cli/command.h"
 #include "cli/embedded_files.h"
 #include "cli/help.h"
 #include "cli/output.h"
+#include "runtime/app/import/zoo.h"
+#include "runtime/app/placements.h"
+#include "runtime/app/settings.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 
@@ -28,10 +33,14 @@ std::string Short(const std::string& text) {
 // State of a command line after all its words but the last.
 struct CommandLine {
   CLI::App* app;
-  std::vector<std::string> positional;  // words that no option takes
-  std::vector<const CLI::Option*> given;
+  std::vector<std::string> positional = {};  // words that no option takes
+  std::vector<const CLI::Option*> given = {};
   CLI::Option* open = nullptr;  // the option that takes the next word
-  bool options_end = false;     // "--" was seen
+  std::string field = {};       // the setting whose value is next: "--set", "train.dtype", "="
+  // The option and its value if the last word was the value of an option.
+  CLI::Option* filled = nullptr;
+  std::string value = {};
+  bool options_end = false;  // "--" was seen
 };
 
 CLI::Option* FindOption(CLI::App* app, absl::string_view word) {
@@ -42,8 +51,15 @@ CLI::Option* FindOption(CLI::App* app, absl::string_view word) {
 }
 
 void Read(const std::string& word, CommandLine* line) {
+  CLI::Option* const filled = std::exchange(line->filled, nullptr);
+  if (line->open != nullptr && word == "=") return;
   if (line->open != nullptr) {
-    if (word != "=") line->open = nullptr;
+    line->filled = std::exchange(line->open, nullptr);
+    line->value = word;
+    line->field.clear();
+  } else if (word == "=" && filled != nullptr) {
+    line->open = filled;
+    line->field = line->value;
   } else if (word == "--" && !line->options_end) {
     line->options_end = true;
   } else if (absl::StartsWith(word, "-") && word.size() > 1 && !line->options_end) {
@@ -55,7 +71,7 @@ void Read(const std::string& word, CommandLine* line) {
   } else {
     for (CLI::App* command : Commands(line->app)) {
       if (command->get_name() != word || line->options_end) continue;
-      *line = {command, {}, {}};
+      *line = CommandLine{command};
       return;
     }
     line->positional.push_back(word);
@@ -81,10 +97,11 @@ class Collector {
       }
     }
   }
-  void AddValue(CLI::Option* option) {
-    for (const std::string& word : Choices(option)) Add(word, "");
-    found_.takes = WhatItTakes(option);
+  void AddAll(const std::vector<std::string>& words) {
+    for (const std::string& word : words) Add(word, "");
   }
+  void SetTakes(Takes takes) { found_.takes = takes; }
+  const std::string& begun() const { return begun_; }
   Completions Take() { return std::move(found_); }
 
  private:
@@ -92,21 +109,78 @@ class Collector {
   Completions found_;
 };
 
-// Adds the commands and files that `plumb help` can explain.
-void AddHelpTopics(CLI::App* program, const std::vector<std::string>& words, Collector* found) {
-  if (words.empty()) {
-    for (const EmbeddedFile& file : SchemaHelp()) found->Add(file.name, "The fields of the file");
+// Returns names that a runtime knows; none if it cannot be created, because a shell has no use for
+// the error.
+template <class List>
+std::vector<std::string> NamesFrom(const Invocation& invocation, List list) {
+  const auto runtime = invocation.CreateRuntime();
+  return runtime.ok() ? list(**runtime) : std::vector<std::string>();
+}
+
+std::vector<std::string> ValuesOf(const std::string& field, const Invocation& invocation) {
+  if (absl::EndsWith(field, ".placement")) return NamesFrom(invocation, PlacementNames);
+  if (absl::EndsWith(field, ".plugin")) return NamesFrom(invocation, NormIds);
+  for (SettingField& setting : ListSettings()) {
+    if (setting.path == field) return std::move(setting.values);
   }
-  CommandLine line = {program, {}, {}};
+  return {};
+}
+
+// Adds fields, "train.dtype=", or the values of `field`; of the field in the last word if it is "".
+void AddSettings(const std::string& field, const Invocation& invocation, Collector* found) {
+  if (!field.empty()) return found->AddAll(ValuesOf(field, invocation));
+  const size_t equals = found->begun().find('=');
+  if (equals == std::string::npos) {
+    for (const SettingField& setting : ListSettings()) found->Add(setting.path + "=", "");
+    return;
+  }
+  const std::string own_field = found->begun().substr(0, equals);
+  for (const std::string& value : ValuesOf(own_field, invocation)) {
+    found->Add(absl::StrCat(own_field, "=", value), "");
+  }
+}
+
+// Adds the values of an option or a positional argument.
+void AddValues(CLI::Option* option, const std::string& field, const Invocation& invocation,
+               Collector* found) {
+  found->AddAll(Choices(option));
+  found->SetTakes(WhatItTakes(option));
+  switch (WhatItTakes(option)) {
+    case Takes::kSetting:
+      return AddSettings(field, invocation, found);
+    case Takes::kNorm:
+      return found->AddAll(NamesFrom(invocation, NormIds));
+    case Takes::kFamily:
+      return found->AddAll(NamesFrom(invocation, ListFamilies));
+    default:
+      break;
+  }
+}
+
+// Adds the commands and topics that `plumb help` can explain.
+void AddHelpTopics(CLI::App* program, const std::vector<std::string>& words,
+                   const Invocation& invocation, Collector* found) {
+  if (words.size() == 1 && words[0] == kPlacementsTopic) {
+    return found->AddAll(NamesFrom(invocation, PlacementNames));
+  }
+  if (words.size() == 1 && words[0] == kNormsTopic) {
+    return found->AddAll(NamesFrom(invocation, NormIds));
+  }
+  if (words.empty()) {
+    for (const std::string& topic : HelpTopics()) found->Add(topic, "");
+  }
+  CommandLine line{program};
   for (const std::string& word : words) Read(word, &line);
   if (line.positional.empty()) found->AddCommands(line.app);
 }
 
-absl::StatusOr<int> Answer(CLI::App* program, const std::vector<std::string>& words) {
-  const Completions found = Complete(program, words);
+absl::StatusOr<int> Answer(CLI::App* program, const std::vector<std::string>& words,
+                           const Invocation& invocation) {
+  const Completions found = Complete(program, words, invocation);
   std::string text;
   switch (found.takes) {
     case Takes::kFile:
+    case Takes::kFamily:
       text = "files\n";
       break;
     case Takes::kModelFile:
@@ -117,6 +191,8 @@ absl::StatusOr<int> Answer(CLI::App* program, const std::vector<std::string>& wo
       break;
     case Takes::kText:
     case Takes::kCommand:
+    case Takes::kSetting:
+    case Takes::kNorm:
       text = "words\n";
       break;
   }
@@ -134,17 +210,22 @@ absl::StatusOr<int> PrintScript(const std::string& shell) {
 
 }  // namespace
 
-Completions Complete(CLI::App* program, const std::vector<std::string>& words) {
-  CommandLine line = {program, {}, {}};
+Completions Complete(CLI::App* program, const std::vector<std::string>& words,
+                     const Invocation& invocation) {
+  CommandLine line{program};
   for (size_t i = 0; i + 1 < words.size(); ++i) {
     Read(words[i], &line);
     // Another program parses the rest.
     if (line.app->get_prefix_command()) return {Takes::kFile, {}};
   }
-  const std::string last = words.empty() ? "" : words.back();
-  Collector found(line.open != nullptr && last == "=" ? "" : last);
+  std::string last = words.empty() ? "" : words.back();
+  if (last == "=" && (line.open != nullptr || line.filled != nullptr)) {
+    Read(last, &line);
+    last.clear();
+  }
+  Collector found(last);
   if (line.open != nullptr) {
-    found.AddValue(line.open);
+    AddValues(line.open, line.field, invocation, &found);
     return found.Take();
   }
   if (absl::StartsWith(last, "-") && !line.options_end) {
@@ -159,9 +240,9 @@ Completions Complete(CLI::App* program, const std::vector<std::string>& words) {
                         : IsRepeatable(positionals.back()) ? positionals.back()
                                                            : nullptr;
     if (next != nullptr && WhatItTakes(next) == Takes::kCommand) {
-      AddHelpTopics(program, line.positional, &found);
+      AddHelpTopics(program, line.positional, invocation, &found);
     } else if (next != nullptr) {
-      found.AddValue(next);
+      AddValues(next, "", invocation, &found);
     }
   }
   Completions result = found.Take();
@@ -184,7 +265,7 @@ void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
                             absl::StrJoin(shells, ", "), DidYouMean(word, shells));
       });
   app->footer(
-      "An installed plumb has them where the shells look. Otherwise:\n"
+      "An installed plumb has these scripts where the shells look for them. Otherwise:\n"
       "  bash   source <(plumb completion bash), in ~/.bashrc\n"
       "  zsh    plumb completion zsh > DIR/_plumb, DIR on the fpath before compinit\n"
       "  fish   plumb completion fish > ~/.config/fish/completions/plumb.fish\n\n"
@@ -198,7 +279,7 @@ void AddCompletionCommand(CLI::App* program, Invocation* invocation) {
   answer->group("");
   answer->add_option("WORD", *words, "The command line, without the program's name");
   answer->callback([program, words, invocation] {
-    invocation->run = [program, words] { return Answer(program, *words); };
+    invocation->run = [program, words, invocation] { return Answer(program, *words, *invocation); };
   });
 }
 

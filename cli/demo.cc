@@ -119,7 +119,7 @@ absl::StatusOr<int64_t> SeedsOf(const DemoFlags& options, const std::string& out
   if (options.seeds == 0 || options.seeds == begun) return begun;
   return absl::InvalidArgumentError(
       absl::StrCat("--seeds ", options.seeds, ": the demo in ", out, " has ", Count(begun, "seed"),
-                   "; leave --seeds out, or name another directory with --out DIR"));
+                   "; drop --seeds, or name another directory with --out DIR"));
 }
 
 Study DemoStudy(const std::string& out, int64_t seeds) {
@@ -151,7 +151,7 @@ absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation)
   const StudyTimer timer;
   std::string out = options.out;
   while (out.size() > 1 && out.back() == '/') out.pop_back();
-  if (out.empty()) return absl::InvalidArgumentError("--out: names no directory");
+  if (out.empty()) return absl::InvalidArgumentError("--out: is empty; name a directory");
   PLUMB_RETURN_IF_ERROR(CheckDirectory(out));
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_RETURN_IF_ERROR(CheckNorm(runtime.get()));
@@ -179,21 +179,24 @@ absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation)
 void AddDemoCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<DemoFlags>();
   CLI::App* app = program->add_subcommand(
-      "demo", "Train pre-norm, post-norm and no norm on names, and open how they compare");
+      "demo",
+      "Train pre-norm, post-norm and no norm on names, and open a report that compares them");
   AddText(app, "--out", "DIR", &options->out,
-          absl::StrCat("The demo's directory; default: ", kDefaultDirectory));
+          absl::StrCat("Directory of the demo. Default: ", kDefaultDirectory));
   AddInt(app, "--seeds", &options->seeds, 1, 10000,
-         absl::StrCat("Train with the seeds 1 to N; default: ", kDefaultSeeds));
+         absl::StrCat("Train with the seeds 1 to N. Default: ", kDefaultSeeds));
   app->add_flag("--no-open", options->no_open, "Do not open the report");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb demo\n"
       "  plumb demo --seeds 20 --out /tmp/demo --no-open\n\n"
-      "Needs no files: models, recipe and names are in the program, and are written into DIR for\n"
-      "you to go on with. The report is DIR/report.html; it is opened where stdout is a terminal\n"
-      "and there is a display. The same command resumes a demo that was stopped, and writes the\n"
-      "report of one that is finished again.");
+      "Needs no files: models, recipe and names are part of the program, which writes them into "
+      "DIR\n"
+      "for further use. The report is DIR/report.html; it is opened if stdout is a terminal and "
+      "there\n"
+      "is a display. The same command resumes an interrupted demo, and writes the report of a\n"
+      "finished one again.");
   RunWhenSelected(app, options, Demo, invocation);
 }
 

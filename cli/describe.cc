@@ -231,14 +231,14 @@ std::string CheckFirstLoss(const Json& description, api::Model* model) {
   const double even = std::log(static_cast<double>(vocab));
   if (std::abs(loss - even) <= kTolerance * even) return "";
   return absl::StrFormat(
-      "warning: with the init rules of the model the first loss is %.3g, where an even guess has "
-      "log(%d) = %.3g, so training begins by unlearning. %s",
+      "warning: with the init rules of the model the first loss is %.3g, but a uniform guess has "
+      "log(%d) = %.3g, so training starts by unlearning. %s",
       loss, vocab, even,
-      description["tied"]
-          ? "The head is tied to the embedding: leave the rules for embedding.* out, or write last "
-            "init { match: \"embedding.*\" normal { std: \"log(vocab_size) / (2 * d_model)\" } }"
-          : "Leave the rules for head.* out, or write last init { match: \"head.weight\" normal { "
-            "std: \"1 / sqrt(3 * d_model)\" } }");
+      description["tied"] ? "The head is tied to the embedding: drop the rules for embedding.*, or "
+                            "add as the last rule init { match: \"embedding.*\" normal { std: "
+                            "\"log(vocab_size) / (2 * d_model)\" } }"
+                          : "Drop the rules for head.*, or add as the last rule init { match: "
+                            "\"head.weight\" normal { std: \"1 / sqrt(3 * d_model)\" } }");
 }
 
 // Returns the --set assignments that concern the model.
@@ -296,43 +296,46 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
 
 void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<DescribeFlags>();
-  CLI::App* app =
-      program->add_subcommand("describe", "Show a model's equations, parameters, memory, routes");
-  AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
+  CLI::App* app = program->add_subcommand(
+      "describe", "Show a model's equations, parameters, memory and gradient routes");
+  AddRequired(app, "MODEL", &options->model, "Model file (.pbtxt)");
+  app->option_defaults()->group("Model");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
-              "Set a field, e.g. model.n_layer=4 or train.batch_size=8; repeatable");
+              "Set a field of the model or the recipe, e.g. model.n_layer=4 or train.batch_size=8; "
+              "repeatable");
+  app->option_defaults()->group("Training");
   AddText(app, "--train", "FILE", &options->train,
-          "How it is to be trained (.pbtxt): shows what its rules do to each tensor; default: the "
-          "schema's defaults, for the memory");
+          "Recipe (.pbtxt) to plan memory for; also shows how its rules update each tensor. "
+          "Default: the recipe's defaults");
   AddInt(app, "--batch", &options->batch, 1, 1 << 20,
-         "Sequences a step; default: train.batch_size");
+         "Sequences per micro-batch. Default: train.batch_size");
   AddInt(app, "--ranks", &options->ranks, 1, 1 << 20,
-         "Memory of each of so many processes that train together; default: 1");
-  SetChoices(app->add_option(
-                    "--shard", options->shard,
-                    "optimizer: each rank has the moments of a part of the tensors; gradients: and "
-                    "their gradients; none: all. Default: train.shard")
+         "Number of ranks; the memory is that of one of them. Default: 1");
+  SetChoices(app->add_option("--shard", options->shard,
+                             "States that are sharded over the ranks: none, optimizer (moments), "
+                             "gradients (moments and gradients). Default: train.shard")
                  ->check(CLI::IsMember({"none", "optimizer", "gradients"}))
                  ->type_name("WHAT"),
              {"none", "optimizer", "gradients"});
   AddDType(app, &options->format.dtype);
   AddRecompute(app, &options->format.recompute);
+  app->option_defaults()->group("Output");
   CLI::Option* json =
-      app->add_flag("--json", options->json, "Print everything as JSON, every tensor by itself");
+      app->add_flag("--json", options->json, "Print everything as JSON, with every single tensor");
   CLI::Option* svg =
       AddText(app, "--svg", "FILE", &options->svg,
-              "Draw the data flow of the blocks into this SVG file instead; -: to stdout")
+              "Write the data flow of the blocks as SVG to this file instead; -: stdout")
           ->excludes(json);
   AddInt(app, "--layer", &options->layer, 0, std::numeric_limits<int32_t>::max(),
-         "Draw this layer, from 0; default: one of each kind")
+         "Layer to draw, from 0. Default: one of each kind")
       ->needs(svg);
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb describe pre.pbtxt --set model.n_layer=4\n"
-      "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16 --recompute block\n"
+      "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16\n"
       "  plumb describe pre.pbtxt --svg pre.svg\n\n"
-      "docs/placements.md has the language of formulas, and explains the messages about them.");
+      "docs/placements.md describes the language of formulas and its error messages.");
   RunWhenSelected(app, options, Describe, invocation);
 }
 

@@ -214,7 +214,7 @@ std::string ProblemsText(const Json& problems) {
   int number = 0;
   for (const Json& problem : problems) {
     absl::StrAppend(&text, "  ", ++number, ". ", Text(problem["what"]), "\n     ",
-                    problem["fatal"].get<bool>() ? "plumb is of no use with this: " : "",
+                    problem["fatal"].get<bool>() ? "plumb cannot run until this is fixed: " : "",
                     Text(problem["do"]), "\n");
   }
   return text;
@@ -261,8 +261,8 @@ void AddRankProblems(const std::vector<RankFacts>& ranks, Json* problems) {
          {"what", absl::StrCat("on ", where.first, " ranks have ", sum, " threads in all on ",
                                processors, " processors (", where.second, ")")},
          {"do",
-          "say --threads, or start fewer ranks a host: both wait for each "
-          "other, and it is slow"}});
+          "set --threads, or start fewer ranks per host; threads that share a processor wait for "
+          "each other"}});
   }
 }
 
@@ -315,7 +315,7 @@ absl::StatusOr<int> Report(bool json, const Invocation& invocation, Launch* laun
   if (!refused.empty()) {
     problems.insert(
         problems.begin(),
-        Json({{"fatal", true}, {"what", refused}, {"do", "mend it, or leave the option out"}}));
+        Json({{"fatal", true}, {"what", refused}, {"do", "fix it, or drop the option"}}));
   }
   if (launch->size() > 1) {
     PLUMB_RETURN_IF_ERROR(AddRanksTo(launch, *runtime, &report));
@@ -339,15 +339,18 @@ absl::StatusOr<int> Doctor(bool json, const Invocation& invocation, const RankOp
 void AddDoctorCommand(CLI::App* program, Invocation* invocation) {
   const auto json = std::make_shared<bool>(false);
   CLI::App* app = program->add_subcommand(
-      "doctor", "Show what plumb runs on, what it found and refused, and what to do about it");
-  app->add_flag("--json", *json, "Print it as JSON, with the fields of plumb_runtime_describe");
+      "doctor",
+      "Show the machine, the plugins that were found or refused, and problems with their fixes");
+  app->add_flag("--json", *json,
+                "Print the report as JSON, with the fields of plumb_runtime_describe");
   const auto options = std::make_shared<RankOptions>();
   AddRankOptions(app, options.get());
   AddGlobalOptions(app, invocation);
   app->footer(
-      "Exit code 1 if plumb is of no use here, else 0, whatever would merely be slow.\n\n"
-      "Under mpirun: rank 0's report, and of all ranks hosts, processors and threads,\n"
-      "and how fast the links between them are.\n\n"
+      "Exit code 1 if plumb cannot be used here, otherwise 0, even if something is slow.\n\n"
+      "Under mpirun: the report of rank 0, with the host, processors and threads of every rank, "
+      "and\n"
+      "the speed of the links between them.\n\n"
       "Example:\n"
       "  plumb doctor\n"
       "  plumb doctor --plugin ./my_norm.so\n"

@@ -131,9 +131,9 @@ absl::Status EvalTokens(const EvalFlags& options, HostRuntime* runtime) {
   }
   if (!options.logits.empty() || options.wants_gradients()) return absl::OkStatus();
   if (!outputs.loss.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.tokens, ": no token has a target, so that there is no loss; --logits writes ",
-        "what is predicted, and \"targets\" in the file says what is to be"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.tokens, ": no token has a target, so there is no loss; ",
+                     "add \"targets\" to the file, or write only --logits"));
   }
   return PrintResult(absl::StrFormat("loss %.4f\n", *outputs.loss));
 }
@@ -148,13 +148,16 @@ absl::StatusOr<int> Eval(const EvalFlags& options, const Invocation& invocation)
         "or plumb eval MODEL.pbtxt --weights FILE --tokens FILE [the same]");
   }
   if (on_tokens && options.tokens.empty()) {
-    return absl::InvalidArgumentError("--tokens is missing: a model needs weights and tokens");
+    return absl::InvalidArgumentError(
+        "--tokens is missing; a model file needs --weights FILE and --tokens FILE");
   }
   if (on_tokens && options.weights.empty() && absl::EndsWith(options.subject, ".pbtxt")) {
-    return absl::InvalidArgumentError("--weights is missing: a model needs weights and tokens");
+    return absl::InvalidArgumentError(
+        "--weights is missing; a model file needs --weights FILE and --tokens FILE");
   }
   if (on_tokens && options.stride != 0) {
-    return absl::InvalidArgumentError("--stride goes with --data: tokens are one window a row");
+    return absl::InvalidArgumentError(
+        "--stride needs --data; with --tokens, each row is one window");
   }
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   return ExitOk(on_tokens ? EvalTokens(options, runtime.get()) : EvalRun(options, runtime.get()));
@@ -166,33 +169,35 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<EvalFlags>();
   CLI::App* app = program->add_subcommand("eval", "Measure a trained model's loss on data");
   AddRequired(app, "SUBJECT", &options->subject,
-              "RUN, a run's directory or checkpoint; with --tokens and --weights: MODEL.pbtxt");
-  AddText(app, "--data", "FILE", &options->data, "Text to measure the loss on");
-  SetChoices(app->add_option(
-                 "--weights", options->weights,
-                 "Of RUN: bf16 or int8, to measure the loss with the weights held so too, and the "
-                 "difference; of MODEL.pbtxt: a file (safetensors)"),
-             {"bf16", "int8"})
+              "Directory or checkpoint of a run; or a model file (.pbtxt), with --tokens and "
+              "--weights FILE");
+  app->option_defaults()->group("Model");
+  SetChoices(
+      app->add_option("--weights", options->weights,
+                      "For a run: bf16 or int8, to measure also the loss with weights of this "
+                      "type, and the difference. For a model file: the weights (safetensors)"),
+      {"bf16", "int8"})
       ->type_name("TYPE|FILE");
-  AddInt(app, "--stride", &options->stride, 1, std::numeric_limits<int32_t>::max(),
-         "Read running text in windows that overlap, each with N new tokens, so that every "
-         "token has at least the context's length less N before it; without, windows stand "
-         "side by side and the first tokens of each have little");
   app->add_flag("--ema", options->ema,
-                "Of RUN: with the average of the weights that the recipe's ema_decay kept");
+                "Use the moving average of the weights of a run (the recipe's ema_decay)");
+  app->option_defaults()->group("Data");
+  AddText(app, "--data", "FILE", &options->data, "Text to measure the loss on");
+  AddInt(app, "--stride", &options->stride, 1, std::numeric_limits<int32_t>::max(),
+         "Read text in overlapping windows with N new tokens each, so that every token has at "
+         "least context_length - N tokens before it. Default: windows do not overlap");
   AddText(app, "--tokens", "FILE", &options->tokens,
-          "Token ids to run it on: JSON, [[..], ..], or an object {\"sequences\": [[..], "
-          "..], \"targets\": ..., \"token_types\": ...}; a target of null or -100 is none; "
-          "without targets they are the next tokens, but none of a bidirectional model, "
-          "whose sequences may differ in length");
+          "File of token ids to run: JSON, [[..], ..] or {\"sequences\": [[..], ..], \"targets\": "
+          "..., \"token_types\": ...}. A target of null or -100 is none. Default targets: the next "
+          "tokens; none for a bidirectional model, whose sequences may differ in length");
+  app->option_defaults()->group("Output");
   AddText(app, "--logits", "OUT", &options->logits,
           "Write the logits [batch, seq, vocab] to this file (safetensors)");
-  AddText(app, "--gradients", "OUT", &options->gradients,
-          "Write the gradient of the loss by each parameter, by its name, to this file "
-          "(safetensors)");
+  AddText(
+      app, "--gradients", "OUT", &options->gradients,
+      "Write the gradient of the loss with respect to each parameter to this file (safetensors)");
   AddText(app, "--grads", "OUT", &options->grads,
-          "Write the loss and the L2 norm of its gradient by parameter to this file (JSON); "
-          "norms over tokens then take the statistics of these tokens, as in training");
+          "Write the loss and the L2 norm of its gradient with respect to each parameter to this "
+          "file (JSON). Norms over tokens use the statistics of these tokens, as in training");
   app->add_flag("--json", options->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);
   app->footer(
@@ -201,7 +206,7 @@ void AddEvalCommand(CLI::App* program, Invocation* invocation) {
       "  plumb eval runs/pre --data names.txt --weights int8\n"
       "  plumb eval runs/shakespeare --data shakespeare.txt --stride 16\n"
       "  plumb eval runs/pre --tokens t.json --gradients grads.safetensors\n"
-      "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads grads.json");
+      "  plumb eval pre.pbtxt --weights w.safetensors --tokens t.json --grads g.json");
   RunWhenSelected(app, options, Eval, invocation);
 }
 

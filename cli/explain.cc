@@ -45,11 +45,10 @@ absl::StatusOr<int> Explain(const ExplainFlags& options, const Invocation& invoc
 
 void AddExplainCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<ExplainFlags>();
-  CLI::App* app =
-      program->add_subcommand("explain", "Show what the compiler makes of a model, stage by stage");
-  AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
+  CLI::App* app = program->add_subcommand("explain", "Show the stages of compiling a model");
+  AddRequired(app, "MODEL", &options->model, "Model file (.pbtxt)");
   SetChoices(app->add_option("--stage", options->stage,
-                             absl::StrCat("One of ", absl::StrJoin(Stages(), ", "))),
+                             absl::StrCat("Stage to print: ", absl::StrJoin(Stages(), ", "))),
              Stages())
       ->required()
       ->type_name("STAGE")
@@ -60,13 +59,15 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation) {
         return absl::StrCat("\"", stage, "\" is not one of ", absl::StrJoin(Stages(), ", "),
                             DidYouMean(stage, Stages()));
       });
-  AddInt(app, "--batch", &options->batch, 1, 1 << 20, "Sequences side by side; default 1");
+  app->option_defaults()->group("Model");
+  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
+              "Set a field of the model, e.g. model.n_layer=4; repeatable");
+  app->option_defaults()->group("Graph");
+  AddInt(app, "--batch", &options->batch, 1, 1 << 20, "Sequences per batch. Default: 1");
   AddInt(app, "--seq", &options->seq, 1, std::numeric_limits<int32_t>::max(),
-         "Tokens a sequence; default: the model's context_length");
+         "Tokens per sequence. Default: the model's context_length");
   AddDType(app, &options->format.dtype, "f32");
   AddRecompute(app, &options->format.recompute, "none");
-  AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
-              "Set a field, e.g. model.n_layer=4; repeatable");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +16,10 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/arguments.h"
+#include "cli/catalog.h"
 #include "cli/command.h"
 #include "cli/embedded_files.h"
+#include "cli/help_formatter.h"
 #include "cli/output.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
@@ -33,26 +35,43 @@ struct HelpFlags {
 
 absl::Status UnknownWord(const std::string& word, const CLI::App& app, bool is_first) {
   std::vector<std::string> known = CommandNames(app);
-  std::vector<std::string> files;
-  for (const EmbeddedFile& file : SchemaHelp()) files.push_back(file.name);
-  if (is_first) known.insert(known.end(), files.begin(), files.end());
+  const std::vector<std::string> topics = HelpTopics();
+  if (is_first) known.insert(known.end(), topics.begin(), topics.end());
   return absl::InvalidArgumentError(absl::StrCat(
       "plumb help: unknown command \"", word, "\"", DidYouMean(word, known),
-      "\nplumb --help lists them; of files there are ", absl::StrJoin(files, ", "), "."));
+      "\nplumb --help lists all commands; other topics: ", absl::StrJoin(topics, ", "), "."));
 }
 
-absl::StatusOr<int> Help(CLI::App* program, const HelpFlags& options) {
+// Returns the text about a topic that is not a command; nullopt if the words name none.
+absl::StatusOr<std::optional<std::string>> TopicText(const std::vector<std::string>& words,
+                                                     const Invocation& invocation) {
+  if (words.empty() || words.size() > 2) return std::nullopt;
+  for (const EmbeddedFile& file : SchemaHelp()) {
+    if (words.size() == 1 && words[0] == file.name) return file.content;
+  }
+  if (words[0] != kPlacementsTopic && words[0] != kNormsTopic) return std::nullopt;
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
+  const std::string name = words.size() == 2 ? words[1] : "";
+  PLUMB_ASSIGN_OR_RETURN(
+      std::string text,
+      WithWarnings(runtime.get(), words[0] == kPlacementsTopic ? PlacementsHelp(name, runtime.get())
+                                                               : NormsHelp(name, runtime.get())));
+  return text;
+}
+
+absl::StatusOr<int> Help(CLI::App* program, const HelpFlags& options,
+                         const Invocation& invocation) {
   if (!options.man_pages.empty()) {
     return ExitOk(WriteManPages(program, options.man_pages));
   }
   const std::vector<std::string>& words = options.words;
-  for (const EmbeddedFile& file : SchemaHelp()) {
-    if (words.size() != 1 || words[0] != file.name) continue;
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<std::string> topic, TopicText(words, invocation));
+  if (topic.has_value()) {
     if (options.man) {
       return absl::InvalidArgumentError(
-          absl::StrCat("plumb help: ", file.name, " is no command and has no manual page"));
+          absl::StrCat("plumb help: ", words[0], " is not a command and has no manual page"));
     }
-    return ExitOk(PrintResult(file.content));
+    return ExitOk(PrintResult(*topic));
   }
   CLI::App* app = program;
   std::string path;  // "plumb plugin", for the usage line
@@ -164,17 +183,7 @@ std::string OptionHead(CLI::Option* option) {
   return head;
 }
 
-std::string OptionText(CLI::Option* option) {
-  std::string text = option->get_description();
-  const std::vector<std::string> choices = Choices(option);
-  const bool tells_all =
-      std::all_of(choices.begin(), choices.end(),
-                  [&text](const std::string& word) { return absl::StrContains(text, word); });
-  if (!tells_all) absl::StrAppend(&text, ". One of ", absl::StrJoin(choices, ", "));
-  if (option->get_required()) absl::StrAppend(&text, ". Required");
-  std::set<std::string> excluded;  // names, because CLI11 orders options by address
-  for (const CLI::Option* other : option->get_excludes()) excluded.insert(other->get_name());
-  if (!excluded.empty()) absl::StrAppend(&text, ". Not with ", absl::StrJoin(excluded, ", "));
+std::string Sentence(const std::string& text) {
   return absl::EndsWith(text, ".") ? text : text + ".";
 }
 
@@ -184,7 +193,8 @@ std::string OptionSections(CLI::App* app) {
     std::string entries;
     for (CLI::Option* option : Options(app)) {
       if (option->get_group() != group) continue;
-      absl::StrAppend(&entries, ".TP\n", OptionHead(option), "\n", Paragraph(OptionText(option)));
+      absl::StrAppend(&entries, ".TP\n", OptionHead(option), "\n",
+                      Paragraph(Sentence(OptionText(option))));
     }
     if (entries.empty()) continue;
     absl::StrAppend(&text, ".SH \"", absl::AsciiStrToUpper(group), "\"\n", entries);
@@ -269,13 +279,13 @@ absl::Status WriteAll(CLI::App* app, const std::string& path, const std::string&
 
 void AddHelpCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<HelpFlags>();
-  CLI::App* app =
-      program->add_subcommand("help", "Show how to begin, or the help of a command or file");
+  CLI::App* app = program->add_subcommand(
+      "help", "Show the first steps, or the help of a command, a file, placements or norms");
   app->add_option("COMMAND", options->words,
-                  "The command, as in plumb help plugin new; or a file that is written by hand: "
-                  "model, recipe, study, formula or family, whose fields are listed")
+                  "A command, such as plugin new; a kind of file, whose fields are listed: model, "
+                  "recipe, study, formula or family; placements [NAME]; or norms [NAME]")
       ->type_name("");
-  app->add_flag("--man", options->man, "Print it as a manual page, for man -l -");
+  app->add_flag("--man", options->man, "Print the help as a manual page, for man -l -");
   AddText(app, "--man-pages", "DIR", &options->man_pages,
           "Write all manual pages into this directory")
       ->group("");  // used by the build
@@ -283,9 +293,12 @@ void AddHelpCommand(CLI::App* program, Invocation* invocation) {
       "Example:\n"
       "  plumb help compare\n"
       "  plumb help recipe | less\n"
+      "  plumb help placements deepnorm\n"
       "  plumb help --man train | man -l -");
   app->callback([program, options, invocation] {
-    invocation->run = [program, options] { return Help(program, *options); };
+    invocation->run = [program, options, invocation] {
+      return Help(program, *options, *invocation);
+    };
   });
 }
 
@@ -296,6 +309,13 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
     names.push_back(command->get_name());
   }
   return names;
+}
+
+std::vector<std::string> HelpTopics() {
+  std::vector<std::string> topics;
+  for (const EmbeddedFile& file : SchemaHelp()) topics.push_back(file.name);
+  topics.insert(topics.end(), {kPlacementsTopic, kNormsTopic});
+  return topics;
 }
 
 std::string UsageError(const CLI::App& program, const CLI::ParseError& error) {
@@ -316,15 +336,16 @@ std::string FirstHelp() {
          "  plumb demo\n"
          "      see pre-norm, post-norm and no norm compared, in seconds; needs no files\n"
          "  plumb describe MODEL.pbtxt\n"
-         "      what a model computes: equations, tensors, memory\n"
+         "      show a model's equations, tensors and memory\n"
          "  plumb compare A.pbtxt B.pbtxt --data TEXT --out DIR\n"
-         "      train models alike, with the same seeds, and write a report\n"
+         "      train models with the same seeds and data, and write a report\n"
          "  plumb train MODEL.pbtxt --data TEXT --out DIR\n"
-         "      train one; plumb sample DIR then writes with it\n"
+         "      train one model; plumb sample DIR then generates text\n"
          "  plumb doctor\n"
-         "      what plumb has here, and what would go wrong or slow\n\n"
+         "      show the machine, the plugins, and problems with their fixes\n\n"
          "All commands: plumb --help. One of them: plumb help COMMAND.\n"
          "The fields of files: plumb help model, recipe, study or formula.\n"
+         "What a model can name: plumb help placements, plumb help norms.\n"
          "docs/first-model.md goes from an empty file to a model that writes.\n";
 }
 
@@ -347,7 +368,7 @@ absl::StatusOr<std::string> ManPage(CLI::App* app, const std::string& path) {
                    Synopsis(app, path), ".SH DESCRIPTION\n", Paragraph(about));
   for (CLI::Option* option : Positionals(app)) {
     absl::StrAppend(&page, ".TP\n\\fI", Escaped(Metavariable(option)), "\\fR\n",
-                    Paragraph(OptionText(option)));
+                    Paragraph(Sentence(OptionText(option))));
   }
   const Footer footer = ParseFooter(app->get_footer());
   if (!footer.notes.empty()) absl::StrAppend(&page, ".PP\n", footer.notes);

@@ -19,6 +19,11 @@ std::string UsageError(const CLI::App& program, const CLI::ParseError& error);
 // Returns the names of an app's commands.
 std::vector<std::string> CommandNames(const CLI::App& app);
 
+inline constexpr char kPlacementsTopic[] = "placements", kNormsTopic[] = "norms";
+
+// Returns the words other than commands that `plumb help` explains: "model", "placements".
+std::vector<std::string> HelpTopics();
+
 // Returns the text of `plumb` without arguments: how to begin, and how to see all commands.
 std::string FirstHelp();
 

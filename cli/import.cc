@@ -85,46 +85,52 @@ absl::StatusOr<int> Export(const ExportFlags& flags, const Invocation& invocatio
 
 void AddImportCommand(CLI::App* program, Invocation* invocation) {
   const auto flags = std::make_shared<ImportFlags>();
-  CLI::App* app = program->add_subcommand("import", "Make a run of another program's checkpoint");
+  CLI::App* app =
+      program->add_subcommand("import", "Convert another program's checkpoint to a run");
   AddRequired(app, "DIR", &flags->request.directory,
-              "A directory with config.json and model.safetensors, or shards with their index");
+              "Directory with config.json and model.safetensors, or shards with their index");
+  app->option_defaults()->group("Output");
   app->add_option("--out", flags->request.out, "Directory of the run; new or empty")
       ->required()
       ->type_name("RUN");
+  app->option_defaults()->group("Checkpoint");
   AddText(app, "--family", "FILE", &flags->request.family_file,
-          "How such checkpoints are laid out, over what plumb ships (docs/zoo.md)");
-  app->add_flag(
-      "--copy", flags->request.copy,
-      "Copy all weights into the run; without, those that lie as plumb reads them stay in "
-      "DIR, which the run then needs");
+          "File that maps such checkpoints to plumb (docs/zoo.md). Default: the family that ships "
+          "with plumb");
+  app->add_flag("--copy", flags->request.copy,
+                "Copy all weights into the run. Default: weights that plumb can read in place stay "
+                "in DIR, which the run then needs");
   AddRepeated(app, "--allow-unread", "KEY", &flags->request.allow_unread,
-              "Import as if config.json did not have KEY, dots leading into objects; repeatable");
-  app->add_flag("--json", flags->json, "Print what was done as JSON");
+              "Ignore this key of config.json; dots lead into objects; repeatable");
+  app->option_defaults()->group("Output");
+  app->add_flag("--json", flags->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb import gpt2 --out runs/gpt2\n"
-      "  plumb sample runs/gpt2 --prompt-tokens prompt.json --temperature 0 --max-tokens 50\n\n"
-      "sample, eval and train --init take the run as one that plumb trained. import.json in it "
-      "says\n"
-      "what every tensor of DIR became.");
+      "  plumb sample runs/gpt2 --prompt-tokens prompt.json --max-tokens 50\n\n"
+      "sample, eval and train --init use the run like one that plumb trained. Its import.json\n"
+      "records the use of every tensor of DIR.");
   RunWhenSelected(app, flags, Import, invocation);
 }
 
 void AddExportCommand(CLI::App* program, Invocation* invocation) {
   const auto flags = std::make_shared<ExportFlags>();
   CLI::App* app =
-      program->add_subcommand("export", "Write a run as a checkpoint that other programs read");
-  AddRequired(app, "RUN", &flags->request.run, "A run's directory, or one of its checkpoints");
+      program->add_subcommand("export", "Write a run as a checkpoint for other programs");
+  AddRequired(app, "RUN", &flags->request.run, "Directory of a run, or one of its checkpoints");
+  app->option_defaults()->group("Output");
   app->add_option("--out", flags->request.out, "Directory of the checkpoint; new or empty")
       ->required()
       ->type_name("DIR");
-  AddText(app, "--family", "NAME|FILE", &flags->family,
-          "In whose layout: the name of a family, or a file of one; default: that which the "
-          "run was imported from");
+  app->option_defaults()->group("Checkpoint");
+  AddText(app, "--family", "FAMILY|FILE", &flags->family,
+          "Layout of the checkpoint: the name of a family, or a file of one. Default: the family "
+          "that the run was imported from");
   app->add_flag("--ema", flags->request.average,
-                "The average of the weights that the recipe's ema_decay kept");
-  app->add_flag("--json", flags->json, "Print what was done as JSON");
+                "Write the moving average of the weights (the recipe's ema_decay)");
+  app->option_defaults()->group("Output");
+  app->add_flag("--json", flags->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/help_formatter.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
@@ -73,7 +75,7 @@ absl::Status PrepareForLimits() {
   }
   if (ProcessMemoryLimit().available < static_cast<int64_t>(2 * kMinStack)) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("out of memory; ", MemoryLimitText(), ", and needs more to begin"));
+        absl::StrCat("out of memory; ", MemoryLimitText(), ", and plumb needs more to start"));
   }
   // Under ulimit -v a stack that cannot grow crashes, and unwinding loads a library at its first
   // use; both happen here, while there is memory.
@@ -85,22 +87,12 @@ absl::Status PrepareForLimits() {
 
 void AddCommands(CLI::App* program, Invocation* invocation) {
   program->name("plumb");
+  program->formatter(std::make_shared<HelpFormatter>(TerminalColumns(STDOUT_FILENO)));
   // This is a function, because the text needs libraries that are otherwise not loaded.
   program->set_version_flag(
       "--version", [] { return absl::StrCat(VersionText(), "\nproducts: ", MatmulText()); },
       "Print the version and exit");
   program->require_subcommand(1);
-  program->footer(
-      "Example:\n"
-      "  plumb demo\n"
-      "  plumb train model.pbtxt --data names.txt --out runs/names\n"
-      "  plumb sample runs/names\n\n"
-      "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 plugin (not usable, or\n"
-      "it ended the process, and is named), 4 diverged, 130 interrupted, 141 nobody reads what it\n"
-      "prints.\n"
-      "\"plumb help COMMAND\" explains a command, \"plumb help recipe\" the fields of a recipe; "
-      "model,\n"
-      "study, formula and family likewise.");
   AddGlobalOptions(program, invocation);
   AddHelpCommand(program, invocation);
   AddDemoCommand(program, invocation);
@@ -119,6 +111,18 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddPluginCommand(program, invocation);
   AddDoctorCommand(program, invocation);
   AddCompletionCommand(program, invocation);
+  // Commands added later would inherit the footer.
+  program->footer(
+      "Example:\n"
+      "  plumb demo\n"
+      "  plumb train model.pbtxt --data names.txt --out runs/names\n"
+      "  plumb sample runs/names\n\n"
+      "Exit codes: 0 ok, 1 failed at run time, 2 usage or bad input, 3 a norm plugin cannot be\n"
+      "used or ended the process, 4 diverged, 130 interrupted, 141 the reader of stdout has "
+      "ended.\n"
+      "\"plumb help COMMAND\" explains a command, \"plumb help recipe\" the fields of a recipe\n"
+      "(also: model, study, formula, family), and \"plumb help placements\" or \"plumb help\n"
+      "norms\" lists what a model can name.");
 }
 
 // Returns the command-line words in reverse order, as CLI11 expects them. CLI11 would take the word

@@ -118,9 +118,9 @@ bool StderrIsTerminal() {
   return isatty(STDERR_FILENO) == 1 && !dumb;
 }
 
-int TerminalColumns() {
+int TerminalColumns(int fd) {
   struct winsize size = {};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   return 80;
 }
 

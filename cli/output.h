@@ -65,7 +65,7 @@ absl::Status WriteFile(const std::string& path, absl::string_view content);
 bool StdoutIsTerminal();
 // Returns true if stderr is a terminal that understands escape sequences.
 bool StderrIsTerminal();
-int TerminalColumns();  // stderr's width
+int TerminalColumns(int fd);  // 80 if `fd` is no terminal
 
 std::string WithCommas(int64_t n);                     // "25,968"
 std::string Count(int64_t n, absl::string_view noun);  // "1 norm", "2,000 norms"

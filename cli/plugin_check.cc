@@ -78,8 +78,8 @@ absl::StatusOr<std::string> CheckerHelp() {
 }
 
 void AddPluginCheckCommand(CLI::App* plugin, Invocation* invocation) {
-  CLI::App* app = plugin->add_subcommand(
-      "check", "Try a plugin against the norm ABI, check by check; --help shows its own options");
+  CLI::App* app =
+      plugin->add_subcommand("check", "Check a plugin against the norm ABI; has its own --help");
   // All following words belong to the checker, including --help.
   app->set_help_flag();
   app->prefix_command();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/progress.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -26,7 +28,8 @@ StatusLine::StatusLine(bool quiet) : shows_(!quiet && StderrIsTerminal()) {}
 void StatusLine::Show(std::string line) {
   if (!shows_) return;
   // A line that wraps could not be rewritten.
-  line.resize(std::min(line.size(), static_cast<size_t>(std::max(1, TerminalColumns() - 1))));
+  line.resize(
+      std::min(line.size(), static_cast<size_t>(std::max(1, TerminalColumns(STDERR_FILENO) - 1))));
   std::fputs(absl::StrCat("\r", line, "\x1b[K").c_str(), stderr);
   open_ = true;
 }

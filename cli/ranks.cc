@@ -17,10 +17,9 @@
 namespace plumb::cli {
 
 void AddRankOptions(CLI::App* app, RankOptions* options) {
-  AddDouble(
-      app, "--rank-grace", &options->grace_seconds, 0, 1e9,
-      "Under mpirun: names a rank that others have waited for so many seconds, and ends a job "
-      "that not all processes have joined by then; default 60; 0: never");
+  AddDouble(app, "--rank-grace", &options->grace_seconds, 0, 1e9,
+            "Seconds to wait for a rank before reporting it, and for all ranks to join before the "
+            "job fails, under mpirun. 0: no limit. Default: 60");
 }
 
 absl::StatusOr<std::unique_ptr<Launch>> JoinRanks(const RankOptions& options) {

@@ -77,7 +77,8 @@ absl::StatusOr<std::vector<GenerateOptions>> PromptsOf(const SampleFlags& option
   const GenerateOptions generate = ToGenerateOptions(options);
   if (options.prompt_tokens.empty()) return std::vector<GenerateOptions>{generate};
   if (!options.prompt.empty()) {
-    return absl::InvalidArgumentError("give one of --prompt and --prompt-tokens");
+    return absl::InvalidArgumentError(
+        "--prompt and --prompt-tokens exclude each other; give one of them");
   }
   PLUMB_ASSIGN_OR_RETURN(std::vector<std::vector<int32_t>> read,
                          ReadPrompts(options.prompt_tokens));
@@ -140,56 +141,60 @@ absl::StatusOr<int> Sample(const SampleFlags& options, const Invocation& invocat
 
 void AddSampleCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<SampleFlags>();
-  CLI::App* app = program->add_subcommand("sample", "Draw text from a trained model");
-  AddRequired(app, "RUN", &options->run, "A run's directory, or one of its checkpoints");
-  AddText(app, "--prompt", "TEXT", &options->prompt,
-          "What every sample begins with; default: nothing");
-  AddText(app, "--prompt-tokens", "FILE", &options->prompt_tokens,
-          "Token ids that every sample begins with, as they are: JSON, [..], or [[..], ..] "
-          "for several prompts, one after the other");
-  AddInt(app, "--num", &options->num, 1, 1000000,
-         "How many samples; default 20, of each prompt of --prompt-tokens 1");
-  AddDouble(app, "--temperature", &options->temperature, 0, 1000,
-            "Divides the logits; 0 always takes the most likely token; default 0.5");
-  AddInt(app, "--top-k", &options->top_k, 0, std::numeric_limits<int32_t>::max(),
-         "Draw from the K most likely tokens; 0 (default): from all");
-  AddDouble(app, "--top-p", &options->top_p, 0, 1,
-            "Draw from the likeliest tokens that hold this share; 1 (default): from all");
-  AddSeed(app, &options->seed, "Seed of the samples; default 1");
-  AddInt(app, "--max-tokens", &options->max_tokens, 0, std::numeric_limits<int32_t>::max(),
-         "Longest sample in tokens; 0 (default): until an end token, or the context is full");
-  app->add_option("--stop", options->stop,
-                  "Ends each sample before this text, which is not printed; may be given several "
-                  "times")
-      ->type_name("TEXT")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  SetChoices(app->add_option(
-                 "--weights", options->weights,
-                 "What to hold the weights as: f32 (default), bf16 or int8; fewer bits are faster, "
-                 "and plumb eval RUN --weights int8 tells what they cost"),
-             {"f32", "bf16", "int8"})
+  CLI::App* app = program->add_subcommand("sample", "Generate text with a trained model");
+  AddRequired(app, "RUN", &options->run, "Directory of a run, or one of its checkpoints");
+  app->option_defaults()->group("Model");
+  SetChoices(
+      app->add_option("--weights", options->weights,
+                      "Type of the weights in memory: f32 (default), bf16 or int8. Fewer bits are "
+                      "faster; plumb eval RUN --weights int8 measures their effect on the loss"),
+      {"f32", "bf16", "int8"})
       ->check([](const std::string& word) {
         const absl::StatusOr<api::Weights> type = ParseWeights(word);
         return type.ok() ? std::string() : std::string(type.status().message());
       })
       ->type_name("TYPE");
   app->add_flag("--ema", options->ema,
-                "Sample with the average of the weights that the recipe's ema_decay kept");
+                "Use the moving average of the weights (the recipe's ema_decay)");
+  app->option_defaults()->group("Prompts");
+  AddText(app, "--prompt", "TEXT", &options->prompt,
+          "Text that every sample begins with. Default: none");
+  AddText(app, "--prompt-tokens", "FILE", &options->prompt_tokens,
+          "File of token ids that every sample begins with: JSON, [..] for one prompt, [[..], ..] "
+          "for several");
+  app->option_defaults()->group("Drawing");
+  AddInt(app, "--num", &options->num, 1, 1000000,
+         "Number of samples. Default: 20, or 1 of each prompt of --prompt-tokens");
+  AddDouble(app, "--temperature", &options->temperature, 0, 1000,
+            "Divisor of the logits; 0: always the most likely token. Default: 0.5");
+  AddInt(app, "--top-k", &options->top_k, 0, std::numeric_limits<int32_t>::max(),
+         "Draw from the N most likely tokens; 0 (default): from all");
+  AddDouble(app, "--top-p", &options->top_p, 0, 1,
+            "Draw from the most likely tokens whose probabilities sum to N; 1 (default): from all");
+  AddSeed(app, &options->seed, "Seed of the samples. Default: 1");
+  AddInt(app, "--max-tokens", &options->max_tokens, 0, std::numeric_limits<int32_t>::max(),
+         "Max length of a sample in tokens; 0 (default): until an end token or the end of the "
+         "context");
+  app->add_option("--stop", options->stop,
+                  "End each sample before this text, which is not printed; repeatable")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app->option_defaults()->group("Output");
   app->add_flag("--json", options->json,
-                "Print all samples as one JSON object, with the ids of the tokens that were drawn");
+                "Print all samples as one JSON object, with the ids of the drawn tokens");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
       "  plumb sample runs/pre --num 5 --temperature 0.8 --seed 7\n"
-      "  plumb sample runs/pre --prompt-tokens p.json --temperature 0 --max-tokens 16 --json\n\n"
-      "A sample ends at any of the model's end tokens, which are not printed: those that the\n"
-      "checkpoint's generation_config.json, config.json or tokenizer_config.json says (in this\n"
-      "order), or data.end_token of the recipe.\n"
-      "Each sample ends with a line break; --json keeps those apart that have some inside.\n"
-      "A terminal gets controls and bytes that are no UTF-8 escaped (\\u{1b}, \\xff); a file or a "
-      "pipe\ngets every byte as it is.");
+      "  plumb sample runs/pre --prompt-tokens p.json --max-tokens 16 --json\n\n"
+      "A sample ends at any of the model's end tokens, which are not printed: those of the\n"
+      "checkpoint's generation_config.json, config.json or tokenizer_config.json (in this order),\n"
+      "or data.end_token of the recipe. Each sample ends with a line break; --json separates "
+      "samples\n"
+      "that contain line breaks. A terminal gets control characters and bytes that are not UTF-8\n"
+      "escaped (\\u{1b}, \\xff); a file or a pipe gets every byte as it is.");
   RunWhenSelected(app, options, Sample, invocation);
 }
 

@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<int64_t>> ParseDepths(const std::string& text) {
         depth > kMaxDepth) {
       return absl::InvalidArgumentError(
           absl::StrCat("--depths: \"", word, "\" is not a whole number in 1..", kMaxDepth,
-                       "; numbers of layers with commas between are meant, as in 8,16,32"));
+                       "; give numbers of layers separated by commas, as in 8,16,32"));
     }
     depths.push_back(depth);
   }
@@ -146,20 +146,25 @@ absl::StatusOr<int> Theory(const TheoryFlags& options, const Invocation& invocat
 void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<TheoryFlags>();
   CLI::App* app = program->add_subcommand(
-      "theory", "Measure stream and gradients at initialization, beside what theory predicts");
-  AddRequired(app, "MODEL", &options->model, "The model's description (.pbtxt)");
-  AddText(app, "--depths", "N,N,...", &options->depths,
-          "Measure with these n_layer, e.g. 8,16,32,64, for the slope of the last gradient "
-          "over depth; default: the model's own");
-  AddInt(app, "--seeds", &options->seeds, 1, 100000,
-         "Draws of weights and tokens, seeds 1..N; default 10");
-  AddInt(app, "--seq", &options->seq, 2, std::numeric_limits<int32_t>::max(),
-         "Tokens, no two alike; default 16, or the model's context_length if that is less");
+      "theory",
+      "Measure residual stream and gradients at initialization, and compare them with theory");
+  AddRequired(app, "MODEL", &options->model, "Model file (.pbtxt)");
+  app->option_defaults()->group("Model");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
-              "Set a field, e.g. model.vocab_size=64; repeatable");
+              "Set a field of the model, e.g. model.vocab_size=64; repeatable");
+  AddText(app, "--depths", "N,N,...", &options->depths,
+          "Values of n_layer to measure, e.g. 8,16,32,64, for the slope of the last gradient over "
+          "depth. Default: the model's own");
+  app->option_defaults()->group("Measurement");
+  AddInt(app, "--seeds", &options->seeds, 1, 100000,
+         "Number of draws of weights and tokens, with the seeds 1 to N. Default: 10");
+  AddInt(app, "--seq", &options->seq, 2, std::numeric_limits<int32_t>::max(),
+         "Number of tokens, all different. Default: 16, or the model's context_length if that is "
+         "less");
+  app->option_defaults()->group("Output");
   AddText(app, "--out", "DIR", &options->out,
           "Write theory.html and theory.csv into this directory");
-  app->add_flag("--json", options->json, "Print everything as JSON, every layer and sublayer");
+  app->add_flag("--json", options->json, "Print everything as JSON, with every layer and sublayer");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Measured, as means over seeds: v_l = E|x_l|^2/d of the residual stream x after each layer;\n"
@@ -170,7 +175,7 @@ void AddTheoryCommand(CLI::App* program, Invocation* invocation) {
       "seeds;\n"
       "gains of successive sublayers multiply). docs/theory.md has the equations.\n\n"
       "Example:\n"
-      "  plumb theory pre.pbtxt --depths 8,16,32,64 --set model.vocab_size=64 --out theory");
+      "  plumb theory pre.pbtxt --depths 8,16,32,64 --set model.vocab_size=64");
   RunWhenSelected(app, options, Theory, invocation);
 }
 

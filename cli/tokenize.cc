@@ -65,10 +65,11 @@ absl::Status PrintTokens(const TokenizeFlags& flags, const TextTokenizer& tokeni
 
 absl::StatusOr<int> EncodeText(const TokenizeFlags& flags) {
   if (flags.pieces && flags.json) {
-    return absl::InvalidArgumentError("--pieces is a list to read; --json has the ids alone");
+    return absl::InvalidArgumentError(
+        "--pieces and --json exclude each other; --json prints only ids");
   }
   if (flags.out.empty() && !flags.layout.empty()) {
-    return absl::InvalidArgumentError("--layout is of the file that --out names");
+    return absl::InvalidArgumentError("--layout needs --out, whose layout it sets");
   }
   PLUMB_RETURN_IF_ERROR(CheckOutputFiles({{"--out", flags.out}},
                                          {{"TOKENIZER", flags.tokenizer}, {"FILE", flags.file}}));
@@ -180,8 +181,8 @@ CLI::App* AddCommand(CLI::App* app, const Flags& flags, const char* name, const 
                      Invocation* invocation) {
   CLI::App* command = app->add_subcommand(name, what);
   AddRequired(command, "TOKENIZER", &flags->tokenizer,
-              "tokenizer.json, or a directory or run that has one, or a vocab.json and a "
-              "merges.txt");
+              "A tokenizer.json, or a directory or run with a tokenizer.json or with vocab.json "
+              "and merges.txt");
   command->add_option("FILE", flags->file, file)->type_name("");
   command->add_flag("--json", flags->json, "Print the result as JSON");
   command->callback(
@@ -191,10 +192,10 @@ CLI::App* AddCommand(CLI::App* app, const Flags& flags, const char* name, const 
 
 void AddTextOptions(CLI::App* command, const Flags& flags) {
   command->add_flag("--plain", flags->plain,
-                    "Names of special and added tokens in the text are text");
+                    "Read the names of special and added tokens as plain text");
   command->add_flag("--post-process", flags->post_process,
-                    "With what the tokenizer puts before a text and after, [CLS] for one");
-  command->add_flag("--quiet", flags->quiet, "No progress");
+                    "Add the tokens that the tokenizer puts around a text, such as [CLS]");
+  command->add_flag("--quiet", flags->quiet, "Do not show progress");
 }
 
 }  // namespace
@@ -208,28 +209,29 @@ void AddTokenizeCommand(CLI::App* program, Invocation* invocation) {
       "  plumb tokenize count gpt2/tokenizer.json shakespeare.txt\n"
       "  plumb tokenize encode gpt2/ shakespeare.txt --out shakespeare.bin\n"
       "  plumb tokenize train shakespeare.txt --vocab-size 2048 --out bpe.json");
-  const char* text = "The text; \"-\", the default: standard input";
+  const char* text = "Text file. Default: \"-\", standard input";
   CLI::App* encode =
       AddCommand(app, flags, "encode", "Print a text's tokens, or write them to a file", text,
                  EncodeText, invocation);
   AddTextOptions(encode, flags);
-  encode->add_flag("--pieces", flags->pieces, "A line for each token, with its text");
+  encode->add_flag("--pieces", flags->pieces, "Print one line per token, with its text");
   AddText(encode, "--out", "OUT", &flags->out,
           "Write a token file, which plumb train takes as data");
   SetChoices(encode->add_option("--layout", flags->layout,
-                                "Of the token file: uint16 (nanoGPT's), uint32, or llm.c; default: "
-                                "uint16 if the vocabulary fits"),
+                                "Layout of the token file: uint16 (nanoGPT), uint32 or llm.c. "
+                                "Default: uint16 if the vocabulary fits"),
              {"uint16", "uint32", "llm.c"});
   encode->footer("Example:\n  echo \"Hello world\" | plumb tokenize encode gpt2/ --pieces");
 
-  CLI::App* decode =
-      AddCommand(app, flags, "decode", "Print the text of tokens",
-                 "Token ids: a JSON list, or with spaces between; \"-\", the default: "
-                 "standard input",
-                 DecodeIds, invocation);
-  SetChoices(decode->add_option("--layout", flags->layout, "FILE is a token file, in this layout"),
-             {"uint16", "uint32", "llm.c"});
-  decode->add_flag("--skip-special", flags->skip_special, "Leave special tokens out");
+  CLI::App* decode = AddCommand(app, flags, "decode", "Print the text of tokens",
+                                "File of token ids: a JSON list, or numbers separated by blanks. "
+                                "Default: \"-\", standard input",
+                                DecodeIds, invocation);
+  SetChoices(
+      decode->add_option("--layout", flags->layout,
+                         "Read FILE as a token file of this layout: uint16, uint32 or llm.c"),
+      {"uint16", "uint32", "llm.c"});
+  decode->add_flag("--skip-special", flags->skip_special, "Skip special tokens");
   AddText(decode, "--out", "OUT", &flags->out, "Write the text to this file");
   decode->footer("Example:\n  echo 15496 995 | plumb tokenize decode gpt2/");
 
@@ -241,7 +243,8 @@ void AddTokenizeCommand(CLI::App* program, Invocation* invocation) {
   CLI::App* stats = AddCommand(app, flags, "stats", "Show which tokens a text has", text,
                                ShowStatistics, invocation);
   AddTextOptions(stats, flags);
-  AddInt(stats, "--top", &flags->top, 0, 1 << 20, "So many of the most frequent; default 20");
+  AddInt(stats, "--top", &flags->top, 0, 1 << 20,
+         "Number of tokens to list, the most frequent first. Default: 20");
   stats->footer("Example:\n  plumb tokenize stats gpt2/ shakespeare.txt --top 50");
 
   AddTokenizeTrainCommand(app, invocation);

@@ -50,21 +50,21 @@ absl::StatusOr<int> TrainTokenizer(const TokenizeTrainFlags& flags) {
 void AddTokenizeTrainCommand(CLI::App* tokenize, Invocation* invocation) {
   const auto flags = std::make_shared<TokenizeTrainFlags>();
   CLI::App* app = tokenize->add_subcommand("train", "Train a byte-level BPE vocabulary on a text");
-  AddRequired(app, "FILE", &flags->file, "The text; \"-\": standard input");
+  AddRequired(app, "FILE", &flags->file, "Text file; \"-\": standard input");
   AddInt(app, "--vocab-size", &flags->vocab_size, 257, 1 << 22,
-         "Tokens, the 256 bytes and the special ones included")
+         "Number of tokens, including the 256 bytes and the special tokens")
       ->required();
   app->add_option("--out", flags->out, "Write the vocabulary to this file (tokenizer.json)")
       ->required()
       ->type_name("OUT");
   app->add_option("--pattern", flags->pattern,
-                  "How the text is cut to words: gpt2 (the default), llama3 (which is GPT-4's), "
-                  "qwen2, or a regular expression");
+                  "Pattern that splits the text into words: gpt2 (default), llama3 (the same as "
+                  "GPT-4's), qwen2, or a regular expression");
   AddRepeated(app, "--special", "TEXT", &flags->special,
-              "A special token, which is never cut; without any: <|endoftext|>");
+              "Special token, which is never split; repeatable. Default: <|endoftext|>");
   AddInt(app, "--min-frequency", &flags->min_frequency, 1, INT32_MAX,
-         "How often a pair must be there to become a token; default 2");
-  app->add_flag("--quiet", flags->quiet, "No progress");
+         "Min number of occurrences of a pair that becomes a token. Default: 2");
+  app->add_flag("--quiet", flags->quiet, "Do not show progress");
   app->add_flag("--json", flags->json, "Print the result as JSON");
   app->footer("Example:\n  plumb tokenize train shakespeare.txt --vocab-size 2048 --out bpe.json");
   app->callback(

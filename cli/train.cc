@@ -122,8 +122,8 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime*
   PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(options.settings));
   if (options.model.empty() && !options.resume) {
     return absl::InvalidArgumentError(
-        "no MODEL.pbtxt; write plumb train MODEL.pbtxt --data FILE (it can be left out only with "
-        "--resume)");
+        "MODEL is missing; write plumb train MODEL.pbtxt --data FILE (only --resume works without "
+        "it)");
   }
   TrainRequest request;
   request.model_path = options.model;
@@ -145,7 +145,7 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime*
   request.out = options.out;
   if (request.out.empty()) {
     if (options.model.empty()) {
-      return absl::InvalidArgumentError("--resume without MODEL.pbtxt needs --out RUN");
+      return absl::InvalidArgumentError("--out is missing; --resume without MODEL needs --out RUN");
     }
     request.out = absl::StrCat(
         "runs/", DirectoryName(ModelName(options.model, request.model_overrides, runtime)));
@@ -173,7 +173,7 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
     progress->Note(absl::StrCat("warning: ", Count(info.cropped_documents, "training document"),
                                 info.cropped_documents == 1 ? " is" : " are",
                                 " longer than the context of ", info.context_length,
-                                " tokens; what is beyond it is not used"));
+                                " tokens; the rest of them is not used"));
   }
 }
 
@@ -203,9 +203,9 @@ absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrup
 // tensors of the other run that are not used.
 std::string InitialText(const InitialWeights& initial) {
   std::string text =
-      absl::StrCat("began with ", Count(initial.taken, "tensor"), " of ", initial.run);
+      absl::StrCat("started from ", Count(initial.taken, "tensor"), " of ", initial.run);
   for (const std::string& name : initial.drawn) absl::StrAppend(&text, "\n  new, drawn: ", name);
-  for (const std::string& name : initial.left) absl::StrAppend(&text, "\n  left out: ", name);
+  for (const std::string& name : initial.left) absl::StrAppend(&text, "\n  not used: ", name);
   return text;
 }
 
@@ -247,13 +247,13 @@ Json ToJson(const Outcome& outcome, const TrainRun& run) {
   return json;
 }
 
-// Returns text such as "2 loss spikes, 1 batch left out"; "" if there were no incidents.
+// Returns text such as "2 loss spikes, 1 batch skipped"; "" if there were no incidents.
 std::string IncidentText(const IncidentCounts& counts) {
   std::vector<std::string> texts;
   if (counts.spikes > 0) texts.push_back(Count(counts.spikes, "loss spike"));
   if (counts.skips > 0) {
     texts.push_back(absl::StrCat(WithCommas(counts.skips),
-                                 counts.skips == 1 ? " batch" : " batches", " left out"));
+                                 counts.skips == 1 ? " batch" : " batches", " skipped"));
   }
   if (counts.step_backs > 0) {
     texts.push_back(absl::StrCat(WithCommas(counts.step_backs),
@@ -327,8 +327,8 @@ absl::StatusOr<int> Lead(const TrainFlags& options, std::chrono::steady_clock::t
   if (!info.initial.run.empty() && !options.quiet) PrintNote(InitialText(info.initial));
   if (info.chosen_units > 0 && !options.quiet) {
     PrintNote(absl::StrCat("train.units: ", info.chosen_units,
-                           ", chosen for the ranks of this job and kept in the run; --set "
-                           "train.units=N chooses another number"));
+                           ", chosen for the ranks of this job and stored in the run; --set "
+                           "train.units=N sets another number"));
   }
   if (options.dry_run) return DryRun(options, run);
   Interrupts interrupts("the training step");
@@ -384,61 +384,70 @@ absl::StatusOr<int> Train(const TrainFlags& options, const Invocation& invocatio
 void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<TrainFlags>();
   CLI::App* app = program->add_subcommand("train", "Train a model");
-  app->add_option("MODEL", options->model,
-                  "The model's description (.pbtxt); may be left out with --resume")
+  app->add_option("MODEL", options->model, "Model file (.pbtxt); optional with --resume")
       ->type_name("");
-  app->add_option("--data", options->data, "Text to train on")->required()->type_name("FILE");
+  app->option_defaults()->group("Data");
+  app->add_option("--data", options->data,
+                  "Training data: a text file, or tokens (plumb tokenize encode --out)")
+      ->required()
+      ->type_name("FILE");
+  app->option_defaults()->group("Training");
   AddText(app, "--train", "FILE", &options->train,
-          "How to train (.pbtxt); default: the schema's defaults");
+          "Recipe (.pbtxt), see plumb help recipe. Default: its defaults");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,
-              "Set a field, e.g. train.max_steps=200 or model.n_layer=4; repeatable");
+              "Set a field of the model or the recipe, e.g. model.n_layer=4 or "
+              "train.max_steps=200; repeatable");
   AddDType(app, &options->format.dtype);
   AddRecompute(app, &options->format.recompute);
-  AddSeed(app, &options->seed, "Seed of everything random; default: train.seed");
-  AddText(app, "--out", "RUN", &options->out, "The run's directory; default: runs/<model name>");
+  AddSeed(app, &options->seed, "Seed of all random numbers. Default: train.seed");
   AddText(app, "--init", "RUN", &options->init,
-          "Begin with the weights of this run, trained or imported, or checkpoint: tensors "
-          "of the same name and shape are taken, the others drawn and listed");
+          "Start from the weights of this run or checkpoint, trained or imported: copies tensors "
+          "of the same name and shape, initializes and lists the others");
+  app->option_defaults()->group("Run directory");
+  AddText(app, "--out", "RUN", &options->out, "Directory of the run. Default: runs/<model name>");
   app->add_flag("--resume", options->resume,
-                "Resume from the run's last checkpoint; a run that has none yet starts from its "
-                "beginning");
+                "Resume from the last checkpoint of the run, or start if there is none yet");
   app->add_flag(
       "--accept-edits", options->accept_edits,
-      "Resume though the run's model.pbtxt or train.pbtxt was edited since its checkpoint");
-  AddInt(app, "--stop-at", &options->stop_at, 1, std::numeric_limits<int32_t>::max(),
-         "Stop with a checkpoint after this step; the schedule stays that of the whole run");
-  app->add_flag("--probe", options->probe,
-                "Write figures of activations, gradients and parameters to RUN/probes.jsonl");
-  AddInt(app, "--probe-every", &options->probe_every, 0, std::numeric_limits<int32_t>::max(),
-         absl::StrCat("Probe step 1 and every N-th; default ", kDefaultProbeInterval,
-                      "; 0: no probes, even if the run that is resumed had some"));
-  AddRepeated(app, "--probe-point", "GLOB", &options->probe_points,
-              "Probe these points only, e.g. *.residual or grad.layers.0.*; repeatable; "
-              "plumb explain MODEL --stage probes lists them");
-  app->add_flag("--tensorboard", options->tensorboard,
-                "Write TensorBoard event files into RUN; a resumed run continues those it has");
-  app->add_flag("--profile", options->profile,
-                "Time every op and print a table of where a step's time goes");
+      "Resume even if model.pbtxt or train.pbtxt of the run was edited after the checkpoint");
   app->add_flag("--dry-run", options->dry_run,
-                "Check everything, time some steps, print what the run would take of memory, time "
-                "and the disk, and write nothing")
+                "Check all input, time a few steps, print the memory, time and disk space of the "
+                "run, and write nothing")
       ->excludes("--resume");
+  AddInt(
+      app, "--stop-at", &options->stop_at, 1, std::numeric_limits<int32_t>::max(),
+      "Write a checkpoint and stop after this step; the schedule is still that of the whole run");
+  app->option_defaults()->group("Probes");
+  app->add_flag("--probe", options->probe,
+                "Write statistics of activations, gradients and parameters to RUN/probes.jsonl");
+  AddInt(app, "--probe-every", &options->probe_every, 0, std::numeric_limits<int32_t>::max(),
+         absl::StrCat("Probe step 1 and every N-th step. Default: ", kDefaultProbeInterval,
+                      "; 0: no probes, even if the resumed run had some"));
+  AddRepeated(app, "--probe-point", "GLOB", &options->probe_points,
+              "Probe only these points, e.g. *.residual or grad.layers.0.*; repeatable. plumb "
+              "explain MODEL --stage probes lists all");
+  app->option_defaults()->group("Output");
+  app->add_flag("--tensorboard", options->tensorboard,
+                "Write TensorBoard event files into RUN; a resumed run appends to them");
+  app->add_flag("--profile", options->profile,
+                "Time every op and print a table of the time of a step");
   app->add_flag("--json", options->json, "Print the summary as JSON");
-  app->add_flag("--quiet", options->quiet, "No progress on stderr");
+  app->add_flag("--quiet", options->quiet, "Do not show progress on stderr");
+  app->option_defaults()->group("Under mpirun");
   AddRankOptions(app, &options->ranks);
   app->add_flag("--require-same-bits", options->require_same_bits,
-                "Under mpirun: do not begin where processors of different kinds would round "
-                "differently");
+                "Fail if the processors of the ranks round differently");
   AddGlobalOptions(app, invocation);
   app->footer(
       "Example:\n"
-      "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --set train.max_steps=200\n"
+      "  plumb train pre.pbtxt --train train.pbtxt --data names.txt --out runs/pre\n"
       "  plumb train --resume --out runs/pre --data names.txt\n"
       "  plumb train post.pbtxt --init runs/gpt2 --data names.txt\n"
       "  mpirun -n 4 plumb train pre.pbtxt --data names.txt --set train.batch_size=32\n\n"
-      "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130; a second\n"
-      "one kills, and so does a norm plugin that has not returned from one call 10 s later.\n"
-      "Checkpoints are written once a minute, too: --set train.checkpoint_seconds=600.");
+      "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130. A second\n"
+      "signal ends the process at once; so does a norm plugin that has not returned 10 s after the\n"
+      "first. Checkpoints are also written every minute; --set train.checkpoint_seconds=600 changes "
+      "that.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] {
       const std::string command = absl::StrCat("train", options->resume ? " --resume" : "",

@@ -183,34 +183,40 @@ absl::StatusOr<int> Keys(const ZooFlags& flags, const Invocation& invocation) {
 }  // namespace
 
 void AddZooCommand(CLI::App* program, Invocation* invocation) {
-  CLI::App* app = program->add_subcommand("zoo", "Models of published sizes, side by side");
+  CLI::App* app = program->add_subcommand("zoo", "Show models of published sizes");
   app->require_subcommand(1);
   AddGlobalOptions(app, invocation);
 
   const auto listed = std::make_shared<ZooFlags>();
-  CLI::App* list = app->add_subcommand(
-      "list",
-      "Parameters, placement, norm and equations of every model, and families of "
-      "checkpoints");
-  list->add_flag("--json", listed->json, "Print them as JSON");
+  CLI::App* list = app->add_subcommand("list",
+                                       "List all models with parameters, placement, norm and "
+                                       "equations, and the families of checkpoints");
+  list->add_flag("--json", listed->json, "Print the list as JSON");
   AddGlobalOptions(list, invocation);
+  list->footer("Example:\n  plumb zoo list");
   RunWhenSelected(list, listed, List, invocation);
 
   const auto keyed = std::make_shared<ZooFlags>();
-  CLI::App* keys = app->add_subcommand(
-      "keys",
-      "Keys of config.json, and which families read, pass over or refuse them, as Markdown");
-  keys->add_flag("--json", keyed->json, "Print them as JSON");
+  CLI::App* keys = app->add_subcommand("keys",
+                                       "List the keys of config.json, and the families that read, "
+                                       "ignore or refuse them, as Markdown");
+  keys->add_flag("--json", keyed->json, "Print the list as JSON");
   AddGlobalOptions(keys, invocation);
+  keys->footer("Example:\n  plumb zoo keys > keys.md");
   RunWhenSelected(keys, keyed, Keys, invocation);
 
   const auto shown = std::make_shared<ZooFlags>();
-  CLI::App* show = app->add_subcommand("show", "The description of one model, to copy and change");
-  AddRequired(show, "NAME", &shown->name, "As plumb zoo list has it");
-  show->add_flag("--json", shown->json, "Print it as JSON");
+  CLI::App* show = app->add_subcommand("show", "Print the file of one model, to copy and change");
+  AddRequired(show, "NAME", &shown->name, "Name of the model in plumb zoo list");
+  show->add_flag("--json", shown->json, "Print the model as JSON");
   AddGlobalOptions(show, invocation);
   show->footer("Example:\n  plumb zoo show gpt2 > mine.pbtxt");
   RunWhenSelected(show, shown, Show, invocation);
+
+  app->footer(
+      "Example:\n"
+      "  plumb zoo list\n"
+      "  plumb zoo show gpt2 > mine.pbtxt");
 }
 
 }  // namespace plumb::cli

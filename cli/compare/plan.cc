@@ -16,7 +16,7 @@
 #include "cli/compare/run_record.h"
 #include "cli/compare/sha256.h"
 #include "cli/output.h"
-#include "runtime/base/diagnostics.h"
+#include "runtime/app/settings.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
@@ -30,19 +30,10 @@ absl::Status Prefixed(const absl::Status& status, absl::string_view prefix) {
 }
 
 absl::Status CheckField(const std::string& field, const std::string& place) {
-  const size_t dot = field.find('.');
-  const std::string prefix = field.substr(0, dot);
-  if (dot == std::string::npos || (prefix != "model" && prefix != "train")) {
-    const std::string suggestion =
-        dot == std::string::npos
-            ? absl::StrCat("; did you mean \"model.", field, "\" or \"train.", field, "\"?")
-            : DidYouMean(prefix, {"model", "train"});
-    return absl::InvalidArgumentError(absl::StrCat(
-        place, ": \"", field, "\": a field begins with \"model.\" or \"train.\"", suggestion));
-  }
+  PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat(place, ": ")));
   if (field == "train.seed") {
     return absl::InvalidArgumentError(
-        absl::StrCat(place, ": train.seed: the seeds of a study are given with --seeds or --seed"));
+        absl::StrCat(place, ": train.seed cannot be set in a study; use --seeds or --seed"));
   }
   return absl::OkStatus();
 }
@@ -99,9 +90,10 @@ class Planner {
     const Study& study = plan_.study;
     if (study.models.empty()) {
       return absl::InvalidArgumentError(
-          "no model; write plumb compare A.pbtxt B.pbtxt --data FILE --out DIR");
+          "MODEL is missing; write plumb compare A.pbtxt B.pbtxt --data FILE --out DIR");
     }
-    if (study.data.empty()) return absl::InvalidArgumentError("no data; say --data FILE");
+    if (study.data.empty())
+      return absl::InvalidArgumentError("--data is missing; write --data FILE");
     for (const StudySetting& setting : study.settings) {
       PLUMB_RETURN_IF_ERROR(CheckField(setting.field, setting.place));
     }
@@ -323,6 +315,7 @@ std::string Plan::StudyText() const {
   absolute.data = AbsolutePath(study.data);
   absolute.train = AbsolutePath(study.train);
   absolute.init = AbsolutePath(study.init);
+  // These comments are compared when a study is resumed, so they must not change.
   std::string text = absl::StrCat(
       "# What plumb compare was asked for, and which contents the files had. The runs beside this\n"
       "# file belong to it; another study belongs into another directory.\n",

@@ -59,7 +59,7 @@ void StudyProgress::Erase() {
 }
 
 void StudyProgress::Redraw() {
-  const size_t columns = static_cast<size_t>(std::max(2, TerminalColumns())) - 1;
+  const size_t columns = static_cast<size_t>(std::max(2, TerminalColumns(STDERR_FILENO))) - 1;
   const size_t shown = std::min(plan_->groups.size(), kMaxGroupLines);
   size_t width = 0;
   for (size_t i = 0; i < shown; ++i) {

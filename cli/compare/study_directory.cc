@@ -68,17 +68,17 @@ std::string StudyFile(const std::string& directory) {
 }
 
 absl::Status NoStudy(const std::string& directory) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      directory,
-      ": is no directory of a study: it has no study.pbtxt; --merge takes what --out of "
-      "plumb compare --shard was"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(directory,
+                   ": is not the directory of a study: it has no study.pbtxt; --merge takes "
+                   "directories that plumb compare --shard wrote"));
 }
 
 absl::Status CheckDirectory(const Plan& plan, const std::string& directory) {
   std::error_code error;
   if (std::filesystem::equivalent(directory, plan.out, error)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(directory, ": is --out too; runs that are there need not be merged"));
+        absl::StrCat(directory, ": is also --out; drop it from --merge"));
   }
   const absl::StatusOr<std::string> text = ReadFile(StudyFile(directory), kMaxResultBytes);
   if (absl::IsNotFound(text.status())) return NoStudy(directory);
@@ -154,7 +154,7 @@ absl::Status ClaimDirectory(const std::string& directory, const std::string& tex
   if (!FileExists(path)) {
     if (FileExists(absl::StrCat(directory, "/runs"))) {
       return absl::InvalidArgumentError(absl::StrCat(
-          directory, ": holds runs, but no study.pbtxt that says whose; choose another --out"));
+          directory, ": holds runs, but not the study.pbtxt they belong to; choose another --out"));
     }
     for (const char* name : kResultNames) {
       const std::string result = absl::StrCat(directory, "/", name);

@@ -2,16 +2,14 @@
 #include "cli/compare/study_options.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "runtime/app/file_kind.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -19,24 +17,10 @@ namespace {
 
 constexpr uint64_t kDefaultSeeds = 3;
 
-// Returns true if the file is a study, not a model: the two have no field name in common.
+// Returns true if the file is a study, not a model.
 bool IsStudy(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;
-  constexpr uintmax_t kMaxBytes = 16 << 20;  // larger than any study file
-  if (std::filesystem::file_size(path, error) > kMaxBytes) return false;
-  std::ifstream file(path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    line = absl::StripAsciiWhitespace(line);
-    for (const char* field : {"model", "data", "seeds", "grid"}) {
-      absl::string_view rest = line;
-      if (!absl::ConsumePrefix(&rest, field)) continue;
-      rest = absl::StripLeadingAsciiWhitespace(rest);
-      if (!rest.empty() && (rest.front() == ':' || rest.front() == '{')) return true;
-    }
-  }
-  return false;
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxTextBytes);
+  return text.ok() && LikelyFileKind(FileKind::kModel, *text) == FileKind::kStudy;
 }
 
 // Splits "FIELD=REST".
@@ -65,7 +49,7 @@ absl::Status AddGrid(const std::string& word, Study* study) {
     const auto before = axis.values.begin() + static_cast<std::ptrdiff_t>(i);
     if (std::find(axis.values.begin(), before, axis.values[i]) != before) {
       return absl::InvalidArgumentError(
-          absl::StrCat(axis.place, ": \"", axis.values[i], "\" is said twice"));
+          absl::StrCat(axis.place, ": \"", axis.values[i], "\" is given twice"));
     }
   }
   for (const StudyAxis& other : study->grid) {
@@ -79,7 +63,7 @@ absl::Status AddGrid(const std::string& word, Study* study) {
 
 absl::Status SetSeeds(const StudyOptions& options, Study* study) {
   if (options.seeds > 0 && !options.seed_list.empty()) {
-    return absl::InvalidArgumentError("--seeds and --seed: say how many, or which, not both");
+    return absl::InvalidArgumentError("--seeds and --seed exclude each other; give one of them");
   }
   if (options.seeds > 0 || !options.seed_list.empty()) study->seeds.clear();
   for (const std::string& word : options.seed_list) {
@@ -90,7 +74,7 @@ absl::Status SetSeeds(const StudyOptions& options, Study* study) {
           absl::StrCat("--seed: \"", word, "\" is not a whole number from 0 to ", UINT64_MAX));
     }
     if (std::find(study->seeds.begin(), study->seeds.end(), seed) != study->seeds.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("--seed ", word, ": is said twice"));
+      return absl::InvalidArgumentError(absl::StrCat("--seed ", word, ": is given twice"));
     }
     study->seeds.push_back(seed);
   }
@@ -107,7 +91,7 @@ absl::StatusOr<Study> ReadStudy(const StudyOptions& options) {
   for (const std::string& file : options.files) {
     if (!IsStudy(file)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(file, ": is a study, which stands alone: it names its models itself"));
+        absl::StrCat(file, ": is a study, which names its models itself; give it alone"));
   }
   Study study;
   study.models = options.files;

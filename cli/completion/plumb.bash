@@ -7,6 +7,8 @@ _plumb() {
   mapfile -t answer < <("${1/#\~/$HOME}" __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2> /dev/null)
   COMPREPLY=()
   for word in "${answer[@]:1}"; do COMPREPLY+=("${word%%$'\t'*}"); done
+  # A field of --set is followed by its value.
+  [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace 2> /dev/null
   case ${answer[0]-} in
     files | directories | models) compopt -o filenames 2> /dev/null ;;
   esac

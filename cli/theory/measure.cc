@@ -106,7 +106,7 @@ absl::Status CheckTokens(const api::ModelInfo& model, int64_t seq) {
   for (const auto& [name, value] : dims) {
     if (value >= seq) continue;
     return absl::InvalidArgumentError(absl::StrCat(seq, " different tokens need a ", name, " of ",
-                                                   seq, ", but it is ", value, "; say --seq ",
+                                                   seq, ", but it is ", value, "; use --seq ",
                                                    value, " or --set model.", name, "=", seq));
   }
   return absl::OkStatus();

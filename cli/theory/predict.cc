@@ -92,7 +92,7 @@ const char* RouteText(Route route) {
     case Route::kThroughNorms:
       return "the stream passes a norm after every sublayer";
     case Route::kNoNorm:
-      return "clean route, no norm on it nor beside it";
+      return "clean route, no norm on it or next to it";
     case Route::kOther:
       break;
   }

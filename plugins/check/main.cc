@@ -69,29 +69,28 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--seed", run->seed, "Seed of the checks' random numbers (default 0)")
       ->type_name("N");
   app->add_option("--level", run->level,
-                  "1: file and metadata; 2: also numbers; 3: also strict (default); 4: also speed")
+                  "1: file and metadata; 2: also numbers;\n3: also strict (default); 4: also speed")
       ->check(CLI::Range(1, kPerformanceLevel))
       ->type_name("N");
   app->add_flag("--perf", options->performance, "The same as --level 4");
-  app->add_option("--check", run->only, "Only this check, of whatever level (repeatable)")
+  app->add_option("--check", run->only, "Only this check, at any level (repeatable)")
       ->transform(CLI::Validator(ValidCheckId, ""))
       ->type_name("ID")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
   app->add_flag("--only-failed", options->only_failed, "Show only what fails or warns");
-  app->add_flag("--fail-fast", run->fail_fast,
-                "End at the first check that fails: for scripts that ask yes or no");
+  app->add_flag("--fail-fast", run->fail_fast, "End at the first check that fails");
   app->add_flag("--in-process", run->in_process,
-                "Load the plugin into this process: for a debugger, with --check");
-  app->add_option("--jobs", run->parallel, "Processes at once (default: one a core)")
+                "Load the plugin into this process, for a debugger");
+  app->add_option("--jobs", run->parallel, "Concurrent processes (default: one per core)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   app->add_option("--timeout", run->timeout_seconds,
-                  "Seconds after which one call counts as a hang (default 10)")
+                  "Seconds after which a call counts as a hang\n(default 10)")
       ->check(CLI::Range(0.1, 3600.0))
       ->type_name("SECONDS");
   app->add_option("--seconds", run->seconds,
-                  "For the checks that explore (X), all of a norm together (default 20)")
+                  "Seconds for all exploring checks (X) of a norm\n(default 20)")
       ->check(CLI::Range(0.1, 36000.0))
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->type_name("SECONDS");
@@ -99,22 +98,22 @@ void AddOptions(CLI::App* app, Options* options) {
       "--quick", [run](int64_t) { run->seconds = 5; }, "The same as --seconds 5");
   app->add_flag_function(
       "--thorough", [run](int64_t) { run->seconds = 300; }, "The same as --seconds 300");
-  app->add_option("--point", run->point,
-                  "Have the checks that explore try this point only, as a failure prints it")
+  app->add_option(
+         "--point", run->point,
+         "Let the exploring checks try only this point, in\nthe form that a failure prints")
       ->type_name("POINT");
   app->add_flag("--list", options->list, "List the checks and exit");
   app->footer(
-      "X checks try corners first, then random calls from --seed until the time is over; a "
-      "failure\n"
-      "is shrunk, and printed with the command that repeats it.\n\n"
-      "Every check runs in a process of its own: a crash or a hang of the plugin is a finding.\n\n"
+      "X checks try corner cases first, then random calls from --seed until the time\n"
+      "is over. A failure is shrunk, and printed with the command that repeats it.\n\n"
+      "Every check runs in a process of its own: a crash or a hang of the plugin is a\n"
+      "finding.\n\n"
       "Example:\n"
       "  plumb plugin check ./my_norm.so\n"
       "  plumb plugin check ./my_norm.so --check N2 --check N7 --seed 3\n"
       "  gdb --args plumb-norm-check ./my_norm.so --check N7 --in-process\n\n"
-      "Exit codes: 0 all passed (warnings allowed), 1 a check failed, 2 could not load the file, "
-      "or\n"
-      "usage.");
+      "Exit codes: 0 all passed (warnings allowed), 1 a check failed, 2 the file could\n"
+      "not be loaded, or bad usage.");
 }
 
 // Shows "[12/35] N7 rms_norm" in one line of the terminal, which the next call overwrites.

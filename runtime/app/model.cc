@@ -6,6 +6,7 @@
 #include "absl/strings/strip.h"
 #include "plumb/v1/model.schema.h"
 #include "plumb/v1/train.schema.h"
+#include "runtime/app/file_kind.h"
 #include "runtime/app/train/recipe.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -15,7 +16,9 @@
 namespace plumb {
 
 absl::StatusOr<api::Spec> ModelSource::Parse() const {
-  PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ToStatus(api::Spec::FromText(text, name)));
+  absl::StatusOr<api::Spec> parsed = ToStatus(api::Spec::FromText(text, name));
+  if (!parsed.ok()) return ExplainFileKind(FileKind::kModel, text, name, parsed.status());
+  api::Spec spec = *std::move(parsed);
   for (const auto& [field, value] : settings) {
     PLUMB_RETURN_IF_ERROR(SetField(field, value, &spec));
   }

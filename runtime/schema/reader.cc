@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/utf8.h"
+#include "runtime/schema/field_names.h"
 #include "runtime/schema/lexer.h"
 
 namespace plumb::textproto {
@@ -121,11 +122,11 @@ class Reader {
   }
 
   void NoteUnknown(Location start, absl::string_view name, const MessageType& type) {
-    const std::vector<std::string> names = type.FieldNames();
-    const std::string meant = DidYouMean(name, names);
-    Note(start, absl::StrCat(
-                    "unknown field \"", Excerpt(name), "\" in ", type.name,
-                    meant.empty() ? absl::StrCat("; it has ", absl::StrJoin(names, ", ")) : meant));
+    const std::string hint = SuggestField(type, name);
+    Note(start, absl::StrCat("unknown field \"", Excerpt(name), "\" in ", type.name,
+                             hint.empty()
+                                 ? absl::StrCat("; it has ", absl::StrJoin(type.FieldNames(), ", "))
+                                 : hint));
   }
 
   bool CheckIsFirst(Location start, const Field& field, const Message& message,

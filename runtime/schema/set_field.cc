@@ -15,6 +15,7 @@
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
+#include "runtime/schema/field_names.h"
 
 namespace plumb::textproto {
 namespace {
@@ -52,7 +53,7 @@ absl::StatusOr<const Field*> FindField(absl::string_view path, const Step& step,
   const Field* field = type.Find(step.name);
   if (field == nullptr) {
     return BadPath(path, absl::StrCat(type.name, " has no field \"", step.name, "\"",
-                                      DidYouMean(step.name, type.FieldNames())));
+                                      SuggestField(type, step.name)));
   }
   if (!field->repeated()) {
     if (step.index >= 0) return BadPath(path, absl::StrCat(step.name, " takes no index"));

@@ -169,6 +169,9 @@ TEST_F(BadInputTest, SettingsAreChecked) {
   };
   for (const Case& c :
        {Case{"n_layer=4", "did you mean \"model.n_layer\""},
+        Case{"lr=4", "did you mean \"train.learning_rate\"?"},
+        Case{"model.block_size=4", "did you mean \"model.context_length\"?"},
+        Case{"model.schedule=COSINE", "did you mean \"train.schedule\"?"},
         Case{"modle.n_layer=4", "did you mean \"model\"?"},
         Case{"trian.max_steps=4", "did you mean \"train\"?"},
         Case{"model.n_layr=4", "did you mean \"n_layer\"?"},
@@ -184,6 +187,60 @@ TEST_F(BadInputTest, SettingsAreChecked) {
       RunPlumb({"explain", "pre.pbtxt", "--stage", "graph", "--set", "train.max_steps=4"});
   EXPECT_EQ(explain.exit_code, 2);
   EXPECT_THAT(explain.err, HasSubstr("train.max_steps"));
+}
+
+TEST_F(BadInputTest, RecipeGivenAsModelIsRecognized) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"describe", "train.pbtxt"},
+           {"train", "train.pbtxt", "--data", "names.txt", "--out", "run"},
+           {"compare", "pre.pbtxt", "train.pbtxt", "--data", "names.txt", "--out", "study"},
+           {"bench", "train.pbtxt"}}) {
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments[0];
+    EXPECT_THAT(result.err, AllOf(StartsWith("error: train.pbtxt: is a recipe, not a "),
+                                  HasSubstr("--train train.pbtxt")))
+        << arguments[0];
+  }
+  // Even if it has an error of its own.
+  Write("my.pbtxt", Read("train.pbtxt") + "\nmax_stps: 4\n");
+  EXPECT_THAT(RunPlumb({"describe", "my.pbtxt"}).err, HasSubstr("is a recipe, not a model"));
+}
+
+TEST_F(BadInputTest, ModelGivenAsRecipeIsRecognized) {
+  const Finished result = RunPlumb(
+      {"train", "pre.pbtxt", "--train", "post.pbtxt", "--data", "names.txt", "--out", "run"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, StartsWith("error: post.pbtxt: is a model, not a recipe; give it as "
+                                     "MODEL"));
+}
+
+TEST_F(BadInputTest, StudyGivenAsModelIsRecognized) {
+  Write("study.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nseeds: 2\n");
+  const Finished result = RunPlumb({"describe", "study.pbtxt"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("study.pbtxt: is a study, not a model"),
+                                HasSubstr("plumb compare study.pbtxt")));
+}
+
+TEST_F(BadInputTest, FieldsOfOtherProgramsHaveAHint) {
+  struct Case {
+    const char *field, *hint;
+  };
+  for (const Case& c : {Case{"n_embd", "did you mean \"d_model\"?"},
+                        Case{"block_size", "did you mean \"context_length\"?"},
+                        Case{"lr", "it is a field of the recipe: train.learning_rate"},
+                        Case{"max_iters", "it is a field of the recipe: train.max_steps"},
+                        Case{"dropout", "drop(..) in a formula"}}) {
+    const Finished result =
+        DescribeEdited("n_layer: 8", std::string("n_layer: 8 ") + c.field + ": 3");
+    EXPECT_EQ(result.exit_code, 2) << c.field;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("unknown field"), HasSubstr(c.hint))) << c.field;
+  }
+  Write("my_recipe.pbtxt", "lr: 0.1 batch_size: 2 max_iters: 4");
+  const Finished recipe = RunPlumb(
+      {"train", "pre.pbtxt", "--train", "my_recipe.pbtxt", "--data", "names.txt", "--out", "run"});
+  EXPECT_THAT(recipe.err, AllOf(HasSubstr("did you mean \"learning_rate\"?"),
+                                HasSubstr("did you mean \"max_steps\"?")));
 }
 
 TEST_F(BadInputTest, DataThatTheModelHasNoRoomForIsExplained) {

@@ -169,13 +169,14 @@ TEST_F(BenchTest, TheTableOfRanksSaysWhatItAssumes) {
 TEST_F(BenchTest, ExplainsInvalidRanks) {
   const std::pair<std::vector<std::string>, const char*> errors[] = {
       {{"--ranks", "1..4"}, "--link is missing"},
-      {{"--link", "1Gbit,1us"}, "--link is about ranks"},
+      {{"--link", "1Gbit,1us"}, "--link needs --ranks"},
       {{"--ranks", "8..4", "--link", "1Gbit,1us"}, "ends before it begins"},
       {{"--ranks", "2,x", "--link", "1Gbit,1us"}, "\"x\" in \"2,x\" is not a number of ranks"},
       {{"--ranks", "0", "--link", "1Gbit,1us"}, "is not a number of ranks"},
       {{"--ranks", "2", "--link", "1Gbit"}, "--link: the latency"},
       {{"--ranks", "2", "--link", "1Gbit,1us", "--fixed-batch"}, "--set train.units=2"},
-      {{"--ranks", "2", "--link", "1Gbit,1us", "--only", "decode"}, "ranks share training"},
+      {{"--ranks", "2", "--link", "1Gbit,1us", "--only", "decode"},
+       "only training runs on several ranks"},
   };
   for (const auto& [more, text] : errors) {
     std::vector<std::string> arguments = {"bench", "pre.pbtxt", "--rounds", "1"};
@@ -199,7 +200,7 @@ TEST_F(BenchTest, ExplainsInvalidArguments) {
   const Finished only_decode =
       RunPlumb({"bench", "pre.pbtxt", "--only", "decode", "--set", "train.grad_clip=0"});
   EXPECT_EQ(only_decode.exit_code, 2);
-  EXPECT_THAT(only_decode.err, HasSubstr("--set train.grad_clip is about training"));
+  EXPECT_THAT(only_decode.err, HasSubstr("--set train.grad_clip needs training"));
   // An explicit vocabulary size is not increased.
   const Finished small = RunPlumb({"bench", "pre.pbtxt", "--only", "train", "--vocab", "3",
                                    "--data", "names.txt", "--rounds", "1"});

@@ -28,6 +28,8 @@ TEST_F(CommandLineTest, EveryCommandHasHelpWithAnExample) {
                                              {"eval"},
                                              {"describe"},
                                              {"explain"},
+                                             {"zoo"},
+                                             {"zoo", "keys"},
                                              {"plugin"},
                                              {"plugin", "list"},
                                              {"plugin", "describe"}}) {
@@ -91,10 +93,46 @@ TEST_F(CommandLineTest, HelpOfAFileListsItsFields) {
   EXPECT_THAT(RunPlumb({"help", "formula"}).out, HasSubstr("\n  each: text in quotes"));
   const Finished misspelt = RunPlumb({"help", "recipy"});
   EXPECT_EQ(misspelt.exit_code, 2);
-  EXPECT_THAT(misspelt.err, AllOf(HasSubstr("did you mean \"recipe\"?"),
-                                  HasSubstr("family, formula, model, recipe, study")));
+  EXPECT_THAT(misspelt.err,
+              AllOf(HasSubstr("did you mean \"recipe\"?"),
+                    HasSubstr("family, formula, model, recipe, study, placements, norms")));
   EXPECT_EQ(RunPlumb({"help", "model", "train"}).exit_code, 2);
   EXPECT_EQ(RunPlumb({"help", "--man", "model"}).exit_code, 2);
+}
+
+TEST_F(CommandLineTest, HelpListsPlacementsAndNorms) {
+  const auto report = nlohmann::json::parse(RunPlumb({"doctor", "--json"}).out, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  const Finished placements = RunPlumb({"help", "placements"});
+  EXPECT_EQ(placements.exit_code, 0) << placements.err;
+  size_t listed = 0;
+  for (const auto& directory : report["placements"]["directories"]) {
+    for (const std::string name : directory["names"]) {
+      EXPECT_THAT(placements.out, HasSubstr("\n  " + name + "  "));
+      ++listed;
+    }
+  }
+  EXPECT_GT(listed, 50u);
+  EXPECT_THAT(placements.out, HasSubstr("  Post-norm: the sum of stream and sublayer"));
+
+  const Finished norms = RunPlumb({"help", "norms"});
+  EXPECT_EQ(norms.exit_code, 0) << norms.err;
+  EXPECT_THAT(norms.out, HasSubstr("\n  layer_norm  y = gamma (x - mean) / sqrt(var + eps)"));
+}
+
+TEST_F(CommandLineTest, HelpOfAPlacementOrANormShowsIt) {
+  EXPECT_THAT(RunPlumb({"help", "placements", "post"}).out,
+              AllOf(HasSubstr("/post.pbtxt\n"), HasSubstr("each: \"x = norm(x + f(x))\"")));
+  EXPECT_EQ(RunPlumb({"help", "norms", "rms_norm"}).out,
+            RunPlumb({"plugin", "describe", "rms_norm"}).out);
+  const Finished placement = RunPlumb({"help", "placements", "deepnrm"});
+  EXPECT_EQ(placement.exit_code, 2);
+  EXPECT_THAT(placement.err, HasSubstr("did you mean \"deepnorm\"?"));
+  const Finished norm = RunPlumb({"help", "norms", "rms_nrm"});
+  EXPECT_EQ(norm.exit_code, 2);
+  EXPECT_THAT(norm.err, HasSubstr("did you mean \"rms_norm\"?"));
+  EXPECT_THAT(RunPlumb({"help", "placement"}).err, HasSubstr("did you mean \"placements\"?"));
+  EXPECT_EQ(RunPlumb({"help", "--man", "norms"}).exit_code, 2);
 }
 
 TEST_F(CommandLineTest, AReaderThatLeavesIsNoError) {

@@ -27,7 +27,7 @@ TEST_F(CompareBadInputTest, FilesThatAreNotThere) {
   ExpectError({"pre.pbtxt", "--data", "gone.txt"}, "gone.txt: cannot open");
   ExpectError({"pre.pbtxt", "--data", "names.txt", "--train", "gone.pbtxt"},
               "gone.pbtxt: cannot open");
-  ExpectError({"pre.pbtxt"}, "no data; say --data FILE");
+  ExpectError({"pre.pbtxt"}, "--data is missing; write --data FILE");
   ExpectError({"--data", "names.txt"}, "MODEL");
 }
 
@@ -53,8 +53,9 @@ TEST_F(CompareBadInputTest, SeedsThatAreNone) {
     ExpectError({"pre.pbtxt", "--data", "names.txt", "--seeds", seeds},
                 "is not a whole number from 1 to 10000");
   }
-  ExpectError({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seed", "1"}, "is said twice");
-  ExpectError({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seeds", "2"}, "not both");
+  ExpectError({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seed", "1"}, "is given twice");
+  ExpectError({"pre.pbtxt", "--data", "names.txt", "--seed", "1", "--seeds", "2"},
+              "--seeds and --seed exclude each other");
 }
 
 TEST_F(CompareBadInputTest, ValuesThatNoModelCanHave) {
@@ -76,7 +77,7 @@ TEST_F(CompareBadInputTest, ErrorsInAStudyFileHavePlaces) {
   ExpectError({"s.pbtxt"}, "s.pbtxt:3:8: model.n_layers: ");
   Write("s.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nset: \"train.max_steps\"\n");
   ExpectError({"s.pbtxt"}, "s.pbtxt:3:");
-  ExpectError({"s.pbtxt", "pre.pbtxt"}, "stands alone");
+  ExpectError({"s.pbtxt", "pre.pbtxt"}, "give it alone");
 }
 
 TEST_F(CompareBadInputTest, ADirectoryThatIsSomethingElse) {

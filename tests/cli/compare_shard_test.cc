@@ -130,9 +130,10 @@ TEST_F(CompareShardTest, AnotherStudyAndDamagedDirectoriesAreRefused) {
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, AllOf(HasSubstr("longer/study.pbtxt: is another study"),
                                HasSubstr("train.max_steps=30")));
-  EXPECT_THAT(Merge("merged", {"part0", "nowhere"}).err, HasSubstr("nowhere: is no directory"));
+  EXPECT_THAT(Merge("merged", {"part0", "nowhere"}).err,
+              HasSubstr("nowhere: is not the directory of a study"));
   EXPECT_THAT(Merge("merged", {"part0", "part0"}).err, HasSubstr("named twice"));
-  EXPECT_THAT(Merge("part1", {"part0", "part1"}).err, HasSubstr("is --out too"));
+  EXPECT_THAT(Merge("part1", {"part0", "part1"}).err, HasSubstr("is also --out"));
   Write("part1/runs/pre-seed2/metrics.jsonl", "");
   const Finished damaged = Merge("merged", {"part0", "part1"});
   EXPECT_EQ(damaged.exit_code, 2);

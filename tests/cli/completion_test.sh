@@ -33,7 +33,20 @@ plumb train --data no|notes.txt
 plumb train pr|pre.pbtxt
 plumb plugin check pr|pre.pbtxt
 plumb compare pre.pbtxt pr|pre.pbtxt
-plumb train --resume --resu|'
+plumb train --resume --resu|
+plumb train --set train.max|train.max_steps= train.max_divergences=
+plumb train --set model.attention.b|model.attention.bias=
+plumb train --set train.schedule=CO|CONSTANT COSINE
+plumb train --set model.tie_embeddings=|false true
+plumb compare --grid model.n_l|model.n_layer=
+plumb describe pre.pbtxt --set model.block.placement=deepn|deepnorm
+plumb describe pre.pbtxt --set model.norm[0].plugin=layer|layer_norm
+plumb train --set train.max_steps=3 --dt|--dtype
+plumb plugin describe rms|rms_norm
+plumb help p|placements plugin
+plumb help placements resi|resi_dual
+plumb help norms rms|rms_norm
+plumb export run --family gpt_|gpt_neox'
 
 tried=0
 # try SHELL compares the sorted answers of ask_SHELL with the cases.
@@ -66,11 +79,11 @@ try bash
 [ "$(ask_bash 'plumb sample mo')" = "models dir" ] || fail "bash: directories"
 
 if command -v fish > /dev/null; then
-  # Prints the words that fish would insert, without the "--dtype=" that it repeats.
+  # Prints the words that fish would insert, without the "--dtype=" or "train.dtype=" that it repeats.
   ask_fish() {
     # shellcheck disable=SC2016  # fish expands it
     fish --no-config -c 'plumb completion fish | source; complete -C $argv[1]' -- "$1" 2> /dev/null |
-      cut -f 1 | sed 's/^--[a-z]*=//' | grep -vxF 'models\ dir/' | grep -vxF 'models dir/' || true
+      cut -f 1 | sed -e 's/^--[a-z]*=//' -e 's/^[^=]*=\(.\)/\1/' | grep -vxF 'models\ dir/' | grep -vxF 'models dir/' || true
   }
   try fish
 else
@@ -100,7 +113,7 @@ END
   ask_zsh() {
     rm -f "$HOME/found" "$HOME/done"
     zsh -f ask.zsh "$1" > /dev/null || return
-    if [ -e "$HOME/found" ]; then grep -v '^$' "$HOME/found" | sort -u | grep -vxE 'models dir/?|ask.zsh' || true; fi
+    if [ -e "$HOME/found" ]; then grep -v '^$' "$HOME/found" | sed 's/^[^=]*=\(.\)/\1/' | sort -u | grep -vxE 'models dir/?|ask.zsh' || true; fi
   }
   try zsh
 else

@@ -112,7 +112,7 @@ TEST_F(DemoTest, ReportsUnwritableDirectories) {
       {"pre.pbtxt", "pre.pbtxt: is a file"},
       {"pre.pbtxt/x", "pre.pbtxt/x: cannot make the directory: "},
       {"/proc/demo", "/proc/demo: cannot make the directory: "},
-      {"", "--out: names no directory"}};
+      {"", "--out: is empty; name a directory"}};
   for (const auto& [out, message] : cases) {
     const Finished result = RunDemo({"--out", out});
     EXPECT_EQ(result.exit_code, 2) << out;

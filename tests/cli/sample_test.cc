@@ -105,7 +105,8 @@ TEST_F(SampleTest, ContinuesTokens) {
   EXPECT_THAT(error("[]"), HasSubstr("p.json: no tokens"));
   EXPECT_THAT(error("[[1], []]"), HasSubstr("tokens[1] is empty"));
   EXPECT_THAT(error("{\"sequences\": [[1]]}"), HasSubstr("the file: expected"));
-  EXPECT_THAT(error("[1]", {"--prompt", "a"}), HasSubstr("give one of --prompt and"));
+  EXPECT_THAT(error("[1]", {"--prompt", "a"}),
+              HasSubstr("--prompt and --prompt-tokens exclude each other"));
 }
 
 TEST_F(SampleTest, TheMostLikelyTokenIsAlwaysTheSame) {

@@ -70,7 +70,7 @@ try {
         "p",
         { class: "plain", role: "alert" },
         `This report could not be drawn: ${error.message}. The numbers are also in table.md, ` +
-          `table.csv and metrics.jsonl beside it.`,
+          `table.csv and metrics.jsonl next to it.`,
       ),
     );
   throw error;

@@ -2,6 +2,7 @@
 #include "runtime/app/study/study.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/app/file_kind.h"
 #include "runtime/app/study/study_spec.h"
 #include "runtime/app/train/recipe.h"
 #include "runtime/base/file.h"
@@ -25,7 +26,9 @@ absl::StatusOr<StudySetting> ToSetting(const SourceText& text) {
 
 absl::StatusOr<Study> Study::FromFile(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
-  PLUMB_ASSIGN_OR_RETURN(const StudySpec spec, ParseStudySpec(text, path));
+  const absl::StatusOr<StudySpec> parsed = ParseStudySpec(text, path);
+  if (!parsed.ok()) return ExplainFileKind(FileKind::kStudy, text, path, parsed.status());
+  const StudySpec& spec = *parsed;
   const std::string directory = DirectoryOf(path);
   const auto resolve = [&directory](const std::string& file) {
     if (file.empty() || directory == ".") return file;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/app/file_kind.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
@@ -93,8 +94,12 @@ absl::Status Recipe::InFile(const absl::Status& status) const {
 absl::StatusOr<Recipe> ParseRecipe(absl::string_view text, const std::string& name,
                                    const Overrides& settings) {
   Recipe recipe;
-  PLUMB_ASSIGN_OR_RETURN(recipe.text,
-                         ToStatus(api::RecipeText({text.data(), text.size()}, settings, name)));
+  absl::StatusOr<std::string> completed_text =
+      ToStatus(api::RecipeText({text.data(), text.size()}, settings, name));
+  if (!completed_text.ok()) {
+    return ExplainFileKind(FileKind::kRecipe, text, name, completed_text.status());
+  }
+  recipe.text = *std::move(completed_text);
   Locations completed, own;
   PLUMB_RETURN_IF_ERROR(textproto::ReadText(recipe.text, name, &recipe.fields, &completed));
   v1::Train said;
