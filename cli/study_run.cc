@@ -142,7 +142,7 @@ absl::Status RunAllHere(const StudyRequest& request, const Plan& plan, Division 
   options.create_runtime = [&invocation](int threads) { return WithThreads(invocation, threads); };
   bool told = false;
   options.interrupted = [&] {
-    // Tells the user immediately, because a launcher gives its ranks little time (mpirun one
+    // Reports to the user immediately, because a launcher gives its ranks little time (mpirun one
     // second).
     if (interrupts.requested() && request.is_shared() && request.leads() && !told) {
       told = true;

@@ -317,8 +317,9 @@ std::string Plan::StudyText() const {
   absolute.init = AbsolutePath(study.init);
   // These comments are compared when a study is resumed, so they must not change.
   std::string text = absl::StrCat(
-      "# What plumb compare was asked for, and which contents the files had. The runs beside this\n"
-      "# file belong to it; another study belongs into another directory.\n",
+      "# The study that plumb compare ran, and the contents of its files. The runs next to this "
+      "file\n"
+      "# belong to it; another study belongs into another directory.\n",
       absolute.ToText());
   for (const PlanGroup& group : groups) {
     absl::StrAppend(&text, "# group ", group.directory, ": model ", group.fingerprint, ", recipe ",

@@ -202,8 +202,8 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std:
     absl::StrAppend(&record.metrics, "{", head, ",", WithoutTime(line), "}\n");
   }
   if (static_cast<int64_t>(record.losses.size()) != steps) {
-    return absl::DataLossError(absl::StrCat(path, ": tells of ", record.losses.size(),
-                                            " steps and not of ", steps, "; delete ", directory,
+    return absl::DataLossError(absl::StrCat(path, ": has ", record.losses.size(), " steps and not ",
+                                            steps, "; delete ", directory,
                                             " to train this run again"));
   }
   if (result->validation) {

@@ -84,7 +84,7 @@ absl::Status CheckDirectory(const Plan& plan, const std::string& directory) {
   if (absl::IsNotFound(text.status())) return NoStudy(directory);
   if (!text.ok()) return text.status();
   return CheckSameStudy(StudyFile(directory), *text, plan.StudyText(),
-                        "leave it out, or put its files back as they were.");
+                        "drop it, or put its files back as they were.");
 }
 
 // Content that must be equal if two directories have the same run: everything except times.
@@ -132,7 +132,7 @@ absl::Status MissingError(const std::vector<std::string>& missing, size_t runs) 
   if (missing.size() > kShown) absl::StrAppend(&text, "\n  …");
   absl::StrAppend(&text,
                   "\nName the directories that have them, or give the commands of their shards "
-                  "again, which go on.");
+                  "again, which continue.");
   return absl::NotFoundError(text);
 }
 

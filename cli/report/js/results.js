@@ -91,40 +91,40 @@ function resultsTable(report, view, columns, rows) {
   }
 
   return dom.el(
-    "div",
-    { class: "results" },
-    dom.scroller(
-      "Table of results",
+      'div',
+      {class: 'results'},
+      dom.scroller(
+          'Table of results',
+          dom.el(
+              'table',
+              {class: 'wide'},
+              dom.el('caption', {class: 'offscreen'}, 'Results, a row a model. The headings sort.'),
+              dom.el('thead', {}, dom.el('tr', {}, headers)),
+              body,
+              ),
+          ),
       dom.el(
-        "table",
-        { class: "wide" },
-        dom.el("caption", { class: "offscreen" }, "Results, a row a model. The headings sort."),
-        dom.el("thead", {}, dom.el("tr", {}, headers)),
-        body,
-      ),
-    ),
-    dom.el(
-      "p",
-      { class: "note under" },
-      "Training loss in nats, mean ± standard deviation over seeds. “First” and " +
-        "“last” average that many steps. A run has collapsed when its last 100 losses are no " +
-        "better than guessing each " +
-        "token by its frequency." +
-        (columns.includes("spikes")
-          ? " A spike is a loss above the median of the 50 before by 1 nat and ten times their " +
-            "median absolute deviation."
-          : "") +
-        (columns.includes("survived")
-          ? " A divergence was survived when the run went on without the batch or from a checkpoint."
-          : ""),
-      dom.el("span", { class: "on-screen" }, " The headings sort."),
-    ),
-    dom.el(
-      "div",
-      { class: "actions" },
-      dom.copyButton("Copy as CSV", () => asCsv(columns, rows)),
-      dom.copyButton("Copy as Markdown", () => asMarkdown(columns, rows, isNumeric)),
-    ),
+          'p',
+          {class: 'note under'},
+          'Training loss in nats, mean ± standard deviation over seeds. “First” and ' +
+              '“last” average that many steps. A run has collapsed when its last 100 losses are no ' +
+              'better than guessing each ' +
+              'token by its frequency.' +
+              (columns.includes('spikes') ?
+                   ' A spike is a loss above the median of the 50 before by 1 nat and ten times their ' +
+                       'median absolute deviation.' :
+                   '') +
+              (columns.includes('survived') ?
+                   ' A divergence was survived when the run continued without the batch or from a checkpoint.' :
+                   ''),
+          dom.el('span', {class: 'on-screen'}, ' The headings sort.'),
+          ),
+      dom.el(
+          'div',
+          {class: 'actions'},
+          dom.copyButton('Copy as CSV', () => asCsv(columns, rows)),
+          dom.copyButton('Copy as Markdown', () => asMarkdown(columns, rows, isNumeric)),
+          ),
   );
 }
 
