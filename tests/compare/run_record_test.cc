@@ -89,7 +89,7 @@ TEST_F(RunRecordTest, MissingStepsAreAnError) {
   Write(3);
   const auto record = ReadRunRecord(dir_.File("."), "");
   EXPECT_EQ(record.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(record.status().message()), HasSubstr("2 steps and not of 3"));
+  EXPECT_THAT(std::string(record.status().message()), HasSubstr("2 steps and not 3"));
 }
 
 TEST_F(RunRecordTest, AGradientNormOfALayerIsThatOfAllItsParameters) {
