@@ -117,7 +117,7 @@ TEST(StudyOptionsTest, InvalidGridsAndSeedsAreErrors) {
   }
   options.seed_list = {"1"};
   options.seeds = 2;
-  EXPECT_THAT(Error(options), HasSubstr("not both"));
+  EXPECT_THAT(Error(options), HasSubstr("exclude each other"));
 }
 
 }  // namespace

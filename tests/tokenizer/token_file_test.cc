@@ -54,7 +54,7 @@ TEST(TokenFileTest, DamageIsAnError) {
   std::string bytes = BytesOf({1, 2, 3}, TokenLayout::kLlmc, 300);
   bytes.resize(bytes.size() - 2);
   EXPECT_THAT(TokenFile::FromContent(bytes, "t.bin", TokenLayout::kUint16).status().message(),
-              HasSubstr("says 3 tokens, and it has room for 2"));
+              HasSubstr("its header records 3 tokens"));
   bytes[4] = 9;
   EXPECT_THAT(TokenFile::FromContent(bytes, "t.bin", TokenLayout::kUint16).status().message(),
               HasSubstr("version 9"));
