@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "plumb/v1/import.schema.h"
@@ -16,17 +15,10 @@
 #include "runtime/base/utf8.h"
 #include "runtime/schema/located.h"
 #include "runtime/schema/reader.h"
+#include "runtime/spec/convert.h"
 
 namespace plumb {
 namespace {
-
-bool IsName(absl::string_view name) {
-  if (name.empty() || absl::ascii_isdigit(static_cast<unsigned char>(name[0]))) return false;
-  for (const char c : name) {
-    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_') return false;
-  }
-  return true;
-}
 
 // Returns the expression of a field, or nullopt if the field is empty.
 absl::StatusOr<std::optional<Expression>> Optional(const Located& at, const std::string& value,
@@ -66,7 +58,7 @@ absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& a
                                       const SourceLocation& place) {
   ScalarRule rule;
   rule.name = at.TextOf("name");
-  if (!IsName(scalar.name())) {
+  if (!IsIdentifier(scalar.name())) {
     return ErrorAt(place, "a scalar's name has letters, digits and _, and begins with no digit");
   }
   rule.fields = scalar.field();
@@ -99,7 +91,7 @@ absl::StatusOr<StringVariableRule> ReadStringVariable(const v1::StringVariable& 
                                                       const SourceLocation& place) {
   StringVariableRule rule;
   rule.name = at.TextOf("name");
-  if (!IsName(word.name())) {
+  if (!IsIdentifier(word.name())) {
     return ErrorAt(place, "a word's name has letters, digits and _, and begins with no digit");
   }
   rule.fields = word.field();
@@ -321,7 +313,7 @@ class FamilyReader {
 
   absl::Status ReadImport(const v1::ImportedPart& import, const SourceLocation& place, int depth,
                           Family* family) {
-    if (!IsName(import.part())) {
+    if (!IsIdentifier(import.part())) {
       return ErrorAt(place, "a part's name has letters, digits and _, and begins with no digit");
     }
     if (depth == kMaxDepth) {

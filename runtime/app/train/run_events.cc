@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/app/train/run_events.h"
 
-#include <limits.h>
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -14,14 +11,10 @@
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "runtime/base/status.h"
+#include "runtime/ranks/communicator.h"
 
 namespace plumb {
 namespace {
-
-std::string HostName() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
-}
 
 // Returns a code block in Markdown, which no content can end.
 std::string Indented(absl::string_view text) {
@@ -60,7 +53,7 @@ absl::StatusOr<std::unique_ptr<RunEvents>> RunEvents::Open(const std::string& ru
   PLUMB_ASSIGN_OR_RETURN(const auto description, DescribeModel(model));
   PLUMB_ASSIGN_OR_RETURN(const std::string model_text, ToStatus(model.Text()));
   EventFileOptions options;
-  options.host = HostName();
+  options.host = OwnHostName();
   options.clock = clock;
   options.first_step = first_step;
   PLUMB_ASSIGN_OR_RETURN(EventFile file, EventFile::Create(run, options));
