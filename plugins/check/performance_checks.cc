@@ -65,7 +65,8 @@ std::string SizeText(int64_t bytes) {
 void CheckDenormals(const Subject& subject, Report* report) {
   constexpr double kWarn = 2;
   const std::unique_ptr<Instance> instance = FirstInstance(*subject.norm, {768, 64, 60, 1});
-  NormRun normal(*instance, PLUMB_F32, 16, subject.seed), denormal(*instance, PLUMB_F32, 16, 1);
+  NormRun normal(*instance, PLUMB_DTYPE_F32, 16, subject.seed),
+      denormal(*instance, PLUMB_DTYPE_F32, 16, 1);
   for (Rows* rows : {&denormal.x, &denormal.dy}) {
     std::vector<double> values = rows->Values();
     for (double& value : values) value *= 1e-40;
@@ -103,7 +104,7 @@ void CheckBandwidth(const Subject& subject, Report* report) {
     const int64_t rows = std::max<int64_t>(1, bytes / (3 * row_bytes));
     Place aligned;
     aligned.aligned64 = true;
-    NormRun run(*instance, PLUMB_F32, rows, subject.seed, aligned);
+    NormRun run(*instance, PLUMB_DTYPE_F32, rows, subject.seed, aligned);
     run.Forward(/*train=*/true);
     run.Backward();
     const plumb_norm_call forward = run.ForwardCall(true), backward = run.BackwardCall(false);
@@ -112,7 +113,8 @@ void CheckBandwidth(const Subject& subject, Report* report) {
     };
     // Number of tensors that are read or written.
     const uint32_t needs = instance->layout().backward_needs;
-    const double tensors = 2 + ((needs & PLUMB_BWD_X) != 0) + ((needs & PLUMB_BWD_Y) != 0);
+    const double tensors =
+        2 + ((needs & PLUMB_BACKWARD_READS_X) != 0) + ((needs & PLUMB_BACKWARD_READS_Y) != 0);
     const auto [copied, gone_forward] =
         BestTimes(copy, [&] { Forward(*instance, forward, 0, rows); });
     const double gone_back = BestTimes([&] { Backward(*instance, backward, 0, rows); }, copy).first;
@@ -133,7 +135,7 @@ void CheckOneRow(const Subject& subject, Report* report) {
   for (const uint32_t dim : {64, 768, 4096}) {
     const std::unique_ptr<Instance> instance = TryInstance(*subject.norm, dim, DefaultValues(*subject.norm));
     if (instance == nullptr) continue;
-    NormRun run(*instance, PLUMB_F32, /*rows=*/1, subject.seed);
+    NormRun run(*instance, PLUMB_DTYPE_F32, /*rows=*/1, subject.seed);
     run.Forward(/*train=*/false);
     const plumb_norm_call call = run.ForwardCall(/*train=*/false);
     const auto [row, nothing] = BestTimes([&] { Forward(*instance, call, 0, 1); },

@@ -66,8 +66,8 @@ TEST_F(ReportTest, ANormDescribesItself) {
   EXPECT_EQ(norm["parameters"][0]["shape"], "[dim]");
   EXPECT_THAT(norm["attributes"], Not(IsEmpty()));
   EXPECT_TRUE(norm["attributes"][0].contains("required"));
-  const std::string unknown =
-      Fails(PLUMB_NOT_FOUND, plumb_plugin_describe, runtime_.get, "layer_nrm", nullptr, 0, nullptr);
+  const std::string unknown = Fails(PLUMB_STATUS_NOT_FOUND, plumb_plugin_describe, runtime_.get,
+                                    "layer_nrm", nullptr, 0, nullptr);
   EXPECT_THAT(unknown, HasSubstr("did you mean \"layer_norm\""));
   // A plugin that another runtime loads from its file has the same description.
   const std::string path = norm["path"];
@@ -75,7 +75,7 @@ TEST_F(ReportTest, ANormDescribesItself) {
   EXPECT_PLUMB_OK(plumb_runtime_create(nullptr, &other.get, err));
   EXPECT_PLUMB_OK(plumb_plugin_load(other.get, path.c_str(), err));
   EXPECT_EQ(Json::parse(Text(plumb_plugin_describe, other.get, "layer_norm")), norm);
-  EXPECT_THAT(Fails(PLUMB_NOT_FOUND, plumb_plugin_load, other.get, "/not/there.so"),
+  EXPECT_THAT(Fails(PLUMB_STATUS_NOT_FOUND, plumb_plugin_load, other.get, "/not/there.so"),
               HasSubstr("/not/there.so"));
 }
 
@@ -86,14 +86,15 @@ TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {
   double speed = 0;
   const plumb_status status =
       plumb_runtime_measure_speed(runtime_.get, PLUMB_SPEED_GEMM_F32, &speed, nullptr);
-  if (status != PLUMB_UNIMPLEMENTED) {  // oneDNN is available
+  if (status != PLUMB_STATUS_UNIMPLEMENTED) {  // oneDNN is available
     EXPECT_EQ(status, PLUMB_OK);
     EXPECT_GT(speed, 1e8);
   }
   EXPECT_PLUMB_OK(plumb_runtime_measure_speed(runtime_.get, PLUMB_SPEED_READ, &speed, err));
   EXPECT_GT(speed, 1e8);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_runtime_measure_speed, runtime_.get, 7, &speed),
-              HasSubstr("speed 7"));
+  EXPECT_THAT(
+      Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_runtime_measure_speed, runtime_.get, 7, &speed),
+      HasSubstr("speed 7"));
 }
 
 TEST_F(ReportTest, OutsideOfAnyCallThereIsNone) {
@@ -159,8 +160,8 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
   options.recipe_size = std::strlen(options.recipe);
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("bf16["));
   const auto fails = [&] {
-    return Fails(PLUMB_INVALID_ARGUMENT, plumb_model_explain, model.get, &options, nullptr, 0,
-                 nullptr);
+    return Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_explain, model.get, &options, nullptr,
+                 0, nullptr);
   };
   options.recipe = "dtype: BF17";
   EXPECT_THAT(fails(), HasSubstr("recipe:1:"));
@@ -198,10 +199,10 @@ TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
   program.weights = WeightFormat::kBf16;
   EXPECT_EQ(work.weight_bytes, CountWork(*context, program)->weight_bytes);
   EXPECT_LT(work.weight_bytes, f32);
-  EXPECT_THAT(
-      Fails(PLUMB_INVALID_ARGUMENT, plumb_model_work, model.get, PLUMB_PASS_FEED, 9, 0, &work),
-      HasSubstr("tokens must be in 1..context_length (8), is 9"));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_model_work, model.get, 2, 1, 0, &work),
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_work, model.get, PLUMB_PASS_FEED, 9,
+                    0, &work),
+              HasSubstr("tokens must be in 1..context_length (8), is 9"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_work, model.get, 2, 1, 0, &work),
               HasSubstr("pass 2"));
 }
 
@@ -215,7 +216,7 @@ TEST_F(ReportTest, GradientsAreThoseOfAStepAndChangeNothing) {
   const ModelHandle model = CreateWithWeights();
   const std::vector<float> before = Weights(model.get);
   const EvaluatorHandle evaluator = Evaluator(model, 1);
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION,
                     [&](plumb_error** error) {
                       auto none = MakeStruct<plumb_tensor>();
                       return plumb_evaluator_gradient(evaluator.get, 0, &none, error);
@@ -261,17 +262,17 @@ TEST_F(ReportTest, AnEvaluatorIsProbed) {
   // The callback's result can stop the run. Without a probe it is not called.
   seen.answer = 1;
   std::vector<int32_t> ids(16, 1);
-  EXPECT_THAT(Fails(PLUMB_CANCELLED, plumb_evaluator_run, evaluator.get, ids.data(), ids.data(), 16,
-                    nullptr),
+  EXPECT_THAT(Fails(PLUMB_STATUS_CANCELLED, plumb_evaluator_run, evaluator.get, ids.data(),
+                    ids.data(), 16, nullptr),
               HasSubstr("wants no more"));
   EXPECT_PLUMB_OK(plumb_evaluator_probe(evaluator.get, nullptr, 0, nullptr, nullptr, err));
   seen.names.clear();
   EXPECT_EQ(Loss(evaluator.get), loss);
   EXPECT_THAT(seen.names, IsEmpty());
   const char* const unknown[] = {"logit"};
-  EXPECT_THAT(
-      Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_probe, evaluator.get, unknown, 1, note, &seen),
-      HasSubstr("no probe point matches \"logit\""));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_evaluator_probe, evaluator.get, unknown, 1,
+                    note, &seen),
+              HasSubstr("no probe point matches \"logit\""));
 }
 
 TEST_F(ReportTest, GradientsThatWereNotWantedAreNotThere) {
@@ -279,15 +280,16 @@ TEST_F(ReportTest, GradientsThatWereNotWantedAreNotThere) {
   const EvaluatorHandle evaluator = Evaluator(model, 0);
   Loss(evaluator.get);
   auto tensor = MakeStruct<plumb_tensor>();
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_evaluator_gradient, evaluator.get, 0, &tensor),
-              HasSubstr("options.gradients"));
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_evaluator_probe, evaluator.get, nullptr, 0,
-                    nullptr, nullptr),
+  EXPECT_THAT(
+      Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_evaluator_gradient, evaluator.get, 0, &tensor),
+      HasSubstr("options.gradients"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_evaluator_probe, evaluator.get, nullptr,
+                    0, nullptr, nullptr),
               HasSubstr("options.gradients"));
   auto options = MakeStruct<plumb_evaluator_options>();
   options.gradients = 1;
   options.weights = PLUMB_WEIGHTS_INT8;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT,
                     [&](plumb_error** error) {
                       plumb_evaluator* none = nullptr;
                       return plumb_evaluator_create(model.get, &options, &none, error);
@@ -295,8 +297,8 @@ TEST_F(ReportTest, GradientsThatWereNotWantedAreNotThere) {
               HasSubstr("PLUMB_WEIGHTS_F32"));
   const EvaluatorHandle with = Evaluator(model, 1);
   const std::vector<int32_t> ids(16, 1);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_run, with.get, ids.data(), nullptr, 16,
-                    nullptr),
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_evaluator_run, with.get, ids.data(),
+                    nullptr, 16, nullptr),
               HasSubstr("targets is NULL"));
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tests plugins of norm ABI 1.1 in a host of 1.0: builds the last commit whose header is 1.0 in a temporary
-# clone, and gives it the plugins of tests/sdk/v1_1, compiled with the current header. The one that needs 1.1
+# clone, and gives it the plugins of tests/sdk/v1_1, compiled with the header of 1.1. The one that needs 1.1
 # is refused with both version numbers. The other one runs without the new features, and its model has fewer
 # parameters. This test is not part of ctest, because it builds another tree.
 #   old_host.sh BUILD_DIRECTORY [SOURCE_DIRECTORY [OLD_BUILD_DIRECTORY]]    the last: an existing build of that commit
@@ -28,7 +28,7 @@ else
 fi
 for norm in adaptive graceful; do
   ${CC:-cc} -std=c11 -O2 -ffp-contract=off -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden \
-    -I "$source/plugins/abi" "$here/${norm}_norm.c" -o "$work/$norm.so" -lm
+    -I "$here" "$here/${norm}_norm.c" -o "$work/$norm.so" -lm
 done
 printf '%s\n' anna emma hannah lena lina marie mia nora > "$work/words.txt"
 

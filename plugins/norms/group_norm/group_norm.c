@@ -98,10 +98,10 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
       snprintf(err, cap, "groups is %lld, and must divide dim, which is %u", (long long)groups,
                dim);
     }
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* norm = malloc(sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   *norm = (plumb_norm_instance){
       .dim = dim,
       .groups = (size_t)groups,
@@ -131,7 +131,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = norm->affine ? 2 : 0;
   out->params = norm->params;
   out->saved_per_row = (uint32_t)(2 * norm->groups); /* mean and r of each piece */
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

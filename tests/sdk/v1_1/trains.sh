@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests plugins that use the additions of norm ABI 1.1 in a model that trains. One requires a host of 1.1, the
-# other only uses it. Both pass the checker and train to the same losses with any number of threads and with
+# Tests plugins that use the additions of norm ABI 1.1, compiled with the frozen header of 1.1, in a model that
+# trains. One requires a host of 1.1, the other only uses it. Both pass the checker and train to the same losses with any number of threads and with
 # guarded operands, and the models can be sampled.
 #   trains.sh BUILD_DIRECTORY SOURCE_DIRECTORY
 set -euo pipefail
@@ -18,9 +18,12 @@ tried=0
 for compiler in gcc clang; do
   command -v "$compiler" > /dev/null || continue
   tried=$((tried + 1))
+  # The frozen and the current header have the same sizes and offsets.
+  $compiler -std=c11 -Werror -I "$here" -fsyntax-only "$here/layout.c"
+  $compiler -std=c11 -Werror -include "$here/old_names.h" -I "$source/plugins/abi" -fsyntax-only "$here/layout.c"
   for norm in adaptive graceful; do
     $compiler -std=c11 -O2 -ffp-contract=off -Wall -Wextra -Werror -pedantic -fPIC -shared -fvisibility=hidden \
-      -I "$source/plugins/abi" "$here/${norm}_norm.c" -o "$work/$norm.so" -lm
+      -I "$here" "$here/${norm}_norm.c" -o "$work/$norm.so" -lm
     "$build/bin/plumb" plugin check --quick "$work/$norm.so"
     for run in plain "threads --threads 3" "guarded --plugin-guard"; do
       # shellcheck disable=SC2086
