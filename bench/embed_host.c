@@ -88,7 +88,6 @@ int main(int argc, char** argv) {
   Must(plumb_session_feed(session, 0, &prompt, 1, &error), error);
   memset(&sampling, 0, sizeof(sampling));
   sampling.struct_size = sizeof(sampling);
-  sampling.temperature = 1;
   sampling.max_tokens = 1;
   times.at = malloc(sizeof(double) * 2048);
   gaps = malloc(sizeof(double) * 2048);

@@ -26,10 +26,6 @@ struct ExplainFlags {
   std::vector<std::string> settings;
 };
 
-std::vector<std::string> Stages() {
-  return {"graph", "grad", "optimized", "plan", "exec", "prompt", "probes"};
-}
-
 absl::StatusOr<int> Explain(const ExplainFlags& options, const Invocation& invocation) {
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const api::Model model,
@@ -47,17 +43,18 @@ void AddExplainCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<ExplainFlags>();
   CLI::App* app = program->add_subcommand("explain", "Show the stages of compiling a model");
   AddRequired(app, "MODEL", &options->model, "Model file (.pbtxt)");
+  const std::vector<std::string> stages = ExplainStages();
   SetChoices(app->add_option("--stage", options->stage,
-                             absl::StrCat("Stage to print: ", absl::StrJoin(Stages(), ", "))),
-             Stages())
+                             absl::StrCat("Stage to print: ", absl::StrJoin(stages, ", "))),
+             stages)
       ->required()
       ->type_name("STAGE")
-      ->check([](const std::string& stage) {
-        for (const std::string& known : Stages()) {
+      ->check([stages](const std::string& stage) {
+        for (const std::string& known : stages) {
           if (stage == known) return std::string();
         }
-        return absl::StrCat("\"", stage, "\" is not one of ", absl::StrJoin(Stages(), ", "),
-                            DidYouMean(stage, Stages()));
+        return absl::StrCat("\"", stage, "\" is not one of ", absl::StrJoin(stages, ", "),
+                            DidYouMean(stage, stages));
       });
   app->option_defaults()->group("Model");
   AddRepeated(app, "--set", "FIELD=VALUE", &options->settings,

@@ -71,6 +71,7 @@ set_target_properties(plumb_static PROPERTIES
   ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/runtime/capi")
 target_include_directories(plumb_static INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/runtime/include>"
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/plugins/abi>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_link_libraries(plumb_static INTERFACE ${PLUMB_STATIC_LIBRARIES})
 if(NOT PROJECT_IS_TOP_LEVEL)

@@ -77,6 +77,7 @@ wrong_includes() {
     function is_system(include) {
       return include ~ /^<([a-z_0-9]+(\.h)?|(sys|linux)\/[a-z_0-9]+\.h)>$/
     }
+    function is_norm_abi(header) { return header ~ /^plumb\/(norm_plugin|ext\/[a-z_]+)\.h$/ }
     function wrong(why) { print place ": includes " include ": " why }
 
     {
@@ -89,19 +90,21 @@ wrong_includes() {
       owner = owners(header)
 
       if (starts(file, "plugins/abi/")) {
-        rows = file ~ /norm_rows[a-z_]*\.h$/ && include ~ /^("plumb\/norm_[a-z_]+\.h"|<(math|stdio|string|immintrin)\.h>)$/
-        if (!rows && include != "<stddef.h>" && include != "<stdint.h>") wrong("the norm ABI stands alone")
+        # types.h is below norm_plugin.h, which is below the extensions and norm_rows.h.
+        rows = file ~ /norm_rows[a-z_]*\.h$/ && include ~ /^("plumb\/(norm_[a-z_]+|ext\/[a-z_]+)\.h"|<(math|stdio|string|immintrin)\.h>)$/
+        core = file ~ /norm_plugin\.h$/ && header == "plumb/types.h" || file ~ /\/ext\/[a-z_]+\.h$/ && header == "plumb/norm_plugin.h"
+        if (!rows && !core && include != "<stddef.h>" && include != "<stdint.h>") wrong("the norm ABI stands alone")
       } else if (owner != "" && !within(file, owner)) {
         wrong("only " owner " may")
       } else if (starts(file, "plugins/check/")) {
         if (!starts(header, "plugins/check/") && !starts(header, "runtime/base/") &&
-            header !~ /^runtime\/plugin\/(elf_note|descriptor)\.h$/ && header != "plumb/norm_plugin.h" &&
+            header !~ /^runtime\/plugin\/(elf_note|descriptor)\.h$/ && !is_norm_abi(header) &&
             !starts(header, "absl/") && owner == "" && !is_system(include))
           wrong("the checker sees the norm ABI, runtime/base and the readers of ELF notes and descriptors")
       } else if (starts(file, "plugins/")) {
         own = include ~ /^"[^\/]*"$/ && system("test -f " directory header) == 0
-        if (!own && header !~ /^plumb\/norm_(plugin|rows)\.h$/ && owner == "" && !is_system(include))
-          wrong("a norm sees plumb/norm_plugin.h, plumb/norm_rows.h and the standard library")
+        if (!own && !is_norm_abi(header) && header != "plumb/norm_rows.h" && owner == "" && !is_system(include))
+          wrong("a norm sees the norm ABI, plumb/norm_rows.h and the standard library")
       } else if (file ~ /^runtime\/include\/.*\.hpp$/) {
         if (header != "plumb.h" && header !~ /^plumb\/[a-z_]+\.hpp$/ && !is_system(include))
           wrong("plumb.hpp sees plumb.h and the standard library")
@@ -109,8 +112,8 @@ wrong_includes() {
         if (owner == "" && !is_system(include))
           wrong("the compiler of the schema sees protobuf and the standard library")
       } else if (starts(file, "runtime/include/")) {
-        if (header != "plumb.h" && !is_system(include))
-          wrong("public headers see the standard library and plumb.h")
+        if (header != "plumb/types.h" && !is_system(include))
+          wrong("plumb.h sees plumb/types.h and the standard library")
       } else if (starts(file, "cli/")) {
         if (!(header in for_cli) && !starts(header, "cli/") && !starts(header, "runtime/app/") && !starts(header, "runtime/base/") &&
             !starts(header, "absl/") && owner == "" && !is_system(include))
@@ -121,7 +124,7 @@ wrong_includes() {
           wrong("runtime/" module " is not on the list of modules in this script")
         } else if (target != "") {
           if (!((module, target) in may)) wrong("runtime/" module " may not include runtime/" target)
-        } else if (header == "plumb/norm_plugin.h") {
+        } else if (is_norm_abi(header)) {
           if (!((module, "plugin") in may)) wrong("runtime/" module " does not know plugins")
         } else if (header == "plumb.h" || header == "plumb.hpp") {
           if (module != "ranks" && module != "capi" && module != "app") wrong("plumb.h is above runtime/" module)

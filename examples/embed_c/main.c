@@ -71,8 +71,9 @@ int main(void) {
   Must(plumb_model_init(model, 1, &error));
 
   plumb_trainer* trainer = NULL;
-  const plumb_trainer_options training = {
-      .struct_size = sizeof(training), .recipe = kRecipe, .recipe_size = strlen(kRecipe)};
+  plumb_trainer_options training = PLUMB_TRAINER_OPTIONS_INIT;
+  training.recipe = kRecipe;
+  training.recipe_size = strlen(kRecipe);
   Must(plumb_trainer_create(model, &training, &trainer, &error));
   Must(plumb_trainer_run(trainer, FillBatch, PrintLoss, NULL, &error));
 
@@ -86,8 +87,9 @@ int main(void) {
   Must(plumb_session_feed(session, 0, ids, kPrompt, &error));
   Must(plumb_decoder_create(tokenizer, ids, kPrompt, &decoder, &error));
   printf("%.*s", (int)kPrompt, kText);
-  /* The temperature is 0: always the most likely token. */
-  const plumb_sample_options sampling = {.struct_size = sizeof(sampling), .max_tokens = 9};
+  plumb_sample_options sampling = PLUMB_SAMPLE_OPTIONS_INIT;
+  sampling.greedy = 1;
+  sampling.max_tokens = 9;
   Must(plumb_session_generate(session, 0, &sampling, PrintToken, NULL, &error));
   const char* rest = NULL;
   Must(plumb_decoder_finish(decoder, &rest, NULL, &error));

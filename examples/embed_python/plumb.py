@@ -64,69 +64,69 @@ class _Struct(ctypes.Structure):
 
 
 class _RuntimeOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("flags", c_uint32), ("threads", c_int32), ("log", c_void_p),
+    _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("threads", c_int32), ("log", c_void_p),
                 ("log_user", c_void_p), ("gemm", c_char_p), ("allocator", c_void_p), ("executor", c_void_p),
                 ("plugin_path", c_char_p), ("placement_path", c_char_p), ("install_prefix", c_char_p)]
 
 
 class _ModelInfo(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("n_layer", c_int64), ("d_model", c_int64), ("n_head", c_int64),
+    _fields_ = [("struct_size", c_uint32), ("n_layer", c_int64), ("d_model", c_int64), ("n_head", c_int64),
                 ("vocab_size", c_int64), ("context_length", c_int64), ("parameters", c_int64), ("weight_bytes", c_int64),
-                ("cache_bytes", c_int64)]
+                ("cache_bytes", c_int64), ("bidirectional", c_int32), ("token_types", c_int32)]
 
 
 class _Tensor(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("dtype", c_int32), ("rank", c_int32),
+    _fields_ = [("struct_size", c_uint32), ("name", c_char_p), ("dtype", c_int32), ("rank", c_int32),
                 ("shape", c_int64 * 4), ("data", c_void_p)]
 
 
 class _TrainerOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("recipe", c_char_p), ("recipe_size", c_size_t), ("seq", c_int64),
-                ("draw_weights", c_int32), ("reserve", c_int64)]
+    _fields_ = [("struct_size", c_uint32), ("draw_weights", c_int32), ("ranks", c_int32), ("recipe", c_char_p),
+                ("recipe_size", c_size_t), ("seq", c_int64), ("reserve", c_int64), ("communicator", c_void_p)]
 
 
 class _TrainerMemory(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("weights", c_int64), ("gradients", c_int64), ("moments", c_int64),
-                ("norm_states", c_int64), ("inputs", c_int64), ("workspace", c_int64), ("total", c_int64)]
+    _fields_ = [("struct_size", c_uint32), ("weights", c_int64), ("gradients", c_int64), ("moments", c_int64),
+                ("norm_states", c_int64), ("inputs", c_int64), ("workspace", c_int64), ("total", c_int64),
+                ("exchange", c_int64)]
 
 
 class _ProfileRow(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("name", c_char_p), ("in_graph", c_int32), ("runs", c_int64),
+    _fields_ = [("struct_size", c_uint32), ("in_graph", c_int32), ("name", c_char_p), ("runs", c_int64),
                 ("seconds", c_double), ("flops", c_double), ("bytes", c_double)]
 
 
 class _StepInfo(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("step", c_int64), ("tokens", c_int64), ("loss", c_double),
+    _fields_ = [("struct_size", c_uint32), ("step", c_int64), ("tokens", c_int64), ("loss", c_double),
                 ("gradient_norm", c_double), ("learning_rate", c_double), ("seconds", c_double)]
 
 
 class _SessionOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("sequences", c_int32), ("weights", c_int32)]
+    _fields_ = [("struct_size", c_uint32), ("sequences", c_int32), ("weights", c_int32)]
 
 
 class _SampleOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("max_tokens", c_int64), ("greedy", c_int32), ("top_k", c_int32),
-                ("temperature", c_double), ("top_p", c_double), ("seed", c_uint64), ("index", c_uint64),
-                ("drawn", c_int64), ("vocabulary", c_int32), ("end_tokens", POINTER(c_int32)),
-                ("end_token_count", c_size_t)]
+    _fields_ = [("struct_size", c_uint32), ("greedy", c_int32), ("max_tokens", c_int64), ("top_k", c_int32),
+                ("vocabulary", c_int32), ("temperature", c_double), ("top_p", c_double), ("seed", c_uint64),
+                ("index", c_uint64), ("drawn", c_int64), ("end_tokens", POINTER(c_int32)), ("end_token_count", c_size_t)]
 
 
 class _EvaluatorOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("rows", c_int64), ("seq", c_int64), ("weights", c_int32), ("logits", c_int32),
+    _fields_ = [("struct_size", c_uint32), ("weights", c_int32), ("rows", c_int64), ("seq", c_int64), ("logits", c_int32),
                 ("gradients", c_int32)]
 
 
 class _ExplainOptions(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("stage", c_char_p), ("batch", c_int64), ("seq", c_int64),
-                ("recipe", c_char_p), ("recipe_size", c_size_t)]
+    _fields_ = [("struct_size", c_uint32), ("stage", c_int32), ("layer", c_int64), ("batch", c_int64),
+                ("seq", c_int64), ("recipe", c_char_p), ("recipe_size", c_size_t)]
 
 
 class _Work(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("flops", c_double), ("weight_bytes", c_int64)]
+    _fields_ = [("struct_size", c_uint32), ("flops", c_double), ("weight_bytes", c_int64)]
 
 
 class _Probe(_Struct):
-    _fields_ = [("struct_size", c_size_t), ("step", c_int64), ("kind", c_int32), ("name", c_char_p), ("rms", c_double),
+    _fields_ = [("struct_size", c_uint32), ("kind", c_int32), ("step", c_int64), ("name", c_char_p), ("rms", c_double),
                 ("max", c_double), ("mean", c_double), ("nonfinite", c_int64), ("elements", c_int64), ("dtype", c_int32),
                 ("rank", c_int32), ("shape", c_int64 * 4), ("data", c_void_p), ("norm", c_double)]
 
@@ -284,7 +284,7 @@ def _declare(library, name, arguments, returned):
 
 
 def version():
-    """Returns the version of the library: "0.1.0"."""
+    """Returns the version of the library: "0.2.0"."""
     return load().plumb_version().decode()
 
 
@@ -616,10 +616,10 @@ class Runtime(_Object):
         _call("runtime_create", byref(options), byref(made))
         self._take(made, keep=tell)
 
-    def register_plugin(self, norm_plugin):
+    def register_plugin(self, plugin):
         """Registers the norm at an address (an int): a plumb_norm_plugin of plumb/norm_plugin.h."""
         with self._use() as handle:
-            _call("plugin_register", handle, _integer(norm_plugin, "norm_plugin", 0, 2**64 - 1))
+            _call("plugin_register", handle, _integer(plugin, "plugin", 0, 2**64 - 1))
 
     def load_plugin(self, path):
         """Registers the norms of a plugin file, whose code runs with all rights of the process."""
@@ -690,7 +690,8 @@ class Spec(_Object):
 
 
 class ModelInfo(NamedTuple):
-    """Dimensions and sizes; None if the library is older than this file and lacks the field."""
+    """Dimensions and sizes; None if the library is older than this file and lacks the field.
+    `bidirectional`: each token sees those after it. `token_types`: number of token types, 0 for none."""
     n_layer: int
     d_model: int
     n_head: int
@@ -699,12 +700,17 @@ class ModelInfo(NamedTuple):
     parameters: int
     weight_bytes: int
     cache_bytes: int
+    bidirectional: bool
+    token_types: int
 
     @classmethod
     def _of(cls, fill):
         told = _ModelInfo(**dict.fromkeys(cls._fields, -1))  # no size is -1
         fill(byref(told))
-        return cls(*(None if getattr(told, field) == -1 else getattr(told, field) for field in cls._fields))
+        values = [None if getattr(told, field) == -1 else getattr(told, field) for field in cls._fields]
+        kind = cls._fields.index("bidirectional")
+        values[kind] = None if values[kind] is None else values[kind] == 1
+        return cls(*values)
 
 
 _DTYPES = {1: "f32", 2: "bf16", 4: "f64"}
@@ -738,6 +744,10 @@ class _Lease:
         self.handle = handle
 
 
+# In the order of PLUMB_EXPLAIN_GRAPH and so on.
+_STAGES = ("graph", "gradients", "optimized", "memory plan", "executable", "prompt", "probes", "updates", "svg")
+
+
 class Model(_Object):
     """A model, with weights from a `seed`, from a safetensors file (`weights`, a path, or its content as bytes), or
     none yet. Methods that change weights need exclusive access; no session may run meanwhile."""
@@ -769,11 +779,16 @@ class Model(_Object):
         with self._use() as handle:
             return json.loads(_text("model_describe", handle))
 
-    def explain(self, stage, batch=1, seq=0, recipe=""):
-        """Prints a stage of the compiler, for people: "graph", "grad", "optimized", "plan" or "exec" of a training
-        step, "prompt", "probes", "updates" or "svg"."""
-        recipe = _utf8(recipe, "recipe")
-        options = _ExplainOptions(stage=_word(stage, "stage"), batch=batch, seq=seq, recipe=recipe,
+    def explain(self, stage="graph", batch=1, seq=0, recipe="", layer=None):
+        """Prints a stage of the compiler, for people: "graph", "gradients", "optimized", "memory plan" or "executable"
+        of a training step, "prompt", "probes", "updates", or "svg", the data flow of a layer of each kind or of
+        `layer` (from 0)."""
+        if stage not in _STAGES:
+            raise ValueError(f"stage must be one of {', '.join(_STAGES)}, not {stage!r}")
+        recipe, number = _utf8(recipe, "recipe"), _STAGES.index(stage)
+        if layer is not None and stage == "svg":
+            number += 1  # PLUMB_EXPLAIN_LAYER_SVG
+        options = _ExplainOptions(stage=number, layer=layer or 0, batch=batch, seq=seq, recipe=recipe,
                                   recipe_size=len(recipe))
         with self._use() as handle:
             return _text("model_explain", handle, byref(options)).decode()
@@ -1089,6 +1104,7 @@ class TrainerMemory(NamedTuple):
     inputs: int
     workspace: int
     total: int
+    exchange: int
 
     @classmethod
     def _of(cls, memory):
@@ -1121,10 +1137,12 @@ class Trainer(_Object):
     length)."""
     _kind = "trainer"
 
-    def __init__(self, model, recipe="", *, seq=0, draw_weights=False):
-        """Creates a trainer. `draw_weights`: draw the weights from the recipe's seed, even if the model has some."""
+    def __init__(self, model, recipe="", *, seq=0, draw_weights=False, reserve=0):
+        """Creates a trainer. `draw_weights`: draw the weights from the recipe's seed, even if the model has some.
+        `reserve`: bytes that must fit into memory next to the trainer."""
         recipe, made = _utf8(recipe, "recipe"), c_void_p()
-        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq, draw_weights=bool(draw_weights))
+        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq, draw_weights=bool(draw_weights),
+                                  reserve=reserve)
         with _is(model, Model, "model")._use() as handle:
             model._moves |= re.search(rb"\bdtype\s*:\s*BF16\b", recipe) is not None
             if model._moves:
@@ -1135,10 +1153,11 @@ class Trainer(_Object):
         self._tells = None  # thread that runs on_step
 
     @staticmethod
-    def plan(model, recipe="", *, seq=0):
-        """Computes the TrainerMemory of a trainer, without allocating it."""
+    def plan(model, recipe="", *, seq=0, ranks=0):
+        """Computes the TrainerMemory of a trainer, without allocating it; with several `ranks` that of the one that
+        needs most."""
         recipe, memory = _utf8(recipe, "recipe"), _TrainerMemory()
-        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq)
+        options = _TrainerOptions(recipe=recipe, recipe_size=len(recipe), seq=seq, ranks=ranks)
         with _is(model, Model, "model")._use() as handle:
             _call("trainer_plan", handle, byref(options), byref(memory))
         return TrainerMemory._of(memory)
@@ -1405,17 +1424,19 @@ class Session(_Object):
         with self._use() as handle:
             _call("session_truncate", handle, _sequence(sequence), _integer(length, "length"))
 
-    def generate(self, sequence=0, *, on_token=None, max_tokens=0, temperature=1.0, top_k=0, top_p=1.0, seed=0,
-                 index=0, drawn=0, vocabulary=0, end_tokens=()):
+    def generate(self, sequence=0, *, on_token=None, max_tokens=0, greedy=False, temperature=1.0, top_k=0,
+                 top_p=1.0, seed=0, index=0, drawn=0, vocabulary=0, end_tokens=()):
         """Draws tokens and appends all but the last. Ends after max_tokens, also beyond the context, or, if that is 0,
         when the context is full; when one of end_tokens is drawn, which is not returned; or when on_token(id) returns
-        False. `finish_reason` has the reason. Temperature 0: always the most likely token. Samples of one seed differ
-        by their index. Returns the ids."""
+        False. `finish_reason` has the reason. `greedy` takes the most likely token, and ignores temperature,
+        top_k and top_p. Samples of one seed differ by their index. Returns the ids."""
         if top_p == 0:  # in C, 0 means the default
             raise ValueError("top_p must be above 0 and at most 1 (1 keeps all tokens), is 0")
+        if temperature == 0 and not greedy:
+            raise ValueError("temperature must be above 0, is 0; greedy=True takes the most likely token")
         ends, end_count, _kept = _tokens(end_tokens, "end_tokens")
-        options = _SampleOptions(max_tokens=max_tokens, top_k=top_k, temperature=temperature, top_p=top_p, seed=seed,
-                                 index=index, drawn=drawn, vocabulary=vocabulary,
+        options = _SampleOptions(greedy=bool(greedy), max_tokens=max_tokens, top_k=top_k, temperature=temperature,
+                                 top_p=top_p, seed=seed, index=index, drawn=drawn, vocabulary=vocabulary,
                                  end_tokens=ctypes.cast(ends, POINTER(c_int32)), end_token_count=end_count)
         ids = []
         with self._use() as handle, _Interruptible() as interrupt:

@@ -5,7 +5,9 @@
 use std::{ffi::CStr, mem::size_of, os::raw::c_char, os::raw::c_void, ptr::null, ptr::null_mut};
 type Handle = *mut c_void;
 #[repr(C)]
-struct TrainerOptions { size: usize, recipe: *const u8, recipe_size: usize, seq: i64 }
+struct TrainerOptions { size: u32, draw_weights: i32, ranks: i32, recipe: *const u8, recipe_size: usize }
+#[repr(C)]
+struct SampleOptions { size: u32, greedy: i32 } // fields beyond `size` have their defaults
 type Token = extern "C" fn(Handle, i32) -> i32;
 type Out<'a> = &'a mut Handle;
 extern "C" {
@@ -19,7 +21,7 @@ extern "C" {
                           info: Handle, error: Out) -> i32;
     fn plumb_session_create(model: Handle, options: Handle, session: Out, error: Out) -> i32;
     fn plumb_session_feed(s: Handle, sequence: i32, ids: *const i32, n: usize, error: Out) -> i32;
-    fn plumb_session_generate(session: Handle, sequence: i32, options: Handle, token: Token,
+    fn plumb_session_generate(session: Handle, sequence: i32, o: &SampleOptions, token: Token,
                               user: Handle, error: Out) -> i32;
     fn plumb_tokenizer_create(kind: i32, text: *const u8, n: usize, begin_end: i32,
                               tokenizer: Out, error: Out) -> i32;
@@ -55,8 +57,8 @@ fn main() {
         must(|e| plumb_spec_from_text(text.as_ptr(), text.len(), null_mut(), &mut spec, e));
         must(|e| plumb_model_create(runtime, spec, &mut model, e));
         must(|e| plumb_model_init(model, 1, e));
-        let options = TrainerOptions { size: size_of::<TrainerOptions>(), recipe: recipe.as_ptr(),
-                                       recipe_size: recipe.len(), seq: 0 };
+        let options = TrainerOptions { size: size_of::<TrainerOptions>() as u32, draw_weights: 0, ranks: 0,
+                                       recipe: recipe.as_ptr(), recipe_size: recipe.len() };
         must(|e| plumb_trainer_create(model, &options, &mut trainer, e));
         let (inputs, targets) = (digits.as_ptr(), digits[1..].as_ptr());
         for _ in 0..20 {
@@ -67,7 +69,8 @@ fn main() {
         must(|e| plumb_tokenizer_create(0, "0123456789".as_ptr(), 10, 0, &mut tokenizer, e));
         must(|e| plumb_decoder_create(tokenizer, digits.as_ptr(), 4, &mut decoder, e));
         print!("0123, and then ");
-        must(|e| plumb_session_generate(session, 0, null_mut(), print, decoder, e));
+        let greedy = SampleOptions { size: size_of::<SampleOptions>() as u32, greedy: 1 };
+        must(|e| plumb_session_generate(session, 0, &greedy, print, decoder, e));
         println!();
     }
 }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/app/model.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "plumb/v1/model.schema.h"
 #include "plumb/v1/train.schema.h"
 #include "runtime/app/file_kind.h"
 #include "runtime/app/train/recipe.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/hash.h"
@@ -75,7 +79,10 @@ absl::StatusOr<std::string> NormFiles(HostRuntime* runtime, const api::Model& mo
 }
 
 absl::StatusOr<std::string> DrawModel(const api::Model& model, std::optional<int64_t> layer) {
-  return ExplainModel(model, layer.has_value() ? absl::StrCat("svg:", *layer) : "svg", 0, 0);
+  api::ExplainOptions options;
+  options.stage = layer.has_value() ? api::Stage::kLayerSvg : api::Stage::kSvg;
+  options.layer = layer.value_or(0);
+  return OrOutOfMemory("the model's picture", [&] { return model.Explain(options); });
 }
 
 absl::StatusOr<TrainingMemory> PlanTraining(const api::Model& model, const std::string& train_path,
@@ -95,12 +102,33 @@ absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::s
                                            const Overrides& train_overrides) {
   PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
   api::ExplainOptions options;
-  options.stage = "updates";
+  options.stage = api::Stage::kUpdates;
   options.recipe = recipe.text;
   absl::StatusOr<std::string> text =
       OrOutOfMemory("the recipe", [&] { return model.Explain(options); });
   if (!text.ok()) return recipe.InFile(text.status());
   return text;
+}
+
+constexpr std::pair<const char*, api::Stage> kStages[] = {
+    {"graph", api::Stage::kGraph},         {"grad", api::Stage::kGradients},
+    {"optimized", api::Stage::kOptimized}, {"plan", api::Stage::kMemoryPlan},
+    {"exec", api::Stage::kExecutable},     {"prompt", api::Stage::kPrompt},
+    {"probes", api::Stage::kProbes}};
+
+std::vector<std::string> ExplainStages() {
+  std::vector<std::string> names;
+  for (const auto& [name, stage] : kStages) names.push_back(name);
+  return names;
+}
+
+static absl::StatusOr<api::Stage> ToStage(const std::string& wanted) {
+  for (const auto& [name, stage] : kStages) {
+    if (wanted == name) return stage;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("\"", wanted, "\" is not one of ",
+                                                 absl::StrJoin(ExplainStages(), ", "),
+                                                 DidYouMean(wanted, ExplainStages())));
 }
 
 absl::StatusOr<std::string> ExplainModel(const api::Model& model, const std::string& stage,
@@ -116,7 +144,11 @@ absl::StatusOr<std::string> ExplainModel(const api::Model& model, const std::str
   for (const auto& [field, value] : train_overrides) {
     PLUMB_RETURN_IF_ERROR(Annotate(textproto::SetField(&recipe, field, value), "train."));
   }
-  const api::ExplainOptions options = {stage, batch, seq, textproto::PrintText(recipe)};
+  api::ExplainOptions options;
+  PLUMB_ASSIGN_OR_RETURN(options.stage, ToStage(stage));
+  options.batch = batch;
+  options.seq = seq;
+  options.recipe = textproto::PrintText(recipe);
   return OrOutOfMemory("the model's graph", [&] { return model.Explain(options); });
 }
 

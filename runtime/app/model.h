@@ -70,10 +70,13 @@ absl::StatusOr<TrainingMemory> PlanTraining(const api::Model& model, const std::
                                             const Overrides& train_overrides, int32_t ranks = 1);
 
 // Returns a text for users that shows how a recipe's rules update each tensor, as
-// plumb_model_explain's stage "updates". Errors: those of PlanTraining, and rules that match
+// PLUMB_EXPLAIN_UPDATES. Errors: those of PlanTraining, and rules that match
 // nothing or cannot be evaluated.
 absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::string& train_path,
                                            const Overrides& train_overrides);
+
+// Returns the names of the stages that ExplainModel prints.
+std::vector<std::string> ExplainStages();
 
 // Returns the output of a compiler stage, as plumb_model_explain does; batch and seq of 0 select
 // its defaults. Only the overrides `dtype` and `recompute` have an effect.

@@ -55,7 +55,7 @@ absl::StatusOr<Options> Complete(const Options* options) {
   complete.struct_size = sizeof(Options);
   if (options == nullptr) return complete;
   const size_t size = options->struct_size;
-  if (size < sizeof(size_t)) {
+  if (size < sizeof(options->struct_size)) {
     return absl::InvalidArgumentError("options: struct_size is not set to sizeof the struct");
   }
   constexpr size_t kMaxSize = 4096;  // no version of a struct is larger
@@ -75,8 +75,8 @@ absl::StatusOr<Options> Complete(const Options* options) {
 // Copies `from` as far as the caller's struct reaches.
 template <class Result>
 void CopyOut(const Result& from, Result* to) {
-  const size_t size = to->struct_size;
-  std::memcpy(to, &from, std::min(size, sizeof(Result)));
+  const uint32_t size = to->struct_size;
+  std::memcpy(to, &from, std::min<size_t>(size, sizeof(Result)));
   to->struct_size = size;
 }
 

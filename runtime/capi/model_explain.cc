@@ -5,11 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
@@ -43,55 +39,50 @@ absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
   return text;
 }
 
-absl::Status UnknownStage(const std::string& stage) {
-  const std::vector<std::string> stages = {"graph",  "grad",   "optimized", "plan",   "exec",
-                                           "prompt", "probes", "svg",       "updates"};
-  return absl::InvalidArgumentError(absl::StrCat(
-      "options: unknown stage \"", stage, "\"", DidYouMean(stage, stages),
-      "; the stages are graph, grad, optimized, plan, exec, prompt, probes, svg, updates"));
-}
-
-// Draws a layer of each kind for "svg", or layer 3 for "svg:3".
-absl::StatusOr<std::string> Draw(const ModelContext& context, absl::string_view stage) {
-  PictureOptions options;
-  if (absl::ConsumePrefix(&stage, "svg:")) {
-    int64_t layer = 0;
-    if (!absl::SimpleAtoi(stage, &layer)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("options: stage \"svg:", stage, "\": a layer is a number"));
-    }
-    options.layer = layer;
-  }
-  return DrawModel(context.model, options);
-}
-
 // Prints a stage; `program` is the training step's.
-absl::StatusOr<std::string> ExplainStage(const ModelContext& context, const std::string& stage,
+absl::StatusOr<std::string> ExplainStage(const ModelContext& context,
+                                         const plumb_explain_options& options,
                                          const TrainSpec& recipe, BuildOptions program) {
-  if (stage == "graph" || stage == "grad") {
-    PLUMB_ASSIGN_OR_RETURN(Graph graph,
-                           BuildForward(context.model, context.parameters, *context.ops, program));
-    if (stage == "graph") return ToString(graph);
-    PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops));
-    return ToString(graph);
+  switch (options.stage) {
+    case PLUMB_EXPLAIN_GRAPH:
+    case PLUMB_EXPLAIN_GRADIENTS: {
+      PLUMB_ASSIGN_OR_RETURN(
+          Graph graph, BuildForward(context.model, context.parameters, *context.ops, program));
+      if (options.stage == PLUMB_EXPLAIN_GRAPH) return ToString(graph);
+      PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops));
+      return ToString(graph);
+    }
+    case PLUMB_EXPLAIN_PROMPT: {
+      program.program = Program::kCached;
+      PLUMB_ASSIGN_OR_RETURN(const Graph graph,
+                             BuildProgram(context, program, /*gradients=*/false));
+      return ToString(graph);
+    }
+    case PLUMB_EXPLAIN_PROBES:
+      return ProbesText(context);
+    case PLUMB_EXPLAIN_UPDATES: {
+      PLUMB_ASSIGN_OR_RETURN(const UpdatePlan plan,
+                             PlanUpdates(recipe, context.model, context.parameters));
+      return ToString(plan, recipe, context.parameters);
+    }
+    case PLUMB_EXPLAIN_SVG:
+      return DrawModel(context.model, {});
+    case PLUMB_EXPLAIN_LAYER_SVG: {
+      PictureOptions picture;
+      picture.layer = options.layer;
+      return DrawModel(context.model, picture);
+    }
+    case PLUMB_EXPLAIN_OPTIMIZED:
+    case PLUMB_EXPLAIN_MEMORY_PLAN:
+    case PLUMB_EXPLAIN_EXECUTABLE:
+      break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("options: there is no stage ", options.stage));
   }
-  if (stage == "prompt") {
-    program.program = Program::kCached;
-    PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, program, /*gradients=*/false));
-    return ToString(graph);
-  }
-  if (stage == "probes") return ProbesText(context);
-  if (stage == "svg" || absl::StartsWith(stage, "svg:")) return Draw(context, stage);
-  if (stage == "updates") {
-    PLUMB_ASSIGN_OR_RETURN(const UpdatePlan plan,
-                           PlanUpdates(recipe, context.model, context.parameters));
-    return ToString(plan, recipe, context.parameters);
-  }
-  if (stage != "optimized" && stage != "plan" && stage != "exec") return UnknownStage(stage);
   PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildProgram(context, program, /*gradients=*/true,
                                                    TrainPasses(context, recipe)));
-  if (stage == "optimized") return ToString(graph);
-  if (stage == "plan") {
+  if (options.stage == PLUMB_EXPLAIN_OPTIMIZED) return ToString(graph);
+  if (options.stage == PLUMB_EXPLAIN_MEMORY_PLAN) {
     PLUMB_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(graph));
     return ToString(plan, graph);
   }
@@ -102,7 +93,9 @@ absl::StatusOr<std::string> ExplainStage(const ModelContext& context, const std:
 absl::StatusOr<std::string> Explain(const ModelContext& context,
                                     const plumb_explain_options* given) {
   PLUMB_ASSIGN_OR_RETURN(const plumb_explain_options options, Complete(given));
-  if (options.stage == nullptr) return NullArgument("options: stage");
+  if (options.layer != 0 && options.stage != PLUMB_EXPLAIN_LAYER_SVG) {
+    return absl::InvalidArgumentError("options: layer is only for PLUMB_EXPLAIN_LAYER_SVG");
+  }
   const int64_t context_length = context.model.dims.context_length;
   const int64_t batch = options.batch == 0 ? 1 : options.batch;
   const int64_t seq = options.seq == 0 ? context_length : options.seq;
@@ -119,7 +112,7 @@ absl::StatusOr<std::string> Explain(const ModelContext& context,
   BuildOptions program = TrainProgram(recipe);
   program.batch = batch;
   program.seq = seq;
-  return ExplainStage(context, options.stage, recipe, program);
+  return ExplainStage(context, options, recipe, program);
 }
 
 absl::StatusOr<plumb_work> WorkOf(const ModelContext& context, int32_t pass, int64_t tokens,

@@ -45,7 +45,7 @@ int32_t plumb_plugin_calls(plumb_plugin_call* calls, int32_t capacity) {
   if (calls == nullptr || capacity <= 0) return 0;
   plumb::SeenPluginCall seen[kMax];
   const int32_t n = plumb::PluginCallsInProgress(seen, std::min(capacity, kMax));
-  const size_t size = calls->struct_size;  // the host's struct may have another version
+  const uint32_t size = calls->struct_size;  // the host's struct may have another version
   auto* const bytes = reinterpret_cast<unsigned char*>(calls);
   for (int32_t i = 0; i < n; ++i) {
     auto* const call = reinterpret_cast<plumb_plugin_call*>(bytes + static_cast<size_t>(i) * size);

@@ -128,11 +128,11 @@ int32_t plumb_runtime_threads(const plumb_runtime* runtime) {
   return runtime == nullptr ? 0 : runtime->state->runtime->threads();
 }
 
-plumb_status plumb_plugin_register(plumb_runtime* runtime, const void* norm_plugin,
+plumb_status plumb_plugin_register(plumb_runtime* runtime, const plumb_norm_plugin* plugin,
                                    plumb_error** error) {
   return Call(runtime, "runtime", error, [&]() -> absl::Status {
-    if (norm_plugin == nullptr) return plumb::capi::NullArgument("norm_plugin");
-    absl::Status status = runtime->state->runtime->RegisterPlugin(norm_plugin);
+    if (plugin == nullptr) return plumb::capi::NullArgument("plugin");
+    absl::Status status = runtime->state->runtime->RegisterPlugin(plugin);
     runtime->state->LogWarnings();
     return status;
   });

@@ -120,8 +120,8 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
 
 absl::Status Runtime::LoadPlugin(const std::string& file) { return impl_->plugins.LoadFile(file); }
 
-absl::Status Runtime::RegisterPlugin(const void* plumb_norm_plugin_v1) {
-  return impl_->plugins.Register(static_cast<const plumb_norm_plugin*>(plumb_norm_plugin_v1));
+absl::Status Runtime::RegisterPlugin(const plumb_norm_plugin* plugin) {
+  return impl_->plugins.Register(plugin);
 }
 
 std::vector<std::string> Runtime::TakeWarnings() {

@@ -56,9 +56,8 @@ class Runtime {
   // Registers the norms of a plugin file, whose code runs with all rights of this process. Errors:
   // kNotFound; kFailedPrecondition if it is not a valid plugin.
   absl::Status LoadPlugin(const std::string& file);
-  // Registers a norm that is linked into the program: a `const plumb_norm_plugin*`
-  // (plumb/norm_plugin.h).
-  absl::Status RegisterPlugin(const void* plumb_norm_plugin_v1);
+  // Registers a norm that is linked into the program.
+  absl::Status RegisterPlugin(const plumb_norm_plugin* plugin);
 
   // Returns the warnings since the last call: skipped files, duplicate ids.
   std::vector<std::string> TakeWarnings();

@@ -158,7 +158,8 @@ absl::StatusOr<TokenSampler*> SamplerOf(plumb_session* session,
     return absl::InvalidArgumentError("options: max_tokens and drawn cannot be negative");
   }
   SamplingOptions sampling;
-  sampling.temperature = options.greedy != 0 ? 0 : options.temperature;
+  sampling.temperature = options.temperature == 0 ? 1 : options.temperature;
+  if (options.greedy != 0) sampling.temperature = 0;
   sampling.top_k = options.top_k;
   sampling.top_p = options.top_p == 0 ? 1 : options.top_p;
   const int32_t drawn_from =

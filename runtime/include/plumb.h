@@ -17,8 +17,11 @@
  *   SIGXFSZ and SIGPIPE do not reach the host. Reading a pipe without a writer is an error after
  *   two seconds.
  * - A call needs 256 KiB of stack for deeply nested formulas; 128 KiB suffice for usual ones.
- * - Options are passed by pointer. NULL means all defaults, and 0 is the default of each field. Set
- *   `struct_size` to sizeof the struct: it lets an old program run with a newer plumb.
+ * - A struct begins with `struct_size`, which the caller sets to sizeof the struct: it lets an old
+ *   program run with a newer plumb. Each struct has an initializer that sets it: plumb_model_info
+ *   info = PLUMB_MODEL_INFO_INIT.
+ * - Options are passed by pointer. NULL means all defaults, and 0 is the default of each field; the
+ *   initializers PLUMB_..._OPTIONS_INIT contain the defaults.
  * - A count or size that exceeds the address space is PLUMB_STATUS_INVALID_ARGUMENT; no element is
  * read.
  * - Strings are UTF-8. A `const char*` argument ends with 0, except that one with a length need
@@ -33,12 +36,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "plumb/types.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+#if defined(_MSC_VER)
+#define PLUMB_API __declspec(dllimport)
+#elif defined(__GNUC__)
 #define PLUMB_API __attribute__((visibility("default")))
+#else
+#define PLUMB_API
+#endif
+
+#if defined(__GNUC__)
 #define PLUMB_NODISCARD __attribute__((warn_unused_result))
+#elif defined(__cplusplus) && __cplusplus >= 201703L
+#define PLUMB_NODISCARD [[nodiscard]]
+#else
+#define PLUMB_NODISCARD
+#endif
 
 /* --- Version ---------------------------------------------------------------------------------- */
 
@@ -48,34 +66,10 @@ extern "C" {
 
 /* Returns the PLUMB_ABI_VERSION of the library, which may be newer than this header. */
 PLUMB_API uint32_t plumb_abi_version(void);
-/* Returns the version of plumb, "0.1.0", a static string. */
+/* Returns the version of plumb, "0.2.0", a static string. */
 PLUMB_API const char* plumb_version(void);
 
 /* --- Errors ----------------------------------------------------------------------------------- */
-
-/* Status of a call, with the numbers of absl::StatusCode and of gRPC. */
-#ifndef PLUMB_STATUS_DEFINED /* identical in plumb/norm_plugin.h */
-#define PLUMB_STATUS_DEFINED
-typedef int32_t plumb_status;
-enum {
-  PLUMB_OK = 0,
-  PLUMB_STATUS_CANCELLED = 1,           /* stopped by a callback or by plumb_..._cancel */
-  PLUMB_STATUS_INVALID_ARGUMENT = 3,    /* an error in a text, an option or an argument */
-  PLUMB_STATUS_NOT_FOUND = 5,           /* no such file, plugin, ... */
-  PLUMB_STATUS_RESOURCE_EXHAUSTED = 8,  /* memory, disk space, a limit of the process */
-  PLUMB_STATUS_FAILED_PRECONDITION = 9, /* not allowed in this state of the handle */
-  PLUMB_STATUS_OUT_OF_RANGE = 11,       /* no such index, or a sequence longer than the context */
-  PLUMB_STATUS_UNIMPLEMENTED = 12,
-  PLUMB_STATUS_INTERNAL = 13 /* a bug in plumb */
-};
-#endif
-enum {
-  PLUMB_STATUS_ALREADY_EXISTS = 6,
-  PLUMB_STATUS_PERMISSION_DENIED = 7,
-  PLUMB_STATUS_ABORTED = 10,     /* a training step diverged */
-  PLUMB_STATUS_UNAVAILABLE = 14, /* the system, the network or another rank failed */
-  PLUMB_STATUS_DATA_LOSS = 15    /* a damaged file */
-};
 
 /* An error with its message. Immutable; any thread may read it. */
 typedef struct plumb_error plumb_error;
@@ -112,10 +106,6 @@ enum {
    * overflowed the stack. */
   PLUMB_RUNTIME_SIGNAL_STACKS = 4
 };
-#ifndef PLUMB_LOG_DEFINED /* identical in plumb/norm_plugin.h */
-#define PLUMB_LOG_DEFINED
-enum { PLUMB_LOG_INFO = 0, PLUMB_LOG_WARNING = 1, PLUMB_LOG_ERROR = 2 };
-#endif
 
 /* Receives a message for the host's log, without a line break, on the calling thread, before the
  * call that caused it returns. */
@@ -125,25 +115,29 @@ typedef void (*plumb_log_fn)(void* user, int32_t level, const char* message);
  * workspaces. Names, plans and messages use malloc. A failed allocation makes the call fail with
  * PLUMB_STATUS_RESOURCE_EXHAUSTED.
  * Thread-safety: called by the thread that makes a call, and by any thread that frees a handle. */
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_allocator {
+  uint32_t struct_size;
   void* context;
   /* Returns `size` bytes, or NULL. `alignment` is a power of two that divides `size`. */
   void* (*allocate)(void* context, size_t size, size_t alignment);
   void (*release)(void* context, void* memory, size_t size);
 } plumb_allocator;
+#define PLUMB_ALLOCATOR_INIT \
+  { sizeof(plumb_allocator), NULL, NULL, NULL }
 
 /* The host's thread pool. `run` calls task(argument, i) exactly once for each i in 0 .. n - 1 (n is
  * at most options.threads), on any threads including the calling one, and returns when all are
  * done. Results are the same bits for any distribution. */
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_executor {
+  uint32_t struct_size;
   void* context;
   void (*run)(void* context, int32_t n, void (*task)(void* argument, int32_t i), void* argument);
 } plumb_executor;
+#define PLUMB_EXECUTOR_INIT \
+  { sizeof(plumb_executor), NULL, NULL }
 
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_runtime_options {
+  uint32_t struct_size;
   uint32_t flags;
   int32_t threads;  /* max of a call; 0: OMP_NUM_THREADS, else the number of usable processors */
   plumb_log_fn log; /* NULL: messages are discarded */
@@ -165,6 +159,8 @@ typedef struct {
    * plumb statically. NULL: found from the location of libplumb.so. */
   const char* install_prefix;
 } plumb_runtime_options;
+#define PLUMB_RUNTIME_OPTIONS_INIT \
+  { sizeof(plumb_runtime_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* Creates a runtime. A process created by fork() needs its own: calls on handles of the parent
  * process fail with PLUMB_STATUS_FAILED_PRECONDITION, but the handles may be freed.
@@ -179,12 +175,15 @@ PLUMB_API void plumb_runtime_free(plumb_runtime* runtime);
 /* Returns the max number of threads of a call. */
 PLUMB_API int32_t plumb_runtime_threads(const plumb_runtime* runtime);
 
-/* Registers a norm that is linked into the program. `norm_plugin` is a `const plumb_norm_plugin*`
- * (plumb/norm_plugin.h) that outlives the runtime. Norms on the plugin path need not be registered.
+/* Table of a norm (plumb/norm_plugin.h). */
+struct plumb_norm_plugin;
+
+/* Registers a norm that is linked into the program. `plugin` outlives the runtime. Norms on the
+ * plugin path need not be registered.
  * Errors: PLUMB_STATUS_FAILED_PRECONDITION for a norm that violates the plugin ABI;
  * PLUMB_STATUS_ALREADY_EXISTS for a second norm with the same id. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
-                                                             const void* norm_plugin,
+                                                             const struct plumb_norm_plugin* plugin,
                                                              plumb_error** error);
 /* Registers all norms of a plugin file, whose code runs with all rights of the process. A norm
  * whose id is taken is skipped with a warning.
@@ -214,18 +213,20 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runt
 
 /* A call of a norm's function, for a host that reports where the process ended by a fault or by
  * exit(), or where it hangs. The strings live as long as the call. */
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_plugin_call {
+  uint32_t struct_size;
   const char* function; /* "forward", ...; "dlopen": the file is being loaded */
   const char* norm;     /* id of the norm, or ids of the file that is being loaded */
   const char* file;     /* "": linked into the program */
   uint64_t number;      /* index among the thread's calls; plumb_plugin_calls only */
   int32_t thread;       /* index of the thread, from 0; plumb_plugin_calls only */
   int32_t read_only; /* 1: the address is in a read-only operand; plumb_current_plugin_call only */
-  const char* operand;  /* operand in or near which the address is, "saved"; "": none */
-  int64_t bytes;        /* offset of the address from the operand's first byte, negative before it;
-                           beyond the operand, from its end */
+  const char* operand; /* operand in or near which the address is, "saved"; "": none */
+  int64_t bytes;       /* offset of the address from the operand's first byte, negative before it;
+                          beyond the operand, from its end */
 } plumb_plugin_call;
+#define PLUMB_PLUGIN_CALL_INIT \
+  { sizeof(plumb_plugin_call), NULL, NULL, NULL, 0, 0, 0, NULL, 0 }
 
 /* Finds the call of a norm that the calling thread is in, and with PLUMB_RUNTIME_GUARD_PLUGINS also
  * the operand in or near which the faulting `address` (may be NULL) is.
@@ -318,8 +319,8 @@ PLUMB_API void plumb_spec_free(plumb_spec* spec);
  * exclusive access. */
 typedef struct plumb_model plumb_model;
 
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_model_info {
+  uint32_t struct_size;
   int64_t n_layer, d_model, n_head, vocab_size, context_length;
   int64_t parameters;    /* number of trained elements */
   int64_t weight_bytes;  /* bytes of the parameters in f32 */
@@ -327,6 +328,8 @@ typedef struct {
   int32_t bidirectional; /* 1: each token sees those after it; such a model has no sessions */
   int32_t token_types;   /* number of token types; 0: none */
 } plumb_model_info;
+#define PLUMB_MODEL_INFO_INIT \
+  { sizeof(plumb_model_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Creates a model without weights: resolves the placements, norms and formulas of `spec`, which is
  * not kept.
@@ -377,22 +380,36 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_norms(const plumb_model* mode
                                                          size_t capacity, size_t* needed,
                                                          plumb_error** error);
 
-typedef struct {
-  size_t struct_size;
-  /* Stage to print. Of a training step: "graph"; "grad", with gradients; "optimized"; "plan", its
-   * memory plan; "exec", the executable. "prompt": the graph of a prompt or, for seq 1, of a
-   * decoding step. "probes": the probe points, a star before the default ones. "updates": how the
-   * recipe updates each tensor. "svg": the data flow of a layer of each kind as an SVG file;
-   * "svg:3": of layer 3, counted from 0. */
-  const char* stage;
+/* Stages that plumb_model_explain prints. */
+enum {
+  /* Stages of a training step. */
+  PLUMB_EXPLAIN_GRAPH = 0,     /* graph of the forward pass */
+  PLUMB_EXPLAIN_GRADIENTS = 1, /* with gradients */
+  PLUMB_EXPLAIN_OPTIMIZED = 2,
+  PLUMB_EXPLAIN_MEMORY_PLAN = 3,
+  PLUMB_EXPLAIN_EXECUTABLE = 4,
+  PLUMB_EXPLAIN_PROMPT = 5,   /* graph of a prompt or, for seq 1, of a decoding step */
+  PLUMB_EXPLAIN_PROBES = 6,   /* probe points, with a star before the default ones */
+  PLUMB_EXPLAIN_UPDATES = 7,  /* how the recipe updates each tensor */
+  PLUMB_EXPLAIN_SVG = 8,      /* data flow of a layer of each kind, as an SVG file */
+  PLUMB_EXPLAIN_LAYER_SVG = 9 /* data flow of options.layer, as an SVG file */
+};
+
+typedef struct plumb_explain_options {
+  uint32_t struct_size;
+  int32_t stage;      /* PLUMB_EXPLAIN_GRAPH, ... */
+  int64_t layer;      /* from 0; PLUMB_EXPLAIN_LAYER_SVG only */
   int64_t batch, seq; /* sequences (0: 1), and tokens of each (0: the model's context_length) */
   const char* recipe; /* see plumb_trainer_options */
   size_t recipe_size;
 } plumb_explain_options;
+#define PLUMB_EXPLAIN_OPTIONS_INIT \
+  { sizeof(plumb_explain_options), 0, 0, 1, 0, NULL, 0 }
 
 /* Prints a stage of the compiler, for people: the text changes with each version. Each call does
  * the work again, so a large buffer is cheaper than a query of the length.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT, also for a program too large to be addressed. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT, also for a layer that does not exist, and for a program
+ * too large to be addressed. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_explain(const plumb_model* model,
                                                            const plumb_explain_options* options,
                                                            char* buffer, size_t capacity,
@@ -400,13 +417,15 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_explain(const plumb_model* mo
 
 enum { PLUMB_PASS_TRAINING = 0, PLUMB_PASS_FEED = 1 };
 
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_work {
+  uint32_t struct_size;
   /* Floating-point operations of the matrix products: 6 per weight and token of training, 2 of
    * feeding, and those of unmasked attention (PaLM, arXiv:2204.02311, appendix B). */
   double flops;
   int64_t weight_bytes; /* bytes of weights that a decoding step reads */
 } plumb_work;
+#define PLUMB_WORK_INIT \
+  { sizeof(plumb_work), 0.0, 0 }
 
 /* Counts the min work of a pass over one sequence of `tokens` tokens: forward and backward, or
  * feeding a session, which computes the logits of the last token only. `weights`, as in
@@ -445,16 +464,16 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load_memory(plumb_model* mode
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
                                                        plumb_error** error);
 
-enum { PLUMB_DTYPE_F16 = 1u << 3 }; /* IEEE 754 binary16; in files only */
-
 /* Location of one of the model's tensors in a file. */
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_tensor_in_file {
+  uint32_t struct_size;
+  int32_t dtype;    /* PLUMB_DTYPE_F32, PLUMB_DTYPE_BF16 or PLUMB_DTYPE_F16; little-endian */
   const char* name; /* the name that plumb_model_tensor reports */
   const char* path;
   int64_t offset; /* first element, in bytes from the beginning of the file; row-major */
-  int32_t dtype;  /* PLUMB_DTYPE_F32, PLUMB_DTYPE_BF16 or PLUMB_DTYPE_F16; little-endian */
 } plumb_tensor_in_file;
+#define PLUMB_TENSOR_IN_FILE_INIT \
+  { sizeof(plumb_tensor_in_file), 0, NULL, NULL, 0 }
 
 /* Maps tensors that are stored anywhere in files, such as checkpoints of other programs, like
  * plumb_model_map. All elements have the struct_size of tensors[0]. Matrices stay in their files,
@@ -469,22 +488,18 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_map_tensors(plumb_model* mode
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_save(const plumb_model* model, const char* path,
                                                         plumb_error** error);
 
-#ifndef PLUMB_DTYPE_DEFINED /* identical in plumb/norm_plugin.h */
-#define PLUMB_DTYPE_DEFINED
-enum { PLUMB_DTYPE_F32 = 1u << 0, PLUMB_DTYPE_BF16 = 1u << 1, PLUMB_DTYPE_F64 = 1u << 2 };
-#endif
-
 /* View of a tensor: row-major, not a copy. */
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_tensor {
+  uint32_t struct_size;
   const char* name; /* "layers.0.attention.q.weight"; lives as long as `data` */
   int32_t dtype;    /* PLUMB_DTYPE_F32 */
   int32_t rank;     /* 1 or 2 */
   int64_t shape[4]; /* 1 beyond the rank */
   float* data;
 } plumb_tensor;
+#define PLUMB_TENSOR_INIT \
+  { sizeof(plumb_tensor), NULL, 0, 0, {0, 0, 0, 0}, NULL }
 /* Returns the number of parameters. */
-
 PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
 /* Returns the i-th parameter in *tensor, of which the first tensor->struct_size bytes are filled
  * in. Its data may be written while nothing else uses the model (see plumb_model_changed). The
@@ -620,8 +635,8 @@ PLUMB_API void plumb_decoder_free(plumb_decoder* decoder);
  *
  * Messages with one tag between two ranks arrive in the order in which their sends were started. A
  * rank may send to itself. Messages may be empty, or longer than 2 GiB. */
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_communicator {
+  uint32_t struct_size;
   void* context;
   int32_t rank;     /* 0 .. size - 1 */
   int32_t size;     /* number of ranks, 1 .. 1048576 */
@@ -652,6 +667,8 @@ typedef struct {
    * NULL. */
   const char* (*error)(void* context);
 } plumb_communicator;
+#define PLUMB_COMMUNICATOR_INIT \
+  { sizeof(plumb_communicator), NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /* --- Training --------------------------------------------------------------------------------- */
 
@@ -661,17 +678,20 @@ typedef struct {
  * with PLUMB_STATUS_FAILED_PRECONDITION. */
 typedef struct plumb_trainer plumb_trainer;
 
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_trainer_options {
+  uint32_t struct_size;
+  /* 1: draws the weights from the recipe's seed, like plumb_model_init, in the layout that is
+   * trained; the model need not have any. */
+  int32_t draw_weights;
+  /* Number of ranks for plumb_trainer_plan, which reports the one that needs most; 0: the
+   * communicator's, or 1. */
+  int32_t ranks;
   /* plumb.v1.Train in protobuf text format: batch_size, learning_rate, ...; NULL: its defaults. Its
    * fields for data, evaluation, checkpoints and divergence apply to runs in a directory, and have
    * no effect here. */
   const char* recipe;
   size_t recipe_size;
-  int64_t seq; /* max tokens of a sequence; 0: the model's context_length */
-  /* 1: draws the weights from the recipe's seed, like plumb_model_init, in the layout that is
-   * trained; the model need not have any. */
-  int32_t draw_weights;
+  int64_t seq;     /* max tokens of a sequence; 0: the model's context_length */
   int64_t reserve; /* bytes that must fit into memory next to the trainer, for an evaluator, say */
   /* The processes that train together; NULL: this one alone. Each rank computes its units of every
    * step. Without units in the recipe there is one per micro-batch, or as many as the ranks need if
@@ -685,14 +705,13 @@ typedef struct {
    * Errors: a failure of one rank is returned on all, "rank 2 on host b: ...".
    * PLUMB_STATUS_UNAVAILABLE: a rank is gone, and the trainer cannot be used any more. */
   const plumb_communicator* communicator;
-  /* Number of ranks for plumb_trainer_plan, which reports the one that needs most; 0: the
-   * communicator's, or 1. */
-  int32_t ranks;
 } plumb_trainer_options;
+#define PLUMB_TRAINER_OPTIONS_INIT \
+  { sizeof(plumb_trainer_options), 0, 0, NULL, 0, 0, 0, NULL }
 
 /* Memory of a trainer in bytes. All of it is allocated from the first step to the last. */
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_trainer_memory {
+  uint32_t struct_size;
   /* Weights in f32; with dtype BF16 and shard, bf16 for the matrices of other ranks. */
   int64_t weights;
   int64_t gradients;   /* with the sums over units if a step has several */
@@ -703,9 +722,11 @@ typedef struct {
   int64_t total;
   int64_t exchange; /* gradients received from other ranks */
 } plumb_trainer_memory;
+#define PLUMB_TRAINER_MEMORY_INIT \
+  { sizeof(plumb_trainer_memory), 0, 0, 0, 0, 0, 0, 0, 0 }
 
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_step_info {
+  uint32_t struct_size;
   int64_t step;         /* 1 for the first */
   int64_t tokens;       /* number of targets */
   double loss;          /* mean over the step's targets, before the update, in nats */
@@ -713,6 +734,8 @@ typedef struct {
   double learning_rate;
   double seconds;
 } plumb_step_info;
+#define PLUMB_STEP_INFO_INIT \
+  { sizeof(plumb_step_info), 0, 0, 0.0, 0.0, 0.0, 0.0 }
 
 /* Fills the micro-batches of a step: inputs[n] and targets[n], as in plumb_trainer_step. `step`
  * counts from 1.
@@ -892,10 +915,10 @@ enum {
 };
 
 /* A tensor of a step, with statistics of its finite elements. */
-typedef struct {
-  size_t struct_size;
-  int64_t step; /* the current step, from 1 */
-  int32_t kind;
+typedef struct plumb_probe {
+  uint32_t struct_size;
+  int32_t kind;     /* PLUMB_PROBE_ACTIVATION, ... */
+  int64_t step;     /* the current step, from 1 */
   const char* name; /* "layers.3.attention.residual", "layers.0.mlp.up.weight" */
   double rms, max /* absolute value */, mean;
   int64_t nonfinite, elements; /* number of NaN or infinite elements; of all elements */
@@ -905,6 +928,8 @@ typedef struct {
   const void* data; /* until the callback returns; NULL: a matrix trained in bf16 */
   double norm;      /* L2 norm */
 } plumb_probe;
+#define PLUMB_PROBE_INIT \
+  { sizeof(plumb_probe), 0, 0, NULL, 0.0, 0.0, 0.0, 0, 0, 0, 0, {0, 0, 0, 0}, NULL, 0.0 }
 
 /* Receives the probed tensors during a step, on its thread: activations and gradients as they are
  * computed, in every micro-batch; then, before the update, parameters.
@@ -935,15 +960,17 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_get_probe(const plumb_train
                                                                plumb_error** error);
 
 /* A row of a profile, summed over the profiled steps. */
-typedef struct {
-  size_t struct_size;
-  const char* name;
+typedef struct plumb_profile_row {
+  uint32_t struct_size;
   int32_t in_graph; /* 1: an op of the step's graph; 0: a stage outside of it */
+  const char* name;
   int64_t runs;
   double seconds;
   double flops; /* needed by the op's algorithm; 0 for memory-bound ops */
   double bytes; /* sum over the op's operands; 0 outside of the graph */
 } plumb_profile_row;
+#define PLUMB_PROFILE_ROW_INIT \
+  { sizeof(plumb_profile_row), 0, NULL, 0, 0.0, 0.0, 0.0 }
 
 /* Starts a new profile of the following steps, whose results do not change; on 0 ends it. A step
  * that is probed is one row. */
@@ -968,13 +995,15 @@ typedef struct plumb_session plumb_session;
 
 enum { PLUMB_WEIGHTS_F32 = 0, PLUMB_WEIGHTS_BF16 = 1, PLUMB_WEIGHTS_INT8 = 2 };
 
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_session_options {
+  uint32_t struct_size;
   int32_t sequences; /* number of sequences, 1 (also for 0) to 16 */
   /* Format to compute with: PLUMB_WEIGHTS_F32, ... The converted weights are shared by the model's
    * sessions. */
   int32_t weights;
 } plumb_session_options;
+#define PLUMB_SESSION_OPTIONS_INIT \
+  { sizeof(plumb_session_options), 1, 0 }
 
 /* Creates a session.
  * Errors: PLUMB_STATUS_FAILED_PRECONDITION without weights, and for a bidirectional model;
@@ -1019,27 +1048,24 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_truncate(plumb_session* ses
                                                               int32_t sequence, int64_t length,
                                                               plumb_error** error);
 
-/* Options of plumb_session_generate. NULL, or all fields 0: the most likely token, until the
- * context is full. PLUMB_SAMPLE_OPTIONS_INIT samples from the model's distribution. */
-typedef struct {
-  size_t struct_size;
+/* Options of plumb_session_generate. The defaults sample from the model's distribution until the
+ * context is full. */
+typedef struct plumb_sample_options {
+  uint32_t struct_size;
+  int32_t greedy;     /* 1: takes the most likely token, and ignores top_k, top_p, temperature */
   int64_t max_tokens; /* max tokens to draw, also beyond the context; 0: until it is full */
-  int32_t greedy;     /* 1: same as temperature 0 */
   int32_t top_k;      /* sample from the k most likely tokens; 0: from all */
-  double temperature; /* divides the logits; 0: always the most likely token */
-  /* sample from the fewest likeliest tokens with this total probability; 0: 1 */
-  double top_p;
+  int32_t vocabulary; /* only ids below this are drawn; 0: all of the model's */
+  double temperature; /* divides the logits; 0: 1 */
+  double top_p; /* sample from the fewest likeliest tokens with this total probability; 0: 1 */
   uint64_t seed, index; /* random stream; samples of one seed differ by their index */
   int64_t drawn;        /* number of tokens already drawn from the stream */
-  int32_t vocabulary;   /* only ids below this are drawn; 0: all of the model's */
   /* Drawing one of these ends the text; it is not passed to the callback. */
   const int32_t* end_tokens;
   size_t end_token_count;
 } plumb_sample_options;
-
-/* Initializer of plumb_sample_options with temperature 1 and top_p 1. */
 #define PLUMB_SAMPLE_OPTIONS_INIT \
-  { sizeof(plumb_sample_options), 0, 0, 0, 1.0, 1.0, 0, 0, 0, 0, NULL, 0 }
+  { sizeof(plumb_sample_options), 0, 0, 0, 0, 1.0, 1.0, 0, 0, 0, NULL, 0 }
 
 /* Reasons why plumb_session_generate ended. */
 enum {
@@ -1086,16 +1112,18 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile_row(plumb_session* 
  * Thread-safety: thread-compatible. */
 typedef struct plumb_evaluator plumb_evaluator;
 
-typedef struct {
-  size_t struct_size;
+typedef struct plumb_evaluator_options {
+  uint32_t struct_size;
+  int32_t weights; /* see plumb_session_options */
   int64_t rows;    /* number of sequences in a batch; 0: 1 */
   int64_t seq;     /* max tokens of a sequence; 0: the model's context_length */
-  int32_t weights; /* see plumb_session_options */
   int32_t logits;  /* 1: compute them; needs memory for rows x seq x vocab_size floats */
   /* 1: compute them, with f32 weights. A run is then the forward and backward pass of a training
    * step: norms over tokens use the statistics of these tokens. Nothing is dropped out. */
   int32_t gradients;
 } plumb_evaluator_options;
+#define PLUMB_EVALUATOR_OPTIONS_INIT \
+  { sizeof(plumb_evaluator_options), 0, 1, 0, 0, 0 }
 
 /* Creates an evaluator.
  * Errors: PLUMB_STATUS_FAILED_PRECONDITION without weights; PLUMB_STATUS_INVALID_ARGUMENT;
@@ -1148,6 +1176,31 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_probe(plumb_evaluator* ev
                                                              const char* const* points,
                                                              size_t count, plumb_probe_fn probe,
                                                              void* user, plumb_error** error);
+
+/* --- Sizes ------------------------------------------------------------------------------------ */
+
+/* No struct has padding at its end, where a later field could read undefined bytes of an old
+ * program. A struct grows at its end, and its size here with it. */
+#if UINTPTR_MAX == 0xffffffffffffffffu
+PLUMB_STATIC_ASSERT(sizeof(plumb_allocator) == 32, "plumb_allocator");
+PLUMB_STATIC_ASSERT(sizeof(plumb_executor) == 24, "plumb_executor");
+PLUMB_STATIC_ASSERT(sizeof(plumb_runtime_options) == 80, "plumb_runtime_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_plugin_call) == 64, "plumb_plugin_call");
+PLUMB_STATIC_ASSERT(sizeof(plumb_model_info) == 80, "plumb_model_info");
+PLUMB_STATIC_ASSERT(sizeof(plumb_explain_options) == 48, "plumb_explain_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_work) == 24, "plumb_work");
+PLUMB_STATIC_ASSERT(sizeof(plumb_tensor_in_file) == 32, "plumb_tensor_in_file");
+PLUMB_STATIC_ASSERT(sizeof(plumb_tensor) == 64, "plumb_tensor");
+PLUMB_STATIC_ASSERT(sizeof(plumb_communicator) == 96, "plumb_communicator");
+PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_options) == 56, "plumb_trainer_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_trainer_memory) == 72, "plumb_trainer_memory");
+PLUMB_STATIC_ASSERT(sizeof(plumb_step_info) == 56, "plumb_step_info");
+PLUMB_STATIC_ASSERT(sizeof(plumb_probe) == 120, "plumb_probe");
+PLUMB_STATIC_ASSERT(sizeof(plumb_profile_row) == 48, "plumb_profile_row");
+PLUMB_STATIC_ASSERT(sizeof(plumb_session_options) == 12, "plumb_session_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_sample_options) == 80, "plumb_sample_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_evaluator_options) == 32, "plumb_evaluator_options");
+#endif
 
 #ifdef __cplusplus
 }

@@ -49,7 +49,8 @@ struct SessionOptions {
 
 struct SampleOptions {
   std::int64_t max_tokens = 0;  // max to draw, also beyond the context; 0: until it is full
-  double temperature = 1;       // 0: always the most likely token
+  bool greedy = false;          // takes the most likely token; ignores temperature, top_k, top_p
+  double temperature = 1;       // divides the logits, > 0
   std::int32_t top_k = 0;       // sample from the k most likely tokens; 0: from all
   double top_p = 1;             // sample from the fewest tokens with this probability, > 0
   std::uint64_t seed = 0;       // selects the random stream
@@ -124,13 +125,18 @@ class Session {
   template <class Token>
   Result<FinishReason> Generate(std::int32_t sequence, const SampleOptions& options,
                                 Token&& token) {
-    // In C, 0 means the default.
+    // In C, 0 means the default, which nobody means who writes a 0 here.
     if (options.top_p == 0) {
       return Error(Code::kInvalidArgument,
                    "top_p must be above 0 and at most 1 (1 keeps all tokens), is 0");
     }
+    if (options.temperature == 0 && !options.greedy) {
+      return Error(Code::kInvalidArgument,
+                   "temperature must be above 0, is 0; greedy takes the most likely token");
+    }
     auto given = internal::Sized<plumb_sample_options>();
     given.max_tokens = options.max_tokens;
+    given.greedy = options.greedy ? 1 : 0;
     given.top_k = options.top_k;
     given.temperature = options.temperature;
     given.top_p = options.top_p;

@@ -14,8 +14,7 @@ namespace plumb {
 absl::Status CheckSamplingOptions(const SamplingOptions& options) {
   if (!std::isfinite(options.temperature) || options.temperature < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("temperature must be a finite number >= 0 (0 takes the likeliest token), is ",
-                     options.temperature));
+        absl::StrCat("temperature must be a finite number >= 0, is ", options.temperature));
   }
   if (options.top_k < 0) {
     return absl::InvalidArgumentError(

@@ -4,9 +4,10 @@
 # Functions may be added, and fields at the ends of structs that begin with struct_size; all other
 # changes are errors.
 #
-#   abi_test.sh HEADER             runs the test and checks that it fails for incompatible headers
-#   abi_test.sh --renew HEADER     after functions were added: writes the baseline again and adds them to the
-#                                  symbols file of the Debian package
+#   abi_test.sh HEADER ABI             runs the test and checks that it fails for incompatible headers
+#   abi_test.sh --renew HEADER ABI     after functions were added: writes the baseline again and adds them to the
+#                                      symbols file of the Debian package
+# ABI is the directory of plumb/types.h.
 #
 # The test compares not libplumb.so but a library made from plumb.h alone, in which each function
 # has an empty body. The compiler checks the implementation against the header, and exports_test.sh
@@ -20,7 +21,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 baseline="$here/libplumb.abi"
 renew=
 if [ "${1:-}" = --renew ]; then renew=1 && shift; fi
-header=$(realpath "$1")
+header=$(realpath "$1") abi=$(realpath "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -32,9 +33,9 @@ fi
 
 # Prints the structs that begin with struct_size, one per line, with their fields.
 growing() {
-  tr '\n' ' ' < "$1" | grep -oE 'typedef struct \{ *size_t struct_size;[^}]*\} *[a-z_]+' | awk '
+  tr '\n' ' ' < "$1" | grep -oE 'typedef struct [a-z_]+ \{ *uint32_t struct_size;[^}]*\} *[a-z_]+' | awk '
     {
-      name = $NF; sub(/^typedef struct \{/, ""); sub(/\}[^}]*$/, ""); line = name
+      name = $NF; sub(/^typedef struct [a-z_]+ \{/, ""); sub(/\}[^}]*$/, ""); line = name
       n = split($0, declarations, ";")
       for (i = 1; i <= n; ++i) {
         d = declarations[i]
@@ -56,8 +57,8 @@ growing() {
 # grow.
 describe() {
   local name=$2 preprocessed="$work/$2.i" stub="$work/$2.c"
-  cp "$1" "$work/plumb.h"
-  echo '#include "plumb.h"' | cc -std=c11 -E -P -I "$work" -x c - > "$preprocessed"
+  sed '/^PLUMB_STATIC_ASSERT(sizeof/d' "$1" > "$work/plumb.h"  # a variant may have other sizes
+  echo '#include "plumb.h"' | cc -std=c11 -E -P -I "$work" -I "$abi" -x c - > "$preprocessed"
   {
     echo '#include "plumb.h"'
     # Prints each function declaration at the outermost level with a body in place of its ";".
@@ -67,7 +68,7 @@ describe() {
         text = text $0
         opened += gsub(/{/, "{"); closed += gsub(/}/, "}")
         if (opened > closed) { text = text ";"; next }
-        if (text !~ /typedef|enum|struct *{/ && text ~ /plumb_[a-z0-9_]+ *\(/) {
+        if (text !~ /typedef|enum|struct *[a-z_]* *{|_Static_assert/ && text ~ /plumb_[a-z0-9_]+ *\(/) {
           # C11 requires names of the parameters in a definition.
           print text " { __builtin_trap(); }"
         }
@@ -88,7 +89,7 @@ describe() {
       done
     done
   } > "$stub"
-  cc -std=c11 -g "-ffile-prefix-map=$work=." -O0 -fPIC -shared -Wall -Wno-return-type -I "$work" -Wl,-soname,libplumb.so.1 -o "$work/$name.so" "$stub"
+  cc -std=c11 -g "-ffile-prefix-map=$work=." -O0 -fPIC -shared -Wall -Wno-return-type -I "$work" -I "$abi" -Wl,-soname,libplumb.so.1 -o "$work/$name.so" "$stub"
   abidw --no-corpus-path --no-comp-dir-path --no-show-locs --out-file "$work/$name.abi" "$work/$name.so"
   growing "$preprocessed" | cut -d ' ' -f 1 > "$work/$name.grows"
 }
@@ -126,8 +127,8 @@ if [ -n "$renew" ]; then
 fi
 
 diff <(sed -n 's/^ \(.*\)@.*/\1/p' "$symbols") <(grep -oE '\bplumb_[a-z0-9_]+\(' "$header" | tr -d '(' | LC_ALL=C sort -u) ||
-  fail "$symbols does not have these functions: abi_test.sh --renew plumb.h"
-compare now || { cat "$work/now.said" >&2; fail "the ABI of plumb.h has changed; if functions were only added: abi_test.sh --renew plumb.h"; }
+  fail "$symbols does not have these functions: abi_test.sh --renew plumb.h plugins/abi"
+compare now || { cat "$work/now.said" >&2; fail "the ABI of plumb.h has changed; if functions were only added: abi_test.sh --renew plumb.h plugins/abi"; }
 
 # The test is tested with variants of the header.
 variant() {
@@ -142,16 +143,16 @@ variant() {
 }
 tried=0
 variant passes "a new function" 's/^PLUMB_API uint32_t plumb_abi_version.*/&\nPLUMB_API int plumb_is_new(int x);/'
-variant passes "a new constant" 's/^  PLUMB_STATUS_DATA_LOSS = 15/  PLUMB_IS_NEW = 99,\n&/'
+variant passes "a new constant" 's/^  PLUMB_EXPLAIN_GRAPH = 0/  PLUMB_IS_NEW = 99,\n&/'
 variant passes "a new field at the end of options" '/^} plumb_runtime_options;/i\  const char* is_new;'
 variant fails "a function that is gone" '/^PLUMB_API uint32_t plumb_abi_version/d'
 variant fails "another name" 's/\bplumb_error_free\b/plumb_error_release/'
 variant fails "another type of a result" 's/^(PLUMB_API) uint32_t (plumb_abi_version)/\1 uint64_t \2/'
 variant fails "another type of an argument" 's/(plumb_error_message\()const plumb_error\*/\1int32_t/'
-variant fails "a field in the middle" '/^typedef struct \{/,/^\} plumb_runtime_options/s/^  int32_t threads;/  int32_t before;\n&/'
+variant fails "a field in the middle" '/^typedef struct plumb_runtime_options \{/,/^\} plumb_runtime_options/s/^  int32_t threads;/  int32_t before;\n&/'
 variant fails "another type of a field" 's/^  int32_t threads;/  int64_t threads;/'
 variant fails "another type of a field, and a new one" -e 's/^  int32_t threads;/  uint32_t threads;/' -e '/^} plumb_runtime_options;/i\  const char* is_new;'
-variant fails "another value" 's/^  PLUMB_STATUS_NOT_FOUND = 5,/  PLUMB_STATUS_NOT_FOUND = 4,/'
-variant fails "a constant that is gone" '/^  PLUMB_STATUS_DATA_LOSS = 15/d'
+variant fails "another value" 's/^  PLUMB_EXPLAIN_PROMPT = 5,/  PLUMB_EXPLAIN_PROMPT = 15,/'
+variant fails "a constant that is gone" '/^  PLUMB_EXPLAIN_PROMPT = 5/d'
 variant fails "another argument of a callback" 's/(plumb_log_fn\)\(void\* user, )int32_t/\1int64_t/'
 echo "$functions functions as before; $tried variants of plumb.h distinguished"

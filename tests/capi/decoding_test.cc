@@ -320,31 +320,32 @@ TEST_F(GeneratingTest, AppendedTokensAreOfTheVocabulary) {
   EXPECT_EQ(plumb_session_length(session_.get, 0), 1);
 }
 
-TEST_F(GeneratingTest, TemperatureZeroIsTheMostLikelyToken) {
-  auto zeros = MakeStruct<plumb_sample_options>();
+TEST_F(GeneratingTest, GreedyIsTheMostLikelyToken) {
   plumb_sample_options greedy = PLUMB_SAMPLE_OPTIONS_INIT;
   greedy.greedy = 1;
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    zeros.seed = greedy.seed = seed;
+    greedy.seed = seed;
     Begin({1, 4});
     const int32_t likeliest = Likeliest();
-    EXPECT_EQ(Generate(&zeros, 1), std::vector<int32_t>{likeliest});
-    Begin({1, 4});
-    const std::vector<int32_t> whole = Generate(&greedy);
-    Begin({1, 4});
-    EXPECT_EQ(Generate(&zeros), whole);
-    Begin({1, 4});
-    EXPECT_EQ(Generate(nullptr), whole) << "NULL is all zeros";
+    EXPECT_EQ(Generate(&greedy, 1), std::vector<int32_t>{likeliest});
   }
-  // The initializer's options draw at random.
-  plumb_sample_options drawn = PLUMB_SAMPLE_OPTIONS_INIT;
-  EXPECT_EQ(drawn.struct_size, sizeof(drawn));
-  EXPECT_EQ(drawn.temperature, 1);
-  EXPECT_EQ(drawn.top_p, 1);
+}
+
+TEST_F(GeneratingTest, NullZerosAndTheInitializerAreTheDefaults) {
+  const plumb_sample_options defaults = PLUMB_SAMPLE_OPTIONS_INIT;
+  EXPECT_EQ(defaults.struct_size, sizeof(defaults));
+  Begin({1, 4});
+  const std::vector<int32_t> drawn = Generate(&defaults);
+  auto zeros = MakeStruct<plumb_sample_options>();
+  Begin({1, 4});
+  EXPECT_EQ(Generate(&zeros), drawn);
+  Begin({1, 4});
+  EXPECT_EQ(Generate(nullptr), drawn);
+  // They draw at random.
   std::vector<int32_t> first;
-  for (drawn.seed = 0; drawn.seed < 20; ++drawn.seed) {
+  for (zeros.seed = 0; zeros.seed < 20; ++zeros.seed) {
     Begin({1, 4});
-    first.push_back(Generate(&drawn, 1).front());
+    first.push_back(Generate(&zeros, 1).front());
   }
   EXPECT_GT(*std::max_element(first.begin(), first.end()),
             *std::min_element(first.begin(), first.end()));
@@ -380,7 +381,6 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
     plumb_trainer_options recipe = training;
     recipe.recipe_size = kMax - 1;
     auto explain = MakeStruct<plumb_explain_options>();
-    explain.stage = "graph";
     explain.recipe = "";
     explain.recipe_size = kMax - 1;
     auto memory = MakeStruct<plumb_trainer_memory>();

@@ -3,8 +3,9 @@
 # Checks that plumb.hpp calls every function of plumb.h, that each of its files compiles alone, and
 # that it compiles without warnings with every installed compiler, in C++17 and C++20, with and
 # without exceptions.
-#   hpp_header_test.sh INCLUDE_DIRECTORY
+#   hpp_header_test.sh INCLUDE_DIRECTORY NORM_ABI_DIRECTORY
 set -euo pipefail
+types=$(realpath "$2")
 cd "$1"
 headers=(plumb.hpp plumb/*.hpp)
 functions() { grep -ohE '\bplumb_[a-z0-9_]+\(' "$@" | sort -u; }
@@ -22,7 +23,7 @@ for compiler in g++ clang++; do
       # One compiler is enough to check that a part compiles alone.
       [ "$header" = plumb.hpp ] || [ "$compiler $flags" = "g++ -std=c++17" ] || continue
       # shellcheck disable=SC2086  # flags are words
-      echo "#include \"$header\"" | "$compiler" $flags -I . -x c++ - -fsyntax-only \
+      echo "#include \"$header\"" | "$compiler" $flags -I . -I "$types" -x c++ - -fsyntax-only \
         -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wpedantic -Werror
       tried=$((tried + 1))
     done

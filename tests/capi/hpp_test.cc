@@ -147,7 +147,7 @@ TEST(HppTest, TrainsAndSamplesByCallbacks) {
   // The model has learned to count.
   std::vector<std::int32_t> counted;
   plumb::SampleOptions likeliest;
-  likeliest.temperature = 0;
+  likeliest.greedy = true;
   likeliest.max_tokens = 4;
   const auto keep = [&](std::int32_t token) { counted.push_back(token); };
   session.Generate(0, likeliest, keep).value();
@@ -194,7 +194,7 @@ TEST(HppTest, OptionsReachTheSampler) {
   other.vocabulary = 1;
   EXPECT_THAT(draw(other), ElementsAreArray(std::vector<std::int32_t>(8, 0)));
   plumb::SampleOptions greedy = options;
-  greedy.temperature = 0;
+  greedy.greedy = true;
   other = options;
   other.top_k = 1;
   EXPECT_EQ(draw(other), draw(greedy));
@@ -209,6 +209,9 @@ TEST(HppTest, OptionsReachTheSampler) {
   other = options;
   other.temperature = -1;
   EXPECT_FALSE(session.Generate(0, other, [](std::int32_t) {}).ok());
+  other.temperature = 0;
+  EXPECT_THAT(session.Generate(0, other, [](std::int32_t) {}).error().message(),
+              HasSubstr("greedy takes the most likely token"));
 }
 
 TEST(HppTest, StepsOnGivenTokensHaveGradients) {
@@ -475,10 +478,9 @@ TEST(HppTest, NormsModelsAndPassesAreReported) {
   const plumb::Model model = MakeModel(runtime);
   EXPECT_THAT(model.Describe().value(), HasSubstr("\"n_layer\":1"));
   plumb::ExplainOptions stage;
-  stage.stage = "graph";
   stage.seq = 4;
   EXPECT_THAT(model.Explain(stage).value(), HasSubstr("[1, 4] tokens"));
-  stage.stage = "none";
+  stage.layer = 1;  // only for Stage::kLayerSvg
   EXPECT_EQ(model.Explain(stage).error().code(), Code::kInvalidArgument);
   const plumb::Work training = model.Work(plumb::Pass::kTraining, 4).value();
   const plumb::Work feeding = model.Work(plumb::Pass::kFeed, 4).value();

@@ -136,26 +136,29 @@ TEST_F(ReportTest, AModelDescribesItself) {
 TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
   const ModelHandle model = Create(TinyModel().Text());
   auto options = MakeStruct<plumb_explain_options>();
-  for (const char* const stage : {"graph", "grad", "optimized", "plan", "exec", "prompt"}) {
+  for (const int32_t stage :
+       {PLUMB_EXPLAIN_GRAPH, PLUMB_EXPLAIN_GRADIENTS, PLUMB_EXPLAIN_OPTIMIZED,
+        PLUMB_EXPLAIN_MEMORY_PLAN, PLUMB_EXPLAIN_EXECUTABLE, PLUMB_EXPLAIN_PROMPT}) {
     options.stage = stage;
     EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("layers.1.mlp.up"));
   }
-  options.stage = "grad";
+  options.stage = PLUMB_EXPLAIN_GRADIENTS;
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("output grad.head.weight"));
-  options.stage = "prompt";
+  options.stage = PLUMB_EXPLAIN_PROMPT;
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options),
               HasSubstr("f32[1, 1, 12] layers.1.mlp.hidden"));
-  options.stage = "svg";
+  options.stage = PLUMB_EXPLAIN_SVG;
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options),
               HasSubstr(">layers 0..1: pre</text>"));
-  options.stage = "svg:1";
+  options.stage = PLUMB_EXPLAIN_LAYER_SVG;
+  options.layer = 1;
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr(">layer 1: pre</text>"));
-  options.stage = "graph";
-  EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("i32[1, 8] tokens"));
+  EXPECT_THAT(Text(plumb_model_explain, model.get, nullptr), HasSubstr("i32[1, 8] tokens"));
+  options = PLUMB_EXPLAIN_OPTIONS_INIT;
   options.batch = 3;
   options.seq = 4;
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("i32[3, 4] tokens"));
-  options.stage = "optimized";
+  options.stage = PLUMB_EXPLAIN_OPTIMIZED;
   options.recipe = "dtype: BF16";
   options.recipe_size = std::strlen(options.recipe);
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("bf16["));
@@ -166,18 +169,17 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
   options.recipe = "dtype: BF17";
   EXPECT_THAT(fails(), HasSubstr("recipe:1:"));
   options.recipe = nullptr;
-  options.stage = "svg:2";
+  options.stage = PLUMB_EXPLAIN_LAYER_SVG;
+  options.layer = 2;
   EXPECT_THAT(fails(), HasSubstr("there is no layer 2; layers are 0..1"));
-  options.stage = "svg:x";
-  EXPECT_THAT(fails(), HasSubstr("\"svg:x\": a layer is a number"));
-  options.stage = "graph";
+  options.stage = PLUMB_EXPLAIN_GRAPH;
+  EXPECT_THAT(fails(), HasSubstr("layer is only for PLUMB_EXPLAIN_LAYER_SVG"));
+  options.layer = 0;
   options.seq = 9;
   EXPECT_THAT(fails(), HasSubstr("seq must be in 1..context_length (8), is 9"));
   options.seq = 0;
-  options.stage = "graphs";
-  EXPECT_THAT(fails(), HasSubstr("did you mean \"graph\""));
-  options.stage = nullptr;
-  EXPECT_THAT(fails(), HasSubstr("stage is NULL"));
+  options.stage = 99;
+  EXPECT_THAT(fails(), HasSubstr("there is no stage 99"));
 }
 
 TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {

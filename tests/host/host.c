@@ -152,7 +152,6 @@ static uint64_t Sample(void) {
   uint64_t digest = 14695981039346656037u;
   memset(&options, 0, sizeof(options));
   options.struct_size = sizeof(options);
-  options.temperature = 1;
   Must(plumb_session_create(model, NULL, &session, &error), &error);
   Must(plumb_session_feed(session, 0, kPrompt, sizeof(kPrompt) / sizeof(*kPrompt), &error), &error);
   Must(plumb_session_generate(session, 0, &options, AddToken, &digest, &error), &error);

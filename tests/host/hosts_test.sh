@@ -3,9 +3,9 @@
 # Checks that libraries of the host do not change the results: OpenMP of gcc and of clang, in parallel regions
 # before, during and after plumb's work; a oneDNN of another version; and a missing or wrong oneDNN.
 #
-#   hosts_test.sh LIBPLUMB INCLUDE_DIRECTORY
+#   hosts_test.sh LIBPLUMB INCLUDE_DIRECTORY OTHER_INCLUDE_DIRECTORY
 set -euo pipefail
-library=$1 include=$2
+library=$1 include=$2 types=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -16,7 +16,7 @@ fail() { printf 'hosts_test: %s\n' "$*" >&2; exit 1; }
 build() {
   local compiler=$1 name=$2
   shift 2
-  "$compiler" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -I"$include" "$here/host.c" "$@" -o "$name" \
+  "$compiler" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -I"$include" -I"$types" "$here/host.c" "$@" -o "$name" \
     "$library" -Wl,-rpath,"$(dirname "$library")" -pthread
 }
 digest() { sed -n 's/^digest //p'; }

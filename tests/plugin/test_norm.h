@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 
 struct plumb_norm_instance {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Tests examples/embed_python with an installed plumb: the module finds the library by itself and by
-# PLUMB_LIBRARY, passes its tests with and without numpy, and the demo learns names.
+# Tests examples/embed_python with an installed plumb: the module has the structs of plumb.h, finds the library by
+# itself and by PLUMB_LIBRARY, passes its tests with and without numpy, and the demo learns names.
 #   embed_python_runs.sh BUILD_DIRECTORY EXAMPLES PYTHON
 . "$(dirname "${BASH_SOURCE[0]}")/install.sh" "$1"
 tests=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
@@ -15,6 +15,7 @@ cp "$2/embed_python/plumb.py" "$2/embed_python/demo.py" "$prefix"
 mkdir "$work/copied"
 cp "$2/embed_python/plumb.py" "$work/copied"
 cd "$work"
+PYTHONPATH="$prefix" "$python" "$tests/embed_python_layout.py" "${CC:-cc}" -I "$prefix/include"
 PYTHONPATH="$prefix" "$python" -X dev "$tests/embed_python_test.py"
 # Debian's Python has Debian's numpy, even if another Python comes first.
 if ! "$python" -c 'import numpy' 2> /dev/null && /usr/bin/python3 -c 'import numpy' 2> /dev/null; then

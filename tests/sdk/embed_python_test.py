@@ -91,7 +91,7 @@ class Describing(unittest.TestCase):
             filled = plumb._ModelInfo(n_layer=0, d_model=8, vocab_size=5)
             ctypes.memmove(info, ctypes.byref(filled), plumb._ModelInfo.weight_bytes.offset)
 
-        self.assertEqual(plumb.ModelInfo._of(older), (0, 8, 0, 5, 0, 0, None, None))
+        self.assertEqual(plumb.ModelInfo._of(older), (0, 8, 0, 5, 0, 0, None, None, None, None))
 
     def test_messages_and_reprs_are_pythons(self):
         empty = plumb.Model(plumb.Runtime(), plumb.Spec(MODEL))
@@ -145,7 +145,12 @@ class Describing(unittest.TestCase):
         described = model().describe()
         self.assertEqual(described["totals"]["parameters"], model().info.parameters)
         self.assertIn("tokens", model().explain("graph"))
-        with self.assertRaisesRegex(plumb.Error, "unknown stage"):
+        self.assertIn(">layer 0: ", model().explain("svg", layer=0))
+        with self.assertRaisesRegex(plumb.Error, "there is no layer 9"):
+            model().explain("svg", layer=9)
+        with self.assertRaisesRegex(plumb.Error, "layer is only for"):
+            model().explain("graph", layer=1)
+        with self.assertRaisesRegex(ValueError, "stage must be one of graph"):
             model().explain("graphs")
         training, reading = model().work(True, 4), model().work(False, 4)
         self.assertGreater(training[0], reading[0])
@@ -284,7 +289,7 @@ class Training(unittest.TestCase):
         self.assertLess(losses[-1], losses[0] / 2)
         session = plumb.Session(made)
         session.feed([0, 1, 2])
-        self.assertEqual(session.generate(temperature=0, max_tokens=5), [3, 4, 0, 1, 2])
+        self.assertEqual(session.generate(greedy=True, max_tokens=5), [3, 4, 0, 1, 2])
 
     def test_batches_end_and_have_one_size(self):
         trainer = plumb.Trainer(model(), "batch_size: 1")
@@ -567,7 +572,7 @@ class Training(unittest.TestCase):
 class Sampling(unittest.TestCase):
     def test_a_stream_is_what_generate_gives(self):
         session = plumb.Session(model(), weights="int8")
-        for options in ({"seed": 5}, {"seed": 5, "index": 1, "max_tokens": 3}, {"temperature": 0}, {"vocabulary": 1}):
+        for options in ({"seed": 5}, {"seed": 5, "index": 1, "max_tokens": 3}, {"greedy": True}, {"vocabulary": 1}):
             session.truncate(0)
             session.feed(1)
             whole = session.generate(**options)
@@ -621,15 +626,17 @@ class Sampling(unittest.TestCase):
         with self.assertRaises(plumb.Error):
             by_hand.feed([1] * 8)
 
-    def test_temperature_zero_is_the_likeliest_and_top_p_zero_is_nothing(self):
+    def test_greedy_is_the_likeliest_and_zeros_are_nothing(self):
         session = plumb.Session(model())
         for seed in range(5):
             session.truncate(0)
             session.feed(1)
             logits = session.logits().tolist()
-            self.assertEqual(session.generate(temperature=0, max_tokens=1, seed=seed), [logits.index(max(logits))])
+            self.assertEqual(session.generate(greedy=True, max_tokens=1, seed=seed), [logits.index(max(logits))])
             with self.assertRaisesRegex(ValueError, "top_p"):
                 session.generate(top_p=0)
+            with self.assertRaisesRegex(ValueError, "greedy=True"):
+                session.generate(temperature=0)
 
     def test_several_sequences_grow_together(self):
         made = model()

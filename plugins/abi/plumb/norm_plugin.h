@@ -2,8 +2,9 @@
 /* plumb/norm_plugin.h: the contract between plumb and a normalization plugin, ABI 1.1.
  *
  * A norm plugin is a shared library that exports one function, plumb_norm_plugin_v1(). It needs
- * this header, C11 or C++11 or later, <stddef.h> and <stdint.h>, and nothing else of plumb. The
- * header may be copied and shipped with a plugin.
+ * this header, plumb/types.h, C11 or C++11 or later, <stddef.h> and <stdint.h>, and nothing else of
+ * plumb. An extension has a header of its own in plumb/ext. The folder `plumb` of headers may be
+ * copied and shipped with a plugin.
  *
  *   cc -std=c11 -O2 -fPIC -shared -fvisibility=hidden -I plugins/abi my_norm.c -o my_norm.so
  *
@@ -68,6 +69,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "plumb/types.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -75,7 +78,9 @@ extern "C" {
 #define PLUMB_NORM_ABI_MAJOR 1 /* also part of the entry symbol's name */
 #define PLUMB_NORM_ABI_MINOR 1 /* counts additions; never a reason to refuse by itself */
 
-#if defined(__GNUC__)
+#if defined(_MSC_VER)
+#define PLUMB_EXPORT __declspec(dllexport)
+#elif defined(__GNUC__)
 #define PLUMB_EXPORT __attribute__((visibility("default")))
 #else
 #define PLUMB_EXPORT
@@ -85,42 +90,16 @@ extern "C" {
 #define PLUMB_HAS(type, p, field) \
   ((p)->struct_size >= offsetof(type, field) + sizeof(((const type*)0)->field))
 
-#if defined(__cplusplus)
-#define PLUMB_STATIC_ASSERT(condition, text) static_assert(condition, text)
-#else
-#define PLUMB_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
-#endif
+/* -- Statuses and element types ---------------------------------------------------------------- */
 
-/* -- Status ------------------------------------------------------------------------------------ */
-
-/* Status of a call, with the numbers of absl::StatusCode and of gRPC. Any other number is treated
- * as PLUMB_STATUS_INTERNAL. */
-#ifndef PLUMB_STATUS_DEFINED /* identical in plumb.h */
-#define PLUMB_STATUS_DEFINED
-typedef int32_t plumb_status;
-enum {
-  PLUMB_OK = 0,
-  PLUMB_STATUS_CANCELLED = 1,
-  PLUMB_STATUS_INVALID_ARGUMENT = 3,
-  PLUMB_STATUS_NOT_FOUND = 5,
-  PLUMB_STATUS_RESOURCE_EXHAUSTED = 8,
-  PLUMB_STATUS_FAILED_PRECONDITION = 9,
-  PLUMB_STATUS_OUT_OF_RANGE = 11,
-  PLUMB_STATUS_UNIMPLEMENTED = 12,
-  PLUMB_STATUS_INTERNAL = 13
-};
-#endif
-
-/* -- Element types ----------------------------------------------------------------------------- */
+/* A function of a norm returns PLUMB_OK or PLUMB_STATUS_CANCELLED, INVALID_ARGUMENT, NOT_FOUND,
+ * RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED or INTERNAL. Any other
+ * number is treated as PLUMB_STATUS_INTERNAL. */
 
 /* Element type of x, y, dy and dx. All else (params, dparams, saved, buffers, partials) has the
  * accumulate type: double if the element type is PLUMB_DTYPE_F64, else float. PLUMB_DTYPE_F64
  * serves to check gradients and may be slow; every norm should offer it. A plugin must offer
  * PLUMB_DTYPE_F32. */
-#ifndef PLUMB_DTYPE_DEFINED /* identical in plumb.h */
-#define PLUMB_DTYPE_DEFINED
-enum { PLUMB_DTYPE_F32 = 1u << 0, PLUMB_DTYPE_BF16 = 1u << 1, PLUMB_DTYPE_F64 = 1u << 2 };
-#endif
 
 /* Element of type PLUMB_DTYPE_BF16: the upper half of a float. */
 typedef uint16_t plumb_bf16;
@@ -390,11 +369,6 @@ typedef struct plumb_norm_call {
 
 /* -- Host services ----------------------------------------------------------------------------- */
 
-#ifndef PLUMB_LOG_DEFINED /* identical in plumb.h */
-#define PLUMB_LOG_DEFINED
-enum { PLUMB_LOG_INFO = 0, PLUMB_LOG_WARNING = 1, PLUMB_LOG_ERROR = 2 };
-#endif
-
 /* Services of the host, passed to create(); valid until destroy() of that instance returns. */
 typedef struct plumb_host {
   uint32_t struct_size;
@@ -502,70 +476,6 @@ PLUMB_EXPORT const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index);
 typedef const plumb_norm_plugin* (*plumb_norm_plugin_v1_fn)(uint32_t index);
 #define PLUMB_NORM_ENTRY_SYMBOL "plumb_norm_plugin_v1"
 
-/* -- Extension "plumb.norm.residual/1" --------------------------------------------------------- */
-
-/* The sum before a norm, fused with it: s = x + res, y = norm(s). get_extension(PLUMB_EXT_RESIDUAL)
- * returns a plumb_norm_residual. The norm is that of s as stored, in the element type. In backward,
- * call->x is s if PLUMB_BACKWARD_READS_X is set, and dx is the gradient of s (and so of both x and
- * res), to which dsum is added if it is given; PLUMB_CALL_DX_ACCUMULATE is not set. For
- * PLUMB_DTYPE_F32 and PLUMB_DTYPE_F64 the results are those of an addition followed by a norm, bit
- * for bit: gradient and dsum are each rounded before they are added. Row-wise norms of one input
- * only. */
-#define PLUMB_EXT_RESIDUAL "plumb.norm.residual/1"
-typedef struct plumb_residual_call {
-  uint32_t struct_size;
-  uint32_t reserved;
-  const void* res; /* forward: [rows, dim], read */
-  int64_t res_pitch;
-  void* sum; /* forward: [rows, dim], written; may be x or res */
-  int64_t sum_pitch;
-  /* backward: [rows, dim], the gradient of s that bypasses the norm; may be NULL, and may be dx
-   * (same base and pitch). */
-  const void* dsum;
-  int64_t dsum_pitch;
-} plumb_residual_call;
-
-typedef struct plumb_norm_residual {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* [hot] Like plumb_norm_plugin.forward. */
-  plumb_status (*forward)(const plumb_norm_instance* instance, const plumb_norm_call* call,
-                          const plumb_residual_call* residual, int64_t r0, int64_t r1);
-  /* [hot] Like plumb_norm_plugin.backward. */
-  plumb_status (*backward)(const plumb_norm_instance* instance, const plumb_norm_call* call,
-                           const plumb_residual_call* residual, int64_t r0, int64_t r1);
-} plumb_norm_residual;
-
-/* -- Extension "plumb.norm.combine/1" [1.1] ---------------------------------------------------- */
-
-/* stats_combine that can fail. get_extension(PLUMB_EXT_COMBINE) returns a plumb_norm_combine. A
- * host that knows it calls its function instead of stats_combine, which serves other hosts.
- * Cross-row norms only. */
-#define PLUMB_EXT_COMBINE "plumb.norm.combine/1"
-typedef struct plumb_norm_combine {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* [hot] Like plumb_norm_plugin.stats_combine. On failure the whole call fails, the content of
-   * `acc` no longer matters, and call->err may hold a message. */
-  plumb_status (*combine)(const plumb_norm_instance* instance, uint32_t phase,
-                          const plumb_norm_call* call, void* acc, const void* partial);
-} plumb_norm_combine;
-
-/* -- Extension "plumb.norm.instance/1" [1.1] --------------------------------------------------- */
-
-/* Extensions that depend on the configuration. get_extension(PLUMB_EXT_INSTANCE) returns a
- * plumb_norm_instance_extensions. An instance has only those extensions that its function returns,
- * even if the norm's get_extension returns more. Other hosts use the norm's get_extension, so there
- * a norm offers only what all of its instances can do. */
-#define PLUMB_EXT_INSTANCE "plumb.norm.instance/1"
-typedef struct plumb_norm_instance_extensions {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* [any-thread] Returns an extension of the instance, or NULL. It lives as long as the instance.
-   */
-  const void* (*get)(const plumb_norm_instance* instance, const char* id);
-} plumb_norm_instance_extensions;
-
 /* -- The ELF note ------------------------------------------------------------------------------ */
 
 /* Stores the norm's id and ABI where a host can read them without running code of the file: in an
@@ -611,10 +521,6 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_norm_call) == 208, "plumb_norm_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_context) == 40, "plumb_norm_context");
 PLUMB_STATIC_ASSERT(sizeof(plumb_host) == 40, "plumb_host");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_plugin) == 160, "plumb_norm_plugin");
-PLUMB_STATIC_ASSERT(sizeof(plumb_residual_call) == 56, "plumb_residual_call");
-PLUMB_STATIC_ASSERT(sizeof(plumb_norm_residual) == 24, "plumb_norm_residual");
-PLUMB_STATIC_ASSERT(sizeof(plumb_norm_combine) == 16, "plumb_norm_combine");
-PLUMB_STATIC_ASSERT(sizeof(plumb_norm_instance_extensions) == 16, "plumb_norm_instance_extensions");
 PLUMB_STATIC_ASSERT(sizeof(plumb_norm_note) == 92, "plumb_norm_note");
 #endif
 

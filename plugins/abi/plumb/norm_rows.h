@@ -61,6 +61,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 
 #define PLUMB_ROWS_DTYPES (PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 #include "plumb/norm_rows_vectors.h"
 

@@ -25,8 +25,23 @@ using Work = plumb_work;
 // Pass whose work is counted: forward and backward, or feeding a session.
 enum class Pass : std::int32_t { kTraining = PLUMB_PASS_TRAINING, kFeed = PLUMB_PASS_FEED };
 
+// Stage that Model::Explain prints.
+enum class Stage : std::int32_t {
+  kGraph = PLUMB_EXPLAIN_GRAPH,
+  kGradients = PLUMB_EXPLAIN_GRADIENTS,
+  kOptimized = PLUMB_EXPLAIN_OPTIMIZED,
+  kMemoryPlan = PLUMB_EXPLAIN_MEMORY_PLAN,
+  kExecutable = PLUMB_EXPLAIN_EXECUTABLE,
+  kPrompt = PLUMB_EXPLAIN_PROMPT,
+  kProbes = PLUMB_EXPLAIN_PROBES,
+  kUpdates = PLUMB_EXPLAIN_UPDATES,
+  kSvg = PLUMB_EXPLAIN_SVG,
+  kLayerSvg = PLUMB_EXPLAIN_LAYER_SVG
+};
+
 struct ExplainOptions {
-  std::string stage;       // "graph", "grad", "optimized", "plan", "exec", "prompt", ...
+  Stage stage = Stage::kGraph;
+  std::int64_t layer = 0;  // from 0; Stage::kLayerSvg only
   std::int64_t batch = 1;  // sequences
   std::int64_t seq = 0;    // tokens of each; 0: the model's context_length
   std::string recipe;      // dtype and recompute matter; for "updates" all of it
@@ -65,7 +80,8 @@ class Model {
   // Prints a stage of the compiler, for people.
   Result<std::string> Explain(const ExplainOptions& options) const {
     auto given = internal::Sized<plumb_explain_options>();
-    given.stage = options.stage.c_str();
+    given.stage = static_cast<std::int32_t>(options.stage);
+    given.layer = options.layer;
     given.batch = options.batch;
     given.seq = options.seq;
     given.recipe = options.recipe.data();

@@ -91,12 +91,11 @@ class Runtime {
     return Runtime(*std::move(made));
   }
 
-  // Registers a `const plumb_norm_plugin*` (plumb/norm_plugin.h), which must outlive the runtime
-  // and everything created with it.
-  Result<void> RegisterPlugin(const void* norm_plugin) {
-    return internal::Call([&](plumb_error** error) {
-      return plumb_plugin_register(handle_.get(), norm_plugin, error);
-    });
+  // Registers a norm (plumb/norm_plugin.h), which must outlive the runtime and everything created
+  // with it.
+  Result<void> RegisterPlugin(const ::plumb_norm_plugin* plugin) {
+    return internal::Call(
+        [&](plumb_error** error) { return plumb_plugin_register(handle_.get(), plugin, error); });
   }
 
   // Registers the norms of a plugin file.

@@ -208,8 +208,8 @@ plumb_status plumb_mpi_communicator(const void* comm, plumb_communicator* commun
 
   plumb_communicator filled;
   memset(&filled, 0, sizeof(filled));
-  filled.struct_size =
-      communicator->struct_size < sizeof(filled) ? communicator->struct_size : sizeof(filled);
+  filled.struct_size = communicator->struct_size < sizeof(filled) ? communicator->struct_size
+                                                                  : (uint32_t)sizeof(filled);
   filled.context = job;
   filled.rank = rank;
   filled.size = size;

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 
 #define A_UNUSED __attribute__((unused))

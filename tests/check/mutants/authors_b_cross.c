@@ -3,6 +3,7 @@
  * Partial statistics are [n, mean, squares] in doubles; call_saved is [mean, r, <u>, <u h>].
  * Each line is: condition: bug (the rule that it violates). */
 #include "call_copy.h"
+#include "plumb/ext/combine.h"
 #include "plumb/norm_plugin.h"
 #define plumb_norm_plugin_v1 HonestEntry
 #include "base_cross_norm.h"

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plumb/ext/instance.h"
 #include "plumb/norm_plugin.h"
 
 #ifndef MUTANT

@@ -23,4 +23,9 @@
 #define PLUMB_BWD_X2 PLUMB_BACKWARD_READS_X2
 #define PLUMB_ATTR_REQUIRED PLUMB_ATTR_FLAG_REQUIRED
 
+/* Extensions were part of norm_plugin.h. */
+#include "plumb/ext/combine.h"
+#include "plumb/ext/instance.h"
+#include "plumb/ext/residual.h"
+
 #endif /* PLUMB_TESTS_SDK_OLD_NAMES_H */
