@@ -106,7 +106,7 @@ std::vector<Check> ChecksOfTheFile() {
       {"M1", 1, Scope::kLibrary, "metadata is complete, unique and constant", CheckMetadata},
       {"M2", 1, Scope::kNorm, "attribute schema is sound, and what it allows is taken",
        CheckSchema},
-      {"M3", 1, Scope::kNorm, "refuses bad attributes, with words", CheckBadAttributes},
+      {"M3", 1, Scope::kNorm, "refuses dims and combinations as the contract says", CheckRefusals},
       {"M4", 1, Scope::kNorm, "layout is sound, and a function of attributes and dim", CheckLayout},
       AtCorners("M5", 1, "works with older and newer hosts", {SameForEveryHost},
                 {{16, 64, 8, 768, 1}, {"rows=5,to=5", "rows=5,to=5,residual=1"}, false, true},

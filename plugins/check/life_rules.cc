@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of create, layout and destroy, for any dim and any attributes, including refused ones:
+// Rules of create, layout and destroy, for any dim and any attributes, also where create refuses:
 // their effects on the process, on memory, on strings that the host frees, and on each other.
 #include <algorithm>
 #include <atomic>
@@ -25,33 +25,32 @@
 namespace plumb::check {
 namespace {
 
-
-// Returns values that the schema forbids, one attribute at a time, and strings, any of which a norm
-// may accept.
-std::vector<AttributeValues> RefusedValues(const plumb_norm_plugin& norm) {
+// Returns values that the schema allows and a norm may refuse for a dim: integers at the upper
+// bound or large, such as a number of groups, and long strings. One attribute differs from the
+// defaults.
+std::vector<AttributeValues> RefusableValues(const plumb_norm_plugin& norm) {
   std::vector<AttributeValues> all;
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
     const plumb_attr_def& def = AttrOf(norm, i);
     AttributeValues values = DefaultValues(norm);
-    if (def.type == PLUMB_ATTR_F64) {
-      values[i].f = std::isnan(def.max) ? std::numeric_limits<double>::quiet_NaN() : def.max + 1;
-    } else if (def.type == PLUMB_ATTR_I64 && !std::isnan(def.min)) {
-      values[i].i = static_cast<int64_t>(def.min) - 1;
-    } else if (def.type == PLUMB_ATTR_ENUM) {
-      values[i].s = "no such choice";
+    if (def.type == PLUMB_ATTR_I64) {
+      // Two adjacent numbers seldom both divide a dim.
+      constexpr double kLarge = 98;
+      const double max = std::abs(def.max) < 9e18 ? std::floor(def.max) : kLarge;
+      for (const double number : {max, max - 1}) {
+        if (number < def.min) continue;
+        values[i].i = static_cast<int64_t>(number);
+        all.push_back(values);
+      }
     } else if (def.type == PLUMB_ATTR_STRING) {
       // A number, whose syntax depends on the locale, and long texts, which fit no fixed buffer.
       static const std::string long_texts[] = {std::string(kMaxNormTextLength, 'a'),
                                                std::string(kMaxNormTextLength, '1')};
-      values[i].s = "0.75";
-      all.push_back(values);
-      values[i].s = long_texts[0].c_str();
-      all.push_back(values);
-      values[i].s = long_texts[1].c_str();
-    } else {
-      continue;
+      for (const char* const text : {"0.75", long_texts[0].c_str(), long_texts[1].c_str()}) {
+        values[i].s = text;
+        all.push_back(values);
+      }
     }
-    all.push_back(std::move(values));
   }
   return all;
 }
@@ -212,8 +211,8 @@ std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Po
   const AttributeValues& values = CasesOf(norm)[static_cast<size_t>(point[kAttributes])].values;
   const auto dim = static_cast<uint32_t>(point[kDim]);
   std::string text = WatchLife(norm, dim, values, "");
-  for (const AttributeValues& refused : RefusedValues(norm)) {
-    if (text.empty()) text = WatchLife(norm, dim, refused, ", attributes that it may refuse");
+  for (const AttributeValues& refusable : RefusableValues(norm)) {
+    if (text.empty()) text = WatchLife(norm, dim, refusable, ", attributes that it may refuse");
   }
   if (text.empty()) text = OverwriteStrings(norm, point, values);
   const std::vector<Creation> creations = CreationsAt(norm, point);

@@ -77,7 +77,7 @@ void CheckLoadEffects(const Subject& subject, Report* report);     // E5
 void CheckLoadTime(const Subject& subject, Report* report);        // E6
 void CheckMetadata(const Subject& subject, Report* report);        // M1
 void CheckSchema(const Subject& subject, Report* report);          // M2
-void CheckBadAttributes(const Subject& subject, Report* report);   // M3
+void CheckRefusals(const Subject& subject, Report* report);        // M3
 void CheckLayout(const Subject& subject, Report* report);          // M4
 void CheckExtensions(const Subject& subject, Report* report);      // M5, the part that is no rule
 void CheckFill(const Subject& subject, Report* report);            // M6

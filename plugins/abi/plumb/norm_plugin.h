@@ -416,11 +416,13 @@ typedef struct plumb_norm_plugin {
   plumb_status (*available)(char* err, size_t cap);
 
   /* [any-thread] Creates an instance for rows of `dim` >= 1 elements. `values` has one value for
-   * each attribute, in the order of the definitions, with defaults filled in and types and ranges
-   * checked; it and its strings live until create returns, so an instance copies what it keeps.
-   * `host` lives until destroy returns. On success *out is the instance, to be destroyed once; on
-   * failure *out is unchanged. Errors: PLUMB_STATUS_INVALID_ARGUMENT for a dim or a combination of
-   * values that makes no sense; `err` (`cap` bytes) may give the reason. */
+   * each attribute, in the order of the definitions, with defaults filled in. The host has checked
+   * types, ranges and choices, and that numbers are finite: a plugin need not do so again. `values`
+   * and its strings live until create returns, so an instance copies what it keeps. `host` lives
+   * until destroy returns. On success *out is the instance, to be destroyed once; on failure *out
+   * is unchanged.
+   * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a dim or a combination of values that makes no sense,
+   * with the reason in `err` (`cap` bytes); PLUMB_STATUS_RESOURCE_EXHAUSTED. */
   plumb_status (*create)(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                          plumb_norm_instance** out, char* err, size_t cap);
 

@@ -58,7 +58,6 @@
 #define PLUMB_NORM_ROWS_H
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "plumb/ext/residual.h"
@@ -66,26 +65,6 @@
 
 #define PLUMB_ROWS_DTYPES (PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64)
 #define PLUMB_ROWS_FLAGS (PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED)
-
-/* -- For create() ------------------------------------------------------------------------------ */
-
-/* Checks that every number among the `n` values of create() is in the range of its definition. A
- * host has checked this, but not always for a norm that is linked into a program. NaN is in no
- * range that has a bound.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT, with a message in `err`. */
-static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32_t n,
-                                              const plumb_attr_value* values, char* err,
-                                              size_t cap) {
-  for (uint32_t i = 0; i < n; ++i) {
-    const plumb_attr_def* def = &defs[i];
-    const double value = def->type == PLUMB_ATTR_F64 ? values[i].f : (double)values[i].i;
-    if (def->type == PLUMB_ATTR_STRING || def->type == PLUMB_ATTR_ENUM) continue;
-    if ((isnan(def->min) || value >= def->min) && (isnan(def->max) || value <= def->max)) continue;
-    snprintf(err, cap, "%s is %g, and must be in [%g, %g]", def->name, value, def->min, def->max);
-    return PLUMB_STATUS_INVALID_ARGUMENT;
-  }
-  return PLUMB_OK;
-}
 
 /* -- Macros for the author ------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #ifndef PLUMB_NORMS_CROSS_ROW_H_
 #define PLUMB_NORMS_CROSS_ROW_H_
 
-#include "plumb/norm_rows.h" /* for plumb_check_ranges */
+#include "plumb/norm_plugin.h"
 
 /* Functions of the norm for one element type. */
 typedef struct Functions {

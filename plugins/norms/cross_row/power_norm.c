@@ -80,8 +80,6 @@ static const plumb_attr_def kAttributes[kAttrs] = {
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range = plumb_check_ranges(kAttributes, kAttrs, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
   if (dim < 1 || dim > kMaxDim) {
     snprintf(err, cap, "dim must be from 1 to %d", (int)kMaxDim);
     return PLUMB_STATUS_INVALID_ARGUMENT;

@@ -94,9 +94,6 @@ PLUMB_NORM_ROWS(Rms, norm->gain)
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range =
-      plumb_check_ranges(the_attributes, kAttributeCount, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
   const int affine = values[kAffine].i != 0, unit_offset = values[kUnitOffset].i != 0;
   if (unit_offset && !affine) {
     snprintf(err, cap, "unit_offset is about the gain, and affine: false leaves none");

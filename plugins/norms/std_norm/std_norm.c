@@ -76,9 +76,6 @@ PLUMB_NORM_ROWS(Std, 0)
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range =
-      plumb_check_ranges(the_attributes, kAttributeCount, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
   const int unbiased = values[kUnbiased].i != 0;
   if (unbiased && dim == 1) {
     if (cap > 0) {

@@ -54,8 +54,8 @@
 #ifndef BASE_EPS_DEFAULT
 #define BASE_EPS_DEFAULT 1e-6
 #endif
-#ifndef BASE_EPS_IS_LEGAL /* values that create() accepts */
-#define BASE_EPS_IS_LEGAL(eps) ((eps) >= BASE_EPS_MIN && (eps) <= BASE_EPS_MAX)
+#ifndef BASE_REFUSES_EPS /* values that create() refuses; the host has checked the range */
+#define BASE_REFUSES_EPS(eps) 0
 #endif
 #ifndef BASE_MORE_ATTRS /* definitions after that of eps, each with a comma, and their number */
 #define BASE_MORE_ATTRS
@@ -131,8 +131,8 @@ BASE_UNUSED static plumb_status BaseCreate(const plumb_host* host, uint32_t dim,
   const double eps = values[0].f;
   plumb_norm_instance* instance;
   (void)host;
-  if (!(BASE_EPS_IS_LEGAL(eps))) {
-    if (cap > 0) snprintf(err, cap, "eps = %g is outside its range", eps);
+  if (BASE_REFUSES_EPS(eps)) {
+    if (cap > 0) snprintf(err, cap, "eps = %g is refused", eps);
     return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   instance = (plumb_norm_instance*)calloc(1, sizeof(*instance));

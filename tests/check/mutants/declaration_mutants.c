@@ -59,7 +59,6 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 #ifdef MUTANT_m2_default_out_of_range
 /* The schema forbids the default value. */
 #define BASE_EPS_MAX 1e-9
-#define BASE_EPS_IS_LEGAL(eps) (((eps) >= 0 && (eps) <= 1e-9) || (eps) == 1e-6)
 #include "base_norm.h"
 #endif
 
@@ -70,26 +69,33 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index) {
 
 #ifdef MUTANT_m2_refuses_its_max
 /* The schema allows 1, but create() refuses it. */
-#define BASE_EPS_IS_LEGAL(eps) ((eps) >= 0 && (eps) < 1)
+#define BASE_REFUSES_EPS(eps) ((eps) == 1)
 #include "base_norm.h"
 #endif
 
-#ifdef MUTANT_m3_takes_anything
-/* Relies on the host's checks alone. */
-#define BASE_EPS_IS_LEGAL(eps) ((eps) == (eps) || (eps) != (eps))
-#include "base_norm.h"
-#endif
-
-#ifdef MUTANT_m3_no_words
-/* Refuses without a message. */
+#ifdef MUTANT_m3_another_status
+/* Refuses a dim with another status than INVALID_ARGUMENT. */
 #define BASE_CREATE SpoiltCreate
 #include "base_norm.h"
 static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
                                  const plumb_attr_value* values, plumb_norm_instance** out,
                                  char* err, size_t cap) {
-  const plumb_status status = BaseCreate(host, dim, values, out, err, cap);
-  if (status != PLUMB_OK && cap > 0) err[0] = '\0';
-  return status;
+  if (dim != 1000) return BaseCreate(host, dim, values, out, err, cap);
+  if (cap > 0) snprintf(err, cap, "dim is 1000");
+  return PLUMB_STATUS_FAILED_PRECONDITION;
+}
+#endif
+
+#ifdef MUTANT_m3_no_words
+/* Refuses a dim without a message. */
+#define BASE_CREATE SpoiltCreate
+#include "base_norm.h"
+static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
+                                 const plumb_attr_value* values, plumb_norm_instance** out,
+                                 char* err, size_t cap) {
+  if (dim != 1000) return BaseCreate(host, dim, values, out, err, cap);
+  if (cap > 0) err[0] = '\0';
+  return PLUMB_STATUS_INVALID_ARGUMENT;
 }
 #endif
 
