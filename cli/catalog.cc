@@ -93,8 +93,9 @@ std::string NormText(const Json& norm) {
   if (!norm["attributes"].empty()) absl::StrAppend(&text, "attributes\n");
   for (const Json& attribute : norm["attributes"]) {
     const std::string range = attribute["range"], doc = attribute["doc"];
+    const std::string type = attribute["type"];
     absl::StrAppend(&text, "  ", attribute["name"].get<std::string>(), ": ",
-                    attribute["type"].get<std::string>());
+                    type == "enum" ? absl::StrCat("one of ", list(attribute["choices"])) : type);
     if (!range.empty()) absl::StrAppend(&text, " ", range);
     absl::StrAppend(&text,
                     attribute["required"]

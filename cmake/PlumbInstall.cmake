@@ -31,6 +31,9 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/"
   FILES_MATCHING REGEX "\\.(h|hpp)$")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/abi/plumb/"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/plumb" COMPONENT development FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/schemas/"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/schemas" COMPONENT development
+  FILES_MATCHING PATTERN "*.schema.json")
 install(FILES "${PROJECT_SOURCE_DIR}/examples/embed_python/plumb.py"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/python" COMPONENT development)
 foreach(export plumb-targets plumb-static-targets)

@@ -627,7 +627,8 @@ class Runtime(_Object):
             _call("plugin_load", handle, os.fsencode(path))
 
     def describe_plugin(self, norm):
-        """Returns a norm's attributes, parameters and traits, as a dict (fields: plumb.h). describe() lists norms."""
+        """Returns a norm's attributes, parameters and traits, as a dict (fields: plugin.schema.json). describe()
+        lists norms."""
         with self._use() as handle:
             return json.loads(_text("plugin_describe", handle, _word(norm, "norm")))
 
@@ -652,7 +653,7 @@ class Runtime(_Object):
 
     def describe(self):
         """Reports the machine, the norms and placements that were found or refused, and problems, as a dict (fields:
-        plumb.h)."""
+        runtime.schema.json)."""
         with self._use() as handle:
             return json.loads(_text("runtime_describe", handle))
 
@@ -775,7 +776,7 @@ class Model(_Object):
         return ModelInfo._of(lambda info: load().plumb_model_get_info(self._live(), info))
 
     def describe(self):
-        """Returns the resolved model as a dict: equations, Jacobians, routes, tensors (fields: plumb.h)."""
+        """Returns the resolved model as a dict: equations, Jacobians, routes, tensors (fields: model.schema.json)."""
         with self._use() as handle:
             return json.loads(_text("model_describe", handle))
 

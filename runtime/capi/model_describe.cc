@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb_model_describe: the resolved model as JSON. plumb.h lists the fields.
+// plumb_model_describe: the resolved model as JSON. Fields:
+// runtime/include/schemas/model.schema.json.
 #include <string>
 
 #include "absl/strings/str_cat.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Description of a norm as JSON. plumb.h lists the fields; they stay, and more may be added.
+// Description of a norm as JSON. Fields: runtime/include/schemas/plugin.schema.json.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -32,11 +32,28 @@ std::string RangeOf(const NormAttrSpec& spec) {
                       std::isnan(spec.max) ? "inf" : absl::StrCat(spec.max));
 }
 
+const char* TypeOf(const NormAttrSpec& spec) {
+  switch (spec.type) {
+    case NormAttrType::kDouble:
+      return "number";
+    case NormAttrType::kInt:
+      return "integer";
+    case NormAttrType::kBool:
+      return "bool";
+    case NormAttrType::kEnum:
+      return "enum";
+    case NormAttrType::kString:
+      break;
+  }
+  return "text";
+}
+
 OrderedJson ToJson(const std::vector<NormAttrSpec>& specs) {
   OrderedJson json = OrderedJson::array();
   for (const NormAttrSpec& spec : specs) {
     json.push_back({{"name", spec.name},
-                    {"type", spec.TypeName()},
+                    {"type", TypeOf(spec)},
+                    {"choices", spec.choices},
                     {"range", RangeOf(spec)},
                     {"default", spec.required ? "" : ToText(spec.default_value)},
                     {"required", spec.required},

@@ -50,8 +50,8 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  // Describes a norm as JSON, with the fields in plumb.h (plumb_plugin_describe), and loads its
-  // plugin if necessary. Errors: kNotFound with a suggestion for an unknown id.
+  // Describes a norm as JSON, with the fields of plugin.schema.json (plumb_plugin_describe), and
+  // loads its plugin if necessary. Errors: kNotFound with a suggestion for an unknown id.
   absl::StatusOr<std::string> DescribePluginJson(const std::string& id);
   // Registers the norms of a plugin file, whose code runs with all rights of this process. Errors:
   // kNotFound; kFailedPrecondition if it is not a valid plugin.
@@ -68,9 +68,9 @@ class Runtime {
   std::string matmul() const;
 
   // Reports the machine, what was found and refused, and problems with their remedies: JSON, with
-  // the fields in plumb.h (plumb_runtime_describe). Loads nothing: libraries that no product has
-  // needed yet are reported as such. `mode`: the floating-point mode of the calling thread when it
-  // called plumb.
+  // the fields of runtime.schema.json (plumb_runtime_describe). Loads nothing: libraries that no
+  // product has needed yet are reported as such. `mode`: the floating-point mode of the calling
+  // thread when it called plumb.
   std::string DescribeJson(const FloatingPoint& mode = CallersFloatingPoint()) const;
 
   struct Impl;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report as JSON. plumb.h lists the fields; they stay, and more may be added.
+// The report as JSON. Fields: runtime/include/schemas/runtime.schema.json.
 #include <limits>
 #include <nlohmann/json.hpp>
 

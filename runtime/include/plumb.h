@@ -28,6 +28,8 @@
  *   not.
  * - A string result is written to `buffer`, cut to `capacity` bytes and ended with 0. `*needed`
  *   (may be NULL) becomes its length without the 0, so a call with capacity 0 queries the length.
+ * - A result that is JSON has a JSON Schema, installed in share/plumb/schemas. Its fields stay, and
+ *   more may be added.
  * - Thread-safety is stated at each handle below. Different handles are independent, except that no
  *   session may run while a trainer of its model does. */
 #ifndef PLUMB_H_
@@ -192,19 +194,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runt
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path,
                                                          plumb_error** error);
 
-/* Describes a norm, and loads its plugin if necessary. JSON; these fields stay, and more may be
- * added:
- *
- *   id, version, vendor, license, doc, path    path "": linked into the program
- *   attributes  [{name, type, range, default, required, doc}]; range "": any value
- *   parameters  [{name, shape, init, offset, doc}], with default attributes; none if it requires
- *               some; shape as text, "[dim]"; offset: is added to the parameter before use
- *   buffers     [the same fields]; statistics that are kept from training for evaluation
- *   traits      ["identity", "cross-row", "cross-row in evaluation", "two inputs",
- *               "scale-invariant", "shift-invariant", "approximate gradient", "in place",
- *               "residual extension"]
- *   dtypes      ["f32", "bf16", "f64"]
- *
+/* Describes a norm, and loads its plugin if necessary. JSON, with the fields of plugin.schema.json.
  * plumb_runtime_describe lists all norms.
  * Errors: PLUMB_STATUS_NOT_FOUND, with a suggestion; those of plumb_plugin_load. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id,
@@ -258,29 +248,9 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_measure_speed(plumb_runtime
                                                                    plumb_error** error);
 
 /* Reports the machine, the norms and placements that were found or refused, and problems: what
- * `plumb doctor` prints. JSON; null where the system has no such information. Loads nothing and
- * runs no plugin's code. Numbers such as free memory differ from call to call, so pass some bytes
- * more than *needed. These fields stay, and more may be added:
- *
- *   plumb           {version, c_abi, norm_abi}
- *   processor       {name, vendor, family, model, instruction_sets [{name, has, used}], kernels,
- *                   gemm {engine, f32, bf16}}; used: by plumb's own kernels
- *   onednn          {wanted, state, file, version, isa, problem}; state: "loaded", "not needed
- *                   yet", "refused"
- *   libraries       {NAME: version}
- *   openmp          [file], of the OpenMP runtimes in the process
- *   threads         {machine, affinity, quota, available, used, because}
- *   plugins         {directories [{path, from, problem, norms}], others, dropped}; in search
- *                   order; norms and others [{id, version, file, problem, shadowed}], version
- *                   null for one that is not loaded, shadowed: an earlier file has the same norm;
- *                   dropped: entries of PLUMB_PLUGIN_PATH, and why
- *   placements      {directories [{path, problem, names}]}
- *   environment     [{name, value, problem}], of the variables that are set
- *   memory          {limit, available, limited_by, machine, control_group, ulimit_v, ulimit_d,
- *                   stack, huge_pages}, in bytes; null: no limit
- *   disk            {directory, free}, of the current directory
- *   floating_point  {rounding, flush_to_zero, denormals_are_zero}, of the calling thread
- *   problems        [{fatal, what, do}]; fatal: plumb cannot be used */
+ * `plumb doctor` prints. JSON, with the fields of runtime.schema.json. Loads nothing and runs no
+ * plugin's code. Numbers such as free memory differ from call to call, so pass some bytes more than
+ * *needed. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_describe(plumb_runtime* runtime, char* buffer,
                                                               size_t capacity, size_t* needed,
                                                               plumb_error** error);
@@ -343,30 +313,8 @@ PLUMB_API void plumb_model_free(plumb_model* model);
 /* Fills in the first info->struct_size bytes of *info. Requires: the caller has set struct_size. */
 PLUMB_API void plumb_model_get_info(const plumb_model* model, plumb_model_info* info);
 
-/* Describes the resolved model: what `plumb describe` prints. JSON; these fields stay, and more may
- * be added:
- *
- *   name
- *   dims            {n_layer, n_head, n_kv_head, d_model, d_ff, head_dim, vocab_size,
- *                   context_length}
- *   positions       learned(..), rope(theta=10000, ..), alibi(..), none
- *   tied            true if the head's matrix is the embedding's
- *   bidirectional   true if a token sees those after it
- *   token_types     number of token types; 0: the model has none
- *   init_rules      number of rules for initial values in the description
- *   begin, end      [statement], before the first layer and after the last
- *   layers          [{first, last, placement, doc, equations, scalars, norms, jacobian}], a range
- *                   of layers, counted from 0, that share a block; equations, scalars, norms:
- *                   [text]; jacobian: of the first, (I + J_mlp J_norm) (I + J_attention J_norm)
- *   norm_sites      number of norms that are applied in a forward pass
- *   identity_route  from the embedding to the last layer's output: none, through 1 norm, ...
- *   norms_before_head  number of norms on that route after the last layer
- *   tensors         [{name, shape, dtype, init, role, elements}], in the order of
- *                   plumb_model_tensor; role: weight, norm, learned
- *   buffers         [the same fields], statistics that norms keep: saved, not trained
- *   totals          {parameters, active_parameters, tensors, buffer_elements, weight_bytes,
- *                   cache_bytes}; active_parameters: without the experts that a token is not
- *                   routed to; weight_bytes: in f32; cache_bytes: as in plumb_model_info */
+/* Describes the resolved model: what `plumb describe` prints. JSON, with the fields of
+ * model.schema.json. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_describe(const plumb_model* model, char* buffer,
                                                             size_t capacity, size_t* needed,
                                                             plumb_error** error);
@@ -375,7 +323,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_text(const plumb_model* model
                                                         size_t capacity, size_t* needed,
                                                         plumb_error** error);
 
-/* Lists the norms of the model's layers: JSON, {ID: version}. */
+/* Lists the norms of the model's layers. JSON, model_norms.schema.json: {ID: version}. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_norms(const plumb_model* model, char* buffer,
                                                          size_t capacity, size_t* needed,
                                                          plumb_error** error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of plumb_runtime_describe: the fields that plumb.h lists, and the effects of the host's
+// Tests of plumb_runtime_describe: the fields that its schema lists, and the effects of the host's
 // state.
 #include <gmock/gmock.h>
 
@@ -48,7 +48,7 @@ class DescribeRuntimeTest : public ::testing::Test {
   plumb_runtime* runtime_ = nullptr;
 };
 
-TEST_F(DescribeRuntimeTest, HasTheFieldsOfTheHeader) {
+TEST_F(DescribeRuntimeTest, HasTheFieldsOfTheSchema) {
   const Report report = Describe();
   ASSERT_TRUE(report.is_object());
   const std::vector<std::vector<const char*>> fields = {
