@@ -43,7 +43,7 @@ std::string ProcessorName() {
   return "";
 }
 
-// Returns the version after `name` in "plumb 0.1.0, oneDNN 2.6.3, kernels AVX3".
+// Returns the version after `name` in "plumb 0.2.0, oneDNN 2.6.3, kernels AVX3".
 std::string VersionOf(absl::string_view name) {
   for (absl::string_view part : absl::StrSplit(VersionText(), ", ")) {
     if (absl::ConsumePrefix(&part, absl::StrCat(name, " "))) return std::string(part);

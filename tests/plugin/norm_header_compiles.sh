@@ -39,11 +39,19 @@ compile() {  # compiler standard source notes
     failures=$((failures + 1))
   fi
 }
+# Every header of the ABI compiles alone.
+for header in plumb/types.h plumb/norm_plugin.h plumb/ext/residual.h plumb/ext/combine.h plumb/ext/instance.h; do
+  printf '#include "%s"\ntypedef int plumb_test_not_empty;\n' "$header" >> "$work/$(basename "$header" .h)_alone.c"
+done
 for pair in gcc:g++ clang:clang++; do
   c=${pair%:*}
   cxx=${pair#*:}
   if command -v "$c" > /dev/null; then
     compilers=$((compilers + 1))
+    for alone in "$work"/*_alone.c; do
+      # shellcheck disable=SC2086
+      "$c" -std=c11 $flags -I "$include" "$alone" -o "$work/alone.so" || failures=$((failures + 1))
+    done
     for standard in c11 c17; do
       compile "$c" "$standard" "$work/norm.c" 2
       for level in 0 3; do compile "$c" "$standard" "$rows_c" 1 "-DPLUMB_ROWS_MAX_LEVEL=$level"; done
