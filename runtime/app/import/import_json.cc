@@ -108,7 +108,7 @@ class FileTensorList {
   absl::Status Map(api::Model* model) const {
     std::vector<plumb_tensor_in_file> given;
     for (const Tensor& tensor : tensors_) {
-      given.push_back({0, tensor.name.c_str(), tensor.path.c_str(), tensor.offset, tensor.dtype});
+      given.push_back({0, tensor.dtype, tensor.name.c_str(), tensor.path.c_str(), tensor.offset});
     }
     return ToStatus(model->MapTensors(std::move(given)));
   }
