@@ -28,7 +28,7 @@ install(TARGETS plumb_static EXPORT plumb-static-targets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT development)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development
-  FILES_MATCHING REGEX "\\.(h|hpp)$")
+  FILES_MATCHING REGEX "\\.(h|hpp)$" PATTERN "schemas" EXCLUDE)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/abi/plumb/"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/plumb" COMPONENT development FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/schemas/"

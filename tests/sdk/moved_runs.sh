@@ -19,7 +19,7 @@ for file in "$libdir"/libplumb.{so,so.1,a} "$libdir/plumb/norm-v1/rms_norm.so" "
   "$prefix/share/zsh/site-functions/_plumb" "$prefix/share/fish/vendor_completions.d/plumb.fish"; do
   [ -s "$file" ] || fail "$file is missing"
 done
-[ "$(find "$prefix/include" -name '*.h' | wc -l)" = 5 ] || fail "headers that are not public: $(ls -R "$prefix/include")"
+[ "$(find "$prefix/include" -name '*.h' | wc -l)" = 9 ] || fail "headers that are not public: $(ls -R "$prefix/include")"
 if grep -rlF "$installed" "$prefix"; then fail "these name the directory of installation"; fi
 # Names of sources in debug information are no paths that a program opens.
 for file in $(cd "$prefix" && find . -type f ! -name '* *'); do
