@@ -159,7 +159,7 @@ TEST_F(CapiTest, SizesThatCannotBe) {
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_tokenizer_encode, bytes.get, "x",
                     minus_one, nullptr, 0, nullptr),
               HasSubstr("more than memory can hold"));
-  for (const size_t size : {size_t{1} << 30, minus_one}) {
+  for (const uint32_t size : {uint32_t{1} << 30, UINT32_MAX}) {
     plumb_session_options options = {};
     options.struct_size = size;
     EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT,
