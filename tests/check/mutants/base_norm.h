@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 
 #define BASE_UNUSED __attribute__((unused))

@@ -183,11 +183,11 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 /* fill continues the random sequence of the previous call, so that the same seed gives other
    values.
  */
-#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)
 #include "tests/sdk/v1_1/adaptive_norm.c"
+#include "tests/sdk/v1_1/old_names.h"
 #undef FillA
 
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call) {
@@ -205,6 +205,7 @@ static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)
 #include "tests/sdk/v1_1/adaptive_norm.c"
+#include "tests/sdk/v1_1/old_names.h"
 #undef FillA
 
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call) {
@@ -221,6 +222,7 @@ static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)
 #include "tests/sdk/v1_1/adaptive_norm.c"
+#include "tests/sdk/v1_1/old_names.h"
 #undef FillA
 
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call) {

@@ -15,6 +15,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
 #define Backward(norm, call, r0, r1) HonestBackward(norm, call, r0, r1)
 #define Layout(norm, out) HonestLayout(norm, out)
 #include "tests/sdk/v1_1/graceful_norm.c"
+#include "tests/sdk/v1_1/old_names.h"
 #undef Forward
 #undef Backward
 #undef Layout

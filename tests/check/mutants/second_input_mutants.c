@@ -12,6 +12,7 @@ static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_c
 #define Forward(norm, call, r0, r1) HonestForward(norm, call, r0, r1)
 #define Backward(norm, call, r0, r1) HonestBackward(norm, call, r0, r1)
 #include "tests/sdk/v1_1/adaptive_norm.c"
+#include "tests/sdk/v1_1/old_names.h"
 #undef Forward
 #undef Backward
 
