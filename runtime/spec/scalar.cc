@@ -203,6 +203,7 @@ std::string ScalarScope::Hint(const std::string& name,
            "when the model is loaded";
   }
   if (name == "sublayer") return "; it has a value only in \"each\" and inside sublayers";
+  if (IsBuiltInScalar(name)) return "; it has no value here";
   return DidYouMean(name, known);
 }
 

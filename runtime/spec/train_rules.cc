@@ -225,7 +225,8 @@ void WriteRules(const TrainSpec& spec, v1::Train* message) {
     out->set_eps(text(RuleField::kEps));
     out->set_clip(text(RuleField::kClip));
     if (rule.optimizer.has_value()) {
-      out->set_optimizer(*rule.optimizer == OptimizerKind::kMuon ? v1::Train::MUON : v1::Train::ADAMW);
+      out->set_optimizer(*rule.optimizer == OptimizerKind::kMuon ? v1::Train::MUON
+                                                                 : v1::Train::ADAMW);
     }
   }
 }

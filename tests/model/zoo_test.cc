@@ -173,7 +173,8 @@ INSTANTIATE_TEST_SUITE_P(All, ZooTest, ::testing::ValuesIn(Zoo()), ZooName);
 TEST(ZooTest, DescribesAModelThatIsLargerThanMemory) {
   const auto runtime = MakeHostRuntime();
   const std::string text = absl::StrCat(
-      "n_layer: 32 n_head: 32 d_model: 4096 d_ff: \"11008\" vocab_size: 32000 context_length: 2048 ",
+      "n_layer: 32 n_head: 32 d_model: 4096 d_ff: \"11008\" vocab_size: 32000 context_length: "
+      "2048 ",
       kLlama);
   const auto model = TryModel(runtime.get(), text);
   ASSERT_TRUE(model.ok()) << model.status();

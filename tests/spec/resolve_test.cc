@@ -78,11 +78,12 @@ TEST(ResolveTest, TakesGivenValues) {
 }
 
 TEST(ResolveTest, EveryActivationHasItsOwnName) {
-  const std::pair<const char*, const char*> activations[] = {{"DEFAULT", "gelu_tanh"},
-                                                             {"RELU", "relu"},
-                                                             {"GELU", "gelu"},
-                                                             {"GELU_TANH", "gelu_tanh"},
-                                                             {"SILU", "silu"}};
+  const std::pair<const char*, const char*> activations[] = {
+      {"ACTIVATION_UNSPECIFIED", "gelu_tanh"},
+      {"RELU", "relu"},
+      {"GELU", "gelu"},
+      {"GELU_TANH", "gelu_tanh"},
+      {"SILU", "silu"}};
   for (const auto& [said, meant] : activations) {
     const ResolvedModel model =
         Resolved(absl::StrCat(kDims, "mlp { activation: ", said, " }\n", kPreBlock));

@@ -198,7 +198,9 @@ int64_t TrainBench::units() const {
 }
 std::string TrainBench::shard() const {
   const v1::Shard::Kind shard = impl_->recipe.fields.shard();
-  return shard == v1::Shard::OPTIMIZER ? "OPTIMIZER" : shard == v1::Shard::GRADIENTS ? "GRADIENTS" : "NONE";
+  return shard == v1::Shard::OPTIMIZER   ? "OPTIMIZER"
+         : shard == v1::Shard::GRADIENTS ? "GRADIENTS"
+                                         : "NONE";
 }
 std::string TrainBench::wire() const {
   return impl_->recipe.fields.wire() == v1::Train::BF16 ? "BF16" : "F32";
