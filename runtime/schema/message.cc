@@ -109,9 +109,10 @@ void Message::MarkSet(const Field& field) {
   const Field* other = field.oneof < 0 ? nullptr : SetInOneof(field.oneof);
   if (other != nullptr) {
     other->access.reset(*this);
-    set_ &= ~(uint64_t{1} << other->index);
+    set_[Index(other->index)] = false;
   }
-  set_ |= uint64_t{1} << field.index;
+  if (set_.empty()) set_.resize(Type().fields.size());
+  set_[Index(field.index)] = true;
 }
 
 }  // namespace plumb::textproto

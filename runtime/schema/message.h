@@ -74,7 +74,7 @@ class Message {
   Message(const Message&) = default;
   Message& operator=(const Message&) = default;
 
-  bool IsSet(int field) const { return (set_ >> field & 1) != 0; }
+  bool IsSet(int field) const { return Index(field) < set_.size() && set_[Index(field)]; }
   void MarkSet(int field) { MarkSet(Type().fields[Index(field)]); }
   // Returns the number of the field that is set; 0 if none is.
   int OneofCase(int oneof) const;
@@ -84,7 +84,7 @@ class Message {
   // Marks an optional field as set, and resets the others of its oneof.
   void MarkSet(const Field& field);
 
-  uint64_t set_ = 0;  // one bit per optional field, at Field::index
+  std::vector<bool> set_;  // one bit per field, at Field::index; empty: no optional field is set
 };
 
 // Functions for the FieldAccess of a member. The accessors below are chosen by the member's kind:

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/schema/reader.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -86,18 +84,14 @@ std::string PrintScalar(const Message& message, const Field& field, int index) {
 }
 
 void Print(const Message& message, const std::string& indent, std::string* text) {
-  std::vector<const Field*> fields;
-  for (const Field& field : message.Type().fields) fields.push_back(&field);
-  std::sort(fields.begin(), fields.end(),
-            [](const Field* a, const Field* b) { return a->number < b->number; });
-  for (const Field* field : fields) {
-    for (int i = 0; i < message.Size(*field); ++i) {
-      if (field->type == FieldType::kMessage) {
-        absl::StrAppend(text, indent, field->name, " {\n");
-        Print(message.GetMessage(*field, i), indent + "  ", text);
+  for (const Field& field : message.Type().fields) {
+    for (int i = 0; i < message.Size(field); ++i) {
+      if (field.type == FieldType::kMessage) {
+        absl::StrAppend(text, indent, field.name, " {\n");
+        Print(message.GetMessage(field, i), indent + "  ", text);
         absl::StrAppend(text, indent, "}\n");
       } else {
-        absl::StrAppend(text, indent, field->name, ": ", PrintScalar(message, *field, i), "\n");
+        absl::StrAppend(text, indent, field.name, ": ", PrintScalar(message, field, i), "\n");
       }
     }
   }

@@ -292,6 +292,11 @@ class Reader {
   }
 
   bool ReadString(const Field& field, Location start, Message* message) {
+    if (At(TokenKind::kInteger) || At(TokenKind::kFloat)) {
+      const std::string number = Excerpt(current().text);
+      return FailHere(absl::StrCat("expected text in quotes for ", field.name, "; write ",
+                                   field.name, ": \"", number, "\""));
+    }
     if (!At(TokenKind::kString)) return Expected(absl::StrCat("text in quotes for ", field.name));
     std::string content;
     for (; At(TokenKind::kString); lexer_.Next()) AppendUnescaped(current().text, &content);

@@ -66,7 +66,7 @@ struct Field {
 
 struct MessageType {
   const char* name;                // without the enclosing messages: "Normal"
-  absl::Span<const Field> fields;  // in the order of the schema
+  absl::Span<const Field> fields;  // in the order of the schema, which is that of their numbers
 
   const Field* Find(absl::string_view field_name) const;  // null if there is none
   std::vector<std::string> FieldNames() const;

@@ -134,7 +134,7 @@ absl::Status CheckFieldsFitKind(const v1::Positions& message, const Located& at)
        "ALiBi: it needs kind: ALIBI"},
   };
   const v1::Positions::Kind kind =
-      message.kind() == v1::Positions::DEFAULT ? v1::Positions::LEARNED : message.kind();
+      message.kind() == v1::Positions::KIND_UNSPECIFIED ? v1::Positions::LEARNED : message.kind();
   for (const KindField& field : fields) {
     if (!field.given || field.kind == kind) continue;
     return ErrorAt(at.At(field.name), absl::StrCat(field.name, " is about ", field.about));

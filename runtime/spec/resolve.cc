@@ -67,6 +67,7 @@ class Resolver {
     PLUMB_RETURN_IF_ERROR(ResolveDims());
     PLUMB_RETURN_IF_ERROR(ResolveEmbedding());
     PLUMB_RETURN_IF_ERROR(ResolveLayers());
+    PLUMB_RETURN_IF_ERROR(ResolveHiddenWidth());
     for (int i = 0; i < message_.init_size(); ++i) {
       PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToInitRule(message_.init(i), at_.Nested("init", i)));
       model_.init.push_back(std::move(rule));
@@ -117,7 +118,6 @@ class Resolver {
     d.n_head = Dim("n_head", message_.n_head() != 0, message_.n_head(), 0);
     d.n_kv_head = Dim("n_kv_head", message_.has_n_kv_head(), message_.n_kv_head(), d.n_head);
     d.d_model = Dim("d_model", message_.d_model() != 0, message_.d_model(), 0);
-    d.d_ff = Dim("d_ff", message_.has_d_ff(), message_.d_ff(), 4 * d.d_model);
     d.context_length =
         Dim("context_length", message_.context_length() != 0, message_.context_length(), 0);
     if (message_.vocab_size() == 0) {
@@ -142,6 +142,20 @@ class Resolver {
     }
     if (errors_.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(ListDiagnostics(errors_));
+  }
+
+  // Evaluates d_ff, which may use all other dimensions. Requires: these are known.
+  absl::Status ResolveHiddenWidth() {
+    ModelDims& dims = model_.dims;
+    if (message_.d_ff().empty()) {
+      dims.d_ff = 4 * dims.d_model;
+      return absl::OkStatus();
+    }
+    ScalarScope scope;
+    scope.dims = &dims;
+    PLUMB_ASSIGN_OR_RETURN(const Expression d_ff, ParseExpression(at_.TextOf("d_ff")));
+    PLUMB_ASSIGN_OR_RETURN(dims.d_ff, EvaluateHiddenWidth(d_ff, scope));
+    return absl::OkStatus();
   }
 
   int64_t CountLayers() {

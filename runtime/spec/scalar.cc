@@ -83,7 +83,9 @@ using Lookup = absl::FunctionRef<absl::StatusOr<std::optional<double>>(const std
 // Returns the names that an expression may use, including the first `lets` lets of the placement.
 std::vector<std::string> KnownNames(const ScalarScope& scope, size_t lets) {
   std::vector<std::string> names;
-  for (const NamedScalar& scalar : kDims) names.push_back(scalar.name);
+  for (const NamedScalar& scalar : kDims) {
+    if (scope.dims->*scalar.field != 0) names.push_back(scalar.name);
+  }
   if (scope.layer > 0) names.push_back("layer");
   if (scope.sublayer > 0) names.push_back("sublayer");
   for (const auto& [name, value] : scope.indices) names.push_back(name);
@@ -157,7 +159,8 @@ std::optional<double> LookupBuiltIn(const ScalarScope& scope, const std::string&
   if (name == "layer" && scope.layer > 0) return static_cast<double>(scope.layer);
   if (name == "sublayer" && scope.sublayer > 0) return static_cast<double>(scope.sublayer);
   for (const NamedScalar& scalar : kDims) {
-    if (name == scalar.name) return static_cast<double>(scope.dims->*scalar.field);
+    if (name != scalar.name || scope.dims->*scalar.field == 0) continue;
+    return static_cast<double>(scope.dims->*scalar.field);
   }
   return std::nullopt;
 }
@@ -200,6 +203,7 @@ std::string ScalarScope::Hint(const std::string& name,
            "when the model is loaded";
   }
   if (name == "sublayer") return "; it has a value only in \"each\" and inside sublayers";
+  if (IsBuiltInScalar(name)) return "; it has no value here";
   return DidYouMean(name, known);
 }
 

@@ -18,7 +18,7 @@ namespace plumb {
 
 // Context of an expression, which decides the names that it may use.
 struct ScalarScope {
-  const ModelDims* dims = nullptr;
+  const ModelDims* dims = nullptr;           // one that is 0 is not known yet, and has no name
   const PlacementSpec* placement = nullptr;  // the placement that defines `let`s; may be null
   int64_t layer = 0;                         // 1..n_layer; 0 outside the layers
   int64_t sublayer = 0;                      // 1..n_sublayer; 0 outside the sublayers

@@ -69,9 +69,12 @@ constexpr int64_t kMaxExperts = 1 << 16;
 
 }  // namespace
 
+absl::StatusOr<int64_t> EvaluateHiddenWidth(const Expression& d_ff, const ScalarScope& scope) {
+  return WholeNumber(d_ff, "d_ff", 1, kMaxWidth, scope);
+}
+
 absl::StatusOr<int64_t> EvaluateMlpWidth(const MlpSpec& spec, const ScalarScope& scope) {
-  if (!spec.d_ff.has_value()) return scope.dims->d_ff;
-  return WholeNumber(*spec.d_ff, "d_ff", 1, kMaxWidth, scope);
+  return spec.d_ff.has_value() ? EvaluateHiddenWidth(*spec.d_ff, scope) : scope.dims->d_ff;
 }
 
 absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const ScalarScope& scope) {

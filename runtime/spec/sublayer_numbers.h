@@ -38,7 +38,9 @@ absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
 
 // Requires: positions.kind is kRope; `positions` outlives the result.
 absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope);
-// Returns the hidden width of an MLP.
+// Returns the value of a field d_ff.
+absl::StatusOr<int64_t> EvaluateHiddenWidth(const Expression& d_ff, const ScalarScope& scope);
+// Returns the hidden width of an MLP: its own d_ff, or that of the model.
 absl::StatusOr<int64_t> EvaluateMlpWidth(const MlpSpec& spec, const ScalarScope& scope);
 
 struct ExpertsNumbers {

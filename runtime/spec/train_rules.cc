@@ -41,8 +41,8 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at,
   }
   if (message.tensors() == v1::Rule::MATRICES) rule.tensors = TensorClass::kMatrices;
   if (message.tensors() == v1::Rule::VECTORS) rule.tensors = TensorClass::kVectors;
-  if (message.optimizer() == v1::ADAMW) rule.optimizer = OptimizerKind::kAdamW;
-  if (message.optimizer() == v1::MUON) rule.optimizer = OptimizerKind::kMuon;
+  if (message.optimizer() == v1::Train::ADAMW) rule.optimizer = OptimizerKind::kAdamW;
+  if (message.optimizer() == v1::Train::MUON) rule.optimizer = OptimizerKind::kMuon;
   bool says_something = rule.optimizer.has_value();
   for (const RuleField field : kRuleFields) {
     const SourceText text = at.TextOf(NameOf(field));
@@ -205,7 +205,7 @@ void WriteRules(const TrainSpec& spec, v1::Train* message) {
     out->set_match(rule.match.value);
     out->set_axis(rule.columns ? v1::Normalize::OUT : v1::Normalize::IN);
   }
-  if (spec.optimizer == OptimizerKind::kMuon) message->set_optimizer(v1::MUON);
+  if (spec.optimizer == OptimizerKind::kMuon) message->set_optimizer(v1::Train::MUON);
   if (spec.UsesMuon()) WriteMuon(spec.muon, message->mutable_muon());
   for (const Statement& let : spec.lets) message->add_let(let.text.value);
   for (const TrainRule& rule : spec.rules) {
@@ -225,7 +225,8 @@ void WriteRules(const TrainSpec& spec, v1::Train* message) {
     out->set_eps(text(RuleField::kEps));
     out->set_clip(text(RuleField::kClip));
     if (rule.optimizer.has_value()) {
-      out->set_optimizer(*rule.optimizer == OptimizerKind::kMuon ? v1::MUON : v1::ADAMW);
+      out->set_optimizer(*rule.optimizer == OptimizerKind::kMuon ? v1::Train::MUON
+                                                                 : v1::Train::ADAMW);
     }
   }
 }

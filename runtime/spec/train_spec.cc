@@ -129,25 +129,25 @@ void WriteMaskedTokens(const MaskedTokensSpec& spec, v1::MaskedTokens* message) 
   for (const int32_t token : spec.special_tokens) message->add_special_token(token);
 }
 
-constexpr std::pair<v1::Schedule, ScheduleKind> kSchedules[] = {
-    {v1::CONSTANT, ScheduleKind::kConstant},
-    {v1::LINEAR, ScheduleKind::kLinear},
-    {v1::COSINE, ScheduleKind::kCosine},
-    {v1::WSD, ScheduleKind::kWsd},
-    {v1::INVERSE_SQRT, ScheduleKind::kInverseSqrt}};
+constexpr std::pair<v1::Schedule::Kind, ScheduleKind> kSchedules[] = {
+    {v1::Schedule::CONSTANT, ScheduleKind::kConstant},
+    {v1::Schedule::LINEAR, ScheduleKind::kLinear},
+    {v1::Schedule::COSINE, ScheduleKind::kCosine},
+    {v1::Schedule::WSD, ScheduleKind::kWsd},
+    {v1::Schedule::INVERSE_SQRT, ScheduleKind::kInverseSqrt}};
 
-ScheduleKind ToSchedule(v1::Schedule schedule) {
+ScheduleKind ToSchedule(v1::Schedule::Kind schedule) {
   for (const auto& [message, kind] : kSchedules) {
     if (message == schedule) return kind;
   }
   return ScheduleKind::kConstant;
 }
 
-v1::Schedule ToMessage(ScheduleKind kind) {
+v1::Schedule::Kind ToMessage(ScheduleKind kind) {
   for (const auto& [message, schedule] : kSchedules) {
     if (schedule == kind) return message;
   }
-  return v1::CONSTANT;
+  return v1::Schedule::CONSTANT;
 }
 
 }  // namespace
@@ -168,15 +168,15 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
     s.gradient_accumulation_steps = message.gradient_accumulation_steps();
   }
   s.units = message.units();
-  if (message.shard() == v1::OPTIMIZER) s.shard = Shard::kOptimizer;
-  if (message.shard() == v1::GRADIENTS) s.shard = Shard::kGradients;
+  if (message.shard() == v1::Shard::OPTIMIZER) s.shard = Shard::kOptimizer;
+  if (message.shard() == v1::Shard::GRADIENTS) s.shard = Shard::kGradients;
   if (message.wire() == v1::Train::BF16) s.wire = DType::kBF16;
   if (message.has_learning_rate()) s.learning_rate = message.learning_rate();
   if (message.has_beta1()) s.beta1 = message.beta1();
   if (message.has_beta2()) s.beta2 = message.beta2();
   if (message.has_eps()) s.eps = message.eps();
   if (message.has_weight_decay()) s.weight_decay = message.weight_decay();
-  s.decay_everything = message.weight_decay_on() == v1::EVERYTHING;
+  s.decay_everything = message.weight_decay_on() == v1::Train::EVERYTHING;
   if (message.has_grad_clip()) s.grad_clip = message.grad_clip();
   s.schedule = ToSchedule(message.schedule());
   s.warmup_steps = message.warmup_steps();
@@ -184,8 +184,8 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   s.min_learning_rate = message.min_learning_rate();
   s.decay_steps = message.has_decay_steps() ? message.decay_steps() : s.max_steps;
   s.cooldown_steps = message.cooldown_steps();
-  if (message.cooldown() == v1::Train::ONE_MINUS_SQRT) s.cooldown = CooldownKind::kOneMinusSqrt;
-  if (message.cooldown() == v1::Train::COSINE) s.cooldown = CooldownKind::kCosine;
+  if (message.cooldown() == v1::Cooldown::ONE_MINUS_SQRT) s.cooldown = CooldownKind::kOneMinusSqrt;
+  if (message.cooldown() == v1::Cooldown::COSINE) s.cooldown = CooldownKind::kCosine;
   if (message.has_seed()) s.seed = message.seed();
   const v1::Data& data = message.data();
   if (data.format() == v1::Data::DOCUMENTS) s.format = DataFormat::kDocuments;
@@ -210,7 +210,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.has_checkpoint_seconds()) s.checkpoint_seconds = message.checkpoint_seconds();
   if (message.has_keep_checkpoints()) s.keep_checkpoints = message.keep_checkpoints();
   if (message.dtype() == v1::Train::BF16) s.dtype = DType::kBF16;
-  s.recompute_blocks = message.recompute() == v1::Train::BLOCK;
+  s.recompute_blocks = message.recompute() == v1::Recompute::BLOCK;
   if (message.on_divergence() == v1::Train::SKIP) s.on_divergence = OnDivergence::kSkip;
   if (message.on_divergence() == v1::Train::STEP_BACK) s.on_divergence = OnDivergence::kStepBack;
   if (message.has_max_divergences()) s.max_divergences = message.max_divergences();
@@ -226,7 +226,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
     PLUMB_RETURN_IF_ERROR(ReadMaskedTokens(message.masked_tokens(), at.Nested("masked_tokens"),
                                            &s.masked_tokens.emplace()));
   }
-  if (message.optimizer() == v1::MUON) s.optimizer = OptimizerKind::kMuon;
+  if (message.optimizer() == v1::Train::MUON) s.optimizer = OptimizerKind::kMuon;
   PLUMB_RETURN_IF_ERROR(ReadMuon(message.muon(), at.Nested("muon"), &s.muon));
   PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &s));
   if (message.has_muon() && !s.UsesMuon()) {
@@ -249,16 +249,16 @@ std::string TrainSpec::ToText() const {
   message.set_batch_size(static_cast<int32_t>(batch_size));
   message.set_gradient_accumulation_steps(static_cast<int32_t>(gradient_accumulation_steps));
   message.set_units(static_cast<int32_t>(units));
-  message.set_shard(shard == Shard::kOptimizer   ? v1::OPTIMIZER
-                    : shard == Shard::kGradients ? v1::GRADIENTS
-                                                 : v1::NONE);
+  message.set_shard(shard == Shard::kOptimizer   ? v1::Shard::OPTIMIZER
+                    : shard == Shard::kGradients ? v1::Shard::GRADIENTS
+                                                 : v1::Shard::NONE);
   message.set_wire(wire == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
   message.set_learning_rate(learning_rate);
   message.set_beta1(beta1);
   message.set_beta2(beta2);
   message.set_eps(eps);
   message.set_weight_decay(weight_decay);
-  message.set_weight_decay_on(decay_everything ? v1::EVERYTHING : v1::MATRICES);
+  message.set_weight_decay_on(decay_everything ? v1::Train::EVERYTHING : v1::Train::MATRICES);
   message.set_grad_clip(grad_clip);
   message.set_schedule(ToMessage(schedule));
   message.set_warmup_steps(static_cast<int32_t>(warmup_steps));
@@ -267,9 +267,9 @@ std::string TrainSpec::ToText() const {
   message.set_decay_steps(static_cast<int32_t>(decay_steps));
   message.set_cooldown_steps(static_cast<int32_t>(cooldown_steps));
   if (schedule == ScheduleKind::kWsd) {
-    message.set_cooldown(cooldown == CooldownKind::kLinear         ? v1::Train::LINEAR
-                         : cooldown == CooldownKind::kOneMinusSqrt ? v1::Train::ONE_MINUS_SQRT
-                                                                   : v1::Train::COSINE);
+    message.set_cooldown(cooldown == CooldownKind::kLinear         ? v1::Cooldown::LINEAR
+                         : cooldown == CooldownKind::kOneMinusSqrt ? v1::Cooldown::ONE_MINUS_SQRT
+                                                                   : v1::Cooldown::COSINE);
   }
   message.set_seed(seed);
   v1::Data* data = message.mutable_data();
@@ -295,7 +295,7 @@ std::string TrainSpec::ToText() const {
   message.set_checkpoint_seconds(checkpoint_seconds);
   message.set_keep_checkpoints(static_cast<int32_t>(keep_checkpoints));
   message.set_dtype(dtype == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
-  message.set_recompute(recompute_blocks ? v1::Train::BLOCK : v1::Train::NONE);
+  message.set_recompute(recompute_blocks ? v1::Recompute::BLOCK : v1::Recompute::NONE);
   message.set_on_divergence(on_divergence == OnDivergence::kStop   ? v1::Train::STOP
                             : on_divergence == OnDivergence::kSkip ? v1::Train::SKIP
                                                                    : v1::Train::STEP_BACK);

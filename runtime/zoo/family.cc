@@ -54,6 +54,19 @@ absl::StatusOr<TextTemplate> ParseTemplate(const SourceText& text) {
   }
 }
 
+ScalarKind ToScalarKind(v1::Scalar::Kind kind) {
+  switch (kind) {
+    case v1::Scalar::SIZE:
+      return ScalarKind::kSize;
+    case v1::Scalar::COUNT:
+      return ScalarKind::kCount;
+    case v1::Scalar::FLAG:
+      return ScalarKind::kFlag;
+    default:
+      return ScalarKind::kNumber;
+  }
+}
+
 absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& at,
                                       const SourceLocation& place) {
   ScalarRule rule;
@@ -62,7 +75,7 @@ absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& a
     return ErrorAt(place, "a scalar's name has letters, digits and _, and begins with no digit");
   }
   rule.fields = scalar.field();
-  rule.kind = static_cast<ScalarKind>(scalar.kind());
+  rule.kind = ToScalarKind(scalar.kind());
   rule.per_layer = scalar.per_layer();
   rule.from_model = scalar.from_model();
   PLUMB_ASSIGN_OR_RETURN(rule.absent, Optional(at, scalar.absent(), "absent"));

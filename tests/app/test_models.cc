@@ -92,7 +92,7 @@ std::vector<std::string> ShippedPlacements() {
 std::string TinyModel::Text() const {
   std::string text = absl::StrCat(
       "n_layer: ", n_layer, " n_head: ", n_head, " n_kv_head: ", n_kv_head, " d_model: ", d_model,
-      " d_ff: ", d_ff, " vocab_size: ", vocab_size, " context_length: ", context_length,
+      " d_ff: \"", d_ff, "\" vocab_size: ", vocab_size, " context_length: ", context_length,
       " positions { kind: ", positions, " }\n", more, "\nblock { placement: \"", placement, "\" ");
   if (!norm.empty()) absl::StrAppend(&text, "norm: \"", norm, "\" ");
   return absl::StrCat(text, "}\n");

@@ -36,7 +36,7 @@ class PluginFaultTest : public PlumbTest {
 
   void WriteModel(const std::string& name, const std::string& plugin, const std::string& more) {
     Write(name,
-          "n_layer: 2 n_head: 2 d_model: 16 d_ff: 32 context_length: 16 vocab_size: 27\n"
+          "n_layer: 2 n_head: 2 d_model: 16 d_ff: \"32\" context_length: 16 vocab_size: 27\n"
           "mlp { activation: RELU }\nnorm { name: \"n\" plugin: \"" +
               plugin + "\" " + more + " }\nblock { placement: \"pre\" norm: \"n\" }\n");
   }

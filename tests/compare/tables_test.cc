@@ -138,7 +138,7 @@ TEST(TablesTest, TextColumnsAreAlignedByCharactersNotBytes) {
 
 TEST(DifferencesTest, ListsTheFieldsThatDifferAndNoOthers) {
   const std::string a = "n_layer: 2\nnorm {\n  name: \"a\"\n}\nnorm {\n  name: \"b\"\n}\n";
-  const std::string b = "n_layer: 2\nnorm {\n  name: \"a\"\n}\nd_ff: 8\n";
+  const std::string b = "n_layer: 2\nnorm {\n  name: \"a\"\n}\nd_ff: \"8\"\n";
   EXPECT_THAT(Differences({a, b}), ElementsAre(Pair("norm[1].name", ElementsAre("b", "")),
                                                Pair("d_ff", ElementsAre("", "8"))));
   EXPECT_TRUE(Differences({a, a}).empty());

@@ -23,7 +23,7 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 MODEL = """n_layer: 4
 n_head: 4
 d_model: 32
-d_ff: 64
+d_ff: "64"
 context_length: 16
 mlp {{ activation: RELU }}
 norm {{ name: "rms" plugin: "rms_norm" }}

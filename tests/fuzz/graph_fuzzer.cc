@@ -121,7 +121,7 @@ std::string DrawModel(FuzzBytes* bytes) {
   Grammar grammar(bytes);
   const std::string each = grammar.Each();
   std::string text =
-      "n_layer: 2 n_head: 2 d_model: 8 d_ff: 8 vocab_size: 5 context_length: 4\nplacement {\n  "
+      "n_layer: 2 n_head: 2 d_model: 8 d_ff: \"8\" vocab_size: 5 context_length: 4\nplacement {\n  "
       "name: "
       "\"p\"\n";
   if (grammar.gate()) {

@@ -26,7 +26,7 @@ namespace {
 using Files = std::map<std::string, std::string>;  // content by path in the run
 
 constexpr char kModel[] =
-    "n_layer: 1 n_head: 1 d_model: 4 d_ff: 4 context_length: 4\n"
+    "n_layer: 1 n_head: 1 d_model: 4 d_ff: \"4\" context_length: 4\n"
     "block { placement: \"pre\" norm: \"rms_norm\" }\n";
 constexpr char kTraining[] =
     "max_steps: 4 batch_size: 1 checkpoint_interval: 2 checkpoint_seconds: 0\n"

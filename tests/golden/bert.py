@@ -23,7 +23,7 @@ LAYERS, HEADS, WIDTH, HIDDEN, VOCAB, CONTEXT, TYPES, EPS = 2, 2, 8, 12, 13, 9, 2
 MODEL = """n_layer: 2
 n_head: 2
 d_model: 8
-d_ff: 12
+d_ff: "12"
 vocab_size: 13
 context_length: 9
 bidirectional: true

@@ -78,7 +78,7 @@ def model_text(case):
     if c.n_kv_head != c.n_head:
         lines.append(f"n_kv_head: {c.n_kv_head}")
     lines.append(f"d_model: {c.d_model}")
-    lines.append(f"d_ff: {c.d_ff}")
+    lines.append(f'd_ff: "{c.d_ff}"')
     if c.head_dim * c.n_head != c.d_model:
         lines.append(f"head_dim: {c.head_dim}")
     lines.append(f"vocab_size: {c.vocab_size}")

@@ -206,7 +206,7 @@ class Export(Case):
         self.assertIn("did you mean", self.run_plumb("export", self.path("r"), "--family", "gpt", "--out", self.path("x"), code=2))
 
     def test_of_a_model_that_was_trained_here_is_read_back(self):
-        model = ('n_layer: 2 n_head: 4 n_kv_head: 2 d_model: 32 d_ff: 48 context_length: 24\n'
+        model = ('n_layer: 2 n_head: 4 n_kv_head: 2 d_model: 32 d_ff: "48" context_length: 24\n'
                  'positions { kind: ROPE } mlp { activation: SILU gated: true }\n'
                  'norm { name: "rms" plugin: "rms_norm" } block { placement: "pre" norm: "rms" }\n')
         with open(self.path("m.pbtxt"), "w") as file:

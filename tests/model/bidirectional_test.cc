@@ -22,7 +22,7 @@ constexpr int64_t kRows = 3, kSeq = 11;
 constexpr int64_t kLengths[kRows] = {11, 1, 6};
 
 constexpr char kBert[] = R"pbtxt(
-  n_layer: 2 n_head: 4 d_model: 16 d_ff: 12 vocab_size: 7 context_length: 11
+  n_layer: 2 n_head: 4 d_model: 16 d_ff: "12" vocab_size: 7 context_length: 11
   bidirectional: true token_types: 3 tie_embeddings: true head_bias: true
   mlp { activation: GELU bias: true }
   placement {

@@ -148,7 +148,7 @@ TEST_F(EquivalenceTest, BloomWithoutItsEmbeddingNormIsPre) {
 
 std::string Mixed(int post, int pre, const std::string& post_placement = "post") {
   std::string text = absl::StrCat(
-      "n_head: 2 d_model: 8 d_ff: 12 vocab_size: 5 context_length: 8 "
+      "n_head: 2 d_model: 8 d_ff: \"12\" vocab_size: 5 context_length: 8 "
       "placement { name: \"post_end\" extends: \"post\" end: \"x = norm(x)\" } ");
   const auto add = [&text](int n, const std::string& placement) {
     if (n == 0) return;
@@ -179,7 +179,7 @@ TEST_F(EquivalenceTest, LayerGroupsAndConditionsWriteTheSameMix) {
 }
 
 TEST_F(EquivalenceTest, BlocksThatTakeTurnsAreLayersOneByOne) {
-  const std::string head = "n_head: 2 d_model: 8 d_ff: 12 vocab_size: 5 context_length: 8 ";
+  const std::string head = "n_head: 2 d_model: 8 d_ff: \"12\" vocab_size: 5 context_length: 8 ";
   const std::string post = "block { placement: \"post\" norm: \"rms_norm\" } ";
   const std::string pre = "block { placement: \"pre\" norm: \"layer_norm\" } ";
   const auto one = [](const std::string& block) { return absl::StrCat("layers { ", block, "} "); };

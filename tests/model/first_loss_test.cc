@@ -21,8 +21,8 @@ struct FirstLossModel {
   bool tied = true;
 
   std::string Text() const {
-    return absl::StrCat("n_layer: ", layers, " n_head: 2 d_model: ", width, " d_ff: ", 2 * width,
-                        " vocab_size: ", vocabulary,
+    return absl::StrCat("n_layer: ", layers, " n_head: 2 d_model: ", width, " d_ff: \"", 2 * width,
+                        "\" vocab_size: ", vocabulary,
                         " context_length: 32 positions { kind: ", positions,
                         " } block { placement: '", placement, "' norm: '", norm, "' } ",
                         tied ? "tie_embeddings: true " : "", more);

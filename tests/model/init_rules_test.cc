@@ -180,7 +180,7 @@ TEST_F(InitRulesTest, DeepNormsBetaIsOnValuesOutputsAndMlpOnly) {
 
 TEST_F(InitRulesTest, APlacementsRulesHoldInItsOwnLayersOnly) {
   const std::string text = R"pbtxt(
-    n_head: 2 d_model: 16 d_ff: 16 vocab_size: 5 context_length: 8
+    n_head: 2 d_model: 16 d_ff: "16" vocab_size: 5 context_length: 8
     placement { name: "zero" each: "x = x + f(x)" init { match: "*.o.weight" constant {} } }
     layers { repeat: 1 block { placement: "zero" } }
     layers { repeat: 1 block { placement: "none" } })pbtxt";

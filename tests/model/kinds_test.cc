@@ -194,8 +194,8 @@ class KindsTest : public ::testing::TestWithParam<Kind> {
   std::unique_ptr<ModelContext> context_ =
       MakeContext(runtime_.get(),
                   absl::StrCat(absl::StrContains(GetParam().text, "n_head: 3") ? "" : "n_head: 4 ",
-                               "d_model: 16 d_ff: 12 vocab_size: 7 context_length: ", kContext, " ",
-                               GetParam().text));
+                               "d_model: 16 d_ff: \"12\" vocab_size: 7 context_length: ", kContext,
+                               " ", GetParam().text));
   const ParameterStore parameters_ = GenericParameters(*context_, GetParam().seed);
 };
 

@@ -223,8 +223,9 @@ TEST_F(PrefillTest, FormulasOfOnesOwnAreNarrowedToo) {
   for (const char* text : {kMacaron, kStreams, kBatchNorm}) {
     const auto context = MakeContext(
         runtime_.get(),
-        absl::StrCat("n_layer: 2 n_head: 4 d_model: 16 d_ff: 24 context_length: 40 vocab_size: ",
-                     kVocab, " positions { kind: ROPE } ", text));
+        absl::StrCat(
+            "n_layer: 2 n_head: 4 d_model: 16 d_ff: \"24\" context_length: 40 vocab_size: ", kVocab,
+            " positions { kind: ROPE } ", text));
     const ParameterStore parameters = GenericParameters(*context);
     const PackedWeights weights(*context, WeightFormat::kF32, parameters);
     const std::vector<int32_t> prompt = RandomTokens(1, 30, kVocab)[0];

@@ -18,7 +18,7 @@ class Writer {
     gated_ = Chance(3);
     std::string text =
         absl::StrCat("n_layer: ", 1 + Below(3), " n_head: 2 n_kv_head: ", 1 + Below(2),
-                     " d_model: 8 d_ff: 12 vocab_size: 5 context_length: 4\n",
+                     " d_model: 8 d_ff: \"12\" vocab_size: 5 context_length: 4\n",
                      Chance(2) ? "positions { kind: ROPE }\n" : "",
                      gated_ ? "mlp { gated: true }\n" : "", "placement {\n  name: \"p\"\n");
     Declarations();

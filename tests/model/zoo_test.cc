@@ -49,43 +49,43 @@ std::vector<ZooModel> Zoo() {
       {"gpt2_large", 774030080, Join("n_layer: 36 n_head: 20 d_model: 1280", kGpt2)},
       {"gpt2_xl", 1557611200, Join("n_layer: 48 n_head: 25 d_model: 1600", kGpt2)},
       {"llama_7b", 6738415616,
-       Join("n_layer: 32 n_head: 32 d_model: 4096 d_ff: 11008 vocab_size: 32000 "
+       Join("n_layer: 32 n_head: 32 d_model: 4096 d_ff: \"11008\" vocab_size: 32000 "
             "context_length: 2048",
             kLlama)},
       {"llama_3_2_1b", 1235814400,
-       Join("n_layer: 16 n_head: 32 n_kv_head: 8 d_model: 2048 d_ff: 8192 vocab_size: 128256 "
+       Join("n_layer: 16 n_head: 32 n_kv_head: 8 d_model: 2048 d_ff: \"8192\" vocab_size: 128256 "
             "context_length: 131072 tie_embeddings: true",
             kLlama)},
       {"mistral_7b", 7241732096,
-       Join("n_layer: 32 n_head: 32 n_kv_head: 8 d_model: 4096 d_ff: 14336 vocab_size: 32000 "
+       Join("n_layer: 32 n_head: 32 n_kv_head: 8 d_model: 4096 d_ff: \"14336\" vocab_size: 32000 "
             "context_length: 32768",
             kLlama)},
       {"gemma_2b", 2506172416,
-       Join("n_layer: 18 n_head: 8 n_kv_head: 1 d_model: 2048 d_ff: 16384", kGemma,
+       Join("n_layer: 18 n_head: 8 n_kv_head: 1 d_model: 2048 d_ff: \"16384\"", kGemma,
             "block { placement: \"pre\" norm: \"n\" }")},
       {"gemma_2_2b", 2614341888,
-       Join("n_layer: 26 n_head: 8 n_kv_head: 4 d_model: 2304 d_ff: 9216", kGemma,
+       Join("n_layer: 26 n_head: 8 n_kv_head: 4 d_model: 2304 d_ff: \"9216\"", kGemma,
             "block { placement: \"double\" norm: \"n\" "
             "inside { point: \"head.logits\" rule: \"logits = 30 * tanh(logits / 30)\" } }")},
       {"gemma_2_9b", 9241705984,
-       Join("n_layer: 42 n_head: 16 n_kv_head: 8 d_model: 3584 d_ff: 14336", kGemma,
+       Join("n_layer: 42 n_head: 16 n_kv_head: 8 d_model: 3584 d_ff: \"14336\"", kGemma,
             "block { placement: \"double\" norm: \"n\" }")},
       {"olmo_1b", 1176764416, R"pbtxt(
-        n_layer: 16 n_head: 16 d_model: 2048 d_ff: 8192 vocab_size: 50304 context_length: 2048
+        n_layer: 16 n_head: 16 d_model: 2048 d_ff: "8192" vocab_size: 50304 context_length: 2048
         tie_embeddings: true positions { kind: ROPE } mlp { activation: SILU gated: true }
         norm { name: "plain" plugin: "layer_norm" attr { name: "affine" flag: false } }
         block { placement: "pre" norm: "plain" })pbtxt"},
       {"olmo_2_7b", 7298617344, R"pbtxt(
-        n_layer: 32 n_head: 32 d_model: 4096 d_ff: 11008 vocab_size: 100352 context_length: 4096
+        n_layer: 32 n_head: 32 d_model: 4096 d_ff: "11008" vocab_size: 100352 context_length: 4096
         positions { kind: ROPE rope_theta: 5e5 } mlp { activation: SILU gated: true }
         block { placement: "olmo2_qk" norm: "rms_norm" })pbtxt"},
       {"qwen3_0_6b", 596049920, R"pbtxt(
-        n_layer: 28 n_head: 16 n_kv_head: 8 head_dim: 128 d_model: 1024 d_ff: 3072
+        n_layer: 28 n_head: 16 n_kv_head: 8 head_dim: 128 d_model: 1024 d_ff: "3072"
         vocab_size: 151936 context_length: 40960 tie_embeddings: true
         positions { kind: ROPE rope_theta: 1e6 } mlp { activation: SILU gated: true }
         block { placement: "qk_norm" norm: "rms_norm" })pbtxt"},
       {"gemma_3_1b", 999885952, R"pbtxt(
-        n_layer: 26 n_head: 4 n_kv_head: 1 head_dim: 256 d_model: 1152 d_ff: 6912
+        n_layer: 26 n_head: 4 n_kv_head: 1 head_dim: 256 d_model: 1152 d_ff: "6912"
         vocab_size: 262144 context_length: 32768 tie_embeddings: true
         positions { kind: ROPE } mlp { activation: GELU_TANH gated: true }
         block { placement: "double_qk" norm: "rms_norm" })pbtxt"},
@@ -109,7 +109,7 @@ std::vector<ZooModel> Zoo() {
         placement { name: "bert" extends: "post" begin: "x = norm(x)" }
         block { placement: "bert" norm: "layer_norm" })pbtxt"},
       {"mixtral_8x7b", 46702792704, R"pbtxt(
-        n_layer: 32 n_head: 32 n_kv_head: 8 d_model: 4096 d_ff: 14336 vocab_size: 32000
+        n_layer: 32 n_head: 32 n_kv_head: 8 d_model: 4096 d_ff: "14336" vocab_size: 32000
         context_length: 32768 positions { kind: ROPE rope_theta: 1e6 }
         block {
           placement: "pre" norm: "rms_norm" sublayer { attention {} }
@@ -173,7 +173,8 @@ INSTANTIATE_TEST_SUITE_P(All, ZooTest, ::testing::ValuesIn(Zoo()), ZooName);
 TEST(ZooTest, DescribesAModelThatIsLargerThanMemory) {
   const auto runtime = MakeHostRuntime();
   const std::string text = absl::StrCat(
-      "n_layer: 32 n_head: 32 d_model: 4096 d_ff: 11008 vocab_size: 32000 context_length: 2048 ",
+      "n_layer: 32 n_head: 32 d_model: 4096 d_ff: \"11008\" vocab_size: 32000 context_length: "
+      "2048 ",
       kLlama);
   const auto model = TryModel(runtime.get(), text);
   ASSERT_TRUE(model.ok()) << model.status();

@@ -69,6 +69,7 @@ TEST(TextprotoErrorTest, NamesTheFieldAndWhatItTakes) {
   EXPECT_EQ(ModelError("head_bias: yes"),
             "f:1:12: expected true or false for head_bias, found \"yes\"");
   EXPECT_EQ(ModelError("name: pre"), "f:1:7: expected text in quotes for name, found \"pre\"");
+  EXPECT_EQ(ModelError("d_ff: 64"), "f:1:7: expected text in quotes for d_ff; write d_ff: \"64\"");
   EXPECT_EQ(ModelError("positions { kind: \"ROPE\" }"),
             "f:1:19: expected one of LEARNED, ROPE, NONE, ALIBI for kind, found the text \"ROPE\"");
   EXPECT_EQ(ModelError("block: 4"), "f:1:8: expected \"{\" after block, found \"4\"");
@@ -120,9 +121,9 @@ TEST(TextprotoErrorTest, FindsUnknownFieldsUpToAnotherError) {
       ModelError("a: 'x' 'y' b: [1, {c: 2}, <>] d { e: [] 7: 8 } f: -inf; g < >, h: {}\n"
                  "n_layer: x\ni: 1"),
       "f:1:1: unknown field \"a\" in Model; it has name, import, n_layer, n_head, n_kv_head, "
-      "d_model, d_ff, head_dim, vocab_size, context_length, positions, embedding_scale, "
-      "tie_embeddings, head_bias, attention, mlp, norm, placement, block, layers, init, "
-      "embedding, embedding_width, token_types, bidirectional\n" +
+      "d_model, d_ff, head_dim, vocab_size, context_length, bidirectional, positions, "
+      "embedding_scale, embedding_width, token_types, embedding, tie_embeddings, head_bias, "
+      "attention, mlp, norm, placement, block, layers, init\n" +
           [] {
             std::string others;
             const std::string known = ModelError("a: 1").substr(24);

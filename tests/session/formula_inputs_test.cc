@@ -72,7 +72,7 @@ TEST_F(FormulaInputsTest, EveryPlaceHasAMaskOfItsOwn) {
   const TinyModel model =
       Mine("each: \"y = f(norm(x))\" each: \"x = x + drop(y, 0.1) + drop(y, 0.1)\"");
   const std::string looped = absl::StrCat(
-      "n_head: 2 d_model: 8 d_ff: 12 vocab_size: 6 context_length: 8 "
+      "n_head: 2 d_model: 8 d_ff: \"12\" vocab_size: 6 context_length: 8 "
       "layers { repeat: 2 share: true block { placement: \"mine\" norm: \"layer_norm\" } } ",
       model.more);
   for (const std::string& text : {model.Text(), looped}) {

@@ -50,7 +50,7 @@ TEST(ResolveTest, FillsInDefaults) {
 
 TEST(ResolveTest, TakesGivenValues) {
   const ResolvedModel model = Resolved(absl::StrCat(
-      "name: \"mine\" n_layer: 1 n_head: 4 n_kv_head: 2 d_model: 30 d_ff: 7 head_dim: 6 "
+      "name: \"mine\" n_layer: 1 n_head: 4 n_kv_head: 2 d_model: 30 d_ff: \"7\" head_dim: 6 "
       "vocab_size: 11 "
       "context_length: 5 positions { kind: ROPE rope_theta: 500 } embedding_scale: "
       "\"sqrt(d_model)\" "
@@ -78,11 +78,12 @@ TEST(ResolveTest, TakesGivenValues) {
 }
 
 TEST(ResolveTest, EveryActivationHasItsOwnName) {
-  const std::pair<const char*, const char*> activations[] = {{"DEFAULT", "gelu_tanh"},
-                                                             {"RELU", "relu"},
-                                                             {"GELU", "gelu"},
-                                                             {"GELU_TANH", "gelu_tanh"},
-                                                             {"SILU", "silu"}};
+  const std::pair<const char*, const char*> activations[] = {
+      {"ACTIVATION_UNSPECIFIED", "gelu_tanh"},
+      {"RELU", "relu"},
+      {"GELU", "gelu"},
+      {"GELU_TANH", "gelu_tanh"},
+      {"SILU", "silu"}};
   for (const auto& [said, meant] : activations) {
     const ResolvedModel model =
         Resolved(absl::StrCat(kDims, "mlp { activation: ", said, " }\n", kPreBlock));

@@ -87,7 +87,7 @@ std::string RecipeError(const std::string& text) {
 // Returns the trace of a model of one layer, which is short, without its last line break.
 std::string TraceOf(const std::string& fields) {
   const std::string trace = Trace(
-      absl::StrCat("n_layer: 1 n_head: 2 d_model: 8 d_ff: 16 vocab_size: 11 context_length: 4\n"
+      absl::StrCat("n_layer: 1 n_head: 2 d_model: 8 d_ff: \"16\" vocab_size: 11 context_length: 4\n"
                    "placement { name: \"p\"\n",
                    fields, "\n}\nblock { placement: \"p\" norm: \"rms_norm\" }\n"));
   return std::string(absl::StripSuffix(trace, "\n"));

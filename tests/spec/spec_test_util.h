@@ -16,7 +16,7 @@ namespace plumb {
 
 // Dimensions that a model needs, on one line, so that the following text begins on line 2.
 inline constexpr char kDims[] =
-    "n_layer: 2 n_head: 2 d_model: 8 d_ff: 16 vocab_size: 11 context_length: 4\n";
+    "n_layer: 2 n_head: 2 d_model: 8 d_ff: \"16\" vocab_size: 11 context_length: 4\n";
 
 inline constexpr char kBlock[] = "block { placement: \"pre\" norm: \"rms_norm\" }\n";
 

@@ -197,8 +197,10 @@ int64_t TrainBench::units() const {
   return fields.units() == 0 ? fields.gradient_accumulation_steps() : fields.units();
 }
 std::string TrainBench::shard() const {
-  const v1::Shard shard = impl_->recipe.fields.shard();
-  return shard == v1::OPTIMIZER ? "OPTIMIZER" : shard == v1::GRADIENTS ? "GRADIENTS" : "NONE";
+  const v1::Shard::Kind shard = impl_->recipe.fields.shard();
+  return shard == v1::Shard::OPTIMIZER   ? "OPTIMIZER"
+         : shard == v1::Shard::GRADIENTS ? "GRADIENTS"
+                                         : "NONE";
 }
 std::string TrainBench::wire() const {
   return impl_->recipe.fields.wire() == v1::Train::BF16 ? "BF16" : "F32";

@@ -198,7 +198,7 @@ TrainingMemory ToTrainingMemory(const api::TrainerMemory& memory, const Recipe& 
   out.batch = recipe.fields.batch_size() * micro_batches / units;
   out.seq = seq;
   out.dtype = DTypeOf(recipe);
-  out.recompute_blocks = recipe.fields.recompute() == v1::Train::BLOCK;
+  out.recompute_blocks = recipe.fields.recompute() == v1::Recompute::BLOCK;
   return out;
 }
 

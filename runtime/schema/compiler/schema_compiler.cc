@@ -8,7 +8,9 @@
 // It writes OUT/plumb/v1/model.schema.h and .cc for plumb/v1/model.proto. The accessors are the
 // subset of protobuf's C++ accessors that plumb uses, in the package's namespace. It supports the
 // proto3 features that plumb's schema uses: messages without cycles, enums, oneofs, optional and
-// repeated fields of the types in textproto::FieldType. Anything else fails the build.
+// repeated fields of the types in textproto::FieldType. Fields have ascending numbers. A reserved
+// name is an unknown field to plumb's reader, while protobuf's skips it. Anything else fails the
+// build.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
 
@@ -199,11 +201,19 @@ std::string Accessors(const FieldDescriptor& field) {
                      {"passed", type.passed}});
 }
 
+// Messages are printed in the order of the schema, and by protobuf in that of the numbers.
+void CheckFieldOrder(const Descriptor& message) {
+  for (int i = 1; i < message.field_count(); ++i) {
+    const FieldDescriptor& field = *message.field(i);
+    if (field.number() < message.field(i - 1)->number()) {
+      Fail(field.full_name() + ": its number is below that of the field before it");
+    }
+  }
+}
+
 std::string ClassDefinition(const Descriptor& message) {
   const std::string name = ClassName(message);
-  if (message.field_count() > 64) Fail(name + ": more than 64 fields");  // bits of Message::set_
-  // protobuf's parser skips reserved names; plumb's does not.
-  if (message.reserved_name_count() > 0) Fail(name + ": reserved names are not supported");
+  CheckFieldOrder(message);
   std::string text = "class " + name + " final : public textproto::Message {\n public:\n";
   for (int i = 0; i < message.nested_type_count(); ++i) {
     const Descriptor& nested = *message.nested_type(i);
@@ -251,7 +261,7 @@ std::string Header(const FileDescriptor& file) {
   std::string guard = Upper(OutputName(file, "h")) + "_";
   for (char& c : guard) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   std::string text = Fill(
-      "// Made from $file$ by proto/schema_compiler.cc.\n#ifndef $guard$\n#define $guard$\n\n"
+      "// Made from $file$ by schema_compiler.cc.\n#ifndef $guard$\n#define $guard$\n\n"
       "#include <cstddef>\n#include <cstdint>\n#include <string>\n#include <utility>\n"
       "#include <vector>\n\n#include \"runtime/schema/message.h\"\n",
       {{"file", file.name()}, {"guard", guard}});
@@ -320,7 +330,7 @@ std::string MessageTable(const Descriptor& message) {
 
 std::string Source(const FileDescriptor& file) {
   std::string text = Fill(
-      "// Made from $file$ by proto/schema_compiler.cc.\n#include \"$header$\"\n\n"
+      "// Made from $file$ by schema_compiler.cc.\n#include \"$header$\"\n\n"
       "namespace $namespace$ {\n\nusing textproto::EnumType;\nusing textproto::EnumValue;\n"
       "using textproto::Field;\nusing textproto::FieldType;\nusing textproto::Label;\n"
       "using textproto::MessageType;\n\nnamespace {\n\n",

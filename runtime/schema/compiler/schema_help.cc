@@ -129,7 +129,7 @@ std::string TypeOf(const FieldDescriptor& field) {
 }
 
 std::string DescribeChoices(const EnumDescriptor& type) {
-  std::string text = Wrap(CommentOf(type), 6);
+  std::string text;
   for (int i = 0; i < type.value_count(); ++i) {
     const std::string comment = CommentOf(*type.value(i));
     if (i == 0) {
