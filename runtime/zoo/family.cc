@@ -326,9 +326,11 @@ bool Sets(const TemplateRule& piece, const std::string& path) {
       [&path](const ComputedFieldRule& computed) { return computed.path.value == path; });
 }
 
-// Checks the fields of the scalars and words, and notes which of them the pieces set.
+// Checks the fields of the scalars or words, and notes which of them the pieces set. `taken`
+// collects the paths of the others.
 template <class Rule>
-absl::Status ResolveModelFields(const std::vector<TemplateRule>& pieces, std::vector<Rule>* rules) {
+absl::Status ResolveModelFields(const std::vector<TemplateRule>& pieces,
+                                std::set<std::string>* taken, std::vector<Rule>* rules) {
   v1::Model all;
   for (const TemplateRule& piece : pieces) MergeFields(piece.set, &all);
   for (Rule& rule : *rules) {
@@ -339,6 +341,10 @@ absl::Status ResolveModelFields(const std::vector<TemplateRule>& pieces, std::ve
     rule.model_field.is_set_here =
         std::none_of(pieces.begin(), pieces.end(),
                      [&path](const TemplateRule& piece) { return Sets(piece, path.value); });
+    if (rule.model_field.is_set_here && !taken->insert(path.value).second) {
+      return ErrorAt(path.place,
+                     absl::StrCat(path.value, " has the value of another scalar or word"));
+    }
   }
   return absl::OkStatus();
 }
@@ -440,8 +446,9 @@ absl::StatusOr<Family> ParseFamily(const FamilyText& text, const PartReader& par
     return ErrorAt(place, "no scalar is called n_layer");
   }
   PLUMB_RETURN_IF_ERROR(SortScalars(&family.scalars));
-  PLUMB_RETURN_IF_ERROR(ResolveModelFields(family.model, &family.scalars));
-  PLUMB_RETURN_IF_ERROR(ResolveModelFields(family.model, &family.string_variables));
+  std::set<std::string> taken;
+  PLUMB_RETURN_IF_ERROR(ResolveModelFields(family.model, &taken, &family.scalars));
+  PLUMB_RETURN_IF_ERROR(ResolveModelFields(family.model, &taken, &family.string_variables));
   family.file = text.file;
   family.name = message.family();
   family.doc = message.doc();

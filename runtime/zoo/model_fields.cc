@@ -25,18 +25,22 @@ std::string NameOf(const Message& message) {
   return message.Get<std::string>(*name, 0);
 }
 
-// Returns the element with this name, or a new one.
-Message* ElementNamed(const std::string& name, const Field& field, Message* message) {
-  for (int i = 0; i < message->Size(field) && !name.empty(); ++i) {
+// Returns the one of the first `count` elements that has this name, or a new one.
+Message* ElementNamed(const std::string& name, const Field& field, int count, Message* message) {
+  for (int i = 0; i < count && !name.empty(); ++i) {
     Message* const element = message->MutableMessage(field, i);
     if (NameOf(*element) == name) return element;
   }
   return message->PutMessage(field);
 }
 
-void MergeMessage(const Message& from, const Field& field, Message* to) {
-  MergeFields(from, field.repeated() ? ElementNamed(NameOf(from), field, to)
-                                     : to->MutableMessage(field, 0));
+void MergeMessages(const Message& from, const Field& field, Message* to) {
+  const int count = to->Size(field);  // two elements of `from` are never merged with each other
+  for (int i = 0; i < from.Size(field); ++i) {
+    const Message& message = from.GetMessage(field, i);
+    MergeFields(message, field.repeated() ? ElementNamed(NameOf(message), field, count, to)
+                                          : to->MutableMessage(field, 0));
+  }
 }
 
 void MergeScalar(const Message& from, const Field& field, int index, Message* to) {
@@ -53,7 +57,7 @@ void MergeScalar(const Message& from, const Field& field, int index, Message* to
     case FieldType::kString:
       return to->Put(field, from.Get<std::string>(field, index));
     case FieldType::kMessage:
-      break;  // MergeMessage
+      break;  // MergeMessages
   }
 }
 
@@ -128,13 +132,11 @@ void ReplaceString(const StringField& string, std::string text) {
 
 void MergeFields(const Message& from, Message* to) {
   for (const Field& field : from.Type().fields) {
-    for (int i = 0; i < from.Size(field); ++i) {
-      if (field.type == FieldType::kMessage) {
-        MergeMessage(from.GetMessage(field, i), field, to);
-      } else {
-        MergeScalar(from, field, i, to);
-      }
+    if (field.type == FieldType::kMessage) {
+      MergeMessages(from, field, to);
+      continue;
     }
+    for (int i = 0; i < from.Size(field); ++i) MergeScalar(from, field, i, to);
   }
 }
 

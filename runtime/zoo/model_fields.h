@@ -38,8 +38,8 @@ std::vector<StringField> StringFields(textproto::Message* message, const Located
 void ReplaceString(const StringField& string, std::string text);
 
 // Merges `from` into `to`: messages recursively, and so elements of a repeated field that have the
-// same `name`; appends other elements, and replaces other fields. Requires: both have the same
-// type.
+// same `name`; appends other elements, and replaces other fields. Two elements of `from` are not
+// merged with each other. Requires: both have the same type.
 void MergeFields(const textproto::Message& from, textproto::Message* to);
 
 }  // namespace plumb

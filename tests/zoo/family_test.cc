@@ -59,6 +59,12 @@ TEST(FamilyModelTest, MergesElementsOfOneName) {
             "placement {\n  name: \"q\"\n}\n");
 }
 
+// Two elements of one piece stay two, which the model's own checks refuse.
+TEST(FamilyModelTest, KeepsElementsOfOnePiece) {
+  EXPECT_EQ(Model("model { set { norm { name: 'a' } norm { name: 'a' } } }"),
+            "norm {\n  name: \"a\"\n}\nnorm {\n  name: \"a\"\n}\n");
+}
+
 TEST(FamilyModelTest, SetsFieldsOfEveryType) {
   const std::string rules =
       "scalar { name: 'width' field: 'width' model_field: 'd_model' }\n"
@@ -127,6 +133,18 @@ TEST(FamilyErrorTest, HasTheLocationInTheFile) {
             "f:3:14: mpl.bias: Model has no field \"mpl\"; did you mean \"mlp\"?");
   EXPECT_EQ(Model("model {\n  computed { model_field: 'mlp.bias' text: '2' } }"),
             "f:3:14: mlp.bias: \"2\" is not true or false");
+}
+
+TEST(FamilyErrorTest, RefusesAnElementThatIsNotInTheModel) {
+  EXPECT_EQ(Model("model { when: '0' set { norm { name: 'ln' attr { name: 'eps' } } } }\n"
+                  "scalar { name: 'e' value: '1'\n  model_field: 'norm[ln].attr[eps].number' }"),
+            "f:4:3: norm[ln].attr[eps].number: there is no norm to set");
+}
+
+TEST(FamilyErrorTest, RefusesTwoValuesOfAField) {
+  EXPECT_EQ(Model("scalar { name: 'a' value: '1' model_field: 'd_model' }\n"
+                  "scalar { name: 'b' value: '2' model_field: 'd_model' }"),
+            "f:3:31: d_model has the value of another scalar or word");
 }
 
 TEST(FamilyErrorTest, FindsWrongPathsWithoutACheckpoint) {
