@@ -40,7 +40,7 @@ absl::StatusOr<Step> ParseStep(absl::string_view path, absl::string_view part) {
   const size_t bracket = part.find('[');
   if (bracket == absl::string_view::npos) return step;
   absl::string_view element = part.substr(bracket + 1);
-  if (!absl::ConsumeSuffix(&element, "]") || element.empty()) {
+  if (!absl::ConsumeSuffix(&element, "]") || element.empty() || element.front() == '-') {
     return BadPath(path, absl::StrCat("bad index in \"", part, "\""));
   }
   step.name = part.substr(0, bracket);
