@@ -270,7 +270,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_from_file(const char* path, pl
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_from_text(const char* text, size_t size,
                                                             const char* name, plumb_spec** spec,
                                                             plumb_error** error);
-/* Sets a field from text: ("n_layer", "8"), ("norm[0].attr[0].number", "1e-6").
+/* Sets a field from text: ("n_layer", "8"), ("norm[0].attr[eps].number", "1e-6").
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_set(plumb_spec* spec, const char* field,
                                                       const char* value, plumb_error** error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses and prints messages in protobuf's text format, and sets a field by its path. Pure
-// functions.
+// Parses and prints messages in protobuf's text format, and finds and sets fields by their paths.
+// Pure functions.
 #ifndef PLUMB_RUNTIME_SCHEMA_READER_H_
 #define PLUMB_RUNTIME_SCHEMA_READER_H_
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/schema/message.h"
 #include "runtime/schema/schema.h"
@@ -53,9 +54,21 @@ absl::Status ReadText(absl::string_view text, const std::string& file, Message* 
 // UTF-8.
 std::string PrintText(const Message& message);
 
-// Sets the scalar field at `path` ("n_layer", "attention.bias", "norm[0].attr[1].number") from
-// text: strings without quotes, enums by name in any case. Errors: kInvalidArgument with the path
-// and the nearest field; messages along the path may have been created by then.
+// Field that is no message, found by its path.
+struct FieldAtPath {
+  const Message* message;  // message that contains the field; an empty one if it is not present
+  const Field* field;
+  int index;  // of an element; -1: the field is not repeated, or all of it
+};
+
+// Finds the field at `path`: "n_layer", "attention.bias", "norm[0].attr[eps].number". Elements are
+// given by index, or by the value of their field `name`. The result borrows `message`. Errors:
+// kInvalidArgument with the path and the nearest name.
+absl::StatusOr<FieldAtPath> FindField(const Message& message, absl::string_view path);
+
+// Sets the field at `path` from text: strings without quotes, enums by name in any case, all
+// elements of a repeated number as "1, 2.5". Errors: those of FindField, and kInvalidArgument for
+// the value; messages along the path may have been created by then.
 absl::Status SetField(Message* message, absl::string_view path, absl::string_view value);
 
 }  // namespace plumb::textproto

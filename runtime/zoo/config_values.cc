@@ -18,6 +18,7 @@
 #include "runtime/formats/strict_json.h"
 #include "runtime/spec/scalar.h"
 #include "runtime/zoo/family_template.h"
+#include "runtime/zoo/model_fields.h"
 
 namespace plumb {
 namespace {
@@ -148,6 +149,8 @@ class Reader {
     for (int64_t i = 0; i < n_layer; ++i) {
       std::optional<double> value;
       if (found == nullptr) {
+        // The cause has been reported already.
+        if (!errors_.empty()) return absl::OkStatus();
         PLUMB_ASSIGN_OR_RETURN(value, Evaluate(*computed, values_, i + 1));
       } else {
         PLUMB_ASSIGN_OR_RETURN(value, Convert(rule, (*found)[static_cast<size_t>(i)],

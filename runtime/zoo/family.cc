@@ -16,6 +16,7 @@
 #include "runtime/schema/located.h"
 #include "runtime/schema/reader.h"
 #include "runtime/spec/convert.h"
+#include "runtime/zoo/model_fields.h"
 
 namespace plumb {
 namespace {
@@ -77,7 +78,7 @@ absl::StatusOr<ScalarRule> ReadScalar(const v1::Scalar& scalar, const Located& a
   rule.fields = scalar.field();
   rule.kind = ToScalarKind(scalar.kind());
   rule.per_layer = scalar.per_layer();
-  rule.from_model = scalar.from_model();
+  rule.model_field.path = at.TextOf("model_field");
   PLUMB_ASSIGN_OR_RETURN(rule.absent, Optional(at, scalar.absent(), "absent"));
   PLUMB_ASSIGN_OR_RETURN(rule.null, Optional(at, scalar.null(), "null"));
   PLUMB_ASSIGN_OR_RETURN(rule.value, Optional(at, scalar.value(), "value"));
@@ -108,7 +109,7 @@ absl::StatusOr<StringVariableRule> ReadStringVariable(const v1::StringVariable& 
     return ErrorAt(place, "a word's name has letters, digits and _, and begins with no digit");
   }
   rule.fields = word.field();
-  rule.from_model = word.from_model();
+  rule.model_field.path = at.TextOf("model_field");
   rule.numbers = word.numbers();
   if (!word.absent().empty()) rule.absent = word.absent();
   for (int i = 0; i < word.choice_size(); ++i) {
@@ -194,6 +195,39 @@ absl::StatusOr<UnsupportedRule> ReadUnsupported(const v1::Unsupported& refusal, 
   return rule;
 }
 
+absl::StatusOr<ComputedFieldRule> ReadComputedField(const v1::ComputedField& computed,
+                                                    const Located& at, const SourceLocation& place,
+                                                    const v1::Model& set) {
+  if (computed.model_field().empty()) return ErrorAt(place, "computed: model_field is missing");
+  ComputedFieldRule rule;
+  rule.path = at.TextOf("model_field");
+  const auto found = textproto::FindField(set, rule.path.value);
+  if (!found.ok()) return ErrorAt(rule.path.place, found.status().message());
+  PLUMB_ASSIGN_OR_RETURN(rule.text, ParseTemplate(at.TextOf("text")));
+  return rule;
+}
+
+absl::StatusOr<TemplateRule> ReadPiece(const v1::Template& piece, const Located& at,
+                                       const SourceLocation& place) {
+  if (!piece.has_set() && piece.computed_size() == 0) {
+    return ErrorAt(place, "model: set is missing");
+  }
+  TemplateRule rule;
+  PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(at, piece.when(), "when"));
+  rule.set = piece.set();
+  for (const StringField& string : StringFields(&rule.set, at.Nested("set"))) {
+    PLUMB_ASSIGN_OR_RETURN(TextTemplate text, ParseTemplate(string.text));
+    rule.strings.push_back(std::move(text));
+  }
+  for (int i = 0; i < piece.computed_size(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(ComputedFieldRule computed,
+                           ReadComputedField(piece.computed(i), at.Nested("computed", i),
+                                             at.At("computed", i), rule.set));
+    rule.computed.push_back(std::move(computed));
+  }
+  return rule;
+}
+
 absl::Status ReadRules(const v1::Import& message, const Located& at, Family* family) {
   std::set<std::string> own;
   for (int i = 0; i < message.scalar_size(); ++i) {
@@ -220,13 +254,8 @@ absl::Status ReadRules(const v1::Import& message, const Located& at, Family* fam
     family->warnings.push_back(std::move(rule));
   }
   for (int i = 0; i < message.model_size(); ++i) {
-    const Located in = at.Nested("model", i);
-    TemplateRule rule;
-    PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(in, message.model(i).when(), "when"));
-    for (int j = 0; j < message.model(i).line_size(); ++j) {
-      PLUMB_ASSIGN_OR_RETURN(TextTemplate line, ParseTemplate(in.TextOf("line", j)));
-      rule.lines.push_back(std::move(line));
-    }
+    PLUMB_ASSIGN_OR_RETURN(TemplateRule rule,
+                           ReadPiece(message.model(i), at.Nested("model", i), at.At("model", i)));
     family->model.push_back(std::move(rule));
   }
   for (int i = 0; i < message.irrelevant_size(); ++i) {
@@ -297,6 +326,38 @@ absl::Status SortScalars(std::vector<ScalarRule>* scalars) {
     }
     scalars->push_back(std::move(*ready));
     rest.erase(ready);
+  }
+  return absl::OkStatus();
+}
+
+// Returns true if the piece sets the field at the path.
+bool Sets(const TemplateRule& piece, const std::string& path) {
+  const auto found = textproto::FindField(piece.set, path);
+  if (found.ok() && found->message->Size(*found->field) > 0) return true;
+  return std::any_of(
+      piece.computed.begin(), piece.computed.end(),
+      [&path](const ComputedFieldRule& computed) { return computed.path.value == path; });
+}
+
+// Checks the fields of the scalars or words, and notes which of them the pieces set. `taken`
+// collects the paths of the others.
+template <class Rule>
+absl::Status ResolveModelFields(const std::vector<TemplateRule>& pieces,
+                                std::set<std::string>* taken, std::vector<Rule>* rules) {
+  v1::Model all;
+  for (const TemplateRule& piece : pieces) MergeFields(piece.set, &all);
+  for (Rule& rule : *rules) {
+    const SourceText& path = rule.model_field.path;
+    if (path.value.empty()) continue;
+    const auto found = textproto::FindField(all, path.value);
+    if (!found.ok()) return ErrorAt(path.place, found.status().message());
+    rule.model_field.is_set_here =
+        std::none_of(pieces.begin(), pieces.end(),
+                     [&path](const TemplateRule& piece) { return Sets(piece, path.value); });
+    if (rule.model_field.is_set_here && !taken->insert(path.value).second) {
+      return ErrorAt(path.place,
+                     absl::StrCat(path.value, " has the value of another scalar or word"));
+    }
   }
   return absl::OkStatus();
 }
@@ -398,6 +459,9 @@ absl::StatusOr<Family> ParseFamily(const FamilyText& text, const PartReader& par
     return ErrorAt(place, "no scalar is called n_layer");
   }
   PLUMB_RETURN_IF_ERROR(SortScalars(&family.scalars));
+  std::set<std::string> taken;
+  PLUMB_RETURN_IF_ERROR(ResolveModelFields(family.model, &taken, &family.scalars));
+  PLUMB_RETURN_IF_ERROR(ResolveModelFields(family.model, &taken, &family.string_variables));
   family.file = text.file;
   family.name = message.family();
   family.doc = message.doc();

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "plumb/v1/model.schema.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/spec/formula.h"
 
@@ -23,6 +24,12 @@ struct TextTemplate {
   SourceText text;
   std::vector<std::string> literals;  // one more than expressions
   std::vector<Expression> expressions;
+};
+
+// Field of the model that has the value of a scalar or word.
+struct ModelField {
+  SourceText path;          // "": none
+  bool is_set_here = true;  // false: a piece of Family::model sets it, and this is for export
 };
 
 enum class ScalarKind { kNumber, kSize, kCount, kFlag };
@@ -40,7 +47,7 @@ struct ScalarRule {
   std::optional<Expression> absent, null, value, otherwise;  // null: defaults to absent
   std::vector<ScalarChoice> choices;
   bool per_layer = false;
-  std::string from_model;  // path in the model's description; "": none
+  ModelField model_field;
 };
 
 struct MappingRule {
@@ -54,7 +61,7 @@ struct StringVariableRule {
   std::vector<std::string> fields;
   std::optional<std::string> absent;
   std::vector<MappingRule> choices;
-  std::string from_model;
+  ModelField model_field;
   bool numbers = false;  // the field is a list of numbers
 };
 
@@ -64,9 +71,17 @@ struct UnsupportedRule {
   TextTemplate reason;
 };
 
+struct ComputedFieldRule {
+  SourceText path;
+  TextTemplate text;
+};
+
+// Piece of the model's description.
 struct TemplateRule {
   std::optional<Expression> when;
-  std::vector<TextTemplate> lines;
+  v1::Model set;
+  std::vector<TextTemplate> strings;  // of `set`, in the order of StringFields (model_fields.h)
+  std::vector<ComputedFieldRule> computed;
 };
 
 struct SliceRule {

@@ -17,82 +17,14 @@
 #include "runtime/schema/reader.h"
 #include "runtime/zoo/config_values.h"
 #include "runtime/zoo/family_template.h"
+#include "runtime/zoo/model_fields.h"
 
 namespace plumb {
 namespace {
 
 using Json = nlohmann::json;
-using textproto::Field;
-using textproto::FieldType;
-using textproto::Message;
 
-// Returns the index of an element of a repeated message, given by number or by the value of its
-// field `name`; -1 if there is none.
-int ElementOf(const Message& message, const Field& field, absl::string_view name) {
-  int index;
-  if (absl::SimpleAtoi(name, &index)) {
-    return index >= 0 && index < message.Size(field) ? index : -1;
-  }
-  for (int i = 0; i < message.Size(field); ++i) {
-    const Message& element = message.GetMessage(field, i);
-    const Field* own = element.Type().Find("name");
-    if (own != nullptr && own->type == FieldType::kString &&
-        element.Get<std::string>(*own, 0) == name) {
-      return i;
-    }
-  }
-  return -1;
-}
-
-std::string TextOf(const Message& message, const Field& field) {
-  switch (field.type) {
-    case FieldType::kInt32:
-      return absl::StrCat(message.Get<int32_t>(field, 0));
-    case FieldType::kUint64:
-      return absl::StrCat(message.Get<uint64_t>(field, 0));
-    case FieldType::kDouble:
-      return PlainNumber(message.Get<double>(field, 0));
-    case FieldType::kBool:
-      return message.Get<bool>(field, 0) ? "1" : "0";
-    case FieldType::kEnum: {
-      const textproto::EnumValue* value = field.enum_type->Find(message.Get<int32_t>(field, 0));
-      return value == nullptr ? "" : value->name;
-    }
-    case FieldType::kString:
-      return message.Get<std::string>(field, 0);
-    case FieldType::kMessage:
-      break;
-  }
-  return "";
-}
-
-// Returns the value at a path of the description, or nullopt.
-std::optional<std::string> FindInModel(const Message& model, absl::string_view path) {
-  const std::vector<absl::string_view> names = absl::StrSplit(path, '.');
-  const Message* at = &model;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const Field* field = at->Type().Find(names[i]);
-    if (field == nullptr) return std::nullopt;
-    if (field->type != FieldType::kMessage) {
-      if (i + 1 < names.size() || field->repeated()) return std::nullopt;
-      // An unset flag is off.
-      if (!at->Has(*field) && field->type != FieldType::kBool) return std::nullopt;
-      return TextOf(*at, *field);
-    }
-    int element = 0;
-    if (field->repeated()) {
-      if (++i >= names.size()) return std::nullopt;
-      element = ElementOf(*at, *field, names[i]);
-      if (element < 0) return std::nullopt;
-    } else if (!at->Has(*field)) {
-      return std::nullopt;
-    }
-    at = &at->GetMessage(*field, element);
-  }
-  return std::nullopt;
-}
-
-void SetField(absl::string_view path, Json value, Json* config) {
+void SetKey(absl::string_view path, Json value, Json* config) {
   Json* at = config;
   const std::vector<std::string> names = absl::StrSplit(path, '.');
   for (size_t i = 0; i + 1 < names.size(); ++i) {
@@ -112,12 +44,14 @@ Json NumberJson(ScalarKind kind, double value) {
   return value;
 }
 
-// Returns the fact that corresponds to a path: "norm_attr.eps" for "norm.ln.attr.eps.number".
-std::string FactOf(const std::string& path) {
-  const std::vector<std::string> names = absl::StrSplit(path, '.');
+// Returns the fact that a scalar has: "norm_attr.eps" for the field "norm[ln].attr[eps].number".
+std::string FactOf(const ScalarRule& rule) {
+  if (rule.name.value == "n_layer") return "n_layer";  // its field may be that of a group of layers
+  const std::string& path = rule.model_field.path.value;
+  const std::vector<absl::string_view> parts = absl::StrSplit(path, absl::ByAnyChar("[]"));
   const bool is_attribute =
-      names.size() == 5 && names[0] == "norm" && names[2] == "attr" && names[4] == "number";
-  return is_attribute ? absl::StrCat("norm_attr.", names[3]) : path;
+      parts.size() == 5 && parts[0] == "norm" && parts[2] == ".attr" && parts[4] == ".number";
+  return is_attribute ? absl::StrCat("norm_attr.", parts[3]) : path;
 }
 
 class Writer {
@@ -146,18 +80,20 @@ class Writer {
       constexpr int kDepth = 16;
       absl::StatusOr<Json> json = ParseStrictJson(text, kDepth);
       if (!json.ok()) return ErrorAt(rule.json.text.place, json.status().message());
-      SetField(rule.field, *std::move(json), &config_);
+      SetKey(rule.field, *std::move(json), &config_);
     }
     return std::move(config_);
   }
 
  private:
   absl::Status WriteScalar(const ScalarRule& rule) {
-    if (rule.from_model.empty() || rule.fields.empty() || rule.per_layer) return absl::OkStatus();
+    if (rule.model_field.path.value.empty() || rule.fields.empty() || rule.per_layer)
+      return absl::OkStatus();
     std::optional<double> value;
-    if (const auto fact = facts_.find(FactOf(rule.from_model)); fact != facts_.end()) {
+    if (const auto fact = facts_.find(FactOf(rule)); fact != facts_.end()) {
       value = fact->second;
-    } else if (const std::optional<std::string> text = FindInModel(model_, rule.from_model)) {
+    } else if (const std::optional<std::string> text =
+                   FieldText(model_, rule.model_field.path.value)) {
       double number;
       // Expressions are skipped; the caller compares the two models.
       if (absl::SimpleAtod(*text, &number) && std::isfinite(number)) value = number;
@@ -172,7 +108,7 @@ class Writer {
       if (other != field) Erase(other);
     }
     if (rule.choices.empty()) {
-      SetField(field, NumberJson(rule.kind, *value), &config_);
+      SetKey(field, NumberJson(rule.kind, *value), &config_);
       return absl::OkStatus();
     }
     const ConfigValues none;
@@ -180,7 +116,7 @@ class Writer {
       const absl::StatusOr<double> means = Evaluate(choice.value, none);
       if (!means.ok() || *means != *value) continue;
       const bool is_flag = choice.is == "true" || choice.is == "false";
-      SetField(field, is_flag ? Json(choice.is == "true") : Json(choice.is), &config_);
+      SetKey(field, is_flag ? Json(choice.is == "true") : Json(choice.is), &config_);
       return absl::OkStatus();
     }
     return absl::OkStatus();
@@ -191,18 +127,20 @@ class Writer {
   void WriteDefaults(const ConfigValues& values) {
     for (const ScalarRule& rule : family_.scalars) {
       const auto value = values.scalars.find(rule.name.value);
-      if (rule.from_model.empty() || rule.fields.empty() || value == values.scalars.end()) continue;
+      if (rule.model_field.path.value.empty() || rule.fields.empty() ||
+          value == values.scalars.end())
+        continue;
       bool is_there = !rule.choices.empty();
       for (const std::string& field : rule.fields) {
         is_there = is_there || FindField(config_, field) != nullptr;
       }
-      if (!is_there) SetField(rule.fields.front(), NumberJson(rule.kind, value->second), &config_);
+      if (!is_there) SetKey(rule.fields.front(), NumberJson(rule.kind, value->second), &config_);
     }
   }
 
   void WriteStringVariable(const StringVariableRule& rule) {
-    if (rule.from_model.empty() || rule.fields.empty()) return;
-    const std::optional<std::string> text = FindInModel(model_, rule.from_model);
+    if (rule.model_field.path.value.empty() || rule.fields.empty()) return;
+    const std::optional<std::string> text = FieldText(model_, rule.model_field.path.value);
     if (!text.has_value()) return;
     const Json* now = FindField(config_, rule.fields.front());
     for (const MappingRule& choice : rule.choices) {  // the present text may mean the same
@@ -210,7 +148,7 @@ class Writer {
     }
     for (const MappingRule& choice : rule.choices) {
       if (choice.text.text.value != *text) continue;
-      SetField(rule.fields.front(), choice.is, &config_);
+      SetKey(rule.fields.front(), choice.is, &config_);
       return;
     }
   }

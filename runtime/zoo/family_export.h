@@ -16,10 +16,10 @@
 namespace plumb {
 
 // Returns `config` with its fields replaced by values of the model's description
-// (Scalar.from_model) and with the family's additional fields. `facts` are numbers of the model
+// (Scalar.model_field) and with the family's additional fields. `facts` are numbers of the model
 // that take precedence over the description: dimensions under their names in the formula language,
 // and "norm_attr.eps", an attribute with the same value in all norms, which stands for
-// "norm.NAME.attr.eps.number". The result need not describe the model: the caller must convert it
+// "norm[NAME].attr[eps].number". The result need not describe the model: the caller must convert it
 // back (ReadConfigValues, ModelText) and compare.
 absl::StatusOr<nlohmann::json> ConfigForModel(const Family& family, absl::string_view model_text,
                                               const std::map<std::string, double>& facts,

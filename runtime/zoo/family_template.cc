@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/zoo/family_template.h"
 
-#include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plumb/v1/model.schema.h"
 #include "runtime/base/status.h"
+#include "runtime/schema/located.h"
+#include "runtime/schema/reader.h"
+#include "runtime/zoo/model_fields.h"
 
 namespace plumb {
 namespace {
@@ -46,18 +50,53 @@ std::string ByLayer(const std::vector<double>& values) {
   return terms.empty() ? "0" : absl::StrJoin(terms, " + ");
 }
 
-}  // namespace
-
-std::string PlainNumber(double value) {
-  char text[32];
-  // Integers have no exponent, because integer fields do not accept one.
-  constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (value == std::floor(value) && std::abs(value) < kExact) {
-    return absl::StrCat(static_cast<int64_t>(value));
-  }
-  const std::to_chars_result end = std::to_chars(text, text + sizeof(text), value);
-  return std::string(text, end.ptr);
+absl::StatusOr<bool> Holds(const std::optional<Expression>& when, const ConfigValues& values) {
+  if (!when.has_value()) return true;
+  PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(*when, values));
+  return value != 0;
 }
+
+// Sets the field at a path. A flag that is off creates no message, as does an empty text.
+absl::Status SetModelField(const SourceText& path, const std::string& text, v1::Model* model) {
+  if (text.empty() || FieldText(*model, path.value) == text) return absl::OkStatus();
+  const absl::Status set = textproto::SetField(model, path.value, text);
+  return set.ok() ? set : ErrorAt(path.place, set.message());
+}
+
+// Returns the piece with the values in its strings and computed fields.
+absl::StatusOr<v1::Model> RenderPiece(const TemplateRule& rule, const ConfigValues& values) {
+  v1::Model piece = rule.set;
+  const std::vector<StringField> strings = StringFields(&piece, Located("", piece, nullptr));
+  for (size_t i = 0; i < strings.size(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(std::string text, Render(rule.strings[i], values));
+    ReplaceString(strings[i], std::move(text));
+  }
+  for (const ComputedFieldRule& computed : rule.computed) {
+    PLUMB_ASSIGN_OR_RETURN(const std::string text, Render(computed.text, values));
+    PLUMB_RETURN_IF_ERROR(SetModelField(computed.path, text, &piece));
+  }
+  return piece;
+}
+
+// Sets the fields that have the values of scalars and words.
+absl::Status SetModelFields(const Family& family, const ConfigValues& values, v1::Model* model) {
+  for (const ScalarRule& rule : family.scalars) {
+    if (rule.model_field.path.value.empty() || !rule.model_field.is_set_here) continue;
+    const std::string& name = rule.name.value;
+    PLUMB_RETURN_IF_ERROR(SetModelField(
+        rule.model_field.path,
+        rule.per_layer ? ByLayer(values.by_layer.at(name)) : PlainNumber(values.scalars.at(name)),
+        model));
+  }
+  for (const StringVariableRule& rule : family.string_variables) {
+    if (rule.model_field.path.value.empty() || !rule.model_field.is_set_here) continue;
+    PLUMB_RETURN_IF_ERROR(
+        SetModelField(rule.model_field.path, values.string_variables.at(rule.name.value), model));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues& values,
                                    int64_t layer) {
@@ -82,18 +121,15 @@ absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues&
 }
 
 absl::StatusOr<std::string> ModelText(const Family& family, const ConfigValues& values) {
-  std::string model;
+  v1::Model model;
   for (const TemplateRule& rule : family.model) {
-    if (rule.when.has_value()) {
-      PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*rule.when, values));
-      if (holds == 0) continue;
-    }
-    for (const TextTemplate& line : rule.lines) {
-      PLUMB_ASSIGN_OR_RETURN(const std::string text, Render(line, values));
-      absl::StrAppend(&model, text, "\n");
-    }
+    PLUMB_ASSIGN_OR_RETURN(const bool holds, Holds(rule.when, values));
+    if (!holds) continue;
+    PLUMB_ASSIGN_OR_RETURN(const v1::Model piece, RenderPiece(rule, values));
+    MergeFields(piece, &model);
   }
-  return model;
+  PLUMB_RETURN_IF_ERROR(SetModelFields(family, values, &model));
+  return textproto::PrintText(model);
 }
 
 }  // namespace plumb

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generates the model's description from a family's template and a config.json. Stateless.
+// Generates the model's description from a family's pieces of it and a config.json. Stateless.
 #ifndef PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_
 #define PLUMB_RUNTIME_ZOO_FAMILY_TEMPLATE_H_
 
@@ -12,15 +12,13 @@
 
 namespace plumb {
 
-// Returns the shortest text that parses to the same number.
-std::string PlainNumber(double value);
-
 // Returns the text with its expressions replaced by their values: words verbatim, numbers, and for
 // a per-layer scalar an expression in `layer`, unless `layer` is given.
 absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues& values,
                                    int64_t layer = 0);
 
-// Returns the model's description in text format.
+// Returns the model's description in text format: the family's pieces whose conditions hold, then
+// the fields of its scalars and words. Errors: kInvalidArgument with a location in the family.
 absl::StatusOr<std::string> ModelText(const Family& family, const ConfigValues& values);
 
 }  // namespace plumb

@@ -9,6 +9,7 @@ The checkpoints are those of checkpoints.py, and logits are compared with its mo
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -229,10 +230,10 @@ class FineTuning(Case):
         config = cp.gpt2_config(layers=4)
         cp.write(self.path("c"), config, cp.gpt2_tensors(config))
         self.run_plumb("import", self.path("c"), "--out", self.path("r"))
-        lines = self.read("r/model.pbtxt")
-        mixed = lines.replace('block { placement: "pre" norm: "ln" }',
-                              'layers { repeat: 2 block { placement: "pre" norm: "ln" } }\n'
-                              'layers { repeat: 2 block { placement: "double" norm: "ln" } }').replace("n_layer: 4\n", "")
+        mixed = self.read("r/model.pbtxt").replace("n_layer: 4\n", "")
+        mixed = re.sub(r"^block {\n.*?^}\n",
+                       'layers { repeat: 2 block { placement: "pre" norm: "ln" } }\n'
+                       'layers { repeat: 2 block { placement: "double" norm: "ln" } }\n', mixed, flags=re.S | re.M)
         with open(self.path("mixed.pbtxt"), "w") as file:
             file.write(mixed)
         with open(self.path("text"), "w") as file:

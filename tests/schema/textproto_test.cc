@@ -172,6 +172,41 @@ TEST(TextprotoSetFieldTest, SetsElementsOfEveryType) {
             "seed: seed needs an index below 2: seed[0]");
 }
 
+TEST(TextprotoSetFieldTest, FindsElementsByName) {
+  textproto::Locations locations;
+  auto model =
+      Read<v1::Model>("norm { name: 'a' } norm { name: 'b' attr { name: 'eps' } }", &locations);
+  ASSERT_TRUE(textproto::SetField(&model, "norm[b].attr[eps].number", "2").ok());
+  EXPECT_EQ(model.norm(1).attr(0).number(), 2);
+  const auto found = textproto::FindField(model, "norm[b].attr[0].number");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->message, &model.norm(1).attr(0));
+  EXPECT_STREQ(found->field->name, "number");
+  EXPECT_EQ(textproto::SetField(&model, "norm[b].attr[esp].number", "2").message(),
+            "norm[b].attr[esp].number: there is no attr \"esp\"; did you mean \"eps\"?");
+  EXPECT_EQ(textproto::FindField(model, "norm[]").status().message(),
+            "norm[]: bad index in \"norm[]\"");
+}
+
+TEST(TextprotoSetFieldTest, ReplacesAListOfNumbers) {
+  textproto::Locations locations;
+  auto model = Read<v1::Model>("positions { rope_scaling { longrope { factor: 7 } } }", &locations);
+  const char* path = "positions.rope_scaling[0].longrope.factor";
+  ASSERT_TRUE(textproto::SetField(&model, path, "1, 2.5").ok());
+  EXPECT_EQ(model.positions().rope_scaling(0).longrope().factor(), (std::vector<double>{1, 2.5}));
+  EXPECT_EQ(textproto::SetField(&model, path, "1, x").message(),
+            absl::StrCat(path, ": \"1, x\" is not a list of numbers with commas between them"));
+}
+
+// A path through messages that are not set finds an empty message, and sets none of them.
+TEST(TextprotoSetFieldTest, FindsFieldsOfMessagesThatAreNotSet) {
+  const v1::Model model;
+  const auto found = textproto::FindField(model, "mlp.bias");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->message->Has(*found->field));
+  EXPECT_TRUE(model.IsEmpty());
+}
+
 TEST(SchemaCompilerTest, AccessorsKnowWhatWasSet) {
   v1::Train train;
   EXPECT_TRUE(train.IsEmpty());

@@ -157,7 +157,8 @@ std::string DescribeField(const FieldDescriptor& field) {
   return text;
 }
 
-// Describes `message`, then the messages that its fields contain, each once.
+// Describes `message`, then the messages of the same file that its fields contain, each once. Those
+// of other files have a topic of their own.
 void Describe(const Descriptor& message, bool first, std::set<const Descriptor*>* done,
               std::string* text) {
   if (!done->insert(&message).second) return;
@@ -169,7 +170,8 @@ void Describe(const Descriptor& message, bool first, std::set<const Descriptor*>
   }
   for (int i = 0; i < message.field_count(); ++i) {
     const Descriptor* nested = message.field(i)->message_type();
-    if (nested != nullptr) Describe(*nested, false, done, text);
+    const bool is_here = nested != nullptr && nested->file() == message.file();
+    if (is_here) Describe(*nested, false, done, text);
   }
 }
 
