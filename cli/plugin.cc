@@ -99,7 +99,8 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   list->footer("Example:\n  plumb plugin list --plugin ./my_norm.so");
   RunWhenSelected(list, options, List, invocation);
 
-  CLI::App* describe = app->add_subcommand("describe", "Show a plugin's attributes and parameters");
+  CLI::App* describe = app->add_subcommand(
+      "describe", "Show a plugin's attributes and parameters, and how a model uses it");
   AddRequired(describe, "NORM", &options->id, "Id of the norm");
   describe->add_flag("--json", options->json, "Print the plugin as JSON");
   AddGlobalOptions(describe, invocation);

@@ -202,6 +202,8 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime,
  *               "scale-invariant", "shift-invariant", "approximate gradient", "in place",
  *               "residual extension"]
  *   dtypes      ["f32", "bf16", "f64"]
+ *   example     lines of a model that use the norm, with all attributes; a required one has some
+ *               value that its definition allows
  *
  * plumb_runtime_describe lists all norms.
  * Errors: PLUMB_NOT_FOUND, with a suggestion; those of plumb_plugin_load. */
