@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "tests/cli/plumb_process.h"
 
 namespace plumb::cli {
@@ -11,6 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 class PluginTest : public PlumbTest {
  protected:
@@ -67,6 +71,93 @@ TEST_F(PluginTest, TheExampleOfANormOfTwoInputsTrains) {
               AllOf(HasSubstr("plugin: \"org.example.sum_norm\""), HasSubstr("norm(x, e)")));
   const Finished trained = Train({"--plugin", file});
   EXPECT_EQ(trained.exit_code, 0) << trained.err;
+}
+
+constexpr char kId[] = "org.example.deviation_rows";
+
+class RunPluginTest : public PluginTest {
+ protected:
+  RunPluginTest() {
+    std::filesystem::copy_file(Plugin("deviation_rows"), Real("mine.so"));
+    WriteModel("norm { name: \"n\" plugin: \"" + std::string(kId) +
+               "\" }\nblock { placement: \"pre\" norm: \"n\" }\n");
+    const Finished trained = Train({"--plugin", Real("mine.so"), "--out", "run"});
+    EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  }
+  // Returns the path of a file as plumb resolves it.
+  std::string Real(const std::string& name) const {
+    return std::filesystem::canonical(directory()).string() + "/" + name;
+  }
+  std::string Recorded(const char* field) const {
+    return ReadJson("run/run.json")["plugin_files"][kId].value(field, "");
+  }
+  Finished Resume(int steps, const std::string& plugin) {
+    return RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt", "--set",
+                     "train.max_steps=" + std::to_string(steps), "--plugin", plugin});
+  }
+};
+
+TEST_F(RunPluginTest, ARunRecordsTheFileOfItsNorm) {
+  EXPECT_EQ(Recorded("path"), Real("mine.so"));
+  EXPECT_EQ(Recorded("hash").size(), 16u);
+  ASSERT_EQ(RunPlumb(TrainArguments("shipped", 1)).exit_code, 0);
+  EXPECT_FALSE(ReadJson("shipped/run.json").contains("plugin_files"));
+}
+
+TEST_F(RunPluginTest, ACommandOnTheRunNamesTheFileAndTheOption) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"sample", "run", "--num", "1"},
+      {"eval", "run", "--data", "names.txt"},
+      {"train", "--resume", "--out", "run", "--data", "names.txt", "--set", "train.max_steps=2"},
+      {"train", "mine.pbtxt", "--init", "run", "--data", "names.txt", "--out", "other", "--set",
+       "train.max_steps=1", "--set", "model.norm[0].plugin=rms_norm"}};
+  const std::string where =
+      "the norm " + std::string(kId) + " of this run was in " + Real("mine.so");
+  for (std::vector<std::string> command : commands) {
+    const Finished refused = RunPlumb(command);
+    EXPECT_EQ(refused.exit_code, 2) << command[0];
+    EXPECT_THAT(refused.err, AllOf(StartsWith("error: run"), HasSubstr(where),
+                                   HasSubstr("add --plugin " + Real("mine.so") + "\n")))
+        << command[0];
+    command.insert(command.end(), {"--plugin", Real("mine.so")});
+    const Finished follows = RunPlumb(command);
+    EXPECT_EQ(follows.exit_code, 0) << command[0] << follows.err;
+  }
+  std::filesystem::remove(Real("mine.so"));
+  for (const std::vector<std::string>& command : commands) {
+    const Finished gone = RunPlumb(command);
+    EXPECT_EQ(gone.exit_code, 2) << command[0];
+    if (command.back() == "model.norm[0].plugin=rms_norm") continue;  // other/ holds a run by now
+    EXPECT_THAT(gone.err,
+                AllOf(HasSubstr(where + ", which no longer exists"), HasSubstr("--plugin FILE")))
+        << command[0];
+  }
+}
+
+TEST_F(RunPluginTest, ResumingWithAnotherFileRecordsItAndWarnsIfItDiffers) {
+  const std::string moved = Real("moved.so");
+  std::filesystem::rename(Real("mine.so"), moved);
+  const Finished same = Resume(2, moved);
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_THAT(same.err, Not(HasSubstr("whose contents")));
+  EXPECT_EQ(Recorded("path"), moved);
+  const std::string hash = Recorded("hash");
+  std::ofstream(moved, std::ios::app) << "bytes after the end of an ELF file change nothing";
+  EXPECT_THAT(RunPlumb({"sample", "run"}).err, HasSubstr("the file has changed since"));
+  const Finished changed = Resume(3, moved);
+  EXPECT_EQ(changed.exit_code, 0) << changed.err;
+  EXPECT_THAT(changed.err, HasSubstr("whose contents are not those of the file that the run used"));
+  EXPECT_NE(Recorded("hash"), hash);
+  EXPECT_THAT(Resume(4, moved).err, Not(HasSubstr("whose contents")));
+}
+
+TEST_F(RunPluginTest, ADamagedRecordIsAnErrorOfTheRun) {
+  auto record = ReadJson("run/run.json");
+  record["plugin_files"] = {1, 2};
+  Write("run/run.json", record.dump());
+  const Finished resumed = Resume(2, Real("mine.so"));
+  EXPECT_NE(resumed.exit_code, 0);
+  EXPECT_THAT(resumed.err, HasSubstr("run.json: \"plugin_files\" is not"));
 }
 
 }  // namespace
