@@ -84,7 +84,7 @@ absl::StatusOr<int> Note(const PluginFlags& options) {
 void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<PluginFlags>();
   CLI::App* app =
-      program->add_subcommand("plugin", "List, describe, check and create norm plugins");
+      program->add_subcommand("plugin", "List, describe, check, measure and create norm plugins");
   app->require_subcommand(1);
   app->footer(
       "Example:\n"
@@ -108,6 +108,7 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   RunWhenSelected(describe, options, DescribeOne, invocation);
 
   AddPluginCheckCommand(app, invocation);
+  AddPluginBenchCommand(app, invocation);
 
   CLI::App* note =
       app->add_subcommand("note", "Print a norm's ELF note, for languages other than C");

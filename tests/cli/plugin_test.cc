@@ -73,6 +73,60 @@ TEST_F(PluginTest, TheExampleOfANormOfTwoInputsTrains) {
   EXPECT_EQ(trained.exit_code, 0) << trained.err;
 }
 
+TEST_F(PluginTest, BenchComparesWithAnotherNormAndMemcpy) {
+  const Finished json = RunPlumb({"plugin", "bench", Plugin("sum_norm"), "--against", "layer_norm",
+                                  "--rounds", "3", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const auto figures = nlohmann::json::parse(json.out, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(figures.is_object()) << json.out;
+  EXPECT_EQ(figures["norm"], "org.example.sum_norm");
+  EXPECT_EQ(figures["against"], "layer_norm");
+  EXPECT_EQ(figures["rows"].size(), 28u);  // 7 sizes, 2 passes, f32 and bf16
+  for (const auto& row : figures["rows"]) {
+    for (const char* spread : {"bytes_per_second", "of_memcpy", "of_against"}) {
+      ASSERT_EQ(row[spread].size(), 3u) << row;
+      const double median = row[spread][0], low = row[spread][1], high = row[spread][2];
+      EXPECT_GT(low, 0) << row;
+      EXPECT_LE(low, median) << row;
+      EXPECT_LE(median, high) << row;
+    }
+    const int64_t elements = row["rows"].get<int64_t>() * row["dim"].get<int64_t>();
+    const bool is_f32 = row["dtype"] == "f32";
+    // forward: x, x2, y; backward: dy, x, x2, dx, dx2.
+    EXPECT_EQ(row["bytes"], elements * (is_f32 ? 4 : 2) * (row["pass"] == "forward" ? 3 : 5))
+        << row;
+  }
+}
+
+TEST_F(PluginTest, BenchMeasuresTheWholeNormAndOnlyWhatItOffers) {
+  // A plain double loop over two inputs is many times slower than the shipped identity.
+  const Finished json =
+      RunPlumb({"plugin", "bench", "org.example.sum_norm", "--plugin", Plugin("sum_norm"),
+                "--against", "none", "--rounds", "3", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const auto figures = nlohmann::json::parse(json.out, nullptr, /*allow_exceptions=*/false);
+  for (const auto& row : figures["rows"]) {
+    if (row["dtype"] != "f32" || row["dim"] != 256) continue;
+    EXPECT_LT(row["of_against"][0].get<double>(), 1) << row;
+  }
+  const Finished f32_only =
+      RunPlumb({"plugin", "bench", Plugin("../../../plugin/readme/l2_norm"), "--rounds", "3"});
+  EXPECT_EQ(f32_only.exit_code, 0) << f32_only.err;
+  EXPECT_THAT(f32_only.out, AllOf(HasSubstr("forward   f32"), Not(HasSubstr("bf16"))));
+}
+
+TEST_F(PluginTest, BenchNamesWhatItCannotMeasure) {
+  const Finished unknown = RunPlumb({"plugin", "bench", "layer_nrom"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean \"layer_norm\""));
+  const Finished missing = RunPlumb({"plugin", "bench", "./not_there.so"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("error: ./not_there.so: "));
+  const Finished text = RunPlumb({"plugin", "bench", "rms_norm", "--against", "./names.txt"});
+  EXPECT_EQ(text.exit_code, 2);
+  EXPECT_THAT(text.err, HasSubstr("error: ./names.txt: "));
+}
+
 constexpr char kId[] = "org.example.deviation_rows";
 
 class RunPluginTest : public PluginTest {
