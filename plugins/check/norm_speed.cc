@@ -262,7 +262,8 @@ absl::Status BenchNorms(const BenchOptions& options,
     task.check = &check;
     task.norm_index = index;
     task.subject.path = norm.path;
-    PLUMB_ASSIGN_OR_RETURN(const TaskResult result, RunOne(task, norm.path));
+    PLUMB_ASSIGN_OR_RETURN(const TaskResult result,
+                           RunOne(task, absl::StrCat(norm.path, " next to ", against.path)));
     for (const Finding& finding : result.findings) {
       const OrderedJson row = OrderedJson::parse(finding.text, nullptr, /*allow_exceptions=*/false);
       if (!row.is_object()) continue;  // the norm does not offer this size
