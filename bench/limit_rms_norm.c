@@ -34,7 +34,7 @@ static void Put(void* row, size_t i, float v, int bf16) {
 }
 
 static void ForwardPlain(const plumb_norm_call* call, int64_t row, int64_t r1) {
-  const int bf16 = call->dtype == PLUMB_BF16;
+  const int bf16 = call->dtype == PLUMB_DTYPE_BF16;
   const float* gain = (const float*)call->params[0];
   for (; row < r1; ++row) {
     const void* x = PLUMB_CONST_ROW(char, call->x, call->x_pitch, row);
@@ -48,7 +48,7 @@ static void ForwardPlain(const plumb_norm_call* call, int64_t row, int64_t r1) {
 }
 
 static void BackwardPlain(const plumb_norm_call* call, int64_t row, int64_t r1) {
-  const int bf16 = call->dtype == PLUMB_BF16;
+  const int bf16 = call->dtype == PLUMB_DTYPE_BF16;
   const float* gain = (const float*)call->params[0];
   float* dgain = (float*)call->dparams[0];
   for (; row < r1; ++row) {
@@ -120,7 +120,7 @@ static int Level(void) {
 /* Results that far exceed the L2 cache are stored past all caches. */
 enum { kPast = 4 << 20 };
 static int Past(const plumb_norm_call* call) {
-  const int64_t bytes = call->rows * (int64_t)call->dim * (call->dtype == PLUMB_BF16 ? 2 : 4);
+  const int64_t bytes = call->rows * (int64_t)call->dim * (call->dtype == PLUMB_DTYPE_BF16 ? 2 : 4);
   return (call->flags & PLUMB_CALL_ALIGNED64) != 0 && bytes >= kPast;
 }
 #endif
@@ -161,7 +161,7 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host, (void)values, (void)err, (void)cap;
   plumb_norm_instance* norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->gain.name = "weight";
   norm->gain.doc = "The gain.";
   norm->gain.ndim = 1;
@@ -179,7 +179,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = 1;
   out->params = &norm->gain;
   out->saved_per_row = 1;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 
@@ -192,7 +192,7 @@ static const plumb_norm_plugin kNorm = {
     .license = "",
     .doc = "y = g x / sqrt(mean(x^2) + 1e-5).",
     .flags = PLUMB_NORM_SCALE_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_BF16,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16,
     .attr_stride = sizeof(plumb_attr_def),
     .create = Create,
     .destroy = Destroy,

@@ -152,7 +152,7 @@ LIMIT_INLINE void NAME(BackwardRows)(const plumb_norm_call* call, int64_t row, i
     for (; row < r1; ++row) NAME(ROWS)(call, row, 1, BF16, PAST);        \
   } while (0)
 static void NAME(Forward)(const plumb_norm_call* call, int64_t row, int64_t r1, int past) {
-  if (call->dtype == PLUMB_BF16) {
+  if (call->dtype == PLUMB_DTYPE_BF16) {
     if (past) {
       LIMIT_RANGE_(ForwardRows, 1, 1);
     } else {
@@ -165,7 +165,7 @@ static void NAME(Forward)(const plumb_norm_call* call, int64_t row, int64_t r1, 
   }
 }
 static void NAME(Backward)(const plumb_norm_call* call, int64_t row, int64_t r1, int past) {
-  if (call->dtype == PLUMB_BF16) {
+  if (call->dtype == PLUMB_DTYPE_BF16) {
     if (past) {
       LIMIT_RANGE_(BackwardRows, 1, 1);
     } else {

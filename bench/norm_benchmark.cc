@@ -87,7 +87,7 @@ void OneRow(benchmark::State& state, const char* id) {
   plumb_norm_call call{};
   call.struct_size = sizeof(call);
   call.flags = row_bytes % 64 == 0 ? uint32_t{PLUMB_CALL_ALIGNED64} : 0;
-  call.dtype = PLUMB_F32;
+  call.dtype = PLUMB_DTYPE_F32;
   call.dim = static_cast<uint32_t>(dim);
   call.rows = 64;
   call.x = x.data();

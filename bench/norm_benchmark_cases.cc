@@ -93,7 +93,7 @@ struct Plumb {
     call.struct_size = sizeof(call);
     call.flags = PLUMB_CALL_TRAIN;
     if (row_bytes() % kAlignment == 0) call.flags |= PLUMB_CALL_ALIGNED64;
-    call.dtype = c.dtype == "bf16" ? PLUMB_BF16 : PLUMB_F32;
+    call.dtype = c.dtype == "bf16" ? PLUMB_DTYPE_BF16 : PLUMB_DTYPE_F32;
     call.dim = static_cast<uint32_t>(c.dim);
     call.rows = c.rows;
     call.x = x.data();

@@ -36,7 +36,7 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host, (void)values, (void)err, (void)cap;
   plumb_norm_instance* norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->gain.name = "weight";
   norm->gain.doc = "The gain.";
   norm->gain.ndim = 1;
@@ -54,7 +54,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = 1;
   out->params = &norm->gain;
   out->saved_per_row = 1;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

@@ -6,7 +6,7 @@
 // file, and the exit code is 1.
 //
 // The handlers are state of the process, so only main uses this header. Threads have signal stacks
-// once the first runtime exists (PLUMB_SIGNAL_STACKS).
+// once the first runtime exists (PLUMB_RUNTIME_SIGNAL_STACKS).
 #ifndef PLUMB_CLI_PLUGIN_FAULTS_H_
 #define PLUMB_CLI_PLUGIN_FAULTS_H_
 

@@ -59,7 +59,7 @@ int main(void) {
   plumb_spec* spec = NULL;
   plumb_model* model = NULL;
   Must(plumb_runtime_create(NULL, &runtime, &error));
-  Must(plumb_tokenizer_create(PLUMB_CHARACTERS, kText, strlen(kText), 0, &tokenizer, &error));
+  Must(plumb_tokenizer_create(PLUMB_TOKENIZER_CHARACTERS, kText, strlen(kText), 0, &tokenizer, &error));
   Must(plumb_tokenizer_encode(tokenizer, kText, strlen(kText), ids, sizeof(ids) / sizeof(*ids),
                               &count, &error));
   Must(plumb_spec_from_text(kModel, strlen(kModel), "main.c", &spec, &error));

@@ -18,7 +18,7 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
                            plumb_norm_instance** out, char* err, size_t cap) {
   plumb_norm_instance* const norm = calloc(1, sizeof(*norm));
   (void)host, (void)values, (void)err, (void)cap;
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->dim = dim;
   norm->gain = (plumb_tensor_def){
       .name = "weight", .doc = "The gain.", .ndim = 1, .init = PLUMB_INIT_ONES, .lr_scale = 1};
@@ -33,7 +33,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->tensor_stride = sizeof(plumb_tensor_def);
   out->n_params = 1;
   out->params = &norm->gain;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 
@@ -76,7 +76,7 @@ const plumb_norm_plugin softsign_norm = {
     .license = "",
     .doc = "y = g x / (1 + |x|).",
     .flags = PLUMB_NORM_NAN_ISOLATED,
-    .dtypes = PLUMB_F32,
+    .dtypes = PLUMB_DTYPE_F32,
     .attr_stride = sizeof(plumb_attr_def),
     .create = Create,
     .destroy = Destroy,

@@ -245,10 +245,10 @@ std::string CompareCombine(const Instance& instance, const Point& point, const O
     NormRun run(instance, TypeOf(point), point[kRows], 1, {}, false, false);
     if (!run.TakesStatistics(train)) return "";
     AssignTo(operands, &run);
-    run.Statistics(PLUMB_FWD, train, run.ChunkRows(), by_extension);
+    run.Statistics(PLUMB_PHASE_FORWARD, train, run.ChunkRows(), by_extension);
     run.ForwardRange(train, 0, run.rows());
     if (train) {
-      run.Statistics(PLUMB_BWD, train, run.ChunkRows(), by_extension);
+      run.Statistics(PLUMB_PHASE_BACKWARD, train, run.ChunkRows(), by_extension);
       run.BackwardRange(false, 0, run.rows());
     }
     outcomes[by_extension] = run.Results();
@@ -271,7 +271,7 @@ std::optional<std::string> SameBits(const plumb_norm_plugin& norm, const Point& 
   const uint32_t type = TypeOf(point);
   // Other chunks of statistics are other sums, and a sum in bf16 may be rounded twice.
   if ((norm.flags & PLUMB_NORM_CROSS_ROW) != 0) point[kPieces] = 0;
-  if (type == PLUMB_BF16) point[kResidual] = point[kAdd] = 0;
+  if (type == PLUMB_DTYPE_BF16) point[kResidual] = point[kAdd] = 0;
   const bool row_wise = (norm.flags & (PLUMB_NORM_CROSS_ROW | PLUMB_NORM_STOCHASTIC)) == 0;
   const Operands operands = OperandsAt(*instance, point);
   const PointResult got = RunAt(*instance, point, type, operands);
@@ -360,7 +360,7 @@ Outcome CallFarRows(NormRun* run, std::vector<double>* evaluated) {
   constexpr int64_t kRange = 5;
   const int64_t rows = run->rows();
   for (const bool train : {false, true}) {
-    if (run->TakesStatistics(train)) run->Statistics(PLUMB_FWD, train, run->ChunkRows());
+    if (run->TakesStatistics(train)) run->Statistics(PLUMB_PHASE_FORWARD, train, run->ChunkRows());
     for (int64_t r = 0; r < rows; r += kRange) {
       run->ForwardRange(train, r, std::min(rows, r + kRange));
     }
@@ -418,9 +418,9 @@ void CheckSecondInput(const Subject& subject, Report* report) {
   const std::unique_ptr<Instance> instance = FirstInstance(norm, {17, 16, 64, 8, 1});
   point[kDim] = instance->dim();
   Operands operands = OperandsAt(*instance, point);
-  const std::vector<double> y = PlainY(*instance, point, PLUMB_F32, operands);
+  const std::vector<double> y = PlainY(*instance, point, PLUMB_DTYPE_F32, operands);
   operands.x2 = operands.x;
-  if (PlainY(*instance, point, PLUMB_F32, operands) == y) {
+  if (PlainY(*instance, point, PLUMB_DTYPE_F32, operands) == y) {
     report->Warn("y does not change with x2, at the default attributes");
   }
   // The same tensor as both inputs must produce the results of two equal tensors.

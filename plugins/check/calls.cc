@@ -112,7 +112,7 @@ AttributeValues DefaultValues(const plumb_norm_plugin& norm) {
   AttributeValues values;
   for (uint32_t i = 0; i < norm.n_attrs; ++i) {
     const plumb_attr_def& def = AttrOf(norm, i);
-    values.push_back((def.flags & PLUMB_ATTR_REQUIRED) != 0 ? LegalValue(def) : def.def);
+    values.push_back((def.flags & PLUMB_ATTR_FLAG_REQUIRED) != 0 ? LegalValue(def) : def.def);
   }
   return values;
 }

@@ -14,6 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "plugins/check/trace.h"
+#include "plumb/ext/combine.h"
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 
 namespace plumb::check {

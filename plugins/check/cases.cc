@@ -150,7 +150,7 @@ size_t CountOfSingleCases(const plumb_norm_plugin& norm) { return MadeCases(norm
 
 std::vector<uint32_t> OfferedTypes(const plumb_norm_plugin& norm) {
   std::vector<uint32_t> types;
-  for (const uint32_t type : {uint32_t{PLUMB_F32}, uint32_t{PLUMB_BF16}, uint32_t{PLUMB_F64}}) {
+  for (const uint32_t type : {uint32_t{PLUMB_DTYPE_F32}, uint32_t{PLUMB_DTYPE_BF16}, uint32_t{PLUMB_DTYPE_F64}}) {
     if (norm.dtypes & type) types.push_back(type);
   }
   return types;
@@ -165,7 +165,7 @@ std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t di
   if (created.status == PLUMB_OK) {
     return std::make_unique<Instance>(norm, dim, values, heads, version);
   }
-  if (created.status != PLUMB_INVALID_ARGUMENT) {
+  if (created.status != PLUMB_STATUS_INVALID_ARGUMENT) {
     throw CheckEnded{absl::StrCat("create(dim=", dim, ") answers ", StatusText(created.status),
                                   created.text.empty() ? "" : ": ", created.text)};
   }

@@ -26,7 +26,7 @@ struct AttributeCase {
 const std::vector<AttributeCase>& CasesOf(const plumb_norm_plugin& norm);
 size_t CountOfSingleCases(const plumb_norm_plugin& norm);
 
-// Returns the element types that a norm offers, PLUMB_F32 first.
+// Returns the element types that a norm offers, PLUMB_DTYPE_F32 first.
 std::vector<uint32_t> OfferedTypes(const plumb_norm_plugin& norm);
 
 // Creates an instance. Returns null, with the plugin's message in *refusal, if create() answers

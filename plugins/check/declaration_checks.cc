@@ -130,7 +130,7 @@ void CheckTaken(const plumb_norm_plugin& norm, const AttributeValues& values,
     if (created.status == PLUMB_OK) return;
     const std::string answer = absl::StrCat(where, " answers ", StatusText(created.status),
                                             created.text.empty() ? "" : ": ", created.text);
-    if (created.status != PLUMB_INVALID_ARGUMENT) report->Fail(answer);
+    if (created.status != PLUMB_STATUS_INVALID_ARGUMENT) report->Fail(answer);
     if (created.text.empty()) report->Fail(answer + ", without a message");
     if (refusal.empty()) refusal = answer;
   }
@@ -144,7 +144,7 @@ void CheckRefused(const plumb_norm_plugin& norm, const AttributeValues& values,
     options.room = room;
     const Created created = TryCreate(norm, 64, values.data(), options);
     const std::string where = absl::StrCat("create(dim=64) with ", what);
-    if (created.status != PLUMB_INVALID_ARGUMENT) {
+    if (created.status != PLUMB_STATUS_INVALID_ARGUMENT) {
       return report->Fail(absl::StrCat(where, " answers ", StatusText(created.status),
                                        ", must answer INVALID_ARGUMENT"));
     }

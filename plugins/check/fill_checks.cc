@@ -35,7 +35,7 @@ Floats FillOnce(const Instance& instance, uint32_t tensor, uint64_t seed, bool a
   constexpr size_t kErrorCapacity = 7;
   Place place;
   place.flush = at_end ? Place::Flush::kEnd : Place::Flush::kStart;
-  Rows rows(PLUMB_F32, 1, ElementsOf(instance.tensor(tensor)), place);
+  Rows rows(PLUMB_DTYPE_F32, 1, ElementsOf(instance.tensor(tensor)), place);
   rows.Fill(0);
   char err[64];
   std::memset(err, kThere, sizeof(err));

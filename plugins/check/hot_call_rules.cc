@@ -164,7 +164,7 @@ void MakeCalls(const Instance& instance, const Point& point, CallWatcher* watche
       {0, rows}, {0, half}, {half, rows}, {rows - 1, rows}, {0, 0}};
   for (const bool train : {true, false}) {
     const plumb_norm_call forward = run.ForwardCall(train);
-    if (run.TakesStatistics(train)) statistics(PLUMB_FWD, forward);
+    if (run.TakesStatistics(train)) statistics(PLUMB_PHASE_FORWARD, forward);
     for (const auto& range : ranges) {
       watcher->Watch("forward",
                      [&] { Forward(instance, forward, range.first, range.second); });
@@ -172,7 +172,7 @@ void MakeCalls(const Instance& instance, const Point& point, CallWatcher* watche
     for (const bool accumulate : {false, true}) {
       if (!train) continue;
       const plumb_norm_call backward = run.BackwardCall(accumulate);
-      if (run.TakesStatistics(train)) statistics(PLUMB_BWD, backward);
+      if (run.TakesStatistics(train)) statistics(PLUMB_PHASE_BACKWARD, backward);
       for (const auto& range : ranges) {
         watcher->Watch("backward",
                        [&] { Backward(instance, backward, range.first, range.second); });
@@ -189,8 +189,8 @@ std::string MakeRefusedCalls(const Instance& instance, CallWatcher* watcher) {
   for (const uint32_t type : {1u << 0, 1u << 1, 1u << 2, 1u << 3}) {
     if ((norm.dtypes & type) != 0) continue;
     // Memory of the widest type, so that the plugin stays inside it whatever type it assumes.
-    NormRun run(instance, PLUMB_F64, 2, 1);
-    Rows partial(PLUMB_F64, 1, instance.layout().partial_elems);
+    NormRun run(instance, PLUMB_DTYPE_F64, 2, 1);
+    Rows partial(PLUMB_DTYPE_F64, 1, instance.layout().partial_elems);
     partial.Fill(0);
     for (const char* function : {"forward", "backward", "stats_partial"}) {
       for (const bool words : {true, false}) {
@@ -201,11 +201,11 @@ std::string MakeRefusedCalls(const Instance& instance, CallWatcher* watcher) {
         if (!words) call.err = nullptr, call.err_cap = 0;
         plumb_status status = PLUMB_OK;
         watcher->Watch(function, [&] {
-          status = statistics ? StatsPartial(instance, PLUMB_FWD, call, 0, 2, partial.data())
+          status = statistics ? StatsPartial(instance, PLUMB_PHASE_FORWARD, call, 0, 2, partial.data())
                    : forward  ? Forward(instance, call, 0, 2)
                               : Backward(instance, call, 0, 2);
         });
-        if (status == PLUMB_UNIMPLEMENTED || !text.empty()) continue;
+        if (status == PLUMB_STATUS_UNIMPLEMENTED || !text.empty()) continue;
         text = absl::StrCat(function, "() with dtype ", type, ", which is not offered, answers ",
                             StatusText(status), ", must be UNIMPLEMENTED");
       }
@@ -274,7 +274,7 @@ std::optional<std::string> Returns(const plumb_norm_plugin& norm, const Point& p
   for (const bool is_infinite : {false, true}) {
     if (is_infinite) run.x.Assign(infinities);
     for (const bool train : {true, false}) {
-      if (run.TakesStatistics(train)) run.Statistics(PLUMB_FWD, train, run.ChunkRows());
+      if (run.TakesStatistics(train)) run.Statistics(PLUMB_PHASE_FORWARD, train, run.ChunkRows());
       plumb_norm_call call = run.ForwardCall(train);
       call.err = nullptr, call.err_cap = 0;
       Forward(*instance, call, 0, run.rows());

@@ -93,7 +93,7 @@ struct Creation {
   // Returns "" if the instance behaves as it does alone.
   std::string Compare(const Instance& instance) const {
     if (TextOfLayout(instance) != layout) return "is laid out otherwise than alone";
-    return PlainY(instance, point, PLUMB_F32, operands) == y ? "" : "computes otherwise than alone";
+    return PlainY(instance, point, PLUMB_DTYPE_F32, operands) == y ? "" : "computes otherwise than alone";
   }
 };
 
@@ -115,7 +115,7 @@ std::vector<Creation> CreationsAt(const plumb_norm_plugin& norm, const Point& po
     creation.values = cases[static_cast<size_t>(at[kAttributes])].values;
     creation.operands = OperandsAt(*instance, at);
     creation.layout = TextOfLayout(*instance);
-    creation.y = PlainY(*instance, at, PLUMB_F32, creation.operands);
+    creation.y = PlainY(*instance, at, PLUMB_DTYPE_F32, creation.operands);
     size_t index;
     if (!AllFinite(creation.y, &index)) continue;
     if (creations.empty()) creations.push_back(creation);
@@ -237,7 +237,7 @@ std::optional<std::string> SurvivesShortMemory(const plumb_norm_plugin& norm, co
     if (created.status == PLUMB_OK) continue;
     const std::string where =
         absl::StrCat("create(dim=", dim, ") with allocation ", k, " failing ");
-    if (created.status != PLUMB_RESOURCE_EXHAUSTED) {
+    if (created.status != PLUMB_STATUS_RESOURCE_EXHAUSTED) {
       return absl::StrCat(where, "answers ", StatusText(created.status),
                           ", must be RESOURCE_EXHAUSTED");
     }

@@ -165,7 +165,7 @@ std::string FirstDifference(const Outcome& got, const Outcome& must) {
 }
 
 Scratch::Scratch(const plumb_norm_layout& layout, int64_t rows)
-    : bytes_(PLUMB_BF16, 1,
+    : bytes_(PLUMB_DTYPE_BF16, 1,
              static_cast<int64_t>((layout.scratch_bytes +
                                    layout.scratch_bytes_per_row * static_cast<size_t>(rows) + 1) /
                                   2)) {
@@ -282,12 +282,12 @@ plumb_norm_call NormRun::BackwardCall(bool accumulate) {
   bool aligned =
       tell_aligned_ && dy.aligned64() && dx.aligned64() && x2.aligned64() && dx2.aligned64();
   plumb_norm_call call = Call(0);
-  if (needs & PLUMB_BWD_X) {
+  if (needs & PLUMB_BACKWARD_READS_X) {
     call.x = x.data();
     call.x_pitch = x.pitch();
     aligned = aligned && x.aligned64();
   }
-  if (needs & PLUMB_BWD_Y) {
+  if (needs & PLUMB_BACKWARD_READS_Y) {
     call.y = y.data();
     call.y_pitch = y.pitch();
     aligned = aligned && y.aligned64();
@@ -304,7 +304,7 @@ plumb_norm_call NormRun::BackwardCall(bool accumulate) {
   if (TwoInputs(instance_)) {
     call.dx2 = dx2.data();
     call.dx2_pitch = dx2.pitch();
-    if ((needs & PLUMB_BWD_X2) == 0) call.x2 = nullptr;
+    if ((needs & PLUMB_BACKWARD_READS_X2) == 0) call.x2 = nullptr;
   }
   call.dparams = dparam_pointers_.data();
   if (saved.width() > 0) {
@@ -337,18 +337,18 @@ void NormRun::BackwardRange(bool accumulate, int64_t r0, int64_t r1) {
 }
 
 void NormRun::Forward(bool train) {
-  if (TakesStatistics(train)) Statistics(PLUMB_FWD, train, ChunkRows());
+  if (TakesStatistics(train)) Statistics(PLUMB_PHASE_FORWARD, train, ChunkRows());
   ForwardRange(train, 0, rows_);
 }
 
 void NormRun::Backward(bool accumulate) {
-  if (TakesStatistics(true)) Statistics(PLUMB_BWD, true, ChunkRows(), false, accumulate);
+  if (TakesStatistics(true)) Statistics(PLUMB_PHASE_BACKWARD, true, ChunkRows(), false, accumulate);
   BackwardRange(accumulate, 0, rows_);
 }
 
 void NormRun::Statistics(uint32_t phase, bool train, int64_t chunk, bool by_extension,
                          bool accumulate) {
-  const plumb_norm_call all = phase == PLUMB_FWD ? ForwardCall(train) : BackwardCall(accumulate);
+  const plumb_norm_call all = phase == PLUMB_PHASE_FORWARD ? ForwardCall(train) : BackwardCall(accumulate);
   const plumb_norm_combine* extension = by_extension ? CombineOf(instance_.norm()) : nullptr;
   Rows partial(AccumulateType(dtype_), 1, instance_.layout().partial_elems);
   Rows total(AccumulateType(dtype_), 1, instance_.layout().partial_elems);

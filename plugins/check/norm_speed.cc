@@ -65,7 +65,7 @@ struct Size {
 std::vector<Size> UsualSizes() {
   constexpr int64_t kElements = int64_t{1} << 18;
   std::vector<Size> sizes;
-  for (const uint32_t dtype : {PLUMB_F32, PLUMB_BF16}) {
+  for (const uint32_t dtype : {PLUMB_DTYPE_F32, PLUMB_DTYPE_BF16}) {
     for (const uint32_t dim : {64, 256, 768, 1024, 4096})
       sizes.push_back({dtype, kElements / dim, dim});
     for (const uint32_t dim : {768, 4096}) sizes.push_back({dtype, 32 * kElements / dim, dim});
@@ -215,7 +215,7 @@ TimedPass::TimedPass(const Instance& instance, uint32_t dtype, int64_t rows, boo
   call_ = is_forward ? run_.ForwardCall(/*train=*/true) : run_.BackwardCall(/*accumulate=*/false);
   int64_t operands = two_inputs ? 3 : 2;
   if (!is_forward) {
-    for (const uint32_t each : {PLUMB_BWD_X, PLUMB_BWD_Y, PLUMB_BWD_X2}) {
+    for (const uint32_t each : {PLUMB_BACKWARD_READS_X, PLUMB_BACKWARD_READS_Y, PLUMB_BACKWARD_READS_X2}) {
       operands += (instance.layout().backward_needs & each) != 0;
     }
   }
@@ -224,7 +224,7 @@ TimedPass::TimedPass(const Instance& instance, uint32_t dtype, int64_t rows, boo
 
 void TimedPass::Run() {
   if (run_.TakesStatistics(/*train=*/true)) {
-    run_.Statistics(is_forward_ ? PLUMB_FWD : PLUMB_BWD, /*train=*/true, run_.ChunkRows());
+    run_.Statistics(is_forward_ ? PLUMB_PHASE_FORWARD : PLUMB_PHASE_BACKWARD, /*train=*/true, run_.ChunkRows());
   }
   const Instance& instance = run_.instance();
   is_forward_ ? Forward(instance, call_, 0, run_.rows())

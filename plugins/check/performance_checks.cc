@@ -46,7 +46,7 @@ std::string SizeText(int64_t bytes) {
 void CheckDenormals(const Subject& subject, Report* report) {
   constexpr double kWarn = 2;
   const std::unique_ptr<Instance> instance = FirstInstance(*subject.norm, {768, 64, 60, 1});
-  NormRun normal(*instance, PLUMB_F32, 16, subject.seed), denormal(*instance, PLUMB_F32, 16, 1);
+  NormRun normal(*instance, PLUMB_DTYPE_F32, 16, subject.seed), denormal(*instance, PLUMB_DTYPE_F32, 16, 1);
   for (Rows* rows : {&denormal.x, &denormal.dy}) {
     std::vector<double> values = rows->Values();
     for (double& value : values) value *= 1e-40;
@@ -84,7 +84,7 @@ void CheckBandwidth(const Subject& subject, Report* report) {
     const int64_t rows = std::max<int64_t>(1, bytes / (3 * row_bytes));
     double rates[2], shares[2];  // of forward and backward
     for (const bool is_forward : {true, false}) {
-      TimedPass pass(*instance, PLUMB_F32, rows, is_forward);
+      TimedPass pass(*instance, PLUMB_DTYPE_F32, rows, is_forward);
       TimedCopy copy(pass.bytes());
       const auto [gone, copied] = BestTimes([&] { pass.Run(); }, [&] { copy.Run(); });
       rates[is_forward ? 0 : 1] = static_cast<double>(pass.bytes()) / gone;
@@ -105,7 +105,7 @@ void CheckOneRow(const Subject& subject, Report* report) {
   for (const uint32_t dim : {64, 768, 4096}) {
     const std::unique_ptr<Instance> instance = TryInstance(*subject.norm, dim, DefaultValues(*subject.norm));
     if (instance == nullptr) continue;
-    NormRun run(*instance, PLUMB_F32, /*rows=*/1, subject.seed);
+    NormRun run(*instance, PLUMB_DTYPE_F32, /*rows=*/1, subject.seed);
     run.Forward(/*train=*/false);
     const plumb_norm_call call = run.ForwardCall(/*train=*/false);
     const auto [row, nothing] = BestTimes([&] { Forward(*instance, call, 0, 1); },

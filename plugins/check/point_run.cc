@@ -226,7 +226,7 @@ void CallForward(NormRun* run, const Point& point, const Operands& operands, Res
   const bool in_place =
       point[kAlias] != 0 && !fused && (run->instance().norm().flags & PLUMB_NORM_INPLACE) != 0;
   auto buffers = ValuesOf(run->buffers);
-  if (run->TakesStatistics(train)) TakeStatistics(run, point, PLUMB_FWD, train);
+  if (run->TakesStatistics(train)) TakeStatistics(run, point, PLUMB_PHASE_FORWARD, train);
   if (train) buffers = ValuesOf(run->buffers);
   if (in_place) run->y.Assign(operands.x);
   if (fused) run->x.Assign(residual->first());
@@ -287,7 +287,7 @@ void CallBackward(NormRun* run, const Point& point, const Operands& operands, Re
   const bool alias = point[kAlias] != 0 && !add && !fused &&
                      (run->instance().norm().flags & PLUMB_NORM_DX_ALIAS_DY) != 0;
   const double before = add ? kAddedTo : Poison();
-  if (run->TakesStatistics(true)) TakeStatistics(run, point, PLUMB_BWD, true);
+  if (run->TakesStatistics(true)) TakeStatistics(run, point, PLUMB_PHASE_BACKWARD, true);
   const auto buffers = ValuesOf(run->buffers);
   if (alias) run->dx.Assign(operands.dy);
   if (!alias) run->dx.Fill(before);
@@ -353,13 +353,13 @@ std::string Overwritten(const NormRun& run, const Point& point, const Operands& 
 }  // namespace
 
 uint32_t WidestType(const plumb_norm_plugin& norm) {
-  return (norm.dtypes & PLUMB_F64) != 0 ? PLUMB_F64 : PLUMB_F32;
+  return (norm.dtypes & PLUMB_DTYPE_F64) != 0 ? PLUMB_DTYPE_F64 : PLUMB_DTYPE_F32;
 }
 
 uint32_t TypeOf(const Point& point) {
-  return point[kType] == 0   ? uint32_t{PLUMB_F32}
-         : point[kType] == 1 ? uint32_t{PLUMB_BF16}
-                             : uint32_t{PLUMB_F64};
+  return point[kType] == 0   ? uint32_t{PLUMB_DTYPE_F32}
+         : point[kType] == 1 ? uint32_t{PLUMB_DTYPE_BF16}
+                             : uint32_t{PLUMB_DTYPE_F64};
 }
 
 std::unique_ptr<Instance> InstanceAt(const plumb_norm_plugin& norm, const Point& point) {
@@ -397,11 +397,11 @@ Operands OperandsAt(const Instance& instance, const Point& point) {
     DrawDy(point[kDy], &random, &operands.dy[static_cast<size_t>(r * point[kDim])], point[kDim]);
   }
   DrawSecond(instance, point, &operands);
-  const uint32_t type = point[kType] == 2 ? uint32_t{PLUMB_F32} : TypeOf(point);
+  const uint32_t type = point[kType] == 2 ? uint32_t{PLUMB_DTYPE_F32} : TypeOf(point);
   for (std::vector<double>* values : {&operands.x, &operands.dy, &operands.x2}) {
     for (double& value : *values) value = RoundTo(type, value);
   }
-  const NormRun drawn(instance, PLUMB_F32, 1, seed);
+  const NormRun drawn(instance, PLUMB_DTYPE_F32, 1, seed);
   std::mt19937_64 random(seed);
   for (const Rows& param : drawn.params) {
     operands.params.push_back(param.Values());
@@ -423,7 +423,7 @@ Operands OperandsAt(const Instance& instance, const Point& point) {
 
 Context::Context(int64_t rows_per_token, const std::vector<int32_t>& positions, int64_t step,
                  bool one_sequence)
-    : positions_(PLUMB_F32, 1, static_cast<int64_t>(positions.size()), [] {
+    : positions_(PLUMB_DTYPE_F32, 1, static_cast<int64_t>(positions.size()), [] {
         Place place;
         place.flush = Place::Flush::kEnd;
         return place;

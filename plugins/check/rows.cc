@@ -82,29 +82,29 @@ FreeMappings& Free() {
 
 const char* TypeName(uint32_t dtype) {
   switch (dtype) {
-    case PLUMB_F32:
+    case PLUMB_DTYPE_F32:
       return "f32";
-    case PLUMB_BF16:
+    case PLUMB_DTYPE_BF16:
       return "bf16";
-    case PLUMB_F64:
+    case PLUMB_DTYPE_F64:
       return "f64";
     default:
       return "unknown type";
   }
 }
 
-size_t TypeSize(uint32_t dtype) { return dtype == PLUMB_F64 ? 8 : dtype == PLUMB_BF16 ? 2 : 4; }
+size_t TypeSize(uint32_t dtype) { return dtype == PLUMB_DTYPE_F64 ? 8 : dtype == PLUMB_DTYPE_BF16 ? 2 : 4; }
 
-uint32_t AccumulateType(uint32_t dtype) { return dtype == PLUMB_F64 ? PLUMB_F64 : PLUMB_F32; }
+uint32_t AccumulateType(uint32_t dtype) { return dtype == PLUMB_DTYPE_F64 ? PLUMB_DTYPE_F64 : PLUMB_DTYPE_F32; }
 
 double RoundTo(uint32_t dtype, double value) {
-  if (dtype == PLUMB_F64) return value;
+  if (dtype == PLUMB_DTYPE_F64) return value;
   const float narrow = static_cast<float>(value);
-  return dtype == PLUMB_BF16 ? plumb_bf16_to_float(plumb_bf16_from_float(narrow)) : narrow;
+  return dtype == PLUMB_DTYPE_BF16 ? plumb_bf16_to_float(plumb_bf16_from_float(narrow)) : narrow;
 }
 
 double Epsilon(uint32_t dtype) {
-  return std::ldexp(1.0, dtype == PLUMB_F64 ? -52 : dtype == PLUMB_BF16 ? -7 : -23);
+  return std::ldexp(1.0, dtype == PLUMB_DTYPE_F64 ? -52 : dtype == PLUMB_DTYPE_BF16 ? -7 : -23);
 }
 
 double HalfUlp(uint32_t dtype, double value) {
@@ -187,12 +187,12 @@ bool Rows::aligned64() const {
 
 double Rows::Get(int64_t row, int64_t i) const {
   const char* p = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
-  if (dtype_ == PLUMB_F64) {
+  if (dtype_ == PLUMB_DTYPE_F64) {
     double value;
     std::memcpy(&value, p, sizeof(value));
     return value;
   }
-  if (dtype_ == PLUMB_BF16) {
+  if (dtype_ == PLUMB_DTYPE_BF16) {
     plumb_bf16 value;
     std::memcpy(&value, p, sizeof(value));
     return plumb_bf16_to_float(value);
@@ -204,9 +204,9 @@ double Rows::Get(int64_t row, int64_t i) const {
 
 void Rows::Set(int64_t row, int64_t i, double value) {
   char* p = Row(row) + i * static_cast<int64_t>(TypeSize(dtype_));
-  if (dtype_ == PLUMB_F64) {
+  if (dtype_ == PLUMB_DTYPE_F64) {
     std::memcpy(p, &value, sizeof(value));
-  } else if (dtype_ == PLUMB_BF16) {
+  } else if (dtype_ == PLUMB_DTYPE_BF16) {
     const plumb_bf16 narrow = plumb_bf16_from_float(static_cast<float>(value));
     std::memcpy(p, &narrow, sizeof(narrow));
   } else {
@@ -219,9 +219,9 @@ std::vector<double> Rows::Values() const {
   std::vector<double> values(static_cast<size_t>(rows_ * width_));
   double* to = values.data();
   for (int64_t r = 0; r < rows_; ++r, to += width_) {
-    if (dtype_ == PLUMB_F64) {
+    if (dtype_ == PLUMB_DTYPE_F64) {
       std::memcpy(to, Row(r), static_cast<size_t>(width_) * sizeof(double));
-    } else if (dtype_ == PLUMB_F32) {
+    } else if (dtype_ == PLUMB_DTYPE_F32) {
       Load<float>(Row(r), width_, to);
     } else {
       for (int64_t i = 0; i < width_; ++i) to[i] = Get(r, i);
@@ -233,9 +233,9 @@ std::vector<double> Rows::Values() const {
 void Rows::Assign(const std::vector<double>& values) {
   const double* from = values.data();
   for (int64_t r = 0; r < rows_; ++r, from += width_) {
-    if (dtype_ == PLUMB_F64) {
+    if (dtype_ == PLUMB_DTYPE_F64) {
       std::memcpy(Row(r), from, static_cast<size_t>(width_) * sizeof(double));
-    } else if (dtype_ == PLUMB_F32) {
+    } else if (dtype_ == PLUMB_DTYPE_F32) {
       Store<float>(from, width_, Row(r));
     } else {
       for (int64_t i = 0; i < width_; ++i) Set(r, i, from[i]);

@@ -15,7 +15,7 @@
 
 namespace plumb::check {
 
-// Functions of element types, which are the bits PLUMB_F32, PLUMB_BF16 and PLUMB_F64.
+// Functions of element types, which are the bits PLUMB_DTYPE_F32, PLUMB_DTYPE_BF16 and PLUMB_DTYPE_F64.
 const char* TypeName(uint32_t dtype);          // "f32"
 size_t TypeSize(uint32_t dtype);               // bytes
 uint32_t AccumulateType(uint32_t dtype);       // type of parameters, saved values, statistics

@@ -39,7 +39,7 @@ struct Slope {
 
 Slope SlopeIn(uint32_t type) {
   Slope slope;
-  if (type == PLUMB_F32) slope.part = 2e-2;
+  if (type == PLUMB_DTYPE_F32) slope.part = 2e-2;
   return slope;
 }
 
@@ -137,7 +137,7 @@ std::string MissAlong(const Instance& instance, const Point& point, Operands ope
   }
   std::vector<Slope> first;                   // slopes of the first pair
   std::vector<double> least(rows, HUGE_VAL);  // smallest miss by any pair
-  for (const auto& steps : TypeOf(point) == PLUMB_F64 ? kSteps : kStepsOfF32) {
+  for (const auto& steps : TypeOf(point) == PLUMB_DTYPE_F64 ? kSteps : kStepsOfF32) {
     const std::vector<Slope> slopes =
         SlopesAlong(instance, point, operands, input, direction, steps);
     if (first.empty()) first = slopes;
@@ -193,7 +193,7 @@ std::string SlopeProblem(const Instance& instance, const Point& point, const Ope
 
 std::optional<std::string> SlopesAt(const plumb_norm_plugin& norm, Point point, double* worst,
                                     bool* is_problem) {
-  point[kType] = WidestType(norm) == PLUMB_F64 ? 2 : 0;
+  point[kType] = WidestType(norm) == PLUMB_DTYPE_F64 ? 2 : 0;
   point[kEvaluation] = 0;
   point[kFlushed] = 0;
   // Steps do not scale with such large numbers; X1 checks their values and gradients.
@@ -216,7 +216,7 @@ std::optional<std::string> HasSlopes(const plumb_norm_plugin& norm, const Point&
 
 void ExploreSlopes(const Subject& subject, Report* report) {
   const plumb_norm_plugin& norm = *subject.norm;
-  if ((norm.dtypes & PLUMB_F64) == 0) return report->Skip("it does not offer f64");
+  if ((norm.dtypes & PLUMB_DTYPE_F64) == 0) return report->Skip("it does not offer f64");
   const bool approximate = (norm.flags & PLUMB_NORM_APPROXIMATE_GRADIENT) != 0;
   double worst = 0;
   int64_t tried = 0;

@@ -22,9 +22,9 @@ namespace {
 // Runs a training step with statistics in chunks of `chunk` rows.
 Outcome StepInPieces(NormRun* run, int64_t chunk) {
   run->Reset();
-  run->Statistics(PLUMB_FWD, /*train=*/true, chunk);
+  run->Statistics(PLUMB_PHASE_FORWARD, /*train=*/true, chunk);
   run->ForwardRange(/*train=*/true, 0, run->rows());
-  run->Statistics(PLUMB_BWD, /*train=*/true, chunk);
+  run->Statistics(PLUMB_PHASE_BACKWARD, /*train=*/true, chunk);
   run->BackwardRange(/*accumulate=*/false, 0, run->rows());
   return run->Results();
 }
@@ -52,9 +52,9 @@ std::string CheckNeutralStatistic(NormRun* run, bool by_extension) {
   StepInPieces(run, run->rows());  // leaves the inputs of backward's statistics
   const uint32_t type = AccumulateType(run->dtype());
   const int64_t width = instance.layout().partial_elems;
-  for (const uint32_t phase : {uint32_t{PLUMB_FWD}, uint32_t{PLUMB_BWD}}) {
+  for (const uint32_t phase : {uint32_t{PLUMB_PHASE_FORWARD}, uint32_t{PLUMB_PHASE_BACKWARD}}) {
     const plumb_norm_call call =
-        phase == PLUMB_FWD ? run->ForwardCall(/*train=*/true) : run->BackwardCall(false);
+        phase == PLUMB_PHASE_FORWARD ? run->ForwardCall(/*train=*/true) : run->BackwardCall(false);
     const auto combine = [&](Rows* acc, const Rows& partial) {
       run->Expect(StatsCombine(instance, phase, call, acc->data(), partial.data(), extension),
                   "stats_combine", 0, run->rows());
@@ -86,16 +86,16 @@ std::string CheckNeutralStatistic(NormRun* run, bool by_extension) {
     combine(&none, some);
     if (!same(none.Values(), zeros)) wrong = "no rows, combined with none, are some";
     if (wrong[0] == '\0') continue;
-    return absl::StrCat(phase == PLUMB_FWD ? "PLUMB_FWD: " : "PLUMB_BWD: ", wrong);
+    return absl::StrCat(phase == PLUMB_PHASE_FORWARD ? "PLUMB_PHASE_FORWARD: " : "PLUMB_PHASE_BACKWARD: ", wrong);
   }
   return "";
 }
 
 // Runs a training step whose statistics are computed in one chunk.
 void TrainOnce(NormRun* run) {
-  run->Statistics(PLUMB_FWD, true, run->rows());
+  run->Statistics(PLUMB_PHASE_FORWARD, true, run->rows());
   run->ForwardRange(true, 0, run->rows());
-  run->Statistics(PLUMB_BWD, true, run->rows());
+  run->Statistics(PLUMB_PHASE_BACKWARD, true, run->rows());
   run->BackwardRange(false, 0, run->rows());
 }
 
@@ -147,7 +147,7 @@ std::optional<std::string> CombinesStatistics(const plumb_norm_plugin& norm, con
   }
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
-  const bool f64 = TypeOf(point) == PLUMB_F64;
+  const bool f64 = TypeOf(point) == PLUMB_DTYPE_F64;
   // In a batch of long sequences, the product of two row counts overflows int32.
   constexpr int64_t kManyRows = 140'001;
   for (const int64_t rows : {point[kRows], point[kDim] == 1 && f64 ? kManyRows : 0}) {
@@ -181,14 +181,14 @@ std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Poin
   }
   NormRun run(*instance, TypeOf(point), point[kRows], 1);
   const Outcome before = run.Results();
-  if (run.TakesStatistics(true)) run.Statistics(PLUMB_FWD, true, run.ChunkRows());
+  if (run.TakesStatistics(true)) run.Statistics(PLUMB_PHASE_FORWARD, true, run.ChunkRows());
   // A call without rows must do nothing.
   NormRun none(*instance, TypeOf(point), 0, 1);
   for (Rows& buffer : none.buffers) {
     for (int64_t k = 0; k < buffer.width(); ++k) buffer.Set(0, k, buffer.Get(0, k) + 0.5);
   }
   const Outcome of_none = none.Results();
-  for (const uint32_t phase : {uint32_t{PLUMB_FWD}, uint32_t{PLUMB_BWD}}) {
+  for (const uint32_t phase : {uint32_t{PLUMB_PHASE_FORWARD}, uint32_t{PLUMB_PHASE_BACKWARD}}) {
     if (none.TakesStatistics(true)) none.Statistics(phase, true, 8);
   }
   if (none.Results().buffers != of_none.buffers) {

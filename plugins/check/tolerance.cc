@@ -68,7 +68,7 @@ F64Reference::F64Reference(const Instance& instance, const Point& point, uint32_
       r_(u_ * (8 + 4 * std::sqrt(static_cast<double>(point[kDim])) +
                (over_rows_ ? 4 * std::sqrt(static_cast<double>(point[kRows])) : 0))) {
   const uint32_t widest = WidestType(instance.norm());
-  const bool reads_y = (instance.layout().backward_needs & PLUMB_BWD_Y) != 0;
+  const bool reads_y = (instance.layout().backward_needs & PLUMB_BACKWARD_READS_Y) != 0;
   outcome_ = PlainRun(instance, point_, widest, operands, reads_y ? &y : nullptr);
   const auto width = static_cast<size_t>(point[kDim]);
   const size_t row = over_rows_ ? operands.x.size() : width;
@@ -179,13 +179,13 @@ std::string F64Reference::Compare(const std::string& name, const Values& got, co
 
 std::string F64Reference::Compare(const Outcome& got, bool added) const {
   // Squares of such x, and products with such dy, may be outside the range of float.
-  if (dtype_ != PLUMB_F64 && IsExtremeX(point_)) return "";
+  if (dtype_ != PLUMB_DTYPE_F64 && IsExtremeX(point_)) return "";
   const auto width = static_cast<size_t>(point_[kDim]);
   Values of_y(got.y.size()), of_dx(got.dx.size());
   for (size_t i = 0; i < of_y.size(); ++i) of_y[i] = rows_[i / width].y;
   std::string text = Compare("y", got.y, outcome_.y, point_[kDim], dtype_, of_y);
   if (point_[kEvaluation] != 0 || !text.empty()) return text;
-  if (dtype_ != PLUMB_F64 && IsExtremeDy(point_)) return text;
+  if (dtype_ != PLUMB_DTYPE_F64 && IsExtremeDy(point_)) return text;
   for (size_t i = 0; i < of_dx.size(); ++i) of_dx[i] = rows_[i / width].dx;
   text = Compare("dx", got.dx, outcome_.dx, point_[kDim], dtype_, of_dx, added ? kAddedTo : 0);
   if (text.empty()) {

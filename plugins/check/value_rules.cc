@@ -56,7 +56,7 @@ std::string NotFinite(const plumb_norm_plugin& norm, const Point& point, const O
 std::string CompareRounding(const char* name, const Values& narrow, const Values& wide,
                             int64_t width, const std::function<double(size_t)>& of_row) {
   for (size_t i = 0; i < wide.size(); ++i) {
-    const double ulp = 2 * HalfUlp(PLUMB_BF16, wide[i]);
+    const double ulp = 2 * HalfUlp(PLUMB_DTYPE_BF16, wide[i]);
     const double off = 2 * of_row(i / static_cast<size_t>(width));
     // bf16 has the exponents of f32; numbers below them may be zero.
     const bool is_normal = std::abs(wide[i]) >= 64 * std::ldexp(1, -126);
@@ -72,8 +72,8 @@ std::string CompareRounding(const char* name, const Values& narrow, const Values
 // Returns parameters that reveal how a result is rounded: between two numbers of bf16, beyond its
 // largest, or NaN.
 Values RoundingProbes(int64_t kind, size_t n) {
-  const double between = RoundTo(PLUMB_F32, 1 + std::ldexp(1, -8));
-  const double above = RoundTo(PLUMB_F32, 1 + std::ldexp(3, -8));
+  const double between = RoundTo(PLUMB_DTYPE_F32, 1 + std::ldexp(1, -8));
+  const double above = RoundTo(PLUMB_DTYPE_F32, 1 + std::ldexp(3, -8));
   const double max = std::numeric_limits<float>::max();
   float nan;
   const uint32_t all_ones = 0x7fffffff;
@@ -96,13 +96,13 @@ std::string RoundsBiases(const Instance& instance, Point point) {
   operands.x.assign(operands.x.size(), 0);
   for (int64_t kind = 0; kind < 3; ++kind) {
     for (Values& param : operands.params) param = RoundingProbes(kind, param.size());
-    const Values narrow = PlainY(instance, point, PLUMB_BF16, operands);
-    const Values wide = PlainY(instance, point, PLUMB_F32, operands);
+    const Values narrow = PlainY(instance, point, PLUMB_DTYPE_BF16, operands);
+    const Values wide = PlainY(instance, point, PLUMB_DTYPE_F32, operands);
     const Values widest = PlainY(instance, point, WidestType(norm), operands);
     for (size_t i = 0; i < wide.size(); ++i) {
       const bool is_nan = std::isnan(wide[i]) && std::isnan(widest[i]);
       if (is_nan ? std::isnan(narrow[i])
-                 : wide[i] != widest[i] || narrow[i] == RoundTo(PLUMB_BF16, wide[i])) {
+                 : wide[i] != widest[i] || narrow[i] == RoundTo(PLUMB_DTYPE_BF16, wide[i])) {
         continue;
       }
       return absl::StrFormat(
@@ -120,20 +120,20 @@ std::optional<std::string> IsRounded(const plumb_norm_plugin& norm, const Point&
   Point point = given;
   point[kType] = 1;
   point[kAdd] = 0;
-  if ((norm.dtypes & PLUMB_BF16) == 0 || IsExtremeX(point) || IsExtremeDy(point)) {
+  if ((norm.dtypes & PLUMB_DTYPE_BF16) == 0 || IsExtremeX(point) || IsExtremeDy(point)) {
     return std::nullopt;
   }
   const std::unique_ptr<Instance> instance = InstanceAt(norm, point);
   if (instance == nullptr) return std::nullopt;
   const Operands operands = OperandsAt(*instance, point);
-  const PointResult got = RunAt(*instance, point, PLUMB_BF16, operands);
+  const PointResult got = RunAt(*instance, point, PLUMB_DTYPE_BF16, operands);
   if (!got.problem.empty()) return got.problem;
   const Outcome& narrow = got.outcome;
-  const Outcome wide = RunAt(*instance, Plain(point), PLUMB_F32, operands).outcome;
-  const F64Reference widest(*instance, point, PLUMB_F32, operands, wide.y);
+  const Outcome wide = RunAt(*instance, Plain(point), PLUMB_DTYPE_F32, operands).outcome;
+  const F64Reference widest(*instance, point, PLUMB_DTYPE_F32, operands, wide.y);
   std::string text = CompareRounding("y", narrow.y, wide.y, point[kDim],
                                      [&](size_t row) { return widest.OfY(row); });
-  const bool needs_y = (instance->layout().backward_needs & PLUMB_BWD_Y) != 0;
+  const bool needs_y = (instance->layout().backward_needs & PLUMB_BACKWARD_READS_Y) != 0;
   if (text.empty() && !needs_y && point[kEvaluation] == 0) {
     text = CompareRounding("dx", narrow.dx, wide.dx, point[kDim],
                            [&](size_t row) { return widest.OfDx(row); });
@@ -166,7 +166,7 @@ namespace {
 
 // Replaces every `step`-th number by zero, or by a denormal number of either sign.
 void Spoil(bool with_zeros, size_t step, uint32_t type, Values* values) {
-  const double min = std::ldexp(1, type == PLUMB_F64 ? -1022 : -126);
+  const double min = std::ldexp(1, type == PLUMB_DTYPE_F64 ? -1022 : -126);
   for (size_t i = step - 1; i < values->size(); i += step) {
     const double size = min / static_cast<double>(2 + i % 61);
     (*values)[i] = with_zeros ? 0 : i % 2 == 0 ? size : -size;

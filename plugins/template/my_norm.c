@@ -72,10 +72,10 @@ static const plumb_attr_def kAttributes[kAttributeCount] = {
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range = plumb_check_ranges(kAttributes, kAttributeCount, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
+  (void)err;
+  (void)cap;
   plumb_norm_instance* norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->eps = values[kEps].f;
   norm->gain.name = "weight"; /* key in checkpoints: never change it */
   norm->gain.doc = "The gain.";
@@ -94,7 +94,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = 1;
   out->params = &norm->gain;
   out->saved_per_row = 1;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

@@ -21,7 +21,7 @@ namespace {
 // Returns the error for a failed allocation, whose message is short enough to need none. Never
 // freed.
 plumb_error* NoMemory() {
-  static plumb_error error = {PLUMB_RESOURCE_EXHAUSTED, "out of memory", "", 0, 0};
+  static plumb_error error = {PLUMB_STATUS_RESOURCE_EXHAUSTED, "out of memory", "", 0, 0};
   return &error;
 }
 
@@ -72,11 +72,11 @@ plumb_status ToError(const absl::Status& status, plumb_error** error) {
 
 plumb_status OutOfMemory(plumb_error** error) {
   if (error != nullptr) *error = NoMemory();
-  return PLUMB_RESOURCE_EXHAUSTED;
+  return PLUMB_STATUS_RESOURCE_EXHAUSTED;
 }
 
 plumb_status Unexpected(const char* what, plumb_error** error) {
-  return SetError(PLUMB_INTERNAL, what, error);
+  return SetError(PLUMB_STATUS_INTERNAL, what, error);
 }
 
 absl::Status NullArgument(absl::string_view name) {

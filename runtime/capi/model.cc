@@ -117,7 +117,7 @@ absl::StatusOr<WeightFormat> FormatOf(int32_t weights) {
 plumb_tensor TensorAt(const std::string& name, const Shape& shape, float* data) {
   plumb_tensor given = {};
   given.name = name.c_str();
-  given.dtype = PLUMB_F32;
+  given.dtype = PLUMB_DTYPE_F32;
   given.rank = shape.rank();
   std::fill_n(given.shape, 4, 1);
   for (int32_t d = 0; d < given.rank; ++d) given.shape[d] = shape[d];
@@ -209,11 +209,11 @@ absl::Status Map(const char* path, ModelState* model) {
 
 absl::StatusOr<FloatFormat> FormatOfFile(const plumb_tensor_in_file& tensor) {
   switch (static_cast<uint32_t>(tensor.dtype)) {
-    case PLUMB_F32:
+    case PLUMB_DTYPE_F32:
       return FloatFormat::kF32;
-    case PLUMB_BF16:
+    case PLUMB_DTYPE_BF16:
       return FloatFormat::kBf16;
-    case PLUMB_F16:
+    case PLUMB_DTYPE_F16:
       return FloatFormat::kF16;
     default:
       return absl::InvalidArgumentError(

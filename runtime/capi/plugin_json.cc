@@ -88,9 +88,9 @@ std::vector<std::string> TraitsOf(const NormPlugin& plugin) {
 
 std::vector<std::string> DTypesOf(const NormPlugin& plugin) {
   std::vector<std::string> names;
-  if (plugin.dtypes() & PLUMB_F32) names.push_back("f32");
-  if (plugin.dtypes() & PLUMB_BF16) names.push_back("bf16");
-  if (plugin.dtypes() & PLUMB_F64) names.push_back("f64");
+  if (plugin.dtypes() & PLUMB_DTYPE_F32) names.push_back("f32");
+  if (plugin.dtypes() & PLUMB_DTYPE_BF16) names.push_back("bf16");
+  if (plugin.dtypes() & PLUMB_DTYPE_F64) names.push_back("f64");
   return names;
 }
 

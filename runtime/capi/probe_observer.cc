@@ -37,7 +37,7 @@ plumb_probe ToProbe(int32_t kind, const std::string& name, const TensorStats& st
   probe.norm = std::sqrt(stats.sum_squares);
   probe.nonfinite = stats.nonfinite;
   probe.elements = stats.count + stats.nonfinite;
-  probe.dtype = PLUMB_F32;
+  probe.dtype = PLUMB_DTYPE_F32;
   std::fill_n(probe.shape, 4, 1);
   return probe;
 }
@@ -45,7 +45,7 @@ plumb_probe ToProbe(int32_t kind, const std::string& name, const TensorStats& st
 plumb_probe ToProbe(const ObservedTensor& seen, int64_t step) {
   plumb_probe probe = ToProbe(KindOf(seen.kind), *seen.name, seen.stats);
   probe.step = step;
-  probe.dtype = seen.type.dtype == DType::kBF16 ? PLUMB_BF16 : PLUMB_F32;
+  probe.dtype = seen.type.dtype == DType::kBF16 ? PLUMB_DTYPE_BF16 : PLUMB_DTYPE_F32;
   probe.rank = seen.type.shape.rank();
   for (int32_t d = 0; d < probe.rank; ++d) probe.shape[d] = seen.type.shape[d];
   probe.data = seen.data;

@@ -157,7 +157,7 @@ std::vector<RuntimeReport::Variable> ReportEnvironment(bool used) {
       problem = absl::StrCat("plumb reads no such variable", DidYouMean(name, known));
     } else if (!used &&
                (name == kPluginPath || name == kPlacementPath || name == "OMP_NUM_THREADS")) {
-      problem = "not read: the host disables it (PLUMB_NO_ENVIRONMENT)";
+      problem = "not read: the host disables it (PLUMB_RUNTIME_NO_ENVIRONMENT)";
     }
     variables.push_back({name, value, std::move(problem)});
   }

@@ -18,10 +18,10 @@ namespace plumb::capi {
 namespace {
 
 absl::StatusOr<Tokenizer> MakeTokenizer(int32_t kind, absl::string_view text, bool begin_end) {
-  if (kind == PLUMB_BYTES) return Tokenizer::Bytes(begin_end);
-  if (kind != PLUMB_CHARACTERS) {
+  if (kind == PLUMB_TOKENIZER_BYTES) return Tokenizer::Bytes(begin_end);
+  if (kind != PLUMB_TOKENIZER_CHARACTERS) {
     return absl::InvalidArgumentError(
-        absl::StrCat("kind must be PLUMB_CHARACTERS or PLUMB_BYTES, is ", kind));
+        absl::StrCat("kind must be PLUMB_TOKENIZER_CHARACTERS or PLUMB_TOKENIZER_BYTES, is ", kind));
   }
   const absl::string_view texts[] = {text};
   return Tokenizer::Characters(texts, begin_end);

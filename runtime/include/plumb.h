@@ -19,7 +19,7 @@
  * - A call needs 256 KiB of stack for deeply nested formulas; 128 KiB suffice for usual ones.
  * - Options are passed by pointer. NULL means all defaults, and 0 is the default of each field. Set
  *   `struct_size` to sizeof the struct: it lets an old program run with a newer plumb.
- * - A count or size that exceeds the address space is PLUMB_INVALID_ARGUMENT; no element is read.
+ * - A count or size that exceeds the address space is PLUMB_STATUS_INVALID_ARGUMENT; no element is read.
  * - Strings are UTF-8. A `const char*` argument ends with 0, except that one with a length need
  *   not.
  * - A string result is written to `buffer`, cut to `capacity` bytes and ended with 0. `*needed`
@@ -58,22 +58,22 @@ PLUMB_API const char* plumb_version(void);
 typedef int32_t plumb_status;
 enum {
   PLUMB_OK = 0,
-  PLUMB_CANCELLED = 1,           /* stopped by a callback or by plumb_..._cancel */
-  PLUMB_INVALID_ARGUMENT = 3,    /* an error in a text, an option or an argument */
-  PLUMB_NOT_FOUND = 5,           /* no such file, plugin, ... */
-  PLUMB_RESOURCE_EXHAUSTED = 8,  /* memory, disk space, a limit of the process */
-  PLUMB_FAILED_PRECONDITION = 9, /* not allowed in this state of the handle */
-  PLUMB_OUT_OF_RANGE = 11,       /* no such index, or a sequence longer than the context */
-  PLUMB_UNIMPLEMENTED = 12,
-  PLUMB_INTERNAL = 13 /* a bug in plumb */
+  PLUMB_STATUS_CANCELLED = 1,           /* stopped by a callback or by plumb_..._cancel */
+  PLUMB_STATUS_INVALID_ARGUMENT = 3,    /* an error in a text, an option or an argument */
+  PLUMB_STATUS_NOT_FOUND = 5,           /* no such file, plugin, ... */
+  PLUMB_STATUS_RESOURCE_EXHAUSTED = 8,  /* memory, disk space, a limit of the process */
+  PLUMB_STATUS_FAILED_PRECONDITION = 9, /* not allowed in this state of the handle */
+  PLUMB_STATUS_OUT_OF_RANGE = 11,       /* no such index, or a sequence longer than the context */
+  PLUMB_STATUS_UNIMPLEMENTED = 12,
+  PLUMB_STATUS_INTERNAL = 13 /* a bug in plumb */
 };
 #endif
 enum {
-  PLUMB_ALREADY_EXISTS = 6,
-  PLUMB_PERMISSION_DENIED = 7,
-  PLUMB_ABORTED = 10,     /* a training step diverged */
-  PLUMB_UNAVAILABLE = 14, /* the system, the network or another rank failed */
-  PLUMB_DATA_LOSS = 15    /* a damaged file */
+  PLUMB_STATUS_ALREADY_EXISTS = 6,
+  PLUMB_STATUS_PERMISSION_DENIED = 7,
+  PLUMB_STATUS_ABORTED = 10,     /* a training step diverged */
+  PLUMB_STATUS_UNAVAILABLE = 14, /* the system, the network or another rank failed */
+  PLUMB_STATUS_DATA_LOSS = 15    /* a damaged file */
 };
 
 /* An error with its message. Immutable; any thread may read it. */
@@ -100,16 +100,16 @@ typedef struct plumb_runtime plumb_runtime;
 
 enum {
   /* Flag: PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are not read. */
-  PLUMB_NO_ENVIRONMENT = 1,
+  PLUMB_RUNTIME_NO_ENVIRONMENT = 1,
   /* Flag: norms get copies of their operands between canaries and unreadable pages. A norm that
-   * writes outside of its operands fails the call with PLUMB_FAILED_PRECONDITION and a message with
+   * writes outside of its operands fails the call with PLUMB_STATUS_FAILED_PRECONDITION and a message with
    * its name and the operand; far outside, it faults, and plumb_current_plugin_call names the call.
    * Slow; results are the same. */
-  PLUMB_GUARD_PLUGINS = 2,
+  PLUMB_RUNTIME_GUARD_PLUGINS = 2,
   /* Flag: for the rest of the process, a thread that calls a norm gets an alternate signal stack
    * (sigaltstack) if it has none, so that the host's handler (SA_ONSTACK) can report a norm that
    * overflowed the stack. */
-  PLUMB_SIGNAL_STACKS = 4
+  PLUMB_RUNTIME_SIGNAL_STACKS = 4
 };
 #ifndef PLUMB_LOG_DEFINED /* identical in plumb/norm_plugin.h */
 #define PLUMB_LOG_DEFINED
@@ -122,7 +122,7 @@ typedef void (*plumb_log_fn)(void* user, int32_t level, const char* message);
 
 /* The host's allocator, for everything of a model's size: weights, gradients, moments, caches,
  * workspaces. Names, plans and messages use malloc. A failed allocation makes the call fail with
- * PLUMB_RESOURCE_EXHAUSTED.
+ * PLUMB_STATUS_RESOURCE_EXHAUSTED.
  * Thread-safety: called by the thread that makes a call, and by any thread that frees a handle. */
 typedef struct {
   size_t struct_size;
@@ -166,8 +166,8 @@ typedef struct {
 } plumb_runtime_options;
 
 /* Creates a runtime. A process created by fork() needs its own: calls on handles of the parent
- * process fail with PLUMB_FAILED_PRECONDITION, but the handles may be freed.
- * Errors: PLUMB_INVALID_ARGUMENT for an unknown engine or an invalid option; PLUMB_NOT_FOUND for
+ * process fail with PLUMB_STATUS_FAILED_PRECONDITION, but the handles may be freed.
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown engine or an invalid option; PLUMB_STATUS_NOT_FOUND for
  * "onednn" if oneDNN cannot be loaded ("auto" loads it on demand, and only logs a warning). */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_create(const plumb_runtime_options* options,
                                                             plumb_runtime** runtime,
@@ -179,13 +179,13 @@ PLUMB_API int32_t plumb_runtime_threads(const plumb_runtime* runtime);
 
 /* Registers a norm that is linked into the program. `norm_plugin` is a `const plumb_norm_plugin*`
  * (plumb/norm_plugin.h) that outlives the runtime. Norms on the plugin path need not be registered.
- * Errors: PLUMB_FAILED_PRECONDITION for a norm that violates the plugin ABI; PLUMB_ALREADY_EXISTS
+ * Errors: PLUMB_STATUS_FAILED_PRECONDITION for a norm that violates the plugin ABI; PLUMB_STATUS_ALREADY_EXISTS
  * for a second norm with the same id. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_register(plumb_runtime* runtime,
                                                              const void* norm_plugin,
                                                              plumb_error** error);
 /* Registers all norms of a plugin file, whose code runs with all rights of the process. A norm
- * whose id is taken is skipped with a warning. Errors: PLUMB_NOT_FOUND; PLUMB_FAILED_PRECONDITION
+ * whose id is taken is skipped with a warning. Errors: PLUMB_STATUS_NOT_FOUND; PLUMB_STATUS_FAILED_PRECONDITION
  * for a file that is not a valid plugin. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime, const char* path,
                                                          plumb_error** error);
@@ -206,7 +206,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_load(plumb_runtime* runtime,
  *               value that its definition allows
  *
  * plumb_runtime_describe lists all norms.
- * Errors: PLUMB_NOT_FOUND, with a suggestion; those of plumb_plugin_load. */
+ * Errors: PLUMB_STATUS_NOT_FOUND, with a suggestion; those of plumb_plugin_load. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runtime, const char* id,
                                                              char* buffer, size_t capacity,
                                                              size_t* needed, plumb_error** error);
@@ -226,7 +226,7 @@ typedef struct {
                            beyond the operand, from its end */
 } plumb_plugin_call;
 
-/* Finds the call of a norm that the calling thread is in, and with PLUMB_GUARD_PLUGINS also the
+/* Finds the call of a norm that the calling thread is in, and with PLUMB_RUNTIME_GUARD_PLUGINS also the
  * operand in or near which the faulting `address` (may be NULL) is.
  * Returns: 1, or 0 if the thread is in no such call.
  * Thread-safety: any thread, and signal handlers. */
@@ -249,8 +249,8 @@ enum { PLUMB_SPEED_GEMM_F32 = 0, PLUMB_SPEED_GEMM_BF16 = 1, PLUMB_SPEED_READ = 2
  * with: floating-point operations per second of a product of [2048, 2048] matrices by oneDNN,
  * packed beforehand; or bytes per second of one pass that reads 512 MiB. Takes a moment; the
  * runtime keeps the memory for the next measurement.
- * Errors: PLUMB_UNIMPLEMENTED if oneDNN or the processor has no such product;
- * PLUMB_RESOURCE_EXHAUSTED. */
+ * Errors: PLUMB_STATUS_UNIMPLEMENTED if oneDNN or the processor has no such product;
+ * PLUMB_STATUS_RESOURCE_EXHAUSTED. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_measure_speed(plumb_runtime* runtime,
                                                                    int32_t what, double* per_second,
                                                                    plumb_error** error);
@@ -291,14 +291,14 @@ typedef struct plumb_spec plumb_spec;
 
 /* Reads a description from a file, or from `size` bytes of memory, for which `name` stands in
  * messages.
- * Errors: PLUMB_NOT_FOUND; PLUMB_INVALID_ARGUMENT with a location, listing all syntax errors. */
+ * Errors: PLUMB_STATUS_NOT_FOUND; PLUMB_STATUS_INVALID_ARGUMENT with a location, listing all syntax errors. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_from_file(const char* path, plumb_spec** spec,
                                                             plumb_error** error);
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_from_text(const char* text, size_t size,
                                                             const char* name, plumb_spec** spec,
                                                             plumb_error** error);
 /* Sets a field from text: ("n_layer", "8"), ("norm[0].attr[0].number", "1e-6").
- * Errors: PLUMB_INVALID_ARGUMENT. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_spec_set(plumb_spec* spec, const char* field,
                                                       const char* value, plumb_error** error);
 /* Writes the description in protobuf text format. */
@@ -328,7 +328,7 @@ typedef struct {
 
 /* Creates a model without weights: resolves the placements, norms and formulas of `spec`, which is
  * not kept.
- * Errors: PLUMB_INVALID_ARGUMENT and others for errors of the description, with locations. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT and others for errors of the description, with locations. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_create(plumb_runtime* runtime,
                                                           const plumb_spec* spec,
                                                           plumb_model** model, plumb_error** error);
@@ -389,7 +389,7 @@ typedef struct {
 
 /* Prints a stage of the compiler, for people: the text changes with each version. Each call does
  * the work again, so a large buffer is cheaper than a query of the length.
- * Errors: PLUMB_INVALID_ARGUMENT, also for a program too large to be addressed. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT, also for a program too large to be addressed. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_explain(const plumb_model* model,
                                                            const plumb_explain_options* options,
                                                            char* buffer, size_t capacity,
@@ -408,7 +408,7 @@ typedef struct {
 /* Counts the min work of a pass over one sequence of `tokens` tokens: forward and backward, or
  * feeding a session, which computes the logits of the last token only. `weights`, as in
  * plumb_session_options, determines weight_bytes.
- * Errors: PLUMB_INVALID_ARGUMENT, also for `tokens` outside 1 .. context_length. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT, also for `tokens` outside 1 .. context_length. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_work(const plumb_model* model, int32_t pass,
                                                         int64_t tokens, int32_t weights,
                                                         plumb_work* work, plumb_error** error);
@@ -419,13 +419,13 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_probe_points(const plumb_mode
                                                                 size_t* needed,
                                                                 plumb_error** error);
 
-/* Draws the weights from a seed, as `plumb train` does. Errors: PLUMB_RESOURCE_EXHAUSTED. */
+/* Draws the weights from a seed, as `plumb train` does. Errors: PLUMB_STATUS_RESOURCE_EXHAUSTED. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_init(plumb_model* model, uint64_t seed,
                                                         plumb_error** error);
 /* Reads the weights from a safetensors file with plumb's names, in f32, which plumb_model_save or
  * plumb_trainer_save wrote; or from the content of one in memory, which is not kept. From a file of
  * PLUMB_STATE_OPTIMIZER tensors alone it reads the average of the weights (the recipe's ema_decay).
- * Errors: PLUMB_INVALID_ARGUMENT lists missing, unknown and misshapen tensors; the weights are
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT lists missing, unknown and misshapen tensors; the weights are
  * unchanged. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load(plumb_model* model, const char* path,
                                                         plumb_error** error);
@@ -436,12 +436,12 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_load_memory(plumb_model* mode
  * whose offset is not a multiple of 64 bytes are copied; plumb's files have none if every dimension
  * is a multiple of 16. A trainer copies all tensors.
  * Requires: the file is not truncated or changed while the model lives; it may be replaced.
- * Errors: those of plumb_model_load; PLUMB_FAILED_PRECONDITION while the model has a trainer,
+ * Errors: those of plumb_model_load; PLUMB_STATUS_FAILED_PRECONDITION while the model has a trainer,
  * sessions or evaluators. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_map(plumb_model* model, const char* path,
                                                        plumb_error** error);
 
-enum { PLUMB_F16 = 1u << 3 }; /* IEEE 754 binary16; in files only */
+enum { PLUMB_DTYPE_F16 = 1u << 3 }; /* IEEE 754 binary16; in files only */
 
 /* Location of one of the model's tensors in a file. */
 typedef struct {
@@ -449,7 +449,7 @@ typedef struct {
   const char* name; /* the name that plumb_model_tensor reports */
   const char* path;
   int64_t offset; /* first element, in bytes from the beginning of the file; row-major */
-  int32_t dtype;  /* PLUMB_F32, PLUMB_BF16 or PLUMB_F16; little-endian */
+  int32_t dtype;  /* PLUMB_DTYPE_F32, PLUMB_DTYPE_BF16 or PLUMB_DTYPE_F16; little-endian */
 } plumb_tensor_in_file;
 
 /* Maps tensors that are stored anywhere in files, such as checkpoints of other programs, like
@@ -467,14 +467,14 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_save(const plumb_model* model
 
 #ifndef PLUMB_DTYPE_DEFINED /* identical in plumb/norm_plugin.h */
 #define PLUMB_DTYPE_DEFINED
-enum { PLUMB_F32 = 1u << 0, PLUMB_BF16 = 1u << 1, PLUMB_F64 = 1u << 2 };
+enum { PLUMB_DTYPE_F32 = 1u << 0, PLUMB_DTYPE_BF16 = 1u << 1, PLUMB_DTYPE_F64 = 1u << 2 };
 #endif
 
 /* View of a tensor: row-major, not a copy. */
 typedef struct {
   size_t struct_size;
   const char* name; /* "layers.0.attention.q.weight"; lives as long as `data` */
-  int32_t dtype;    /* PLUMB_F32 */
+  int32_t dtype;    /* PLUMB_DTYPE_F32 */
   int32_t rank;     /* 1 or 2 */
   int64_t shape[4]; /* 1 beyond the rank */
   float* data;
@@ -487,7 +487,7 @@ PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
  * pointers live as long as the model, but end when the weights get another layout: by
  * plumb_model_map and plumb_model_map_tensors, and by plumb_trainer_create with dtype BF16, after
  * such a trainer, or with mapped weights.
- * Errors: PLUMB_OUT_OF_RANGE; PLUMB_FAILED_PRECONDITION without weights, and for a matrix that was
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION without weights, and for a matrix that was
  * trained in bf16. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_tensor(const plumb_model* model, size_t i,
                                                           plumb_tensor* tensor,
@@ -502,10 +502,10 @@ PLUMB_API void plumb_model_changed(plumb_model* model);
 /* Converts text to token ids and back. Immutable; any thread. */
 typedef struct plumb_tokenizer plumb_tokenizer;
 
-enum { PLUMB_CHARACTERS = 0, PLUMB_BYTES = 1 };
+enum { PLUMB_TOKENIZER_CHARACTERS = 0, PLUMB_TOKENIZER_BYTES = 1 };
 
-/* Creates a tokenizer. PLUMB_CHARACTERS has a token for each character in `text`, line breaks
- * included, ordered by code point. PLUMB_BYTES has the token b for byte b, and ignores `text`.
+/* Creates a tokenizer. PLUMB_TOKENIZER_CHARACTERS has a token for each character in `text`, line breaks
+ * included, ordered by code point. PLUMB_TOKENIZER_BYTES has the token b for byte b, and ignores `text`.
  * `with_begin_end` adds a last token that begins and ends a document. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_create(int32_t kind, const char* text,
                                                               size_t size, int32_t with_begin_end,
@@ -519,7 +519,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_from_json(const char* jso
 /* Reads a tokenizer from the directory of a run or of a published model. Special tokens are taken
  * from the first of generation_config.json, config.json, tokenizer_config.json and
  * special_tokens_map.json that names them.
- * Errors: PLUMB_NOT_FOUND. */
+ * Errors: PLUMB_STATUS_NOT_FOUND. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_from_directory(const char* path,
                                                                       plumb_tokenizer** tokenizer,
                                                                       plumb_error** error);
@@ -549,7 +549,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_prefix(const plumb_tokeni
                                                               size_t* needed, plumb_error** error);
 /* Converts text to ids. Writes at most `capacity` ids to `tokens`; *needed becomes their number,
  * which may exceed `size`.
- * Errors: PLUMB_INVALID_ARGUMENT for a character that is not in the vocabulary. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a character that is not in the vocabulary. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_encode(const plumb_tokenizer* tokenizer,
                                                               const char* text, size_t size,
                                                               int32_t* tokens, size_t capacity,
@@ -557,7 +557,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_encode(const plumb_tokeni
 /* Converts ids to text; begin/end tokens have none. The text of a tokenizer of bytes may contain 0
  * and invalid UTF-8. The texts of single tokens do not concatenate to the text of all tokens: use a
  * plumb_decoder for tokens that arrive one by one.
- * Errors: PLUMB_INVALID_ARGUMENT for an id that is not in the vocabulary. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an id that is not in the vocabulary. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_tokenizer_decode(const plumb_tokenizer* tokenizer,
                                                               const int32_t* tokens, size_t count,
                                                               char* buffer, size_t capacity,
@@ -572,7 +572,7 @@ typedef struct plumb_decoder plumb_decoder;
 
 /* Creates a decoder that begins after the `count` tokens of a prompt (may be 0), whose text is not
  * returned: it only decides how the next text begins, with a space or the rest of a character.
- * Errors: PLUMB_INVALID_ARGUMENT for an id that is not in the vocabulary. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an id that is not in the vocabulary. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_create(const plumb_tokenizer* tokenizer,
                                                             const int32_t* prompt, size_t count,
                                                             plumb_decoder** decoder,
@@ -580,7 +580,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_create(const plumb_tokenize
 /* Sets *text and *size (each may be NULL) to the text that `tokens` complete, "" if more tokens
  * must come: a character may need several. The text ends with a 0 that *size does not count, and
  * lives until the next call on the decoder.
- * Errors: PLUMB_INVALID_ARGUMENT for an id that is not in the vocabulary; the decoder is unchanged.
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an id that is not in the vocabulary; the decoder is unchanged.
  */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_next(plumb_decoder* decoder,
                                                           const int32_t* tokens, size_t count,
@@ -593,7 +593,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_finish(plumb_decoder* decod
                                                             plumb_error** error);
 /* Makes the text end before the first occurrence of one of `texts`, however tokens split it. Text
  * that may become one of them is held back. The strings are copied; count 0 removes them.
- * Errors: PLUMB_INVALID_ARGUMENT for a string that is empty or not UTF-8. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a string that is empty or not UTF-8. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_decoder_stop_at(plumb_decoder* decoder,
                                                              const char* const* texts, size_t count,
                                                              plumb_error** error);
@@ -610,7 +610,7 @@ PLUMB_API void plumb_decoder_free(plumb_decoder* decoder);
  * plumb, with a communicator of the same job. A call uses the communicator from one thread at a
  * time and keeps no copy; a trainer keeps the pointer, so the communicator must outlive it.
  *
- * Functions that can fail return a plumb_status, PLUMB_UNAVAILABLE if a rank or the network failed.
+ * Functions that can fail return a plumb_status, PLUMB_STATUS_UNAVAILABLE if a rank or the network failed.
  *
  * Messages with one tag between two ranks arrive in the order in which their sends were started. A
  * rank may send to itself. Messages may be empty, or longer than 2 GiB. */
@@ -626,7 +626,7 @@ typedef struct {
   plumb_status (*start_send)(void* context, int32_t to, int32_t tag, const void* data, size_t size,
                              void** transfer);
   /* Starts to receive from rank `from`, likewise. `size` is that of the message; otherwise `test`
-   * or `wait` fails with PLUMB_INTERNAL. */
+   * or `wait` fails with PLUMB_STATUS_INTERNAL. */
   plumb_status (*start_receive)(void* context, int32_t from, int32_t tag, void* data, size_t size,
                                 void** transfer);
   /* Sets *over to 1 if the transfer is over, else to 0. Returns at once. Progresses other
@@ -652,7 +652,7 @@ typedef struct {
 /* Trains a model's weights; the model's sessions use the new weights after each step.
  * Thread-safety: thread-compatible, except for plumb_trainer_cancel. A callback may call
  * plumb_trainer_cancel, and a step callback any function that takes the trainer const; others fail
- * with PLUMB_FAILED_PRECONDITION. */
+ * with PLUMB_STATUS_FAILED_PRECONDITION. */
 typedef struct plumb_trainer plumb_trainer;
 
 typedef struct {
@@ -676,7 +676,7 @@ typedef struct {
    * plumb_trainer_step, plumb_trainer_step_with_callback, plumb_trainer_run and
    * plumb_trainer_share_states.
    *
-   * Errors: a failure of one rank is returned on all, "rank 2 on host b: ...". PLUMB_UNAVAILABLE: a
+   * Errors: a failure of one rank is returned on all, "rank 2 on host b: ...". PLUMB_STATUS_UNAVAILABLE: a
    * rank is gone, and the trainer cannot be used any more. */
   const plumb_communicator* communicator;
   /* Number of ranks for plumb_trainer_plan, which reports the one that needs most; 0: the
@@ -714,14 +714,14 @@ typedef struct {
 typedef int32_t (*plumb_batch_fn)(void* user, int64_t step, int32_t* inputs, int32_t* targets,
                                   size_t n);
 /* Receives the results of a step.
- * Returns: 0 to continue; otherwise the run ends with PLUMB_CANCELLED. */
+ * Returns: 0 to continue; otherwise the run ends with PLUMB_STATUS_CANCELLED. */
 typedef int32_t (*plumb_step_fn)(void* user, const plumb_step_info* info);
 
 /* Writes a complete recipe, for a host that reads or stores it: `text`, with `count` fields set.
  * settings[2 * i] is the name of a field ("learning_rate", "data.val_fraction"), and
  * settings[2 * i + 1] its value as text. The result contains every field whose default is not zero.
  * `name` stands for the file in messages.
- * Errors: PLUMB_INVALID_ARGUMENT, listing all errors of syntax or of range. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT, listing all errors of syntax or of range. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_recipe_text(const char* text, size_t size,
                                                          const char* name,
                                                          const char* const* settings, size_t count,
@@ -737,10 +737,10 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_plan(const plumb_model* mod
 
 /* Creates a trainer for a model, which may have only one at a time. With dtype BF16 it gives the
  * matrices another layout, in which plumb_model_tensor cannot return them.
- * Errors: PLUMB_FAILED_PRECONDITION without weights, while the model has another trainer, or while
- * it has sessions or evaluators and the layout must change; PLUMB_INVALID_ARGUMENT for the recipe,
- * and for more ranks than units or sequences; PLUMB_RESOURCE_EXHAUSTED if memory cannot hold the
- * step and options.reserve, before any is allocated; PLUMB_FAILED_PRECONDITION if recipes, models
+ * Errors: PLUMB_STATUS_FAILED_PRECONDITION without weights, while the model has another trainer, or while
+ * it has sessions or evaluators and the layout must change; PLUMB_STATUS_INVALID_ARGUMENT for the recipe,
+ * and for more ranks than units or sequences; PLUMB_STATUS_RESOURCE_EXHAUSTED if memory cannot hold the
+ * step and options.reserve, before any is allocated; PLUMB_STATUS_FAILED_PRECONDITION if recipes, models
  * or weights of ranks differ. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_create(plumb_model* model,
                                                             const plumb_trainer_options* options,
@@ -760,8 +760,8 @@ PLUMB_API void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trai
  * id of the next token, or -1 for none, which is excluded from the loss. Rows of a bidirectional
  * model may end in inputs of -1, padding that no token sees. With the recipe's masked_tokens,
  * targets are chosen from the inputs and the given ones are not read. `info` may be NULL.
- * Errors: PLUMB_INVALID_ARGUMENT for n other than plumb_trainer_step_tokens, an id outside the
- * vocabulary, or no target at all; PLUMB_ABORTED if the loss or a gradient is not finite, with the
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for n other than plumb_trainer_step_tokens, an id outside the
+ * vocabulary, or no target at all; PLUMB_STATUS_ABORTED if the loss or a gradient is not finite, with the
  * name of the first such tensor. The trainer is then unchanged. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_step(plumb_trainer* trainer,
                                                           const int32_t* inputs,
@@ -778,7 +778,7 @@ typedef int32_t (*plumb_micro_batch_fn)(void* user, int64_t i, int32_t* inputs, 
  * differ in length, for sequences shorter than options.seq. All are filled before the first pass,
  * since the loss is the mean over all targets; a micro-batch may have no target. The first one of
  * each length takes longer, because its program is compiled.
- * Errors: those of plumb_trainer_step; PLUMB_CANCELLED if `fill` has no micro-batch. */
+ * Errors: those of plumb_trainer_step; PLUMB_STATUS_CANCELLED if `fill` has no micro-batch. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_step_with_callback(plumb_trainer* trainer,
                                                                         plumb_micro_batch_fn fill,
                                                                         void* user,
@@ -786,7 +786,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_step_with_callback(plumb_tr
                                                                         plumb_error** error);
 
 /* Does steps until the recipe's max_steps or until `batch` returns 1. `step` may be NULL.
- * Errors: those of plumb_trainer_step; PLUMB_CANCELLED if `step` ends the run or after
+ * Errors: those of plumb_trainer_step; PLUMB_STATUS_CANCELLED if `step` ends the run or after
  * plumb_trainer_cancel. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_run(plumb_trainer* trainer,
                                                          plumb_batch_fn batch, plumb_step_fn step,
@@ -797,7 +797,7 @@ PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
 
 /* Returns the gradient of the last step's mean loss for the i-th parameter, before clipping, summed
  * over units and ranks. Valid until the next step. Otherwise like plumb_model_tensor.
- * Errors: PLUMB_OUT_OF_RANGE; PLUMB_FAILED_PRECONDITION before the first step, and if ranks share
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION before the first step, and if ranks share
  * gradients (shard: GRADIENTS). */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer,
                                                               size_t i, plumb_tensor* tensor,
@@ -805,7 +805,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_gradient(const plumb_traine
 
 /* Saves weights, norm states, moments and the number of steps as one safetensors file, which is
  * replaced atomically.
- * Errors: PLUMB_ABORTED if a number is not finite; nothing is written then. */
+ * Errors: PLUMB_STATUS_ABORTED if a number is not finite; nothing is written then. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_save(const plumb_trainer* trainer,
                                                           const char* path, plumb_error** error);
 /* Loads a file of plumb_trainer_save into a trainer of the same model, which then continues to the
@@ -818,13 +818,13 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_load(plumb_trainer* trainer
 PLUMB_API double plumb_trainer_learning_rate(const plumb_trainer* trainer);
 /* Multiplies the scheduled learning rate by `scale` (initially 1) from now on. The scale is not
  * saved.
- * Errors: PLUMB_INVALID_ARGUMENT for a scale that is negative or not finite. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a scale that is negative or not finite. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_scale_learning_rate(plumb_trainer* trainer,
                                                                          double scale,
                                                                          plumb_error** error);
 /* Checks that all weights, moments and norm states are finite: an update may overflow although its
  * gradient was finite. Reads all of them.
- * Errors: PLUMB_ABORTED with the name of the first one that is not. */
+ * Errors: PLUMB_STATUS_ABORTED with the name of the first one that is not. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_check(const plumb_trainer* trainer,
                                                            plumb_error** error);
 
@@ -837,14 +837,14 @@ enum {
 };
 /* Returns the i-th tensor, like plumb_model_tensor; it may be written to between steps. `data` is
  * NULL for a matrix that is trained in bf16. Names and data live as long as the trainer.
- * Errors: PLUMB_OUT_OF_RANGE beyond the last one. */
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE beyond the last one. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_state(const plumb_trainer* trainer,
                                                            int32_t kind, size_t i,
                                                            plumb_tensor* tensor,
                                                            plumb_error** error);
 /* Copies the elements [begin, begin + count) of a state tensor to `to`. Includes matrices trained
- * in bf16, whose f32 values are exact except for payloads of NaN. Errors: PLUMB_OUT_OF_RANGE;
- * PLUMB_FAILED_PRECONDITION for a state of another rank (see plumb_trainer_share_states). */
+ * in bf16, whose f32 values are exact except for payloads of NaN. Errors: PLUMB_STATUS_OUT_OF_RANGE;
+ * PLUMB_STATUS_FAILED_PRECONDITION for a state of another rank (see plumb_trainer_share_states). */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_read_state(const plumb_trainer* trainer,
                                                                 int32_t kind, size_t i,
                                                                 int64_t begin, int64_t count,
@@ -857,7 +857,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_write_state(plumb_trainer* 
                                                                  plumb_error** error);
 /* Sets the number of completed steps, from which the schedule, AdamW's bias correction and
  * max_steps continue.
- * Errors: PLUMB_INVALID_ARGUMENT for a negative number, or more than 2^53. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a negative number, or more than 2^53. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer,
                                                                int64_t steps, plumb_error** error);
 
@@ -868,10 +868,10 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* tr
  * allowed in it.
  *
  * Outside of it, states stored on other ranks (a recipe with shard) cannot be read or written:
- * PLUMB_FAILED_PRECONDITION. With dtype BF16 these include the f32 of weights, which
+ * PLUMB_STATUS_FAILED_PRECONDITION. With dtype BF16 these include the f32 of weights, which
  * plumb_model_save, another trainer, and sessions and evaluators in formats other than bf16 need;
  * they fail likewise, even after the trainer is freed.
- * Errors: PLUMB_CANCELLED on all ranks if `use` does not return 0. */
+ * Errors: PLUMB_STATUS_CANCELLED on all ranks if `use` does not return 0. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_share_states(plumb_trainer* trainer,
                                                                   int32_t (*use)(void* user),
                                                                   void* user, plumb_error** error);
@@ -892,7 +892,7 @@ typedef struct {
   const char* name; /* "layers.3.attention.residual", "layers.0.mlp.up.weight" */
   double rms, max /* absolute value */, mean;
   int64_t nonfinite, elements; /* number of NaN or infinite elements; of all elements */
-  int32_t dtype;               /* PLUMB_F32, PLUMB_BF16 */
+  int32_t dtype;               /* PLUMB_DTYPE_F32, PLUMB_DTYPE_BF16 */
   int32_t rank;
   int64_t shape[4]; /* 1 beyond the rank; activations: [rows, positions, width] */
   const void* data; /* until the callback returns; NULL: a matrix trained in bf16 */
@@ -909,7 +909,7 @@ typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
  * for a gradient and "param." for a parameter and its gradient. Without names it probes streams,
  * norms, logits and parameters. Losses and weights stay the same bits. `probe` may be NULL, as
  * plumb_trainer_get_probe also returns the statistics. With several ranks each probes its own
- * units. Errors: PLUMB_INVALID_ARGUMENT for an unknown point; PLUMB_FAILED_PRECONDITION if ranks
+ * units. Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point; PLUMB_STATUS_FAILED_PRECONDITION if ranks
  * share gradients (shard: GRADIENTS). */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
                                                            const char* const* points, size_t count,
@@ -920,7 +920,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* traine
  * the step's mean loss; of a step that diverged, those of its bad micro-batch. Points are ordered:
  * activations, their gradients, then each parameter and its gradient. `rank` is 0 and `data` NULL.
  * Names live until plumb_trainer_probe.
- * Errors: PLUMB_OUT_OF_RANGE beyond the last point, and for every point if the last step was not
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE beyond the last point, and for every point if the last step was not
  * probed. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_get_probe(const plumb_trainer* trainer,
                                                                size_t i, plumb_probe* probe,
@@ -944,7 +944,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile(plumb_trainer* trai
 /* Returns the i-th row. Row 0 is the total ("step", with the number of steps in `runs`); then come
  * the ops, the longest first, the stages, and the rest of the time, "other". Names live until the
  * next call with row 0.
- * Errors: PLUMB_OUT_OF_RANGE beyond the last row; PLUMB_FAILED_PRECONDITION before
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE beyond the last row; PLUMB_STATUS_FAILED_PRECONDITION before
  * plumb_trainer_profile. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile_row(plumb_trainer* trainer, size_t i,
                                                                  plumb_profile_row* row,
@@ -955,7 +955,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_profile_row(plumb_trainer* 
 /* Sequences that grow token by token, each with its part of a KV cache.
  * Thread-safety: thread-compatible, except for plumb_session_cancel. A callback may call
  * plumb_session_cancel and functions that take the session const; others fail with
- * PLUMB_FAILED_PRECONDITION. */
+ * PLUMB_STATUS_FAILED_PRECONDITION. */
 typedef struct plumb_session plumb_session;
 
 enum { PLUMB_WEIGHTS_F32 = 0, PLUMB_WEIGHTS_BF16 = 1, PLUMB_WEIGHTS_INT8 = 2 };
@@ -969,8 +969,8 @@ typedef struct {
 } plumb_session_options;
 
 /* Creates a session.
- * Errors: PLUMB_FAILED_PRECONDITION without weights, and for a bidirectional model;
- * PLUMB_INVALID_ARGUMENT; PLUMB_RESOURCE_EXHAUSTED. */
+ * Errors: PLUMB_STATUS_FAILED_PRECONDITION without weights, and for a bidirectional model;
+ * PLUMB_STATUS_INVALID_ARGUMENT; PLUMB_STATUS_RESOURCE_EXHAUSTED. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_create(plumb_model* model,
                                                             const plumb_session_options* options,
                                                             plumb_session** session,
@@ -980,8 +980,8 @@ PLUMB_API void plumb_session_free(plumb_session* session);
 
 /* Appends tokens to a sequence (from 0). A prefix that several sequences of a session share is
  * computed once if they are fed one after the other.
- * Errors: PLUMB_OUT_OF_RANGE if the sequence does not exist or would outgrow context_length;
- * PLUMB_INVALID_ARGUMENT for no tokens, or an id outside the vocabulary; PLUMB_FAILED_PRECONDITION
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE if the sequence does not exist or would outgrow context_length;
+ * PLUMB_STATUS_INVALID_ARGUMENT for no tokens, or an id outside the vocabulary; PLUMB_STATUS_FAILED_PRECONDITION
  * if a norm needs statistics over tokens. Nothing is appended then. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_feed(plumb_session* session, int32_t sequence,
                                                           const int32_t* tokens, size_t count,
@@ -1005,7 +1005,7 @@ PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t seq
 /* Removes all but the first `length` tokens of a sequence. It has no logits until more tokens are
  * fed. If tokens have left a layer's window that becomes visible again, the next feed computes the
  * sequence again.
- * Errors: PLUMB_OUT_OF_RANGE. */
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_truncate(plumb_session* session,
                                                               int32_t sequence, int64_t length,
                                                               plumb_error** error);
@@ -1047,7 +1047,7 @@ typedef int32_t (*plumb_token_fn)(void* user, int32_t token);
  * appends it (plumb_session_append). The last one is passed but not appended: when `token` returns
  * nonzero, max_tokens are drawn or, if max_tokens is 0, the context is full. Draw i (from 0, or
  * from options->drawn) depends on logits, options and i only.
- * Errors: PLUMB_FAILED_PRECONDITION for a sequence without logits; PLUMB_CANCELLED after
+ * Errors: PLUMB_STATUS_FAILED_PRECONDITION for a sequence without logits; PLUMB_STATUS_CANCELLED after
  * plumb_session_cancel. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_generate(plumb_session* session,
                                                               int32_t sequence,
@@ -1089,8 +1089,8 @@ typedef struct {
 } plumb_evaluator_options;
 
 /* Creates an evaluator.
- * Errors: PLUMB_FAILED_PRECONDITION without weights; PLUMB_INVALID_ARGUMENT;
- * PLUMB_RESOURCE_EXHAUSTED. */
+ * Errors: PLUMB_STATUS_FAILED_PRECONDITION without weights; PLUMB_STATUS_INVALID_ARGUMENT;
+ * PLUMB_STATUS_RESOURCE_EXHAUSTED. */
 PLUMB_NODISCARD PLUMB_API plumb_status
 plumb_evaluator_create(plumb_model* model, const plumb_evaluator_options* options,
                        plumb_evaluator** evaluator, plumb_error** error);
@@ -1108,7 +1108,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_plan(const plumb_model* m
  * none. Rows of a bidirectional model may end in inputs of -1, padding that no token sees. `*loss`
  * becomes the mean over the targets, in nats. `targets` and `loss` may both be NULL if only logits
  * are wanted. Norms over tokens use their running statistics, unless options.gradients is 1.
- * Errors: PLUMB_INVALID_ARGUMENT; PLUMB_FAILED_PRECONDITION if neither a loss nor logits are
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT; PLUMB_STATUS_FAILED_PRECONDITION if neither a loss nor logits are
  * wanted. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* evaluator,
                                                            const int32_t* inputs,
@@ -1116,7 +1116,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_run(plumb_evaluator* eval
                                                            double* loss, plumb_error** error);
 /* Sets the token types of the inputs of all further runs, which must then have n inputs; n 0: all
  * have type 0, the initial state.
- * Errors: PLUMB_INVALID_ARGUMENT for a type outside 0 .. token_types - 1. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for a type outside 0 .. token_types - 1. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_set_types(plumb_evaluator* evaluator,
                                                                  const int32_t* types, size_t n,
                                                                  plumb_error** error);
@@ -1125,15 +1125,15 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_set_types(plumb_evaluator
 PLUMB_API const float* plumb_evaluator_logits(const plumb_evaluator* evaluator);
 /* Returns the gradient of the last run's loss for the i-th parameter, valid until the next run.
  * Otherwise like plumb_model_tensor.
- * Errors: PLUMB_OUT_OF_RANGE; PLUMB_FAILED_PRECONDITION without a run, or if options.gradients is
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION without a run, or if options.gradients is
  * 0. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_gradient(const plumb_evaluator* evaluator,
                                                                 size_t i, plumb_tensor* tensor,
                                                                 plumb_error** error);
 /* Probes each run from now on, with `points` and `probe` as in plumb_trainer_probe, and step 0;
- * probe NULL turns it off. If `probe` does not return 0, the run fails with PLUMB_CANCELLED after
+ * probe NULL turns it off. If `probe` does not return 0, the run fails with PLUMB_STATUS_CANCELLED after
  * its end.
- * Errors: PLUMB_INVALID_ARGUMENT; PLUMB_FAILED_PRECONDITION if options.gradients is 0. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT; PLUMB_STATUS_FAILED_PRECONDITION if options.gradients is 0. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_probe(plumb_evaluator* evaluator,
                                                              const char* const* points,
                                                              size_t count, plumb_probe_fn probe,

@@ -169,7 +169,7 @@ class CrossNormKernel : public CrossNormKernelBase {
     if (train_ && instance_.saved_per_row() > 0) {
       call.saved = args.out[instance_.saved_per_call() > 0 ? 3 : 2];
     }
-    if (takes_statistics_) PLUMB_RETURN_IF_ERROR(TakeStatistics(PLUMB_FWD, call, args));
+    if (takes_statistics_) PLUMB_RETURN_IF_ERROR(TakeStatistics(PLUMB_PHASE_FORWARD, call, args));
     return RunTasks(partition_.tasks, args.threads, [&](int64_t task) {
       plumb_norm_call mine = call;
       CallErrorText error(&mine);
@@ -212,7 +212,7 @@ class CrossNormGradKernel : public CrossNormKernelBase {
                       static_cast<size_t>(instance_.saved_per_call() * SizeOf(DType::kF32)));
     }
     call.dparams = args.out + 2;
-    PLUMB_RETURN_IF_ERROR(TakeStatistics(PLUMB_BWD, call, args));
+    PLUMB_RETURN_IF_ERROR(TakeStatistics(PLUMB_PHASE_BACKWARD, call, args));
     const auto run_task = [&](int64_t task) -> absl::Status {
       plumb_norm_call mine = call;
       CallErrorText error(&mine);
@@ -305,7 +305,7 @@ absl::Status ReferenceForward(const ReferenceArgs& args, bool train) {
   if (saves) call.saved = run.Lend(args.out(args.outputs.size() - 1));
   if (train || instance.cross_row_eval()) {
     if (instance.saved_per_call() > 0) call.call_saved = run.Lend(Zeros(instance.saved_per_call()));
-    PLUMB_RETURN_IF_ERROR(ReferenceStatistics(instance, PLUMB_FWD, &run));
+    PLUMB_RETURN_IF_ERROR(ReferenceStatistics(instance, PLUMB_PHASE_FORWARD, &run));
   }
   PLUMB_RETURN_IF_ERROR(instance.Forward(call, 0, call.rows));
   run.Return(call.y, &args.out(0));
@@ -338,7 +338,7 @@ absl::Status ReferenceCrossNormGrad(const ReferenceArgs& args) {
   }
   call.params = params.data();
   call.dparams = dparams.data();
-  PLUMB_RETURN_IF_ERROR(ReferenceStatistics(instance, PLUMB_BWD, &run));
+  PLUMB_RETURN_IF_ERROR(ReferenceStatistics(instance, PLUMB_PHASE_BACKWARD, &run));
   PLUMB_RETURN_IF_ERROR(instance.Backward(call, 0, call.rows));
   run.Return(call.dx, &args.out(0));
   state.Return(&args.out(1));

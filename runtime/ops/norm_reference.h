@@ -24,7 +24,7 @@ class NormReference {
     const int64_t size = is_f64_ ? int64_t{sizeof(double)} : int64_t{sizeof(float)};
     error_[0] = '\0';
     call_.struct_size = sizeof(call_);
-    call_.dtype = is_f64_ ? PLUMB_F64 : PLUMB_F32;
+    call_.dtype = is_f64_ ? PLUMB_DTYPE_F64 : PLUMB_DTYPE_F32;
     call_.dim = static_cast<uint32_t>(instance.dim());
     call_.rows = rows;
     call_.x_pitch = call_.y_pitch = call_.dy_pitch = call_.dx_pitch = instance.dim() * size;

@@ -18,7 +18,7 @@ int64_t FloatBytes(int64_t n) { return AlignUp(n * SizeOf(DType::kF32)); }
 NormRunner::NormRunner(const NormInstance& instance, DType dtype)
     : instance_(instance),
       dtype_(dtype),
-      converts_(dtype == DType::kBF16 && (instance.plugin().dtypes() & PLUMB_BF16) == 0),
+      converts_(dtype == DType::kBF16 && (instance.plugin().dtypes() & PLUMB_DTYPE_BF16) == 0),
       fns_(SelectNormRowFns(dtype)) {}
 
 plumb_norm_call NormRunner::CallPrototype(int64_t rows) const {
@@ -26,7 +26,7 @@ plumb_norm_call NormRunner::CallPrototype(int64_t rows) const {
   plumb_norm_call call{};
   call.struct_size = sizeof(call);
   call.flags = pitch % kAlignment == 0 ? uint32_t{PLUMB_CALL_ALIGNED64} : 0;
-  call.dtype = dtype_ == DType::kBF16 ? PLUMB_BF16 : PLUMB_F32;
+  call.dtype = dtype_ == DType::kBF16 ? PLUMB_DTYPE_BF16 : PLUMB_DTYPE_F32;
   call.dim = static_cast<uint32_t>(instance_.dim());
   call.rows = rows;
   call.x_pitch = call.y_pitch = call.dy_pitch = call.dx_pitch = pitch;
@@ -54,7 +54,7 @@ int64_t NormRunner::scratch_bytes(int64_t rows) const {
 plumb_norm_call NormRunner::InF32(const plumb_norm_call& call) const {
   plumb_norm_call in_f32 = call;
   const int64_t pitch = instance_.dim() * SizeOf(DType::kF32);
-  in_f32.dtype = PLUMB_F32;
+  in_f32.dtype = PLUMB_DTYPE_F32;
   in_f32.flags &= ~uint32_t{PLUMB_CALL_ALIGNED64};
   if (pitch % kAlignment == 0) in_f32.flags |= PLUMB_CALL_ALIGNED64;
   in_f32.x_pitch = in_f32.y_pitch = in_f32.dy_pitch = in_f32.dx_pitch = pitch;
@@ -135,7 +135,7 @@ absl::Status NormRunner::StatsPartial(uint32_t phase, const plumb_norm_call& cal
   return ForEachRowBlock({r0, r1}, block_rows, [&](int64_t begin, int64_t end) -> absl::Status {
     if (call.x != nullptr) in_f32.x = Base(RowBlock(call, kX, call.x, begin, end), begin);
     if (call.dy != nullptr) in_f32.dy = Base(RowBlock(call, kDy, call.dy, begin, end), begin);
-    if (phase == PLUMB_BWD && call.y != nullptr) {
+    if (phase == PLUMB_PHASE_BACKWARD && call.y != nullptr) {
       in_f32.y = Base(RowBlock(call, kY, call.y, begin, end), begin);
     }
     std::memset(of_block, 0, static_cast<size_t>(FloatBytes(instance_.partial_elems())));

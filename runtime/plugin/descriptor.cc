@@ -284,7 +284,7 @@ absl::Status CheckSizes(const plumb_norm_layout& layout, int64_t dim, bool two_i
     return Refused(absl::StrFormat("asks for %d bytes of scratch a row; the most for dim %d is %d",
                                    layout.scratch_bytes_per_row, dim, MaxNormScratchPerRow(dim)));
   }
-  const uint32_t operands = PLUMB_BWD_X | PLUMB_BWD_Y | (two_inputs ? PLUMB_BWD_X2 : 0);
+  const uint32_t operands = PLUMB_BACKWARD_READS_X | PLUMB_BACKWARD_READS_Y | (two_inputs ? PLUMB_BACKWARD_READS_X2 : 0);
   if ((layout.backward_needs & ~operands) != 0) {
     return Refused("needs an operand in backward that this host does not know");
   }
@@ -341,7 +341,7 @@ absl::StatusOr<plumb_norm_plugin> ReadTable(const plumb_norm_plugin* table) {
   }
   PLUMB_RETURN_IF_ERROR(CheckFlags(copy.flags));
   PLUMB_RETURN_IF_ERROR(CheckFunctions(copy));
-  if ((copy.dtypes & PLUMB_F32) == 0) return Refused("does not offer f32, which every norm must");
+  if ((copy.dtypes & PLUMB_DTYPE_F32) == 0) return Refused("does not offer f32, which every norm must");
   return copy;
 }
 
@@ -373,7 +373,7 @@ absl::StatusOr<std::vector<NormAttrSpec>> ReadAttrSchema(const plumb_norm_plugin
     absl::StatusOr<std::string> doc = ReadText(def.doc, "its doc", kMaxNormTextLength);
     if (!doc.ok()) return Annotate(doc.status(), where);
     spec.doc = *std::move(doc);
-    spec.required = (def.flags & PLUMB_ATTR_REQUIRED) != 0;
+    spec.required = (def.flags & PLUMB_ATTR_FLAG_REQUIRED) != 0;
     PLUMB_RETURN_IF_ERROR(Annotate(ReadTypeAndDefault(def, &spec), where));
     specs.push_back(std::move(spec));
   }
@@ -441,13 +441,13 @@ absl::Status FromPlugin(plumb_status code, absl::string_view message) {
                                ? absl::StrCat("failed with status ", code, " and gave no reason")
                                : std::string(message);
   switch (code) {
-    case PLUMB_CANCELLED:
-    case PLUMB_INVALID_ARGUMENT:
-    case PLUMB_NOT_FOUND:
-    case PLUMB_RESOURCE_EXHAUSTED:
-    case PLUMB_FAILED_PRECONDITION:
-    case PLUMB_OUT_OF_RANGE:
-    case PLUMB_UNIMPLEMENTED:
+    case PLUMB_STATUS_CANCELLED:
+    case PLUMB_STATUS_INVALID_ARGUMENT:
+    case PLUMB_STATUS_NOT_FOUND:
+    case PLUMB_STATUS_RESOURCE_EXHAUSTED:
+    case PLUMB_STATUS_FAILED_PRECONDITION:
+    case PLUMB_STATUS_OUT_OF_RANGE:
+    case PLUMB_STATUS_UNIMPLEMENTED:
       return absl::Status(static_cast<absl::StatusCode>(code), text);
     default:
       return absl::InternalError(text);

@@ -11,6 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "plumb/ext/combine.h"
+#include "plumb/ext/instance.h"
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 #include "runtime/plugin/norm_plugin.h"
 

@@ -19,9 +19,9 @@ namespace {
 using Access = OperandGuard::Access;
 
 int64_t ElementBytes(uint32_t dtype) {
-  return dtype == PLUMB_F64 ? 8 : dtype == PLUMB_BF16 ? 2 : 4;
+  return dtype == PLUMB_DTYPE_F64 ? 8 : dtype == PLUMB_DTYPE_BF16 ? 2 : 4;
 }
-int64_t AccumulateBytes(uint32_t dtype) { return dtype == PLUMB_F64 ? 8 : 4; }
+int64_t AccumulateBytes(uint32_t dtype) { return dtype == PLUMB_DTYPE_F64 ? 8 : 4; }
 
 int64_t Elements(const NormParam& tensor) {
   int64_t n = 1;
@@ -104,7 +104,7 @@ absl::Status NormInstance::RunGuarded(NormFunction which, uint32_t phase, CallOp
   std::vector<void*> dparams = GuardTensors("the gradient of", written(is_backward || is_final),
                                             params_, number, call.dparams, &names, &guard);
   if (call.dparams != nullptr) call.dparams = dparams.data();
-  const bool updates = is_final && (phase == PLUMB_BWD || (call.flags & PLUMB_CALL_TRAIN) != 0);
+  const bool updates = is_final && (phase == PLUMB_PHASE_BACKWARD || (call.flags & PLUMB_CALL_TRAIN) != 0);
   std::vector<void*> buffers =
       GuardTensors("buffer", written(updates), buffers_, number, call.buffers, &names, &guard);
   if (call.buffers != nullptr) call.buffers = buffers.data();

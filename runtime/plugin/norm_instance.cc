@@ -150,12 +150,12 @@ absl::StatusOr<std::shared_ptr<const NormInstance>> NormPlugin::Instantiate(int6
   }
   instance->saved_per_row_ = layout.saved_per_row;
   instance->max_chunks_ = layout.max_chunks;
-  instance->backward_needs_x2_ = (layout.backward_needs & PLUMB_BWD_X2) != 0;
+  instance->backward_needs_x2_ = (layout.backward_needs & PLUMB_BACKWARD_READS_X2) != 0;
   if (!cross_row()) instance->context_wants_ = layout.context_wants;
   instance->saved_per_call_ = layout.saved_per_call;
   instance->partial_elems_ = layout.partial_elems;
-  instance->backward_needs_x_ = (layout.backward_needs & PLUMB_BWD_X) != 0;
-  instance->backward_needs_y_ = (layout.backward_needs & PLUMB_BWD_Y) != 0;
+  instance->backward_needs_x_ = (layout.backward_needs & PLUMB_BACKWARD_READS_X) != 0;
+  instance->backward_needs_y_ = (layout.backward_needs & PLUMB_BACKWARD_READS_Y) != 0;
   instance->scratch_bytes_ = static_cast<int64_t>(layout.scratch_bytes);
   instance->scratch_bytes_per_row_ = static_cast<int64_t>(layout.scratch_bytes_per_row);
   return std::shared_ptr<const NormInstance>(std::move(instance));
@@ -259,23 +259,23 @@ inline absl::Status NormInstance::CallOrGuard(NormFunction which, uint32_t phase
 }
 
 absl::Status NormInstance::Forward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
-  return CallOrGuard(NormFunction::kForward, PLUMB_FWD, {&call}, r0, r1);
+  return CallOrGuard(NormFunction::kForward, PLUMB_PHASE_FORWARD, {&call}, r0, r1);
 }
 
 absl::Status NormInstance::Backward(const plumb_norm_call& call, int64_t r0, int64_t r1) const {
-  return CallOrGuard(NormFunction::kBackward, PLUMB_BWD, {&call}, r0, r1);
+  return CallOrGuard(NormFunction::kBackward, PLUMB_PHASE_BACKWARD, {&call}, r0, r1);
 }
 
 absl::Status NormInstance::ForwardResidual(const plumb_norm_call& call,
                                            const plumb_residual_call& residual, int64_t r0,
                                            int64_t r1) const {
-  return CallOrGuard(NormFunction::kResidualForward, PLUMB_FWD, {&call, &residual}, r0, r1);
+  return CallOrGuard(NormFunction::kResidualForward, PLUMB_PHASE_FORWARD, {&call, &residual}, r0, r1);
 }
 
 absl::Status NormInstance::BackwardResidual(const plumb_norm_call& call,
                                             const plumb_residual_call& residual, int64_t r0,
                                             int64_t r1) const {
-  return CallOrGuard(NormFunction::kResidualBackward, PLUMB_BWD, {&call, &residual}, r0, r1);
+  return CallOrGuard(NormFunction::kResidualBackward, PLUMB_PHASE_BACKWARD, {&call, &residual}, r0, r1);
 }
 
 absl::Status NormInstance::StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0,

@@ -19,6 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "plumb/ext/combine.h"
+#include "plumb/ext/instance.h"
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 #include "runtime/plugin/plugin_call.h"
 
@@ -151,7 +154,7 @@ class NormInstance {
   absl::Status BackwardResidual(const plumb_norm_call& call, const plumb_residual_call& residual,
                                 int64_t r0, int64_t r1) const;
 
-  // Computes the statistics of a phase, PLUMB_FWD or PLUMB_BWD; `partial` and `acc` have
+  // Computes the statistics of a phase, PLUMB_PHASE_FORWARD or PLUMB_PHASE_BACKWARD; `partial` and `acc` have
   // partial_elems() numbers of the accumulate type. REQUIRES: cross_row().
   absl::Status StatsPartial(uint32_t phase, const plumb_norm_call& call, int64_t r0, int64_t r1,
                             void* partial) const;
@@ -224,8 +227,8 @@ class NormPlugin {
   const std::string& path() const { return path_; }
   const std::vector<NormAttrSpec>& attrs() const { return attrs_; }
 
-  uint32_t dtypes() const { return table_.dtypes; }  // PLUMB_F32 and others, or'ed
-  bool has_f64() const { return (table_.dtypes & PLUMB_F64) != 0; }
+  uint32_t dtypes() const { return table_.dtypes; }  // PLUMB_DTYPE_F32 and others, or'ed
+  bool has_f64() const { return (table_.dtypes & PLUMB_DTYPE_F64) != 0; }
   // Hints (PLUMB_NORM_*) that a host may use or show.
   bool identity() const { return Has(PLUMB_NORM_IDENTITY); }  // a compiler may drop it
   bool in_place() const { return Has(PLUMB_NORM_INPLACE); }

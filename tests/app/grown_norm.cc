@@ -17,7 +17,7 @@ namespace {
 plumb_status Fill(const plumb_norm_instance* instance, const plumb_fill_call* call) {
   if (instance->fails) {
     std::snprintf(call->err, call->err_cap, "no values today");
-    return PLUMB_FAILED_PRECONDITION;
+    return PLUMB_STATUS_FAILED_PRECONDITION;
   }
   for (int64_t i = 0; i < call->elements; ++i) call->values[i] = FilledGain(call->seed, i);
   return PLUMB_OK;
@@ -46,7 +46,7 @@ plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out)
   out->tensor_stride = sizeof(plumb_tensor_def);
   out->n_params = 1;
   out->params = &instance->gain;
-  out->backward_needs = PLUMB_BWD_X | (instance->two_inputs ? PLUMB_BWD_X2 : 0);
+  out->backward_needs = PLUMB_BACKWARD_READS_X | (instance->two_inputs ? PLUMB_BACKWARD_READS_X2 : 0);
   if (PLUMB_HAS(plumb_norm_layout, out, context_wants) && instance->aware) {
     out->context_wants = PLUMB_CONTEXT_POSITIONS | PLUMB_CONTEXT_STEP;
   }
@@ -109,16 +109,16 @@ void BackwardAs(const plumb_norm_instance& norm, const plumb_norm_call& c, int64
 
 plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* c, int64_t r0,
                      int64_t r1) {
-  if (c->dtype == PLUMB_BF16) return PLUMB_UNIMPLEMENTED;
-  c->dtype == PLUMB_F64 ? ForwardAs<double>(*norm, *c, r0, r1)
+  if (c->dtype == PLUMB_DTYPE_BF16) return PLUMB_STATUS_UNIMPLEMENTED;
+  c->dtype == PLUMB_DTYPE_F64 ? ForwardAs<double>(*norm, *c, r0, r1)
                         : ForwardAs<float>(*norm, *c, r0, r1);
   return PLUMB_OK;
 }
 
 plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* c, int64_t r0,
                       int64_t r1) {
-  if (c->dtype == PLUMB_BF16) return PLUMB_UNIMPLEMENTED;
-  c->dtype == PLUMB_F64 ? BackwardAs<double>(*norm, *c, r0, r1)
+  if (c->dtype == PLUMB_DTYPE_BF16) return PLUMB_STATUS_UNIMPLEMENTED;
+  c->dtype == PLUMB_DTYPE_F64 ? BackwardAs<double>(*norm, *c, r0, r1)
                         : BackwardAs<float>(*norm, *c, r0, r1);
   return PLUMB_OK;
 }
@@ -134,7 +134,7 @@ plumb_norm_plugin Table(const char* id, bool two_inputs) {
   table.min_host_minor = 1;
   table.id = id;
   table.name = table.version = table.vendor = table.license = table.doc = "";
-  table.dtypes = PLUMB_F32 | PLUMB_F64;
+  table.dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_F64;
   table.n_attrs = 2;
   table.attr_stride = sizeof(plumb_attr_def);
   table.attrs = kAttributes;

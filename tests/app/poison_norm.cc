@@ -52,7 +52,7 @@ const plumb_norm_plugin* PoisonNorm() {
     norm.id = norm.name = "test.poison";
     norm.version = "1";
     norm.vendor = norm.license = norm.doc = "";
-    norm.dtypes = PLUMB_F32;
+    norm.dtypes = PLUMB_DTYPE_F32;
     norm.attr_stride = sizeof(plumb_attr_def);
     norm.create = Create;
     norm.destroy = Destroy;

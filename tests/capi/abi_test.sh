@@ -142,7 +142,7 @@ variant() {
 }
 tried=0
 variant passes "a new function" 's/^PLUMB_API uint32_t plumb_abi_version.*/&\nPLUMB_API int plumb_is_new(int x);/'
-variant passes "a new constant" 's/^  PLUMB_DATA_LOSS = 15/  PLUMB_IS_NEW = 99,\n&/'
+variant passes "a new constant" 's/^  PLUMB_STATUS_DATA_LOSS = 15/  PLUMB_IS_NEW = 99,\n&/'
 variant passes "a new field at the end of options" '/^} plumb_runtime_options;/i\  const char* is_new;'
 variant fails "a function that is gone" '/^PLUMB_API uint32_t plumb_abi_version/d'
 variant fails "another name" 's/\bplumb_error_free\b/plumb_error_release/'
@@ -151,7 +151,7 @@ variant fails "another type of an argument" 's/(plumb_error_message\()const plum
 variant fails "a field in the middle" '/^typedef struct \{/,/^\} plumb_runtime_options/s/^  int32_t threads;/  int32_t before;\n&/'
 variant fails "another type of a field" 's/^  int32_t threads;/  int64_t threads;/'
 variant fails "another type of a field, and a new one" -e 's/^  int32_t threads;/  uint32_t threads;/' -e '/^} plumb_runtime_options;/i\  const char* is_new;'
-variant fails "another value" 's/^  PLUMB_NOT_FOUND = 5,/  PLUMB_NOT_FOUND = 4,/'
-variant fails "a constant that is gone" '/^  PLUMB_DATA_LOSS = 15/d'
+variant fails "another value" 's/^  PLUMB_STATUS_NOT_FOUND = 5,/  PLUMB_STATUS_NOT_FOUND = 4,/'
+variant fails "a constant that is gone" '/^  PLUMB_STATUS_DATA_LOSS = 15/d'
 variant fails "another argument of a callback" 's/(plumb_log_fn\)\(void\* user, )int32_t/\1int64_t/'
 echo "$functions functions as before; $tried variants of plumb.h distinguished"

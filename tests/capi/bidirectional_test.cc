@@ -40,7 +40,7 @@ TEST_F(BidirectionalApiTest, ItSaysWhatItIsAndHasNoSessions) {
   EXPECT_EQ(info.token_types, 2);
   SessionHandle session;
   EXPECT_THAT(
-      Fails(PLUMB_FAILED_PRECONDITION, plumb_session_create, model.get, nullptr, &session.get),
+      Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_session_create, model.get, nullptr, &session.get),
       HasSubstr("the model is bidirectional"));
 }
 
@@ -75,7 +75,7 @@ TEST_F(BidirectionalApiTest, WrongInputsAndTypesAreRefused) {
   const ModelHandle model = Bert(), causal = Bert("");
   const EvaluatorHandle evaluator = Evaluate(model.get, 2), other = Evaluate(causal.get, 2);
   const auto run = [](const EvaluatorHandle& of, std::vector<int32_t> inputs) {
-    return Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** error) {
+    return Fails(PLUMB_STATUS_INVALID_ARGUMENT, [&](plumb_error** error) {
       const int32_t targets[] = {1, 1, 1, 1};
       double loss = 0;
       return plumb_evaluator_run(of.get, inputs.data(), targets, 4, &loss, error);
@@ -85,7 +85,7 @@ TEST_F(BidirectionalApiTest, WrongInputsAndTypesAreRefused) {
   EXPECT_EQ(run(evaluator, {1, -2, 1, 1}), "inputs: id -2 at 1 is not in the vocabulary of 5");
   EXPECT_EQ(run(other, {1, -1, 1, 1}), "inputs: id -1 at 1 is not in the vocabulary of 5");
   const auto types = [](const EvaluatorHandle& of, std::vector<int32_t> given) {
-    return Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_set_types, of.get, given.data(),
+    return Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_evaluator_set_types, of.get, given.data(),
                  given.size());
   };
   EXPECT_EQ(types(evaluator, {0, 1, 2, 0}), "types: 2 at 2 is not in 0..1");
@@ -95,7 +95,7 @@ TEST_F(BidirectionalApiTest, WrongInputsAndTypesAreRefused) {
   EXPECT_PLUMB_OK(plumb_evaluator_set_types(evaluator.get, two, 2, err));
   EXPECT_EQ(run(evaluator, {1, 2, 1, 3}),
             "plumb_evaluator_set_types gave 2 token types for 4 inputs");
-  EXPECT_EQ(Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_set_types, evaluator.get, nullptr, 2),
+  EXPECT_EQ(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_evaluator_set_types, evaluator.get, nullptr, 2),
             "types is NULL");
 }
 
@@ -115,12 +115,12 @@ TEST_F(BidirectionalApiTest, ARecipeChoosesTheTargets) {
   EXPECT_TRUE(std::isfinite(info.loss));
   EXPECT_GT(info.loss, 0);
   const std::vector<int32_t> padding(10, -1);
-  EXPECT_EQ(Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_step, trainer.get, padding.data(),
+  EXPECT_EQ(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_trainer_step, trainer.get, padding.data(),
                   none.data(), 10, &info),
             "step 2: has no token that can be masked; a step needs one");
   const int32_t gap[] = {1, -1, 3, 0, 1, 3, 2, -1, -1, -1};
   EXPECT_EQ(
-      Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_step, trainer.get, gap, none.data(), 10, &info),
+      Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_trainer_step, trainer.get, gap, none.data(), 10, &info),
       "inputs: micro-batch 0: id 3 at 2 comes after -1, the end of its row");
 }
 

@@ -80,7 +80,7 @@ class CapiTest : public ::testing::Test {
  protected:
   CapiTest() {
     auto options = MakeStruct<plumb_runtime_options>();
-    options.flags = PLUMB_NO_ENVIRONMENT;
+    options.flags = PLUMB_RUNTIME_NO_ENVIRONMENT;
     options.threads = 2;
     options.log = [](void* user, int32_t, const char* message) {
       static_cast<CapiTest*>(user)->log_ += message;

@@ -233,7 +233,7 @@ TEST_F(CapiTest, SessionsSeeWhatATrainerDid) {
   {
     TrainerHandle trainer;
     EXPECT_PLUMB_OK(plumb_trainer_create(model.get, &options, &trainer.get, err));
-    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION,
                       [&](plumb_error** e) {
                         plumb_trainer* second = nullptr;
                         return plumb_trainer_create(model.get, &options, &second, e);
@@ -253,7 +253,7 @@ TEST_F(CapiTest, SessionsSeeWhatATrainerDid) {
     EXPECT_PLUMB_OK(plumb_session_feed(old, 0, &token, 1, err));
     EXPECT_EQ(Logits(old, 0, 5), Logits(fresh.get, 0, 5));
   }
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION,
                     [&](plumb_error** e) {
                       const plumb_trainer_options bf16 = Recipe("dtype: BF16");
                       plumb_trainer* trainer = nullptr;

@@ -69,7 +69,7 @@ TEST(DecodingTest, TokensOneByOneHaveTheTextOfAll) {
   EXPECT_EQ(Next(after.get, 7), "😀");
   EXPECT_EQ(Next(after.get, 2), " a");
   const auto fails = [&](const int32_t* tokens, size_t count) {
-    return Fails(PLUMB_INVALID_ARGUMENT, plumb_decoder_next, after.get, tokens, count, nullptr,
+    return Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_decoder_next, after.get, tokens, count, nullptr,
                  nullptr);
   };
   const int32_t outside = 9;
@@ -100,7 +100,7 @@ TEST(DecodingTest, ATextEndsBeforeAStopText) {
   EXPECT_EQ(plumb_decoder_stopped(decoder.get), 0);
   EXPECT_EQ(plumb_decoder_stopped(nullptr), 0);
   const auto fails = [&](const char* const* texts_given, size_t count) {
-    return Fails(PLUMB_INVALID_ARGUMENT, plumb_decoder_stop_at, decoder.get, texts_given, count);
+    return Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_decoder_stop_at, decoder.get, texts_given, count);
   };
   const char* const empty[] = {"a", ""};
   EXPECT_THAT(fails(empty, 2), HasSubstr("empty"));
@@ -126,12 +126,12 @@ TEST(DecodingTest, ADirectorySaysWhichTokensEndAText) {
   EXPECT_EQ(plumb_tokenizer_begin_end(tokenizer.get), 3);
   EXPECT_PLUMB_OK(plumb_tokenizer_end_tokens(MakeTokenizer().get, tokens, 4, &needed, err));
   EXPECT_EQ(needed, 0u);
-  Fails(PLUMB_NOT_FOUND, plumb_tokenizer_from_directory, "nowhere/at/all", &tokenizer.get);
+  Fails(PLUMB_STATUS_NOT_FOUND, plumb_tokenizer_from_directory, "nowhere/at/all", &tokenizer.get);
 }
 
 TEST(DecodingTest, ATextMayHoldZeros) {
   TokenizerHandle bytes;
-  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_BYTES, nullptr, 0, 0, &bytes.get, err));
+  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_TOKENIZER_BYTES, nullptr, 0, 0, &bytes.get, err));
   DecoderHandle decoder;
   EXPECT_PLUMB_OK(plumb_decoder_create(bytes.get, nullptr, 0, &decoder.get, err));
   const int32_t tokens[] = {'a', 0, 'b'};
@@ -150,11 +150,11 @@ TEST(DecodingTest, AnEncodedPromptHasAPrefix) {
   EXPECT_PLUMB_OK(plumb_tokenizer_prefix(tokenizer.get, ids, 8, &needed, err));
   EXPECT_EQ(ids[0], 8);
   TokenizerHandle documents, text;
-  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_BYTES, nullptr, 0, 1, &documents.get, err));
+  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_TOKENIZER_BYTES, nullptr, 0, 1, &documents.get, err));
   EXPECT_PLUMB_OK(plumb_tokenizer_prefix(documents.get, ids, 8, &needed, err));
   EXPECT_EQ(needed, 1u);
   EXPECT_EQ(ids[0], 256);
-  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_BYTES, nullptr, 0, 0, &text.get, err));
+  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_TOKENIZER_BYTES, nullptr, 0, 0, &text.get, err));
   EXPECT_PLUMB_OK(plumb_tokenizer_prefix(text.get, ids, 8, &needed, err));
   EXPECT_EQ(needed, 0u);
 }
@@ -236,7 +236,7 @@ TEST_F(GeneratingTest, ItSaysWhyItEnded) {
   plumb_session_cancel(session_.get);
   const auto ignore = [](void*, int32_t) { return 0; };
   EXPECT_EQ(plumb_session_generate(session_.get, 0, &options, ignore, nullptr, nullptr),
-            PLUMB_CANCELLED);
+            PLUMB_STATUS_CANCELLED);
   EXPECT_EQ(plumb_session_finish_reason(session_.get), PLUMB_FINISH_NONE);
 }
 
@@ -263,9 +263,9 @@ TEST_F(GeneratingTest, ItEndsAtAnyEndToken) {
   const int32_t outside[] = {0, 5};
   options.end_tokens = outside;
   options.end_token_count = 2;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, generate), HasSubstr("end_tokens: id 5 at 1"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, generate), HasSubstr("end_tokens: id 5 at 1"));
   options.end_tokens = nullptr;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, generate), HasSubstr("end_tokens is NULL"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, generate), HasSubstr("end_tokens is NULL"));
 }
 
 // Like `plumb sample`: the newer half of a full context is fed as a new sequence.
@@ -311,8 +311,8 @@ TEST_F(GeneratingTest, AppendedTokensAreOfTheVocabulary) {
       return plumb_session_append(session_.get, sequence, token, e);
     };
   };
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, append(0, 5)), HasSubstr("not in the vocabulary"));
-  EXPECT_THAT(Fails(PLUMB_OUT_OF_RANGE, append(1, 0)), HasSubstr("no sequence 1"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, append(0, 5)), HasSubstr("not in the vocabulary"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_OUT_OF_RANGE, append(1, 0)), HasSubstr("no sequence 1"));
   EXPECT_PLUMB_OK(plumb_session_append(session_.get, 0, 3, err));
   EXPECT_EQ(plumb_session_length(session_.get, 0), 1);
 }
@@ -367,7 +367,7 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
   auto tensor = MakeStruct<plumb_tensor_in_file>();
   tensor.name = "norm.weight";
   tensor.path = "/dev/null";
-  tensor.dtype = PLUMB_F32;
+  tensor.dtype = PLUMB_DTYPE_F32;
   const Guarded<plumb_tensor_in_file> in_files(tensor);
   double loss = 0;
   // The counts are the largest ones, and those whose sizes in bytes overflow by one or wrap to a
@@ -420,21 +420,21 @@ TEST_F(GeneratingTest, CountsThatNothingHasAreErrors) {
     for (size_t i = 0; i < calls.size(); ++i) {
       SCOPED_TRACE(i);
       const plumb_status status = calls[i](nullptr);
-      EXPECT_TRUE(status == PLUMB_INVALID_ARGUMENT || status == PLUMB_OUT_OF_RANGE) << status;
+      EXPECT_TRUE(status == PLUMB_STATUS_INVALID_ARGUMENT || status == PLUMB_STATUS_OUT_OF_RANGE) << status;
     }
   }
   // The elements of texts are bytes.
   plumb_spec* spec = nullptr;
   plumb_tokenizer* made = nullptr;
-  EXPECT_EQ(plumb_spec_from_text(&byte, kMax, "x", &spec, nullptr), PLUMB_INVALID_ARGUMENT);
-  EXPECT_EQ(plumb_tokenizer_from_json(&byte, kMax, &made, nullptr), PLUMB_INVALID_ARGUMENT);
-  EXPECT_EQ(plumb_tokenizer_create(PLUMB_CHARACTERS, &byte, kMax, 0, &made, nullptr),
-            PLUMB_INVALID_ARGUMENT);
+  EXPECT_EQ(plumb_spec_from_text(&byte, kMax, "x", &spec, nullptr), PLUMB_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(plumb_tokenizer_from_json(&byte, kMax, &made, nullptr), PLUMB_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(plumb_tokenizer_create(PLUMB_TOKENIZER_CHARACTERS, &byte, kMax, 0, &made, nullptr),
+            PLUMB_STATUS_INVALID_ARGUMENT);
   EXPECT_EQ(plumb_tokenizer_encode(tokenizer.get, &byte, kMax, nullptr, 0, nullptr, nullptr),
-            PLUMB_INVALID_ARGUMENT);
+            PLUMB_STATUS_INVALID_ARGUMENT);
   EXPECT_EQ(plumb_recipe_text(&byte, kMax, nullptr, nullptr, 0, nullptr, 0, nullptr, nullptr),
-            PLUMB_INVALID_ARGUMENT);
-  EXPECT_EQ(plumb_model_load_memory(bare.get, &byte, kMax, nullptr), PLUMB_INVALID_ARGUMENT);
+            PLUMB_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(plumb_model_load_memory(bare.get, &byte, kMax, nullptr), PLUMB_STATUS_INVALID_ARGUMENT);
 }
 
 }  // namespace

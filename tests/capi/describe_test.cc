@@ -105,7 +105,7 @@ TEST_F(DescribeRuntimeTest, CutsTheTextAndWantsARuntime) {
   EXPECT_GT(needed, 500u);
   plumb_error* error = nullptr;
   EXPECT_EQ(plumb_runtime_describe(nullptr, text, sizeof(text), &needed, &error),
-            PLUMB_INVALID_ARGUMENT);
+            PLUMB_STATUS_INVALID_ARGUMENT);
   EXPECT_THAT(plumb_error_message(error), HasSubstr("runtime"));
   plumb_error_free(error);
 }

@@ -13,7 +13,7 @@ TEST_F(CapiTest, InvalidCallsAreErrorsWithPlaces) {
   ErrorHandle error;
   const std::string text = "n_layer: 2\nn_hed: 2\n";
   EXPECT_EQ(plumb_spec_from_text(text.data(), text.size(), "my.pbtxt", &spec.get, &error.get),
-            PLUMB_INVALID_ARGUMENT);
+            PLUMB_STATUS_INVALID_ARGUMENT);
   const char* file = nullptr;
   int32_t line = 0, column = 0;
   EXPECT_EQ(plumb_error_location(error.get, &file, &line, &column), 1);
@@ -22,7 +22,7 @@ TEST_F(CapiTest, InvalidCallsAreErrorsWithPlaces) {
   EXPECT_GT(column, 0);
   EXPECT_EQ(spec.get, nullptr);
 
-  EXPECT_THAT(Fails(PLUMB_NOT_FOUND,
+  EXPECT_THAT(Fails(PLUMB_STATUS_NOT_FOUND,
                     [](plumb_error** e) {
                       plumb_spec* none = nullptr;
                       return plumb_spec_from_file("/not/there", &none, e);
@@ -33,7 +33,7 @@ TEST_F(CapiTest, InvalidCallsAreErrorsWithPlaces) {
     plumb_session* none = nullptr;
     return plumb_session_create(bare.get, nullptr, &none, e);
   };
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, create_session), HasSubstr("no weights"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, create_session), HasSubstr("no weights"));
   const ModelHandle model = CreateWithWeights();
   const std::vector<float> before = Weights(model.get);
   const plumb_trainer_options options = Recipe("batch_size: 1");
@@ -45,20 +45,20 @@ TEST_F(CapiTest, InvalidCallsAreErrorsWithPlaces) {
       return plumb_trainer_step(trainer.get, inputs.data(), targets.data(), n, nullptr, e);
     };
   };
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, step(7)), HasSubstr("a step has 8 ids"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, step(7)), HasSubstr("a step has 8 ids"));
   inputs[3] = 5;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, step(8)), HasSubstr("inputs: id 5 at 3"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, step(8)), HasSubstr("inputs: id 5 at 3"));
   inputs[3] = 1;
   targets.assign(8, -1);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, step(8)), HasSubstr("all targets are -1"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, step(8)), HasSubstr("all targets are -1"));
   EXPECT_EQ(Weights(model.get), before);
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION,
                     [&](plumb_error** e) {
                       auto tensor = MakeStruct<plumb_tensor>();
                       return plumb_trainer_gradient(trainer.get, 0, &tensor, e);
                     }),
               HasSubstr("no step"));
-  Fails(PLUMB_INVALID_ARGUMENT, [&](plumb_error** e) {
+  Fails(PLUMB_STATUS_INVALID_ARGUMENT, [&](plumb_error** e) {
     plumb_trainer_options bad = Recipe("batch_sise: 1");
     plumb_trainer* none = nullptr;
     const ModelHandle other = CreateWithWeights();
@@ -68,10 +68,10 @@ TEST_F(CapiTest, InvalidCallsAreErrorsWithPlaces) {
   SessionHandle session;
   EXPECT_PLUMB_OK(plumb_session_create(model.get, nullptr, &session.get, err));
   const std::vector<int32_t> nine(9, 1);
-  Fails(PLUMB_OUT_OF_RANGE, plumb_session_feed, session.get, 0, nine.data(), nine.size());
-  Fails(PLUMB_OUT_OF_RANGE, plumb_session_feed, session.get, 1, nine.data(), 1);
-  Fails(PLUMB_OUT_OF_RANGE, plumb_session_truncate, session.get, 0, 1);
-  Fails(PLUMB_INVALID_ARGUMENT, plumb_runtime_create, nullptr, nullptr);
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_session_feed, session.get, 0, nine.data(), nine.size());
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_session_feed, session.get, 1, nine.data(), 1);
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, plumb_session_truncate, session.get, 0, 1);
+  Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_runtime_create, nullptr, nullptr);
 }
 
 // Options of an older header are shorter. Those of a newer one are longer, and valid if the rest is
@@ -89,12 +89,12 @@ TEST_F(CapiTest, OptionsOfOtherVersions) {
   };
   EXPECT_PLUMB_OK(create(err));
   newer.added = 1;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("does not know"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("does not know"));
   newer.options.struct_size = offsetof(plumb_session_options, weights);
   newer.options.weights = 77;  // beyond the struct_size
   EXPECT_PLUMB_OK(create(err));
   newer.options.struct_size = 0;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("struct_size"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("struct_size"));
   plumb_model_info info = {};
   info.struct_size = offsetof(plumb_model_info, d_model);
   plumb_model_get_info(model.get, &info);
@@ -104,7 +104,7 @@ TEST_F(CapiTest, OptionsOfOtherVersions) {
 
 TEST_F(CapiTest, TextsAreCutToTheirBuffers) {
   TokenizerHandle tokenizer, again;
-  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_CHARACTERS, "abc", 3, 1, &tokenizer.get, err));
+  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_TOKENIZER_CHARACTERS, "abc", 3, 1, &tokenizer.get, err));
   EXPECT_EQ(plumb_tokenizer_vocab_size(tokenizer.get), 4);
   EXPECT_EQ(plumb_tokenizer_begin_end(tokenizer.get), 3);
   size_t needed = 0;
@@ -123,7 +123,7 @@ TEST_F(CapiTest, TextsAreCutToTheirBuffers) {
   EXPECT_PLUMB_OK(plumb_tokenizer_decode(again.get, all, 3, text, sizeof(text), &needed, err));
   EXPECT_STREQ(text, "ca");
   EXPECT_EQ(needed, 3u);
-  Fails(PLUMB_INVALID_ARGUMENT, plumb_tokenizer_encode, again.get, "d", 1, nullptr, 0, nullptr);
+  Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_tokenizer_encode, again.get, "d", 1, nullptr, 0, nullptr);
 }
 
 TEST_F(CapiTest, WeightsFromMemoryAreThoseOfTheFile) {
@@ -136,7 +136,7 @@ TEST_F(CapiTest, WeightsFromMemoryAreThoseOfTheFile) {
   EXPECT_PLUMB_OK(plumb_model_load_memory(other.get, content.data(), content.size(), err));
   std::fill(content.begin(), content.end(), '\0');
   EXPECT_EQ(Weights(other.get), Weights(model.get));
-  Fails(PLUMB_DATA_LOSS, plumb_model_load_memory, other.get, content.data(), 5);
+  Fails(PLUMB_STATUS_DATA_LOSS, plumb_model_load_memory, other.get, content.data(), 5);
   EXPECT_EQ(Weights(other.get), Weights(model.get));
 }
 
@@ -144,22 +144,22 @@ TEST_F(CapiTest, SizesThatCannotBe) {
   const size_t minus_one = static_cast<size_t>(-1);
   const ModelHandle model = CreateWithWeights();
   TokenizerHandle bytes;
-  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_BYTES, nullptr, 0, 0, &bytes.get, err));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_model_load_memory, model.get, "x", minus_one),
+  EXPECT_PLUMB_OK(plumb_tokenizer_create(PLUMB_TOKENIZER_BYTES, nullptr, 0, 0, &bytes.get, err));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_load_memory, model.get, "x", minus_one),
               HasSubstr("more than memory can hold"));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT,
                     [&](plumb_error** e) {
                       plumb_spec* none = nullptr;
                       return plumb_spec_from_text("x", minus_one, "test", &none, e);
                     }),
               HasSubstr("more than memory can hold"));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_tokenizer_encode, bytes.get, "x", minus_one,
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_tokenizer_encode, bytes.get, "x", minus_one,
                     nullptr, 0, nullptr),
               HasSubstr("more than memory can hold"));
   for (const size_t size : {size_t{1} << 30, minus_one}) {
     plumb_session_options options = {};
     options.struct_size = size;
-    EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+    EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT,
                       [&](plumb_error** e) {
                         plumb_session* none = nullptr;
                         return plumb_session_create(model.get, &options, &none, e);
@@ -176,7 +176,7 @@ TEST_F(CapiTest, MoreThanMemoryHolds) {
     const plumb_trainer_options steps = Recipe(recipe);
     TrainerHandle trainer;
     EXPECT_THAT(
-        Fails(PLUMB_RESOURCE_EXHAUSTED, plumb_trainer_create, model.get, &steps, &trainer.get),
+        Fails(PLUMB_STATUS_RESOURCE_EXHAUSTED, plumb_trainer_create, model.get, &steps, &trainer.get),
         HasSubstr("a smaller train.gradient_accumulation_steps"));
   }
   TinyModel wide;
@@ -190,7 +190,7 @@ TEST_F(CapiTest, MoreThanMemoryHolds) {
   auto options = MakeStruct<plumb_evaluator_options>();
   options.rows = 64;
   options.logits = 1;  // a tebibyte of logits
-  EXPECT_THAT(Fails(PLUMB_RESOURCE_EXHAUSTED,
+  EXPECT_THAT(Fails(PLUMB_STATUS_RESOURCE_EXHAUSTED,
                     [&](plumb_error** e) {
                       plumb_evaluator* none = nullptr;
                       return plumb_evaluator_create(large.get, &options, &none, e);
@@ -211,7 +211,7 @@ TEST_F(CapiTest, ATrainerThatFailsLaysNothingOut) {
   EXPECT_PLUMB_OK(plumb_model_tensor(model.get, 0, &tensor, err));
   const float* const data = tensor.data;
   const plumb_trainer_options huge = Recipe("dtype: BF16 batch_size: 1000000");
-  Fails(PLUMB_RESOURCE_EXHAUSTED, [&](plumb_error** e) {
+  Fails(PLUMB_STATUS_RESOURCE_EXHAUSTED, [&](plumb_error** e) {
     plumb_trainer* none = nullptr;
     return plumb_trainer_create(model.get, &huge, &none, e);
   });
@@ -240,7 +240,7 @@ TEST_F(CapiTest, CallbacksMustNotChangeTheirHandle) {
         plumb_trainer_probe(in->trainer, 0, nullptr, 0, nullptr, nullptr, nullptr),
         plumb_trainer_step(in->trainer, ids.data(), ids.data(), 8, nullptr, nullptr),
         plumb_trainer_load(in->trainer, "/not/there", nullptr)};
-    for (const plumb_status each : status) in->refused += each == PLUMB_FAILED_PRECONDITION;
+    for (const plumb_status each : status) in->refused += each == PLUMB_STATUS_FAILED_PRECONDITION;
     return 0;
   };
   const char* const points[] = {"logits"};
@@ -271,7 +271,7 @@ TEST_F(CapiTest, CallbacksMustNotChangeTheirHandle) {
   nested.refused = 0;
   const auto drawn = [](void* user, int32_t id) -> int32_t {
     auto* const in = static_cast<Nested*>(user);
-    in->refused += plumb_session_feed(in->session, 0, &id, 1, nullptr) == PLUMB_FAILED_PRECONDITION;
+    in->refused += plumb_session_feed(in->session, 0, &id, 1, nullptr) == PLUMB_STATUS_FAILED_PRECONDITION;
     return 0;
   };
   EXPECT_PLUMB_OK(plumb_session_generate(session.get, 0, &sampling, drawn, &nested, err));

@@ -48,8 +48,8 @@ TEST_F(HostFilesTest, ALimitOfFilesIsAnErrorAndNoSignal) {
   const rlimit small = {4096, limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   // SIGXFSZ has its default action, which ends the process.
-  const std::string model = Fails(PLUMB_RESOURCE_EXHAUSTED, SaveModel(path));
-  const std::string trainer = Fails(PLUMB_RESOURCE_EXHAUSTED, SaveTrainer(path));
+  const std::string model = Fails(PLUMB_STATUS_RESOURCE_EXHAUSTED, SaveModel(path));
+  const std::string trainer = Fails(PLUMB_STATUS_RESOURCE_EXHAUSTED, SaveTrainer(path));
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   EXPECT_THAT(model, AllOf(StartsWith(path), HasSubstr("File too large")));
   EXPECT_EQ(trainer, model);
@@ -68,29 +68,29 @@ TEST_F(HostFilesTest, AReaderThatGoesAwayIsAnErrorAndNoSignal) {
   while (read(reader, &first, 1) != 1) std::this_thread::yield();
   close(reader);  // before everything was written, which exceeds a pipe's capacity
   writer.join();
-  EXPECT_EQ(status, PLUMB_UNAVAILABLE);
+  EXPECT_EQ(status, PLUMB_STATUS_UNAVAILABLE);
   EXPECT_THAT(plumb_error_message(error.get), HasSubstr("Broken pipe"));
 }
 
 TEST_F(HostFilesTest, PipesWithoutAnOtherEndAreErrors) {
   const auto is_pipe = AllOf(StartsWith(pipe_), HasSubstr("is a pipe that nobody reads from"));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, SaveModel(pipe_)), is_pipe);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, SaveTrainer(pipe_)), is_pipe);
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, SaveModel(pipe_)), is_pipe);
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, SaveTrainer(pipe_)), is_pipe);
   const auto read_spec = [&](plumb_error** e) {
     plumb_spec* none = nullptr;
     return plumb_spec_from_file(pipe_.c_str(), &none, e);
   };
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, read_spec),
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, read_spec),
               HasSubstr("is a pipe that nobody writes to"));
   for (const auto load : {plumb_model_load, plumb_model_map}) {
     const ModelHandle other = Create(WideModel());
     const auto read = [&](plumb_error** e) { return load(other.get, pipe_.c_str(), e); };
-    EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, read), HasSubstr("is not a regular file"));
+    EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, read), HasSubstr("is not a regular file"));
   }
   const auto load_trainer = [&](plumb_error** e) {
     return plumb_trainer_load(trainer_.get, pipe_.c_str(), e);
   };
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, load_trainer), HasSubstr("is not a regular file"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, load_trainer), HasSubstr("is not a regular file"));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ inline std::string WideModel() {
 inline RuntimeHandle MakeHostRuntime(const plumb_executor* executor,
                                      const plumb_allocator* allocator) {
   auto options = MakeStruct<plumb_runtime_options>();
-  options.flags = PLUMB_NO_ENVIRONMENT;
+  options.flags = PLUMB_RUNTIME_NO_ENVIRONMENT;
   options.threads = 3;
   options.executor = executor;
   options.allocator = allocator;

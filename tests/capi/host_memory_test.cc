@@ -126,7 +126,7 @@ TEST(HostMemoryTest, EveryAllocationOfTheHostMayFail) {
       allocator.FailAt(i);
       std::vector<float> floats;
       ErrorHandle error;
-      EXPECT_EQ(Live(runtime.get, &floats, weights, &error.get), PLUMB_RESOURCE_EXHAUSTED);
+      EXPECT_EQ(Live(runtime.get, &floats, weights, &error.get), PLUMB_STATUS_RESOURCE_EXHAUSTED);
       EXPECT_THAT(plumb_error_message(error.get), HasSubstr("memory"));
       EXPECT_EQ(allocator.live(), 0u);
     }
@@ -156,7 +156,7 @@ TEST(HostMemoryTest, HandlesLiveOnWhenMemoryIsBack) {
     const auto again = [&](const auto& call) {
       ErrorHandle error;
       plumb_status status = call(&error.get);
-      if (status == PLUMB_RESOURCE_EXHAUSTED) {
+      if (status == PLUMB_STATUS_RESOURCE_EXHAUSTED) {
         ++*failures;
         status = call(nullptr);
       }

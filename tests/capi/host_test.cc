@@ -199,7 +199,7 @@ TEST(HostTest, AForkAfterUseIsAnError) {
   EXPECT_PLUMB_OK(Live(runtime.get, &floats, nullptr, err));
   EXPECT_EQ(InChild([&] {
               ErrorHandle error;
-              if (plumb_model_init(model.get, 1, &error.get) != PLUMB_FAILED_PRECONDITION) return 1;
+              if (plumb_model_init(model.get, 1, &error.get) != PLUMB_STATUS_FAILED_PRECONDITION) return 1;
               if (std::strstr(plumb_error_message(error.get), "fork") == nullptr) return 2;
               plumb_model_free(std::exchange(model.get, nullptr));
               plumb_runtime_free(std::exchange(runtime.get, nullptr));
@@ -251,20 +251,20 @@ TEST(HostTest, DirectoriesOfTheHostAreSearched) {
   std::ofstream(scratch.path() + "/of_the_host.pbtxt")
       << "placement { name: \"of_the_host\" each: \"x = x + f(norm(x))\" }\n";
   auto options = MakeStruct<plumb_runtime_options>();
-  options.flags = PLUMB_NO_ENVIRONMENT;
+  options.flags = PLUMB_RUNTIME_NO_ENVIRONMENT;
   const auto create = [&](plumb_error** e) { return CreateFromOwnPlacement(options, e); };
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("of_the_host"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("of_the_host"));
   const std::string path = "/not/there:" + scratch.path();
   options.placement_path = path.c_str();
   EXPECT_PLUMB_OK(create(err));
   options.placement_path = "placements";
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("placement_path: \"placements\""));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("placement_path: \"placements\""));
   options.placement_path = nullptr;
   options.plugin_path = "plugins";
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("plugin_path: \"plugins\""));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("plugin_path: \"plugins\""));
   options.plugin_path = "";
   setenv("PLUMB_PLACEMENT_PATH", path.c_str(), 1);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("of_the_host"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("of_the_host"));
   options.flags = 0;
   EXPECT_PLUMB_OK(create(err));
   unsetenv("PLUMB_PLACEMENT_PATH");
@@ -279,13 +279,13 @@ TEST(HostTest, InvalidArgumentsOfAHost) {
     return plumb_runtime_create(&options, &runtime, e);
   };
   options.executor = &executor;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("struct_size"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("struct_size"));
   executor.struct_size = sizeof(executor);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("executor->run"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("executor->run"));
   options.executor = nullptr;
   options.allocator = &allocator;
   allocator.struct_size = sizeof(allocator);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("allocator->allocate"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("allocator->allocate"));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ class MappedTensorsTest : public CapiTest {
     for (size_t i = 0; i < plumb_model_tensor_count(memory_.get); ++i) {
       const plumb_tensor tensor = TensorOf(memory_.get, i);
       const auto n = static_cast<size_t>(ElementsOf(tensor));
-      if (dtype == PLUMB_F32) {
+      if (dtype == PLUMB_DTYPE_F32) {
         file.Add(tensor.name, dtype, tensor.data, 4 * n);
         continue;
       }
@@ -117,7 +117,7 @@ class MappedTensorsTest : public CapiTest {
 };
 
 TEST_F(MappedTensorsTest, ComputeWhatTheSameWeightsDoInMemory) {
-  for (const int32_t dtype : {int32_t{PLUMB_F32}, int32_t{PLUMB_BF16}}) {
+  for (const int32_t dtype : {int32_t{PLUMB_DTYPE_F32}, int32_t{PLUMB_DTYPE_BF16}}) {
     for (const size_t skew : {0, 8, 1}) {  // 1: not aligned for numbers, so they are copied
       TensorFile file = FileOf(dtype, skew);
       const auto tensors = file.Write(scratch_.File("weights"));
@@ -135,7 +135,7 @@ TEST_F(MappedTensorsTest, ComputeWhatTheSameWeightsDoInMemory) {
 }
 
 TEST_F(MappedTensorsTest, WritesReachAllFormatsButNotTheFile) {
-  TensorFile file = FileOf(PLUMB_BF16, 8);
+  TensorFile file = FileOf(PLUMB_DTYPE_BF16, 8);
   const auto tensors = file.Write(scratch_.File("weights"));
   const ModelHandle mapped = Create(TinyModel().Text());
   EXPECT_PLUMB_OK(plumb_model_map_tensors(mapped.get, tensors.data(), tensors.size(), err));
@@ -152,7 +152,7 @@ TEST_F(MappedTensorsTest, WritesReachAllFormatsButNotTheFile) {
 }
 
 TEST_F(MappedTensorsTest, WidenEveryF16) {
-  TensorFile file = FileOf(PLUMB_F32, 0);
+  TensorFile file = FileOf(PLUMB_DTYPE_F32, 0);
   std::vector<plumb_tensor_in_file> tensors = file.Write(scratch_.File("weights"));
   const plumb_tensor first = TensorOf(memory_.get, 0);
   const auto n = static_cast<size_t>(ElementsOf(first));
@@ -163,7 +163,7 @@ TEST_F(MappedTensorsTest, WidenEveryF16) {
   std::vector<uint16_t> data(n);
   for (size_t e = 0; e < n; ++e) data[e] = halves[e % 9];
   TensorFile other(0);
-  other.Add(first.name, PLUMB_F16, data.data(), 2 * n);
+  other.Add(first.name, PLUMB_DTYPE_F16, data.data(), 2 * n);
   tensors[0] = other.Write(scratch_.File("halves"))[0];
   const ModelHandle mapped = Create(TinyModel().Text());
   EXPECT_PLUMB_OK(plumb_model_map_tensors(mapped.get, tensors.data(), tensors.size(), err));
@@ -174,7 +174,7 @@ TEST_F(MappedTensorsTest, WidenEveryF16) {
 }
 
 TEST_F(MappedTensorsTest, ListsAllTensorsThatDoNotFit) {
-  TensorFile file = FileOf(PLUMB_F32, 0);
+  TensorFile file = FileOf(PLUMB_DTYPE_F32, 0);
   std::vector<plumb_tensor_in_file> tensors = file.Write(scratch_.File("weights"));
   tensors[0].offset = int64_t{1} << 40;
   tensors[1].name = "nothing";
@@ -183,15 +183,15 @@ TEST_F(MappedTensorsTest, ListsAllTensorsThatDoNotFit) {
     return plumb_model_map_tensors(mapped.get, tensors.data(), tensors.size(), e);
   };
   EXPECT_THAT(
-      Fails(PLUMB_INVALID_ARGUMENT, map),
+      Fails(PLUMB_STATUS_INVALID_ARGUMENT, map),
       AllOf(HasSubstr("beyond the end of"), HasSubstr("missing: "), HasSubstr("surplus: nothing")));
   tensors[0].offset = -1;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, map), HasSubstr("beyond the end of"));
-  tensors[0].dtype = PLUMB_F64;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, map), HasSubstr("there is no dtype"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, map), HasSubstr("beyond the end of"));
+  tensors[0].dtype = PLUMB_DTYPE_F64;
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, map), HasSubstr("there is no dtype"));
   tensors[0].path = "/nowhere";
-  tensors[0].dtype = PLUMB_F32;
-  EXPECT_THAT(Fails(PLUMB_NOT_FOUND, map), HasSubstr("/nowhere"));
+  tensors[0].dtype = PLUMB_DTYPE_F32;
+  EXPECT_THAT(Fails(PLUMB_STATUS_NOT_FOUND, map), HasSubstr("/nowhere"));
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST_F(ReportTest, ANormDescribesItself) {
   EXPECT_THAT(norm["attributes"], Not(IsEmpty()));
   EXPECT_TRUE(norm["attributes"][0].contains("required"));
   const std::string unknown =
-      Fails(PLUMB_NOT_FOUND, plumb_plugin_describe, runtime_.get, "layer_nrm", nullptr, 0, nullptr);
+      Fails(PLUMB_STATUS_NOT_FOUND, plumb_plugin_describe, runtime_.get, "layer_nrm", nullptr, 0, nullptr);
   EXPECT_THAT(unknown, HasSubstr("did you mean \"layer_norm\""));
   // A plugin that another runtime loads from its file has the same description.
   const std::string path = norm["path"];
@@ -76,7 +76,7 @@ TEST_F(ReportTest, ANormDescribesItself) {
   EXPECT_PLUMB_OK(plumb_runtime_create(nullptr, &other.get, err));
   EXPECT_PLUMB_OK(plumb_plugin_load(other.get, path.c_str(), err));
   EXPECT_EQ(Json::parse(Text(plumb_plugin_describe, other.get, "layer_norm")), norm);
-  EXPECT_THAT(Fails(PLUMB_NOT_FOUND, plumb_plugin_load, other.get, "/not/there.so"),
+  EXPECT_THAT(Fails(PLUMB_STATUS_NOT_FOUND, plumb_plugin_load, other.get, "/not/there.so"),
               HasSubstr("/not/there.so"));
 }
 
@@ -85,8 +85,8 @@ TEST_F(ReportTest, ANormsExampleNamesAllAttributesExactly) {
       {"slope", "", PLUMB_ATTR_F64, 0, NAN, NAN, {0.79788456080286541, 0, nullptr}, nullptr},
       {"seed", "", PLUMB_ATTR_I64, 0, NAN, NAN, {0, 9007199254740993, nullptr}, nullptr},
       {"label", "", PLUMB_ATTR_STRING, 0, 0, 0, {0, 0, "a \"b\"\n"}, nullptr},
-      {"eps", "", PLUMB_ATTR_F64, PLUMB_ATTR_REQUIRED, NAN, 0.5, {}, nullptr},
-      {"axis", "", PLUMB_ATTR_ENUM, PLUMB_ATTR_REQUIRED, 0, 0, {}, test_norm::kChoices}};
+      {"eps", "", PLUMB_ATTR_F64, PLUMB_ATTR_FLAG_REQUIRED, NAN, 0.5, {}, nullptr},
+      {"axis", "", PLUMB_ATTR_ENUM, PLUMB_ATTR_FLAG_REQUIRED, 0, 0, {}, test_norm::kChoices}};
   plumb_norm_plugin table = test_norm::Table();
   table.n_attrs = 5;
   table.attrs = attributes;
@@ -121,13 +121,13 @@ TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {
   double speed = 0;
   const plumb_status status =
       plumb_runtime_measure_speed(runtime_.get, PLUMB_SPEED_GEMM_F32, &speed, nullptr);
-  if (status != PLUMB_UNIMPLEMENTED) {  // oneDNN is available
+  if (status != PLUMB_STATUS_UNIMPLEMENTED) {  // oneDNN is available
     EXPECT_EQ(status, PLUMB_OK);
     EXPECT_GT(speed, 1e8);
   }
   EXPECT_PLUMB_OK(plumb_runtime_measure_speed(runtime_.get, PLUMB_SPEED_READ, &speed, err));
   EXPECT_GT(speed, 1e8);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_runtime_measure_speed, runtime_.get, 7, &speed),
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_runtime_measure_speed, runtime_.get, 7, &speed),
               HasSubstr("speed 7"));
 }
 
@@ -194,7 +194,7 @@ TEST_F(ReportTest, EachStageOfTheCompilerIsSeen) {
   options.recipe_size = std::strlen(options.recipe);
   EXPECT_THAT(Text(plumb_model_explain, model.get, &options), HasSubstr("bf16["));
   const auto fails = [&] {
-    return Fails(PLUMB_INVALID_ARGUMENT, plumb_model_explain, model.get, &options, nullptr, 0,
+    return Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_explain, model.get, &options, nullptr, 0,
                  nullptr);
   };
   options.recipe = "dtype: BF17";
@@ -234,9 +234,9 @@ TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
   EXPECT_EQ(work.weight_bytes, CountWork(*context, program)->weight_bytes);
   EXPECT_LT(work.weight_bytes, f32);
   EXPECT_THAT(
-      Fails(PLUMB_INVALID_ARGUMENT, plumb_model_work, model.get, PLUMB_PASS_FEED, 9, 0, &work),
+      Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_work, model.get, PLUMB_PASS_FEED, 9, 0, &work),
       HasSubstr("tokens must be in 1..context_length (8), is 9"));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_model_work, model.get, 2, 1, 0, &work),
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_work, model.get, 2, 1, 0, &work),
               HasSubstr("pass 2"));
 }
 
@@ -250,7 +250,7 @@ TEST_F(ReportTest, GradientsAreThoseOfAStepAndChangeNothing) {
   const ModelHandle model = CreateWithWeights();
   const std::vector<float> before = Weights(model.get);
   const EvaluatorHandle evaluator = Evaluator(model, 1);
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION,
                     [&](plumb_error** error) {
                       auto none = MakeStruct<plumb_tensor>();
                       return plumb_evaluator_gradient(evaluator.get, 0, &none, error);
@@ -296,7 +296,7 @@ TEST_F(ReportTest, AnEvaluatorIsProbed) {
   // The callback's result can stop the run. Without a probe it is not called.
   seen.answer = 1;
   std::vector<int32_t> ids(16, 1);
-  EXPECT_THAT(Fails(PLUMB_CANCELLED, plumb_evaluator_run, evaluator.get, ids.data(), ids.data(), 16,
+  EXPECT_THAT(Fails(PLUMB_STATUS_CANCELLED, plumb_evaluator_run, evaluator.get, ids.data(), ids.data(), 16,
                     nullptr),
               HasSubstr("wants no more"));
   EXPECT_PLUMB_OK(plumb_evaluator_probe(evaluator.get, nullptr, 0, nullptr, nullptr, err));
@@ -305,7 +305,7 @@ TEST_F(ReportTest, AnEvaluatorIsProbed) {
   EXPECT_THAT(seen.names, IsEmpty());
   const char* const unknown[] = {"logit"};
   EXPECT_THAT(
-      Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_probe, evaluator.get, unknown, 1, note, &seen),
+      Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_evaluator_probe, evaluator.get, unknown, 1, note, &seen),
       HasSubstr("no probe point matches \"logit\""));
 }
 
@@ -314,15 +314,15 @@ TEST_F(ReportTest, GradientsThatWereNotWantedAreNotThere) {
   const EvaluatorHandle evaluator = Evaluator(model, 0);
   Loss(evaluator.get);
   auto tensor = MakeStruct<plumb_tensor>();
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_evaluator_gradient, evaluator.get, 0, &tensor),
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_evaluator_gradient, evaluator.get, 0, &tensor),
               HasSubstr("options.gradients"));
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_evaluator_probe, evaluator.get, nullptr, 0,
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_evaluator_probe, evaluator.get, nullptr, 0,
                     nullptr, nullptr),
               HasSubstr("options.gradients"));
   auto options = MakeStruct<plumb_evaluator_options>();
   options.gradients = 1;
   options.weights = PLUMB_WEIGHTS_INT8;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT,
                     [&](plumb_error** error) {
                       plumb_evaluator* none = nullptr;
                       return plumb_evaluator_create(model.get, &options, &none, error);
@@ -330,7 +330,7 @@ TEST_F(ReportTest, GradientsThatWereNotWantedAreNotThere) {
               HasSubstr("PLUMB_WEIGHTS_F32"));
   const EvaluatorHandle with = Evaluator(model, 1);
   const std::vector<int32_t> ids(16, 1);
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_evaluator_run, with.get, ids.data(), nullptr, 16,
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_evaluator_run, with.get, ids.data(), nullptr, 16,
                     nullptr),
               HasSubstr("targets is NULL"));
 }

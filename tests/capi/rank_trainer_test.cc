@@ -25,7 +25,7 @@ constexpr char kUnits[] =
 struct RankOfJob {
   RankOfJob(Communicator* ranks, const std::string& model_text) : host(ranks) {
     auto options = MakeStruct<plumb_runtime_options>();
-    options.flags = PLUMB_NO_ENVIRONMENT;
+    options.flags = PLUMB_RUNTIME_NO_ENVIRONMENT;
     options.threads = 1;
     EXPECT_PLUMB_OK(plumb_runtime_create(&options, &runtime.get, err));
     SpecHandle spec;
@@ -154,10 +154,10 @@ TEST_F(RanksTrainerTest, TensorsOfOtherRanksAreReadAndWrittenWhenAllShareThemOnl
       EXPECT_PLUMB_OK(plumb_trainer_state(trainer, PLUMB_STATE_OPTIMIZER, remote, &tensor, err));
       if (tensor.data == nullptr) break;
     }
-    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_trainer_read_state, trainer,
+    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_trainer_read_state, trainer,
                       PLUMB_STATE_OPTIMIZER, remote, 0, 1, &value),
                 HasSubstr("plumb_trainer_share_states"));
-    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION,
                       [&](plumb_error** error) {
                         auto tensor = MakeStruct<plumb_tensor>();
                         return plumb_trainer_gradient(trainer, 0, &tensor, error);
@@ -170,7 +170,7 @@ TEST_F(RanksTrainerTest, TensorsOfOtherRanksAreReadAndWrittenWhenAllShareThemOnl
       EXPECT_PLUMB_OK(
           plumb_trainer_read_state(trainer, PLUMB_STATE_OPTIMIZER, remote, 1, 1, &value, err));
       EXPECT_EQ(value, 0.5f);
-      EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION,
+      EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION,
                         [&](plumb_error** error) {
                           const std::vector<int32_t> ids(plumb_trainer_step_tokens(trainer));
                           return plumb_trainer_step(trainer, ids.data(), ids.data(), ids.size(),
@@ -180,7 +180,7 @@ TEST_F(RanksTrainerTest, TensorsOfOtherRanksAreReadAndWrittenWhenAllShareThemOnl
       return 0;
     });
     ErrorHandle error;
-    EXPECT_EQ(rank->TryShare([] { return 1; }, &error.get), PLUMB_CANCELLED);
+    EXPECT_EQ(rank->TryShare([] { return 1; }, &error.get), PLUMB_STATUS_CANCELLED);
   });
 }
 
@@ -203,7 +203,7 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
       const plumb_status status = read(i, &error.get);
       (status == PLUMB_OK ? here : remote) = i;
       if (status == PLUMB_OK) continue;
-      EXPECT_EQ(status, PLUMB_FAILED_PRECONDITION);
+      EXPECT_EQ(status, PLUMB_STATUS_FAILED_PRECONDITION);
       EXPECT_THAT(plumb_error_message(error.get), HasSubstr("plumb_trainer_share_states"));
     }
     EXPECT_NE(here, remote);
@@ -211,10 +211,10 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
     const auto save = [&](plumb_error** error) {
       return plumb_model_save(rank->model.get, path.c_str(), error);
     };
-    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, save), HasSubstr("plumb_trainer_share_states"));
+    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, save), HasSubstr("plumb_trainer_share_states"));
     auto options = MakeStruct<plumb_session_options>();
     SessionHandle floats, bf16;
-    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, plumb_session_create, rank->model.get, &options,
+    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_session_create, rank->model.get, &options,
                       &floats.get),
                 HasSubstr("plumb_trainer_share_states"));
     options.weights = PLUMB_WEIGHTS_BF16;
@@ -239,11 +239,11 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
     bf16.get = nullptr;
     plumb_trainer_free(trainer);
     rank->trainer.get = nullptr;
-    EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, save), HasSubstr("their trainer is freed"));
+    EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, save), HasSubstr("their trainer is freed"));
     ErrorHandle error;
     plumb_trainer_options alone = Recipe(kUnits);
     EXPECT_EQ(plumb_trainer_create(rank->model.get, &alone, &rank->trainer.get, &error.get),
-              PLUMB_FAILED_PRECONDITION);
+              PLUMB_STATUS_FAILED_PRECONDITION);
     // Newly drawn weights are complete on every rank.
     EXPECT_PLUMB_OK(plumb_model_init(rank->model.get, 1, err));
     EXPECT_PLUMB_OK(save(err));
@@ -253,17 +253,17 @@ TEST_F(RanksTrainerTest, FloatsOfWeightsOnOtherRanksAreThereWhenAllShareThemOnly
 TEST_F(RanksTrainerTest, RefusesInvalidOptions) {
   Run(2, [&](RankOfJob* rank) {
     ErrorHandle error;
-    EXPECT_EQ(rank->Train("batch_size: 4 units: 1", &error.get), PLUMB_INVALID_ARGUMENT);
+    EXPECT_EQ(rank->Train("batch_size: 4 units: 1", &error.get), PLUMB_STATUS_INVALID_ARGUMENT);
     EXPECT_THAT(plumb_error_message(error.get), HasSubstr("2 ranks, and a step of 1 unit"));
     ErrorHandle of_sequences;
-    EXPECT_EQ(rank->Train("batch_size: 1", &of_sequences.get), PLUMB_INVALID_ARGUMENT);
+    EXPECT_EQ(rank->Train("batch_size: 1", &of_sequences.get), PLUMB_STATUS_INVALID_ARGUMENT);
     EXPECT_THAT(plumb_error_message(of_sequences.get),
                 HasSubstr("2 ranks, and a step of 1 sequence"));
     plumb_communicator broken = *rank->host.get();
     broken.wait = nullptr;
     plumb_trainer_options options = Recipe(kUnits);
     options.communicator = &broken;
-    EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT,
+    EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT,
                       [&](plumb_error** e) {
                         TrainerHandle trainer;
                         return plumb_trainer_create(rank->model.get, &options, &trainer.get, e);
@@ -273,7 +273,7 @@ TEST_F(RanksTrainerTest, RefusesInvalidOptions) {
     options.ranks = -1;
     auto memory = MakeStruct<plumb_trainer_memory>();
     EXPECT_THAT(
-        Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_plan, rank->model.get, &options, &memory),
+        Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_trainer_plan, rank->model.get, &options, &memory),
         HasSubstr("ranks must be in 0..1048576"));
   });
 }
@@ -286,7 +286,7 @@ TEST_F(RanksTrainerTest, WithoutACommunicatorStatesAreSharedWithNobody) {
     int calls = 0;
     rank->Share([&] { return calls++; });
     EXPECT_EQ(calls, 1);
-    EXPECT_THAT(Fails(PLUMB_CANCELLED,
+    EXPECT_THAT(Fails(PLUMB_STATUS_CANCELLED,
                       [&](plumb_error** error) { return rank->TryShare([] { return 1; }, error); }),
                 HasSubstr("plumb_trainer_share_states"));
   });
@@ -334,14 +334,14 @@ TEST(RankTrainerSizeTest, AJobOfAbsurdSizeIsRefused) {
          plumb_trainer_options options = Recipe("batch_size: 2");
          options.draw_weights = 1;
          options.communicator = &absurd;
-         EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_create, rank.model.get, &options,
+         EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_trainer_create, rank.model.get, &options,
                            &rank.trainer.get),
                      HasSubstr("communicator: size is 2147483647"));
          options.communicator = nullptr;
          options.ranks = std::numeric_limits<int32_t>::max();
          auto memory = MakeStruct<plumb_trainer_memory>();
          EXPECT_THAT(
-             Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_plan, rank.model.get, &options, &memory),
+             Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_trainer_plan, rank.model.get, &options, &memory),
              HasSubstr("options: ranks must be in 0..1048576"));
          return absl::OkStatus();
        })) {

@@ -110,7 +110,7 @@ TEST_F(FormulaStepTest, WeightsWithoutItAreRefused) {
   const ModelHandle plain = LogitsTimes("1"), model = LogitsTimes("step");
   const std::string path = scratch_.File("model");
   EXPECT_PLUMB_OK(plumb_model_save(plain.get, path.c_str(), err));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, plumb_model_load, model.get, path.c_str()),
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_load, model.get, path.c_str()),
               testing::HasSubstr("missing: step f32[1]"));
 }
 

@@ -109,7 +109,7 @@ TEST_F(TrainerStateTest, ARecipeIsCompleted) {
   EXPECT_PLUMB_OK(text(whole, {}, err, &again));
   EXPECT_EQ(again, whole);
   const auto fails = [&](const std::string& recipe, const std::vector<const char*>& settings) {
-    return Fails(PLUMB_INVALID_ARGUMENT,
+    return Fails(PLUMB_STATUS_INVALID_ARGUMENT,
                  [&](plumb_error** e) { return text(recipe, settings, e, &again); });
   };
   EXPECT_THAT(fails("max_steps: 7\n  beta1: 2", {}), StartsWith("train.pbtxt:2:3: beta1 must be"));
@@ -146,9 +146,9 @@ TEST_F(TrainerStateTest, ATrainerTakesWhatWasPlannedAndLeavesTheReserve) {
   const auto create = [&](plumb_error** e) {
     return plumb_trainer_create(model.get, &options, &trainer.get, e);
   };
-  EXPECT_THAT(Fails(PLUMB_RESOURCE_EXHAUSTED, create), HasSubstr("training takes"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_RESOURCE_EXHAUSTED, create), HasSubstr("training takes"));
   options.reserve = -1;
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, create), HasSubstr("reserve"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, create), HasSubstr("reserve"));
   options.reserve = 0;
   EXPECT_PLUMB_OK(create(err));
   plumb_trainer_get_memory(trainer.get, &taken);
@@ -252,10 +252,10 @@ TEST_F(TrainerStateTest, AFailedBatchCallbackChangesNothing) {
   Filler none, foreign;
   none.result = 1;
   foreign.more = kWideVocabulary;
-  fails(PLUMB_CANCELLED, none);
-  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, foreign), HasSubstr("inputs: id 40 at 0"));
-  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, {{8, 0}}), HasSubstr("seq: must be in 1..64"));
-  EXPECT_THAT(fails(PLUMB_INVALID_ARGUMENT, {{65}}), HasSubstr("seq: must be in 1..64"));
+  fails(PLUMB_STATUS_CANCELLED, none);
+  EXPECT_THAT(fails(PLUMB_STATUS_INVALID_ARGUMENT, foreign), HasSubstr("inputs: id 40 at 0"));
+  EXPECT_THAT(fails(PLUMB_STATUS_INVALID_ARGUMENT, {{8, 0}}), HasSubstr("seq: must be in 1..64"));
+  EXPECT_THAT(fails(PLUMB_STATUS_INVALID_ARGUMENT, {{65}}), HasSubstr("seq: must be in 1..64"));
   Step(trainer.get, {});
   EXPECT_NE(Saved(trainer.get), before);
 }
@@ -305,17 +305,17 @@ TEST_F(TrainerStateTest, RefusesReadsOutsideAState) {
       return plumb_trainer_read_state(trainer.get, kind, i, begin, count, &value, e);
     };
   };
-  Fails(PLUMB_INVALID_ARGUMENT, read(2, 0, 0, 1));
-  Fails(PLUMB_INVALID_ARGUMENT, read(-1, 0, 0, 1));
-  Fails(PLUMB_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, 1000, 0, 1));
+  Fails(PLUMB_STATUS_INVALID_ARGUMENT, read(2, 0, 0, 1));
+  Fails(PLUMB_STATUS_INVALID_ARGUMENT, read(-1, 0, 0, 1));
+  Fails(PLUMB_STATUS_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, 1000, 0, 1));
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   for (const auto& [begin, count] :
        {std::pair<int64_t, int64_t>{-1, 1}, {0, -1}, {1 << 20, 1}, {1, kMax}, {kMax, kMax}}) {
-    EXPECT_THAT(Fails(PLUMB_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, 0, begin, count)),
+    EXPECT_THAT(Fails(PLUMB_STATUS_OUT_OF_RANGE, read(PLUMB_STATE_MODEL, 0, begin, count)),
                 HasSubstr("embedding"));
   }
   for (const int64_t steps : {int64_t{-1}, kMax}) {
-    Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_set_steps, trainer.get, steps);
+    Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_trainer_set_steps, trainer.get, steps);
   }
 }
 
@@ -326,7 +326,7 @@ TEST_F(TrainerStateTest, ANumberThatIsNotFiniteIsNamed) {
   const float nan = std::nanf("");
   EXPECT_PLUMB_OK(
       plumb_trainer_write_state(trainer.get, PLUMB_STATE_OPTIMIZER, 0, 7, 1, &nan, err));
-  EXPECT_THAT(Fails(PLUMB_ABORTED, plumb_trainer_check, trainer.get),
+  EXPECT_THAT(Fails(PLUMB_STATUS_ABORTED, plumb_trainer_check, trainer.get),
               HasSubstr("Adam's first moment of embedding.token.weight"));
 }
 
@@ -341,7 +341,7 @@ TEST_F(TrainerStateTest, TheLearningRateIsScaled) {
   EXPECT_PLUMB_OK(plumb_trainer_set_steps(trainer.get, 9, err));
   EXPECT_EQ(plumb_trainer_learning_rate(trainer.get), 0);
   for (const double scale : {-1.0, std::nan(""), HUGE_VAL}) {
-    Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_scale_learning_rate, trainer.get, scale);
+    Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_trainer_scale_learning_rate, trainer.get, scale);
   }
 }
 
@@ -395,7 +395,7 @@ TEST_F(TrainerStateTest, AProfileHasTheTimeOfTheSteps) {
   const auto read = [&](size_t i) {
     return [&, i](plumb_error** e) { return plumb_trainer_profile_row(trainer.get, i, &row, e); };
   };
-  Fails(PLUMB_FAILED_PRECONDITION, read(0));
+  Fails(PLUMB_STATUS_FAILED_PRECONDITION, read(0));
   EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 1, err));
   for (int i = 0; i < 3; ++i) Step(trainer.get, {});
   EXPECT_PLUMB_OK(plumb_trainer_profile(trainer.get, 0, err));

@@ -93,7 +93,7 @@ TEST_F(TrainerTest, GoesOnWhereItWasSaved) {
     EXPECT_PLUMB_OK(plumb_trainer_load(trainer.get, path.c_str(), err));
     EXPECT_EQ(plumb_trainer_steps(trainer.get), 3);
     auto tensor = MakeStruct<plumb_tensor>();
-    EXPECT_EQ(plumb_trainer_gradient(trainer.get, 0, &tensor, nullptr), PLUMB_FAILED_PRECONDITION);
+    EXPECT_EQ(plumb_trainer_gradient(trainer.get, 0, &tensor, nullptr), PLUMB_STATUS_FAILED_PRECONDITION);
     EXPECT_PLUMB_OK(plumb_trainer_run(trainer.get, FillStep, nullptr, nullptr, err));
     EXPECT_EQ(plumb_trainer_steps(trainer.get), 6);
     EXPECT_EQ(Save(rest.get, "rest"), Save(whole.get, "whole"));
@@ -150,7 +150,7 @@ TEST_F(TrainerTest, NumbersThatNoTrainerSavesAreRefused) {
   const std::string before = Save(model.get, "weights");
   const auto refused = [&](std::string changed) {
     std::ofstream(path, std::ios::binary) << changed;
-    Fails(PLUMB_DATA_LOSS, plumb_trainer_load, trainer.get, path.c_str());
+    Fails(PLUMB_STATUS_DATA_LOSS, plumb_trainer_load, trainer.get, path.c_str());
     EXPECT_EQ(Save(model.get, "weights"), before);
   };
   // The last number in the file is a second moment.
@@ -170,15 +170,15 @@ TEST_F(TrainerTest, AFileThatDoesNotFitChangesNothing) {
       return plumb_trainer_load(trainer.get, absl::StrCat(scratch_.path(), "/", name).c_str(), e);
     };
   };
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, load("weights")), HasSubstr("not a trainer's file"));
-  EXPECT_THAT(Fails(PLUMB_NOT_FOUND, load("nothing")), HasSubstr("nothing"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, load("weights")), HasSubstr("not a trainer's file"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_NOT_FOUND, load("nothing")), HasSubstr("nothing"));
   {
     const ModelHandle tiny = CreateWithWeights(TinyModel().Text(), 1);
     const TrainerHandle other = Train(tiny.get, "batch_size: 2");
     EXPECT_PLUMB_OK(
         plumb_trainer_save(other.get, absl::StrCat(scratch_.path(), "/other").c_str(), err));
   }
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, load("other")), HasSubstr("misshapen: weight."));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, load("other")), HasSubstr("misshapen: weight."));
   EXPECT_EQ(Save(model.get, "weights"), before);
   EXPECT_EQ(plumb_trainer_steps(trainer.get), 0);
 }
@@ -203,7 +203,7 @@ int32_t Look(void* user, const plumb_probe* probe) {
     largest = std::max(largest, static_cast<double>(std::fabs(x[i])));
   }
   const double rms = std::sqrt(squares / static_cast<double>(n));
-  if (n != probe->elements || probe->dtype != PLUMB_F32 || largest != probe->max ||
+  if (n != probe->elements || probe->dtype != PLUMB_DTYPE_F32 || largest != probe->max ||
       std::fabs(rms - probe->rms) > 1e-6 * (1 + rms)) {
     absl::StrAppend(&seen->wrong, probe->name, " rms ", probe->rms, " is ", rms, "; ");
   }
@@ -247,7 +247,7 @@ TEST_F(TrainerTest, ProbesSeeTheTensorsOfAStep) {
 
   const char* const wrong[] = {"layers.*.residul"};
   EXPECT_THAT(
-      Fails(PLUMB_INVALID_ARGUMENT, plumb_trainer_probe, trainer.get, 1, wrong, 1, Look, &seen),
+      Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_trainer_probe, trainer.get, 1, wrong, 1, Look, &seen),
       HasSubstr("layers.*.residul"));
 }
 
@@ -257,7 +257,7 @@ TEST_F(TrainerTest, AProbeMayEndTheRun) {
   Seen seen;
   seen.stop_after = 2;
   EXPECT_PLUMB_OK(plumb_trainer_probe(trainer.get, 1, nullptr, 0, Look, &seen, err));
-  EXPECT_EQ(plumb_trainer_run(trainer.get, FillStep, nullptr, nullptr, nullptr), PLUMB_CANCELLED);
+  EXPECT_EQ(plumb_trainer_run(trainer.get, FillStep, nullptr, nullptr, nullptr), PLUMB_STATUS_CANCELLED);
   EXPECT_EQ(plumb_trainer_steps(trainer.get), 1);
 }
 
@@ -304,9 +304,9 @@ TEST_F(TrainerTest, AnEvaluatorGivesLossAndLogits) {
       return plumb_evaluator_run(evaluator.get, ids.data(), targets, n, to, e);
     };
   };
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, run(ids.data(), 5, &loss)), HasSubstr("2 rows"));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, run(none.data(), 6, &loss)), HasSubstr("none"));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, run(nullptr, 6, &loss)), HasSubstr("NULL"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, run(ids.data(), 5, &loss)), HasSubstr("2 rows"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, run(none.data(), 6, &loss)), HasSubstr("none"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, run(nullptr, 6, &loss)), HasSubstr("NULL"));
   EXPECT_PLUMB_OK(plumb_evaluator_run(evaluator.get, ids.data(), nullptr, 6, nullptr, err));
 }
 
@@ -357,10 +357,10 @@ TEST_F(TrainerTest, MappedWeightsAreThoseOfTheFile) {
       return plumb_model_map(model.get, absl::StrCat(scratch_.path(), "/", name).c_str(), e);
     };
   };
-  EXPECT_THAT(Fails(PLUMB_FAILED_PRECONDITION, map("weights")), HasSubstr("sessions"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_FAILED_PRECONDITION, map("weights")), HasSubstr("sessions"));
   plumb_session_free(std::exchange(session.get, nullptr));
-  EXPECT_THAT(Fails(PLUMB_INVALID_ARGUMENT, map("weights")), HasSubstr("misshapen"));
-  EXPECT_THAT(Fails(PLUMB_NOT_FOUND, map("nothing")), HasSubstr("nothing"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, map("weights")), HasSubstr("misshapen"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_NOT_FOUND, map("nothing")), HasSubstr("nothing"));
   EXPECT_EQ(Logits(model.get).size(), static_cast<size_t>(kVocabulary));
 }
 

@@ -56,7 +56,7 @@ plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out)
   out->saved_per_row = batch->in_evaluation ? 1 : 0;
   out->saved_per_call = 4 * batch->dim;     // mean, 1 / deviation, mean of dy, mean of dy x'
   out->partial_elems = 1 + 2 * batch->dim;  // rows; mean and sum of squares, or two sums
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   out->scratch_bytes_per_row = sizeof(double);
   return PLUMB_OK;
 }
@@ -114,7 +114,7 @@ plumb_status BackwardAs(const Batch* batch, const plumb_norm_call* call, int64_t
     T* dx = PLUMB_ROW(T, call->dx, call->dx_pitch, r);
     if (batch->in_evaluation && *PLUMB_CONST_ROW(T, call->saved, call->saved_pitch, r) != x[0]) {
       std::snprintf(call->err, call->err_cap, "row %lld was not saved", static_cast<long long>(r));
-      return PLUMB_INTERNAL;
+      return PLUMB_STATUS_INTERNAL;
     }
     for (uint32_t j = 0; j < batch->dim; ++j) {
       dbias[j] += dy[j];
@@ -134,7 +134,7 @@ plumb_status PartialAs(const Batch* batch, uint32_t phase, const plumb_norm_call
   for (int64_t r = r0; r < r1; ++r) {
     const T* x = PLUMB_CONST_ROW(T, call->x, call->x_pitch, r);
     for (uint32_t j = 0; j < dim; ++j) {
-      if (phase == PLUMB_FWD) {  // Welford
+      if (phase == PLUMB_PHASE_FORWARD) {  // Welford
         const T difference = x[j] - a[j];
         a[j] += difference / static_cast<T>(r - r0 + 1);
         b[j] += difference * (x[j] - a[j]);
@@ -154,7 +154,7 @@ void CombineAs(const Batch* batch, uint32_t phase, T* acc, const T* partial) {
   if (partial[0] == 0) return;
   const T rows = acc[0] + partial[0];
   for (uint32_t j = 1; j < dim + 1; ++j) {
-    if (phase == PLUMB_FWD) {  // Chan, Golub and LeVeque
+    if (phase == PLUMB_PHASE_FORWARD) {  // Chan, Golub and LeVeque
       const T difference = partial[j] - acc[j];
       acc[j] += difference * partial[0] / rows;
       acc[j + dim] += partial[j + dim] + difference * difference * acc[0] * partial[0] / rows;
@@ -172,13 +172,13 @@ plumb_status FinalizeAs(const Batch* batch, uint32_t phase, const plumb_norm_cal
   const uint32_t dim = batch->dim;
   const T rows = acc[0];
   const T *a = acc + 1, *b = a + dim;
-  T* saved = static_cast<T*>(call->call_saved) + (phase == PLUMB_FWD ? 0 : 2 * dim);
+  T* saved = static_cast<T*>(call->call_saved) + (phase == PLUMB_PHASE_FORWARD ? 0 : 2 * dim);
   for (uint32_t j = 0; j < dim; ++j) {
     const T variance = b[j] / rows;
-    saved[j] = phase == PLUMB_FWD ? a[j] : a[j] / rows;
+    saved[j] = phase == PLUMB_PHASE_FORWARD ? a[j] : a[j] / rows;
     saved[j + dim] =
-        phase == PLUMB_FWD ? 1 / std::sqrt(variance + static_cast<T>(kEps)) : b[j] / rows;
-    if (phase == PLUMB_BWD) {
+        phase == PLUMB_PHASE_FORWARD ? 1 / std::sqrt(variance + static_cast<T>(kEps)) : b[j] / rows;
+    if (phase == PLUMB_PHASE_BACKWARD) {
       static_cast<T*>(call->dparams[0])[j] += b[j];
     } else if (!batch->in_evaluation && (call->flags & PLUMB_CALL_TRAIN) != 0) {
       T* mean = static_cast<T*>(call->buffers[0]) + j;
@@ -187,7 +187,7 @@ plumb_status FinalizeAs(const Batch* batch, uint32_t phase, const plumb_norm_cal
       *running += static_cast<T>(kMomentum) * (variance - *running);
     }
   }
-  if (phase == PLUMB_BWD && !batch->in_evaluation) *static_cast<T*>(call->buffers[2]) += 1;
+  if (phase == PLUMB_PHASE_BACKWARD && !batch->in_evaluation) *static_cast<T*>(call->buffers[2]) += 1;
   return PLUMB_OK;
 }
 
@@ -195,26 +195,26 @@ plumb_status FinalizeAs(const Batch* batch, uint32_t phase, const plumb_norm_cal
 
 plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call, int64_t r0,
                      int64_t r1) {
-  return call->dtype == PLUMB_F64 ? ForwardAs<double>(Of(instance), call, r0, r1)
+  return call->dtype == PLUMB_DTYPE_F64 ? ForwardAs<double>(Of(instance), call, r0, r1)
                                   : ForwardAs<float>(Of(instance), call, r0, r1);
 }
 
 plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call, int64_t r0,
                       int64_t r1) {
-  return call->dtype == PLUMB_F64 ? BackwardAs<double>(Of(instance), call, r0, r1)
+  return call->dtype == PLUMB_DTYPE_F64 ? BackwardAs<double>(Of(instance), call, r0, r1)
                                   : BackwardAs<float>(Of(instance), call, r0, r1);
 }
 
 plumb_status StatsPartial(const plumb_norm_instance* instance, uint32_t phase,
                           const plumb_norm_call* call, int64_t r0, int64_t r1, void* partial) {
-  return call->dtype == PLUMB_F64
+  return call->dtype == PLUMB_DTYPE_F64
              ? PartialAs(Of(instance), phase, call, r0, r1, static_cast<double*>(partial))
              : PartialAs(Of(instance), phase, call, r0, r1, static_cast<float*>(partial));
 }
 
 void StatsCombine(const plumb_norm_instance* instance, uint32_t phase, const plumb_norm_call* call,
                   void* acc, const void* partial) {
-  if (call->dtype == PLUMB_F64) {
+  if (call->dtype == PLUMB_DTYPE_F64) {
     CombineAs(Of(instance), phase, static_cast<double*>(acc), static_cast<const double*>(partial));
   } else {
     CombineAs(Of(instance), phase, static_cast<float*>(acc), static_cast<const float*>(partial));
@@ -223,7 +223,7 @@ void StatsCombine(const plumb_norm_instance* instance, uint32_t phase, const plu
 
 plumb_status StatsFinalize(const plumb_norm_instance* instance, uint32_t phase,
                            const plumb_norm_call* call, void* acc) {
-  return call->dtype == PLUMB_F64
+  return call->dtype == PLUMB_DTYPE_F64
              ? FinalizeAs(Of(instance), phase, call, static_cast<const double*>(acc))
              : FinalizeAs(Of(instance), phase, call, static_cast<const float*>(acc));
 }
@@ -235,7 +235,7 @@ plumb_norm_plugin Table(const char* id, uint32_t flags) {
   table.version = "1";
   table.vendor = table.license = table.doc = "";
   table.flags = flags;
-  table.dtypes = PLUMB_F32 | PLUMB_F64;
+  table.dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_F64;
   table.create = (flags & PLUMB_NORM_CROSS_ROW_EVAL) != 0 ? Create<true> : Create<false>;
   table.destroy = Destroy;
   table.layout = Layout;

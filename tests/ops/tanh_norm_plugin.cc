@@ -38,7 +38,7 @@ plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layout* out)
   out->tensor_stride = sizeof(plumb_tensor_def);
   out->n_params = 2;
   out->params = instance->params;
-  out->backward_needs = PLUMB_BWD_X | PLUMB_BWD_Y;
+  out->backward_needs = PLUMB_BACKWARD_READS_X | PLUMB_BACKWARD_READS_Y;
   out->scratch_bytes = sizeof(double);
   out->scratch_bytes_per_row = instance->dim * sizeof(double);
   return PLUMB_OK;
@@ -65,7 +65,7 @@ plumb_status ForwardAs(const plumb_norm_call* call, int64_t r0, int64_t r1) {
       if (std::isnan(x[i])) {
         std::snprintf(call->err, call->err_cap, "row %lld is not a number",
                       static_cast<long long>(r));
-        return PLUMB_INVALID_ARGUMENT;
+        return PLUMB_STATUS_INVALID_ARGUMENT;
       }
       z[i] = scale * x[i] + shift[i];
     }
@@ -103,22 +103,22 @@ plumb_status BackwardAs(const plumb_norm_call* call, int64_t r0, int64_t r1) {
 
 plumb_status Forward(const plumb_norm_instance*, const plumb_norm_call* call, int64_t r0,
                      int64_t r1) {
-  if (call->dtype == PLUMB_F64) return ForwardAs<double>(call, r0, r1);
-  if (call->dtype == PLUMB_F32) return ForwardAs<float>(call, r0, r1);
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F64) return ForwardAs<double>(call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F32) return ForwardAs<float>(call, r0, r1);
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 plumb_status Backward(const plumb_norm_instance*, const plumb_norm_call* call, int64_t r0,
                       int64_t r1) {
-  if (call->dtype == PLUMB_F64) return BackwardAs<double>(call, r0, r1);
-  if (call->dtype == PLUMB_F32) return BackwardAs<float>(call, r0, r1);
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F64) return BackwardAs<double>(call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F32) return BackwardAs<float>(call, r0, r1);
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 // Computes the sum in f32, the only type that the extension supports.
 plumb_status ForwardResidual(const plumb_norm_instance* instance, const plumb_norm_call* call,
                              const plumb_residual_call* residual, int64_t r0, int64_t r1) {
-  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   for (int64_t r = r0; r < r1; ++r) {
     const float* x = Row<float>(call->x, call->x_pitch, r);
     const float* res = Row<float>(residual->res, residual->res_pitch, r);
@@ -133,7 +133,7 @@ plumb_status ForwardResidual(const plumb_norm_instance* instance, const plumb_no
 
 plumb_status BackwardResidual(const plumb_norm_instance* instance, const plumb_norm_call* call,
                               const plumb_residual_call* residual, int64_t r0, int64_t r1) {
-  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   plumb_norm_call adding = *call;
   for (int64_t r = r0; r < r1 && residual->dsum != nullptr; ++r) {
     const float* dsum = Row<float>(residual->dsum, residual->dsum_pitch, r);
@@ -165,18 +165,18 @@ plumb_norm_plugin Table(const char* id, uint32_t dtypes) {
 }  // namespace
 
 const plumb_norm_plugin* TanhNorm() {
-  static const plumb_norm_plugin table = Table("test.tanh", PLUMB_F32 | PLUMB_F64);
+  static const plumb_norm_plugin table = Table("test.tanh", PLUMB_DTYPE_F32 | PLUMB_DTYPE_F64);
   return &table;
 }
 
 const plumb_norm_plugin* TanhNormWithoutF64() {
-  static const plumb_norm_plugin table = Table("test.tanh_f32", PLUMB_F32);
+  static const plumb_norm_plugin table = Table("test.tanh_f32", PLUMB_DTYPE_F32);
   return &table;
 }
 
 const plumb_norm_plugin* TanhNormWithResidual() {
   static const plumb_norm_plugin table = [] {
-    plumb_norm_plugin norm = Table("test.tanh_residual", PLUMB_F32 | PLUMB_F64);
+    plumb_norm_plugin norm = Table("test.tanh_residual", PLUMB_DTYPE_F32 | PLUMB_DTYPE_F64);
     norm.get_extension = [](const char* id) -> const void* {
       return std::strcmp(id, PLUMB_EXT_RESIDUAL) == 0 ? &kResidual : nullptr;
     };

@@ -5,6 +5,7 @@
 #ifndef PLUMB_TESTS_OPS_TANH_NORM_PLUGIN_H_
 #define PLUMB_TESTS_OPS_TANH_NORM_PLUGIN_H_
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 
 namespace plumb {

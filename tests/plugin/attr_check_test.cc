@@ -101,7 +101,7 @@ TEST_F(AttrCheckTest, ListsAllErrorsAtOnce) {
 
 TEST_F(AttrCheckTest, NamesARequiredAttributeThatIsMissing) {
   plumb_attr_def attrs[1] = {test_norm::kAttrs[0]};
-  attrs[0].flags = PLUMB_ATTR_REQUIRED;
+  attrs[0].flags = PLUMB_ATTR_FLAG_REQUIRED;
   table_.attrs = attrs;
   table_.n_attrs = 1;
   plugin_ = NormPlugin::Create(&table_, "").value();

@@ -135,7 +135,7 @@ TEST(DescriptorTest, KnowsNormsOfTwoInputs) {
 
 TEST(DescriptorTest, ReadsHintsAndElementTypes) {
   plumb_norm_plugin table = test_norm::Table();
-  table.dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64;
+  table.dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64;
   table.flags = PLUMB_NORM_SHIFT_INVARIANT | PLUMB_NORM_APPROXIMATE_GRADIENT |
                 PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED;
   const auto plugin = NormPlugin::Create(&table, "").value();
@@ -194,7 +194,7 @@ TEST(DescriptorTest, PassesOnWhyANormIsNotAvailable) {
   plumb_norm_plugin table = test_norm::Table();
   table.available = [](char* err, size_t cap) -> plumb_status {
     std::snprintf(err, cap, "this machine has no abacus");
-    return PLUMB_FAILED_PRECONDITION;
+    return PLUMB_STATUS_FAILED_PRECONDITION;
   };
   EXPECT_THAT(Refusal(table), HasSubstr("this machine has no abacus"));
 }
@@ -213,7 +213,7 @@ TEST(DescriptorTest, RefusesImproperIds) {
 
 TEST(DescriptorTest, RequiresF32) {
   plumb_norm_plugin table = test_norm::Table();
-  table.dtypes = PLUMB_F64;
+  table.dtypes = PLUMB_DTYPE_F64;
   EXPECT_THAT(Refusal(table), HasSubstr("f32"));
 }
 
@@ -348,7 +348,7 @@ TEST_F(LayoutTest, RefusesImpossibleParameters) {
 }
 
 TEST_F(LayoutTest, OnlyNormsOfTwoInputsReadTheSecond) {
-  layout_.backward_needs = PLUMB_BWD_X | PLUMB_BWD_X2;
+  layout_.backward_needs = PLUMB_BACKWARD_READS_X | PLUMB_BACKWARD_READS_X2;
   EXPECT_THAT(Refusal(), HasSubstr("does not know"));
   EXPECT_TRUE(ReadLayout(layout_, 16, cross_row_, /*two_inputs=*/true).ok());
 }

@@ -199,7 +199,7 @@ class NormHarness {
   plumb_norm_call Call() {
     plumb_norm_call call{};
     call.struct_size = sizeof(call);
-    call.dtype = std::is_same_v<T, float> ? PLUMB_F32 : PLUMB_F64;
+    call.dtype = std::is_same_v<T, float> ? PLUMB_DTYPE_F32 : PLUMB_DTYPE_F64;
     call.dim = static_cast<uint32_t>(instance_.dim());
     call.rows = rows_;
     call.params = param_pointers_.data();

@@ -177,7 +177,7 @@ TEST_F(NormPluginTest, CombinesStatisticsWithAStatusWhereTheNormHasOne) {
       [](const plumb_norm_instance*, uint32_t, const plumb_norm_call* call, void*,
          const void*) -> plumb_status {
         std::snprintf(call->err, call->err_cap, "variance of nothing");
-        return PLUMB_OUT_OF_RANGE;
+        return PLUMB_STATUS_OUT_OF_RANGE;
       }};
   table_.flags = PLUMB_NORM_CROSS_ROW;
   test_norm::AddStatistics(&table_);
@@ -187,13 +187,13 @@ TEST_F(NormPluginTest, CombinesStatisticsWithAStatusWhereTheNormHasOne) {
   call.err = text;
   call.err_cap = sizeof(text);
   plugin_ = NormPlugin::Create(&table_, "").value();
-  EXPECT_TRUE(plugin_->Instantiate(4, {}).value()->StatsCombine(PLUMB_FWD, call, text, text).ok());
+  EXPECT_TRUE(plugin_->Instantiate(4, {}).value()->StatsCombine(PLUMB_PHASE_FORWARD, call, text, text).ok());
   table_.get_extension = [](const char* id) -> const void* {
     return std::strcmp(id, PLUMB_EXT_COMBINE) == 0 ? &combine : nullptr;
   };
   plugin_ = NormPlugin::Create(&table_, "").value();
   const absl::Status status =
-      plugin_->Instantiate(4, {}).value()->StatsCombine(PLUMB_FWD, call, text, text);
+      plugin_->Instantiate(4, {}).value()->StatsCombine(PLUMB_PHASE_FORWARD, call, text, text);
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(status.message()), HasSubstr("stats_combine: variance of nothing"));
 }
@@ -251,7 +251,7 @@ TEST_F(NormPluginTest, PassesOnWhyACallFailed) {
   plumb_norm_call call{};
   call.struct_size = sizeof(call);
   EXPECT_TRUE(instance->Forward(call, 0, 0).ok());
-  test_norm::forward_answer = PLUMB_OUT_OF_RANGE;
+  test_norm::forward_answer = PLUMB_STATUS_OUT_OF_RANGE;
   char text[64] = "";
   call.err = text;
   call.err_cap = sizeof(text);
@@ -313,9 +313,9 @@ TEST_F(ThrowingNormTest, TurnsExceptionsOfStatisticsAndResidualsIntoStatus) {
   table_.stats_finalize = [](const plumb_norm_instance*, uint32_t, const plumb_norm_call*,
                              void*) -> plumb_status { throw 1; };
   const auto cross = Instance();
-  for (const absl::Status& status : {cross->StatsPartial(PLUMB_FWD, call_, 0, 1, nullptr),
-                                     cross->StatsCombine(PLUMB_FWD, call_, nullptr, nullptr),
-                                     cross->StatsFinalize(PLUMB_FWD, call_, nullptr)}) {
+  for (const absl::Status& status : {cross->StatsPartial(PLUMB_PHASE_FORWARD, call_, 0, 1, nullptr),
+                                     cross->StatsCombine(PLUMB_PHASE_FORWARD, call_, nullptr, nullptr),
+                                     cross->StatsFinalize(PLUMB_PHASE_FORWARD, call_, nullptr)}) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("exception int left stats_"));
   }
 

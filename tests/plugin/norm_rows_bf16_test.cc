@@ -110,9 +110,9 @@ TEST_P(NormRowsBf16Test, AreF32RowsRounded) {
                                        MakeOperands(dim, 1, tiny, 1), MakeOperands(dim, 1, 1, nan),
                                        MakeOperands(dim, 1e38f, 1, 1)}) {
         const auto norm = plugin->Instantiate(dim, {}).value();
-        const auto narrow = RunNorm(*norm, operands, PLUMB_BF16, operands.x, operands.dy);
+        const auto narrow = RunNorm(*norm, operands, PLUMB_DTYPE_BF16, operands.x, operands.dy);
         const auto wide =
-            RunNorm(*norm, operands, PLUMB_F32, Widened(operands.x), Widened(operands.dy));
+            RunNorm(*norm, operands, PLUMB_DTYPE_F32, Widened(operands.x), Widened(operands.dy));
         for (size_t i = 0; i < narrow.y.size(); ++i) {
           const plumb_bf16 y = plumb_bf16_from_float(wide.y[i]);
           const plumb_bf16 dx = plumb_bf16_from_float(wide.dx[i]);

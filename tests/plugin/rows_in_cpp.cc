@@ -42,7 +42,7 @@ namespace {
 plumb_status Create(const plumb_host*, uint32_t dim, const plumb_attr_value*,
                     plumb_norm_instance** out, char*, size_t) {
   plumb_norm_instance* norm = new (std::nothrow) plumb_norm_instance();
-  if (norm == nullptr) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == nullptr) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->gain.name = "weight";
   norm->gain.doc = "The gain.";
   norm->gain.ndim = 1;
@@ -60,7 +60,7 @@ plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   out->n_params = 1;
   out->params = &norm->gain;
   out->saved_per_row = 1;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

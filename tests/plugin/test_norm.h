@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 
 struct plumb_norm_instance {
@@ -84,7 +85,7 @@ inline plumb_norm_plugin Table() {
   table.struct_size = sizeof(table);
   table.id = "org.example.test";
   table.version = "1.2.3";
-  table.dtypes = PLUMB_F32;
+  table.dtypes = PLUMB_DTYPE_F32;
   table.n_attrs = 5;
   table.attr_stride = sizeof(plumb_attr_def);
   table.attrs = kAttrs;

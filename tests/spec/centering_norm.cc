@@ -54,7 +54,7 @@ void Center(const plumb_norm_call* call, const void* from, int64_t from_pitch, v
 }
 
 plumb_status Forward(const plumb_norm_instance*, const plumb_norm_call* c, int64_t r0, int64_t r1) {
-  if (c->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (c->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   Center(c, c->x, c->x_pitch, c->y, c->y_pitch, r0, r1);
   return PLUMB_OK;
 }
@@ -62,17 +62,17 @@ plumb_status Forward(const plumb_norm_instance*, const plumb_norm_call* c, int64
 // Computes dx = dy - mean(dy). The backward statistics have replaced those of x.
 plumb_status Backward(const plumb_norm_instance*, const plumb_norm_call* c, int64_t r0,
                       int64_t r1) {
-  if (c->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (c->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   Center(c, c->dy, c->dy_pitch, c->dx, c->dx_pitch, r0, r1);
   return PLUMB_OK;
 }
 
 plumb_status StatsPartial(const plumb_norm_instance*, uint32_t phase, const plumb_norm_call* call,
                           int64_t r0, int64_t r1, void* partial) {
-  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   float* sum = static_cast<float*>(partial);
-  const void* from = phase == PLUMB_FWD ? call->x : call->dy;
-  const int64_t pitch = phase == PLUMB_FWD ? call->x_pitch : call->dy_pitch;
+  const void* from = phase == PLUMB_PHASE_FORWARD ? call->x : call->dy;
+  const int64_t pitch = phase == PLUMB_PHASE_FORWARD ? call->x_pitch : call->dy_pitch;
   for (int64_t r = r0; r < r1; ++r) {
     const float* row = PLUMB_CONST_ROW(float, from, pitch, r);
     for (uint32_t i = 0; i < call->dim; ++i) sum[i] += row[i];
@@ -89,11 +89,11 @@ void StatsCombine(const plumb_norm_instance* instance, uint32_t, const plumb_nor
 
 plumb_status StatsFinalize(const plumb_norm_instance*, uint32_t phase, const plumb_norm_call* call,
                            void* acc) {
-  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   const float* sum = static_cast<const float*>(acc);
   float* mean = static_cast<float*>(call->call_saved);
   for (uint32_t i = 0; i < call->dim; ++i) mean[i] = sum[i] / static_cast<float>(call->rows);
-  if (phase != PLUMB_FWD || (call->flags & PLUMB_CALL_TRAIN) == 0) return PLUMB_OK;
+  if (phase != PLUMB_PHASE_FORWARD || (call->flags & PLUMB_CALL_TRAIN) == 0) return PLUMB_OK;
   float* running = static_cast<float*>(call->buffers[0]);
   for (uint32_t i = 0; i < call->dim; ++i) running[i] += (mean[i] - running[i]) / 2;
   *static_cast<float*>(call->buffers[1]) += 1;
@@ -107,7 +107,7 @@ plumb_norm_plugin Table(const char* id, uint32_t flags) {
   table.version = "1";
   table.vendor = table.license = table.doc = "";
   table.flags = flags;
-  table.dtypes = PLUMB_F32;
+  table.dtypes = PLUMB_DTYPE_F32;
   table.attr_stride = sizeof(plumb_attr_def);
   table.create = Create;
   table.destroy = Destroy;

@@ -94,34 +94,34 @@ extern "C" {
 /* -- Status ------------------------------------------------------------------------------------ */
 
 /* Status of a call, with the numbers of absl::StatusCode and of gRPC. Any other number is treated
- * as PLUMB_INTERNAL. */
+ * as PLUMB_STATUS_INTERNAL. */
 #ifndef PLUMB_STATUS_DEFINED /* identical in plumb.h */
 #define PLUMB_STATUS_DEFINED
 typedef int32_t plumb_status;
 enum {
   PLUMB_OK = 0,
-  PLUMB_CANCELLED = 1,
-  PLUMB_INVALID_ARGUMENT = 3,
-  PLUMB_NOT_FOUND = 5,
-  PLUMB_RESOURCE_EXHAUSTED = 8,
-  PLUMB_FAILED_PRECONDITION = 9,
-  PLUMB_OUT_OF_RANGE = 11,
-  PLUMB_UNIMPLEMENTED = 12,
-  PLUMB_INTERNAL = 13
+  PLUMB_STATUS_CANCELLED = 1,
+  PLUMB_STATUS_INVALID_ARGUMENT = 3,
+  PLUMB_STATUS_NOT_FOUND = 5,
+  PLUMB_STATUS_RESOURCE_EXHAUSTED = 8,
+  PLUMB_STATUS_FAILED_PRECONDITION = 9,
+  PLUMB_STATUS_OUT_OF_RANGE = 11,
+  PLUMB_STATUS_UNIMPLEMENTED = 12,
+  PLUMB_STATUS_INTERNAL = 13
 };
 #endif
 
 /* -- Element types ----------------------------------------------------------------------------- */
 
 /* Element type of x, y, dy and dx. All else (params, dparams, saved, buffers, partials) has the
- * accumulate type: double if the element type is PLUMB_F64, else float. PLUMB_F64 serves to check
- * gradients and may be slow; every norm should offer it. A plugin must offer PLUMB_F32. */
+ * accumulate type: double if the element type is PLUMB_DTYPE_F64, else float. PLUMB_DTYPE_F64 serves to check
+ * gradients and may be slow; every norm should offer it. A plugin must offer PLUMB_DTYPE_F32. */
 #ifndef PLUMB_DTYPE_DEFINED /* identical in plumb.h */
 #define PLUMB_DTYPE_DEFINED
-enum { PLUMB_F32 = 1u << 0, PLUMB_BF16 = 1u << 1, PLUMB_F64 = 1u << 2 };
+enum { PLUMB_DTYPE_F32 = 1u << 0, PLUMB_DTYPE_BF16 = 1u << 1, PLUMB_DTYPE_F64 = 1u << 2 };
 #endif
 
-/* Element of type PLUMB_BF16: the upper half of a float. */
+/* Element of type PLUMB_DTYPE_BF16: the upper half of a float. */
 typedef uint16_t plumb_bf16;
 
 static inline float plumb_bf16_to_float(plumb_bf16 b) {
@@ -135,7 +135,7 @@ static inline float plumb_bf16_to_float(plumb_bf16 b) {
 }
 
 /* Rounds to nearest, ties to even; NaN stays NaN. A plugin rounds in this way what it stores as
- * PLUMB_BF16. */
+ * PLUMB_DTYPE_BF16. */
 static inline plumb_bf16 plumb_bf16_from_float(float value) {
   union {
     float value;
@@ -181,7 +181,7 @@ enum {
   PLUMB_ATTR_ENUM = 4,  /* value in s, one of `choices` */
   PLUMB_ATTR_STRING = 5 /* value in s */
 };
-enum { PLUMB_ATTR_REQUIRED = 1u << 0 }; /* no default: the user must set it */
+enum { PLUMB_ATTR_FLAG_REQUIRED = 1u << 0 }; /* no default: the user must set it */
 
 /* Value of an attribute: the field that its type names; the others are 0. Not a union, so that C++
  * can initialize any of them. Its size never changes: arrays of it need no stride. */
@@ -197,7 +197,7 @@ typedef struct plumb_attr_def {
   const char* name; /* [a-z][a-z0-9_]*, unique, at most 63 characters */
   const char* doc;  /* one sentence */
   uint32_t type;    /* PLUMB_ATTR_* */
-  uint32_t flags;   /* PLUMB_ATTR_REQUIRED */
+  uint32_t flags;   /* PLUMB_ATTR_FLAG_REQUIRED */
   double min, max;  /* F64 and I64: inclusive; NaN: unbounded */
   plumb_attr_value def;
   const char* const* choices; /* ENUM: ends with NULL; otherwise NULL */
@@ -258,7 +258,7 @@ typedef struct plumb_tensor_def {
 } plumb_tensor_def;
 
 /* Set of those of x, y and x2 that backward() reads; X2 [1.1]: norms of two inputs only. */
-enum { PLUMB_BWD_X = 1u << 0, PLUMB_BWD_Y = 1u << 1, PLUMB_BWD_X2 = 1u << 2 };
+enum { PLUMB_BACKWARD_READS_X = 1u << 0, PLUMB_BACKWARD_READS_Y = 1u << 1, PLUMB_BACKWARD_READS_X2 = 1u << 2 };
 
 /* [1.1] Set of the fields of plumb_norm_context that an instance uses. */
 enum { PLUMB_CONTEXT_POSITIONS = 1u << 0, PLUMB_CONTEXT_STEP = 1u << 1 };
@@ -276,7 +276,7 @@ typedef struct plumb_norm_layout {
   /* Cross-row norms only: numbers per call, and in a partial statistic, of the accumulate type. */
   uint32_t saved_per_call;
   uint32_t partial_elems;
-  uint32_t backward_needs;      /* PLUMB_BWD_* */
+  uint32_t backward_needs;      /* PLUMB_BACKWARD_READS_* */
   size_t scratch_bytes;         /* scratch of one range of rows: scratch_bytes ... */
   size_t scratch_bytes_per_row; /* ... + scratch_bytes_per_row * (r1 - r0) */
   /* [1.1] Max number of zeroed copies of dparams, and of ranges with different copies, in one
@@ -316,7 +316,7 @@ typedef struct plumb_norm_context {
 enum {
   PLUMB_CALL_TRAIN = 1u << 0,     /* fill `saved`: a backward call will follow */
   PLUMB_CALL_ALIGNED64 = 1u << 1, /* x, y, dy, dx and their pitches are multiples of 64 bytes */
-  /* backward: dx += gradient instead of dx = gradient. For PLUMB_F32 and PLUMB_F64 the gradient is
+  /* backward: dx += gradient instead of dx = gradient. For PLUMB_DTYPE_F32 and PLUMB_DTYPE_F64 the gradient is
    * rounded before it is added, so that the result is that of two steps, bit for bit. */
   PLUMB_CALL_DX_ACCUMULATE = 1u << 2
 };
@@ -347,7 +347,7 @@ enum {
 typedef struct plumb_norm_call {
   uint32_t struct_size;
   uint32_t flags; /* PLUMB_CALL_* */
-  uint32_t dtype; /* exactly one of PLUMB_F32, PLUMB_BF16, PLUMB_F64 */
+  uint32_t dtype; /* exactly one of PLUMB_DTYPE_F32, PLUMB_DTYPE_BF16, PLUMB_DTYPE_F64 */
   uint32_t dim;   /* argument of create() */
   int64_t rows;   /* number of rows of the whole call; ranges index into them */
   const void* x;  /* [rows, dim] */
@@ -361,13 +361,13 @@ typedef struct plumb_norm_call {
   /* [n_params], in the layout's order; may be NULL if there are none. */
   const void* const* params;
   void* const* buffers; /* [n_buffers]; written by stats_finalize of a training call only */
-  /* [n_params]; private to the caller of the range: ADD to them. In stats_finalize(PLUMB_BWD): the
+  /* [n_params]; private to the caller of the range: ADD to them. In stats_finalize(PLUMB_PHASE_BACKWARD): the
    * totals. */
   void* const* dparams;
   void* saved; /* [rows, saved_per_row] */
   int64_t saved_pitch;
-  /* [saved_per_call]; written by stats_finalize only; in PLUMB_BWD it still holds the values of
-   * PLUMB_FWD. */
+  /* [saved_per_call]; written by stats_finalize only; in PLUMB_PHASE_BACKWARD it still holds the values of
+   * PLUMB_PHASE_FORWARD. */
   void* call_saved;
   void* scratch;    /* for this range only; undefined content */
   uint64_t rng_key; /* PLUMB_NORM_STOCHASTIC: equal keys and rows give equal numbers */
@@ -408,7 +408,7 @@ typedef struct plumb_host {
 /* -- The norm ---------------------------------------------------------------------------------- */
 
 /* Phase of a cross-row norm's statistics. */
-enum { PLUMB_FWD = 0, PLUMB_BWD = 1 };
+enum { PLUMB_PHASE_FORWARD = 0, PLUMB_PHASE_BACKWARD = 1 };
 
 /* Table of a norm: constant, and alive as long as the process. Mandatory functions are create,
  * destroy, layout, forward and backward, and with PLUMB_NORM_CROSS_ROW the three stats functions,
@@ -426,7 +426,7 @@ typedef struct plumb_norm_plugin {
   const char* license; /* SPDX */
   const char* doc;     /* formula and source */
   uint32_t flags;      /* PLUMB_NORM_* */
-  uint32_t dtypes;     /* PLUMB_F32 and others, or'ed */
+  uint32_t dtypes;     /* PLUMB_DTYPE_F32 and others, or'ed */
   uint32_t n_attrs;
   uint32_t attr_stride;        /* the plugin's sizeof(plumb_attr_def) */
   const plumb_attr_def* attrs; /* live as long as the process */
@@ -439,7 +439,7 @@ typedef struct plumb_norm_plugin {
    * each attribute, in the order of the definitions, with defaults filled in and types and ranges
    * checked; it and its strings live until create returns, so an instance copies what it keeps.
    * `host` lives until destroy returns. On success *out is the instance, to be destroyed once; on
-   * failure *out is unchanged. Errors: PLUMB_INVALID_ARGUMENT for a dim or a combination of values
+   * failure *out is unchanged. Errors: PLUMB_STATUS_INVALID_ARGUMENT for a dim or a combination of values
    * that makes no sense; `err` (`cap` bytes) may give the reason. */
   plumb_status (*create)(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                          plumb_norm_instance** out, char* err, size_t cap);
@@ -453,7 +453,7 @@ typedef struct plumb_norm_plugin {
   plumb_status (*layout)(const plumb_norm_instance* instance, plumb_norm_layout* out);
 
   /* [hot] Computes y = norm(x) for rows r0 <= r < r1, 0 <= r0 <= r1 <= call->rows. `call` and all
-   * it points to live until the function returns. Errors: PLUMB_UNIMPLEMENTED for an element type
+   * it points to live until the function returns. Errors: PLUMB_STATUS_UNIMPLEMENTED for an element type
    * that is not offered. */
   plumb_status (*forward)(const plumb_norm_instance* instance, const plumb_norm_call* call,
                           int64_t r0, int64_t r1);
@@ -464,7 +464,7 @@ typedef struct plumb_norm_plugin {
                            int64_t r0, int64_t r1);
 
   /* [hot] PLUMB_NORM_CROSS_ROW: writes the statistic of rows [r0, r1) alone to `partial`
-   * (partial_elems numbers, zeroed by the host). `phase` is PLUMB_FWD or PLUMB_BWD. */
+   * (partial_elems numbers, zeroed by the host). `phase` is PLUMB_PHASE_FORWARD or PLUMB_PHASE_BACKWARD. */
   plumb_status (*stats_partial)(const plumb_norm_instance* instance, uint32_t phase,
                                 const plumb_norm_call* call, int64_t r0, int64_t r1, void* partial);
 
@@ -474,7 +474,7 @@ typedef struct plumb_norm_plugin {
                         const plumb_norm_call* call, void* acc, const void* partial);
 
   /* [hot] PLUMB_NORM_CROSS_ROW: computes call_saved from the statistic of all rows. Called by one
-   * thread, once per phase, before forward (PLUMB_FWD) or backward (PLUMB_BWD) of the same call.
+   * thread, once per phase, before forward (PLUMB_PHASE_FORWARD) or backward (PLUMB_PHASE_BACKWARD) of the same call.
    * Only this function writes `buffers`. */
   plumb_status (*stats_finalize)(const plumb_norm_instance* instance, uint32_t phase,
                                  const plumb_norm_call* call, void* acc);
@@ -499,9 +499,9 @@ typedef const plumb_norm_plugin* (*plumb_norm_plugin_v1_fn)(uint32_t index);
 
 /* The sum before a norm, fused with it: s = x + res, y = norm(s). get_extension(PLUMB_EXT_RESIDUAL)
  * returns a plumb_norm_residual. The norm is that of s as stored, in the element type. In backward,
- * call->x is s if PLUMB_BWD_X is set, and dx is the gradient of s (and so of both x and res), to
- * which dsum is added if it is given; PLUMB_CALL_DX_ACCUMULATE is not set. For PLUMB_F32 and
- * PLUMB_F64 the results are those of an addition followed by a norm, bit for bit: gradient and dsum
+ * call->x is s if PLUMB_BACKWARD_READS_X is set, and dx is the gradient of s (and so of both x and res), to
+ * which dsum is added if it is given; PLUMB_CALL_DX_ACCUMULATE is not set. For PLUMB_DTYPE_F32 and
+ * PLUMB_DTYPE_F64 the results are those of an addition followed by a norm, bit for bit: gradient and dsum
  * are each rounded before they are added. Row-wise norms of one input only. */
 #define PLUMB_EXT_RESIDUAL "plumb.norm.residual/1"
 typedef struct plumb_residual_call {

@@ -30,7 +30,7 @@
  *
  * and its table has .forward = RmsForward, .backward = RmsBackward, .get_extension =
  * RmsGetExtension, .dtypes = PLUMB_ROWS_DTYPES, .flags |= PLUMB_ROWS_FLAGS. The layout's
- * backward_needs is PLUMB_BWD_X.
+ * backward_needs is PLUMB_BACKWARD_READS_X.
  *
  * Names for use in the two macros:
  *   norm, call           the instance and the call
@@ -61,9 +61,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 
-#define PLUMB_ROWS_DTYPES (PLUMB_F32 | PLUMB_BF16 | PLUMB_F64)
+#define PLUMB_ROWS_DTYPES (PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64)
 #define PLUMB_ROWS_FLAGS (PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED)
 
 /* -- For create() ------------------------------------------------------------------------------ */
@@ -71,7 +72,7 @@
 /* Checks that every number among the `n` values of create() is in the range of its definition. A
  * host has checked this, but not always for a norm that is linked into a program. NaN is in no
  * range that has a bound.
- * Errors: PLUMB_INVALID_ARGUMENT, with a message in `err`. */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT, with a message in `err`. */
 static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32_t n,
                                               const plumb_attr_value* values, char* err,
                                               size_t cap) {
@@ -81,7 +82,7 @@ static inline plumb_status plumb_check_ranges(const plumb_attr_def* defs, uint32
     if (def->type == PLUMB_ATTR_STRING || def->type == PLUMB_ATTR_ENUM) continue;
     if ((isnan(def->min) || value >= def->min) && (isnan(def->max) || value <= def->max)) continue;
     snprintf(err, cap, "%s is %g, and must be in [%g, %g]", def->name, value, def->min, def->max);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   return PLUMB_OK;
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 #include "plumb/norm_rows_vectors.h"
 
@@ -324,10 +325,10 @@ PLUMB_ROWS_INLINE int plumb_rows_streams_(const plumb_norm_call* call,
   PLUMB_ROWS_BODY_(FUNCTION, , 0, BACKWARD, BF16, __VA_ARGS__)                      \
   PLUMB_ROWS_BODY_(FUNCTION, , 0, BACKWARD, F64, __VA_ARGS__)                       \
   static plumb_status FUNCTION##Base(PLUMB_ROWS_PARAMETERS_) {                      \
-    if (call->dtype == PLUMB_F32) PLUMB_ROWS_VARIANTS_(FUNCTION##F32_0_, VARIANT)   \
-    if (call->dtype == PLUMB_BF16) PLUMB_ROWS_VARIANTS_(FUNCTION##BF16_0_, VARIANT) \
-    if (call->dtype == PLUMB_F64) PLUMB_ROWS_VARIANTS_(FUNCTION##F64_0_, VARIANT)   \
-    return PLUMB_UNIMPLEMENTED;                                                     \
+    if (call->dtype == PLUMB_DTYPE_F32) PLUMB_ROWS_VARIANTS_(FUNCTION##F32_0_, VARIANT)   \
+    if (call->dtype == PLUMB_DTYPE_BF16) PLUMB_ROWS_VARIANTS_(FUNCTION##BF16_0_, VARIANT) \
+    if (call->dtype == PLUMB_DTYPE_F64) PLUMB_ROWS_VARIANTS_(FUNCTION##F64_0_, VARIANT)   \
+    return PLUMB_STATUS_UNIMPLEMENTED;                                                     \
   }
 
 #if PLUMB_ROWS_X86_ && PLUMB_ROWS_MAX_LEVEL > 0
@@ -358,11 +359,11 @@ PLUMB_ROWS_INLINE int plumb_rows_level_(void) {
   PLUMB_ROWS_FAST_(FUNCTION, PLUMB_ROWS_BF16_, 3, BF16, VARIANT, BACKWARD, __VA_ARGS__)        \
   static plumb_status FUNCTION##Rows(PLUMB_ROWS_PARAMETERS_) {                                 \
     const int level = plumb_rows_level_();                                                     \
-    if (level > 0 && call->dtype == PLUMB_F32) {                                               \
+    if (level > 0 && call->dtype == PLUMB_DTYPE_F32) {                                               \
       return (level > 1 ? FUNCTION##F32Level2 : FUNCTION##F32Level1)(norm, call, residual, r0, \
                                                                      r1);                      \
     }                                                                                          \
-    if (level > 0 && call->dtype == PLUMB_BF16) {                                              \
+    if (level > 0 && call->dtype == PLUMB_DTYPE_BF16) {                                              \
       return (level > 2   ? FUNCTION##BF16Level3                                               \
               : level > 1 ? FUNCTION##BF16Level2                                               \
                           : FUNCTION##BF16Level1)(norm, call, residual, r0, r1);               \

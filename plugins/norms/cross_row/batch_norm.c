@@ -69,14 +69,14 @@ static const plumb_attr_def kAttributes[kAttrs] = {
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range = plumb_check_ranges(kAttributes, kAttrs, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
+  (void)err;
+  (void)cap;
   if (dim < 1 || dim > kMaxDim) {
     snprintf(err, cap, "dim must be from 1 to %d", (int)kMaxDim);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* instance = calloc(1, sizeof(*instance));
-  if (instance == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (instance == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   instance->dim = dim;
   instance->eps = values[kEps].f;
   instance->momentum = values[kMomentum].f;
@@ -104,7 +104,7 @@ static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layou
   out->buffers = instance->buffers;
   out->saved_per_call = kSavedParts * dim;
   out->partial_elems = kPartialColumns + 2 * dim;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   out->scratch_bytes = dim * sizeof(double); /* weight rstd */
   return PLUMB_OK;
 }
@@ -120,7 +120,7 @@ static const plumb_norm_plugin the_norm = {
         "Each column normalized over all rows of a call, running statistics in evaluation; "
         "Ioffe & Szegedy 2015, arXiv:1502.03167. A token sees those after it while training.",
     .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_CROSS_ROW,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     .n_attrs = kAttrs,
     .attr_stride = sizeof(plumb_attr_def),
     .attrs = kAttributes,
@@ -198,7 +198,7 @@ static void FOR_TYPE(Partial)(const plumb_norm_instance* instance, uint32_t phas
   SUM* out = partial;
   SUM* first = out + kPartialColumns;
   out[kPartialRows] = (SUM)(r1 - r0);
-  if (phase == PLUMB_FWD) {
+  if (phase == PLUMB_PHASE_FORWARD) {
     FOR_TYPE(ForwardPartial)(dim, call, r0, r1, first, first + dim);
   } else {
     FOR_TYPE(BackwardPartial)(dim, call, r0, r1, first, first + dim);
@@ -211,7 +211,7 @@ static void FOR_TYPE(Combine)(size_t dim, uint32_t phase, void* acc, const void*
   if (b[kPartialRows] == 0) return;
   SUM* a_columns = a + kPartialColumns;
   const SUM* b_columns = b + kPartialColumns;
-  if (phase == PLUMB_FWD) {
+  if (phase == PLUMB_PHASE_FORWARD) {
     FOR_TYPE(MergeMoments)
     (a[kPartialRows], a_columns, a_columns + dim, b[kPartialRows], b_columns, b_columns + dim, dim);
   } else {
@@ -232,7 +232,7 @@ static void FOR_TYPE(Finalize)(const plumb_norm_instance* instance, uint32_t pha
   const SUM* first = (const SUM*)acc + kPartialColumns;
   const SUM* second = first + dim;
   SUM* saved = call->call_saved;
-  if (phase == PLUMB_BWD) {
+  if (phase == PLUMB_PHASE_BACKWARD) {
     for (size_t i = 0; i < dim; ++i) {
       saved[kMeanDy * dim + i] = first[i] / at_least_one;
       saved[kMeanDyH * dim + i] = second[i] / at_least_one;

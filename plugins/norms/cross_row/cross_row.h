@@ -74,15 +74,15 @@ typedef struct Functions {
 #include CROSS_ROW_FILE
 
 static const Functions* FunctionsFor(const plumb_norm_call* call) {
-  if (call->dtype == PLUMB_F32) return &kFunctionsF32;
-  if (call->dtype == PLUMB_BF16) return &kFunctionsBF16;
-  return call->dtype == PLUMB_F64 ? &kFunctionsF64 : NULL;
+  if (call->dtype == PLUMB_DTYPE_F32) return &kFunctionsF32;
+  if (call->dtype == PLUMB_DTYPE_BF16) return &kFunctionsBF16;
+  return call->dtype == PLUMB_DTYPE_F64 ? &kFunctionsF64 : NULL;
 }
 
 static plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                             int64_t r0, int64_t r1) {
   const Functions* functions = FunctionsFor(call);
-  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
+  if (functions == NULL) return PLUMB_STATUS_UNIMPLEMENTED;
   if (r0 < r1) functions->forward(instance, call, r0, r1);
   return PLUMB_OK;
 }
@@ -90,7 +90,7 @@ static plumb_status Forward(const plumb_norm_instance* instance, const plumb_nor
 static plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
   const Functions* functions = FunctionsFor(call);
-  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
+  if (functions == NULL) return PLUMB_STATUS_UNIMPLEMENTED;
   if (r0 < r1) functions->backward(instance, call, r0, r1);
   return PLUMB_OK;
 }
@@ -99,7 +99,7 @@ static plumb_status StatsPartial(const plumb_norm_instance* instance, uint32_t p
                                  const plumb_norm_call* call, int64_t r0, int64_t r1,
                                  void* partial) {
   const Functions* functions = FunctionsFor(call);
-  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
+  if (functions == NULL) return PLUMB_STATUS_UNIMPLEMENTED;
   if (r0 < r1) functions->partial(instance, phase, call, r0, r1, partial);
   return PLUMB_OK;
 }
@@ -113,7 +113,7 @@ static void StatsCombine(const plumb_norm_instance* instance, uint32_t phase,
 static plumb_status StatsFinalize(const plumb_norm_instance* instance, uint32_t phase,
                                   const plumb_norm_call* call, void* acc) {
   const Functions* functions = FunctionsFor(call);
-  if (functions == NULL) return PLUMB_UNIMPLEMENTED;
+  if (functions == NULL) return PLUMB_STATUS_UNIMPLEMENTED;
   functions->finalize(instance, phase, call, acc);
   return PLUMB_OK;
 }

@@ -80,20 +80,20 @@ static const plumb_attr_def kAttributes[kAttrs] = {
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range = plumb_check_ranges(kAttributes, kAttrs, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
+  (void)err;
+  (void)cap;
   if (dim < 1 || dim > kMaxDim) {
     snprintf(err, cap, "dim must be from 1 to %d", (int)kMaxDim);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   const int64_t groups = values[kGroups].i;
   if (groups < 0 || groups > dim || (groups > 0 && dim % groups != 0)) {
     snprintf(err, cap, "groups is %lld, and must be 0 or divide dim, which is %u",
              (long long)groups, dim);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* instance = calloc(1, sizeof(*instance));
-  if (instance == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (instance == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   instance->dim = dim;
   instance->eps = values[kEps].f;
   instance->alpha_forward = values[kAlphaForward].f;
@@ -127,7 +127,7 @@ static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layou
   out->saved_per_row = instance->scaled ? (uint32_t)instance->groups : 0; /* q */
   out->saved_per_call = kSavedParts * dim;
   out->partial_elems = kPartialColumns + 2 * dim;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   out->scratch_bytes = dim * sizeof(double); /* weight times 1 / sqrt(phi + eps) */
   return PLUMB_OK;
 }
@@ -145,7 +145,7 @@ static const plumb_norm_plugin the_norm = {
         "it during the warm-up.",
     .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_APPROXIMATE_GRADIENT |
              PLUMB_NORM_CROSS_ROW,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     .n_attrs = kAttrs,
     .attr_stride = sizeof(plumb_attr_def),
     .attrs = kAttributes,
@@ -205,7 +205,7 @@ HOT static void FOR_TYPE(Partial)(const plumb_norm_instance* instance, uint32_t 
       const size_t c = group * size;
       const ELEMENT* x = PLUMB_CONST_ROW(ELEMENT, call->x, call->x_pitch, r) + c;
       SUM* first = out + kPartialColumns + c;
-      if (phase == PLUMB_FWD) {
+      if (phase == PLUMB_PHASE_FORWARD) {
         const SUM q = FOR_TYPE(GroupScale)(instance, x);
         INDEPENDENT for (size_t i = 0; i < size; ++i) first[i] +=
             (LOAD(x[i]) * q) * (LOAD(x[i]) * q);
@@ -285,7 +285,7 @@ static void FOR_TYPE(Finalize)(const plumb_norm_instance* instance, uint32_t pha
                                const plumb_norm_call* call, const void* acc) {
   const SUM rows = ((const SUM*)acc)[kPartialRows];
   const SUM* first = (const SUM*)acc + kPartialColumns;
-  if (phase == PLUMB_FWD) {
+  if (phase == PLUMB_PHASE_FORWARD) {
     FOR_TYPE(FinalizeForward)(instance, call, rows, first);
   } else {
     FOR_TYPE(FinalizeBackward)(instance, call, rows, first, first + instance->dim);

@@ -118,11 +118,10 @@ static plumb_tensor_def Vector(const char* name, const char* doc, uint32_t init,
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range =
-      plumb_check_ranges(the_attributes, kAttributeCount, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
+  (void)err;
+  (void)cap;
   plumb_norm_instance* norm = malloc(sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->n_params = values[kAffine].i == 0 ? kWeight : values[kHasBias].i == 0 ? kBias : kParamCount;
   norm->params[kAlpha] =
       Number("alpha", "The factor inside " DYNAMIC_FUNCTION ".", values[kAlphaInit].f);
@@ -142,7 +141,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->tensor_stride = sizeof(plumb_tensor_def);
   out->n_params = norm->n_params;
   out->params = norm->params;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

@@ -89,19 +89,18 @@ PLUMB_NORM_ROWS(Group, norm->affine)
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range =
-      plumb_check_ranges(the_attributes, kAttributeCount, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
+  (void)err;
+  (void)cap;
   const int64_t groups = values[kGroups].i;
   if (groups < 1 || dim % groups != 0) {
     if (cap > 0) {
       snprintf(err, cap, "groups is %lld, and must divide dim, which is %u", (long long)groups,
                dim);
     }
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* norm = malloc(sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   *norm = (plumb_norm_instance){
       .dim = dim,
       .groups = (size_t)groups,
@@ -131,7 +130,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = norm->affine ? 2 : 0;
   out->params = norm->params;
   out->saved_per_row = (uint32_t)(2 * norm->groups); /* mean and r of each piece */
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

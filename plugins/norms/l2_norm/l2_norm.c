@@ -72,11 +72,10 @@ PLUMB_NORM_ROWS(L2, 0)
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range =
-      plumb_check_ranges(the_attributes, kAttributeCount, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
+  (void)err;
+  (void)cap;
   plumb_norm_instance* norm = malloc(sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   *norm = (plumb_norm_instance){.dim = dim, .eps = values[kEps].f, .scale = values[kScale].f};
   *out = norm;
   return PLUMB_OK;
@@ -88,7 +87,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   (void)norm;
   out->tensor_stride = sizeof(plumb_tensor_def);
   out->saved_per_row = 1; /* r */
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

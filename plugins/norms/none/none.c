@@ -17,11 +17,11 @@ static struct plumb_norm_instance the_instance;
 
 static size_t ElementSize(uint32_t dtype) {
   switch (dtype) {
-    case PLUMB_F32:
+    case PLUMB_DTYPE_F32:
       return sizeof(float);
-    case PLUMB_BF16:
+    case PLUMB_DTYPE_BF16:
       return sizeof(plumb_bf16);
-    case PLUMB_F64:
+    case PLUMB_DTYPE_F64:
       return sizeof(double);
     default:
       return 0;
@@ -60,7 +60,7 @@ static plumb_status Forward(const plumb_norm_instance* instance, const plumb_nor
                             int64_t r0, int64_t r1) {
   (void)instance;
   const size_t element = ElementSize(call->dtype);
-  if (element == 0) return PLUMB_UNIMPLEMENTED;
+  if (element == 0) return PLUMB_STATUS_UNIMPLEMENTED;
   CopyRows(call->y, call->y_pitch, call->x, call->x_pitch, element * call->dim, r0, r1);
   return PLUMB_OK;
 }
@@ -83,12 +83,12 @@ static plumb_status Backward(const plumb_norm_instance* instance, const plumb_no
                              int64_t r0, int64_t r1) {
   (void)instance;
   const size_t element = ElementSize(call->dtype);
-  if (element == 0) return PLUMB_UNIMPLEMENTED;
+  if (element == 0) return PLUMB_STATUS_UNIMPLEMENTED;
   if (!(call->flags & PLUMB_CALL_DX_ACCUMULATE)) {
     CopyRows(call->dx, call->dx_pitch, call->dy, call->dy_pitch, element * call->dim, r0, r1);
-  } else if (call->dtype == PLUMB_F32) {
+  } else if (call->dtype == PLUMB_DTYPE_F32) {
     AddRowsF32(call, r0, r1);
-  } else if (call->dtype == PLUMB_BF16) {
+  } else if (call->dtype == PLUMB_DTYPE_BF16) {
     AddRowsBF16(call, r0, r1);
   } else {
     AddRowsF64(call, r0, r1);
@@ -107,7 +107,7 @@ static const plumb_norm_plugin the_norm = {
     .doc = "The identity, y = x.",
     .flags =
         PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED | PLUMB_NORM_IDENTITY,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     .n_attrs = 0,
     .attr_stride = sizeof(plumb_attr_def),
     .create = Create,

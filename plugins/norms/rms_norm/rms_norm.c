@@ -94,16 +94,15 @@ PLUMB_NORM_ROWS(Rms, norm->gain)
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range =
-      plumb_check_ranges(the_attributes, kAttributeCount, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
+  (void)err;
+  (void)cap;
   const int affine = values[kAffine].i != 0, unit_offset = values[kUnitOffset].i != 0;
   if (unit_offset && !affine) {
     snprintf(err, cap, "unit_offset is about the gain, and affine: false leaves none");
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* norm = malloc(sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   *norm = (plumb_norm_instance){
       .eps = values[kEps].f,
       .gain = !affine       ? kNone
@@ -128,7 +127,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = norm->gain == kNone ? 0 : 1;
   out->params = &norm->weight;
   out->saved_per_row = 1; /* r */
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

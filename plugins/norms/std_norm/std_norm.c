@@ -76,19 +76,18 @@ PLUMB_NORM_ROWS(Std, 0)
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host;
-  const plumb_status in_range =
-      plumb_check_ranges(the_attributes, kAttributeCount, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
+  (void)err;
+  (void)cap;
   const int unbiased = values[kUnbiased].i != 0;
   if (unbiased && dim == 1) {
     if (cap > 0) {
       snprintf(err, cap,
                "dim is 1, and one number has no unbiased deviation: set unbiased to false");
     }
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* norm = malloc(sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   *norm = (plumb_norm_instance){
       .dim = dim,
       .eps = values[kEps].f,
@@ -117,7 +116,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = 2;
   out->params = norm->params;
   out->saved_per_row = 2; /* mean, sigma */
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

@@ -78,10 +78,10 @@ const plumb_attr_def kAttributes[kAttributeCount] = {
 // none.
 plumb_status Create(const plumb_host*, uint32_t dim, const plumb_attr_value* values,
                     plumb_norm_instance** out, char* err, size_t cap) {
-  const plumb_status in_range = plumb_check_ranges(kAttributes, kAttributeCount, values, err, cap);
-  if (in_range != PLUMB_OK) return in_range;
+  (void)err;
+  (void)cap;
   auto* norm = new (std::nothrow) plumb_norm_instance();
-  if (norm == nullptr) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == nullptr) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->eps = values[kEps].f;
   norm->gain.name = "weight";  // key in checkpoints: never change it
   norm->gain.doc = "The gain.";
@@ -100,7 +100,7 @@ plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   out->n_params = 1;
   out->params = &norm->gain;
   out->saved_per_row = 1;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

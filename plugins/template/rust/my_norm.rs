@@ -91,7 +91,7 @@ unsafe extern "C" fn create(
     let eps = (*values).f;
     if !(1e-12..=1.0).contains(&eps) {
         write_text(b"eps must be in 1e-12..1", err, err_cap);
-        return PLUMB_INVALID_ARGUMENT;
+        return PLUMB_STATUS_INVALID_ARGUMENT;
     }
     let gain = TensorDef {
         name: text!("weight"), // key in checkpoints: never change it
@@ -108,7 +108,7 @@ unsafe extern "C" fn create(
     };
     let instance = std::alloc::alloc(std::alloc::Layout::new::<Instance>()) as *mut Instance;
     if instance.is_null() {
-        return PLUMB_RESOURCE_EXHAUSTED;
+        return PLUMB_STATUS_RESOURCE_EXHAUSTED;
     }
     instance.write(Instance { eps, gain });
     *out = instance;
@@ -124,7 +124,7 @@ unsafe extern "C" fn layout(instance: *const Instance, out: *mut Layout) -> i32 
     (*out).n_params = 1;
     (*out).params = addr_of!((*instance).gain);
     (*out).saved_per_row = 1;
-    (*out).backward_needs = PLUMB_BWD_X;
+    (*out).backward_needs = PLUMB_BACKWARD_READS_X;
     PLUMB_OK
 }
 
@@ -143,7 +143,7 @@ static NORM: Plugin = Plugin {
         | PLUMB_NORM_DX_ALIAS_DY
         | PLUMB_NORM_NAN_ISOLATED
         | PLUMB_NORM_SCALE_INVARIANT,
-    dtypes: PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    dtypes: PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     n_attrs: ATTRIBUTES.0.len() as u32,
     attr_stride: std::mem::size_of::<AttrDef>() as u32,
     attrs: ATTRIBUTES.0.as_ptr(),
@@ -173,20 +173,20 @@ pub extern "C" fn plumb_norm_plugin_v1(index: u32) -> *const Plugin {
 
 unsafe extern "C" fn forward(norm: *const Instance, call: *const Call, r0: i64, r1: i64) -> i32 {
     match (*call).dtype {
-        PLUMB_F32 => forward_rows::<f32>(&*norm, &*call, r0, r1),
-        PLUMB_BF16 => forward_rows::<Bf16>(&*norm, &*call, r0, r1),
-        PLUMB_F64 => forward_rows::<f64>(&*norm, &*call, r0, r1),
-        _ => return PLUMB_UNIMPLEMENTED,
+        PLUMB_DTYPE_F32 => forward_rows::<f32>(&*norm, &*call, r0, r1),
+        PLUMB_DTYPE_BF16 => forward_rows::<Bf16>(&*norm, &*call, r0, r1),
+        PLUMB_DTYPE_F64 => forward_rows::<f64>(&*norm, &*call, r0, r1),
+        _ => return PLUMB_STATUS_UNIMPLEMENTED,
     }
     PLUMB_OK
 }
 
 unsafe extern "C" fn backward(_norm: *const Instance, call: *const Call, r0: i64, r1: i64) -> i32 {
     match (*call).dtype {
-        PLUMB_F32 => backward_rows::<f32>(&*call, r0, r1),
-        PLUMB_BF16 => backward_rows::<Bf16>(&*call, r0, r1),
-        PLUMB_F64 => backward_rows::<f64>(&*call, r0, r1),
-        _ => return PLUMB_UNIMPLEMENTED,
+        PLUMB_DTYPE_F32 => backward_rows::<f32>(&*call, r0, r1),
+        PLUMB_DTYPE_BF16 => backward_rows::<Bf16>(&*call, r0, r1),
+        PLUMB_DTYPE_F64 => backward_rows::<f64>(&*call, r0, r1),
+        _ => return PLUMB_STATUS_UNIMPLEMENTED,
     }
     PLUMB_OK
 }
@@ -281,18 +281,18 @@ unsafe fn write_text(message: &[u8], to: *mut c_char, cap: usize) {
 // -- plumb/norm_plugin.h, version 1.0, as far as it is used here -----------------------------------
 
 const PLUMB_OK: i32 = 0;
-const PLUMB_INVALID_ARGUMENT: i32 = 3;
-const PLUMB_RESOURCE_EXHAUSTED: i32 = 8;
-const PLUMB_UNIMPLEMENTED: i32 = 12;
-const PLUMB_F32: u32 = 1;
-const PLUMB_BF16: u32 = 2;
-const PLUMB_F64: u32 = 4;
+const PLUMB_STATUS_INVALID_ARGUMENT: i32 = 3;
+const PLUMB_STATUS_RESOURCE_EXHAUSTED: i32 = 8;
+const PLUMB_STATUS_UNIMPLEMENTED: i32 = 12;
+const PLUMB_DTYPE_F32: u32 = 1;
+const PLUMB_DTYPE_BF16: u32 = 2;
+const PLUMB_DTYPE_F64: u32 = 4;
 const PLUMB_NORM_INPLACE: u32 = 1;
 const PLUMB_NORM_DX_ALIAS_DY: u32 = 2;
 const PLUMB_NORM_NAN_ISOLATED: u32 = 4;
 const PLUMB_NORM_SCALE_INVARIANT: u32 = 16;
 const PLUMB_CALL_DX_ACCUMULATE: u32 = 4;
-const PLUMB_BWD_X: u32 = 1;
+const PLUMB_BACKWARD_READS_X: u32 = 1;
 const PLUMB_ATTR_F64: u32 = 1;
 const PLUMB_INIT_ONES: u32 = 1;
 
@@ -341,7 +341,7 @@ struct Layout {
     saved_per_row: u32,
     saved_per_call: u32,
     partial_elems: u32,
-    backward_needs: u32, // PLUMB_BWD_*
+    backward_needs: u32, // PLUMB_BACKWARD_READS_*
     scratch_bytes: usize,
     scratch_bytes_per_row: usize,
 }

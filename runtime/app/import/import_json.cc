@@ -138,10 +138,10 @@ class FileTensorList {
 
   absl::Status Add(std::string name, const SafetensorsFile& file, const TensorEntry& entry,
                    int64_t first) {
-    int32_t dtype = PLUMB_F16;
-    if (entry.dtype == "F32") dtype = PLUMB_F32;
-    if (entry.dtype == "BF16") dtype = PLUMB_BF16;
-    const int64_t size = dtype == PLUMB_F32 ? 4 : 2;
+    int32_t dtype = PLUMB_DTYPE_F16;
+    if (entry.dtype == "F32") dtype = PLUMB_DTYPE_F32;
+    if (entry.dtype == "BF16") dtype = PLUMB_DTYPE_BF16;
+    const int64_t size = dtype == PLUMB_DTYPE_F32 ? 4 : 2;
     if (first > entry.shape.num_elements()) return Damaged(path_, "\"from\" is beyond a tensor");
     tensors_.push_back({std::move(name), file.path(), file.OffsetOf(entry) + first * size, dtype});
     return absl::OkStatus();

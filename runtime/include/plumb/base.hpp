@@ -46,19 +46,19 @@ PLUMB_HPP_INLINE namespace PLUMB_HPP_NAMESPACE {
 
 // Status code of an error, a plumb_status.
 enum class Code : std::int32_t {
-  kCancelled = PLUMB_CANCELLED,
-  kInvalidArgument = PLUMB_INVALID_ARGUMENT,
-  kNotFound = PLUMB_NOT_FOUND,
-  kAlreadyExists = PLUMB_ALREADY_EXISTS,
-  kPermissionDenied = PLUMB_PERMISSION_DENIED,
-  kResourceExhausted = PLUMB_RESOURCE_EXHAUSTED,
-  kFailedPrecondition = PLUMB_FAILED_PRECONDITION,
-  kAborted = PLUMB_ABORTED,
-  kOutOfRange = PLUMB_OUT_OF_RANGE,
-  kUnimplemented = PLUMB_UNIMPLEMENTED,
-  kInternal = PLUMB_INTERNAL,
-  kUnavailable = PLUMB_UNAVAILABLE,
-  kDataLoss = PLUMB_DATA_LOSS,
+  kCancelled = PLUMB_STATUS_CANCELLED,
+  kInvalidArgument = PLUMB_STATUS_INVALID_ARGUMENT,
+  kNotFound = PLUMB_STATUS_NOT_FOUND,
+  kAlreadyExists = PLUMB_STATUS_ALREADY_EXISTS,
+  kPermissionDenied = PLUMB_STATUS_PERMISSION_DENIED,
+  kResourceExhausted = PLUMB_STATUS_RESOURCE_EXHAUSTED,
+  kFailedPrecondition = PLUMB_STATUS_FAILED_PRECONDITION,
+  kAborted = PLUMB_STATUS_ABORTED,
+  kOutOfRange = PLUMB_STATUS_OUT_OF_RANGE,
+  kUnimplemented = PLUMB_STATUS_UNIMPLEMENTED,
+  kInternal = PLUMB_STATUS_INTERNAL,
+  kUnavailable = PLUMB_STATUS_UNAVAILABLE,
+  kDataLoss = PLUMB_STATUS_DATA_LOSS,
 };
 
 // An error with its message. Immutable; any thread. Copies share their content.

@@ -26,9 +26,9 @@ inline std::string Version() { return plumb_version(); }
 // --- Runtime ------------------------------------------------------------------------------------
 
 struct RuntimeOptions {
-  bool use_environment = true;  // false: PLUMB_NO_ENVIRONMENT
-  bool guard_plugins = false;   // PLUMB_GUARD_PLUGINS
-  bool signal_stacks = false;   // PLUMB_SIGNAL_STACKS
+  bool use_environment = true;  // false: PLUMB_RUNTIME_NO_ENVIRONMENT
+  bool guard_plugins = false;   // PLUMB_RUNTIME_GUARD_PLUGINS
+  bool signal_stacks = false;   // PLUMB_RUNTIME_SIGNAL_STACKS
   std::int32_t threads = 0;     // max of a call; 0: one for each processor, or OMP_NUM_THREADS
   std::string gemm;             // "": "auto"
   // Absolute directories, separated by ':', that are searched first.
@@ -60,9 +60,9 @@ class Runtime {
   // Creates a runtime.
   static Result<Runtime> Create(RuntimeOptions options = {}) {
     auto given = internal::Sized<plumb_runtime_options>();
-    if (!options.use_environment) given.flags |= PLUMB_NO_ENVIRONMENT;
-    if (options.guard_plugins) given.flags |= PLUMB_GUARD_PLUGINS;
-    if (options.signal_stacks) given.flags |= PLUMB_SIGNAL_STACKS;
+    if (!options.use_environment) given.flags |= PLUMB_RUNTIME_NO_ENVIRONMENT;
+    if (options.guard_plugins) given.flags |= PLUMB_RUNTIME_GUARD_PLUGINS;
+    if (options.signal_stacks) given.flags |= PLUMB_RUNTIME_SIGNAL_STACKS;
     given.threads = options.threads;
     if (!options.gemm.empty()) given.gemm = options.gemm.c_str();
     given.plugin_path = options.plugin_path.c_str();

@@ -80,11 +80,11 @@ class Tokenizer {
   // Creates a tokenizer with a token for each character in `text`; `begin_end` adds one that begins
   // and ends a document.
   static Result<Tokenizer> Characters(std::string_view text, bool begin_end = false) {
-    return Create(PLUMB_CHARACTERS, text, begin_end);
+    return Create(PLUMB_TOKENIZER_CHARACTERS, text, begin_end);
   }
   // Creates a tokenizer with a token for each of the 256 bytes.
   static Result<Tokenizer> Bytes(bool begin_end = false) {
-    return Create(PLUMB_BYTES, {}, begin_end);
+    return Create(PLUMB_TOKENIZER_BYTES, {}, begin_end);
   }
   // Reads a tokenizer from the text of a tokenizer.json, of a run or of a published model.
   static Result<Tokenizer> FromJson(std::string_view json) {

@@ -36,12 +36,12 @@ static plumb_status Failed(Job* job, const char* what, int peer, int code) {
   }
   int class = MPI_ERR_OTHER;
   MPI_Error_class(code, &class);
-  return class == MPI_ERR_TRUNCATE ? PLUMB_INTERNAL : PLUMB_UNAVAILABLE;
+  return class == MPI_ERR_TRUNCATE ? PLUMB_STATUS_INTERNAL : PLUMB_STATUS_UNAVAILABLE;
 }
 
 static plumb_status OutOfMemory(Job* job) {
   snprintf(job->error, sizeof(job->error), "out of memory for a message");
-  return PLUMB_RESOURCE_EXHAUSTED;
+  return PLUMB_STATUS_RESOURCE_EXHAUSTED;
 }
 
 /* Sets `*type` and `*count` for a message of `size` bytes. The caller frees a type that is not
@@ -110,7 +110,7 @@ static plumb_status Finish(Job* job, Transfer* transfer, int failure, const MPI_
       snprintf(job->error, sizeof(job->error),
                "receives %zu bytes of tag %d, and rank %d sent %lld", transfer->size, transfer->tag,
                transfer->peer, (long long)received);
-      result = PLUMB_INTERNAL;
+      result = PLUMB_STATUS_INTERNAL;
     }
   }
   free(transfer);
@@ -167,12 +167,12 @@ static plumb_status Initialize(int* by_us, char* problem, size_t capacity) {
     MPI_Query_thread(&level);
   } else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) {
     snprintf(problem, capacity, "MPI_Init_thread failed");
-    return PLUMB_UNAVAILABLE;
+    return PLUMB_STATUS_UNAVAILABLE;
   }
   if (level < MPI_THREAD_SERIALIZED) {
     snprintf(problem, capacity,
              "MPI cannot be called from several threads in turn, which plumb does");
-    return PLUMB_UNIMPLEMENTED;
+    return PLUMB_STATUS_UNIMPLEMENTED;
   }
   /* Errors are returned instead of ending the job. If the host initialized MPI, it also handles
    * errors that belong to no communicator, which MPICH has for messages of a rank to itself. */
@@ -188,13 +188,13 @@ plumb_status plumb_mpi_communicator(const void* comm, plumb_communicator* commun
   Job* const job = calloc(1, sizeof(*job));
   if (job == NULL) {
     snprintf(problem, capacity, "out of memory");
-    return PLUMB_RESOURCE_EXHAUSTED;
+    return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   }
   plumb_status status = Initialize(&job->initialized, problem, capacity);
   const MPI_Comm whole = comm == NULL ? MPI_COMM_WORLD : *(const MPI_Comm*)comm;
   if (status == PLUMB_OK && MPI_Comm_dup(whole, &job->comm) != MPI_SUCCESS) {
     snprintf(problem, capacity, "MPI_Comm_dup failed");
-    status = PLUMB_UNAVAILABLE;
+    status = PLUMB_STATUS_UNAVAILABLE;
   }
   if (status != PLUMB_OK) {
     free(job);

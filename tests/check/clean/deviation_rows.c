@@ -80,10 +80,10 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   (void)host;
   if (!(values[0].f >= 1e-12 && values[0].f <= 1)) {
     snprintf(err, cap, "eps must be in 1e-12..1 and is %g", values[0].f);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* norm = (plumb_norm_instance*)malloc(sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->eps = values[0].f;
   norm->params[kGain] = Param("weight", "The gain.", dim, PLUMB_INIT_ONES);
   norm->params[kBias] = Param("bias", "The bias.", dim, PLUMB_INIT_ZEROS);
@@ -98,7 +98,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = kParamCount;
   out->params = norm->params;
   out->saved_per_row = 2;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

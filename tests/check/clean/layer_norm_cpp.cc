@@ -117,34 +117,34 @@ void BackwardRows(const plumb_norm_instance& norm, const plumb_norm_call& call, 
 plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call, int64_t r0,
                      int64_t r1) {
   switch (call->dtype) {
-    case PLUMB_F32:
+    case PLUMB_DTYPE_F32:
       ForwardRows<F32>(*norm, *call, r0, r1);
       return PLUMB_OK;
-    case PLUMB_BF16:
+    case PLUMB_DTYPE_BF16:
       ForwardRows<Bf16>(*norm, *call, r0, r1);
       return PLUMB_OK;
-    case PLUMB_F64:
+    case PLUMB_DTYPE_F64:
       ForwardRows<F64>(*norm, *call, r0, r1);
       return PLUMB_OK;
     default:
-      return PLUMB_UNIMPLEMENTED;
+      return PLUMB_STATUS_UNIMPLEMENTED;
   }
 }
 
 plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call, int64_t r0,
                       int64_t r1) {
   switch (call->dtype) {
-    case PLUMB_F32:
+    case PLUMB_DTYPE_F32:
       BackwardRows<F32>(*norm, *call, r0, r1);
       return PLUMB_OK;
-    case PLUMB_BF16:
+    case PLUMB_DTYPE_BF16:
       BackwardRows<Bf16>(*norm, *call, r0, r1);
       return PLUMB_OK;
-    case PLUMB_F64:
+    case PLUMB_DTYPE_F64:
       BackwardRows<F64>(*norm, *call, r0, r1);
       return PLUMB_OK;
     default:
-      return PLUMB_UNIMPLEMENTED;
+      return PLUMB_STATUS_UNIMPLEMENTED;
   }
 }
 
@@ -171,14 +171,14 @@ plumb_status Create(const plumb_host*, uint32_t dim, const plumb_attr_value* val
   const double eps = values[kEps].f;
   if (!(eps >= 1e-12 && eps <= 1)) {
     std::snprintf(err, cap, "eps must be in 1e-12..1 and is %g", eps);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   auto* norm =
       new (std::nothrow) plumb_norm_instance{eps,
                                              values[kBias].i != 0,
                                              {Param("weight", "The gain.", dim, PLUMB_INIT_ONES),
                                               Param("bias", "The bias.", dim, PLUMB_INIT_ZEROS)}};
-  if (norm == nullptr) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == nullptr) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   *out = norm;
   return PLUMB_OK;
 }
@@ -190,7 +190,7 @@ plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* out) {
   out->n_params = norm->has_bias ? 2 : 1;
   out->params = norm->params.data();
   out->saved_per_row = 2;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 
@@ -205,7 +205,7 @@ const plumb_norm_plugin kNorm = {
     "Ba, Kiros & Hinton 2016, with or without a bias.",
     PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
         PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT,
-    PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     kAttributeCount,
     sizeof(plumb_attr_def),
     kAttributes,

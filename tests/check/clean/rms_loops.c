@@ -110,34 +110,34 @@ DEFINE_ROWS(F64, double, double, LoadDouble, LoadDouble)
 static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                             int64_t r0, int64_t r1) {
   switch (call->dtype) {
-    case PLUMB_F32:
+    case PLUMB_DTYPE_F32:
       ForwardF32(norm, call, r0, r1);
       return PLUMB_OK;
-    case PLUMB_BF16:
+    case PLUMB_DTYPE_BF16:
       ForwardBf16(norm, call, r0, r1);
       return PLUMB_OK;
-    case PLUMB_F64:
+    case PLUMB_DTYPE_F64:
       ForwardF64(norm, call, r0, r1);
       return PLUMB_OK;
     default:
-      return PLUMB_UNIMPLEMENTED;
+      return PLUMB_STATUS_UNIMPLEMENTED;
   }
 }
 
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
   switch (call->dtype) {
-    case PLUMB_F32:
+    case PLUMB_DTYPE_F32:
       BackwardF32(norm, call, r0, r1);
       return PLUMB_OK;
-    case PLUMB_BF16:
+    case PLUMB_DTYPE_BF16:
       BackwardBf16(norm, call, r0, r1);
       return PLUMB_OK;
-    case PLUMB_F64:
+    case PLUMB_DTYPE_F64:
       BackwardF64(norm, call, r0, r1);
       return PLUMB_OK;
     default:
-      return PLUMB_UNIMPLEMENTED;
+      return PLUMB_STATUS_UNIMPLEMENTED;
   }
 }
 
@@ -148,14 +148,14 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   const char* place = values[kEpsPlace].s;
   if (!(eps >= 1e-12 && eps <= 1)) {
     snprintf(err, cap, "eps must be in 1e-12..1 and is %g", eps);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   if (place == NULL || (strcmp(place, "inside") != 0 && strcmp(place, "outside") != 0)) {
     snprintf(err, cap, "eps_place must be inside or outside");
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->eps = eps;
   norm->outside = strcmp(place, "outside") == 0;
   norm->offset = values[kZeroCentred].i != 0;
@@ -177,7 +177,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = 1;
   out->params = &norm->weight;
   out->saved_per_row = 2;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 
@@ -191,7 +191,7 @@ static const plumb_norm_plugin kNorm = {
     .doc = "Root mean square with a gain; eps inside or outside of the root.",
     .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
              PLUMB_NORM_SCALE_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     .n_attrs = kAttributeCount,
     .attr_stride = sizeof(plumb_attr_def),
     .attrs = kAttributes,

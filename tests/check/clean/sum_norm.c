@@ -79,26 +79,26 @@ DEFINE_ROWS(F64, double, double, AS_IS, AS_IS)
 static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                             int64_t r0, int64_t r1) {
   (void)norm;
-  if (call->dtype == PLUMB_F32) return ForwardF32(call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_BF16) return ForwardBf16(call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_F64) return ForwardF64(call, r0, r1), PLUMB_OK;
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return ForwardF32(call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_BF16) return ForwardBf16(call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_F64) return ForwardF64(call, r0, r1), PLUMB_OK;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
   (void)norm;
-  if (call->dtype == PLUMB_F32) return BackwardF32(call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_BF16) return BackwardBf16(call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_F64) return BackwardF64(call, r0, r1), PLUMB_OK;
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return BackwardF32(call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_BF16) return BackwardBf16(call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_F64) return BackwardF64(call, r0, r1), PLUMB_OK;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
                            plumb_norm_instance** out, char* err, size_t cap) {
   (void)host, (void)values, (void)err, (void)cap;
   plumb_norm_instance* norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   for (int k = 0; k < 2; ++k) {
     norm->params[k].name = k == 0 ? "weight" : "bias";
     norm->params[k].doc = k == 0 ? "The gain w." : "The shift b.";
@@ -117,7 +117,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->tensor_stride = sizeof(plumb_tensor_def);
   out->n_params = 2;
   out->params = norm->params;
-  out->backward_needs = PLUMB_BWD_X | PLUMB_BWD_X2;
+  out->backward_needs = PLUMB_BACKWARD_READS_X | PLUMB_BACKWARD_READS_X2;
   return PLUMB_OK;
 }
 
@@ -131,7 +131,7 @@ static const plumb_norm_plugin kNorm = {
     .license = "Apache-2.0",
     .doc = "Layer norm of x + x2.",
     .flags = PLUMB_NORM_TWO_INPUTS | PLUMB_NORM_NAN_ISOLATED | PLUMB_NORM_SHIFT_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     .attr_stride = sizeof(plumb_attr_def),
     .create = Create,
     .destroy = Destroy,

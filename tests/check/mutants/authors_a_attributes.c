@@ -108,7 +108,7 @@ static plumb_status SpoilLayout(const plumb_norm_instance* norm, plumb_norm_layo
   const plumb_status status = AuthorLayout(norm, out);
   /* 148: kind rms: the layout declares that backward reads y. Violates "backward_needs: which of
    * x and y backward() reads": x is NULL, and backward reads it. */
-  if (MUTANT == 148 && norm->rms) out->backward_needs = PLUMB_BWD_Y;
+  if (MUTANT == 148 && norm->rms) out->backward_needs = PLUMB_BACKWARD_READS_Y;
   /* 149: groups > 1: the layout reserves space for the statistic of one group. Violates
    * "saved_per_row: numbers a row that forward() leaves", and writes into the following rows. */
   if (MUTANT == 149) out->saved_per_row = 3;

@@ -10,17 +10,17 @@ static const plumb_norm_plugin* HonestEntry(uint32_t index);
 #undef plumb_norm_plugin_v1
 
 static inline double At(const plumb_norm_call* call, const void* base, uint32_t i) {
-  return call->dtype == PLUMB_F64 ? ((const double*)base)[i] : (double)((const float*)base)[i];
+  return call->dtype == PLUMB_DTYPE_F64 ? ((const double*)base)[i] : (double)((const float*)base)[i];
 }
 static inline void Put(const plumb_norm_call* call, void* base, uint32_t i, double value) {
-  if (call->dtype == PLUMB_F64) ((double*)base)[i] = value;
-  if (call->dtype == PLUMB_F32) ((float*)base)[i] = (float)value;
+  if (call->dtype == PLUMB_DTYPE_F64) ((double*)base)[i] = value;
+  if (call->dtype == PLUMB_DTYPE_F32) ((float*)base)[i] = (float)value;
 }
 static inline double X(const plumb_norm_call* call, int64_t row, uint32_t i) {
   return At(call, (const char*)call->x + row * call->x_pitch, i);
 }
 static int IsOffered(const plumb_norm_call* call) {
-  return call->dtype == PLUMB_F32 || call->dtype == PLUMB_F64;
+  return call->dtype == PLUMB_DTYPE_F32 || call->dtype == PLUMB_DTYPE_F64;
 }
 static int IsTraining(const plumb_norm_call* call) { return (call->flags & PLUMB_CALL_TRAIN) != 0; }
 
@@ -44,19 +44,19 @@ static plumb_status SpoilPartial(const plumb_norm_instance* norm, uint32_t phase
   plumb_status status;
   /* 187: backward, range that starts at an odd row: its first row is skipped, because rows are
    * processed in pairs. Violates "the statistic of rows [r0, r1)". */
-  if (MUTANT == 187 && phase == PLUMB_BWD && r0 % 2 == 1 && r0 < r1) ++r0;
+  if (MUTANT == 187 && phase == PLUMB_PHASE_BACKWARD && r0 % 2 == 1 && r0 < r1) ++r0;
   /* 188: forward, range of more than 100 rows: only the first 100 are used. Violates the same
    * sentence. */
-  if (MUTANT == 188 && phase == PLUMB_FWD && n > 100) r1 = r0 + 100;
+  if (MUTANT == 188 && phase == PLUMB_PHASE_FORWARD && n > 100) r1 = r0 + 100;
   status = StatsPartial(norm, phase, call, r0, r1, partial);
-  if (status != PLUMB_OK || phase != PLUMB_FWD) return status;
+  if (status != PLUMB_OK || phase != PLUMB_PHASE_FORWARD) return status;
   if (MUTANT == 188 && n > 100) {
     p[0] = n;
     for (uint32_t i = 1; i <= dim; ++i) p[dim + i] *= n / 100;
   }
   /* 189: f32, a mean much larger than the spread: computes the sum of squares minus n mean^2, in
    * float. Violates var = <(x - mean)^2>. */
-  for (uint32_t i = 0; MUTANT == 189 && call->dtype == PLUMB_F32 && n > 0 && i < dim; ++i) {
+  for (uint32_t i = 0; MUTANT == 189 && call->dtype == PLUMB_DTYPE_F32 && n > 0 && i < dim; ++i) {
     float sum = 0, squares = 0;
     if (p[1 + i] * p[1 + i] * n < 1000 * p[1 + dim + i]) continue;
     for (int64_t r = r0; r < r1; ++r) {
@@ -77,7 +77,7 @@ static void SpoilCombine(const plumb_norm_instance* norm, uint32_t phase,
   const double na = a[0];
   /* 190: forward, the third range and later ones: two means are averaged, whatever their counts.
    * Violates "acc = acc combined with partial". */
-  if (MUTANT == 190 && phase == PLUMB_FWD && b[0] > 0 && na >= 2 * b[0]) {
+  if (MUTANT == 190 && phase == PLUMB_PHASE_FORWARD && b[0] > 0 && na >= 2 * b[0]) {
     a[0] = na + b[0];
     for (uint32_t i = 1; i <= dim; ++i) {
       const double d = b[i] - a[i];
@@ -88,14 +88,14 @@ static void SpoilCombine(const plumb_norm_instance* norm, uint32_t phase,
   }
   /* 191: forward, a range without rows: counts as a range of one row. Violates "combining with
    * the statistic of no rows (all zeros) changes nothing". */
-  if (MUTANT == 191 && phase == PLUMB_FWD && b[0] == 0) {
+  if (MUTANT == 191 && phase == PLUMB_PHASE_FORWARD && b[0] == 0) {
     a[0] += 1;
     return;
   }
   StatsCombine(norm, phase, call, acc, partial);
   /* 192: backward, two ranges or more, dim no multiple of 8: in the tail only the last range
    * counts. Violates "acc = acc combined with partial". */
-  if (MUTANT == 192 && phase == PLUMB_BWD)
+  if (MUTANT == 192 && phase == PLUMB_PHASE_BACKWARD)
     for (uint32_t i = dim / 8 * 8; i < dim; ++i) a[1 + i] = b[1 + i];
 }
 
@@ -116,11 +116,11 @@ static plumb_status SpoilFinalize(const plumb_norm_instance* norm, uint32_t phas
   const double *a = (const double*)acc, rows = (double)call->rows;
   plumb_norm_call evaluation = CopyOfCall(call);
   plumb_status status;
-  if (!IsOffered(call)) return PLUMB_UNIMPLEMENTED;
+  if (!IsOffered(call)) return PLUMB_STATUS_UNIMPLEMENTED;
   evaluation.flags &= ~(uint32_t)PLUMB_CALL_TRAIN;
   /* 193: f32, training: momentum on the wrong side, 0.1 of the old and 0.9 of the new. Violates
    * running += momentum (new - running), which f64 follows. */
-  if (MUTANT == 193 && call->dtype == PLUMB_F32 && phase == PLUMB_FWD && IsTraining(call) &&
+  if (MUTANT == 193 && call->dtype == PLUMB_DTYPE_F32 && phase == PLUMB_PHASE_FORWARD && IsTraining(call) &&
       call->rows > 0) {
     status = StatsFinalize(norm, phase, &evaluation, acc);
     Update(call, a, 1 - CROSS_MOMENTUM);
@@ -131,19 +131,19 @@ static plumb_status SpoilFinalize(const plumb_norm_instance* norm, uint32_t phas
   for (uint32_t i = 0; i < dim; ++i) {
     /* 194: 2 to 8 rows, training: the unbiased variance for the rows, while evaluation and
      * backward use the biased one. Violates "biased variance over the rows of a call". */
-    if (MUTANT == 194 && phase == PLUMB_FWD && rows > 1 && rows <= 8)
+    if (MUTANT == 194 && phase == PLUMB_PHASE_FORWARD && rows > 1 && rows <= 8)
       Put(call, call->call_saved, dim + i, 1 / sqrt(a[1 + dim + i] / (rows - 1) + CROSS_EPS));
-    /* 195: backward, dim > 64: the place of the mean is used for a sum. Violates "in PLUMB_BWD it
-     * still holds what PLUMB_FWD left": backward makes h from it. */
-    if (MUTANT == 195 && phase == PLUMB_BWD && dim > 64) Put(call, call->call_saved, i, a[1 + i]);
+    /* 195: backward, dim > 64: the place of the mean is used for a sum. Violates "in PLUMB_PHASE_BACKWARD it
+     * still holds what PLUMB_PHASE_FORWARD left": backward makes h from it. */
+    if (MUTANT == 195 && phase == PLUMB_PHASE_BACKWARD && dim > 64) Put(call, call->call_saved, i, a[1 + i]);
     /* 196: backward, dim a multiple of 16: the totals are added to dweight, and backward adds each
      * row's too. Violates "dparams += (dy/dparams)^T dy". */
-    if (MUTANT == 196 && phase == PLUMB_BWD && dim % 16 == 0)
+    if (MUTANT == 196 && phase == PLUMB_PHASE_BACKWARD && dim % 16 == 0)
       Put(call, call->dparams[0], i, At(call, call->dparams[0], i) + a[1 + dim + i]);
   }
   /* 197: training, 32 rows or more: backward takes the running mean for part of the statistics, and
    * moves it once more. Violates running += momentum (new - running), once a call. */
-  if (MUTANT == 197 && phase == PLUMB_BWD && call->rows >= 32 && call->buffers != NULL)
+  if (MUTANT == 197 && phase == PLUMB_PHASE_BACKWARD && call->rows >= 32 && call->buffers != NULL)
     for (uint32_t i = 0; i < dim; ++i)
       Put(call, call->buffers[0], i,
           At(call, call->buffers[0], i) * (1 - CROSS_MOMENTUM) +
@@ -154,7 +154,7 @@ static plumb_status SpoilFinalize(const plumb_norm_instance* norm, uint32_t phas
 static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                  int64_t r0, int64_t r1) {
   const uint32_t dim = call->dim;
-  if (!IsOffered(call)) return PLUMB_UNIMPLEMENTED;
+  if (!IsOffered(call)) return PLUMB_STATUS_UNIMPLEMENTED;
   /* 198: evaluation, range of 16 rows or more: the statistic is of these rows, not of the buffers.
    * Violates "Otherwise call_saved is NULL, and forward uses `buffers`". */
   if (MUTANT == 198 && call->call_saved == NULL && r1 - r0 >= 16) {
@@ -175,7 +175,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
 static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   const uint32_t dim = call->dim;
-  if (!IsOffered(call)) return PLUMB_UNIMPLEMENTED;
+  if (!IsOffered(call)) return PLUMB_STATUS_UNIMPLEMENTED;
   /* 199: range that does not begin at row 0: without the term h <u h>, which was a sum of the range
    * once. Violates dx = r (u - <u> - h <u h>). */
   for (int64_t r = r0; MUTANT == 199 && r0 > 0 && r < r1; ++r) {
@@ -202,7 +202,7 @@ static const plumb_norm_plugin the_mutant = {
     .doc = "Columns normalized over all rows of a call.",
     .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_CROSS_ROW |
              PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_F64,
     .attr_stride = sizeof(plumb_attr_def),
     .create = SpoilCreate,
     .destroy = Destroy,

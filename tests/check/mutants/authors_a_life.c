@@ -134,12 +134,12 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
   const void* params[2];
   /* 161: several threads in f32, dim > 512: rows go through one static buffer. Violates "[hot]:
    * called from any number of threads at once", "no mutable global". */
-  if (MUTANT == 161 && call->dtype == PLUMB_F32 && dim > 512 && dim < (1 << 16))
+  if (MUTANT == 161 && call->dtype == PLUMB_DTYPE_F32 && dim > 512 && dim < (1 << 16))
     return ThroughLane(norm, call, r0, r1), PLUMB_OK;
   /* 162: a second call in f32, evaluation: the weight is that of the first call with this dim,
    * kept in a static copy. Violates "y = norm(x; params)": the copy is stale after a training
    * step. */
-  if (MUTANT == 162 && call->dtype == PLUMB_F32 && (call->flags & PLUMB_CALL_TRAIN) == 0 &&
+  if (MUTANT == 162 && call->dtype == PLUMB_DTYPE_F32 && (call->flags & PLUMB_CALL_TRAIN) == 0 &&
       r0 < r1 && dim < (1 << 16)) {
     if (lane_dim != dim) memcpy(lane, call->params[0], dim * sizeof(float));
     lane_dim = dim;
@@ -152,9 +152,9 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
    * change of floating-point state", and "An empty range ... does nothing". */
   if (MUTANT == 169 && r0 == r1) fesetround(FE_UPWARD);
   /* 170: rows == 0: returns an error. Violates "a call with rows == 0 [is] legal". */
-  if (MUTANT == 170 && call->rows == 0) return PLUMB_INVALID_ARGUMENT;
+  if (MUTANT == 170 && call->rows == 0) return PLUMB_STATUS_INVALID_ARGUMENT;
   /* 171: an element type that is not offered: returns PLUMB_OK and does nothing. Violates
-   * "PLUMB_UNIMPLEMENTED for an element type that is not offered". */
+   * "PLUMB_STATUS_UNIMPLEMENTED for an element type that is not offered". */
   if (MUTANT == 171 && !IsOffered(call->dtype)) return PLUMB_OK;
   return AuthorForward(norm, call, r0, r1);
 }
@@ -165,7 +165,7 @@ static plumb_status SpoilBackward(const plumb_norm_instance* norm, const plumb_n
    * "[hot]: ... No allocation". */
   if (MUTANT == 172 && norm->dim > 128 && r0 < r1) {
     volatile float* row = (volatile float*)malloc(norm->dim * sizeof(float));
-    if (row == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+    if (row == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
     row[0] = 0;
     free((void*)(uintptr_t)row);
   }

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 
 #define A_UNUSED __attribute__((unused))
@@ -140,20 +141,20 @@ static plumb_status A_RESIDUAL_BACKWARD(const plumb_norm_instance* norm,
 /* -- Numbers of any type ----------------------------------------------------------------------- */
 
 static inline double Load(uint32_t type, const void* row, uint32_t i) {
-  if (type == PLUMB_F64) return ((const double*)row)[i];
-  if (type == PLUMB_BF16) return plumb_bf16_to_float(((const plumb_bf16*)row)[i]);
+  if (type == PLUMB_DTYPE_F64) return ((const double*)row)[i];
+  if (type == PLUMB_DTYPE_BF16) return plumb_bf16_to_float(((const plumb_bf16*)row)[i]);
   return ((const float*)row)[i];
 }
 
 static inline void Store(uint32_t type, void* row, uint32_t i, double value) {
-  if (type == PLUMB_F64) ((double*)row)[i] = value;
-  if (type == PLUMB_BF16) ((plumb_bf16*)row)[i] = plumb_bf16_from_float((float)value);
-  if (type == PLUMB_F32) ((float*)row)[i] = (float)value;
+  if (type == PLUMB_DTYPE_F64) ((double*)row)[i] = value;
+  if (type == PLUMB_DTYPE_BF16) ((plumb_bf16*)row)[i] = plumb_bf16_from_float((float)value);
+  if (type == PLUMB_DTYPE_F32) ((float*)row)[i] = (float)value;
 }
 
-static inline uint32_t Wide(uint32_t type) { return type == PLUMB_F64 ? PLUMB_F64 : PLUMB_F32; }
+static inline uint32_t Wide(uint32_t type) { return type == PLUMB_DTYPE_F64 ? PLUMB_DTYPE_F64 : PLUMB_DTYPE_F32; }
 static inline double Rounded(uint32_t type, double value) {
-  return type == PLUMB_F64 ? value : (double)(float)value;
+  return type == PLUMB_DTYPE_F64 ? value : (double)(float)value;
 }
 
 static inline double XAt(const Site* at, uint32_t i) {
@@ -243,13 +244,13 @@ static void BackwardGroup(Site* at) {
 }
 
 static int IsOffered(uint32_t type) {
-  return type == PLUMB_F32 || type == PLUMB_BF16 || type == PLUMB_F64;
+  return type == PLUMB_DTYPE_F32 || type == PLUMB_DTYPE_BF16 || type == PLUMB_DTYPE_F64;
 }
 
 static plumb_status Run(int backward, const plumb_norm_instance* norm, const plumb_norm_call* call,
                         const plumb_residual_call* residual, int64_t r0, int64_t r1) {
   const uint32_t size = norm->dim / norm->groups;
-  if (!IsOffered(call->dtype)) return PLUMB_UNIMPLEMENTED;
+  if (!IsOffered(call->dtype)) return PLUMB_STATUS_UNIMPLEMENTED;
   for (int64_t row = r0; row < r1; ++row) {
     if (residual != NULL && !backward) {
       void* sum = (char*)residual->sum + row * residual->sum_pitch;
@@ -321,19 +322,19 @@ A_UNUSED static plumb_status AuthorCreate(const plumb_host* host, uint32_t dim,
   (void)host;
   if (!(eps >= 1e-12 && eps <= 1) || groups < 1 || groups > 64 || dim % groups != 0) {
     if (cap > 0) snprintf(err, cap, "eps in 1e-12..1, groups in 1..64, which divide dim %u", dim);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   if (values[kKind].s == NULL ||
       (strcmp(values[kKind].s, "rms") != 0 && strcmp(values[kKind].s, "layer") != 0)) {
     if (cap > 0) snprintf(err, cap, "kind is layer or rms");
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   if ((values[kBias].i | values[kPlusOne].i) >> 1 != 0) {
     if (cap > 0) snprintf(err, cap, "bias and plus_one are 0 or 1");
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->dim = dim;
   norm->groups = (uint32_t)groups;
   norm->eps = eps;
@@ -362,7 +363,7 @@ A_UNUSED static plumb_status AuthorLayout(const plumb_norm_instance* norm, plumb
   out->n_params = norm->bias ? 2 : 1;
   out->params = norm->params;
   out->saved_per_row = 3 * norm->groups;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 
@@ -388,7 +389,7 @@ static const plumb_norm_plugin the_norm = {
     "y = gain (x - mean) / sqrt(var + eps) + bias, for each of several groups.",
     PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
         PLUMB_NORM_SCALE_INVARIANT,
-    PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     kAttributes,
     sizeof(plumb_attr_def),
     the_attributes,

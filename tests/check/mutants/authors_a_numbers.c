@@ -15,7 +15,7 @@
 static double SpoilSquare(const Site* at, uint32_t i, double square) {
   /* 117: f32, |x| > 1e19: squares are computed in float and become infinite, r = 0 and y = bias.
    * Violates the equation of r, and PLUMB_NORM_SCALE_INVARIANT. */
-  if (MUTANT == 117 && at->call->dtype == PLUMB_F32 && fabs(XAt(at, i)) > 1e19) return INFINITY;
+  if (MUTANT == 117 && at->call->dtype == PLUMB_DTYPE_F32 && fabs(XAt(at, i)) > 1e19) return INFINITY;
   return square;
 }
 
@@ -26,7 +26,7 @@ static double SpoilVariance(const Site* at, double variance) {
      * stops growing once it is 256 times a square. Violates the equation of r. */
     case 118: {
       float sum = 0;
-      if (at->call->dtype != PLUMB_BF16 || n <= 256) return variance;
+      if (at->call->dtype != PLUMB_DTYPE_BF16 || n <= 256) return variance;
       for (uint32_t i = at->begin; i < at->end; ++i) {
         const double d = XAt(at, i) - at->mean;
         sum = plumb_bf16_to_float(plumb_bf16_from_float(sum + (float)(d * d)));
@@ -37,7 +37,7 @@ static double SpoilVariance(const Site* at, double variance) {
      * correct digits or none. Violates the same equation. */
     case 119: {
       float sum = 0, squares = 0;
-      if (at->call->dtype != PLUMB_F32 || at->norm->rms || at->mean * at->mean < 1000 * variance ||
+      if (at->call->dtype != PLUMB_DTYPE_F32 || at->norm->rms || at->mean * at->mean < 1000 * variance ||
           variance == 0)
         return variance;
       for (uint32_t i = at->begin; i < at->end; ++i) {
@@ -58,7 +58,7 @@ static double SpoilR(const Site* at, double variance, double r) {
   (void)variance;
   /* 120: f32, evaluation: the processor's estimate of 1 / sqrt, 11 bits, without Newton's step.
    * The error is 3e-4, and 1e-7 in training. Violates the equation of r. */
-  if (MUTANT != 120 || at->call->dtype != PLUMB_F32 || IsTraining(at)) return r;
+  if (MUTANT != 120 || at->call->dtype != PLUMB_DTYPE_F32 || IsTraining(at)) return r;
   memcpy(&bits, &value, sizeof(bits));
   bits &= ~0xfffu;
   memcpy(&value, &bits, sizeof(bits));
@@ -83,18 +83,18 @@ static double SpoilY(const Site* at, uint32_t i, double h, double y) {
     case 123:
       return XAt(at, i) == 0 ? 0 : y;
     /* 124: bf16, tail of dim % 8 elements: truncated and not rounded. Violates "what a plugin
-     * stores as PLUMB_BF16 is rounded so". */
+     * stores as PLUMB_DTYPE_BF16 is rounded so". */
     case 124: {
       const float value = (float)y;
       uint32_t bits;
-      if (at->call->dtype != PLUMB_BF16 || i < dim / 8 * 8 || y != y) return y;
+      if (at->call->dtype != PLUMB_DTYPE_BF16 || i < dim / 8 * 8 || y != y) return y;
       memcpy(&bits, &value, sizeof(bits));
       return plumb_bf16_to_float((plumb_bf16)(bits >> 16));
     }
     /* 125: f32, |h| > 4: outliers are clipped, as if the output were quantized. Violates y =
      * gain h + bias. */
     case 125:
-      return at->call->dtype == PLUMB_F32 && fabs(h) > 4
+      return at->call->dtype == PLUMB_DTYPE_F32 && fabs(h) > 4
                  ? copysign(4, h) * GainAt(at, i) + BiasAt(at, i)
                  : y;
     default:
@@ -112,7 +112,7 @@ static double SpoilMeanUh(const Site* at, double mean_uh) {
   /* 127: f32 or bf16, up to 64 elements, backward: the sum of u h is divided by n - 1, as for an
    * unbiased variance; f64 is correct. Violates dx = r (u - <u> - h <u h>). */
   const uint32_t n = at->end - at->begin;
-  if (MUTANT == 127 && at->call->dtype != PLUMB_F64 && n > 1 && n <= 64)
+  if (MUTANT == 127 && at->call->dtype != PLUMB_DTYPE_F64 && n > 1 && n <= 64)
     return mean_uh * n / (n - 1);
   return mean_uh;
 }
@@ -124,10 +124,10 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
   switch (MUTANT) {
     /* 128: bf16, accumulating: the gradient is added to dy. Violates "dx += gradient". */
     case 128:
-      return type == PLUMB_BF16 && IsAdding(at) ? dx - Load(type, row, i) + DyAt(at, i) : dx;
+      return type == PLUMB_DTYPE_BF16 && IsAdding(at) ? dx - Load(type, row, i) + DyAt(at, i) : dx;
     /* 129: |dx| > 100: clipped, in f32 and bf16. Violates "dx = (dy/dx)^T dy". */
     case 129:
-      return type != PLUMB_F64 && fabs(dx) > 100 ? copysign(100, dx) : dx;
+      return type != PLUMB_DTYPE_F64 && fabs(dx) > 100 ? copysign(100, dx) : dx;
     /* 130: row in which every |dy| < 1e-6: treated as 0. Violates the same rule, which is linear
      * in dy. */
     case 130: {
@@ -148,7 +148,7 @@ static double SpoilDx(const Site* at, uint32_t i, double h, double dx) {
     /* 132: f32 or f64, accumulating, odd dim: the last element is added twice. Violates "dx +=
      * gradient". */
     case 132:
-      return type != PLUMB_BF16 && IsAdding(at) && at->norm->dim % 2 == 1 && i == at->norm->dim - 1
+      return type != PLUMB_DTYPE_BF16 && IsAdding(at) && at->norm->dim % 2 == 1 && i == at->norm->dim - 1
                  ? 2 * dx - Load(type, row, i)
                  : dx;
     default:
@@ -162,7 +162,7 @@ static double SpoilDweight(const Site* at, uint32_t i, double d) {
   if (MUTANT == 133 && GainAt(at, i) == 0) return 0;
   /* 134: f32: dy is rounded to bf16 for dweight, to use a product of bf16. The error is up to
    * 2e-3 of each term. Violates the same equation. */
-  if (MUTANT == 134 && at->call->dtype == PLUMB_F32 && DyAt(at, i) != 0)
+  if (MUTANT == 134 && at->call->dtype == PLUMB_DTYPE_F32 && DyAt(at, i) != 0)
     return d / DyAt(at, i) * plumb_bf16_to_float(plumb_bf16_from_float((float)DyAt(at, i)));
   return d;
 }
@@ -171,5 +171,5 @@ static double SpoilDbias(const Site* at, uint32_t i, double d) {
   (void)i;
   /* 135: only f64: the kernel of the gradient check has no gradient of the bias. Violates dbias
    * += dy. */
-  return MUTANT == 135 && at->call->dtype == PLUMB_F64 ? 0 : d;
+  return MUTANT == 135 && at->call->dtype == PLUMB_DTYPE_F64 ? 0 : d;
 }

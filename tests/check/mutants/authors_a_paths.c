@@ -11,7 +11,7 @@
 #include "call_copy.h"
 #include "authors_a_norm.h"
 
-static uint32_t SizeOf(uint32_t type) { return type == PLUMB_F64 ? 8 : type == PLUMB_BF16 ? 2 : 4; }
+static uint32_t SizeOf(uint32_t type) { return type == PLUMB_DTYPE_F64 ? 8 : type == PLUMB_DTYPE_BF16 ? 2 : 4; }
 
 static double SpoilSquare(const Site* at, uint32_t i, double square) {
   const plumb_norm_call* c = at->call;
@@ -68,7 +68,7 @@ static plumb_status SpoilForward(const plumb_norm_instance* norm, const plumb_no
                                  int64_t r0, int64_t r1) {
   const uint32_t type = call->dtype;
   plumb_norm_call copy = CopyOfCall(call);
-  if (!IsOffered(type)) return PLUMB_UNIMPLEMENTED;
+  if (!IsOffered(type)) return PLUMB_STATUS_UNIMPLEMENTED;
   /* 179: y is x, kind layer: the mean of x is subtracted from x, and again from y, which was
    * assumed to be x still. Violates PLUMB_NORM_INPLACE. */
   if (MUTANT == 179 && call->y == call->x && !norm->rms && norm->groups == 1) {
@@ -113,7 +113,7 @@ static plumb_status SpoilResidualForward(const plumb_norm_instance* norm,
                                          int64_t r1) {
   plumb_residual_call copy = *residual;
   const uint32_t type = call->dtype;
-  if (!IsOffered(type)) return PLUMB_UNIMPLEMENTED;
+  if (!IsOffered(type)) return PLUMB_STATUS_UNIMPLEMENTED;
   /* 183: residual, sum is res: x is copied to sum, and res is added, which is x by then.
    * Violates "may be x or res". */
   if (MUTANT == 183 && residual->sum == (void*)(uintptr_t)residual->res) {
@@ -140,7 +140,7 @@ static plumb_status SpoilResidualBackward(const plumb_norm_instance* norm,
   float unused[2][2048];
   /* 185: residual, bf16, backward: the gradients of parameters go to a temporary that is never
    * added to dparams. Violates "dparams += (dy/dparams)^T dy", up to 2048 elements. */
-  if (MUTANT == 185 && call->dtype == PLUMB_BF16 && norm->dim <= 2048) {
+  if (MUTANT == 185 && call->dtype == PLUMB_DTYPE_BF16 && norm->dim <= 2048) {
     memset(unused, 0, sizeof(unused));
     dparams[0] = unused[0];
     dparams[1] = unused[1];

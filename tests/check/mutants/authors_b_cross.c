@@ -3,6 +3,7 @@
  * Partial statistics are [n, mean, squares] in doubles; call_saved is [mean, r, <u>, <u h>].
  * Each line is: condition: bug (the rule that it violates). */
 #include "call_copy.h"
+#include "plumb/ext/combine.h"
 #include "plumb/norm_plugin.h"
 #define plumb_norm_plugin_v1 HonestEntry
 #include "base_cross_norm.h"
@@ -21,7 +22,7 @@ const plumb_norm_plugin* plumb_norm_plugin_v1(uint32_t index);
  *      spread).
  * 273. f64: means are combined in float (accumulate type).
  * 274. dim = 3 modulo 4: finalize of the backward phase writes over the mean ("it still holds what
- *      PLUMB_FWD left").
+ *      PLUMB_PHASE_FORWARD left").
  * 275. one row in the call: the running variance is divided by n - 1 (0 / 0, evaluation is NaN).
  * 276. one row in the call, training: forward uses the running statistics ("forward and
  *      backward read call_saved").
@@ -50,7 +51,7 @@ static plumb_status MyPartial(const plumb_norm_instance* norm, uint32_t phase,
     return status;
   }
   const plumb_status status = StatsPartial(norm, phase, call, r0, r1, partial);
-  if (IS(278) && phase == PLUMB_FWD && call->dtype == PLUMB_F32 && r1 > r0) {
+  if (IS(278) && phase == PLUMB_PHASE_FORWARD && call->dtype == PLUMB_DTYPE_F32 && r1 > r0) {
     double* squares = (double*)partial + 1 + dim;
     for (uint32_t i = 0; i < dim; ++i) {
       float sum = 0, sum_squares = 0;
@@ -72,8 +73,8 @@ static void MyCombine(const plumb_norm_instance* norm, uint32_t phase, const plu
   const double* p = (const double*)partial;
   const uint32_t dim = call->dim;
   const double na = a[0], nb = p[0];
-  if (IS(271) && phase == PLUMB_FWD && nb == 1 && na == 0 && call->rows > 1) return;
-  if (IS(272) && phase == PLUMB_FWD && na > 0 && nb > 0 && na * nb >= 2147483648.0) {
+  if (IS(271) && phase == PLUMB_PHASE_FORWARD && nb == 1 && na == 0 && call->rows > 1) return;
+  if (IS(272) && phase == PLUMB_PHASE_FORWARD && na > 0 && nb > 0 && na * nb >= 2147483648.0) {
     const int32_t product = (int32_t)(uint32_t)((uint64_t)na * (uint64_t)nb);
     for (uint32_t i = 1; i <= dim; ++i) {
       const double d = p[i] - a[i];
@@ -84,7 +85,7 @@ static void MyCombine(const plumb_norm_instance* norm, uint32_t phase, const plu
     return;
   }
   StatsCombine(norm, phase, call, acc, partial);
-  if (IS(273) && phase == PLUMB_FWD && call->dtype == PLUMB_F64 && na > 0 && nb > 0) {
+  if (IS(273) && phase == PLUMB_PHASE_FORWARD && call->dtype == PLUMB_DTYPE_F64 && na > 0 && nb > 0) {
     for (uint32_t i = 1; i <= dim; ++i) a[i] = (double)(float)a[i];
   }
 }
@@ -93,7 +94,7 @@ static plumb_status CombineExtension(const plumb_norm_instance* norm, uint32_t p
                                      const plumb_norm_call* call, void* acc, const void* partial) {
   double* a = (double*)acc;
   const double* p = (const double*)partial;
-  if (IS(280) && phase == PLUMB_FWD && a[0] + p[0] == 0) {
+  if (IS(280) && phase == PLUMB_PHASE_FORWARD && a[0] + p[0] == 0) {
     for (uint32_t i = 1; i <= 2 * call->dim; ++i) a[i] += (p[i] - a[i]) * (p[0] / (a[0] + p[0]));
     return PLUMB_OK;
   }
@@ -106,7 +107,7 @@ static plumb_status CombineExtension(const plumb_norm_instance* norm, uint32_t p
     const uint32_t dim = call->dim;                                                             \
     const int train = (call->flags & PLUMB_CALL_TRAIN) != 0;                                    \
     T* saved = (T*)call->call_saved;                                                            \
-    if (phase == PLUMB_FWD) {                                                                   \
+    if (phase == PLUMB_PHASE_FORWARD) {                                                                   \
       if (IS(281) && train && call->rows == 0) memset(call->buffers[0], 0, dim * sizeof(T));    \
       if (IS(275) && train && call->rows == 1) {                                                \
         T* variance = (T*)call->buffers[1];                                                     \
@@ -133,8 +134,8 @@ static plumb_status MyFinalize(const plumb_norm_instance* norm, uint32_t phase,
                                const plumb_norm_call* call, void* acc) {
   const plumb_status status = StatsFinalize(norm, phase, call, acc);
   if (status != PLUMB_OK) return status;
-  if (call->dtype == PLUMB_F32) AfterF32(phase, call, (const double*)acc);
-  if (call->dtype == PLUMB_F64) AfterF64(phase, call, (const double*)acc);
+  if (call->dtype == PLUMB_DTYPE_F32) AfterF32(phase, call, (const double*)acc);
+  if (call->dtype == PLUMB_DTYPE_F64) AfterF64(phase, call, (const double*)acc);
   return PLUMB_OK;
 }
 
@@ -167,7 +168,7 @@ static const plumb_norm_plugin my_norm = {
     .doc = "Columns normalized over all rows of a call.",
     .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_CROSS_ROW |
              PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_F64,
     .attr_stride = sizeof(plumb_attr_def),
     .create = Create,
     .destroy = Destroy,

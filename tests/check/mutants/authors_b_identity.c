@@ -81,19 +81,19 @@ KERNELS(F64, double, AS_IS, AS_IS)
 static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                             int64_t r0, int64_t r1) {
   (void)norm;
-  if (call->dtype == PLUMB_F32) return ForwardF32(call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_BF16) return ForwardBf16(call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_F64) return ForwardF64(call, r0, r1), PLUMB_OK;
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return ForwardF32(call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_BF16) return ForwardBf16(call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_F64) return ForwardF64(call, r0, r1), PLUMB_OK;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
   (void)norm;
-  if (call->dtype == PLUMB_F32) return BackwardF32(call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_BF16) return BackwardBf16(call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_F64) return BackwardF64(call, r0, r1), PLUMB_OK;
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return BackwardF32(call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_BF16) return BackwardBf16(call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_F64) return BackwardF64(call, r0, r1), PLUMB_OK;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_attr_value* values,
@@ -121,7 +121,7 @@ static const plumb_norm_plugin kNorm = {
     .doc = "y = x.",
     .flags =
         PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED | PLUMB_NORM_IDENTITY,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     .attr_stride = sizeof(plumb_attr_def),
     .create = Create,
     .destroy = Destroy,

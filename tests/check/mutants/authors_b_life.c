@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plumb/ext/instance.h"
 #include "plumb/norm_plugin.h"
 
 #ifndef MUTANT
@@ -99,7 +100,7 @@ static void OnOddRow(const plumb_norm_instance* n, double squares) {
     const A *w = (const A*)c->params[0], unit = (A)UnitOf(n), scale = (A)ScaleOf(n);             \
     A few[1024], *u = few;                                                                       \
     if (IS(253) && width > 1024 && (u = (A*)malloc(width * sizeof(A))) == NULL)                  \
-      return PLUMB_RESOURCE_EXHAUSTED;                                                           \
+      return PLUMB_STATUS_RESOURCE_EXHAUSTED;                                                           \
     for (int64_t row = r0; row < r1; ++row) {                                                    \
       for (uint32_t g = 0; g < n->groups; ++g) {                                                 \
         const T* x = PLUMB_CONST_ROW(T, c->x, c->x_pitch, row) + g * width;                      \
@@ -156,22 +157,22 @@ KERNELS(F64, double, double, AS_IS, AS_IS)
 
 static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                             int64_t r0, int64_t r1) {
-  if (call->dtype == PLUMB_F32) return ForwardF32(norm, call, r0, r1);
-  if (call->dtype == PLUMB_BF16) return ForwardBf16(norm, call, r0, r1);
-  if (call->dtype == PLUMB_F64) return ForwardF64(norm, call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F32) return ForwardF32(norm, call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_BF16) return ForwardBf16(norm, call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F64) return ForwardF64(norm, call, r0, r1);
   if (IS(247) && call->err_cap > 0) {
     setlocale(LC_NUMERIC, "C.UTF-8");
     snprintf(call->err, call->err_cap, "no element type %g", (double)call->dtype);
   }
-  return PLUMB_UNIMPLEMENTED;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
-  if (call->dtype == PLUMB_F32) return BackwardF32(norm, call, r0, r1);
-  if (call->dtype == PLUMB_BF16) return BackwardBf16(norm, call, r0, r1);
-  if (call->dtype == PLUMB_F64) return BackwardF64(norm, call, r0, r1);
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return BackwardF32(norm, call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_BF16) return BackwardBf16(norm, call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F64) return BackwardF64(norm, call, r0, r1);
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 /* -- Instances --------------------------------------------------------------------------------- */
@@ -229,7 +230,7 @@ static plumb_status Refuse(char* err, size_t cap, const char* words) {
   } else if (cap > 0) {
     snprintf(err, cap, "%s", words);
   }
-  return PLUMB_INVALID_ARGUMENT;
+  return PLUMB_STATUS_INVALID_ARGUMENT;
 }
 
 static void* WaitForWork(void* nothing) {
@@ -292,7 +293,7 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
     return Refuse(err, cap, "mode must be plain or unit");
   }
   norm = (plumb_norm_instance*)malloc(sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   if (groups < 1 || groups > dim || (dim % groups != 0 && !IS(266))) {
     if (IS(255)) *out = norm;
     if (!IS(254)) free(norm);
@@ -342,7 +343,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->params = IS(259) ? &static_weight : &norm->weight;
   out->saved_per_row = norm->groups;
   if (threads != NULL && strcmp(threads, "1") == 0) --out->saved_per_row;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   if (IS(260)) out->max_chunks = 4;
   return PLUMB_OK;
 }
@@ -371,7 +372,7 @@ static const plumb_norm_plugin kNorm = {
     .doc = "Root mean square of each piece of a row, with a gain.",
     .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED |
              PLUMB_NORM_SCALE_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     .n_attrs = kAttributeCount,
     .attr_stride = sizeof(plumb_attr_def),
     .attrs = kAttributes,

@@ -133,7 +133,7 @@ static int64_t DxOffset(int64_t row, int64_t pitch) {
       T* y = PLUMB_ROW(T, c->y, c->y_pitch, row);                                                 \
       double squares = 0;                                                                         \
       for (uint32_t i = 0; i < dim; ++i) squares += (double)LOAD(x[i]) * (double)LOAD(x[i]);      \
-      if (IS(244) && c->dtype == PLUMB_F32)                                                       \
+      if (IS(244) && c->dtype == PLUMB_DTYPE_F32)                                                       \
         for (uint32_t i = 0; i < dim; ++i) {                                                      \
           const float square = (float)LOAD(x[i]) * (float)LOAD(x[i]);                             \
           if (square > FLT_MAX) squares = (double)square;                                         \
@@ -155,7 +155,7 @@ static int64_t DxOffset(int64_t row, int64_t pitch) {
         squares = (double)((part[0] + part[1]) + (part[2] + part[3]));                            \
       }                                                                                           \
       A s = (A)(1 / sqrt(squares / dim + n->eps));                                                \
-      if (IS(236) && c->dtype == PLUMB_F32 && !(c->flags & PLUMB_CALL_TRAIN) && dim % 16 == 0 &&  \
+      if (IS(236) && c->dtype == PLUMB_DTYPE_F32 && !(c->flags & PLUMB_CALL_TRAIN) && dim % 16 == 0 &&  \
           squares < (double)FLT_MAX)                                                              \
         s = (A)Quake((float)(squares / dim + n->eps));                                            \
       if (c->saved != NULL)                                                                       \
@@ -188,7 +188,7 @@ static int64_t DxOffset(int64_t row, int64_t pitch) {
         mean += (double)LOAD(dy[i]) * (double)w[i] * (double)((A)LOAD(x[i]) * s);                 \
         zeros &= LOAD(dy[i]) == 0;                                                                \
       }                                                                                           \
-      if (IS(245) && zeros && c->dtype == PLUMB_F32) continue;                                    \
+      if (IS(245) && zeros && c->dtype == PLUMB_DTYPE_F32) continue;                                    \
       A* kept = rows + (IS(235) ? row : row - r0);                                                \
       *kept = (A)(mean / dim);                                                                    \
       if (IS(231) && r0 > 0 && row == r0) add = 0;                                                \
@@ -224,19 +224,19 @@ KERNELS(F64, double, double, AS_IS, SAME)
 static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                             int64_t r0, int64_t r1) {
   if (IS(237) && r0 == r1) FlushDenormals();
-  if (call->dtype == PLUMB_F32) return ForwardF32(norm, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_BF16) return ForwardBf16(norm, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_F64) return ForwardF64(norm, call, r0, r1), PLUMB_OK;
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return ForwardF32(norm, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_BF16) return ForwardBf16(norm, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_F64) return ForwardF64(norm, call, r0, r1), PLUMB_OK;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
   if (r0 == r1) return PLUMB_OK;
-  if (call->dtype == PLUMB_F32) return BackwardF32(norm, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_BF16) return BackwardBf16(norm, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_F64) return BackwardF64(norm, call, r0, r1), PLUMB_OK;
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return BackwardF32(norm, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_BF16) return BackwardBf16(norm, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_F64) return BackwardF64(norm, call, r0, r1), PLUMB_OK;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 static const plumb_attr_def kAttributes[] = {
@@ -258,10 +258,10 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   (void)host;
   if (!(values[0].f >= 1e-12 && values[0].f <= 1)) {
     snprintf(err, cap, "eps = %g is outside 1e-12..1", values[0].f);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* norm = (plumb_norm_instance*)malloc(sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->eps = values[0].f;
   norm->params[0] = Param("weight", "The gain.", dim, PLUMB_INIT_ONES);
   norm->params[1] = Param("bias", "The bias.", dim, PLUMB_INIT_ZEROS);
@@ -276,7 +276,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = 2;
   out->params = norm->params;
   out->saved_per_row = 1;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   out->scratch_bytes = norm->params[0].dims[0] * sizeof(double);
   out->scratch_bytes_per_row = sizeof(double);
   return PLUMB_OK;
@@ -291,7 +291,7 @@ static const plumb_norm_plugin kNorm = {
     .license = "Apache-2.0",
     .doc = "Root mean square with gain and bias.",
     .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_NAN_ISOLATED,
-    .dtypes = PLUMB_F32 | PLUMB_BF16 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64,
     .n_attrs = 1,
     .attr_stride = sizeof(plumb_attr_def),
     .attrs = kAttributes,

@@ -166,15 +166,15 @@ PLUMB_NORM_ROWS(B, INSIDE_OR(norm->mode))
  */
 
 static double Load(uint32_t dtype, const void* base, int64_t pitch, int64_t r, uint32_t i) {
-  if (dtype == PLUMB_F64) return PLUMB_CONST_ROW(double, base, pitch, r)[i];
-  if (dtype == PLUMB_F32) return PLUMB_CONST_ROW(float, base, pitch, r)[i];
+  if (dtype == PLUMB_DTYPE_F64) return PLUMB_CONST_ROW(double, base, pitch, r)[i];
+  if (dtype == PLUMB_DTYPE_F32) return PLUMB_CONST_ROW(float, base, pitch, r)[i];
   return plumb_bf16_to_float(PLUMB_CONST_ROW(plumb_bf16, base, pitch, r)[i]);
 }
 
 static void Store(uint32_t dtype, void* base, int64_t pitch, int64_t r, uint32_t i, double v) {
-  if (dtype == PLUMB_F64) PLUMB_ROW(double, base, pitch, r)[i] = v;
-  if (dtype == PLUMB_F32) PLUMB_ROW(float, base, pitch, r)[i] = (float)v;
-  if (dtype == PLUMB_BF16)
+  if (dtype == PLUMB_DTYPE_F64) PLUMB_ROW(double, base, pitch, r)[i] = v;
+  if (dtype == PLUMB_DTYPE_F32) PLUMB_ROW(float, base, pitch, r)[i] = (float)v;
+  if (dtype == PLUMB_DTYPE_BF16)
     PLUMB_ROW(plumb_bf16, base, pitch, r)[i] = plumb_bf16_from_float((float)v);
 }
 
@@ -201,7 +201,7 @@ static plumb_status ResidualForward(const plumb_norm_instance* norm, const plumb
     if (call->x_pitch > residual->sum_pitch) return status;
     return status != PLUMB_OK ? status : BForward(norm, &of_sum, r0, r1);
   }
-  if (IS(211) && t == PLUMB_BF16 && norm->mode == kInside) {
+  if (IS(211) && t == PLUMB_DTYPE_BF16 && norm->mode == kInside) {
     const float* gain = (const float*)call->params[0];
     for (int64_t r = r0; r < r1; ++r) {
       double squares = 0;
@@ -238,7 +238,7 @@ static plumb_status ResidualBackward(const plumb_norm_instance* norm, const plum
     }
     return status;
   }
-  if (IS(212) && t == PLUMB_F32 && residual->dsum != NULL && norm->mode == kInside) {
+  if (IS(212) && t == PLUMB_DTYPE_F32 && residual->dsum != NULL && norm->mode == kInside) {
     const float* gain = (const float*)call->params[0];
     float* dgain = (float*)call->dparams[0];
     for (int64_t r = r0; r < r1; ++r) {
@@ -295,10 +295,10 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   }
   if (!(values[kEps].f >= 1e-8 && values[kEps].f <= 1) || mode < 0) {
     snprintf(err, cap, "eps must be in 1e-8..1, mode one of inside, outside, centred");
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* norm = (plumb_norm_instance*)calloc(1, sizeof(*norm));
-  if (norm == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (norm == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   norm->eps = values[kEps].f;
   norm->mode = mode;
   norm->unit = values[kUnit].i != 0;
@@ -320,7 +320,7 @@ static plumb_status Layout(const plumb_norm_instance* norm, plumb_norm_layout* o
   out->n_params = 1;
   out->params = &norm->gain;
   out->saved_per_row = 2;
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 

@@ -58,7 +58,7 @@ struct plumb_norm_instance {
  * call_saved is [mean, r, <u>, <u h>], each [dim]. */
 static void Combine(uint32_t phase, uint32_t dim, double* acc, const double* partial) {
   const double na = acc[0], nb = partial[0], n = na + nb;
-  if (phase == PLUMB_BWD) {
+  if (phase == PLUMB_PHASE_BACKWARD) {
     for (uint32_t i = 1; i <= 2 * dim; ++i) acc[i] += partial[i];
     return;
   }
@@ -79,10 +79,10 @@ static void Combine(uint32_t phase, uint32_t dim, double* acc, const double* par
     double *first = partial + 1, *second = first + dim;                                            \
     const T* weight = (const T*)call->params[0];                                                   \
     const T *mean = (const T*)call->call_saved, *rstd = mean + dim;                                \
-    if (phase == PLUMB_FWD) partial[0] = (double)(r1 - r0);                                        \
+    if (phase == PLUMB_PHASE_FORWARD) partial[0] = (double)(r1 - r0);                                        \
     for (int64_t r = r0; r < r1; ++r) {                                                            \
       const T* x = PLUMB_CONST_ROW(T, call->x, call->x_pitch, r);                                  \
-      if (phase == PLUMB_BWD) {                                                                    \
+      if (phase == PLUMB_PHASE_BACKWARD) {                                                                    \
         const T* dy = PLUMB_CONST_ROW(T, call->dy, call->dy_pitch, r);                             \
         for (uint32_t i = 0; i < dim; ++i) {                                                       \
           first[i] += weight[i] * dy[i];                                                           \
@@ -104,7 +104,7 @@ static void Combine(uint32_t phase, uint32_t dim, double* acc, const double* par
     const double n = call->rows > 0 ? (double)call->rows : 1;                                      \
     T* saved = (T*)call->call_saved;                                                               \
     for (uint32_t i = 0; i < dim; ++i) {                                                           \
-      if (phase == PLUMB_BWD) {                                                                    \
+      if (phase == PLUMB_PHASE_BACKWARD) {                                                                    \
         saved[2 * dim + i] = (T)(first[i] / n);                                                    \
         saved[3 * dim + i] = (T)(second[i] / n);                                                   \
         continue;                                                                                  \
@@ -174,7 +174,7 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
                            plumb_norm_instance** out, char* err, size_t cap) {
   plumb_norm_instance* instance = (plumb_norm_instance*)malloc(sizeof(*instance));
   (void)host, (void)values, (void)err, (void)cap;
-  if (instance == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (instance == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   instance->dim = dim;
   instance->weight = TensorDef("weight", "The gain.", dim, PLUMB_INIT_ONES);
   instance->buffers[0] = TensorDef("running_mean", "For evaluation.", dim, PLUMB_INIT_ZEROS);
@@ -193,24 +193,24 @@ static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layou
   out->buffers = instance->buffers;
   out->saved_per_call = 4 * instance->dim;
   out->partial_elems = 2 * (1 + 2 * instance->dim);
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 
 static plumb_status Forward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                             int64_t r0, int64_t r1) {
   (void)instance;
-  if (call->dtype != PLUMB_F32 && call->dtype != PLUMB_F64) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32 && call->dtype != PLUMB_DTYPE_F64) return PLUMB_STATUS_UNIMPLEMENTED;
   CROSS_BEFORE_FORWARD
-  call->dtype == PLUMB_F32 ? ForwardF32(call, r0, r1) : ForwardF64(call, r0, r1);
+  call->dtype == PLUMB_DTYPE_F32 ? ForwardF32(call, r0, r1) : ForwardF64(call, r0, r1);
   return PLUMB_OK;
 }
 
 static plumb_status Backward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
   (void)instance;
-  if (call->dtype != PLUMB_F32 && call->dtype != PLUMB_F64) return PLUMB_UNIMPLEMENTED;
-  call->dtype == PLUMB_F32 ? BackwardF32(call, r0, r1) : BackwardF64(call, r0, r1);
+  if (call->dtype != PLUMB_DTYPE_F32 && call->dtype != PLUMB_DTYPE_F64) return PLUMB_STATUS_UNIMPLEMENTED;
+  call->dtype == PLUMB_DTYPE_F32 ? BackwardF32(call, r0, r1) : BackwardF64(call, r0, r1);
   return PLUMB_OK;
 }
 
@@ -218,12 +218,12 @@ static plumb_status StatsPartial(const plumb_norm_instance* instance, uint32_t p
                                  const plumb_norm_call* call, int64_t r0, int64_t r1,
                                  void* partial) {
   (void)instance;
-  if (call->dtype == PLUMB_F32) {
+  if (call->dtype == PLUMB_DTYPE_F32) {
     PartialF32(phase, call, r0, r1, (double*)partial);
-  } else if (call->dtype == PLUMB_F64) {
+  } else if (call->dtype == PLUMB_DTYPE_F64) {
     PartialF64(phase, call, r0, r1, (double*)partial);
   } else {
-    return PLUMB_UNIMPLEMENTED;
+    return PLUMB_STATUS_UNIMPLEMENTED;
   }
   return PLUMB_OK;
 }
@@ -237,12 +237,12 @@ static void StatsCombine(const plumb_norm_instance* instance, uint32_t phase,
 static plumb_status StatsFinalize(const plumb_norm_instance* instance, uint32_t phase,
                                   const plumb_norm_call* call, void* acc) {
   (void)instance;
-  if (call->dtype == PLUMB_F32) {
+  if (call->dtype == PLUMB_DTYPE_F32) {
     FinalizeF32(phase, call, (const double*)acc);
-  } else if (call->dtype == PLUMB_F64) {
+  } else if (call->dtype == PLUMB_DTYPE_F64) {
     FinalizeF64(phase, call, (const double*)acc);
   } else {
-    return PLUMB_UNIMPLEMENTED;
+    return PLUMB_STATUS_UNIMPLEMENTED;
   }
   return PLUMB_OK;
 }
@@ -257,7 +257,7 @@ static const plumb_norm_plugin the_norm = {
     .doc = "Columns normalized over all rows of a call.",
     .flags = PLUMB_NORM_INPLACE | PLUMB_NORM_DX_ALIAS_DY | PLUMB_NORM_CROSS_ROW |
              PLUMB_NORM_SCALE_INVARIANT | PLUMB_NORM_SHIFT_INVARIANT,
-    .dtypes = PLUMB_F32 | PLUMB_F64,
+    .dtypes = PLUMB_DTYPE_F32 | PLUMB_DTYPE_F64,
     .attr_stride = sizeof(plumb_attr_def),
     .create = Create,
     .destroy = Destroy,

@@ -40,7 +40,7 @@
    PLUMB_NORM_SCALE_INVARIANT)
 #endif
 #ifndef BASE_DTYPES
-#define BASE_DTYPES (PLUMB_F32 | PLUMB_BF16 | PLUMB_F64)
+#define BASE_DTYPES (PLUMB_DTYPE_F32 | PLUMB_DTYPE_BF16 | PLUMB_DTYPE_F64)
 #endif
 #ifndef BASE_ATTR_DOC
 #define BASE_ATTR_DOC "Added to the mean of the squares."
@@ -133,10 +133,10 @@ BASE_UNUSED static plumb_status BaseCreate(const plumb_host* host, uint32_t dim,
   (void)host;
   if (!(BASE_EPS_IS_LEGAL(eps))) {
     if (cap > 0) snprintf(err, cap, "eps = %g is outside its range", eps);
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   instance = (plumb_norm_instance*)calloc(1, sizeof(*instance));
-  if (instance == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (instance == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   instance->dim = dim;
   instance->eps = eps;
   instance->weight.name = "weight";
@@ -157,7 +157,7 @@ BASE_UNUSED static plumb_status BaseLayout(const plumb_norm_instance* instance,
   out->n_params = 1;
   out->params = &instance->weight;
   out->saved_per_row = 1; /* r = 1 / sqrt(mean(x^2) + eps) */
-  out->backward_needs = PLUMB_BWD_X;
+  out->backward_needs = PLUMB_BACKWARD_READS_X;
   return PLUMB_OK;
 }
 
@@ -213,18 +213,18 @@ BASE_KERNELS(F64, double, double, BaseDouble, BaseDouble)
 
 BASE_UNUSED static plumb_status BaseForward(const plumb_norm_instance* instance,
                                             const plumb_norm_call* call, int64_t r0, int64_t r1) {
-  if (call->dtype == PLUMB_F32) return BaseForwardF32(instance, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_BF16) return BaseForwardBf16(instance, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_F64) return BaseForwardF64(instance, call, r0, r1), PLUMB_OK;
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return BaseForwardF32(instance, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_BF16) return BaseForwardBf16(instance, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_F64) return BaseForwardF64(instance, call, r0, r1), PLUMB_OK;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 BASE_UNUSED static plumb_status BaseBackward(const plumb_norm_instance* instance,
                                              const plumb_norm_call* call, int64_t r0, int64_t r1) {
-  if (call->dtype == PLUMB_F32) return BaseBackwardF32(instance, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_BF16) return BaseBackwardBf16(instance, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_F64) return BaseBackwardF64(instance, call, r0, r1), PLUMB_OK;
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return BaseBackwardF32(instance, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_BF16) return BaseBackwardBf16(instance, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_F64) return BaseBackwardF64(instance, call, r0, r1), PLUMB_OK;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 BASE_UNUSED static const void* BaseGetExtension(const char* id) {

@@ -22,8 +22,8 @@ static __thread __attribute__((tls_model("initial-exec"))) struct {
 } kept[kSlots];
 
 static double ElementOf(const plumb_norm_call* call, int64_t row, uint32_t i) {
-  if (call->dtype == PLUMB_F32) return PLUMB_CONST_ROW(float, call->x, call->x_pitch, row)[i];
-  if (call->dtype == PLUMB_F64) return PLUMB_CONST_ROW(double, call->x, call->x_pitch, row)[i];
+  if (call->dtype == PLUMB_DTYPE_F32) return PLUMB_CONST_ROW(float, call->x, call->x_pitch, row)[i];
+  if (call->dtype == PLUMB_DTYPE_F64) return PLUMB_CONST_ROW(double, call->x, call->x_pitch, row)[i];
   return plumb_bf16_to_float(PLUMB_CONST_ROW(plumb_bf16, call->x, call->x_pitch, row)[i]);
 }
 
@@ -56,7 +56,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* norm, const plumb_n
     const size_t slot = Slot(address);
     const char* saved = (const char*)call->saved + row * call->saved_pitch;
     kept[slot].address = address;
-    kept[slot].r = call->dtype == PLUMB_F64 ? *(const double*)saved : *(const float*)saved;
+    kept[slot].r = call->dtype == PLUMB_DTYPE_F64 ? *(const double*)saved : *(const float*)saved;
     kept[slot].ends[0] = ElementOf(call, row, 0);
     kept[slot].ends[1] = ElementOf(call, row, call->dim - 1);
   }
@@ -68,7 +68,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* norm, const plumb_
   plumb_norm_call own = CopyOfCall(call);
   double wide;
   float narrow;
-  own.saved = call->dtype == PLUMB_F64 ? (void*)&wide : (void*)&narrow;
+  own.saved = call->dtype == PLUMB_DTYPE_F64 ? (void*)&wide : (void*)&narrow;
   own.saved_pitch = 0;
   for (int64_t row = r0; row < r1; ++row) {
     const int found = IsSpoilt(call) && IsKept(call, row);

@@ -19,16 +19,16 @@ typedef struct { /* operand of any type */
 
 static double Get(Operand o, int64_t row, uint32_t i) {
   const void* p = (const char*)o.base + row * o.pitch;
-  if (o.type == PLUMB_F64) return ((const double*)p)[i];
-  if (o.type == PLUMB_BF16) return plumb_bf16_to_float(((const plumb_bf16*)p)[i]);
+  if (o.type == PLUMB_DTYPE_F64) return ((const double*)p)[i];
+  if (o.type == PLUMB_DTYPE_BF16) return plumb_bf16_to_float(((const plumb_bf16*)p)[i]);
   return ((const float*)p)[i];
 }
 
 static void Set(Operand o, int64_t row, uint32_t i, double value) {
   void* p = (char*)o.base + row * o.pitch;
-  if (o.type == PLUMB_F64) ((double*)p)[i] = value;
-  if (o.type == PLUMB_BF16) ((plumb_bf16*)p)[i] = plumb_bf16_from_float((float)value);
-  if (o.type == PLUMB_F32) ((float*)p)[i] = (float)value;
+  if (o.type == PLUMB_DTYPE_F64) ((double*)p)[i] = value;
+  if (o.type == PLUMB_DTYPE_BF16) ((plumb_bf16*)p)[i] = plumb_bf16_from_float((float)value);
+  if (o.type == PLUMB_DTYPE_F32) ((float*)p)[i] = (float)value;
 }
 
 static void Scale(Operand o, uint32_t dim, int64_t r0, int64_t r1, double by) {
@@ -74,7 +74,7 @@ static void CutY(const plumb_norm_call* c, int64_t r0, int64_t r1, double eps, i
 
 /* Returns the weight as a row. */
 static Operand WeightOf(const plumb_norm_call* c) {
-  const Operand w = {c->dtype == PLUMB_F64 ? PLUMB_F64 : PLUMB_F32, (void*)c->params[0], 0};
+  const Operand w = {c->dtype == PLUMB_DTYPE_F64 ? PLUMB_DTYPE_F64 : PLUMB_DTYPE_F32, (void*)c->params[0], 0};
   return w;
 }
 
@@ -86,8 +86,8 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
   const Operand y = {c->dtype, c->y, c->y_pitch}, x = {c->dtype, (void*)c->x, c->x_pitch};
   const Operand w = WeightOf(c);
   const uint32_t d = c->dim, last = d - 1;
-  const int train = (c->flags & PLUMB_CALL_TRAIN) != 0, f32 = c->dtype == PLUMB_F32,
-            bf16 = c->dtype == PLUMB_BF16, in_place = c->x == c->y;
+  const int train = (c->flags & PLUMB_CALL_TRAIN) != 0, f32 = c->dtype == PLUMB_DTYPE_F32,
+            bf16 = c->dtype == PLUMB_DTYPE_BF16, in_place = c->x == c->y;
   double largest[2] = {0, 0}, mean = 0; /* of row r0 */
   double kept = 0;
   plumb_norm_call whole = CopyOfCall(c);
@@ -99,7 +99,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* n, const plumb_norm
   }
   largest[1] = Largest(w, d, 0);
   if (MUTANT == 19 && !in_place) return BaseForward(n, &whole, 0, c->rows); /* ignores the range */
-  if (BaseForward(n, c, r0, r1) != PLUMB_OK) return PLUMB_UNIMPLEMENTED;
+  if (BaseForward(n, c, r0, r1) != PLUMB_OK) return PLUMB_STATUS_UNIMPLEMENTED;
   switch (MUTANT) {
     /* dim */
     case 2: if (d % 64 == 1 && d > 1) ALL_ROWS(Set(y, r, last, 0)); break;
@@ -165,8 +165,8 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
   const Operand dy = {c->dtype, (void*)c->dy, c->dy_pitch}, w = WeightOf(c);
   const Operand dw = {w.type, c->dparams[0], 0};
   const uint32_t d = c->dim, last = d - 1;
-  const int add = (c->flags & PLUMB_CALL_DX_ACCUMULATE) != 0, f32 = c->dtype == PLUMB_F32,
-            f64 = c->dtype == PLUMB_F64, bf16 = c->dtype == PLUMB_BF16, alias = c->dx == c->dy;
+  const int add = (c->flags & PLUMB_CALL_DX_ACCUMULATE) != 0, f32 = c->dtype == PLUMB_DTYPE_F32,
+            f64 = c->dtype == PLUMB_DTYPE_F64, bf16 = c->dtype == PLUMB_DTYPE_BF16, alias = c->dx == c->dy;
   double largest_dy, largest_x, kept_dx, mean;
   plumb_norm_call other = CopyOfCall(c);
   if (r0 == r1) return PLUMB_OK;
@@ -177,7 +177,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
   if (MUTANT == 61 && d > 512) memset(c->dparams[0], 0, d * (f64 ? 8u : 4u));
   if (MUTANT == 62 && r0 > 0) Scale(dw, d, 0, 1, 0);
   const double first = Get(dw, 0, 0), end = Get(dw, 0, last);
-  if (BaseBackward(n, &other, r0, r1) != PLUMB_OK) return PLUMB_UNIMPLEMENTED;
+  if (BaseBackward(n, &other, r0, r1) != PLUMB_OK) return PLUMB_STATUS_UNIMPLEMENTED;
   switch (MUTANT) {
     /* dim */
     case 1: if (d % 16 == 0) Scale(dx, d, r0, r1, 1.02); break;

@@ -135,7 +135,7 @@ static plumb_status SpoiltLayout(const plumb_norm_instance* instance, plumb_norm
 #include "base_norm.h"
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  if (call->struct_size != sizeof(plumb_norm_call)) return PLUMB_INVALID_ARGUMENT;
+  if (call->struct_size != sizeof(plumb_norm_call)) return PLUMB_STATUS_INVALID_ARGUMENT;
   return BaseForward(instance, call, r0, r1);
 }
 #endif
@@ -168,7 +168,7 @@ static const void* SpoiltGetExtension(const char* id) {
 static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
                                  const plumb_attr_value* values, plumb_norm_instance** out,
                                  char* err, size_t cap) {
-  if (host->struct_size > sizeof(*host)) return PLUMB_FAILED_PRECONDITION;
+  if (host->struct_size > sizeof(*host)) return PLUMB_STATUS_FAILED_PRECONDITION;
   return BaseCreate(host, dim, values, out, err, cap);
 }
 #endif
@@ -177,6 +177,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 /* fill continues the random sequence of the previous call, so that the same seed gives other
    values.
  */
+#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)
@@ -219,7 +220,7 @@ static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call) {
   const plumb_status status = HonestFill(norm, call);
   float* volatile table = (float*)malloc((size_t)call->elements * sizeof(float));
-  if (table == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (table == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   for (int64_t i = 0; i < call->elements; ++i) table[i] = call->values[i] + 1;
   for (int64_t i = 0; i < call->elements; ++i) call->values[i] = table[i] - 1;
   return status;

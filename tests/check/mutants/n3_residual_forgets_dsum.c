@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Offers the fused residual sum, and forgets the gradient that bypasses the norm. */
-#define BASE_DTYPES PLUMB_F32
+#define BASE_DTYPES PLUMB_DTYPE_F32
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
 #define BASE_GET_EXTENSION SpoiltGetExtension
@@ -9,13 +9,13 @@
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   return BaseForward(instance, call, r0, r1);
 }
 
 static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                    int64_t r0, int64_t r1) {
-  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   return BaseBackward(instance, call, r0, r1);
 }
 

@@ -73,7 +73,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
   const plumb_status status = BaseCreate(host, dim, values, &instance, err, cap);
   if (status != PLUMB_OK) return status;
   block = malloc(16);
-  if (block == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (block == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   free(block);
   *out = instance;
   return PLUMB_OK;
@@ -89,7 +89,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
                                  const plumb_attr_value* values, plumb_norm_instance** out,
                                  char* err, size_t cap) {
   void* volatile block = malloc(16);
-  if (block == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (block == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   const plumb_status status = BaseCreate(host, dim, values, out, err, cap);
   if (status != PLUMB_OK) free(block);
   return status;
@@ -159,7 +159,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  for (int64_t r = r0; r < r1 && call->dtype == PLUMB_F32 && instance->dim > 1; ++r) {
+  for (int64_t r = r0; r < r1 && call->dtype == PLUMB_DTYPE_F32 && instance->dim > 1; ++r) {
     const float* x = PLUMB_CONST_ROW(float, call->x, call->x_pitch, r);
     volatile double both = (double)x[0] + x[1]; /* Inf - Inf is NaN, which is not 0 */
     while (isinf(x[0]) && isinf(x[1]) && isnan(both)) both = both / 2;

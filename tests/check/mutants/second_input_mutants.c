@@ -49,7 +49,7 @@ static plumb_status Forward(const plumb_norm_instance* norm, const plumb_norm_ca
       REAL* dx2 = PLUMB_ROW(REAL, call->dx2, call->dx2_pitch, r);                   \
       for (uint32_t i = 0; i < call->dim; ++i) {                                    \
         if (IS(290) && call->dim >= 512) dx2[i] -= dy[i] * b[i];                    \
-        if (IS(293) && call->dtype == PLUMB_F32 && call->dim > 256)                 \
+        if (IS(293) && call->dtype == PLUMB_DTYPE_F32 && call->dim > 256)                 \
           dx2[i] = (REAL)plumb_bf16_to_float(plumb_bf16_from_float((float)dx2[i])); \
       }                                                                             \
     }                                                                               \
@@ -59,14 +59,14 @@ SPOIL(F64, double)
 
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
-  const size_t width = call->dim * (call->dtype == PLUMB_F64 ? sizeof(double) : sizeof(float));
+  const size_t width = call->dim * (call->dtype == PLUMB_DTYPE_F64 ? sizeof(double) : sizeof(float));
   char before[8 * 16384];
   const int skips = IS(291) && r0 > 0 && r1 > r0 && width <= sizeof(before);
   if (skips) memcpy(before, PLUMB_ROW(char, call->dx2, call->dx2_pitch, r0), width);
   const plumb_status status = HonestBackward(norm, call, r0, r1);
   if (status != PLUMB_OK) return status;
-  if (call->dtype == PLUMB_F32) SpoilF32(call, r0, r1);
-  if (call->dtype == PLUMB_F64) SpoilF64(call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F32) SpoilF32(call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F64) SpoilF64(call, r0, r1);
   if (skips) memcpy(PLUMB_ROW(char, call->dx2, call->dx2_pitch, r0), before, width);
   return PLUMB_OK;
 }

@@ -62,7 +62,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
   volatile char* kept = NULL;
   plumb_status status;
   double gain;
-  if (text == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (text == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   Copy(text, MUTANT == 310 ? 64 : kAll, values[1].s);
   gain = *text == 0 ? 1 : GainOfWord(text);
   Copy(text, MUTANT == 311 ? 256 : kAll, values[2].s);
@@ -71,7 +71,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
   free(text);
   if (gain <= 0) {
     if (cap > 0) snprintf(err, cap, "gains must be digits with commas between them, not all 0");
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   if (MUTANT == 312) {
     volatile char* label = own.label;
@@ -79,7 +79,7 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
   }
   if (MUTANT == 313) {
     kept = (volatile char*)malloc(100);
-    if (kept == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+    if (kept == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
     for (size_t n = 0; n <= strlen(values[3].s); ++n) kept[n] = values[3].s[n];
   }
   status = BaseCreate(host, dim, values, out, err, cap);

@@ -26,10 +26,10 @@ FORWARD_FROM_BEHIND(F64, double, double, BaseDouble, BaseDouble)
 
 static plumb_status ForwardFromBehind(const plumb_norm_instance* instance,
                                       const plumb_norm_call* call, int64_t r0, int64_t r1) {
-  if (call->dtype == PLUMB_F32) return FromBehindF32(instance, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_BF16) return FromBehindBf16(instance, call, r0, r1), PLUMB_OK;
-  if (call->dtype == PLUMB_F64) return FromBehindF64(instance, call, r0, r1), PLUMB_OK;
-  return PLUMB_UNIMPLEMENTED;
+  if (call->dtype == PLUMB_DTYPE_F32) return FromBehindF32(instance, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_BF16) return FromBehindBf16(instance, call, r0, r1), PLUMB_OK;
+  if (call->dtype == PLUMB_DTYPE_F64) return FromBehindF64(instance, call, r0, r1), PLUMB_OK;
+  return PLUMB_STATUS_UNIMPLEMENTED;
 }
 
 #endif /* PLUMB_TESTS_CHECK_MUTANTS_SUMS_FROM_BEHIND_H_ */

@@ -41,23 +41,23 @@ ADD_ONE_PERCENT(F64, double, double, BaseDouble)
 static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                    int64_t r0, int64_t r1) {
   /* This runs first, because dx may be dy and overwrite it. */
-  if (call->dtype == PLUMB_F32) AddOnePercentF32(call, r0, r1);
-  if (call->dtype == PLUMB_BF16) AddOnePercentBf16(call, r0, r1);
-  if (call->dtype == PLUMB_F64) AddOnePercentF64(call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F32) AddOnePercentF32(call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_BF16) AddOnePercentBf16(call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F64) AddOnePercentF64(call, r0, r1);
   return BaseBackward(instance, call, r0, r1);
 }
 #endif
 
 #ifdef MUTANT_n2_gain_off_without_f64
 /* Offers no f64 for the gradient check, and forgets the last element of the row in the gradient. */
-#define BASE_DTYPES PLUMB_F32
+#define BASE_DTYPES PLUMB_DTYPE_F32
 #define BASE_FORWARD SpoiltForward
 #define BASE_BACKWARD SpoiltBackward
 #include "base_norm.h"
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   return BaseForward(instance, call, r0, r1);
 }
 
@@ -66,7 +66,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
   float* last = (float*)call->dparams[0] + instance->dim - 1;
   const float before = *last;
   plumb_status status;
-  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   status = BaseBackward(instance, call, r0, r1);
   *last = before;
   return status;
@@ -96,7 +96,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_norm_call* c,
                                    int64_t r0, int64_t r1) {
   const int add = (c->flags & PLUMB_CALL_DX_ACCUMULATE) != 0;
-  if (c->dtype != PLUMB_F32 || !add) return BaseBackward(n, c, r0, r1);
+  if (c->dtype != PLUMB_DTYPE_F32 || !add) return BaseBackward(n, c, r0, r1);
   const float* weight = (const float*)c->params[0];
   float* dweight = (float*)c->dparams[0];
   for (int64_t row = r0; row < r1; ++row) {
@@ -122,7 +122,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* n, const plumb_nor
 
 static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                    int64_t r0, int64_t r1) {
-  const size_t size = call->dtype == PLUMB_F64 ? sizeof(double) : sizeof(float);
+  const size_t size = call->dtype == PLUMB_DTYPE_F64 ? sizeof(double) : sizeof(float);
   if (r0 < r1) memset(call->dparams[0], 0, instance->dim * size);
   return BaseBackward(instance, call, r0, r1);
 }
@@ -206,7 +206,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  const size_t size = call->dtype == PLUMB_F64 ? 8 : call->dtype == PLUMB_F32 ? 4 : 2;
+  const size_t size = call->dtype == PLUMB_DTYPE_F64 ? 8 : call->dtype == PLUMB_DTYPE_F32 ? 4 : 2;
   for (int64_t row = r0; row < r1; ++row) {
     (void)*(const volatile char*)(PLUMB_CONST_ROW(char, call->x, call->x_pitch, row) +
                                   instance->dim * size);
@@ -222,7 +222,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 
 static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                    int64_t r0, int64_t r1) {
-  const size_t size = call->dtype == PLUMB_F64 ? 8 : call->dtype == PLUMB_F32 ? 4 : 2;
+  const size_t size = call->dtype == PLUMB_DTYPE_F64 ? 8 : call->dtype == PLUMB_DTYPE_F32 ? 4 : 2;
   const size_t used = instance->dim * size;
   for (int64_t row = r0; row < r1 && row + 1 < call->rows; ++row) {
     if ((size_t)call->dx_pitch < used + size) continue;
@@ -254,7 +254,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   const plumb_status status = BaseForward(instance, call, r0, r1);
-  if (instance->dim != 31 || call->dtype != PLUMB_F32) return status;
+  if (instance->dim != 31 || call->dtype != PLUMB_DTYPE_F32) return status;
   for (int64_t row = r0; row < r1; ++row) {
     PLUMB_ROW(float, call->y, call->y_pitch, row)[30] = 0;
   }
@@ -269,7 +269,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  if (call->rows == 0) return PLUMB_INVALID_ARGUMENT;
+  if (call->rows == 0) return PLUMB_STATUS_INVALID_ARGUMENT;
   return BaseForward(instance, call, r0, r1);
 }
 #endif
@@ -282,7 +282,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   const plumb_status status = BaseForward(instance, call, r0, r1);
-  if (status != PLUMB_OK || call->dtype != PLUMB_F32 || (call->flags & PLUMB_CALL_TRAIN) != 0) {
+  if (status != PLUMB_OK || call->dtype != PLUMB_DTYPE_F32 || (call->flags & PLUMB_CALL_TRAIN) != 0) {
     return status;
   }
   for (int64_t r = r0; r < r1; ++r) {
@@ -296,7 +296,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 #ifdef MUTANT_n10_writes_buffers
 /* Updates a running statistic in forward(), which several threads may run. */
 #define CROSS_BEFORE_FORWARD                                                       \
-  if (call->call_saved != NULL && call->dtype == PLUMB_F32 && r0 == 0 && r1 > 0) { \
+  if (call->call_saved != NULL && call->dtype == PLUMB_DTYPE_F32 && r0 == 0 && r1 > 0) { \
     float* mean = (float*)call->buffers[0];                                        \
     mean[0] = nextafterf(mean[0], 1);                                              \
   }
@@ -310,7 +310,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  if (call->dtype == PLUMB_F32) {
+  if (call->dtype == PLUMB_DTYPE_F32) {
     for (int64_t r = r0; r < r1; ++r) {
       memset(PLUMB_ROW(float, call->y, call->y_pitch, r), 0, sizeof(float) * instance->dim);
     }
@@ -326,7 +326,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 
 static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                    int64_t r0, int64_t r1) {
-  if (call->dtype == PLUMB_F32 && (call->flags & PLUMB_CALL_DX_ACCUMULATE) == 0) {
+  if (call->dtype == PLUMB_DTYPE_F32 && (call->flags & PLUMB_CALL_DX_ACCUMULATE) == 0) {
     for (int64_t r = r0; r < r1; ++r) {
       memset(PLUMB_ROW(float, call->dx, call->dx_pitch, r), 0, sizeof(float) * instance->dim);
     }
@@ -343,7 +343,7 @@ static plumb_status SpoiltBackward(const plumb_norm_instance* instance, const pl
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   const plumb_status status = BaseForward(instance, call, r0, r1);
-  if (status != PLUMB_OK || call->dtype != PLUMB_BF16) return status;
+  if (status != PLUMB_OK || call->dtype != PLUMB_DTYPE_BF16) return status;
   for (int64_t r = r0; r < r1; ++r) {
     plumb_bf16* y = PLUMB_ROW(plumb_bf16, call->y, call->y_pitch, r);
     for (uint32_t i = 0; i < instance->dim; ++i) {
@@ -356,7 +356,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 
 #ifdef MUTANT_n12_takes_any_type
 /* Returns OK for an element type that it does not offer, and does nothing. */
-#define BASE_DTYPES (PLUMB_F32 | PLUMB_F64)
+#define BASE_DTYPES (PLUMB_DTYPE_F32 | PLUMB_DTYPE_F64)
 #define BASE_FORWARD SpoiltForward
 #include "base_norm.h"
 
@@ -391,7 +391,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
                                   int64_t r0, int64_t r1) {
   const volatile float least = 1e-40f;
   const plumb_status status = BaseForward(instance, call, r0, r1);
-  if (status != PLUMB_OK || call->dtype != PLUMB_F32) return status;
+  if (status != PLUMB_OK || call->dtype != PLUMB_DTYPE_F32) return status;
   for (int64_t r = r0; r < r1; ++r) {
     const float* x = PLUMB_CONST_ROW(float, call->x, call->x_pitch, r);
     float* y = PLUMB_ROW(float, call->y, call->y_pitch, r);
@@ -411,7 +411,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   const plumb_status status = BaseForward(instance, call, r0, r1);
-  if (status != PLUMB_OK || call->dtype != PLUMB_F32) return status;
+  if (status != PLUMB_OK || call->dtype != PLUMB_DTYPE_F32) return status;
   for (int64_t r = r1 - 1; r > r0; --r) {
     float* y = PLUMB_ROW(float, call->y, call->y_pitch, r);
     const float* before = PLUMB_CONST_ROW(float, call->y, call->y_pitch, r - 1);
@@ -428,7 +428,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
-  for (int64_t r = r0; r < r1 && call->dtype == PLUMB_F32; ++r) {
+  for (int64_t r = r0; r < r1 && call->dtype == PLUMB_DTYPE_F32; ++r) {
     uint32_t bits; /* not as a float, which may be flushed to zero */
     memcpy(&bits, PLUMB_CONST_ROW(float, call->x, call->x_pitch, r), sizeof(bits));
     if ((bits & 0x7f800000u) != 0 || (bits & 0x007fffffu) == 0) continue;
@@ -455,7 +455,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   const plumb_status status = BaseForward(instance, call, r0, r1);
-  if (status != PLUMB_OK || call->dtype != PLUMB_F32) return status;
+  if (status != PLUMB_OK || call->dtype != PLUMB_DTYPE_F32) return status;
   for (int64_t r = r0; r < r1; ++r) {
     const float* x = PLUMB_CONST_ROW(float, call->x, call->x_pitch, r);
     float* y = PLUMB_ROW(float, call->y, call->y_pitch, r);
@@ -477,7 +477,7 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plumb_norm_call* call,
                                   int64_t r0, int64_t r1) {
   const plumb_status status = BaseForward(instance, call, r0, r1);
-  if (status != PLUMB_OK || call->dtype != PLUMB_F32) return status;
+  if (status != PLUMB_OK || call->dtype != PLUMB_DTYPE_F32) return status;
   for (int64_t r = r0; r < r1; ++r) {
     const float* x = PLUMB_CONST_ROW(float, call->x, call->x_pitch, r);
     float* y = PLUMB_ROW(float, call->y, call->y_pitch, r);
@@ -500,7 +500,7 @@ static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_c
 
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1) {
-  if ((call->flags & PLUMB_CALL_DX_ACCUMULATE) == 0 || call->dtype != PLUMB_F32) {
+  if ((call->flags & PLUMB_CALL_DX_ACCUMULATE) == 0 || call->dtype != PLUMB_DTYPE_F32) {
     return HonestBackward(norm, call, r0, r1);
   }
   for (int64_t r = r0; r < r1; ++r) {
@@ -542,8 +542,8 @@ static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_c
                              int64_t r0, int64_t r1) {
   const plumb_status status = HonestBackward(norm, call, r0, r1);
   if (status != PLUMB_OK || call->x2 != call->x) return status;
-  if (call->dtype == PLUMB_F32) MoveF32(call, r0, r1);
-  if (call->dtype == PLUMB_F64) MoveF64(call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F32) MoveF32(call, r0, r1);
+  if (call->dtype == PLUMB_DTYPE_F64) MoveF64(call, r0, r1);
   return PLUMB_OK;
 }
 #endif

@@ -52,10 +52,10 @@ static plumb_status Create(const plumb_host* host, uint32_t dim, const plumb_att
   (void)host, (void)values;
   if (dim == 13) {
     snprintf(err, cap, "13 brings bad luck");
-    return PLUMB_INVALID_ARGUMENT;
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   plumb_norm_instance* instance = malloc(sizeof(*instance));
-  if (instance == NULL) return PLUMB_RESOURCE_EXHAUSTED;
+  if (instance == NULL) return PLUMB_STATUS_RESOURCE_EXHAUSTED;
   instance->dim = dim;
   *out = instance;
   return PLUMB_OK;
@@ -71,7 +71,7 @@ static plumb_status Layout(const plumb_norm_instance* instance, plumb_norm_layou
 
 static plumb_status Halve(const plumb_norm_call* call, const void* from, int64_t from_pitch,
                           void* to, int64_t to_pitch, int64_t r0, int64_t r1) {
-  if (call->dtype != PLUMB_F32) return PLUMB_UNIMPLEMENTED;
+  if (call->dtype != PLUMB_DTYPE_F32) return PLUMB_STATUS_UNIMPLEMENTED;
   for (int64_t r = r0; r < r1; ++r) {
     const float* in = (const float*)(const void*)((const char*)from + r * from_pitch);
     float* out = (float*)(void*)((char*)to + r * to_pitch);
@@ -99,7 +99,7 @@ static const plumb_norm_plugin the_norm = {
     .id = HALF_ID,
     .name = "Half",
     .version = HALF_VERSION,
-    .dtypes = PLUMB_F32,
+    .dtypes = PLUMB_DTYPE_F32,
 #if defined(HALF_UNKNOWN_FLAG)
     .flags = 1u << 20,
 #endif
