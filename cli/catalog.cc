@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "cli/help_formatter.h"
 #include "runtime/app/placements.h"
 #include "runtime/base/status.h"
@@ -106,6 +108,11 @@ std::string NormText(const Json& norm) {
   AppendParameters("parameters", norm["parameters"], &text);
   AppendParameters("buffers (kept from training for evaluation, not trained)", norm["buffers"],
                    &text);
+  absl::StrAppend(&text, "in a model\n");
+  for (const absl::string_view line :
+       absl::StrSplit(norm["example"].get_ref<const std::string&>(), '\n', absl::SkipEmpty())) {
+    absl::StrAppend(&text, "  ", line, "\n");
+  }
   return text;
 }
 

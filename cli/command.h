@@ -69,6 +69,7 @@ void AddTokenizeTrainCommand(CLI::App* tokenize, Invocation* invocation);
 void AddBenchCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCommand(CLI::App* program, Invocation* invocation);
 void AddPluginCheckCommand(CLI::App* plugin, Invocation* invocation);  // plugin check
+void AddPluginBenchCommand(CLI::App* plugin, Invocation* invocation);  // plugin bench
 // Returns the --help text of the checker program that `plumb plugin check` runs. Errors:
 // kFailedPrecondition if it is not installed or cannot be run.
 absl::StatusOr<std::string> CheckerHelp();

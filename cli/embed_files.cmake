@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes a C++ file with a function that returns files, each with its name and content:
-#   cmake "-DFILES=a/one.txt;b/two.txt" -DFUNCTION=TemplateFiles -DOUTPUT=... -P embed_files.cmake
+#   cmake "-DFILES=a/one.txt;b/two.txt" -DFUNCTION=CTemplate -DOUTPUT=... -P embed_files.cmake
 # cli/embedded_files.h declares the function.
 
 include("${CMAKE_CURRENT_LIST_DIR}/../cmake/AsLiterals.cmake")

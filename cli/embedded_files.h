@@ -24,9 +24,11 @@ std::vector<EmbeddedFile> DemoFiles();
 // so on, generated from the comments of proto/plumb/v1 (runtime/schema/compiler/schema_help.cc).
 std::vector<EmbeddedFile> SchemaHelp();
 
-// Returns the template of plugins/template, in which the norm is called my_norm and its id is
-// org.example.my_norm.
-std::vector<EmbeddedFile> TemplateFiles();
+// Return the templates of plugins/template in three languages, in which the norm is called my_norm
+// and its id is org.example.my_norm.
+std::vector<EmbeddedFile> CTemplate();
+std::vector<EmbeddedFile> CppTemplate();
+std::vector<EmbeddedFile> RustTemplate();
 
 }  // namespace plumb::cli
 

@@ -20,7 +20,7 @@ namespace {
 
 struct PluginFlags {
   std::string id;
-  std::string directory, name;  // `plugin new`: path and norm
+  std::string directory, name, language = "c";  // `plugin new`
   bool json = false;
 };
 
@@ -59,16 +59,16 @@ std::string LastPart(std::string path) {
 absl::StatusOr<int> New(const PluginFlags& options) {
   const std::string name = options.name.empty() ? LastPart(options.directory) : options.name;
   const std::string id = options.id.empty() ? absl::StrCat("org.example.", name) : options.id;
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<EmbeddedFile> files, NewProject(name, id));
-  PLUMB_RETURN_IF_ERROR(WriteProject(files, options.directory));
+  PLUMB_ASSIGN_OR_RETURN(const NormProject project, NewProject(name, id, options.language));
+  PLUMB_RETURN_IF_ERROR(WriteProject(project.files, options.directory));
   Json names = Json::array();
   std::string text = absl::StrCat(options.directory, ": the norm ", id, "\n");
-  for (const EmbeddedFile& file : files) {
+  for (const EmbeddedFile& file : project.files) {
     names.push_back(file.name);
     absl::StrAppend(&text, "  ", file.name, "\n");
   }
-  absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n",
-                  "docs/first-norm.md continues from there\n");
+  absl::StrAppend(&text, "next: cd ", options.directory, " && ", project.check, "\n",
+                  "README.md there has all commands, docs/first-norm.md a tutorial\n");
   return ExitOk(options.json
                     ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
                     : PrintResult(text));
@@ -84,7 +84,7 @@ absl::StatusOr<int> Note(const PluginFlags& options) {
 void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<PluginFlags>();
   CLI::App* app =
-      program->add_subcommand("plugin", "List, describe, check and create norm plugins");
+      program->add_subcommand("plugin", "List, describe, check, measure and create norm plugins");
   app->require_subcommand(1);
   app->footer(
       "Example:\n"
@@ -99,7 +99,8 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   list->footer("Example:\n  plumb plugin list --plugin ./my_norm.so");
   RunWhenSelected(list, options, List, invocation);
 
-  CLI::App* describe = app->add_subcommand("describe", "Show a plugin's attributes and parameters");
+  CLI::App* describe = app->add_subcommand(
+      "describe", "Show a plugin's attributes and parameters, and how a model uses it");
   AddRequired(describe, "NORM", &options->id, "Id of the norm");
   describe->add_flag("--json", options->json, "Print the plugin as JSON");
   AddGlobalOptions(describe, invocation);
@@ -107,6 +108,7 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   RunWhenSelected(describe, options, DescribeOne, invocation);
 
   AddPluginCheckCommand(app, invocation);
+  AddPluginBenchCommand(app, invocation);
 
   CLI::App* note =
       app->add_subcommand("note", "Print a norm's ELF note, for languages other than C");
@@ -122,13 +124,18 @@ void AddPluginCommand(CLI::App* program, Invocation* invocation) {
   AddRequired(fresh, "DIR", &options->directory, "Directory of the project, new or empty");
   fresh->add_option("--id", options->id, "Id of the norm. Default: org.example.NAME");
   fresh->add_option("--name", options->name, "Name of the norm. Default: the last part of DIR");
+  SetChoices(
+      AddText(fresh, "--lang", "LANG", &options->language, "Language of the norm. Default: c"),
+      ProjectLanguages());
   fresh->add_flag("--json", options->json, "Print the written files as JSON");
   fresh->footer(
-      "Writes a working norm in one C file, a CMake project and a Makefile that build it against\n"
-      "the installed plumb, its test, and a model that uses it.\n\n"
+      "Writes a working norm in one file, a project that builds and checks it (CMake and make for "
+      "C,\n"
+      "CMake for C++, Cargo for Rust), a model that uses it, and a README with the commands.\n\n"
       "Example:\n"
       "  plumb plugin new l1_norm --id org.example.l1_norm\n"
-      "  cd l1_norm && make check");
+      "  cd l1_norm && make check\n"
+      "  plumb plugin new l1_norm_rs --lang rust");
   RunWhenSelected(fresh, options, New, invocation);
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status.h"
@@ -22,6 +23,19 @@ namespace fs = std::filesystem;
 constexpr absl::string_view kTemplateId = "org.example.my_norm";
 constexpr absl::string_view kTemplateName = "my_norm";
 constexpr size_t kMaxIdLength = 63;  // see PLUMB_NORM_NOTE
+
+struct Language {
+  absl::string_view name;
+  std::vector<EmbeddedFile> (*files)();
+  absl::string_view check;
+};
+constexpr Language kLanguages[] = {
+    {"c", CTemplate, "make check"},
+    {"c++", CppTemplate,
+     "cmake -B build && cmake --build build && ctest --test-dir build --output-on-failure"},
+    {"rust", RustTemplate,
+     "cargo build --release && plumb plugin check target/release/libmy_norm.so"},
+};
 
 bool IsWord(absl::string_view text, bool may_begin_with_digit) {
   if (text.empty() || (absl::ascii_isdigit(text[0]) && !may_begin_with_digit)) return false;
@@ -90,16 +104,28 @@ absl::Status CheckId(const std::string& id) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
-                                                     const std::string& id) {
+std::vector<std::string> ProjectLanguages() {
+  std::vector<std::string> names;
+  for (const Language& language : kLanguages) names.emplace_back(language.name);
+  return names;
+}
+
+absl::StatusOr<NormProject> NewProject(const std::string& name, const std::string& id,
+                                       const std::string& language) {
   PLUMB_RETURN_IF_ERROR(CheckName(name));
   PLUMB_RETURN_IF_ERROR(CheckId(id));
-  std::vector<EmbeddedFile> files = TemplateFiles();
-  for (EmbeddedFile& file : files) {
-    file.name = Renamed(file.name, name, id);
-    file.content = Renamed(file.content, name, id);
+  for (const Language& each : kLanguages) {
+    if (each.name != language) continue;
+    NormProject project{each.files(), Renamed(each.check, name, id)};
+    for (EmbeddedFile& file : project.files) {
+      file.name = Renamed(file.name, name, id);
+      file.content = Renamed(file.content, name, id);
+    }
+    return project;
   }
-  return files;
+  return absl::InvalidArgumentError(absl::StrCat("--lang: \"", language, "\" is not one of ",
+                                                 absl::StrJoin(ProjectLanguages(), ", "),
+                                                 "; plumb plugin note helps with other languages"));
 }
 
 absl::Status WriteProject(const std::vector<EmbeddedFile>& files, const std::string& directory) {

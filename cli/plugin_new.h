@@ -16,11 +16,20 @@ namespace plumb::cli {
 // reserved for the norms that ship with plumb.
 absl::Status CheckId(const std::string& id);
 
-// Returns the files of TemplateFiles with `name` and `id` filled in, in contents and file names.
-// Errors: kInvalidArgument with a suggestion if `name` is not a lower-case C identifier or `id` is
-// not valid.
-absl::StatusOr<std::vector<EmbeddedFile>> NewProject(const std::string& name,
-                                                     const std::string& id);
+// Project of a norm in one language.
+struct NormProject {
+  std::vector<EmbeddedFile> files;
+  std::string check;  // shell commands that build and check it, run in its directory
+};
+
+// Languages of projects: "c", "c++", "rust".
+std::vector<std::string> ProjectLanguages();
+
+// Returns the template of a language with `name` and `id` filled in, in contents and file names.
+// Errors: kInvalidArgument with a suggestion if `name` is not a lower-case C identifier, or `id` or
+// `language` is not valid.
+absl::StatusOr<NormProject> NewProject(const std::string& name, const std::string& id,
+                                       const std::string& language);
 
 // Writes the files to `directory`, which must not exist yet or be empty. All or nothing: they are
 // written to a directory next to it, which is renamed. Errors: kAlreadyExists if `directory` is

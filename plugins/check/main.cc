@@ -17,8 +17,10 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "plugins/check/norm_speed.h"
 #include "plugins/check/report.h"
 #include "plugins/check/runner.h"
 #include "runtime/base/utf8.h"
@@ -147,8 +149,27 @@ int Run(Options options) {
   return ExitCodeOf(*file);
 }
 
+// Runs `plumb plugin bench`, whose options and help are plumb's (cli/plugin_check.cc):
+//   plumb-norm-check --bench FILE ID AGAINST_FILE AGAINST_ID ROUNDS json|text      ID may be ""
+int Bench(const std::vector<std::string>& words) {
+  constexpr size_t kWords = 6;
+  BenchOptions options;
+  if (words.size() != kWords || !absl::SimpleAtoi(words[4], &options.rounds) ||
+      options.rounds < 1) {
+    return Fail("--bench is for plumb plugin bench");
+  }
+  options.norm = {words[0], words[1]};
+  options.against = {words[2], words[3]};
+  options.json = words[5] == "json";
+  const absl::Status status = BenchNorms(options, Print);
+  return status.ok() ? kExitPassed : Fail(std::string(status.message()));
+}
+
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  if (argc > 1 && std::strcmp(argv[1], "--bench") == 0) {
+    return Bench(std::vector<std::string>(argv + 2, argv + argc));
+  }
   Options options;
   options.run.parallel = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   // `plumb plugin check` passes its own name.

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks P1, P2 and N15: the speed of a norm. They report figures and warn if something must be
 // wrong, but never fail a norm.
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,38 +11,22 @@
 
 #include "absl/strings/str_format.h"
 #include "plugins/check/cases.h"
-#include "plugins/check/rules.h"
 #include "plugins/check/float_state.h"
 #include "plugins/check/norm_run.h"
+#include "plugins/check/norm_speed.h"
+#include "plugins/check/rules.h"
 
 namespace plumb::check {
 namespace {
 
 constexpr double kWarnBelow = 0.25;  // fraction of memcpy's bandwidth
 
-// Returns the seconds that the calling thread has run on a processor, without waiting.
-double ThreadSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// Returns the seconds that `n` calls of `work` take this thread.
-template <class Work>
-double TimeOf(int64_t n, const Work& work) {
-  const double start = ThreadSeconds();
-  for (int64_t i = 0; i < n; ++i) work();
-  return ThreadSeconds() - start;
-}
-
 // Returns the best of several times of each, in seconds per call. They are interleaved, so that
 // other load affects both alike.
 template <class First, class Second>
 std::pair<double, double> BestTimes(const First& first, const Second& second) {
   constexpr int kSamples = 21;
-  constexpr double kSampleSeconds = 2e-4;
-  int64_t n = 1;
-  while (n < 1 << 16 && TimeOf(n, first) < kSampleSeconds) n *= 2;
+  const int64_t n = CallsToTime(first);
   std::pair<double, double> best(HUGE_VAL, HUGE_VAL);
   for (int i = 0; i < kSamples && best.second <= 100 * best.first; ++i) {
     best.first = std::min(best.first, TimeOf(n, first) / static_cast<double>(n));
@@ -102,28 +83,18 @@ void CheckBandwidth(const Subject& subject, Report* report) {
     // The x, dy and dx of backward have `bytes` bytes together.
     const int64_t row_bytes = int64_t{4} * instance->dim();
     const int64_t rows = std::max<int64_t>(1, bytes / (3 * row_bytes));
-    Place aligned;
-    aligned.aligned64 = true;
-    NormRun run(*instance, PLUMB_DTYPE_F32, rows, subject.seed, aligned);
-    run.Forward(/*train=*/true);
-    run.Backward();
-    const plumb_norm_call forward = run.ForwardCall(true), backward = run.BackwardCall(false);
-    const auto copy = [&] {
-      std::memcpy(run.y.data(), run.x.data(), static_cast<size_t>(rows * row_bytes));
-    };
-    // Number of tensors that are read or written.
-    const uint32_t needs = instance->layout().backward_needs;
-    const double tensors =
-        2 + ((needs & PLUMB_BACKWARD_READS_X) != 0) + ((needs & PLUMB_BACKWARD_READS_Y) != 0);
-    const auto [copied, gone_forward] =
-        BestTimes(copy, [&] { Forward(*instance, forward, 0, rows); });
-    const double gone_back = BestTimes([&] { Backward(*instance, backward, 0, rows); }, copy).first;
-    const double all = static_cast<double>(rows * row_bytes);
-    const double rates[] = {2 * all / copied, 2 * all / gone_forward, tensors * all / gone_back};
+    double rates[2], shares[2];  // of forward and backward
+    for (const bool is_forward : {true, false}) {
+      TimedPass pass(*instance, PLUMB_DTYPE_F32, rows, is_forward);
+      TimedCopy copy(pass.bytes());
+      const auto [gone, copied] = BestTimes([&] { pass.Run(); }, [&] { copy.Run(); });
+      rates[is_forward ? 0 : 1] = static_cast<double>(pass.bytes()) / gone;
+      shares[is_forward ? 0 : 1] = copied / gone;
+    }
     const std::string text = absl::StrFormat(
         "%s: forward %.1f GB/s (%.0f %% of memcpy), backward %.1f GB/s (%.0f %%)", SizeText(bytes),
-        rates[1] * 1e-9, 100 * rates[1] / rates[0], rates[2] * 1e-9, 100 * rates[2] / rates[0]);
-    const bool slow = std::min(rates[1], rates[2]) < kWarnBelow * rates[0];
+        rates[0] * 1e-9, 100 * shares[0], rates[1] * 1e-9, 100 * shares[1]);
+    const bool slow = std::min(shares[0], shares[1]) < kWarnBelow;
     slow ? report->Warn(text) : report->Note(text);
   }
 }

@@ -11,6 +11,7 @@
 #include "runtime/capi/runtime_core.h"
 #include "runtime/capi/runtime_impl.h"
 #include "runtime/plugin/norm_plugin.h"
+#include "runtime/spec/norm_example.h"
 
 namespace plumb {
 namespace {
@@ -129,7 +130,8 @@ absl::StatusOr<std::string> Runtime::DescribePluginJson(const std::string& id) {
                             {"parameters", parameters},
                             {"buffers", buffers},
                             {"traits", TraitsOf(*plugin)},
-                            {"dtypes", DTypesOf(*plugin)}};
+                            {"dtypes", DTypesOf(*plugin)},
+                            {"example", NormExample(*plugin)}};
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

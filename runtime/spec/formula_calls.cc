@@ -198,6 +198,8 @@ absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr,
   PLUMB_ASSIGN_OR_RETURN(const Site place, SiteOf(expr));
   site.name = place.name;
   site.again = place.again;
+  site.text = &current_->text;
+  site.call = &expr;
   const size_t dot = place.name.rfind(absl::StrCat(".", expr.name));
   site.slot = place.name.substr(dot + 1);
   site.width = argument.width;

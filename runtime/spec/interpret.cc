@@ -384,8 +384,33 @@ absl::Status RunStack(const ResolvedModel& model, FormulaBackend* backend) {
   return Walk(model, backend).Run();
 }
 
-absl::Status CheckFormulas(const ResolvedModel& model) {
-  NullBackend backend;
+namespace {
+
+// Collects the first call of each slot and norm for which the block's default norm is used.
+class DefaultNorms : public NullBackend {
+ public:
+  DefaultNorms(const ResolvedModel& model, std::vector<NormSite>* sites) : sites_(sites) {
+    for (const auto& block : model.layers) {
+      if (block->norm.has_value()) defaults_.insert(&*block->norm);
+    }
+  }
+  absl::StatusOr<TensorHandle> Norm(const NormSite& site, absl::Span<const TensorHandle>) override {
+    if (defaults_.count(site.norm) > 0 && seen_.insert({site.call->name, site.norm}).second) {
+      sites_->push_back(site);
+    }
+    return 0;
+  }
+
+ private:
+  std::vector<NormSite>* const sites_;
+  std::set<const NormBinding*> defaults_;
+  std::set<std::pair<std::string, const NormBinding*>> seen_;
+};
+
+}  // namespace
+
+absl::Status CheckFormulas(const ResolvedModel& model, std::vector<NormSite>* defaults) {
+  DefaultNorms backend(model, defaults);
   return RunStack(model, &backend);
 }
 

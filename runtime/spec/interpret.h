@@ -60,6 +60,8 @@ struct NormSite {
   int64_t width;       // width of the tensor, a multiple of dim
   int64_t heads = 0;   // number of heads in the width if the slot is per_head, otherwise 0
   bool again = false;  // true if a range evaluates the same call again, with the same parameters
+  const SourceText* text = nullptr;  // formula that contains the call
+  const Expr* call = nullptr;        // the call; its name is the slot's
 };
 
 // Learned value at one place of the model: a tensor of `extents` elements (none: one element), each
@@ -202,8 +204,9 @@ inline constexpr char kHeadPoint[] = "head.logits";
 // the backend.
 absl::Status RunStack(const ResolvedModel& model, FormulaBackend* backend);
 
-// Checks all formulas of a resolved model. Returns OK or the first error.
-absl::Status CheckFormulas(const ResolvedModel& model);
+// Checks all formulas of a resolved model. Returns OK or the first error. Appends to `defaults` the
+// first call of each slot and norm for which the block's default norm is used.
+absl::Status CheckFormulas(const ResolvedModel& model, std::vector<NormSite>* defaults);
 
 }  // namespace plumb
 

@@ -73,7 +73,9 @@ class Resolver {
       model_.init.push_back(std::move(rule));
     }
     PLUMB_RETURN_IF_ERROR(ResolveTokenTables());
-    PLUMB_RETURN_IF_ERROR(CheckFormulas(model_));
+    std::vector<NormSite> defaults;
+    PLUMB_RETURN_IF_ERROR(CheckFormulas(model_, &defaults));
+    WarnAboutSlotNames(defaults);
     PLUMB_RETURN_IF_ERROR(CheckSublayerNumbers(model_));
     PLUMB_RETURN_IF_ERROR(CheckTokenTables(model_));
     PLUMB_RETURN_IF_ERROR(CheckNamesAreUsed(model_));
@@ -344,6 +346,26 @@ class Resolver {
       model_.warnings.push_back(absl::StrCat(block.place.ToString(),
                                              ": share has no effect; layer ", layers[0] + 1,
                                              " is the only one of its kind (repeat makes more)"));
+    }
+  }
+
+  // Warns once about each slot that is named like a plugin and has the block's default norm, which
+  // is another one: an author who writes layer_norm(x) expects layer_norm. Loads no plugin.
+  void WarnAboutSlotNames(const std::vector<NormSite>& defaults) {
+    std::set<std::string> ids, warned;
+    for (const PluginFile& file : plugins_->Scan()) ids.insert(file.id);
+    for (const NormSite& site : defaults) {
+      const std::string& slot = site.call->name;
+      const NormBinding& norm = *site.norm;
+      if (norm.name == slot || norm.plugin->id() == slot || ids.count(slot) == 0) continue;
+      if (!warned.insert(slot).second) continue;
+      const absl::Status warning = ErrorInText(
+          *site.text, site.call->offset,
+          absl::StrCat("the slot \"", slot,
+                       "\" has the name of a norm plugin, but the block's norm, \"", norm.name,
+                       "\", fills it; write slot { name: \"", slot, "\" norm: \"", slot,
+                       "\" } in the block, or give the slot another name"));
+      model_.warnings.emplace_back(warning.message());
     }
   }
 

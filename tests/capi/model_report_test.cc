@@ -6,6 +6,7 @@
 #include "runtime/session/work.h"
 #include "tests/app/evaluate.h"
 #include "tests/capi/capi_fixture.h"
+#include "tests/plugin/test_norm.h"
 
 namespace plumb {
 namespace {
@@ -59,7 +60,7 @@ class ReportTest : public CapiTest {
 TEST_F(ReportTest, ANormDescribesItself) {
   const Json norm = Json::parse(Text(plumb_plugin_describe, runtime_.get, "layer_norm"));
   for (const char* const field : {"id", "version", "vendor", "license", "doc", "path", "attributes",
-                                  "parameters", "buffers", "traits", "dtypes"}) {
+                                  "parameters", "buffers", "traits", "dtypes", "example"}) {
     EXPECT_TRUE(norm.contains(field)) << field;
   }
   EXPECT_EQ(norm["id"], "layer_norm");
@@ -77,6 +78,40 @@ TEST_F(ReportTest, ANormDescribesItself) {
   EXPECT_EQ(Json::parse(Text(plumb_plugin_describe, other.get, "layer_norm")), norm);
   EXPECT_THAT(Fails(PLUMB_STATUS_NOT_FOUND, plumb_plugin_load, other.get, "/not/there.so"),
               HasSubstr("/not/there.so"));
+}
+
+TEST_F(ReportTest, ANormsExampleNamesAllAttributesExactly) {
+  plumb_attr_def attributes[] = {
+      {"slope", "", PLUMB_ATTR_F64, 0, NAN, NAN, {0.79788456080286541, 0, nullptr}, nullptr},
+      {"seed", "", PLUMB_ATTR_I64, 0, NAN, NAN, {0, 9007199254740993, nullptr}, nullptr},
+      {"label", "", PLUMB_ATTR_STRING, 0, 0, 0, {0, 0, "a \"b\"\n"}, nullptr},
+      {"eps", "", PLUMB_ATTR_F64, PLUMB_ATTR_FLAG_REQUIRED, NAN, 0.5, {}, nullptr},
+      {"axis", "", PLUMB_ATTR_ENUM, PLUMB_ATTR_FLAG_REQUIRED, 0, 0, {}, test_norm::kChoices}};
+  plumb_norm_plugin table = test_norm::Table();
+  table.n_attrs = 5;
+  table.attrs = attributes;
+  test_norm::layout_answer.tensor_stride = sizeof(plumb_tensor_def);
+  RuntimeHandle runtime;
+  EXPECT_PLUMB_OK(plumb_runtime_create(nullptr, &runtime.get, err));
+  EXPECT_PLUMB_OK(plumb_plugin_register(runtime.get, &table, err));
+  const std::string example =
+      Json::parse(Text(plumb_plugin_describe, runtime.get, table.id))["example"];
+  EXPECT_EQ(example,
+            "norm { name: \"my_norm\" plugin: \"org.example.test\" "
+            "attr { name: \"slope\" number: 0.79788456080286541 } "
+            "attr { name: \"seed\" text: \"9007199254740993\" } "
+            "attr { name: \"label\" text: \"a \\\"b\\\"\\n\" } "
+            "attr { name: \"eps\" number: 0.5 } "
+            "attr { name: \"axis\" text: \"row\" } }  # choose eps, axis\n"
+            "block { placement: \"pre\" norm: \"my_norm\" }\n");
+  const std::string text =
+      "n_layer: 1 n_head: 1 d_model: 8 context_length: 4 vocab_size: 5\n" + example;
+  SpecHandle spec;
+  EXPECT_PLUMB_OK(plumb_spec_from_text(text.data(), text.size(), "m.pbtxt", &spec.get, err));
+  ModelHandle model;
+  EXPECT_PLUMB_OK(plumb_model_create(runtime.get, spec.get, &model.get, err));
+  EXPECT_EQ(test_norm::last_values[0].f, attributes[0].def.f);
+  EXPECT_EQ(test_norm::last_values[1].i, 9007199254740993);
 }
 
 TEST_F(ReportTest, ARuntimeHasThreadsAndEngines) {

@@ -23,7 +23,7 @@ plumb --threads 2 train --recompute |none block
 plumb bench x --only |train prompt decode
 plumb sample --weights i|int8
 plumb explain --stage g|graph grad
-plumb plugin |list describe check new note
+plumb plugin |list describe check bench new note
 plumb zoo |list keys show
 plumb help plugin d|describe
 plumb help re|recipe

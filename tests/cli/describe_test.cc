@@ -41,6 +41,22 @@ TEST_F(DescribeTest, CountsTheParametersOfTheStudy) {
   }
 }
 
+TEST_F(DescribeTest, AndTrainWarnAboutASlotNamedLikeAPlugin) {
+  Write("slots.pbtxt",
+        "n_layer: 1 n_head: 2 d_model: 8 vocab_size: 27 context_length: 4\n"
+        "placement { name: \"p\" each: \"x = x + f(layer_norm(x))\" }\n"
+        "block { placement: \"p\" norm: \"rms_norm\" }\n");
+  const std::string warning =
+      "slots.pbtxt:2:23: the slot \"layer_norm\" has the name of a norm plugin";
+  const Finished described = RunPlumb({"describe", "slots.pbtxt"});
+  EXPECT_EQ(described.exit_code, 0) << described.err;
+  EXPECT_THAT(described.err, HasSubstr(warning));
+  const Finished trained = RunPlumb({"train", "slots.pbtxt", "--data", "names.txt", "--out", "run",
+                                     "--set", "train.max_steps=1"});
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr(warning));
+}
+
 TEST_F(DescribeTest, ShowsEquationsAndRoutes) {
   const Finished pre = RunPlumb({"describe", "pre.pbtxt"});
   EXPECT_THAT(pre.out,

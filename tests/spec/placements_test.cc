@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of every shipped placement and every example.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -35,7 +36,8 @@ TEST_P(ShippedPlacementTest, ResolvesAtEveryDepthWithEveryNorm) {
                        " n_head: 4 n_kv_head: 2 d_model: 16 vocab_size: 11 context_length: 4\n",
                        "positions { kind: ROPE }\nblock { placement: \"", GetParam(), "\" norm: \"",
                        norm, "\" }"));
-      EXPECT_TRUE(model.ok()) << n_layer << " layers with " << norm << ": " << model.status();
+      ASSERT_TRUE(model.ok()) << n_layer << " layers with " << norm << ": " << model.status();
+      EXPECT_THAT(model->warnings, ::testing::IsEmpty()) << n_layer << " layers with " << norm;
     }
   }
 }

@@ -2,11 +2,13 @@
 // Tests of valid descriptions: defaults, groups of layers, sublayers, norms.
 #include "runtime/spec/resolve.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/spec/spec_test_util.h"
 
@@ -196,6 +198,52 @@ TEST(ResolveTest, ANamedNormGoesBeforeAPluginOfThatName) {
   const ResolvedModel model = Resolved(
       absl::StrCat(kDims, "norm { name: \"rms_norm\" plugin: \"layer_norm\" }", kPreBlock));
   EXPECT_EQ(model.layers[0]->norm->plugin->id(), "layer_norm");
+}
+
+// Returns a model whose placement calls slots named after plugins; `block` has the block's norms.
+std::string ModelOfSlotNames(absl::string_view block) {
+  return absl::StrCat(kDims,
+                      "placement { name: \"p\"\n"
+                      "  each: \"x = x + f(layer_norm(x))\"\n"
+                      "  end: \"x = layer_norm(rms_norm(x))\" }\n"
+                      "block { placement: \"p\" ",
+                      block, " }\n");
+}
+
+TEST(ResolveTest, ASlotNamedLikeAnotherPluginIsAWarningOnce) {
+  const ResolvedModel model = Resolved(ModelOfSlotNames("norm: \"rms_norm\""));
+  EXPECT_THAT(model.warnings,
+              ::testing::ElementsAre(
+                  "m.pbtxt:3:3: the slot \"layer_norm\" has the name of a norm plugin, but the "
+                  "block's norm, \"rms_norm\", fills it; write slot { name: \"layer_norm\" norm: "
+                  "\"layer_norm\" } in the block, or give the slot another name\n"
+                  "  x = x + f(layer_norm(x))\n"
+                  "            ^"));
+  const ResolvedModel named = Resolved(
+      absl::StrCat("norm { name: \"mine\" plugin: \"none\" }", ModelOfSlotNames("norm: \"mine\"")));
+  EXPECT_EQ(named.warnings.size(), 2u);  // also of rms_norm
+}
+
+TEST(ResolveTest, ASlotFilledByItsNameOrByChoiceIsNoWarning) {
+  for (const char* block :
+       {"norm: \"rms_norm\" slot { name: \"layer_norm\" norm: \"layer_norm\" }",
+        "norm: \"rms_norm\" slot { name: \"layer_norm\" norm: \"none\" }",
+        "norm: \"layer_norm\" slot { name: \"rms_norm\" norm: \"rms_norm\" }"}) {
+    EXPECT_THAT(Resolved(ModelOfSlotNames(block)).warnings, ::testing::IsEmpty()) << block;
+  }
+  // The norm's plugin counts, and a name that the model gives to a norm.
+  const std::string attributes = "attr { name: \"eps\" number: 1e-6 } }";
+  for (const char* norm : {"norm { name: \"mine\" plugin: \"layer_norm\" ",
+                           "norm { name: \"layer_norm\" plugin: \"rms_norm\" "}) {
+    const std::string name = absl::StrContains(norm, "mine") ? "mine" : "layer_norm";
+    EXPECT_THAT(Resolved(absl::StrCat(norm, attributes,
+                                      ModelOfSlotNames(absl::StrCat(
+                                          "norm: \"", name,
+                                          "\" slot { name: \"rms_norm\" norm: \"rms_norm\" }"))))
+                    .warnings,
+                ::testing::IsEmpty())
+        << norm;
+  }
 }
 
 TEST(ResolveTest, EveryInitRuleIsRead) {

@@ -8,6 +8,7 @@
 #include "runtime/app/checkpoint/checkpoint.h"
 #include "runtime/app/import/import_json.h"
 #include "runtime/app/train/run_directory.h"
+#include "runtime/app/train/run_plugins.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
@@ -69,7 +70,9 @@ absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& p
   const std::string model_path = RunModelPath(where.run);
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(model_path));
   PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
-  PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
+  absl::StatusOr<api::Model> created = CreateModel(runtime, spec);
+  if (!created.ok()) return NameMissingPlugins(runtime, where.run, created.status());
+  api::Model model = *std::move(created);
   runtime->ForgetWarningsAbout(model_path);  // users saw them when the model was made
   PLUMB_RETURN_IF_ERROR(MapRunWeights(where, average, &model).status());
   return RunModel{where.run, where.checkpoint, std::move(text), std::move(model)};

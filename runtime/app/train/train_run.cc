@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "plumb/v1/model.schema.h"
 #include "runtime/app/data_passes.h"
+#include "runtime/app/train/run_plugins.h"
 #include "runtime/app/train/train_run_impl.h"
 #include "runtime/app/train/trainer_tensors.h"
 #include "runtime/base/status.h"
@@ -130,8 +131,10 @@ absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), 0)));
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out), 0)));
   PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
-  return WriteRunFiles(request.out, model_text, recipe, data->tokenizer(),
-                       WithInit(WithProbe(state, probe_options), info.initial));
+  PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, PluginsOf(runtime, *model));
+  return WriteRunFiles(
+      request.out, model_text, recipe, data->tokenizer(),
+      WithPlugins(WithInit(WithProbe(state, probe_options), info.initial), plugins));
 }
 
 absl::Status TrainRun::Impl::WithStates(absl::FunctionRef<absl::Status()> use) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/app/import/import_json.h"
 #include "runtime/app/text_difference.h"
+#include "runtime/app/train/run_plugins.h"
 #include "runtime/app/train/train_run_impl.h"
 #include "runtime/app/train/trainer_tensors.h"
 #include "runtime/base/status.h"
@@ -113,7 +114,9 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
     return Annotate(source.status(), absl::StrCat(RunJsonPath(request.out), ": "));
   }
   PLUMB_RETURN_IF_ERROR(CheckSameInit(request, *source));
-  PLUMB_RETURN_IF_ERROR(CreateModel(files.model));
+  if (const absl::Status made = CreateModel(files.model); !made.ok()) {
+    return NameMissingPlugins(runtime, request.out, made);
+  }
   PLUMB_RETURN_IF_ERROR(CheckSameModel(request, *files.tokenizer));
   if (ranks != nullptr) PLUMB_RETURN_IF_ERROR(SendRunFiles(*files.tokenizer));
   PLUMB_RETURN_IF_ERROR(LoadData(request.data_path, &*files.tokenizer));
@@ -137,9 +140,16 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
     PLUMB_RETURN_IF_ERROR(WriteSpecialTokens(request.out, data->tokenizer()));
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(request.out), recipe.text));
   }
-  if (request.probe.every != 0) {
-    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(request.out),
-                                              WithProbe(files.initial_state, probe_options)));
+  const absl::StatusOr<RunPlugins> plugins_then = PluginsIn(files.initial_state);
+  if (!plugins_then.ok()) {
+    return Annotate(plugins_then.status(), absl::StrCat(RunJsonPath(request.out), ": "));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, PluginsOf(runtime, *model));
+  WarnAboutChangedPlugins(runtime, request.out, *plugins_then, plugins);
+  if (request.probe.every != 0 || plugins != *plugins_then) {
+    PLUMB_RETURN_IF_ERROR(
+        WriteFileAtomically(RunJsonPath(request.out),
+                            WithPlugins(WithProbe(files.initial_state, probe_options), plugins)));
   }
   WarnIfFinished();
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), step())));

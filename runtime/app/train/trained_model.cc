@@ -13,6 +13,7 @@
 #include "runtime/app/generate.h"
 #include "runtime/app/train/run_directory.h"
 #include "runtime/app/train/run_model.h"
+#include "runtime/app/train/run_plugins.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -272,10 +273,11 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Open(HostRuntime* ru
                                                                  bool average) {
   PLUMB_ASSIGN_OR_RETURN(const RunAndCheckpoint where, LocateRun(run));
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(where.run, {}));
-  PLUMB_ASSIGN_OR_RETURN(api::Model of_run, CreateModel(runtime, files.model));
+  absl::StatusOr<api::Model> of_run = CreateModel(runtime, files.model);
+  if (!of_run.ok()) return NameMissingPlugins(runtime, where.run, of_run.status());
   runtime->ForgetWarningsAbout(RunModelPath(where.run));  // users saw them at training time
   auto model = std::unique_ptr<TrainedModel>(new TrainedModel);
-  model->impl_ = std::make_unique<Impl>(std::move(files), std::move(of_run));
+  model->impl_ = std::make_unique<Impl>(std::move(files), *std::move(of_run));
   Impl& impl = *model->impl_;
   impl.weights = weights;
   const absl::StatusOr<Tokenizer>& tokenizer = impl.files.tokenizer;

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of plumb plugin with norms that are not plumb's own, and of the runs that use them.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/plumb_process.h"
+
+namespace plumb::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class PluginTest : public PlumbTest {
+ protected:
+  // Returns the path of a norm of tests/check/clean.
+  static std::string Plugin(const std::string& name) {
+    return std::string(PLUMB_CLEAN_NORM_DIR) + "/" + name + ".so";
+  }
+
+  // Returns the lines after the heading "in a model".
+  static std::string Example(const std::string& description) {
+    const std::string heading = "in a model\n";
+    const size_t at = description.find(heading);
+    EXPECT_NE(at, std::string::npos) << description;
+    return at == std::string::npos ? "" : description.substr(at + heading.size());
+  }
+
+  // Writes mine.pbtxt, a small model with these lines.
+  void WriteModel(const std::string& lines) const {
+    Write("mine.pbtxt", "n_layer: 1 n_head: 2 d_model: 8 context_length: 4\n" + lines);
+  }
+  Finished Train(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"train",     "mine.pbtxt", "--data",
+                                          "names.txt", "--set",      "train.max_steps=1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunPlumb(arguments);
+  }
+};
+
+TEST_F(PluginTest, EveryShippedNormsExampleTrains) {
+  const auto list =
+      nlohmann::json::parse(RunPlumb({"plugin", "list", "--json"}).out, nullptr, false);
+  ASSERT_TRUE(list.is_object());
+  size_t tried = 0;
+  for (const auto& norm : list["plugins"]) {
+    if (norm["problem"] != "") continue;
+    const std::string id = norm["id"];
+    const Finished described = RunPlumb({"plugin", "describe", id});
+    EXPECT_EQ(described.exit_code, 0) << described.err;
+    WriteModel(Example(described.out));
+    const Finished trained = Train({"--out", id});
+    EXPECT_EQ(trained.exit_code, 0) << id << ": " << Read("mine.pbtxt") << trained.err;
+    ++tried;
+  }
+  EXPECT_GE(tried, 4u);
+}
+
+TEST_F(PluginTest, TheExampleOfANormOfTwoInputsTrains) {
+  const std::string file = Plugin("sum_norm");
+  const Finished described =
+      RunPlumb({"plugin", "describe", "org.example.sum_norm", "--plugin", file});
+  EXPECT_EQ(described.exit_code, 0) << described.err;
+  WriteModel(Example(described.out));
+  EXPECT_THAT(Read("mine.pbtxt"),
+              AllOf(HasSubstr("plugin: \"org.example.sum_norm\""), HasSubstr("norm(x, e)")));
+  const Finished trained = Train({"--plugin", file});
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+}
+
+TEST_F(PluginTest, BenchComparesWithAnotherNormAndMemcpy) {
+  const Finished json = RunPlumb({"plugin", "bench", Plugin("sum_norm"), "--against", "layer_norm",
+                                  "--rounds", "3", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const auto figures = nlohmann::json::parse(json.out, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(figures.is_object()) << json.out;
+  EXPECT_EQ(figures["norm"], "org.example.sum_norm");
+  EXPECT_EQ(figures["against"], "layer_norm");
+  EXPECT_EQ(figures["rows"].size(), 28u);  // 7 sizes, 2 passes, f32 and bf16
+  for (const auto& row : figures["rows"]) {
+    for (const char* spread : {"bytes_per_second", "of_memcpy", "of_against"}) {
+      ASSERT_EQ(row[spread].size(), 3u) << row;
+      const double median = row[spread][0], low = row[spread][1], high = row[spread][2];
+      EXPECT_GT(low, 0) << row;
+      EXPECT_LE(low, median) << row;
+      EXPECT_LE(median, high) << row;
+    }
+    const int64_t elements = row["rows"].get<int64_t>() * row["dim"].get<int64_t>();
+    const bool is_f32 = row["dtype"] == "f32";
+    // forward: x, x2, y; backward: dy, x, x2, dx, dx2.
+    EXPECT_EQ(row["bytes"], elements * (is_f32 ? 4 : 2) * (row["pass"] == "forward" ? 3 : 5))
+        << row;
+  }
+}
+
+TEST_F(PluginTest, BenchMeasuresTheWholeNormAndOnlyWhatItOffers) {
+  // A plain double loop over two inputs is many times slower than the shipped identity.
+  const Finished json =
+      RunPlumb({"plugin", "bench", "org.example.sum_norm", "--plugin", Plugin("sum_norm"),
+                "--against", "none", "--rounds", "3", "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const auto figures = nlohmann::json::parse(json.out, nullptr, /*allow_exceptions=*/false);
+  for (const auto& row : figures["rows"]) {
+    if (row["dtype"] != "f32" || row["dim"] != 256) continue;
+    EXPECT_LT(row["of_against"][0].get<double>(), 1) << row;
+  }
+  const Finished f32_only =
+      RunPlumb({"plugin", "bench", Plugin("../../../plugin/readme/l2_norm"), "--rounds", "3"});
+  EXPECT_EQ(f32_only.exit_code, 0) << f32_only.err;
+  EXPECT_THAT(f32_only.out, AllOf(HasSubstr("forward   f32"), Not(HasSubstr("bf16"))));
+}
+
+TEST_F(PluginTest, BenchNamesWhatItCannotMeasure) {
+  const Finished unknown = RunPlumb({"plugin", "bench", "layer_nrom"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean \"layer_norm\""));
+  const Finished missing = RunPlumb({"plugin", "bench", "./not_there.so"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("error: ./not_there.so: "));
+  const Finished text = RunPlumb({"plugin", "bench", "rms_norm", "--against", "./names.txt"});
+  EXPECT_EQ(text.exit_code, 2);
+  EXPECT_THAT(text.err, HasSubstr("error: ./names.txt: "));
+}
+
+constexpr char kId[] = "org.example.deviation_rows";
+
+class RunPluginTest : public PluginTest {
+ protected:
+  RunPluginTest() {
+    std::filesystem::copy_file(Plugin("deviation_rows"), Real("mine.so"));
+    WriteModel("norm { name: \"n\" plugin: \"" + std::string(kId) +
+               "\" }\nblock { placement: \"pre\" norm: \"n\" }\n");
+    const Finished trained = Train({"--plugin", Real("mine.so"), "--out", "run"});
+    EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  }
+  // Returns the path of a file as plumb resolves it.
+  std::string Real(const std::string& name) const {
+    return std::filesystem::canonical(directory()).string() + "/" + name;
+  }
+  std::string Recorded(const char* field) const {
+    return ReadJson("run/run.json")["plugin_files"][kId].value(field, "");
+  }
+  Finished Resume(int steps, const std::string& plugin) {
+    return RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt", "--set",
+                     "train.max_steps=" + std::to_string(steps), "--plugin", plugin});
+  }
+};
+
+TEST_F(RunPluginTest, ARunRecordsTheFileOfItsNorm) {
+  EXPECT_EQ(Recorded("path"), Real("mine.so"));
+  EXPECT_EQ(Recorded("hash").size(), 16u);
+  ASSERT_EQ(RunPlumb(TrainArguments("shipped", 1)).exit_code, 0);
+  EXPECT_FALSE(ReadJson("shipped/run.json").contains("plugin_files"));
+}
+
+TEST_F(RunPluginTest, ACommandOnTheRunNamesTheFileAndTheOption) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"sample", "run", "--num", "1"},
+      {"eval", "run", "--data", "names.txt"},
+      {"train", "--resume", "--out", "run", "--data", "names.txt", "--set", "train.max_steps=2"},
+      {"train", "mine.pbtxt", "--init", "run", "--data", "names.txt", "--out", "other", "--set",
+       "train.max_steps=1", "--set", "model.norm[0].plugin=rms_norm"}};
+  const std::string where =
+      "the norm " + std::string(kId) + " of this run was in " + Real("mine.so");
+  for (std::vector<std::string> command : commands) {
+    const Finished refused = RunPlumb(command);
+    EXPECT_EQ(refused.exit_code, 2) << command[0];
+    EXPECT_THAT(refused.err, AllOf(StartsWith("error: run"), HasSubstr(where),
+                                   HasSubstr("add --plugin " + Real("mine.so") + "\n")))
+        << command[0];
+    command.insert(command.end(), {"--plugin", Real("mine.so")});
+    const Finished follows = RunPlumb(command);
+    EXPECT_EQ(follows.exit_code, 0) << command[0] << follows.err;
+  }
+  std::filesystem::remove(Real("mine.so"));
+  for (const std::vector<std::string>& command : commands) {
+    const Finished gone = RunPlumb(command);
+    EXPECT_EQ(gone.exit_code, 2) << command[0];
+    if (command.back() == "model.norm[0].plugin=rms_norm") continue;  // other/ holds a run by now
+    EXPECT_THAT(gone.err,
+                AllOf(HasSubstr(where + ", which no longer exists"), HasSubstr("--plugin FILE")))
+        << command[0];
+  }
+}
+
+TEST_F(RunPluginTest, ResumingWithAnotherFileRecordsItAndWarnsIfItDiffers) {
+  const std::string moved = Real("moved.so");
+  std::filesystem::rename(Real("mine.so"), moved);
+  const Finished same = Resume(2, moved);
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_THAT(same.err, Not(HasSubstr("whose contents")));
+  EXPECT_EQ(Recorded("path"), moved);
+  const std::string hash = Recorded("hash");
+  std::ofstream(moved, std::ios::app) << "bytes after the end of an ELF file change nothing";
+  EXPECT_THAT(RunPlumb({"sample", "run"}).err, HasSubstr("the file has changed since"));
+  const Finished changed = Resume(3, moved);
+  EXPECT_EQ(changed.exit_code, 0) << changed.err;
+  EXPECT_THAT(changed.err, HasSubstr("whose contents are not those of the file that the run used"));
+  EXPECT_NE(Recorded("hash"), hash);
+  EXPECT_THAT(Resume(4, moved).err, Not(HasSubstr("whose contents")));
+}
+
+TEST_F(RunPluginTest, ADamagedRecordIsAnErrorOfTheRun) {
+  auto record = ReadJson("run/run.json");
+  record["plugin_files"] = {1, 2};
+  Write("run/run.json", record.dump());
+  const Finished resumed = Resume(2, Real("mine.so"));
+  EXPECT_NE(resumed.exit_code, 0);
+  EXPECT_THAT(resumed.err, HasSubstr("run.json: \"plugin_files\" is not"));
+}
+
+}  // namespace
+}  // namespace plumb::cli
