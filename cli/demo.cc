@@ -141,10 +141,10 @@ constexpr char kReading[] =
 std::string NextText(const std::string& out) {
   const auto in = [&out](const char* name) { return Quoted(absl::StrCat(out, "/", name)); };
   return absl::StrCat("\nnext\n  plumb describe ", in("pre.pbtxt"), "\n  cp ", in("pre.pbtxt"),
-                      " mine.pbtxt    # and change its placement: docs/first-placement.md\n",
+                      " mine.pbtxt    # and change its placement: plumb docs first-placement\n",
                       "  plumb compare ", in("pre.pbtxt"), " mine.pbtxt --data ", in("names.txt"),
                       " \\\n", "    --train ", in("train.pbtxt"), " --seeds 10 --out mine\n",
-                      "docs/report.md explains the report.\n");
+                      "plumb docs report explains the report.\n");
 }
 
 absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation) {

@@ -95,6 +95,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   program->require_subcommand(1);
   AddGlobalOptions(program, invocation);
   AddHelpCommand(program, invocation);
+  AddDocsCommand(program, invocation);
   AddDemoCommand(program, invocation);
   AddTrainCommand(program, invocation);
   AddCompareCommand(program, invocation);

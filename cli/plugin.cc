@@ -68,7 +68,7 @@ absl::StatusOr<int> New(const PluginFlags& options) {
     absl::StrAppend(&text, "  ", file.name, "\n");
   }
   absl::StrAppend(&text, "next: cd ", options.directory, " && make check\n",
-                  "docs/first-norm.md continues from there\n");
+                  "plumb docs first-norm explains the next steps\n");
   return ExitOk(options.json
                     ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
                     : PrintResult(text));

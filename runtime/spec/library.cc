@@ -172,7 +172,7 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(
   return ErrorAt(
       at, absl::StrCat("unknown placement \"", name, "\"", DidYouMean(name, known),
                        "\n  known: ", absl::StrJoin(known, ", "),
-                       "\n  docs/placements.md has their equations, and how to write another"));
+                       "\n  plumb docs placements has their equations, and how to write another"));
 }
 
 absl::StatusOr<std::shared_ptr<const PlacementSpec>> NameTable::Build(
