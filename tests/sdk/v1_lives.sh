@@ -16,11 +16,11 @@ tried=0
 for compiler in gcc clang; do
   command -v "$compiler" > /dev/null || continue
   tried=$((tried + 1))
-  flags="-std=c11 -O2 -ffp-contract=off -Wall -Wextra -Werror -pedantic -fPIC -shared -fvisibility=hidden"
-  $compiler $flags -I "$v1" "$v1/my_norm.c" -o "$work/old_both.so" -lm
-  $compiler $flags -I "$source/plugins/abi" "$v1/my_norm.c" -o "$work/old_source.so" -lm
+  flags=(-std=c11 -O2 -ffp-contract=off -Wall -Wextra -Werror -pedantic -fPIC -shared -fvisibility=hidden)
+  "$compiler" "${flags[@]}" -I "$v1" "$v1/my_norm.c" -o "$work/old_both.so" -lm
+  "$compiler" "${flags[@]}" -I "$source/plugins/abi" "$v1/my_norm.c" -o "$work/old_source.so" -lm
   # norm_rows.h is not part of the ABI and works with the header of 1.0, too.
-  $compiler $flags -I "$v1" -I "$source/plugins/abi" "$source/plugins/template/my_norm.c" -o "$work/old_header.so" -lm
+  "$compiler" "${flags[@]}" -I "$v1" -I "$source/plugins/abi" "$source/plugins/template/my_norm.c" -o "$work/old_header.so" -lm
   # Both headers have the same sizes and offsets.
   $compiler -std=c11 -Werror -I "$source/plugins/abi" -fsyntax-only "$v1/layout.c"
   $compiler -std=c11 -Werror -I "$v1" -fsyntax-only "$v1/layout.c"
