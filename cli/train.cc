@@ -445,8 +445,10 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "  plumb train post.pbtxt --init runs/gpt2 --data names.txt\n"
       "  mpirun -n 4 plumb train pre.pbtxt --data names.txt --set train.batch_size=32\n\n"
       "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130. A second\n"
-      "signal ends the process at once; so does a norm plugin that has not returned 10 s after the\n"
-      "first. Checkpoints are also written every minute; --set train.checkpoint_seconds=600 changes "
+      "signal ends the process at once; so does a norm plugin that has not returned 10 s after "
+      "the\n"
+      "first. Checkpoints are also written every minute; --set train.checkpoint_seconds=600 "
+      "changes "
       "that.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] {

@@ -128,8 +128,8 @@ absl::Status ForSeeds(api::Model* model, const MeasureOptions& options,
   PLUMB_RETURN_IF_ERROR(CheckTokens(info, options.seq));
   for (int64_t seed = 1; seed <= options.seeds; ++seed) {
     if (options.stop && options.stop()) return absl::CancelledError("interrupted");
-    PLUMB_RETURN_IF_ERROR(OrOutOfMemory(
-        "the parameters", [&] { return model->Init(static_cast<uint64_t>(seed)); }));
+    PLUMB_RETURN_IF_ERROR(
+        OrOutOfMemory("the parameters", [&] { return model->Init(static_cast<uint64_t>(seed)); }));
     const std::vector<int32_t> tokens =
         DistinctTokens(options.seq, info.vocab_size, static_cast<uint64_t>(seed));
     PLUMB_ASSIGN_OR_RETURN(const ProbeFigures figures,

@@ -138,16 +138,16 @@ int64_t HostLogs();
 // -- Instances ------------------------------------------------------------------------------------
 
 struct CreateOptions {
-  uint32_t heads = 0;      // plumb_host::heads; 0: not given
-  int64_t room = 512;      // bytes for the message; negative: none, and a NULL pointer
-  int64_t failing = 0;     // index of the allocation that fails, from 1; 0: none
+  uint32_t heads = 0;   // plumb_host::heads; 0: not given
+  int64_t room = 512;   // bytes for the message; negative: none, and a NULL pointer
+  int64_t failing = 0;  // index of the allocation that fails, from 1; 0: none
 };
 
 // Result of create() and, if it succeeds, of layout() and destroy() after it.
 struct Created {
   plumb_status status = PLUMB_OK;
-  std::string text;     // text in err
-  std::string problem;  // violation for any values: "writes beyond 7 bytes of room"
+  std::string text;         // text in err
+  std::string problem;      // violation for any values: "writes beyond 7 bytes of room"
   int64_t allocations = 0;  // allocations in create()
   int64_t outstanding = 0;  // blocks of memory that were not freed
 };
@@ -158,8 +158,8 @@ Created TryCreate(const plumb_norm_plugin& norm, uint32_t dim, const plumb_attr_
 class Instance {
  public:
   // Ends the check if create or layout fails. `heads`: plumb_host::heads; 0: not given.
-  Instance(const plumb_norm_plugin& norm, uint32_t dim, AttributeValues values,
-           uint32_t heads = 0, HostVersion version = HostVersion::kThis);
+  Instance(const plumb_norm_plugin& norm, uint32_t dim, AttributeValues values, uint32_t heads = 0,
+           HostVersion version = HostVersion::kThis);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;

@@ -25,7 +25,6 @@
 namespace plumb::check {
 namespace {
 
-
 // Returns values that the schema forbids, one attribute at a time, and strings, any of which a norm
 // may accept.
 std::vector<AttributeValues> RefusedValues(const plumb_norm_plugin& norm) {
@@ -274,8 +273,8 @@ void ExploreLife(const Subject& subject, Report* report) {
   // This comes before the very first creation, so that one-time changes are detected.
   const ProcessState before = ProcessState::Take();
   Explore(
-      subject, "X6", [&](const Point& point) { return LeavesNothing(*subject.norm, point, before); },
-      report);
+      subject, "X6",
+      [&](const Point& point) { return LeavesNothing(*subject.norm, point, before); }, report);
 }
 
 }  // namespace plumb::check

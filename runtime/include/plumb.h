@@ -219,9 +219,9 @@ typedef struct {
   uint64_t number;      /* index among the thread's calls; plumb_plugin_calls only */
   int32_t thread;       /* index of the thread, from 0; plumb_plugin_calls only */
   int32_t read_only; /* 1: the address is in a read-only operand; plumb_current_plugin_call only */
-  const char* operand;  /* operand in or near which the address is, "saved"; "": none */
-  int64_t bytes;        /* offset of the address from the operand's first byte, negative before it;
-                           beyond the operand, from its end */
+  const char* operand; /* operand in or near which the address is, "saved"; "": none */
+  int64_t bytes;       /* offset of the address from the operand's first byte, negative before it;
+                          beyond the operand, from its end */
 } plumb_plugin_call;
 
 /* Finds the call of a norm that the calling thread is in, and with PLUMB_GUARD_PLUGINS also the
