@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/series.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -228,17 +229,9 @@ RatioOverSeeds SummarizeRatios(std::vector<double> ratios) {
   const bool is_whole =
       std::none_of(ratios.begin(), ratios.end(), [](double ratio) { return std::isnan(ratio); });
   if (!is_whole) return {kNan, kNan, kNan, kNan};
-  std::sort(ratios.begin(), ratios.end());
-  const auto quantile = [&ratios](double share) {
-    const double at = share * static_cast<double>(ratios.size() - 1);
-    const size_t below = static_cast<size_t>(at);
-    const size_t above = std::min(below + 1, ratios.size() - 1);
-    const double part = at - static_cast<double>(below);
-    // Interpolating between infinite values would produce NaN.
-    if (part == 0 || ratios[below] == ratios[above]) return ratios[below];
-    return ratios[below] + part * (ratios[above] - ratios[below]);
-  };
-  return {GeometricMean(ratios), quantile(0.1), quantile(0.5), quantile(0.9)};
+  const double mean = GeometricMean(ratios);
+  const Series series(std::move(ratios));
+  return {mean, series.Quantile(0.1), series.Median(), series.Quantile(0.9)};
 }
 
 absl::StatusOr<Measurement> Measure(api::Model* model, const MeasureOptions& options) {

@@ -477,8 +477,8 @@ typedef struct {
   int64_t shape[4]; /* 1 beyond the rank */
   float* data;
 } plumb_tensor;
-/* Returns the number of parameters. */
 
+/* Returns the number of parameters. */
 PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
 /* Returns the i-th parameter in *tensor, of which the first tensor->struct_size bytes are filled
  * in. Its data may be written while nothing else uses the model (see plumb_model_changed). The
