@@ -60,8 +60,9 @@ std::vector<Point> PointsOf(const plumb_norm_plugin& norm, const Corners& corner
 }
 
 // Makes a check of the rules at the corners, followed by `more` for the part that is no rule.
-Check AtCorners(const char* id, int level, const char* title, std::vector<Rule> rules,
-                Corners corners, std::function<void(const Subject&, Report*)> more = nullptr) {
+Check AtCorners(const char* id, int level, const char* title, const std::vector<Rule>& rules,
+                const Corners& corners,
+                const std::function<void(const Subject&, Report*)>& more = nullptr) {
   return {id, level, Scope::kNorm, title, [=](const Subject& subject, Report* report) {
             const auto property = [&](const Point& point) {
               std::optional<std::string> text;

@@ -89,15 +89,15 @@ inline constexpr uint32_t kNewerMinor = 7;
 
 // Struct sizes of v1.0, which are frozen.
 template <class T>
-constexpr size_t kSizeV1 = 0;
+inline constexpr size_t kSizeV1 = 0;
 template <>
-constexpr size_t kSizeV1<plumb_host> = 32;
+inline constexpr size_t kSizeV1<plumb_host> = 32;
 template <>
-constexpr size_t kSizeV1<plumb_norm_layout> = 64;
+inline constexpr size_t kSizeV1<plumb_norm_layout> = 64;
 template <>
-constexpr size_t kSizeV1<plumb_norm_call> = 168;
+inline constexpr size_t kSizeV1<plumb_norm_call> = 168;
 template <>
-constexpr size_t kSizeV1<plumb_residual_call> = 56;
+inline constexpr size_t kSizeV1<plumb_residual_call> = 56;
 
 // Memory for a struct of another version; it ends at an unreadable page.
 class VersionedMemory {
