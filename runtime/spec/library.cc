@@ -88,7 +88,8 @@ template <class Message>
 absl::Status NameTable::ReadImports(const Message& message, const Located& at,
                                     std::vector<std::string>* stack) {
   for (int i = 0; i < message.import_size(); ++i) {
-    if (message.import(i).empty()) return ErrorAt(at.At("import", i), "import: names no file");
+    if (message.import(i).empty())
+      return ErrorAt(at.At("import", i), "import: names no file; write import: \"FILE.pbtxt\"");
     const std::string path = ImportPath(at.file(), message.import(i));
     const std::string canonical = Canonical(path);
     const bool cycle =

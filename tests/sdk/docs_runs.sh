@@ -26,7 +26,7 @@ for page in "$source"/docs/*.md; do
 done
 plumb describe "$doc/examples/why_normalise/pre.pbtxt" > /dev/null
 
-# Minimal images of Debian leave out share/doc.
+# Minimal images of Debian omit share/doc.
 rm -r "$doc"
 status=0
 plumb docs > out 2> err || status=$?
