@@ -13,7 +13,7 @@ if [ "${1:-}" = --build ]; then build=$2; shift 2; fi
 command -v clang-tidy > /dev/null || { echo "lint: clang-tidy is not installed (tools/install_dependencies.sh test)" >&2; exit 2; }
 [ -s "$build/compile_commands.json" ] || { echo "lint: $build is not built (tools/build.sh quick)" >&2; exit 2; }
 
-# Generated sources, tests, benchmarks and examples are left out.
+# Generated sources, tests, benchmarks and examples are omitted.
 mapfile -t files < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$build/compile_commands.json" | sort -u |
   grep -E '/(runtime|cli|plugins)/' | grep -vE '\.schema\.cc$|/page\.cc$|/build_tree\.cc$' |
   grep -vE '/(tests|bench|examples|template)/' | grep -E "$(IFS='|'; echo "${*:-.}")")
