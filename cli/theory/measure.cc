@@ -171,9 +171,9 @@ RatioOverSeeds SummarizeRatios(const std::vector<double>& a, const std::vector<d
 
 // Values of all seeds by point; gradients of activations begin with "grad.", of parameters with
 // "param.".
-using Series = std::map<std::string, std::vector<double>>;
+using ValuesByName = std::map<std::string, std::vector<double>>;
 
-Measurement Assemble(const Plan& plan, const Series& squares, const Series& norms) {
+Measurement Assemble(const Plan& plan, const ValuesByName& squares, const ValuesByName& norms) {
   Measurement result;
   result.n_layer = static_cast<int64_t>(plan.layers.size());
   result.stream.push_back(Summarize(squares.at(plan.entry)));
@@ -236,7 +236,7 @@ RatioOverSeeds SummarizeRatios(std::vector<double> ratios) {
 
 absl::StatusOr<Measurement> Measure(api::Model* model, const MeasureOptions& options) {
   PLUMB_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*model));
-  Series squares, norms;
+  ValuesByName squares, norms;
   const absl::Status status =
       ForSeeds(model, options, plan.globs, [&](const ProbeFigures& figures) {
         for (const ProbedTensor& tensor : figures.activations) {
