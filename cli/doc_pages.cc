@@ -90,7 +90,7 @@ absl::StatusOr<DocPage> FindDocPage(const std::string& name) {
   std::vector<DocPage> pages = ListDocPages();
   if (pages.empty()) {
     const std::string directory = DocDirectory();
-    return absl::FailedPreconditionError(
+    return absl::UnavailableError(
         absl::StrCat("the pages are not installed", directory.empty() ? "" : ": there are none in ",
                      directory, "; install plumb with them, or read docs/ of its source"));
   }

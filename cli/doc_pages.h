@@ -26,7 +26,7 @@ std::string DocPageName(absl::string_view path);
 std::vector<DocPage> ListDocPages();
 
 // Returns the page with this name; a path such as "docs/placements.md" or "placements.md", as links
-// have it, is a name, too. Errors: kFailedPrecondition if no pages are installed; kInvalidArgument
+// have it, is a name, too. Errors: kUnavailable if no pages are installed; kInvalidArgument
 // with a suggestion if there is no such page.
 absl::StatusOr<DocPage> FindDocPage(const std::string& name);
 

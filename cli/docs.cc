@@ -40,8 +40,8 @@ std::string PageList(const std::vector<DocPage>& pages) {
                     FillText(page.about, column, columns), "\n");
   }
   return absl::StrCat(text,
-                      "\nplumb docs PAGE prints a page, and with --path its path. plumb docs docs "
-                      "has them by task.\n");
+                      "\nplumb docs PAGE prints a page, and with --path its path.\n"
+                      "plumb docs docs has the pages by task.\n");
 }
 
 // Shows the text in $PAGER, by default less, as git does. Returns false if nothing was shown,
