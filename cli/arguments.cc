@@ -207,6 +207,7 @@ Takes WhatItTakes(const CLI::Option* option) {
   if (absl::StartsWith(name, "FIELD=")) return Takes::kSetting;
   if (name == "NORM") return Takes::kNorm;
   if (name == "FAMILY|FILE") return Takes::kFamily;
+  if (name == "PAGE") return Takes::kPage;
   return Takes::kText;
 }
 

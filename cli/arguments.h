@@ -71,7 +71,17 @@ bool IsRepeatable(const CLI::Option* option);
 std::string Metavariable(const CLI::Option* option);
 
 // Kind of thing that an option's value names.
-enum class Takes { kText, kFile, kModelFile, kDirectory, kCommand, kSetting, kNorm, kFamily };
+enum class Takes {
+  kText,
+  kFile,
+  kModelFile,
+  kDirectory,
+  kCommand,
+  kSetting,
+  kNorm,
+  kFamily,
+  kPage
+};
 // Returns the kind by the option's metavariable. A new metavariable that names a file is added
 // here.
 Takes WhatItTakes(const CLI::Option* option);

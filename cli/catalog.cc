@@ -139,7 +139,7 @@ absl::StatusOr<std::string> PlacementsHelp(const std::string& name, HostRuntime*
   return absl::StrCat("Placements, which a model names in block { placement: \"NAME\" }:\n\n",
                       Columns(entries),
                       "\nplumb help placements NAME prints the formulas of one, and "
-                      "docs/placements.md\nshows how to write another.\n");
+                      "plumb docs\nplacements shows how to write another.\n");
 }
 
 absl::StatusOr<std::string> NormsHelp(const std::string& name, HostRuntime* runtime) {
@@ -155,7 +155,7 @@ absl::StatusOr<std::string> NormsHelp(const std::string& name, HostRuntime* runt
   return absl::StrCat("Norms, which a model names in norm { name: \"n\" plugin: \"NAME\" }:\n\n",
                       Columns(entries),
                       "\nplumb help norms NAME prints the attributes and parameters of one, and\n"
-                      "docs/first-norm.md shows how to write another.\n");
+                      "plumb docs first-norm shows how to write another.\n");
 }
 
 }  // namespace plumb::cli

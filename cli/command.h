@@ -73,6 +73,7 @@ void AddPluginBenchCommand(CLI::App* plugin, Invocation* invocation);  // plugin
 // Returns the --help text of the checker program that `plumb plugin check` runs. Errors:
 // kFailedPrecondition if it is not installed or cannot be run.
 absl::StatusOr<std::string> CheckerHelp();
+void AddDocsCommand(CLI::App* program, Invocation* invocation);
 void AddDoctorCommand(CLI::App* program, Invocation* invocation);
 void AddCompletionCommand(CLI::App* program, Invocation* invocation);
 

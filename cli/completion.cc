@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/catalog.h"
 #include "cli/command.h"
+#include "cli/doc_pages.h"
 #include "cli/embedded_files.h"
 #include "cli/help.h"
 #include "cli/output.h"
@@ -152,6 +153,9 @@ void AddValues(CLI::Option* option, const std::string& field, const Invocation& 
       return found->AddAll(NamesFrom(invocation, NormIds));
     case Takes::kFamily:
       return found->AddAll(NamesFrom(invocation, ListFamilies));
+    case Takes::kPage:
+      for (const DocPage& page : ListDocPages()) found->Add(page.name, page.about);
+      return;
     default:
       break;
   }
@@ -193,6 +197,7 @@ absl::StatusOr<int> Answer(CLI::App* program, const std::vector<std::string>& wo
     case Takes::kCommand:
     case Takes::kSetting:
     case Takes::kNorm:
+    case Takes::kPage:
       text = "words\n";
       break;
   }

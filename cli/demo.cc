@@ -56,8 +56,8 @@ absl::Status CheckDirectory(const std::string& out) {
   const fs::file_status there = fs::status(out, error);
   if (!fs::exists(there)) return absl::OkStatus();
   if (!fs::is_directory(there)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(out, ": is a file; --out names a directory, which is made if need be"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        out, ": is a file; name a directory with --out DIR, which plumb demo creates"));
   }
   const bool empty = fs::is_empty(out, error);
   if (error) {
@@ -68,17 +68,18 @@ absl::Status CheckDirectory(const std::string& out) {
   if (!marker || !absl::StartsWith(*marker, kMarkerHead)) {
     return absl::AlreadyExistsError(
         absl::StrCat(out,
-                     ": is there already, and plumb demo did not make it; nothing of it is "
-                     "touched; name another directory with --out DIR"));
+                     ": exists and was not made by plumb demo, so nothing in it is "
+                     "changed; name another directory with --out DIR"));
   }
   for (const EmbeddedFile& file : DemoFiles()) {
     const std::string path = absl::StrCat(out, "/", file.name);
     if (file.name == kMarker || !fs::exists(path, error)) continue;
     if (ContentOf(path) == file.content) continue;
-    return absl::AlreadyExistsError(absl::StrCat(
-        path,
-        ": is not the demo's any more, and nothing of it is touched; plumb compare trains with "
-        "it, and plumb demo --out DIR makes another demo"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(path,
+                     ": is no longer as plumb demo wrote it, so nothing is overwritten; plumb "
+                     "compare trains with "
+                     "it, and plumb demo --out DIR makes another demo"));
   }
   return absl::OkStatus();
 }
@@ -141,10 +142,10 @@ constexpr char kReading[] =
 std::string NextText(const std::string& out) {
   const auto in = [&out](const char* name) { return Quoted(absl::StrCat(out, "/", name)); };
   return absl::StrCat("\nnext\n  plumb describe ", in("pre.pbtxt"), "\n  cp ", in("pre.pbtxt"),
-                      " mine.pbtxt    # and change its placement: docs/first-placement.md\n",
+                      " mine.pbtxt    # and change its placement: plumb docs first-placement\n",
                       "  plumb compare ", in("pre.pbtxt"), " mine.pbtxt --data ", in("names.txt"),
                       " \\\n", "    --train ", in("train.pbtxt"), " --seeds 10 --out mine\n",
-                      "docs/report.md explains the report.\n");
+                      "plumb docs report explains the report.\n");
 }
 
 absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation) {

@@ -335,7 +335,7 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
       "  plumb describe pre.pbtxt --set model.n_layer=4\n"
       "  plumb describe pre.pbtxt --train train.pbtxt --batch 8 --dtype bf16\n"
       "  plumb describe pre.pbtxt --svg pre.svg\n\n"
-      "docs/placements.md describes the language of formulas and its error messages.");
+      "plumb docs placements describes the language of formulas and its error messages.");
   RunWhenSelected(app, options, Describe, invocation);
 }
 

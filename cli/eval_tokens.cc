@@ -151,7 +151,9 @@ absl::StatusOr<TokenBatch> ReadTokens(const std::string& path) {
 
 absl::StatusOr<std::vector<std::vector<int32_t>>> ReadPrompts(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(TokenBatch read, Read(path, /*takes_one=*/true));
-  if (read.sequences.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": no tokens"));
+  if (read.sequences.empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": has no sequence of tokens; add at least one"));
   for (size_t i = 0; i < read.sequences.size(); ++i) {
     if (!read.sequences[i].empty()) continue;
     return absl::InvalidArgumentError(

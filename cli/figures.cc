@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/figures.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -48,20 +47,6 @@ constexpr int64_t kMaxSteps = 5;
 constexpr double kMaxSeconds = 2;
 
 }  // namespace
-
-double Series::Quantile(double q) const {
-  if (values_.empty()) return 0;
-  std::vector<double> sorted = values_;
-  std::sort(sorted.begin(), sorted.end());
-  const double place = q * static_cast<double>(sorted.size() - 1);
-  const size_t below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
-}
-
-Json Series::ToJson() const {
-  return {{"median", Median()}, {"p10", Quantile(0.1)}, {"p90", Quantile(0.9)}};
-}
 
 Json ToJson(const PassFigures& pass) {
   Json json = {{"pass", pass.name}, {"shape", pass.shape}, {"dtype", pass.dtype}};

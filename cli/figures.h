@@ -11,28 +11,12 @@
 
 #include "absl/status/statusor.h"
 #include "cli/output.h"
+#include "cli/series.h"
 #include "runtime/app/model.h"
 #include "runtime/app/profile.h"
 #include "runtime/app/train/train.h"
 
 namespace plumb::cli {
-
-// Measurements of successive rounds.
-class Series {
- public:
-  void Add(double value) { values_.push_back(value); }
-  void Add(const Series& other) {
-    values_.insert(values_.end(), other.values_.begin(), other.values_.end());
-  }
-  bool empty() const { return values_.empty(); }
-  // Returns the q-quantile by linear interpolation; 0 if empty. Requires: 0 <= q <= 1.
-  double Quantile(double q) const;
-  double Median() const { return Quantile(0.5); }
-  Json ToJson() const;  // {"median", "p10", "p90"}
-
- private:
-  std::vector<double> values_;
-};
 
 // One pass of a model, timed in rounds, each next to a measurement of the machine's peak.
 struct PassFigures {

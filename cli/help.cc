@@ -346,7 +346,8 @@ std::string FirstHelp() {
          "All commands: plumb --help. One of them: plumb help COMMAND.\n"
          "The fields of files: plumb help model, recipe, study or formula.\n"
          "What a model can name: plumb help placements, plumb help norms.\n"
-         "docs/first-model.md goes from an empty file to a model that writes.\n";
+         "The pages: plumb docs. plumb docs first-model goes from an empty file to a model\n"
+         "that writes.\n";
 }
 
 absl::StatusOr<std::string> ManPage(CLI::App* app, const std::string& path) {

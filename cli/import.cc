@@ -94,9 +94,10 @@ void AddImportCommand(CLI::App* program, Invocation* invocation) {
       ->required()
       ->type_name("RUN");
   app->option_defaults()->group("Checkpoint");
-  AddText(app, "--family", "FILE", &flags->request.family_file,
-          "File that maps such checkpoints to plumb (docs/zoo.md). Default: the family that ships "
-          "with plumb");
+  AddText(
+      app, "--family", "FILE", &flags->request.family_file,
+      "File that maps such checkpoints to plumb (plumb docs zoo). Default: the family that ships "
+      "with plumb");
   app->add_flag("--copy", flags->request.copy,
                 "Copy all weights into the run. Default: weights that plumb can read in place stay "
                 "in DIR, which the run then needs");

@@ -35,4 +35,10 @@ std::string InstallPrefix() {
   return installed ? prefix : "";
 }
 
+std::string DocDirectory() {
+  const std::string prefix = InstallPrefix();
+  // PLUMB_DOC_DIR is relative, or absolute if the packager says so.
+  return prefix.empty() ? "" : (std::filesystem::path(prefix) / PLUMB_DOC_DIR).string();
+}
+
 }  // namespace plumb::cli

@@ -15,6 +15,10 @@ std::string OwnDirectory();
 // Returns "" if the program is in neither.
 std::string InstallPrefix();
 
+// Returns the directory of the installed pages and examples, such as "/usr/share/doc/plumb", which
+// need not exist; "" if InstallPrefix() is unknown.
+std::string DocDirectory();
+
 }  // namespace plumb::cli
 
 #endif  // PLUMB_CLI_INSTALLATION_H_

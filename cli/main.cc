@@ -64,7 +64,7 @@ absl::Status PrepareForLimits() {
     if (stack.rlim_cur < kMinStack) {
       return absl::ResourceExhaustedError(absl::StrCat("the stack may have ", stack.rlim_cur >> 10,
                                                        " KiB (ulimit -s), and needs ",
-                                                       kMinStack >> 10));
+                                                       kMinStack >> 10, "; raise the limit"));
     }
   }
   pthread_attr_t attributes;
@@ -95,6 +95,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   program->require_subcommand(1);
   AddGlobalOptions(program, invocation);
   AddHelpCommand(program, invocation);
+  AddDocsCommand(program, invocation);
   AddDemoCommand(program, invocation);
   AddTrainCommand(program, invocation);
   AddCompareCommand(program, invocation);

@@ -150,7 +150,7 @@ std::string Bytes(int64_t bytes) {
 std::string Duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "-";
   if (seconds < 60) return absl::StrFormat("%.*f s", seconds < 10 ? 2 : 1, seconds);
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
   if (whole < 3600) return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
   return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60, whole % 60);
 }

@@ -68,7 +68,7 @@ absl::StatusOr<int> New(const PluginFlags& options) {
     absl::StrAppend(&text, "  ", file.name, "\n");
   }
   absl::StrAppend(&text, "next: cd ", options.directory, " && ", project.check, "\n",
-                  "README.md there has all commands, docs/first-norm.md a tutorial\n");
+                  "README.md there has all commands, and plumb docs first-norm is a tutorial\n");
   return ExitOk(options.json
                     ? PrintJson({{"directory", options.directory}, {"id", id}, {"files", names}})
                     : PrintResult(text));

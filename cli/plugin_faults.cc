@@ -124,7 +124,7 @@ void EndIfFileWasCut(const void* address) {
   BlockOtherThreads();
   SignalText text;
   text.Add("error: ").Add(path).Add(
-      ": was cut while it was in use: bytes that it had when it was opened are gone");
+      ": was truncated while it was in use: bytes that it had when it was opened are gone");
   text.Write();
   EndProcess(kExitFailed);
 }

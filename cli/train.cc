@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/compare/plan.h"
 #include "cli/figures.h"
 #include "cli/interrupt.h"
 #include "cli/loss_summary.h"
@@ -93,17 +93,6 @@ std::string ModelName(const std::string& path, const Overrides& overrides, HostR
   const absl::StatusOr<Json> description = DescribeModel(*model);
   const std::string name = description.ok() ? (*description)["name"].get<std::string>() : "";
   return name.empty() ? stem : name;
-}
-
-// Returns a model's name as one component of a path.
-std::string DirectoryName(std::string name) {
-  for (char& c : name) {
-    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ||
-                       c == '.' || static_cast<unsigned char>(c) >= 0x80;
-    if (!plain) c = '_';
-  }
-  if (name.empty() || name.front() == '.') name.insert(0, "_");
-  return name;
 }
 
 // Returns the probe options; --probe-every and --probe-point imply --probe.
@@ -445,8 +434,10 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
       "  plumb train post.pbtxt --init runs/gpt2 --data names.txt\n"
       "  mpirun -n 4 plumb train pre.pbtxt --data names.txt --set train.batch_size=32\n\n"
       "Ctrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint and exit with 130. A second\n"
-      "signal ends the process at once; so does a norm plugin that has not returned 10 s after the\n"
-      "first. Checkpoints are also written every minute; --set train.checkpoint_seconds=600 changes "
+      "signal ends the process at once; so does a norm plugin that has not returned 10 s after "
+      "the\n"
+      "first. Checkpoints are also written every minute; --set train.checkpoint_seconds=600 "
+      "changes "
       "that.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] {

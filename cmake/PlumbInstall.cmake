@@ -2,7 +2,7 @@
 # Installed files, by package (PlumbPackages.cmake). For programs that embed plumb: libplumb,
 # plumb.h, find_package(plumb) and pkg-config plumb. For authors of norms: the headers,
 # plumb_add_norm_plugin() and pkg-config plumb-norm. For both: the norms and placements. Also the
-# command line tool. Everything is located relative to itself, so the installed tree may be moved.
+# command line tool with the pages. Everything is located relative to itself, so the installed tree may be moved.
 include(CMakePackageConfigHelpers)
 
 set(PLUMB_INSTALL_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/plumb")
@@ -76,6 +76,7 @@ if(PLUMB_BUILD_CLI)
     RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/plumb" COMPONENT tool)
   install(DIRECTORY "${PROJECT_BINARY_DIR}/share/man/man1/"
     DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tool)
+  install(DIRECTORY "${PLUMB_DOC_OUTPUT_DIRECTORY}/" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT tool)
   # Each shell searches these directories below a prefix. Debian's zsh uses vendor-completions for
   # packages.
   set(PLUMB_ZSH_COMPLETIONS "zsh/site-functions" CACHE STRING "Directory below share for zsh's completion")

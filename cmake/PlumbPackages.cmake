@@ -7,7 +7,7 @@
 #   plumb-norms    norms and placements. Their paths do not contain the library's version (policy 8.2),
 #                  and the tool uses them without the library
 #   libplumb-dev   headers, libplumb.a, CMake package, pkg-config
-#   plumb          the tool, its manual pages and completion
+#   plumb          the tool, its manual pages and completion, the pages of docs/ and the examples
 #   plumb-mpi      libplumb-mpi.so, with which the tool runs on several machines; the only package that
 #                  depends on an MPI. Builds without MPI (PLUMB_MPI) do not have it
 #   *-dbgsym       debug symbols of each, if the build has them: functions and lines (-g1), in the preset
@@ -94,7 +94,7 @@ in a text file: pre-norm, post-norm, or one of your own. It trains models
 side by side and reports how they compare, samples from them, and shows
 what it computes and how fast.
 
-This package contains the command line tool.")
+This package contains the command line tool and its documentation.")
 
 set(CPACK_DEBIAN_MPI_PACKAGE_NAME plumb-mpi)
 set(CPACK_DEBIAN_MPI_PACKAGE_SECTION science)

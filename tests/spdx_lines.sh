@@ -13,6 +13,6 @@ missing=$(find CMakeLists.txt runtime plugins proto cli tests bench examples cma
   -not -path 'plugins/template/*' -not -path 'cli/demo/*' -not -path '*/uplot/*' -not -path '*/node_modules/*' \
   -exec awk 'FNR <= 3 && /SPDX-License-Identifier: / { found = 1 } END { exit found }' {} \; -print | sort)
 if [ -n "$missing" ]; then
-  printf '%s: no SPDX line\n' $missing >&2
+  printf 'these have no SPDX line:\n%s\n' "$missing" >&2
   exit 1
 fi

@@ -24,7 +24,8 @@ test_packages=(
   clang libomp-dev locales python3 python3-numpy python3-jsonschema curl rustc cargo libcpp-httplib-dev
   libgtest-dev libgmock-dev libbenchmark-dev chromium
   libopenmpi-dev openmpi-bin iproute2  # several processes and, in network namespaces, several hosts
-  zsh fish mandoc groff-base lintian abigail-tools  # completion, manual pages, packages, ABI
+  zsh fish mandoc groff-base less lintian abigail-tools  # completion, manual pages, packages, ABI
+  shellcheck clang-format clang-tidy  # tests/shellcheck.sh, tests/clang_format.sh, tools/lint.sh
 )
 case $purpose in
   run) ;;

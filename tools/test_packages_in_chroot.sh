@@ -71,6 +71,7 @@ say "the tool alone, and what apt installs with it"
 files > /tmp/before
 apt_get install -y --no-install-recommends ./plumb_*.deb ./plumb-norms_*.deb
 plumb --version
+plumb docs faq | head -n 3
 cat > model.pbtxt << 'MODEL'
 n_layer: 1 n_head: 2 d_model: 16 context_length: 16
 block { placement: "pre" norm: "rms_norm" }

@@ -38,23 +38,6 @@ absl::Status CheckField(const std::string& field, const std::string& place) {
   return absl::OkStatus();
 }
 
-// Returns a name as one component of a path.
-std::string DirectoryName(const std::string& name) {
-  std::string plain;
-  for (char c : name) {
-    const bool keep = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-                      absl::string_view("-_.=").find(c) != absl::string_view::npos ||
-                      static_cast<unsigned char>(c) >= 0x80;
-    if (keep) plain.push_back(c);
-    if (!keep && !plain.empty() && plain.back() != '-') plain.push_back('-');
-  }
-  // Leaves room for the seed in a file name of 255 bytes.
-  if (plain.size() > 200)
-    plain = absl::StrCat(plain.substr(0, 180), "-", Sha256(name).substr(0, 12));
-  if (plain.empty() || plain.front() == '.') plain.insert(0, "_");
-  return plain;
-}
-
 // Returns `name`, with a number added if it is taken. Ignores case, as some file systems do.
 std::string Unique(const std::string& name, const char* before, const char* after,
                    std::set<std::string>* taken) {
@@ -103,7 +86,8 @@ class Planner {
       runs *= axis.values.size();
       if (runs > kMaxRuns) {
         return absl::InvalidArgumentError(
-            absl::StrCat("this study has more than ", kMaxRuns, " runs"));
+            absl::StrCat("this study has more than ", kMaxRuns,
+                         " runs; give fewer seeds, or fewer values of the grid"));
       }
     }
     return absl::OkStatus();
@@ -252,6 +236,22 @@ absl::StatusOr<int64_t> TryTraining(size_t index, HostRuntime* runtime, Plan* pl
 constexpr int64_t kBesideSteps = int64_t{64} << 20;
 
 }  // namespace
+
+std::string DirectoryName(const std::string& name) {
+  std::string plain;
+  for (char c : name) {
+    const bool keep = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                      absl::string_view("-_.=").find(c) != absl::string_view::npos ||
+                      static_cast<unsigned char>(c) >= 0x80;
+    if (keep) plain.push_back(c);
+    if (!keep && !plain.empty() && plain.back() != '-') plain.push_back('-');
+  }
+  // Leaves room for the seed in a file name of 255 bytes.
+  if (plain.size() > 200)
+    plain = absl::StrCat(plain.substr(0, 180), "-", Sha256(name).substr(0, 12));
+  if (plain.empty() || plain.front() == '.') plain.insert(0, "_");
+  return plain;
+}
 
 absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRuntime* runtime) {
   Plan plan;

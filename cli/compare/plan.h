@@ -78,6 +78,10 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRu
 // Returns `path` as an absolute, normalized path; "" stays "".
 std::string AbsolutePath(const std::string& path);
 
+// Returns the name of a model or a group as one component of a path, of at most 200 bytes: letters
+// and digits stay, and others become "-".
+std::string DirectoryName(const std::string& name);
+
 // Opens a run of `group` with the study's first seed that writes no files.
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const Plan& plan, size_t group,
                                                            HostRuntime* runtime);

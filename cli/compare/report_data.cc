@@ -123,8 +123,8 @@ Json ModelData(const PlanModel& model) {
   for (const Json& line : description["end"]) equations.push_back(line);
   std::string route = Route(description);
   if (!layers.empty()) {
-    absl::StrAppend(&route, "; Jacobian of a layer: ",
-                    layers.front()["jacobian"].get<std::string>());
+    absl::StrAppend(&route,
+                    "; Jacobian of a layer: ", layers.front()["jacobian"].get<std::string>());
   }
   Json data = {{"name", model.name},
                {"file", AbsolutePath(model.file)},

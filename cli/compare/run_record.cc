@@ -12,8 +12,8 @@
 #include "absl/strings/str_split.h"
 #include "cli/compare/results.h"
 #include "cli/output.h"
-#include "runtime/base/status.h"
 #include "runtime/base/file.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
@@ -181,7 +181,9 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head) {
   PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> read, ReadRunResult(directory));
   const std::optional<RunResult>& result = read;
-  if (!result) return absl::DataLossError(absl::StrCat(ResultPath(directory), ": is not readable"));
+  if (!result)
+    return absl::DataLossError(absl::StrCat(ResultPath(directory), ": is not readable; delete ",
+                                            directory, " to train this run again"));
   RunRecord record;
   record.result = *result;
   const int64_t steps = result->step - (result->diverged ? 1 : 0);

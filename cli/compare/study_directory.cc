@@ -146,7 +146,8 @@ absl::StatusOr<StudyLock> StudyLock::Acquire(const std::string& directory) {
   if (lock.ok()) return StudyLock(*std::move(lock));
   if (!absl::IsAlreadyExists(lock.status())) return lock.status();
   return absl::AlreadyExistsError(absl::StrCat(
-      directory, ": another plumb compare is at work here; wait for it, or choose another --out"));
+      directory,
+      ": another plumb compare uses this directory; wait for it, or choose another --out"));
 }
 
 absl::Status ClaimDirectory(const std::string& directory, const std::string& text) {
@@ -211,7 +212,8 @@ absl::StatusOr<IncomingRun> IncomingRun::Begin(const std::string& directory) {
 
 absl::Status IncomingRun::Add(const std::string& path, absl::string_view content) {
   if (!LeadsInside(path)) {
-    return absl::InvalidArgumentError(absl::StrCat(directory_, ": no file of a run: ", path));
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory_, ": is sent a file that is not part of a run: ", path));
   }
   const std::string whole = absl::StrCat(gathering_, "/", path);
   if (const size_t slash = whole.rfind('/'); slash > gathering_.size()) {
@@ -264,7 +266,8 @@ absl::Status MergeRuns(const Plan& plan, const std::vector<std::string>& directo
     absl::StatusOr<DirectoryLock> lock = DirectoryLock::Acquire(directory);
     if (absl::IsAlreadyExists(lock.status())) {
       return absl::AlreadyExistsError(absl::StrCat(
-          directory, ": a plumb compare is at work here, or it is named twice; wait for it"));
+          directory,
+          ": a plumb compare uses this directory, or it is named twice; wait, or name it once"));
     }
     if (!lock.ok()) return lock.status();
     locks.push_back(*std::move(lock));

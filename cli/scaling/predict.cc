@@ -213,7 +213,8 @@ absl::StatusOr<std::vector<int64_t>> ParseRankCounts(absl::string_view text) {
                            ParseCount(is_range ? ends.second : ends.first, text));
     if (last < first) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--ranks: \"", part, "\" ends before it begins"));
+          absl::StrCat("--ranks: \"", part,
+                       "\" ends before it begins; write the smaller number first, as in 1..64"));
     }
     counts.insert(first);
     for (int64_t n = 1; n < last; n *= 2) {
@@ -228,7 +229,8 @@ absl::StatusOr<Link> ParseLink(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits(',', 1));
   PLUMB_ASSIGN_OR_RETURN(const double rate, ParseQuantity(parts.first, kRates, "rate"));
-  if (rate == 0) return absl::InvalidArgumentError("--link: the rate must be above zero");
+  if (rate == 0)
+    return absl::InvalidArgumentError("--link: the rate must be above zero, as in 25Gbit,20us");
   PLUMB_ASSIGN_OR_RETURN(const double latency, ParseQuantity(parts.second, kTimes, "latency"));
   return Link{rate, latency};
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/series.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -128,8 +129,8 @@ absl::Status ForSeeds(api::Model* model, const MeasureOptions& options,
   PLUMB_RETURN_IF_ERROR(CheckTokens(info, options.seq));
   for (int64_t seed = 1; seed <= options.seeds; ++seed) {
     if (options.stop && options.stop()) return absl::CancelledError("interrupted");
-    PLUMB_RETURN_IF_ERROR(OrOutOfMemory(
-        "the parameters", [&] { return model->Init(static_cast<uint64_t>(seed)); }));
+    PLUMB_RETURN_IF_ERROR(
+        OrOutOfMemory("the parameters", [&] { return model->Init(static_cast<uint64_t>(seed)); }));
     const std::vector<int32_t> tokens =
         DistinctTokens(options.seq, info.vocab_size, static_cast<uint64_t>(seed));
     PLUMB_ASSIGN_OR_RETURN(const ProbeFigures figures,
@@ -170,9 +171,9 @@ RatioOverSeeds SummarizeRatios(const std::vector<double>& a, const std::vector<d
 
 // Values of all seeds by point; gradients of activations begin with "grad.", of parameters with
 // "param.".
-using Series = std::map<std::string, std::vector<double>>;
+using ValuesByName = std::map<std::string, std::vector<double>>;
 
-Measurement Assemble(const Plan& plan, const Series& squares, const Series& norms) {
+Measurement Assemble(const Plan& plan, const ValuesByName& squares, const ValuesByName& norms) {
   Measurement result;
   result.n_layer = static_cast<int64_t>(plan.layers.size());
   result.stream.push_back(Summarize(squares.at(plan.entry)));
@@ -228,22 +229,14 @@ RatioOverSeeds SummarizeRatios(std::vector<double> ratios) {
   const bool is_whole =
       std::none_of(ratios.begin(), ratios.end(), [](double ratio) { return std::isnan(ratio); });
   if (!is_whole) return {kNan, kNan, kNan, kNan};
-  std::sort(ratios.begin(), ratios.end());
-  const auto quantile = [&ratios](double share) {
-    const double at = share * static_cast<double>(ratios.size() - 1);
-    const size_t below = static_cast<size_t>(at);
-    const size_t above = std::min(below + 1, ratios.size() - 1);
-    const double part = at - static_cast<double>(below);
-    // Interpolating between infinite values would produce NaN.
-    if (part == 0 || ratios[below] == ratios[above]) return ratios[below];
-    return ratios[below] + part * (ratios[above] - ratios[below]);
-  };
-  return {GeometricMean(ratios), quantile(0.1), quantile(0.5), quantile(0.9)};
+  const double mean = GeometricMean(ratios);
+  const Series series(std::move(ratios));
+  return {mean, series.Quantile(0.1), series.Median(), series.Quantile(0.9)};
 }
 
 absl::StatusOr<Measurement> Measure(api::Model* model, const MeasureOptions& options) {
   PLUMB_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*model));
-  Series squares, norms;
+  ValuesByName squares, norms;
   const absl::Status status =
       ForSeeds(model, options, plan.globs, [&](const ProbeFigures& figures) {
         for (const ProbedTensor& tensor : figures.activations) {

@@ -106,7 +106,9 @@ class Axis {
     std::vector<double> ticks;
     if (log_ && high_ - low_ > 1.2) {
       const double step = std::max(1.0, std::ceil((high_ - low_) / 5));
-      for (double e = std::ceil(low_); e <= high_; e += step) ticks.push_back(std::pow(10, e));
+      const double first = std::ceil(low_);
+      for (int i = 0; first + i * step <= high_; ++i)
+        ticks.push_back(std::pow(10, first + i * step));
       return ticks;
     }
     const double low = log_ ? std::pow(10, low_) : low_, high = log_ ? std::pow(10, high_) : high_;

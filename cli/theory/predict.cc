@@ -166,8 +166,8 @@ Reading ReadModel(const Json& description) {
       plain = plain && !HasScaleOrCondition(equation);
     }
     double branches = 0;
-    const std::optional<Route> of_group = RouteOfJacobian(
-        group["jacobian"].get<std::string>(), Slots(group), &branches);
+    const std::optional<Route> of_group =
+        RouteOfJacobian(group["jacobian"].get<std::string>(), Slots(group), &branches);
     plain = plain && of_group.has_value() && (!route.has_value() || *route == *of_group) &&
             (reading.additions == 0 || reading.additions == branches);
     route = of_group;

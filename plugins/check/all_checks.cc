@@ -60,11 +60,10 @@ std::vector<Point> PointsOf(const plumb_norm_plugin& norm, const Corners& corner
 }
 
 // Makes a check of the rules at the corners, followed by `more` for the part that is no rule.
-Check AtCorners(const char* id, int level, const char* title, std::vector<Rule> rules,
-                Corners corners,
-                std::function<void(const Subject&, Report*)> more = nullptr) {
-  return {id, level, Scope::kNorm, title,
-          [=](const Subject& subject, Report* report) {
+Check AtCorners(const char* id, int level, const char* title, const std::vector<Rule>& rules,
+                const Corners& corners,
+                const std::function<void(const Subject&, Report*)>& more = nullptr) {
+  return {id, level, Scope::kNorm, title, [=](const Subject& subject, Report* report) {
             const auto property = [&](const Point& point) {
               std::optional<std::string> text;
               for (const Rule rule : rules) {
@@ -118,8 +117,7 @@ std::vector<Check> ChecksOfTheFile() {
 
 std::vector<Check> ChecksOfNumbers() {
   constexpr int kLevel = 2;
-  const auto check = [](const char* id, const char* title, std::vector<Rule> rules,
-                        Corners corners,
+  const auto check = [](const char* id, const char* title, std::vector<Rule> rules, Corners corners,
                         std::function<void(const Subject&, Report*)> more = nullptr) {
     return AtCorners(id, kLevel, title, std::move(rules), std::move(corners), std::move(more));
   };
@@ -156,8 +154,7 @@ std::vector<Check> ChecksOfNumbers() {
             {{1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 100, 768, 1000, 4096},
              {"rows=1", "rows=5,to=5", "rows=257,to=257"}}),
       check("N10", "evaluates as it trains, and writes buffers when it may",
-            {SameBits, UsesBuffers},
-            {{1, 7, 64, 768}, {"rows=13,to=13", "rows=13,to=13,eval=1"}}),
+            {SameBits, UsesBuffers}, {{1, 7, 64, 768}, {"rows=13,to=13", "rows=13,to=13,eval=1"}}),
       check("N11", "writes over its inputs only where the call allows it",
             {SameBits, AgreesWithF64},
             {few, {"rows=13,to=13,alias=1", "rows=13,to=5,alias=1,eval=1", "rows=13,to=13"}}),
@@ -184,12 +181,14 @@ std::vector<Check> ChecksOfNumbers() {
             {heads,
              {"rows=5,to=2,heads=1", "rows=10,from=3,to=7,heads=2", "rows=15,from=4,to=10,heads=3",
               "rows=40,from=12,to=25,heads=8"},
-             false, true}),
+             false,
+             true}),
       check("N20", "a row depends on its own position and the step, if it asks",
             {SameBits, AgreesWithF64, HasSlopes},
             {heads,
              {"rows=7,from=2,to=6,context=1", "rows=14,from=2,to=13,heads=2,context=1"},
-             false, true}),
+             false,
+             true}),
   };
 }
 

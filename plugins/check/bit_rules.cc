@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "plugins/check/float_state.h"
-#include "plugins/check/rules.h"
 #include "plugins/check/cases.h"
+#include "plugins/check/float_state.h"
 #include "plugins/check/point_run.h"
+#include "plugins/check/rules.h"
 
 namespace plumb::check {
 namespace {
@@ -113,8 +113,8 @@ std::string CompareAtOnce(const Instance& instance, const Instance& other, const
   std::vector<std::unique_ptr<NormRun>> runs;  // each with its own operands and parameters
   std::vector<Outcome> alone;
   for (size_t i = 0; i < kCallers; ++i) {
-    runs.push_back(std::make_unique<NormRun>(i < 2 ? instance : other, TypeOf(point), point[kRows],
-                                             i + 1));
+    runs.push_back(
+        std::make_unique<NormRun>(i < 2 ? instance : other, TypeOf(point), point[kRows], i + 1));
     runs.back()->Forward(true);
     runs.back()->Backward();
     alone.push_back(runs.back()->Results());
@@ -384,8 +384,8 @@ void CheckFarRows(const Subject& subject, Report* report) {
     std::vector<double> y, y_far;
     const Outcome must = OfRows(CallFarRows(&near, &y));
     constexpr std::pair<const char*, Rows NormRun::*> kOperands[] = {
-        {"x", &NormRun::x},   {"y", &NormRun::y},   {"saved", &NormRun::saved},
-        {"dy", &NormRun::dy}, {"dx", &NormRun::dx}, {"x2", &NormRun::x2},
+        {"x", &NormRun::x},    {"y", &NormRun::y},   {"saved", &NormRun::saved},
+        {"dy", &NormRun::dy},  {"dx", &NormRun::dx}, {"x2", &NormRun::x2},
         {"dx2", &NormRun::dx2}};
     for (const auto& [name, operand] : kOperands) {
       NormRun far(*instance, dtype, kFarRows, subject.seed);
@@ -400,8 +400,7 @@ void CheckFarRows(const Subject& subject, Report* report) {
       std::string text = FirstDifference(OfRows(CallFarRows(&far, &y_far)), must);
       if (text.empty()) text = FirstDifference("y", y_far, y, far.dim());
       if (text.empty()) continue;
-      return report->Fail(
-          absl::StrCat(far.Name(), ", rows of ", name, " 1.125 GiB apart: ", text));
+      return report->Fail(absl::StrCat(far.Name(), ", rows of ", name, " 1.125 GiB apart: ", text));
     }
   }
 }

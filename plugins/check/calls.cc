@@ -99,7 +99,8 @@ const void* ExtensionOf(const plumb_norm_plugin& norm, const char* id) {
 }
 
 const plumb_norm_combine* CombineOf(const plumb_norm_plugin& norm) {
-  const auto* extension = static_cast<const plumb_norm_combine*>(ExtensionOf(norm, PLUMB_EXT_COMBINE));
+  const auto* extension =
+      static_cast<const plumb_norm_combine*>(ExtensionOf(norm, PLUMB_EXT_COMBINE));
   return extension != nullptr && extension->combine != nullptr ? extension : nullptr;
 }
 
@@ -188,8 +189,8 @@ Created TryCreate(const plumb_norm_plugin& norm, uint32_t dim, const plumb_attr_
   return created;
 }
 
-Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim,
-                   AttributeValues values, uint32_t heads, HostVersion version)
+Instance::Instance(const plumb_norm_plugin& norm, uint32_t dim, AttributeValues values,
+                   uint32_t heads, HostVersion version)
     : norm_(norm), version_(version), host_(HostOf(heads, version), version), dim_(dim) {
   char err[512] = "";
   plumb_norm_instance* handle = nullptr;
@@ -248,10 +249,10 @@ const plumb_tensor_def& Instance::tensor(uint32_t i) const {
 
 std::string TextOfLayout(const Instance& instance) {
   const plumb_norm_layout& l = instance.layout();
-  std::string text = absl::StrFormat(
-      "saved %d a row, %d a call, partial %d, needs %d, scratch %d + %d a row", l.saved_per_row,
-      l.saved_per_call, l.partial_elems, l.backward_needs, l.scratch_bytes,
-      l.scratch_bytes_per_row);
+  std::string text =
+      absl::StrFormat("saved %d a row, %d a call, partial %d, needs %d, scratch %d + %d a row",
+                      l.saved_per_row, l.saved_per_call, l.partial_elems, l.backward_needs,
+                      l.scratch_bytes, l.scratch_bytes_per_row);
   for (uint32_t i = 0; i < l.n_params + l.n_buffers; ++i) {
     const plumb_tensor_def& def = instance.tensor(i);
     absl::StrAppendFormat(&text, ", %s %s [", i < l.n_params ? "parameter" : "buffer", def.name);

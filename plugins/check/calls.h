@@ -91,15 +91,15 @@ inline constexpr uint32_t kNewerMinor = 7;
 
 // Struct sizes of v1.0, which are frozen.
 template <class T>
-constexpr size_t kSizeV1 = 0;
+inline constexpr size_t kSizeV1 = 0;
 template <>
-constexpr size_t kSizeV1<plumb_host> = 32;
+inline constexpr size_t kSizeV1<plumb_host> = 32;
 template <>
-constexpr size_t kSizeV1<plumb_norm_layout> = 64;
+inline constexpr size_t kSizeV1<plumb_norm_layout> = 64;
 template <>
-constexpr size_t kSizeV1<plumb_norm_call> = 168;
+inline constexpr size_t kSizeV1<plumb_norm_call> = 168;
 template <>
-constexpr size_t kSizeV1<plumb_residual_call> = 56;
+inline constexpr size_t kSizeV1<plumb_residual_call> = 56;
 
 // Memory for a struct of another version; it ends at an unreadable page.
 class VersionedMemory {
@@ -140,16 +140,16 @@ int64_t HostLogs();
 // -- Instances ------------------------------------------------------------------------------------
 
 struct CreateOptions {
-  uint32_t heads = 0;      // plumb_host::heads; 0: not given
-  int64_t room = 512;      // bytes for the message; negative: none, and a NULL pointer
-  int64_t failing = 0;     // index of the allocation that fails, from 1; 0: none
+  uint32_t heads = 0;   // plumb_host::heads; 0: not given
+  int64_t room = 512;   // bytes for the message; negative: none, and a NULL pointer
+  int64_t failing = 0;  // index of the allocation that fails, from 1; 0: none
 };
 
 // Result of create() and, if it succeeds, of layout() and destroy() after it.
 struct Created {
   plumb_status status = PLUMB_OK;
-  std::string text;     // text in err
-  std::string problem;  // violation for any values: "writes beyond 7 bytes of room"
+  std::string text;         // text in err
+  std::string problem;      // violation for any values: "writes beyond 7 bytes of room"
   int64_t allocations = 0;  // allocations in create()
   int64_t outstanding = 0;  // blocks of memory that were not freed
 };
@@ -160,8 +160,8 @@ Created TryCreate(const plumb_norm_plugin& norm, uint32_t dim, const plumb_attr_
 class Instance {
  public:
   // Ends the check if create or layout fails. `heads`: plumb_host::heads; 0: not given.
-  Instance(const plumb_norm_plugin& norm, uint32_t dim, AttributeValues values,
-           uint32_t heads = 0, HostVersion version = HostVersion::kThis);
+  Instance(const plumb_norm_plugin& norm, uint32_t dim, AttributeValues values, uint32_t heads = 0,
+           HostVersion version = HostVersion::kThis);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;

@@ -14,8 +14,6 @@
 namespace plumb::check {
 namespace {
 
-
-
 constexpr size_t kMaxChoices = 12, kMaxCases = 150;
 
 std::string TextOf(const plumb_attr_def& def, const plumb_attr_value& value) {
@@ -35,10 +33,12 @@ AttributeValues OtherValues(const plumb_attr_def& def, const plumb_attr_value& u
   AttributeValues values;
   std::set<double> numbers;
   const auto add = [&](double number) {
-    if (!(number < def.min) && !(number > def.max) && std::abs(number) <= 1e6) numbers.insert(number);
+    if (!(number < def.min) && !(number > def.max) && std::abs(number) <= 1e6)
+      numbers.insert(number);
   };
   if (def.type == PLUMB_ATTR_F64) {
-    for (const double number : {usual.f / 2, usual.f * 2, usual.f + 1, def.min, def.max}) add(number);
+    for (const double number : {usual.f / 2, usual.f * 2, usual.f + 1, def.min, def.max})
+      add(number);
     if (def.max - def.min <= 10) add((def.min + def.max) / 2);
     numbers.erase(usual.f);
     for (const double number : numbers) values.push_back({number, 0, nullptr});
@@ -158,8 +158,8 @@ std::vector<uint32_t> OfferedTypes(const plumb_norm_plugin& norm) {
 }
 
 std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t dim,
-                                      const AttributeValues& values, uint32_t heads, std::string* refusal,
-                                      HostVersion version) {
+                                      const AttributeValues& values, uint32_t heads,
+                                      std::string* refusal, HostVersion version) {
   CreateOptions options;
   options.heads = heads;
   const Created created = TryCreate(norm, dim, values.data(), options);

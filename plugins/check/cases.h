@@ -32,8 +32,8 @@ std::vector<uint32_t> OfferedTypes(const plumb_norm_plugin& norm);
 // Creates an instance. Returns null, with the plugin's message in *refusal, if create() answers
 // INVALID_ARGUMENT, because a norm may refuse a dim.
 std::unique_ptr<Instance> TryInstance(const plumb_norm_plugin& norm, uint32_t dim,
-                                      const AttributeValues& values,
-                                      uint32_t heads = 0, std::string* refusal = nullptr,
+                                      const AttributeValues& values, uint32_t heads = 0,
+                                      std::string* refusal = nullptr,
                                       HostVersion version = HostVersion::kThis);
 // Creates an instance with default attributes for the first of `dims` that create() accepts. Ends
 // the check if it accepts none.

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plugins/check/rules.h"
 #include "plugins/check/cases.h"
 #include "plugins/check/point_run.h"
+#include "plugins/check/rules.h"
 #include "plugins/check/tolerance.h"
 
 namespace plumb::check {

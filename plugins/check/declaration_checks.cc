@@ -46,10 +46,10 @@ void CheckTexts(const plumb_norm_plugin& table, const std::string& who, Report* 
     const char* text;
     bool wanted;
   };
-  for (const Text& each : {Text{"id", table.id, true}, Text{"name", table.name, false},
-                           Text{"version", table.version, true},
-                           Text{"vendor", table.vendor, false},
-                           Text{"license", table.license, false}, Text{"doc", table.doc, true}}) {
+  for (const Text& each :
+       {Text{"id", table.id, true}, Text{"name", table.name, false},
+        Text{"version", table.version, true}, Text{"vendor", table.vendor, false},
+        Text{"license", table.license, false}, Text{"doc", table.doc, true}}) {
     const std::string what = absl::StrCat(who, ": its ", each.what);
     const absl::StatusOr<std::string> text = ReadText(each.text, what, kMaxNormTextLength);
     if (!text.ok()) {
@@ -157,8 +157,8 @@ bool CheckAnswer(const Instance& instance, const std::string& where, Report* rep
   }
   constexpr uint32_t kKnown = PLUMB_CONTEXT_POSITIONS | PLUMB_CONTEXT_STEP;
   if ((layout.context_wants & ~(cross_row ? 0 : kKnown)) != 0) {
-    report->Fail(absl::StrCat(where, ": context_wants has bits that a host does not give: ",
-                              layout.context_wants));
+    report->Fail(absl::StrCat(
+        where, ": context_wants has bits that a host does not give: ", layout.context_wants));
   }
   for (uint32_t i = 0; i < layout.n_params + layout.n_buffers; ++i) {
     const plumb_tensor_def& def = instance.tensor(i);
@@ -281,13 +281,15 @@ void CheckLayout(const Subject& subject, Report* report) {
 
 void CheckExtensions(const Subject& subject, Report* report) {
   const plumb_norm_plugin& norm = *subject.norm;
-  std::vector<std::string> unknown = {"org.example.no_such_extension/1", "", std::string(5000, 'x')};
+  std::vector<std::string> unknown = {"org.example.no_such_extension/1", "",
+                                      std::string(5000, 'x')};
   for (const std::string known : {PLUMB_EXT_RESIDUAL, PLUMB_EXT_COMBINE, PLUMB_EXT_INSTANCE}) {
     const std::string name = known.substr(0, known.find('/'));
     unknown.insert(unknown.end(), {name, name + "/999", known + "0", known + "x"});
     const void* found = ExtensionOf(norm, known.c_str());
     if (ExtensionOf(norm, known.c_str()) == found) continue;
-    report->Fail(absl::StrCat("get_extension(\"", known, "\") gives another pointer when asked again"));
+    report->Fail(
+        absl::StrCat("get_extension(\"", known, "\") gives another pointer when asked again"));
   }
   for (const std::string& id : unknown) {
     if (ExtensionOf(norm, id.c_str()) == nullptr) continue;

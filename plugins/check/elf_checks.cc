@@ -20,9 +20,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "plugins/check/rules.h"
 #include "plugins/check/calls.h"
 #include "plugins/check/process_state.h"
+#include "plugins/check/rules.h"
 #include "plumb/norm_plugin.h"
 #include "runtime/plugin/elf_note.h"
 
@@ -100,8 +100,8 @@ void ReadSymbols(const ElfW(Sym) * symbols, size_t count, const char* strings, L
     const unsigned char type = symbol.st_info & 0xf, bind = symbol.st_info >> 4;
     const unsigned char visibility = symbol.st_other & 3;
     const char* name = strings + symbol.st_name;
-    const bool is_exported = symbol.st_shndx != SHN_UNDEF && name[0] != '\0' &&
-                             bind != STB_LOCAL && type != STT_SECTION && type != STT_FILE &&
+    const bool is_exported = symbol.st_shndx != SHN_UNDEF && name[0] != '\0' && bind != STB_LOCAL &&
+                             type != STT_SECTION && type != STT_FILE &&
                              (visibility == STV_DEFAULT || visibility == STV_PROTECTED);
     if (is_exported) file->exported.push_back({name, bind});
   }

@@ -14,11 +14,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plugins/check/cases.h"
-#include "plugins/check/rules.h"
 #include "plugins/check/float_state.h"
 #include "plugins/check/malloc_hooks.h"
 #include "plugins/check/process_state.h"
 #include "plugins/check/rows.h"
+#include "plugins/check/rules.h"
 
 namespace plumb::check {
 namespace {
@@ -108,7 +108,8 @@ std::string TryTensor(const Instance& instance, const Instance& other, uint32_t 
       try {
         for (size_t k = t; k < t + 4 * kCount && !differs; ++k) {
           const Instance& of = k / kCount % 2 == 0 ? instance : other;
-          if (!SameFloats(FillOnce(of, tensor, kSeeds[k % kCount]), must[k % kCount])) differs = true;
+          if (!SameFloats(FillOnce(of, tensor, kSeeds[k % kCount]), must[k % kCount]))
+            differs = true;
         }
       } catch (const CheckEnded&) {
         differs = true;
@@ -146,8 +147,8 @@ void CheckFill(const Subject& subject, Report* report) {
           }
           if (text.empty()) continue;
           return report->Fail(absl::StrCat("fill of ", def.name, " dim=", dim,
-                                           heads > 0 ? " heads=3" : "", each.name.empty() ? "" : " ",
-                                           each.name, ": ", text));
+                                           heads > 0 ? " heads=3" : "",
+                                           each.name.empty() ? "" : " ", each.name, ": ", text));
         }
       }
     }

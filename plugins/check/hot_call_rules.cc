@@ -86,10 +86,10 @@ class CallWatcher {
   std::unique_ptr<Instance> Create(const Point& point) {
     if (InstanceAt(norm_, point) == nullptr) return nullptr;
     const AllocationWatch watch;
-    auto instance = std::make_unique<Instance>(
-        norm_, static_cast<uint32_t>(point[kDim]),
-        CasesOf(norm_)[static_cast<size_t>(point[kAttributes])].values,
-        static_cast<uint32_t>(point[kHeads]));
+    auto instance =
+        std::make_unique<Instance>(norm_, static_cast<uint32_t>(point[kDim]),
+                                   CasesOf(norm_)[static_cast<size_t>(point[kAttributes])].values,
+                                   static_cast<uint32_t>(point[kHeads]));
     n_blocks_ = LiveBlocks(blocks_, std::size(blocks_));
     return instance;
   }
@@ -154,9 +154,8 @@ void MakeCalls(const Instance& instance, const Point& point, CallWatcher* watche
       watcher->Watch("stats_partial", [&] {
         StatsPartial(instance, phase, call, from, from == 0 ? half : rows, partial.data());
       });
-      watcher->Watch("stats_combine", [&] {
-        StatsCombine(instance, phase, call, total.data(), partial.data());
-      });
+      watcher->Watch("stats_combine",
+                     [&] { StatsCombine(instance, phase, call, total.data(), partial.data()); });
     }
     watcher->Watch("stats_finalize", [&] { StatsFinalize(instance, phase, call, total.data()); });
   };
@@ -166,8 +165,7 @@ void MakeCalls(const Instance& instance, const Point& point, CallWatcher* watche
     const plumb_norm_call forward = run.ForwardCall(train);
     if (run.TakesStatistics(train)) statistics(PLUMB_PHASE_FORWARD, forward);
     for (const auto& range : ranges) {
-      watcher->Watch("forward",
-                     [&] { Forward(instance, forward, range.first, range.second); });
+      watcher->Watch("forward", [&] { Forward(instance, forward, range.first, range.second); });
     }
     for (const bool accumulate : {false, true}) {
       if (!train) continue;

@@ -275,8 +275,8 @@ void ExploreLife(const Subject& subject, Report* report) {
   // This comes before the very first creation, so that one-time changes are detected.
   const ProcessState before = ProcessState::Take();
   Explore(
-      subject, "X6", [&](const Point& point) { return LeavesNothing(*subject.norm, point, before); },
-      report);
+      subject, "X6",
+      [&](const Point& point) { return LeavesNothing(*subject.norm, point, before); }, report);
 }
 
 }  // namespace plumb::check

@@ -121,17 +121,20 @@ bool AllocationsAreSeen() {
 extern "C" {
 
 __attribute__((visibility("default"))) void* malloc(size_t size) noexcept {
-  using namespace plumb::check;
+  using namespace plumb::check;  // NOLINT(google-build-using-namespace): this function is not in a
+                                 // namespace
   return Admit() ? Born(__libc_malloc(size), size) : Refused();
 }
 
 __attribute__((visibility("default"))) void* calloc(size_t n, size_t size) noexcept {
-  using namespace plumb::check;
+  using namespace plumb::check;  // NOLINT(google-build-using-namespace): this function is not in a
+                                 // namespace
   return Admit() ? Born(__libc_calloc(n, size), n * size) : Refused();
 }
 
 __attribute__((visibility("default"))) void* realloc(void* block, size_t size) noexcept {
-  using namespace plumb::check;
+  using namespace plumb::check;  // NOLINT(google-build-using-namespace): this function is not in a
+                                 // namespace
   if (!Admit()) return Refused();
   void* moved = __libc_realloc(block, size);
   // A block that could not grow is unchanged; realloc(p, 0) has freed it.

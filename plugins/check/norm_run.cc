@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-
 namespace plumb::check {
 namespace {
 
@@ -143,8 +142,8 @@ std::vector<Tensor> Outcome::Tensors() const {
                                  {"dx2", &dx2, width(dx2)}};
   const auto list = [&](const char* name, const std::vector<std::vector<double>>& values) {
     for (size_t i = 0; i < values.size(); ++i) {
-      tensors.push_back({absl::StrCat(name, "[", i, "]"), &values[i],
-                         static_cast<int64_t>(values[i].size())});
+      tensors.push_back(
+          {absl::StrCat(name, "[", i, "]"), &values[i], static_cast<int64_t>(values[i].size())});
     }
   };
   list("dparams", dparams);
@@ -157,8 +156,8 @@ std::string FirstDifference(const Outcome& got, const Outcome& must) {
   const std::vector<Tensor> results = got.Tensors(), wanted = must.Tensors();
   for (size_t i = 0; i < std::min(results.size(), wanted.size()); ++i) {
     if (wanted[i].values->empty()) continue;
-    std::string text = FirstDifference(wanted[i].name, *results[i].values, *wanted[i].values,
-                                       wanted[i].width);
+    std::string text =
+        FirstDifference(wanted[i].name, *results[i].values, *wanted[i].values, wanted[i].width);
     if (!text.empty()) return text;
   }
   return "";
@@ -383,10 +382,15 @@ Outcome NormRun::Results() const {
 }
 
 std::string NormRun::PaddingDamage() const {
-  std::vector<std::pair<std::string, const Rows*>> named = {
-      {"x", &x},     {"y", &y},         {"dy", &dy},
-      {"dx", &dx},   {"x2", &x2},       {"dx2", &dx2},
-      {"saved", &saved}, {"call_saved", &call_saved}, {"scratch", &scratch_.bytes()}};
+  std::vector<std::pair<std::string, const Rows*>> named = {{"x", &x},
+                                                            {"y", &y},
+                                                            {"dy", &dy},
+                                                            {"dx", &dx},
+                                                            {"x2", &x2},
+                                                            {"dx2", &dx2},
+                                                            {"saved", &saved},
+                                                            {"call_saved", &call_saved},
+                                                            {"scratch", &scratch_.bytes()}};
   for (size_t i = 0; i < params.size(); ++i) {
     named.emplace_back(absl::StrCat("params[", i, "]"), &params[i]);
     named.emplace_back(absl::StrCat("dparams[", i, "]"), &dparams[i]);

@@ -104,13 +104,14 @@ void CheckOneRow(const Subject& subject, Report* report) {
   constexpr double kWarnCall = 20e-6, kWarnElement = 20e-9, kWarnEmpty = 5e-6;
   std::string line = "one row in evaluation:";
   for (const uint32_t dim : {64, 768, 4096}) {
-    const std::unique_ptr<Instance> instance = TryInstance(*subject.norm, dim, DefaultValues(*subject.norm));
+    const std::unique_ptr<Instance> instance =
+        TryInstance(*subject.norm, dim, DefaultValues(*subject.norm));
     if (instance == nullptr) continue;
     NormRun run(*instance, PLUMB_DTYPE_F32, /*rows=*/1, subject.seed);
     run.Forward(/*train=*/false);
     const plumb_norm_call call = run.ForwardCall(/*train=*/false);
-    const auto [row, nothing] = BestTimes([&] { Forward(*instance, call, 0, 1); },
-                                          [&] { Forward(*instance, call, 1, 1); });
+    const auto [row, nothing] =
+        BestTimes([&] { Forward(*instance, call, 0, 1); }, [&] { Forward(*instance, call, 1, 1); });
     const double seconds = std::max(0.0, row - nothing);
     const std::string text = absl::StrFormat(" dim=%d %.0f ns (an empty call: %.0f ns)", dim,
                                              seconds * 1e9, nothing * 1e9);

@@ -41,7 +41,8 @@ void DrawX(int64_t kind, RowRandom* random, double* row, int64_t dim) {
   if (kind == kConstantX) mean = normal(*random), size = 0;
   if (kind == kOneNumberX) mean = 3, size = 0;
   for (int64_t i = 0; i < dim; ++i) {
-    row[i] = kind == kEqualRowsX ? 1 + 0.25 * static_cast<double>(i) : mean + size * normal(*random);
+    row[i] =
+        kind == kEqualRowsX ? 1 + 0.25 * static_cast<double>(i) : mean + size * normal(*random);
     if (kind == 7 && uniform(*random) < 0.5) row[i] = 0;
   }
   if (kind == kOutlierX) row[(*random)() % static_cast<uint64_t>(dim)] *= 1000;
@@ -144,9 +145,8 @@ const plumb_norm_residual* ResidualOf(const Instance& instance) {
       static_cast<const plumb_norm_instance_extensions*>(ExtensionOf(norm, PLUMB_EXT_INSTANCE));
   const void* found = ExtensionOf(norm, PLUMB_EXT_RESIDUAL);
   if (of_instance != nullptr && of_instance->get != nullptr) {
-    found = Guarded(Function::kGetExtension, instance.dim(), [&] {
-      return of_instance->get(instance.handle(), PLUMB_EXT_RESIDUAL);
-    });
+    found = Guarded(Function::kGetExtension, instance.dim(),
+                    [&] { return of_instance->get(instance.handle(), PLUMB_EXT_RESIDUAL); });
   }
   const auto* residual = static_cast<const plumb_norm_residual*>(found);
   return residual != nullptr && residual->forward != nullptr && residual->backward != nullptr
@@ -205,8 +205,8 @@ std::vector<std::vector<double>> ValuesOf(const std::vector<Rows>& tensors) {
 std::string BuffersChanged(const NormRun& run, const char* function,
                            const std::vector<std::vector<double>>& before) {
   for (size_t i = 0; i < before.size(); ++i) {
-    const std::string text = FirstDifference(absl::StrCat("buffers[", i, "]"),
-                                             run.buffers[i].Values(), before[i], 0);
+    const std::string text =
+        FirstDifference(absl::StrCat("buffers[", i, "]"), run.buffers[i].Values(), before[i], 0);
     if (!text.empty()) return absl::StrCat(run.Name(), ": after ", function, " ", text);
   }
   return "";
@@ -493,10 +493,9 @@ PointResult RunAt(const Instance& instance, const Point& point, uint32_t dtype,
                              (!train && (tensor.name == "dx" || tensor.name == "dx2"));
     const auto it = std::find_if(tensor.values->begin(), tensor.values->end(), IsPoison);
     if (may_be_left || it == tensor.values->end() || !text.empty()) continue;
-    text = absl::StrCat(
-        PlaceInTensor(tensor.name, static_cast<size_t>(it - tensor.values->begin()),
-                      tensor.values->size(), tensor.width),
-        " was not written, or is computed from memory that was not");
+    text = absl::StrCat(PlaceInTensor(tensor.name, static_cast<size_t>(it - tensor.values->begin()),
+                                      tensor.values->size(), tensor.width),
+                        " was not written, or is computed from memory that was not");
   }
   if (result.problem.empty() && !text.empty()) {
     result.problem = absl::StrCat(run.Name(), ": ", text);

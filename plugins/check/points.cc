@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "plugins/check/calls.h"
-#include "plugins/check/float_state.h"
 #include "plugins/check/cases.h"
+#include "plugins/check/float_state.h"
 #include "plugins/check/trace.h"
 
 namespace plumb::check {
@@ -27,8 +27,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kNames[kAxes] = {
-    "dim",   "rows",  "from",  "to",    "type", "attributes", "heads",  "context", "eval",   "flush",
-    "place", "pitch", "alias", "add",   "residual", "host", "pieces", "x",      "dy",      "params", "seed"};
+    "dim",      "rows", "from",   "to",    "type",  "attributes", "heads",
+    "context",  "eval", "flush",  "place", "pitch", "alias",      "add",
+    "residual", "host", "pieces", "x",     "dy",    "params",     "seed"};
 // Number of values of axes that are a choice, else 0.
 constexpr int64_t kChoices[kAxes] = {
     0, 0, 0, 0, 3, 0, 0, 2, 2, 2, 5, 2, 2, 2, 2, 3, 3, kKindsOfX, kKindsOfDy, kKindsOfParams, 0};
@@ -206,7 +207,8 @@ bool IsLegal(const Point& p) {
     if (p[axis] < 0 || (kChoices[axis] > 0 && p[axis] >= kChoices[axis])) return false;
   }
   return p[kDim] >= 1 && p[kDim] <= 1 << 20 && p[kRows] >= 1 && p[kRows] <= 1 << 20 &&
-         p[kHeads] <= 64 && (p[kHeads] == 0 || p[kRows] % p[kHeads] == 0) && p[kFrom] < p[kTo] && p[kTo] <= p[kRows];
+         p[kHeads] <= 64 && (p[kHeads] == 0 || p[kRows] % p[kHeads] == 0) && p[kFrom] < p[kTo] &&
+         p[kTo] <= p[kRows];
 }
 
 // Tests the property; a CheckEnded is a failure of the point.
@@ -236,10 +238,11 @@ Point Shrink(const Property& property, Point point, std::string* text) {
   for (bool smaller = true; smaller;) {
     smaller = false;
     for (const size_t axis :
-         {size_t{kRows}, size_t{kDim}, size_t{kX}, size_t{kDy}, size_t{kParams}, size_t{kPitches},
-          size_t{kPlace}, size_t{kHeads}, size_t{kContext}, size_t{kAlias}, size_t{kAdd}, size_t{kResidual}, size_t{kHost}, size_t{kPieces},
-          size_t{kFlushed}, size_t{kAttributes}, size_t{kEvaluation}, size_t{kFrom}, size_t{kTo},
-          size_t{kType}}) {
+         {size_t{kRows},       size_t{kDim},     size_t{kX},       size_t{kDy},
+          size_t{kParams},     size_t{kPitches}, size_t{kPlace},   size_t{kHeads},
+          size_t{kContext},    size_t{kAlias},   size_t{kAdd},     size_t{kResidual},
+          size_t{kHost},       size_t{kPieces},  size_t{kFlushed}, size_t{kAttributes},
+          size_t{kEvaluation}, size_t{kFrom},    size_t{kTo},      size_t{kType}}) {
       for (const int64_t value : Smaller(point, axis)) {
         if (++tries > kMaxShrinks ||
             Clock::now() - start > std::chrono::duration<double>(kShrinkSeconds)) {

@@ -32,9 +32,9 @@ enum Axis {
   // Placement; 0: 64-byte aligned, 1: packed, 2: odd offset and pitch, 3: ends at unreadable
   // memory, 4: begins there.
   kPlace,
-  kPitches,  // 1: every operand has a different pitch
-  kAlias,    // y aliases x, and dx aliases dy, if the norm allows it
-  kAdd,      // PLUMB_CALL_DX_ACCUMULATE
+  kPitches,   // 1: every operand has a different pitch
+  kAlias,     // y aliases x, and dx aliases dy, if the norm allows it
+  kAdd,       // PLUMB_CALL_DX_ACCUMULATE
   kResidual,  // x is a sum that the norm computes itself, if it offers plumb.norm.residual
   kHost,      // 1: a host of v1.0, 2: a newer host with longer structs
   kPieces,    // 1: each range has its own dparams and statistics; 2: ranges are a host's chunks
@@ -46,7 +46,14 @@ enum Axis {
 };
 // Values of kX that have a name.
 enum KindOfX {
-  kHugeX = 8, kVanishingX, kDenormalX, kNarrowX, kConstantX, kOutlierX, kEqualRowsX, kOneNumberX
+  kHugeX = 8,
+  kVanishingX,
+  kDenormalX,
+  kNarrowX,
+  kConstantX,
+  kOutlierX,
+  kEqualRowsX,
+  kOneNumberX
 };
 // Number of kinds of each operand (point_run.cc).
 inline constexpr int64_t kKindsOfX = 16, kKindsOfDy = 8, kKindsOfParams = 8;

@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "plugins/check/rules.h"
 #include "plugins/check/point_run.h"
+#include "plugins/check/rules.h"
 
 namespace plumb::check {
 namespace {
@@ -32,8 +32,8 @@ constexpr double kStepsOfF32[][2] = {{1e-1, 5e-2}, {3e-2, 1.5e-2}, {1e-2, 5e-3}}
 struct Slope {
   double by_step[2] = {0, 0};
   double gradient = 0;
-  double size = 0;   // sum of the magnitudes of the gradient's terms
-  double noise = 0;  // possible effect of the rounding of y
+  double size = 0;     // sum of the magnitudes of the gradient's terms
+  double noise = 0;    // possible effect of the rounding of y
   double part = 1e-6;  // fraction of `size` that is tolerated in any case
 };
 
@@ -126,8 +126,7 @@ Values DirectionOf(const Values& x, const Point& point, bool is_param, bool toge
 // in the worst row, or "".
 std::string MissAlong(const Instance& instance, const Point& point, Operands operands,
                       const Input& input, bool is_param, double* worst) {
-  const Values direction =
-      DirectionOf(input.values(&operands), point, is_param, input.together);
+  const Values direction = DirectionOf(input.values(&operands), point, is_param, input.together);
   const size_t rows = input.together ? 1 : static_cast<size_t>(point[kRows]);
   // If y is NaN at x itself, such as for zeros with an eps of 0, dx may be NaN too.
   const Values y = PlainY(instance, point, TypeOf(point), operands);

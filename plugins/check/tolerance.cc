@@ -171,8 +171,8 @@ std::string F64Reference::Compare(const std::string& name, const Values& got, co
     const bool lost = std::isnan(got[i]) && point_[kAttributes] == 0;
     if (!lost && (!std::isfinite(bound) || std::abs(got[i] - must[i] - added) <= bound)) continue;
     return absl::StrFormat("%s is %.9g, must be %.9g (+- %.2g)",
-                           PlaceInTensor(name.c_str(), i, must.size(), width), got[i],
-                           must[i] + added, bound);
+                           PlaceInTensor(name, i, must.size(), width), got[i], must[i] + added,
+                           bound);
   }
   return "";
 }

@@ -137,8 +137,8 @@ void ForgetTrace() {
 TracePage* ThisTracePage() { return *PagePointer(); }
 
 TracePagePointer MakeSharedTracePage() {
-  void* memory = mmap(nullptr, sizeof(TracePage), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(TracePage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return TracePagePointer(memory == MAP_FAILED ? nullptr : static_cast<TracePage*>(memory));
 }
 
@@ -245,7 +245,8 @@ std::string DescribeEnd(const TracePage& page, int status) {
   if (WIFSIGNALED(status)) return DescribeCrash(page, WTERMSIG(status));
   const std::string running = DescribeRunning(page);
   const int code = WEXITSTATUS(status);
-  return absl::StrCat("ended the process", code == 0 ? "" : absl::StrCat(" with exit status ", code),
+  return absl::StrCat("ended the process",
+                      code == 0 ? "" : absl::StrCat(" with exit status ", code),
                       running.empty() ? " before the check was over" : " during ", running);
 }
 

@@ -207,8 +207,8 @@ std::optional<std::string> DenormalsAreZeros(const plumb_norm_plugin& norm, cons
                                             must[k].width, relative, 1e-12);
     if (text.empty()) continue;
     return absl::StrCat(TypeName(type), " dim=", point[kDim], ", denormals among x and dy",
-                        point[kParams] != 0 ? " and parameters" : "",
-                        ", flushed to zero: ", text, " as for zeros");
+                        point[kParams] != 0 ? " and parameters" : "", ", flushed to zero: ", text,
+                        " as for zeros");
   }
   return "";
 }

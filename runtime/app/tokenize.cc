@@ -192,7 +192,7 @@ absl::StatusOr<std::vector<int32_t>> TextTokenizer::ReadIds(const std::string& p
     if (!absl::SimpleAtoi(word, &id) || id < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat(file.name, ": number ", ids.size() + 1, ", ", Excerpt(word),
-                       ", is no token id; a token file in binary needs --layout"));
+                       ", is not a token id; a token file in binary needs --layout"));
     }
     ids.push_back(id);
   }

@@ -487,8 +487,8 @@ absl::Status RandomAccessFile::ReadFrom(int fd, int64_t offset, int64_t n, char*
     if (read < 0) return FromErrno(path_, "cannot read");
     if (read == 0) {
       return absl::UnavailableError(
-          absl::StrCat(path_, ": was cut while it was in use: it had ", size_,
-                       " bytes, and there is nothing now from byte ", offset, " on"));
+          absl::StrCat(path_, ": was truncated while it was in use: it had ", size_,
+                       " bytes, and now ends at or before byte ", offset));
     }
     to += read;
     n -= read;

@@ -66,7 +66,7 @@ absl::StatusOr<EvaluatorRequest> CheckOptions(const ModelState& model,
                                                    context_length, "), is ", request.seq));
   }
   if (request.gradients && request.format != WeightFormat::kF32) {
-    return absl::InvalidArgumentError("options: gradients are of PLUMB_WEIGHTS_F32 alone");
+    return absl::InvalidArgumentError("options: gradients need weights PLUMB_WEIGHTS_F32");
   }
   BuildOptions program;
   program.program = request.gradients ? Program::kTrain : Program::kEval;
@@ -120,7 +120,7 @@ absl::StatusOr<double> Pass(plumb_evaluator* evaluator, const int32_t* inputs,
     probe->End(0, *evaluator->model->parameters, evaluator->gradients->gradients(),
                evaluator->model->threads());
   }
-  if (evaluator->stopped) return absl::CancelledError("the probe callback wants no more");
+  if (evaluator->stopped) return absl::CancelledError("the probe callback asked to stop");
   return loss;
 }
 
@@ -129,8 +129,8 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
   const auto rows = static_cast<size_t>(evaluator->rows);
   const auto max_seq = static_cast<size_t>(evaluator->max_seq);
   if (n == 0 || n % rows != 0 || n / rows > max_seq) {
-    return absl::InvalidArgumentError(absl::StrCat("a batch has ", rows, " rows of 1..", max_seq,
-                                                   " ids, which ", n, " ids are not"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch has ", rows, " rows of 1..", max_seq, " ids; n is ", n));
   }
   PLUMB_RETURN_IF_ERROR(evaluator->model->CheckInputs(inputs, n, n / rows));
   if (!evaluator->types.empty() && evaluator->types.size() != n) {
@@ -141,7 +141,7 @@ absl::Status RunEvaluator(plumb_evaluator* evaluator, const int32_t* inputs, con
   if (targets != nullptr) {
     PLUMB_RETURN_IF_ERROR(Annotate(evaluator->model->CheckTokens(targets, n, -1), "targets: "));
     if (std::all_of(targets, targets + n, [](int32_t id) { return id < 0; })) {
-      return absl::InvalidArgumentError("targets: there is none");
+      return absl::InvalidArgumentError("targets: all are -1; a loss needs one that is not");
     }
   } else if (evaluator->gradients != nullptr) {
     return absl::InvalidArgumentError("targets is NULL, but gradients are wanted");

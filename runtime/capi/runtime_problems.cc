@@ -88,7 +88,7 @@ void AboutThreads(const RuntimeReport& report, Problems* problems) {
 
 void AboutPlugins(const RuntimeReport& report, Problems* problems) {
   constexpr char kWhere[] =
-      "docs/plugin-abi.md lists the directories of norms and the reasons to refuse one";
+      "plumb docs plugin-abi lists the directories of norms and the reasons to refuse one";
   for (const std::string& dropped : report.dropped) {
     problems->Add(dropped, "write the directory's whole path, from the first /");
   }

@@ -134,8 +134,9 @@ absl::Status Append(plumb_session* session, int32_t sequence, int32_t token) {
 
 absl::Status FeedBatch(plumb_session* session, absl::Span<const int32_t> tokens) {
   if (static_cast<int64_t>(tokens.size()) != session->decode->batch()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a token for each of the ", session->decode->batch(), " sequences, not ", tokens.size()));
+    return absl::InvalidArgumentError(absl::StrCat("needs a token for each of the ",
+                                                   session->decode->batch(), " sequences, not ",
+                                                   tokens.size()));
   }
   PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
   PLUMB_RETURN_IF_ERROR(TakeWeights(session));

@@ -13,8 +13,9 @@ plumb_status plumb_spec_from_file(const char* path, plumb_spec** spec, plumb_err
     if (path == nullptr) return NullArgument("path");
     if (spec == nullptr) return NullArgument("spec");
     absl::StatusOr<plumb::ModelSpec> read = plumb::ModelSpec::FromFile(path);
-    if (read.ok()) *spec = new plumb_spec{*std::move(read)};
-    return read.status();
+    if (!read.ok()) return read.status();
+    *spec = new plumb_spec{*std::move(read)};
+    return absl::OkStatus();
   });
 }
 
@@ -26,8 +27,9 @@ plumb_status plumb_spec_from_text(const char* text, size_t size, const char* nam
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
     absl::StatusOr<plumb::ModelSpec> read =
         plumb::ModelSpec::FromText(std::string(text, size), name == nullptr ? "model" : name);
-    if (read.ok()) *spec = new plumb_spec{*std::move(read)};
-    return read.status();
+    if (!read.ok()) return read.status();
+    *spec = new plumb_spec{*std::move(read)};
+    return absl::OkStatus();
   });
 }
 

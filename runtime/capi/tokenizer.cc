@@ -68,8 +68,9 @@ plumb_status plumb_tokenizer_create(int32_t kind, const char* text, size_t size,
     absl::StatusOr<Tokenizer> made = plumb::capi::MakeTokenizer(
         kind, text == nullptr ? absl::string_view() : absl::string_view(text, size),
         with_begin_end != 0);
-    if (made.ok()) *tokenizer = plumb::capi::NewHandle(*std::move(made));
-    return made.status();
+    if (!made.ok()) return made.status();
+    *tokenizer = plumb::capi::NewHandle(*std::move(made));
+    return absl::OkStatus();
   });
 }
 
@@ -80,8 +81,9 @@ plumb_status plumb_tokenizer_from_json(const char* json, size_t size, plumb_toke
     PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("size", size));
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     absl::StatusOr<Tokenizer> made = Tokenizer::FromJson(absl::string_view(json, size));
-    if (made.ok()) *tokenizer = plumb::capi::NewHandle(*std::move(made));
-    return made.status();
+    if (!made.ok()) return made.status();
+    *tokenizer = plumb::capi::NewHandle(*std::move(made));
+    return absl::OkStatus();
   });
 }
 
@@ -91,8 +93,9 @@ plumb_status plumb_tokenizer_from_directory(const char* path, plumb_tokenizer** 
     if (path == nullptr) return NullArgument("path");
     if (tokenizer == nullptr) return NullArgument("tokenizer");
     absl::StatusOr<Tokenizer> made = plumb::ReadTokenizer(path);
-    if (made.ok()) *tokenizer = plumb::capi::NewHandle(*std::move(made));
-    return made.status();
+    if (!made.ok()) return made.status();
+    *tokenizer = plumb::capi::NewHandle(*std::move(made));
+    return absl::OkStatus();
   });
 }
 
@@ -180,8 +183,9 @@ plumb_status plumb_decoder_create(const plumb_tokenizer* tokenizer, const int32_
     const std::shared_ptr<const Tokenizer>& shared = tokenizer->tokenizer;
     absl::StatusOr<plumb::TokenDecoder> made =
         plumb::TokenDecoder::Create(shared.get(), absl::MakeConstSpan(prompt, count));
-    if (made.ok()) *decoder = new plumb_decoder{shared, *std::move(made), "", {}};
-    return made.status();
+    if (!made.ok()) return made.status();
+    *decoder = new plumb_decoder{shared, *std::move(made), "", {}};
+    return absl::OkStatus();
   });
 }
 

@@ -245,7 +245,7 @@ absl::Status Run(plumb_trainer* trainer, plumb_batch_fn batch, plumb_step_fn ste
     PLUMB_RETURN_IF_ERROR(trainer->batches->Set(inputs.data(), targets.data()));
     PLUMB_RETURN_IF_ERROR(Step(trainer, &info));
     if (step != nullptr && step(user, &info) != 0) {
-      return absl::CancelledError("the step callback wants no more");
+      return absl::CancelledError("the step callback asked to stop");
     }
   }
   return absl::OkStatus();

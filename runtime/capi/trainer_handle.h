@@ -21,7 +21,7 @@ struct plumb_trainer {
   std::shared_ptr<plumb::capi::ModelState> model;
   plumb::TrainSpec spec;
   int64_t seq = 0;
-  std::unique_ptr<plumb::Communicator> ranks;    // null: this process alone
+  std::unique_ptr<plumb::Communicator> ranks;       // null: this process alone
   plumb::capi::HostBatchSource* batches = nullptr;  // owned by the session
   std::unique_ptr<plumb::TrainSession> session;
   std::atomic<bool> cancelled{false};

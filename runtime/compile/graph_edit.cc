@@ -41,7 +41,7 @@ void GraphEdit::InsertAfter(size_t position, Node node) {
   after_[position].push_back(std::move(node));
 }
 
-ValueId GraphEdit::NewValue(std::string name, TensorType type) {
+ValueId GraphEdit::NewValue(const std::string& name, TensorType type) {
   if (names_.empty()) {
     for (const Value& value : graph_.values) names_.insert(value.name);
   }

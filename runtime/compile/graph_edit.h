@@ -36,7 +36,7 @@ class GraphEdit {
   // Replaces the node at `position` by `nodes`, which may define values of dropped nodes.
   void Replace(size_t position, std::vector<Node> nodes);
   void InsertAfter(size_t position, Node node);
-  ValueId NewValue(std::string name, TensorType type);  // a name in use gets a suffix
+  ValueId NewValue(const std::string& name, TensorType type);  // a name in use gets a suffix
   void AddOutput(std::string name, ValueId value) { graph_.outputs.push_back({name, value}); }
 
   // Returns the edited graph, without values that no node defines any more.

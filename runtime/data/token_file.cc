@@ -77,8 +77,9 @@ absl::StatusOr<TokenFile> TokenFile::Of(RandomAccessFile file, TokenLayout heade
   }
   const bool wide = headerless == TokenLayout::kUint32;
   if (bytes % (wide ? 4 : 2) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": ", bytes, " bytes are no whole number of tokens of ", wide ? 32 : 16, " bits"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": its ", bytes, " bytes are not a whole number of ", wide ? 32 : 16,
+                     "-bit tokens; is it of another layout, or truncated?"));
   }
   return TokenFile(std::move(file), headerless, wide, 0, bytes / (wide ? 4 : 2));
 }

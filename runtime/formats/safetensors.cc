@@ -32,19 +32,19 @@ const char* SafetensorsDType(DType dtype) {
 // Returns the JSON header in `content`.
 absl::StatusOr<absl::string_view> FindHeader(absl::string_view content) {
   if (content.size() < kLengthBytes) {
-    return absl::DataLossError(absl::StrCat("is no safetensors file: ", content.size(),
+    return absl::DataLossError(absl::StrCat("is not a safetensors file: ", content.size(),
                                             " bytes are too few for a header length"));
   }
   uint64_t length;
   std::memcpy(&length, content.data(), kLengthBytes);
   if (length > kMaxSafetensorsHeader) {
     return absl::InvalidArgumentError(
-        absl::StrCat("is no safetensors file: its first 8 bytes give a header of ", length,
+        absl::StrCat("is not a safetensors file: its first 8 bytes give a header of ", length,
                      " bytes, more than the ", kMaxSafetensorsHeader, " that the format allows"));
   }
   if (length > content.size() - kLengthBytes) {
     return absl::DataLossError(
-        absl::StrCat("is truncated, or no safetensors file: the header takes ", length,
+        absl::StrCat("is truncated, or not a safetensors file: the header takes ", length,
                      " bytes, the file has ", content.size() - kLengthBytes, " after its first 8"));
   }
   return content.substr(kLengthBytes, length);

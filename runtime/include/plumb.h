@@ -447,6 +447,7 @@ typedef struct plumb_tensor {
 } plumb_tensor;
 #define PLUMB_TENSOR_INIT \
   { sizeof(plumb_tensor), NULL, 0, 0, {0, 0, 0, 0}, NULL }
+
 /* Returns the number of parameters. */
 PLUMB_API size_t plumb_model_tensor_count(const plumb_model* model);
 /* Returns the i-th parameter in *tensor, of which the first tensor->struct_size bytes are filled

@@ -25,9 +25,10 @@ absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, const Fans* fans_or_none
                          rule.distribution == Distribution::kXavierUniform ||
                          rule.distribution == Distribution::kKaimingUniform;
   if (uses_fans && fans_or_none == nullptr) {
-    return ErrorInText(rule.match, 0,
-                       "init: matches what is no weight and has no fans; use normal, uniform or "
-                       "constant");
+    return ErrorInText(
+        rule.match, 0,
+        "init: matches a parameter that is not a weight and has no fans; use normal, uniform or "
+        "constant");
   }
   const Fans fans = fans_or_none == nullptr ? Fans{1, 1} : *fans_or_none;
   const double fan_in = static_cast<double>(fans.in);

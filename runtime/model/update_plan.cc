@@ -124,7 +124,7 @@ class Planner {
     if (*rule->optimizer == OptimizerKind::kMuon && !parameter.is_matrix()) {
       return ErrorInText(rule->match, 0,
                          absl::StrCat("rule: MUON is for matrices, and ", parameter.name,
-                                      " is none; tensors: MATRICES excludes it"));
+                                      " is not one; tensors: MATRICES excludes it"));
     }
     return *rule->optimizer;
   }

@@ -192,8 +192,9 @@ absl::Status GenerateCode() {
   constexpr int64_t kRequiredBytes = 32 * kMiB;  // 2.6 takes 6 MiB for f32
   if (!HasMemoryFor(kRequiredBytes)) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(OneDnn().file, ": the code of its kernels wants ", kRequiredBytes / kMiB,
-                     " MiB, which this process may not have; the GEMM engine small needs none"));
+        absl::StrCat(OneDnn().file, ": its kernels need ", kRequiredBytes / kMiB,
+                     " MiB for their code, more than this process may allocate; the GEMM engine "
+                     "small needs none"));
   }
   const OneThread one_thread(functions);
   constexpr dnnl_dim_t kSide = 8;

@@ -15,10 +15,10 @@ namespace plumb {
 
 // Result of loading. If `problem` is not empty, the other members may be empty.
 struct OneDnnLibrary {
-  std::string problem;   // why it cannot be used, with its name; "" if it can be used
+  std::string problem;        // why it cannot be used, with its name; "" if it can be used
   bool lacks_memory = false;  // true if the problem is a lack of address space
-  std::string file;      // "/usr/lib/x86_64-linux-gnu/libdnnl.so.2"
-  std::string version;   // "2.6.3"
+  std::string file;           // "/usr/lib/x86_64-linux-gnu/libdnnl.so.2"
+  std::string version;        // "2.6.3"
   // Instruction set that it uses. ONEDNN_MAX_CPU_ISA lowers it.
   std::string isa;    // "avx512_core_bf16"
   bool bf16 = false;  // true if it multiplies bf16 pairs (AVX512_BF16)

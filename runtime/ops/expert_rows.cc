@@ -104,7 +104,6 @@ HWY_EXPORT(SelectExpertRows);
 namespace {
 
 // Token t's j-th expert reads and writes row places[t, j] of the rows grouped by expert.
-
 Shape TokenRows(const Shape& places, int64_t d) {
   const absl::Span<const int64_t> tokens = places.dims().first(places.dims().size() - 1);
   std::vector<int64_t> dims(tokens.begin(), tokens.end());

@@ -65,8 +65,8 @@ text { fill: #e6edf3; }
 }
 )";
 
-constexpr double kCorner = 6;   // radius of a wire's corner
-constexpr double kTip = 5;      // length of an arrow's head
+constexpr double kCorner = 6;         // radius of a wire's corner
+constexpr double kTip = 5;            // length of an arrow's head
 constexpr double kMinTipSegment = 9;  // min length of the last segment for an arrowhead
 
 // Returns a name by the model's author, escaped and without characters that XML does not allow.

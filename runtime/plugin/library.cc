@@ -105,14 +105,15 @@ absl::Status CheckMajor(const LibraryFile& file) {
   if (file.notes.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat(file.path, ": is a shared library but not a plumb plugin (it has no ",
-                     PLUMB_NORM_NOTE_SECTION, " note); docs/plugin-abi.md describes plugins"));
+                     PLUMB_NORM_NOTE_SECTION, " note); plumb docs plugin-abi describes plugins"));
   }
   for (const NormNote& note : file.notes) {
     if (note.abi_major == PLUMB_NORM_ABI_MAJOR) return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      file.path, ": is a plugin for norm ABI ", file.notes[0].abi_major,
-      ", and this plumb has norm ABI ", PLUMB_NORM_ABI_MAJOR, "; see docs/plugin-abi.md"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(file.path, ": is a plugin for norm ABI ", file.notes[0].abi_major,
+                   ", and this plumb has norm ABI ", PLUMB_NORM_ABI_MAJOR,
+                   "; plumb docs plugin-abi describes plugins"));
 }
 
 // Ignores the time of status changes, which also changes when a name of the file is removed.
@@ -253,8 +254,9 @@ absl::StatusOr<plumb_norm_plugin_v1_fn> LoadLibrary(const LibraryFile& file) {
   }
   void* entry = dlsym(handle, PLUMB_NORM_ENTRY_SYMBOL);
   if (entry == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        file.path, ": does not export ", PLUMB_NORM_ENTRY_SYMBOL, "; see docs/plugin-abi.md"));
+    return absl::FailedPreconditionError(absl::StrCat(file.path, ": does not export ",
+                                                      PLUMB_NORM_ENTRY_SYMBOL,
+                                                      "; plumb docs plugin-abi describes plugins"));
   }
   return reinterpret_cast<plumb_norm_plugin_v1_fn>(entry);
 }

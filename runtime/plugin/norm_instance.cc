@@ -177,7 +177,7 @@ absl::Status NormInstance::ReadTensors(const plumb_norm_layout& layout) {
   }
   if (state_elements_ > kMaxNormParamElements) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "has buffers of ", state_elements_, " numbers; the most is ", kMaxNormParamElements));
+        "has buffers of ", state_elements_, " numbers; the max is ", kMaxNormParamElements));
   }
   state_elements_ = std::max(state_elements_, kBufferAlignment);
   return absl::OkStatus();

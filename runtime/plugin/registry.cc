@@ -196,7 +196,7 @@ absl::StatusOr<const NormPlugin*> PluginRegistry::Find(const std::string& id) {
       absl::StrCat("unknown norm plugin \"", id, "\"", DidYouMean(id, known),
                    looked_in.empty() ? "; there is no directory to look in" : "\nlooked in ",
                    absl::StrJoin(looked_in, "\n          "),
-                   "\ndocs/plugin-abi.md lists the directories of norms"));
+                   "\nplumb docs plugin-abi lists the directories of norms"));
 }
 
 std::vector<PluginFile> PluginRegistry::Scan() const {

@@ -57,7 +57,7 @@ std::string SettingNamedElsewhere(absl::string_view name) {
 std::string SuggestField(const MessageType& type, absl::string_view name) {
   if (absl::StrContains(name, "drop")) {  // dropout, attn_pdrop
     return "; dropout belongs to the placement: placement: \"dropout\", or drop(..) in a formula "
-           "(docs/placements.md)";
+           "(plumb docs placements)";
   }
   const NameElsewhere* known = FindElsewhere(name);
   if (known == nullptr) return DidYouMean(name, type.FieldNames());

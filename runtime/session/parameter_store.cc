@@ -258,7 +258,8 @@ absl::Status ParameterStore::CheckWhole() const {
   if (is_whole()) return absl::OkStatus();
   if (remote_ != nullptr) return remote_->CheckInUse();
   return absl::FailedPreconditionError(
-      "the f32 of these weights lay on several ranks (train.shard in bf16), and their trainer is "
+      "the f32 of these weights was stored on several ranks (train.shard in bf16), and their "
+      "trainer is "
       "freed: save them before, in plumb_trainer_share_states; here they are bf16 only");
 }
 

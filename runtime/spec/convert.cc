@@ -76,7 +76,7 @@ absl::StatusOr<int64_t> EvaluateWidth(const Expression& expression, absl::string
     return static_cast<int64_t>(width);
   }
   return ErrorInText(expression.text, expression.root.offset,
-                     absl::StrCat(what, " ", width, " is no whole number in 1..",
+                     absl::StrCat(what, " ", width, " is not a whole number in 1..",
                                   static_cast<int64_t>(kMaxWidth)));
 }
 

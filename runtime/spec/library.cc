@@ -88,7 +88,8 @@ template <class Message>
 absl::Status NameTable::ReadImports(const Message& message, const Located& at,
                                     std::vector<std::string>* stack) {
   for (int i = 0; i < message.import_size(); ++i) {
-    if (message.import(i).empty()) return ErrorAt(at.At("import", i), "import: names no file");
+    if (message.import(i).empty())
+      return ErrorAt(at.At("import", i), "import: names no file; write import: \"FILE.pbtxt\"");
     const std::string path = ImportPath(at.file(), message.import(i));
     const std::string canonical = Canonical(path);
     const bool cycle =
@@ -172,7 +173,7 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(
   return ErrorAt(
       at, absl::StrCat("unknown placement \"", name, "\"", DidYouMean(name, known),
                        "\n  known: ", absl::StrJoin(known, ", "),
-                       "\n  docs/placements.md has their equations, and how to write another"));
+                       "\n  plumb docs placements has their equations, and how to write another"));
 }
 
 absl::StatusOr<std::shared_ptr<const PlacementSpec>> NameTable::Build(

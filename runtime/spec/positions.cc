@@ -137,7 +137,7 @@ absl::Status CheckFieldsFitKind(const v1::Positions& message, const Located& at)
       message.kind() == v1::Positions::KIND_UNSPECIFIED ? v1::Positions::LEARNED : message.kind();
   for (const KindField& field : fields) {
     if (!field.given || field.kind == kind) continue;
-    return ErrorAt(at.At(field.name), absl::StrCat(field.name, " is about ", field.about));
+    return ErrorAt(at.At(field.name), absl::StrCat(field.name, " is for ", field.about));
   }
   return absl::OkStatus();
 }

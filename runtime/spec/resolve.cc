@@ -445,7 +445,11 @@ class Resolver {
 
   absl::StatusOr<NormBinding> ResolveNorm(const std::string& name, const SourceLocation& at,
                                           const std::string& path) {
-    if (name.empty()) return ErrorAt(at, absl::StrCat(path, ": names no norm"));
+    if (name.empty())
+      return ErrorAt(
+          at,
+          absl::StrCat(
+              path, ": names no norm; write norm: \"rms_norm\", or another of plumb help norms"));
     NormBinding binding;
     binding.name = name;
     binding.place = at;
@@ -457,7 +461,11 @@ class Resolver {
       plugin_place = entry->at.At("plugin");
       attr_place = entry->message->attr_size() > 0 ? entry->at.At("attr", 0) : plugin_place;
       if (id.empty()) {
-        return ErrorAt(entry->at.At("name"), absl::StrCat("norm \"", name, "\" names no plugin"));
+        return ErrorAt(
+            entry->at.At("name"),
+            absl::StrCat(
+                "norm \"", name,
+                "\" names no plugin; write plugin: \"rms_norm\", or another of plumb help norms"));
       }
       PLUMB_ASSIGN_OR_RETURN(binding.attrs, ToNormAttrs(*entry->message, entry->at));
       used_norms_.insert(name);

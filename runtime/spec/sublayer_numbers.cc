@@ -44,7 +44,7 @@ absl::StatusOr<int64_t> WholeNumber(const Expression& field, const char* name, i
       value == std::floor(value)) {
     return static_cast<int64_t>(value);
   }
-  return ErrorIn(field, absl::StrCat(name, ": ", value, scope.Where(), " is no whole number in ",
+  return ErrorIn(field, absl::StrCat(name, ": ", value, scope.Where(), " is not a whole number in ",
                                      min, "..", max));
 }
 

@@ -91,7 +91,7 @@ struct SliceRule {
 
 struct TensorRule {
   SourceText to, source;  // empty source: `fill` is set
-  std::string older;  // name of the source in older files; "": the same
+  std::string older;      // name of the source in older files; "": the same
   bool transpose = false;
   std::optional<SliceRule> rows, columns;
   std::optional<Expression> when, fill, flat_rows;

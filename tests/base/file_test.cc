@@ -381,7 +381,7 @@ TEST_F(FileTest, ARandomAccessFileCopiesPieces) {
     ASSERT_EQ(truncate(In("a").c_str(), 8), 0);
     const absl::Status cut = file->Read(7, 3, piece);
     EXPECT_EQ(cut.code(), absl::StatusCode::kUnavailable);
-    EXPECT_THAT(std::string(cut.message()), HasSubstr("/a: was cut while it was in use"));
+    EXPECT_THAT(std::string(cut.message()), HasSubstr("/a: was truncated while it was in use"));
     EXPECT_TRUE(file->Read(0, 3, piece).ok());
   }
   // A file that is opened for each read is the same file each time; otherwise the read fails.

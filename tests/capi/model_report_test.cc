@@ -301,7 +301,7 @@ TEST_F(ReportTest, AnEvaluatorIsProbed) {
   std::vector<int32_t> ids(16, 1);
   EXPECT_THAT(Fails(PLUMB_STATUS_CANCELLED, plumb_evaluator_run, evaluator.get, ids.data(),
                     ids.data(), 16, nullptr),
-              HasSubstr("wants no more"));
+              HasSubstr("asked to stop"));
   EXPECT_PLUMB_OK(plumb_evaluator_probe(evaluator.get, nullptr, 0, nullptr, nullptr, err));
   seen.names.clear();
   EXPECT_EQ(Loss(evaluator.get), loss);

@@ -8,7 +8,7 @@
 # FILE are plugins. The default is those of clean/, in C, C++ and (if rustc is installed) Rust, the clean ones
 # of mutants/, and all that ship.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 build=build/quick seeds=50 seconds=20
 while [ $# -gt 0 ]; do
   case $1 in

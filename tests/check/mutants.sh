@@ -5,7 +5,7 @@
 #
 #   tests/check/mutants.sh [--build DIR] [--seeds N] [--seconds S] [NAME...]
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 build=build/quick seeds=5 seconds=20
 while [ $# -gt 0 ]; do
   case $1 in

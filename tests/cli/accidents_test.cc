@@ -153,7 +153,7 @@ TEST_F(AccidentsTest, ATextThatIsCutWhileItIsReadIsNamed) {
   process.Signal(SIGCONT);
   const Finished finished = process.Wait();
   EXPECT_EQ(finished.exit_code, 1) << finished.signal;
-  EXPECT_THAT(finished.err, HasSubstr("/text: was cut while it was in use"));
+  EXPECT_THAT(finished.err, HasSubstr("/text: was truncated while it was in use"));
   EXPECT_THAT(Unfinished("text.bin"), IsEmpty());
   EXPECT_FALSE(Exists("text.bin"));
 }
@@ -173,7 +173,8 @@ TEST_F(AccidentsTest, WeightsThatAreCutWhileTheyAreReadAreNamed) {
   std::filesystem::resize_file(Path("llama/model.safetensors"), 0);
   const Finished finished = process.Wait();
   EXPECT_EQ(finished.exit_code, 1) << finished.signal;
-  EXPECT_THAT(finished.err, HasSubstr("/llama/model.safetensors: was cut while it was in use"));
+  EXPECT_THAT(finished.err,
+              HasSubstr("/llama/model.safetensors: was truncated while it was in use"));
 }
 #endif
 
@@ -207,7 +208,7 @@ TEST_F(AccidentsTest, ATokenFileThatIsCutEndsTheRunAfterItsCheckpoint) {
     std::filesystem::resize_file(Path("names.bin"), 0);
     const Finished finished = process.Wait();
     EXPECT_EQ(finished.exit_code, 1) << finished.signal;
-    EXPECT_THAT(finished.err, HasSubstr("names.bin: was cut while it was in use"));
+    EXPECT_THAT(finished.err, HasSubstr("names.bin: was truncated while it was in use"));
   }
   EXPECT_TRUE(Exists("run/latest"));
   Write("names.bin", tokens);

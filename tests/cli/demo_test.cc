@@ -93,7 +93,7 @@ TEST_F(DemoTest, KeepsAModelThatWasEdited) {
   Write("plumb-demo/pre.pbtxt", edited);
   const Finished result = RunDemo();
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("plumb-demo/pre.pbtxt: is not the demo's any more"));
+  EXPECT_THAT(result.err, HasSubstr("plumb-demo/pre.pbtxt: is no longer as plumb demo wrote it"));
   EXPECT_EQ(Read("plumb-demo/pre.pbtxt"), edited);
 }
 
@@ -103,7 +103,7 @@ TEST_F(DemoTest, LeavesAForeignDirectoryAlone) {
   const auto before = Files("mine");
   const Finished result = RunDemo({"--out", "mine"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("mine: is there already"), HasSubstr("--out DIR")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("mine: exists and was not made by plumb demo"), HasSubstr("--out DIR")));
   EXPECT_EQ(Files("mine"), before);
 }
 

@@ -10,7 +10,7 @@ fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 commands() { "$plumb" "$@" --help | awk '/^Subcommands:/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ { print $1 }'; }
 # on_terminal COLUMNS COMMAND... prints the help as a terminal of that width gets it.
 on_terminal() { script -qec "stty cols $1; '$plumb' ${*:2} --help" /dev/null < /dev/null | tr -d '\r'; }
-words() { tr -s ' \n' '\n\n' <<< "$1"; }
+words() { tr -s '[:space:]' '\n' <<< "$1"; }
 
 check() {
   local text wide narrow

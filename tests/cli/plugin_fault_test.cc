@@ -68,8 +68,7 @@ struct Way {
   const char* how;
   const char* message;
 };
-constexpr Way kExits[] = {{"exit", "by exit()"},
-                          {"quick_exit", "by quick_exit()"}};
+constexpr Way kExits[] = {{"exit", "by exit()"}, {"quick_exit", "by quick_exit()"}};
 constexpr Way kFaults[] = {{"abort", "SIGABRT"},       {"segv", "SIGSEGV"},
                            {"bus", "SIGBUS"},          {"fpe", "SIGFPE"},
                            {"ill", "SIGILL"},          {"overflow", "stack overflow"},
@@ -118,9 +117,7 @@ TEST_P(WayTest, IsNamedWhicheverFunctionItIs) {
   }
 }
 
-std::string NameOf(const testing::TestParamInfo<Way>& info) {
-  return info.param.how;
-}
+std::string NameOf(const testing::TestParamInfo<Way>& info) { return info.param.how; }
 INSTANTIATE_TEST_SUITE_P(Exits, WayTest, testing::ValuesIn(kExits), NameOf);
 #if !defined(__SANITIZE_ADDRESS__)
 INSTANTIATE_TEST_SUITE_P(Faults, WayTest, testing::ValuesIn(kFaults), NameOf);

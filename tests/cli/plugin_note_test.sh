@@ -15,13 +15,13 @@ id=org.example.noted
 "$plumb" plugin note "$id" > note.s
 sed -e 's/^PLUMB_NORM_NOTE.*//' -e "s/org.example.my_norm/$id/" "$source/plugins/template/my_norm.c" > norm.c
 sed "s/org.example.my_norm/$id/" "$source/plugins/template/my_norm.c" > with_macro.c
-flags="-std=c11 -O1 -ffp-contract=off -fPIC -shared -fvisibility=hidden -I $source/plugins/abi"
+flags=(-std=c11 -O1 -ffp-contract=off -fPIC -shared -fvisibility=hidden -I "$source/plugins/abi")
 tried=0
 for compiler in gcc clang; do
   command -v "$compiler" > /dev/null || continue
   tried=$((tried + 1))
-  $compiler $flags norm.c note.s -o noted.so -lm
-  $compiler $flags with_macro.c -o macro.so -lm
+  "$compiler" "${flags[@]}" norm.c note.s -o noted.so -lm
+  "$compiler" "${flags[@]}" with_macro.c -o macro.so -lm
   "$plumb" plugin describe "$id" --plugin ./noted.so | grep -qF "$id"
   for file in noted macro; do objcopy -O binary --only-section=.note.plumb "$file.so" "$file.note"; done
   # Compares all bytes but 24 to 27, the ABI's minor version, which the macro takes from its header.

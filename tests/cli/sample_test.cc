@@ -102,7 +102,7 @@ TEST_F(SampleTest, ContinuesTokens) {
   EXPECT_THAT(error("[0, -1]"), HasSubstr("p.json: tokens[1]: -1 is not a token id"));
   EXPECT_THAT(error("[0, [1]]"), HasSubstr("tokens[1]: expected a token id, found a list"));
   EXPECT_THAT(error("[[0], 1]"), HasSubstr("tokens[1]: expected a list of token ids, found 1"));
-  EXPECT_THAT(error("[]"), HasSubstr("p.json: no tokens"));
+  EXPECT_THAT(error("[]"), HasSubstr("p.json: has no sequence of tokens"));
   EXPECT_THAT(error("[[1], []]"), HasSubstr("tokens[1] is empty"));
   EXPECT_THAT(error("{\"sequences\": [[1]]}"), HasSubstr("the file: expected"));
   EXPECT_THAT(error("[1]", {"--prompt", "a"}),

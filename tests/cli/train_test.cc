@@ -187,7 +187,7 @@ TEST_F(TrainTest, WritesToRunsAndTheModelsNameByDefault) {
     EXPECT_THAT(result.err, HasSubstr("writing to runs/"));
   }
   EXPECT_TRUE(Exists("runs/pre/latest"));
-  EXPECT_TRUE(Exists("runs/_.._my_model/latest"));
+  EXPECT_TRUE(Exists("runs/_..-my-model/latest"));
 }
 
 TEST_F(TrainTest, ModelSettingsChangeTheModel) {

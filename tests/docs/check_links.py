@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every relative link, image and anchor of every page in the tree has a target.
+"""Checks that every relative link, image and anchor of every page in a tree has a target in it: in
+the source tree, or in the directory of the installed pages.
 
-    check_links.py SOURCE_DIRECTORY
+    check_links.py DIRECTORY
 """
 import os
 import sys
@@ -33,6 +34,8 @@ def main():
                     anchors[goal] = pages.Page(goal).headings()
                 if anchor not in anchors[goal]:
                     broken.append(f"{where}: no such heading")
+    if not links:
+        sys.exit(f"{root}: has no page with a link")
     print(f"{links} relative links")
     if broken:
         sys.exit("\n".join(broken))

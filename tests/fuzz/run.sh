@@ -68,7 +68,7 @@ if [ -n "$merge" ]; then
       $(seeds "$target") "build/fuzz/corpus/$target" > "build/fuzz/$target.log" 2>&1
     rm -rf "tests/fuzz/corpus/$target"
     mv "build/fuzz/merged/$target" "tests/fuzz/corpus/$target"
-    echo "$target: $(ls "tests/fuzz/corpus/$target" | wc -l) inputs"
+    echo "$target: $(find "tests/fuzz/corpus/$target" -type f | wc -l) inputs"
   done
   exit
 fi

@@ -167,7 +167,7 @@ class ImportJson(Case):
         tensors = cp.llama_tensors(config)
         tensors["model.extra"] = np.ones(3, np.float32)
         cp.write(self.path("c"), config, tensors)
-        self.assertIn("is not the file any more", self.run_plumb("eval", self.path("r"), "--tokens", self.tokens, code=2))
+        self.assertIn("; import it again", self.run_plumb("eval", self.path("r"), "--tokens", self.tokens, code=2))
         os.remove(self.path("c/model.safetensors"))
         self.assertIn("is gone", self.run_plumb("eval", self.path("r"), "--tokens", self.tokens, code=2))
         self.run_plumb("eval", self.path("copy"), "--tokens", self.tokens)

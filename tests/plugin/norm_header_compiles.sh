@@ -30,6 +30,7 @@ flags="-pedantic -Werror -Wall -Wextra -Wshadow -Wconversion -fPIC -shared -fvis
 compilers=0
 failures=0
 compile() {  # compiler standard source notes
+  # shellcheck disable=SC2086  # the flags are split into words
   if ! "$1" "-std=$2" $flags ${5:-} -I "$include" "$3" -o "$work/norm.so" -lm; then
     echo "FAILED: $1 -std=$2" >&2
     failures=$((failures + 1))

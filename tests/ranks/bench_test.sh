@@ -14,9 +14,9 @@ trap 'rm -rf "$scratch"' EXIT
 bench=("$plumb" bench "$root/examples/why_normalise/pre.pbtxt" --vocab 27 --batch 2 --rounds 2 --threads 1)
 for more in "" "--fixed-batch --set train.units=2" "--set train.shard=OPTIMIZER --dtype bf16" \
   "--set train.shard=GRADIENTS --set train.wire=BF16"; do
-  # shellcheck disable=SC2086
   counts=1,2,64
   case $more in *fixed*) counts=1,2 ;; esac
+  # shellcheck disable=SC2086  # the options are split into words
   ends_with 0 2 "${bench[@]}" --json --profile --ranks $counts --link 1Gbit,50us $more
   python3 - "$scratch/out" << 'END' || fail "the JSON of $more"
 import json, sys

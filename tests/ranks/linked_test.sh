@@ -20,7 +20,7 @@ loaded=$(LD_DEBUG=files "$1" doctor 2>&1 || true)
 grep -q 'libc.so' <<< "$loaded" || fail "LD_DEBUG says nothing"
 ! grep -E "calling init: .*($pattern|libplumb-mpi)" <<< "$loaded" || fail "without a launcher MPI is loaded"
 if [ $# -ge 3 ]; then
-  linked=$(ldd "$3") && grep -qE "$pattern" <<< "$linked" || fail "$3 is not linked with MPI"
+  grep -qE "$pattern" <<< "$(ldd "$3")" || fail "$3 is not linked with MPI"
   exported=$(nm -D --defined-only "$3" | awk '{ print $3 }' | sort | tr '\n' ' ')
   [ "$exported" = "plumb_mpi_communicator plumb_mpi_release " ] || fail "$3 exports $exported"
 fi

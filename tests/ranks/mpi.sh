@@ -21,6 +21,7 @@ export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_pml=ob1
 # fail WHAT prints the output of the last command, in "$scratch/out" and "$scratch/err", and fails.
 fail() {
   echo "$*" >&2
+  # shellcheck disable=SC2154  # the test that reads this file sets scratch
   cat "$scratch"/{out,err} >&2 2> /dev/null || true
   exit 1
 }

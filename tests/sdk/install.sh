@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build into a directory of its own and points PATH and pkg-config there, like for a user who has
 # plumb without its sources. Sourced by the tests in this folder.

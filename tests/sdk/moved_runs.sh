@@ -8,7 +8,7 @@ installed=$prefix
 mkdir "$work/else where"
 mv "$prefix" "$work/else where/moved"
 prefix="$work/else where/moved"
-export PATH="$prefix/bin:$PATH" PLUMB_PLUGIN_PATH= PLUMB_PLACEMENT_PATH=
+export PATH="$prefix/bin:$PATH" PLUMB_PLUGIN_PATH='' PLUMB_PLACEMENT_PATH=''
 cd "$work"
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 

@@ -18,6 +18,7 @@ suppressed=()
 if [ $# -ge 2 ]; then
   packages=$(realpath "$2")
 else
+  # shellcheck disable=SC2054  # the commas are lintian's
   suppressed=(--suppress-tags arch-dependent-file-not-in-arch-specific-directory,pkg-config-unavailable-for-cross-compilation)
   # The second build has another time and another umask.
   for name in packages again; do
@@ -50,6 +51,7 @@ for file in "include/plumb.h" "include/plumb/types.h" "include/plumb/norm_plugin
 done
 for file in "$libdir/plumb/norm-v1/rms_norm.so" "share/plumb/placements/pre.pbtxt"; do has plumb-norms "$file"; done
 for file in bin/plumb libexec/plumb/plumb-norm-check share/man/man1/plumb.1.gz share/man/man1/plumb-plugin-new.1.gz \
+  share/doc/plumb/README.md share/doc/plumb/docs/placements.md share/doc/plumb/examples/why_normalise/pre.pbtxt \
   share/bash-completion/completions/plumb 'share/zsh/[a-z-]+/_plumb' share/fish/vendor_completions.d/plumb.fish; do
   has plumb "$file"
 done

@@ -17,9 +17,9 @@ tried=0
 for compiler in gcc clang; do
   command -v "$compiler" > /dev/null || continue
   tried=$((tried + 1))
-  flags="-std=c11 -O2 -ffp-contract=off -Wall -Wextra -Werror -pedantic -fPIC -shared -fvisibility=hidden"
-  $compiler $flags -I "$v1" "$v1/my_norm.c" -o "$work/old_both.so" -lm
-  $compiler $flags -include "$names" -I "$source/plugins/abi" "$v1/my_norm.c" -o "$work/old_source.so" -lm
+  flags=(-std=c11 -O2 -ffp-contract=off -Wall -Wextra -Werror -pedantic -fPIC -shared -fvisibility=hidden)
+  "$compiler" "${flags[@]}" -I "$v1" "$v1/my_norm.c" -o "$work/old_both.so" -lm
+  "$compiler" "${flags[@]}" -include "$names" -I "$source/plugins/abi" "$v1/my_norm.c" -o "$work/old_source.so" -lm
   # Both headers have the same sizes and offsets.
   $compiler -std=c11 -Werror -include "$names" -I "$source/plugins/abi" -fsyntax-only "$v1/layout.c"
   $compiler -std=c11 -Werror -I "$v1" -fsyntax-only "$v1/layout.c"

@@ -22,8 +22,8 @@ TinyModel Bidirectional() {
   return model;
 }
 
-// Every letter is the one before it or one of the next two, so both neighbours together determine more
-// than one.
+// Every letter is the one before it or one of the next two, so both neighbours together determine
+// more than one.
 TEST(MaskedTrainingTest, LearnsToFillGaps) {
   const auto runtime = MakeRuntime();
   TinyModel model = Bidirectional();

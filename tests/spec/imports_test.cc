@@ -109,7 +109,8 @@ TEST_F(ImportsTest, AFileThatCannotBeReadIsAnErrorWhereItIsImported) {
   EXPECT_EQ(Error("import: \"missing.pbtxt\""),
             "m.pbtxt:2:1: import: missing.pbtxt: cannot open: No such file or directory");
   EXPECT_EQ(Error("import: \".\""), "m.pbtxt:2:1: import: .: is a directory, not a file");
-  EXPECT_EQ(Error("import: \"\""), "m.pbtxt:2:1: import: names no file");
+  EXPECT_EQ(Error("import: \"\""),
+            "m.pbtxt:2:1: import: names no file; write import: \"FILE.pbtxt\"");
   directory_.Write("a.pbtxt", "\nimport: \"missing.pbtxt\"");
   EXPECT_EQ(Error("import: \"a.pbtxt\""),
             "a.pbtxt:2:1: import: missing.pbtxt: cannot open: No such file or directory");

@@ -143,7 +143,7 @@ TEST(TokenFileTest, AFileThatIsCutWhileItIsInUseIsAnError) {
   std::filesystem::resize_file(JoinPath(shards.directory, "b.bin"), 4, error);
   ASSERT_FALSE(error);
   const absl::Status cut = train->TryFill(1, &batch);
-  EXPECT_THAT(std::string(cut.message()), HasSubstr("b.bin: was cut while it was in use"));
+  EXPECT_THAT(std::string(cut.message()), HasSubstr("b.bin: was truncated while it was in use"));
   for (const int32_t token : batch.tokens) EXPECT_GE(token, 0);
   // After the error all data is refused.
   EXPECT_EQ(held_out->TryFill(0, &batch), cut);

@@ -131,7 +131,7 @@ absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config
   return absl::InvalidArgumentError(absl::StrCat(
       config_path, ": model_type ", QuoteName(type), ": there is no family of models for it",
       DidYouMean(type, names), "\nthere are ", absl::StrJoin(names, ", "),
-      "; a new one is a file, for --family (docs/zoo.md)"));
+      "; a new one is a file, for --family (plumb docs zoo)"));
 }
 
 absl::StatusOr<Family> FindFamilyNamed(const HostRuntime& runtime, const std::string& name) {

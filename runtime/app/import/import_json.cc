@@ -162,8 +162,8 @@ class FileTensorList {
     PLUMB_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(*path));
     const Json* known = FindMember(*files_, name);
     if (known == nullptr || TextMember(*known, "header") != HexDigits(ContentHash(file.header()))) {
-      return absl::DataLossError(absl::StrCat(*path, ": is not the file any more that ", run_,
-                                              " was imported from; import it again"));
+      return absl::DataLossError(
+          absl::StrCat(*path, ": changed since ", run_, " was imported from it; import it again"));
     }
     return &open_.emplace(name, std::move(file)).first->second;
   }

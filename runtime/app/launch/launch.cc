@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdlib>
 #include <iterator>
@@ -131,9 +132,8 @@ class Launch::Impl {
     watch.grace_seconds = options_.grace_seconds;
     watch.on_stall = [this](int rank, double seconds) {
       if (options_.print_note == nullptr) return;
-      options_.print_note(absl::StrCat("ranks have waited ", static_cast<int64_t>(seconds + 0.5),
-                                       " s for ", Named(rank),
-                                       ": it computes, hangs, or is cut off"));
+      options_.print_note(absl::StrCat("ranks have waited ", std::llround(seconds), " s for ",
+                                       Named(rank), ": it computes, hangs, or is cut off"));
     };
     watch.on_failure = [this](int code, const std::string& text) { EndAll(text, code); };
     return watch;
@@ -216,7 +216,7 @@ absl::StatusOr<std::unique_ptr<Launch>> Launch::Find(const LaunchOptions& option
     return absl::UnimplementedError(absl::StrCat(
         "started as one of several ranks, and this plumb has no MPI: there is no ", library,
         "; build with -DPLUMB_MPI=ON, install the package plumb-mpi, or name one by "
-        "PLUMB_MPI_LIBRARY (empty: ranks that know nothing of each other)"));
+        "PLUMB_MPI_LIBRARY (empty: each process runs alone)"));
   }
   const JoinDeadline deadline(options);
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> ranks, JoinByMpi(library));

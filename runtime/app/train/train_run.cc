@@ -180,8 +180,8 @@ absl::Status TrainRun::Impl::PlanValidation() {
   evaluator.weights = is_bf16 ? api::Weights::kBf16 : api::Weights::kF32;
   PLUMB_ASSIGN_OR_RETURN(const int64_t bytes, ToStatus(api::Evaluator::Plan(*model, evaluator)));
   Batch first = held_out.MakeBatch();
-  validation.emplace(Validation{std::move(held_out), std::move(first), evaluator,
-                                MaskingOf(recipe, of_model), bytes, std::nullopt});
+  validation.emplace(Validation{held_out, std::move(first), evaluator, MaskingOf(recipe, of_model),
+                                bytes, std::nullopt});
   return absl::OkStatus();
 }
 

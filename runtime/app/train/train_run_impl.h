@@ -136,7 +136,7 @@ struct TrainRun::Impl {
   // Sets the trainer's step and learning rate.
   absl::Status ApplyIncidents(int64_t step);
   absl::Status NoteSpike(StepReport* report);
-  absl::Status LogIncident(IncidentLine line);
+  absl::Status LogIncident(const IncidentLine& line);
   absl::Status KeepLines(absl::StatusOr<std::string> truncated);
   absl::Status CheckDirectory() const;
   void WarnIfFinished();

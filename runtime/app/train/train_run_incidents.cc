@@ -57,7 +57,7 @@ GradientShare LargestGradient(const api::Trainer& trainer) {
 
 }  // namespace
 
-absl::Status TrainRun::Impl::LogIncident(IncidentLine line) {
+absl::Status TrainRun::Impl::LogIncident(const IncidentLine& line) {
   if (incident_log == nullptr) return absl::OkStatus();
   // This may create the file, which would fail without the directory.
   PLUMB_RETURN_IF_ERROR(CheckDirectory());

@@ -106,7 +106,8 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
   recipe = std::move(files.recipe);
   if (request.seed.has_value() && *request.seed != fields().seed()) {
     return absl::InvalidArgumentError(absl::StrCat(request.out, ": was started with seed ",
-                                                   fields().seed(), ", not ", *request.seed));
+                                                   fields().seed(), ", not ", *request.seed,
+                                                   "; drop --seed, or choose another --out"));
   }
   PLUMB_RETURN_IF_ERROR(CheckSameTraining(request));
   const absl::StatusOr<InitSource> source = InitOf(files.initial_state);
@@ -128,8 +129,9 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
   PLUMB_RETURN_IF_ERROR(checkpoint.ok() ? LoadCheckpoint(request, *checkpoint)
                                         : RestartWithoutCheckpoint(*source));
   if (step() > fields().max_steps()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        request.out, ": ", step(), " steps are done, more than max_steps ", fields().max_steps()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(request.out, ": ", step(), " steps are done, more than max_steps ",
+                     fields().max_steps(), "; raise train.max_steps"));
   }
   absl::StatusOr<ProbeOptions> initial_probe = ProbeOf(files.initial_state);
   if (!initial_probe.ok()) {
@@ -225,21 +227,22 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
   }
   const std::string data_hash = state["data_hash"].get<std::string>();
   if (data_hash != data->data_hash()) {
-    return absl::InvalidArgumentError(absl::StrCat(data->name(), ": is not the data that ",
-                                                   info.out, " was started with (hash ",
-                                                   data->data_hash(), ", not ", data_hash, ")"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        data->name(), ": is not the data that ", info.out, " was started with (hash ",
+        data->data_hash(), ", not ", data_hash, "); resume with that data, or start another run"));
   }
   // With another seed the run would continue with batches other than those of its completed steps.
   if (state.contains("seed") && state["seed"] != Json(fields().seed())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        info.out, ": was started with seed ", state["seed"].dump(), ", not ", fields().seed()));
+    return absl::InvalidArgumentError(absl::StrCat(info.out, ": was started with seed ",
+                                                   state["seed"].dump(), ", not ", fields().seed(),
+                                                   "; put the seed back, or start another run"));
   }
   // All losses of a run must be comparable.
   const Json initial_dtype = state.contains("dtype") ? state["dtype"] : Json("f32");
   if (initial_dtype != Json(DTypeOf(recipe))) {
-    return absl::InvalidArgumentError(absl::StrCat(info.out, ": was started with dtype ",
-                                                   initial_dtype.dump(), ", not \"",
-                                                   DTypeOf(recipe), "\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat(info.out, ": was started with dtype ", initial_dtype.dump(), ", not \"",
+                     DTypeOf(recipe), "\"; put train.dtype back, or start another run"));
   }
   // Runs written before this was recorded have no such field.
   if (state.contains("matmul") && state["matmul"] != Json(runtime->matmul())) {

@@ -156,7 +156,7 @@ struct TrainedModel::Impl {
     if (!files.tokenizer.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("the imported run's tokenizer: ", files.tokenizer.status().message(),
-                       "\nsay the prompt as token ids, --prompt-tokens FILE.json"));
+                       "\ngive the prompt as token ids, --prompt-tokens FILE.json"));
     }
     const Tokenizer& tokenizer = *files.tokenizer;
     absl::StatusOr<std::vector<int32_t>> encoded = tokenizer.Encode(text);

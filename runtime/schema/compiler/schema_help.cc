@@ -34,10 +34,11 @@ constexpr Topic kTopics[] = {
     {"recipe", "plumb.v1.Train", "The fields of a recipe, as in plumb train --train FILE."},
     {"study", "plumb.v1.Study", "The fields of a study, as in plumb compare STUDY."},
     {"family", "plumb.v1.Import",
-     "The fields of a family of checkpoints, as in plumb import --family FILE; docs/zoo.md "
+     "The fields of a family of checkpoints, as in plumb import --family FILE; plumb docs zoo "
      "explains them."},
     {"formula", "plumb.v1.Placement",
-     "The fields of a placement, whose formulas docs/placements.md explains. plumb describe shows "
+     "The fields of a placement, whose formulas plumb docs placements explains. plumb describe "
+     "shows "
      "a "
      "model's."},
 };

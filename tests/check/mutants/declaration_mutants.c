@@ -183,7 +183,6 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 /* fill continues the random sequence of the previous call, so that the same seed gives other
    values.
  */
-#include "plumb/ext/residual.h"
 #include "plumb/norm_plugin.h"
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)
