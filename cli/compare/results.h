@@ -4,7 +4,6 @@
 #define PLUMB_CLI_COMPARE_RESULTS_H_
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,29 +11,9 @@
 #include "absl/status/statusor.h"
 #include "cli/compare/plan.h"
 #include "cli/compare/run_record.h"
+#include "runtime/app/study/statistics.h"
 
 namespace plumb::cli {
-
-inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();  // no such figure
-
-struct MeanAndSd {
-  int64_t n = 0;
-  double mean = 0;  // NaN if n = 0
-  double sd = 0;    // sample standard deviation (n - 1); NaN if n < 2
-};
-MeanAndSd Summarize(const std::vector<double>& values);
-
-// Returns the x with P(T <= x) = p for Student's t with `df` degrees of freedom. Requires: df >= 1,
-// 0 < p < 1.
-double StudentQuantile(double p, int64_t df);
-
-struct Interval {
-  int64_t n = 0;
-  double mean = 0, low = 0, high = 0;  // NaN if n is 0; the bounds also if it is 1
-};
-// Returns the mean of `values` and the 95 % confidence interval of the true mean, from Student's t
-// with n - 1 degrees of freedom.
-Interval ConfidenceInterval95(const std::vector<double>& values);
 
 inline constexpr int64_t kLastSteps = 100;  // number of steps in last_100
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "cli/compare/results.h"
 
 namespace plumb::cli {
@@ -134,6 +136,31 @@ TEST(TablesTest, TextColumnsAreAlignedByCharactersNotBytes) {
   table.columns = {"x", "y"};
   table.rows = {{{"±±", 0, 0}, {"1", 0, 0}}, {{"a", 0, 0}, {"1,000", 0, 0}}};
   EXPECT_EQ(ToText(table), "x       y\n±±      1\na   1,000\n");
+}
+
+TEST(LossFiguresTest, LookAtTheirOwnSteps) {
+  std::vector<double> losses;
+  for (int step = 1; step <= 200; ++step) losses.push_back(step);
+  losses[24] = 1000;   // step 25, after the first 20
+  losses[150] = 0.25;  // step 151
+  const LossFigures figures = FiguresOf(losses);
+  EXPECT_DOUBLE_EQ(figures.first_50, (50 * 51 / 2 - 25 + 1000) / 50.0);
+  EXPECT_DOUBLE_EQ(figures.last_100, (100 * (101 + 200) / 2.0 - 151 + 0.25) / 100);
+  EXPECT_EQ(figures.max_first_20, 20);
+  EXPECT_EQ(figures.min, 0.25);
+}
+
+TEST(LossFiguresTest, TakeWhatThereIsOfAShortTraining) {
+  const LossFigures figures = FiguresOf({3, 1, 2});
+  EXPECT_EQ(figures.first_50, 2);
+  EXPECT_EQ(figures.last_100, 2);
+  EXPECT_EQ(figures.max_first_20, 3);
+}
+
+TEST(CollapsedTest, IsWithinOnePercentOfTheUnigramEntropyOrAbove) {
+  EXPECT_TRUE(IsCollapsed(2.98, 3));
+  EXPECT_TRUE(IsCollapsed(3.5, 3));
+  EXPECT_FALSE(IsCollapsed(2.96, 3));
 }
 
 TEST(DifferencesTest, ListsTheFieldsThatDifferAndNoOthers) {
