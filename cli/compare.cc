@@ -178,8 +178,10 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
               "Set a field of every run, e.g. train.max_steps=200; repeatable");
   AddDType(app, &study->dtype);
   app->option_defaults()->group("Study");
-  AddRepeated(app, "--grid", "FIELD=V,V,...", &study->grid,
-              "Train every model with each of these values; repeatable: with every combination");
+  AddRepeated(
+      app, "--grid", "FIELD=V,V,...", &study->grid,
+      "Train every model with each of these values; repeatable: with every combination. "
+      "Values of a field that is neither of the recipe nor a size make models of their own");
   AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N. Default: 3");
   AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
   AddInt(app, "--samples", &study->samples, 0, 1000,

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/compare/results.h"
@@ -109,28 +110,58 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::Status AddModel(const std::string& file) {
-    const size_t index = plan_.models.size();
-    plan_.models.push_back({"", file, {}, "", ""});
-    for (const Overrides& combination : Combinations(plan_.study.grid)) {
-      PLUMB_RETURN_IF_ERROR(AddGroup(index, combination));
+  absl::Status AddGroups() {
+    std::vector<StudyAxis> of_models, of_cells;
+    for (const StudyAxis& axis : plan_.study.grid) {
+      (IsSetting(axis.field) ? of_cells : of_models).push_back(axis);
+    }
+    plan_.cells = Combinations(of_cells);
+    for (const std::string& file : plan_.study.models) {
+      for (const Overrides& values : Combinations(of_models)) {
+        plan_.models.push_back({"", file, values, {}, "", ""});
+        for (size_t cell = 0; cell < plan_.cells.size(); ++cell) {
+          PLUMB_RETURN_IF_ERROR(AddGroup(plan_.models.size() - 1, cell));
+        }
+      }
     }
     return absl::OkStatus();
   }
 
  private:
-  absl::Status AddGroup(size_t index, const Overrides& combination) {
+  // Returns the value of a grid's field in a model or a cell.
+  static std::string ValueOf(const std::string& field, const PlanModel& model,
+                             const Overrides& cell) {
+    for (const Overrides* values : {&model.values, &cell}) {
+      for (const auto& [name, value] : *values) {
+        if (name == field) return value;
+      }
+    }
+    return "";
+  }
+
+  // Returns the name of a model. If the study has one file, the values that make its models are
+  // their names: "pre", "post".
+  std::string ModelName(const PlanModel& model, const std::string& name) {
+    if (model.values.empty()) return name;
+    if (plan_.study.models.size() > 1) return absl::StrCat(name, ", ", CellName(model.values));
+    std::vector<std::string> values;
+    for (const auto& [field, value] : model.values) values.push_back(value);
+    return absl::StrJoin(values, ", ");
+  }
+
+  absl::Status AddGroup(size_t index, size_t cell) {
     PlanModel& model = plan_.models[index];
     PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(model.file));
     PlanGroup group;
     group.model = index;
-    group.settings = combination;
+    group.cell = cell;
     for (const StudySetting& setting : plan_.study.settings) {
       PLUMB_RETURN_IF_ERROR(Apply(setting.field, setting.value, setting.place, &spec, &group));
     }
-    for (size_t i = 0; i < combination.size(); ++i) {
-      const auto& [field, value] = combination[i];
-      PLUMB_RETURN_IF_ERROR(Apply(field, value, plan_.study.grid[i].place, &spec, &group));
+    for (const StudyAxis& axis : plan_.study.grid) {
+      const std::string value = ValueOf(axis.field, model, plan_.cells[cell]);
+      group.settings.emplace_back(axis.field, value);
+      PLUMB_RETURN_IF_ERROR(Apply(axis.field, value, axis.place, &spec, &group));
     }
     PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group.train_overrides));
     group.training = *training;
@@ -144,16 +175,20 @@ class Planner {
     group.fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
     PLUMB_ASSIGN_OR_RETURN(group.norms, NormFiles(runtime_, made));
     group.parameters = description["totals"]["parameters"];
+    const int64_t context = description["dims"]["context_length"];
+    PLUMB_ASSIGN_OR_RETURN(const api::Work work,
+                           ToStatus(made.Work(api::Pass::kTraining, context, api::Weights::kF32)));
+    group.flops_per_token = work.flops / static_cast<double>(context);
     if (model.name.empty()) {
-      model.name = Unique(description["name"], " (", ")", &model_names_);
+      model.name = Unique(ModelName(model, description["name"]), " (", ")", &model_names_);
       model.description = std::move(description);
       model.text = std::move(text);
       // A model that cannot be drawn can still be trained.
       model.picture = DrawModel(made).value_or("");
     }
     group.name = model.name;
-    for (const auto& [field, value] : combination) {
-      absl::StrAppend(&group.name, ", ", field.substr(field.find('.') + 1), "=", value);
+    if (!plan_.cells[cell].empty()) {
+      absl::StrAppend(&group.name, ", ", CellName(plan_.cells[cell]));
     }
     group.directory = Unique(DirectoryName(group.name), "-", "", &directories_);
     plan_.groups.push_back(std::move(group));
@@ -259,9 +294,7 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRu
   plan.out = out;
   Planner planner(&plan, runtime);
   PLUMB_RETURN_IF_ERROR(planner.Check());
-  for (const std::string& model : study.models) {
-    PLUMB_RETURN_IF_ERROR(planner.AddModel(model));
-  }
+  PLUMB_RETURN_IF_ERROR(planner.AddGroups());
   std::vector<int64_t> contexts;
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     PLUMB_ASSIGN_OR_RETURN(const int64_t context, TryTraining(group, runtime, &plan));
@@ -275,6 +308,19 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRu
     }
   }
   return plan;
+}
+
+bool IsSetting(const std::string& field) {
+  static const auto& sizes = *new std::set<std::string>{
+      "model.n_layer", "model.n_head",   "model.n_kv_head",  "model.d_model",
+      "model.d_ff",    "model.head_dim", "model.vocab_size", "model.context_length"};
+  return !absl::StartsWith(field, "model.") || sizes.count(field) > 0;
+}
+
+std::string CellName(const Overrides& cell) {
+  return absl::StrJoin(cell, ", ", [](std::string* out, const auto& setting) {
+    absl::StrAppend(out, setting.first.substr(setting.first.find('.') + 1), "=", setting.second);
+  });
 }
 
 std::string AbsolutePath(const std::string& path) {

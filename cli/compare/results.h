@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "cli/compare/plan.h"
 #include "cli/compare/run_record.h"
+#include "runtime/app/study/comparison.h"
 #include "runtime/app/study/statistics.h"
 
 namespace plumb::cli {
@@ -46,18 +47,31 @@ struct GroupFigures {
   double unigram_entropy = 0;  // over the targets of the last 100 steps; mean over all its runs
 };
 
-// Differences of a metric, group minus against, over the seeds with which both finished.
-struct PairedDifference {
-  size_t group = 0, against = 0;
-  Metric metric = kLast100;
-  Interval interval;
+// Comparison of the models, each in the cell that is best for it.
+struct BestSettings {
+  // Index of each model's cell: the one with the fewest diverged runs, and among these with the
+  // lowest mean of the judged metric, over the first `chosen_with` seeds of the study.
+  std::vector<size_t> cells;
+  size_t chosen_with = 0;
+  Comparison comparison;  // over the other seeds
 };
 
 struct StudyResults {
   std::vector<RunRecord> records;  // parallel to plan.runs
   std::vector<RunFigures> runs;
   std::vector<GroupFigures> groups;
-  std::vector<PairedDifference> paired;  // every group but the first, against the first
+  Metric judged = kLast100;  // kValidation if every group has a validation split
+  // comparisons[metric][cell]; empty for kMin and for metrics that no run has. The p-values of all
+  // cells are one family.
+  std::vector<Comparison> comparisons[kMetrics];
+  // Mean over the cells of each model's rank, 1 for the lowest mean of the judged metric; NaN for a
+  // model without a value.
+  std::vector<double> mean_ranks;
+  std::optional<BestSettings> best;  // if there are several cells and at least two seeds
+
+  // Returns the comparison from which the study concludes: of the best settings, or of the only
+  // cell; null for several cells and one seed.
+  const Comparison* Decisive() const;
 };
 
 // Reads all run directories. Errors: a run directory is damaged.

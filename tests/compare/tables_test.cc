@@ -39,7 +39,8 @@ Plan TwoGroups() {
   Plan plan;
   plan.study.seeds = {1, 2, 5};
   plan.study.grid = {{"model.n_layer", {"4"}, ""}};
-  plan.models = {{"a", "a.pbtxt", {}, "", ""}, {"b|c", "b.pbtxt", {}, "", ""}};
+  plan.models = {{"a", "a.pbtxt", {}, {}, "", ""}, {"b|c", "b.pbtxt", {}, {}, "", ""}};
+  plan.cells = {{{"model.n_layer", "4"}}};
   for (size_t model = 0; model < 2; ++model) {
     PlanGroup group;
     group.name = plan.models[model].name + ", n_layer=4";
@@ -80,11 +81,50 @@ TEST(TablesTest, ARunHasCollapsedByTheEntropyOfItsOwnTokens) {
 
 TEST(TablesTest, DifferencesArePairedOverTheSeedsWithWhichBothFinished) {
   const StudyResults results = Results(TwoGroups());
-  ASSERT_FALSE(results.paired.empty());
-  const PairedDifference& paired = results.paired[0];
-  EXPECT_EQ(paired.metric, kLast100);
+  ASSERT_EQ(results.comparisons[kLast100].size(), 1);
+  const PairedDifference& paired = results.comparisons[kLast100][0].Pair(0, 1);
   EXPECT_EQ(paired.interval.n, 2);
   EXPECT_DOUBLE_EQ(paired.interval.mean, (0.5 + 1) / 2);
+}
+
+// Returns a plan of two models in two cells with four seeds, and runs whose loss is `loss`[group],
+// with a small difference between seeds.
+StudyResults TwoCells(const std::vector<double>& loss, Plan* plan) {
+  plan->study.seeds = {1, 2, 3, 4};
+  plan->models = {{"a", "", {}, {}, "", ""}, {"b", "", {}, {}, "", ""}};
+  plan->cells = {{{"train.batch_size", "1"}}, {{"train.batch_size", "2"}}};
+  std::vector<RunRecord> records;
+  for (size_t group = 0; group < 4; ++group) {
+    PlanGroup planned;
+    planned.model = group / 2;
+    planned.cell = group % 2;
+    planned.unigram_entropies = {100, 100, 100, 100};
+    plan->groups.push_back(planned);
+    for (uint64_t seed : plan->study.seeds) {
+      plan->runs.push_back({group, seed, ""});
+      records.push_back(Record(loss[group] + 0.01 * static_cast<double>(seed * (group + 1))));
+    }
+  }
+  return Evaluate(*plan, records);
+}
+
+TEST(TablesTest, EachModelIsComparedAtItsBestSettingBySeedsThatDidNotChooseIt) {
+  Plan plan;
+  StudyResults results = TwoCells({3, 2, 1, 4}, &plan);
+  ASSERT_TRUE(results.best.has_value());
+  EXPECT_THAT(results.best->cells, ElementsAre(1, 0));
+  EXPECT_EQ(results.best->chosen_with, 2);
+  EXPECT_EQ(results.best->comparison.models[0].n, 2);
+  // Seeds 3 and 4: of a in cell 1 the last step is 2 + 0.02 seed and the mean of both 0.5 more.
+  EXPECT_DOUBLE_EQ(results.best->comparison.models[0].mean, 2.5 + 0.02 * 3.5);
+  EXPECT_THAT(results.mean_ranks, ElementsAre(1.5, 1.5));
+  EXPECT_EQ(results.Decisive(), &results.best->comparison);
+  EXPECT_THAT(TableMarkdown(plan, results),
+              HasSubstr("| b | batch_size=1 | 1.605 ± 0.021 | 2 | 1.5 |"));
+  // A run that diverged makes a setting worse than any without.
+  results.records[4 + 1].result.diverged = true;
+  results = Evaluate(plan, results.records);
+  EXPECT_THAT(results.best->cells, ElementsAre(0, 0));
 }
 
 TEST(TablesTest, MarkdownNamesTheStepThatDivergedAndEscapesBars) {

@@ -31,7 +31,7 @@ std::string NameList(const std::vector<size_t>& models, const std::vector<std::s
 // Returns true if `a` is significantly lower than `b`.
 bool IsLower(const Comparison& comparison, size_t a, size_t b) {
   const PairedDifference& pair = comparison.Pair(a, b);
-  return pair.is_significant() && (pair.a == a ? pair.interval.mean < 0 : pair.interval.mean > 0);
+  return pair.is_significant() && (pair.a == a ? pair.interval.mean > 0 : pair.interval.mean < 0);
 }
 
 bool Differ(const Comparison& comparison, size_t a, size_t b) {
@@ -40,6 +40,20 @@ bool Differ(const Comparison& comparison, size_t a, size_t b) {
 
 // Formats a difference of losses with two significant digits.
 std::string DifferenceText(double difference) { return absl::StrFormat("%.2g", difference); }
+
+// Describes how much lower `best` is than `next`.
+std::string GapText(const Comparison& comparison, size_t best, size_t next,
+                    const std::vector<std::string>& names) {
+  const PairedDifference& pair = comparison.Pair(best, next);
+  const Interval& interval = pair.interval;
+  if (interval.n < 2) return "";
+  const bool is_forward = pair.a == best;
+  const double low = is_forward ? interval.low : -interval.high;
+  const double high = is_forward ? interval.high : -interval.low;
+  return absl::StrFormat(" %s − %s is %.3f (95 %% interval %.3f to %.3f, %d seeds).",
+                         Named(names[next]), Named(names[best]),
+                         is_forward ? interval.mean : -interval.mean, low, high, interval.n);
+}
 
 }  // namespace
 
@@ -65,7 +79,7 @@ Comparison CompareModels(const std::vector<std::vector<std::optional<RunValue>>>
       for (size_t seed = 0; seed < values[a].size(); ++seed) {
         const std::optional<RunValue>&x = values[a][seed], &y = values[b][seed];
         if (!x || !y) continue;
-        differences.push_back(x->loss - y->loss);
+        differences.push_back(y->loss - x->loss);
         if (x->is_collapsed || y->is_collapsed) pair.has_collapsed = true;
       }
       pair.a = a;
@@ -134,8 +148,9 @@ std::string VerdictText(const Comparison& comparison, const std::vector<std::str
                         "that is chance.");
   }
   std::string text;
+  const std::string gap = GapText(comparison, verdict.ranked[0], verdict.ranked[1], names);
   if (verdict.best.size() == verdict.ranked.size()) {
-    return absl::StrCat(NameList(verdict.best, names), " cannot be distinguished.");
+    return absl::StrCat(NameList(verdict.best, names), " cannot be distinguished.", gap);
   }
   const bool is_alone = verdict.best.size() == 1;
   if (is_alone) {
@@ -154,7 +169,7 @@ std::string VerdictText(const Comparison& comparison, const std::vector<std::str
                     verdict.unclear.size() == 1 ? " is" : " are",
                     " worse than some of these, but not than all.");
   }
-  return text;
+  return text + gap;
 }
 
 std::string PowerText(const Comparison& comparison, const std::vector<std::string>& names) {

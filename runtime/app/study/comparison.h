@@ -23,7 +23,7 @@ struct RunValue {
 // Differences between two models over the seeds with which both have a value.
 struct PairedDifference {
   size_t a = 0, b = 0;  // models; a < b
-  Interval interval;    // of the mean of a - b
+  Interval interval;    // of the mean of b - a
   double sd = 0;        // sample standard deviation of the differences; NaN for fewer than two
   bool has_collapsed = false;  // true if a run of the pair has collapsed
   // p-values of Student's t and of the sign-flip test; NaN if there are too few seeds.
