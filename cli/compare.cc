@@ -126,7 +126,7 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const Study study, options.merge.empty()
                                                 ? MakeStudy(options.study)
-                                                : StudyOfDirectory(options.merge.front()));
+                                                : StudyOfDirectories(options.merge));
   const StudyRequest request = {study,         options.out,   CommandText(options),
                                 options.quiet, options.shard, launch};
   if (!launch->is_first()) return CodeOf(FollowStudy(request, invocation, runtime.get()));
