@@ -46,6 +46,7 @@ std::string CommandText(const CompareFlags& options) {
   for (const std::string& setting : study.settings) add("--set", setting);
   if (!study.dtype.empty()) add("--dtype", study.dtype);
   for (const std::string& axis : study.grid) add("--grid", axis);
+  if (!study.match.empty()) add("--match", study.match);
   if (study.seeds > 0) add("--seeds", absl::StrCat(study.seeds));
   for (const std::string& seed : study.seed_list) add("--seed", seed);
   if (study.samples >= 0) add("--samples", absl::StrCat(study.samples));
@@ -182,6 +183,11 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       app, "--grid", "FIELD=V,V,...", &study->grid,
       "Train every model with each of these values; repeatable: with every combination. "
       "Values of a field that is neither of the recipe nor a size make models of their own");
+  app->add_option("--match", study->match,
+                  "Cost that models have in common with the first one in their cell: steps, flops "
+                  "(by the number of steps), parameters (by d_ff). Default: steps")
+      ->type_name("COST")
+      ->check(CLI::IsMember({"steps", "flops", "parameters"}));
   AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N. Default: 3");
   AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
   AddInt(app, "--samples", &study->samples, 0, 1000,

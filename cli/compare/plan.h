@@ -43,8 +43,8 @@ struct PlanGroup {
   double flops_per_token = 0;  // of training, at the full context: plumb_model_work
   TrainingPreview training;
   std::vector<double> unigram_entropies;  // one per seed of the study, over the last 100 steps
-  TrainingMemory memory;                  // for one run
-  TrainingDisk disk;                      // for one run
+  TrainingMemory memory = {};             // for one run
+  TrainingDisk disk = {};                 // for one run
   std::string fingerprint;                // fingerprint of the resolved model
   std::string norms;                      // from NormFiles()
 };

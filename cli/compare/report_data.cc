@@ -359,6 +359,15 @@ Json BestData(const Plan& plan, const StudyResults& results) {
 Cell TextCell(std::string text) { return {std::move(text), kNaN, kNaN}; }
 Cell CountCell(int64_t n) { return {WithCommas(n), static_cast<double>(n), kNaN}; }
 
+// Formats with three digits and a power of thousand: "24.1 k".
+Cell FlopsCell(double flops) {
+  constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P"};
+  double value = flops;
+  size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  return {absl::StrFormat("%.3g%s", value, kUnits[unit]), flops, kNaN};
+}
+
 Cell MeanCell(const MeanAndSd& summary, int digits) {
   if (summary.n == 0) return TextCell("–");
   std::string text = absl::StrFormat("%.*f", digits, summary.mean);
@@ -472,7 +481,10 @@ Json ReportData(const Plan& plan, const StudyResults& results, HostRuntime* runt
 
 Table SummaryTable(const Plan& plan, const StudyResults& results, bool with_times) {
   Table table;
-  table.columns = {"model", "parameters", "runs"};
+  const bool is_matched = plan.study.match != StudyMatch::kSteps;
+  table.columns = {"model", "parameters"};
+  if (is_matched) table.columns.insert(table.columns.end(), {"FLOPs/token", "steps"});
+  table.columns.push_back("runs");
   table.columns.insert(table.columns.end(), std::begin(kMetricNames), std::end(kMetricNames));
   if (with_times) table.columns.push_back("tokens/s");
   const auto any = [&results](int64_t GroupFigures::*count) {
@@ -485,8 +497,13 @@ Table SummaryTable(const Plan& plan, const StudyResults& results, bool with_time
   table.columns.insert(table.columns.end(), {"diverged", "collapsed"});
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const GroupFigures& group = results.groups[i];
-    std::vector<Cell> row = {TextCell(plan.groups[i].name), CountCell(plan.groups[i].parameters),
-                             CountCell(group.runs)};
+    const PlanGroup& planned = plan.groups[i];
+    std::vector<Cell> row = {TextCell(planned.name), CountCell(planned.parameters)};
+    if (is_matched) {
+      row.push_back(FlopsCell(planned.flops_per_token));
+      row.push_back(CountCell(planned.training.max_steps));
+    }
+    row.push_back(CountCell(group.runs));
     for (const MeanAndSd& metric : group.metric) row.push_back(MeanCell(metric, 3));
     if (with_times) row.push_back(MeanCell(group.tokens_per_second, 0));
     if (has_spikes) row.push_back(CountCell(group.spikes));
@@ -615,8 +632,10 @@ std::string TableMarkdown(const Plan& plan, const StudyResults& results) {
 std::string TableCsv(const Plan& plan, const StudyResults& results) {
   std::string text = "group,model";
   for (const StudyAxis& axis : plan.study.grid) absl::StrAppend(&text, ",", CsvText(axis.field));
-  absl::StrAppend(&text,
-                  ",parameters,runs,finished,diverged,collapsed,spikes,survived,unigram_entropy");
+  absl::StrAppend(
+      &text,
+      ",parameters,flops_per_token,steps,memory,runs,finished,diverged,collapsed,spikes,"
+      "survived,unigram_entropy");
   for (int m = 0; m < kMetrics; ++m) {
     const std::string name = ColumnName(m);
     absl::StrAppend(&text, ",", name, "_mean,", name, "_sd");
@@ -629,9 +648,11 @@ std::string TableCsv(const Plan& plan, const StudyResults& results) {
     for (const auto& setting : planned.settings) {
       absl::StrAppend(&text, ",", CsvText(setting.second));
     }
-    absl::StrAppend(&text, ",", planned.parameters, ",", group.runs, ",", group.finished, ",",
-                    group.diverged.size(), ",", group.collapsed, ",", group.spikes, ",",
-                    group.survived, ",", CsvNumber(group.unigram_entropy));
+    absl::StrAppend(&text, ",", planned.parameters, ",", CsvNumber(planned.flops_per_token), ",",
+                    planned.training.max_steps, ",", planned.memory.total);
+    absl::StrAppend(&text, ",", group.runs, ",", group.finished, ",", group.diverged.size(), ",",
+                    group.collapsed, ",", group.spikes, ",", group.survived, ",",
+                    CsvNumber(group.unigram_entropy));
     for (const MeanAndSd& metric : group.metric) {
       absl::StrAppend(&text, ",", CsvNumber(metric.mean), ",", CsvNumber(metric.sd));
     }

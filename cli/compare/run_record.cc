@@ -12,8 +12,8 @@
 #include "absl/strings/str_split.h"
 #include "cli/compare/results.h"
 #include "cli/output.h"
-#include "runtime/base/status.h"
 #include "runtime/base/file.h"
+#include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {

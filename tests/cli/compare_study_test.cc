@@ -141,6 +141,29 @@ TEST_F(CompareStudyTest, ValuesOfAFieldThatMakesAModelAreModels) {
   EXPECT_EQ(report["paired"][0]["group"], 2);
 }
 
+TEST_F(CompareStudyTest, ModelsMatchTheFlopsOrTheParametersOfTheFirst) {
+  const auto compare = [this](const std::string& cost) {
+    const Finished result =
+        Compare({"pre.pbtxt", "--grid", "model.mlp.gated=false,true", "--set", "train.max_steps=40",
+                 "--match", cost, "--seeds", "1", "--samples", "0", "--json"},
+                cost);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out)["groups"];
+  };
+  const Json steps = compare("steps"), flops = compare("flops"), parameters = compare("parameters");
+  EXPECT_GT(steps[1]["parameters"], steps[0]["parameters"]);
+  EXPECT_EQ(flops[1]["parameters"], steps[1]["parameters"]);
+  const double same = parameters[0]["parameters"], near = parameters[1]["parameters"];
+  EXPECT_NEAR(near, same, 0.01 * same);
+  const Json runs = ReadJson("flops/report.json")["runs"];
+  EXPECT_EQ(runs[0]["step"], 40);
+  EXPECT_LT(runs[1]["step"], 40);
+  EXPECT_GT(runs[1]["step"], 25);
+  const Finished unknown = Compare({"pre.pbtxt", "--match", "seconds"}, "unknown");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("parameters"));
+}
+
 TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersContinue) {
   // The loss of the second step overflows in every model.
   const Finished result = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});

@@ -139,9 +139,13 @@ TEST(TablesTest, MarkdownNamesTheStepThatDivergedAndEscapesBars) {
 TEST(TablesTest, CsvQuotesCommasAndDropsMissingValues) {
   const Plan plan = TwoGroups();
   const std::string text = TableCsv(plan, Results(plan));
-  EXPECT_THAT(text, HasSubstr("group,model,model.n_layer,parameters,runs,finished,diverged"));
-  EXPECT_THAT(text,
-              HasSubstr("\n\"a, n_layer=4\",a,4,1234,3,3,0,0,0,0,200,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("group,model,model.n_layer,parameters,flops_per_token,steps,memory,runs,finished,"
+                "diverged"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("\n\"a, n_layer=4\",a,4,1234,0,0,0,3,3,0,0,0,0,200,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
 }
 
 TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome) {
