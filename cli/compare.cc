@@ -46,6 +46,7 @@ std::string CommandText(const CompareFlags& options) {
   for (const std::string& setting : study.settings) add("--set", setting);
   if (!study.dtype.empty()) add("--dtype", study.dtype);
   for (const std::string& axis : study.grid) add("--grid", axis);
+  if (!study.match.empty()) add("--match", study.match);
   if (study.seeds > 0) add("--seeds", absl::StrCat(study.seeds));
   for (const std::string& seed : study.seed_list) add("--seed", seed);
   if (study.samples >= 0) add("--samples", absl::StrCat(study.samples));
@@ -126,7 +127,7 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const Study study, options.merge.empty()
                                                 ? MakeStudy(options.study)
-                                                : StudyOfDirectory(options.merge.front()));
+                                                : StudyOfDirectories(options.merge));
   const StudyRequest request = {study,         options.out,   CommandText(options),
                                 options.quiet, options.shard, launch};
   if (!launch->is_first()) return CodeOf(FollowStudy(request, invocation, runtime.get()));
@@ -178,8 +179,15 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
               "Set a field of every run, e.g. train.max_steps=200; repeatable");
   AddDType(app, &study->dtype);
   app->option_defaults()->group("Study");
-  AddRepeated(app, "--grid", "FIELD=V,V,...", &study->grid,
-              "Train every model with each of these values; repeatable: with every combination");
+  AddRepeated(
+      app, "--grid", "FIELD=V,V,...", &study->grid,
+      "Train every model with each of these values; repeatable: with every combination. "
+      "Values of a field that is neither of the recipe nor a size make models of their own");
+  app->add_option("--match", study->match,
+                  "Cost that models have in common with the first one in their cell: steps, flops "
+                  "(by the number of steps), parameters (by d_ff). Default: steps")
+      ->type_name("COST")
+      ->check(CLI::IsMember({"steps", "flops", "parameters"}));
   AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N. Default: 3");
   AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
   AddInt(app, "--samples", &study->samples, 0, 1000,

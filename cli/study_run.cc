@@ -56,6 +56,7 @@ absl::Status WriteFiles(const Plan& plan, const StudyResults& results, const Jso
   for (const RunRecord& record : results.records) metrics += record.metrics;
   const std::pair<const char*, std::string> files[] = {
       {"metrics.jsonl", std::move(metrics)},
+      {"runs.csv", RunsCsv(plan, results)},
       {"timing.csv", TimingCsv(plan, results)},
       {"provenance.json", provenance.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"},
       {"report.json", report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"},
@@ -362,7 +363,13 @@ absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
 std::string OutcomeText(const StudyOutcome& outcome) {
   const auto& [plan, results, report, origin] = outcome;
   std::string text = ToText(SummaryTable(plan, results, /*with_times=*/true));
-  if (!results.paired.empty()) absl::StrAppend(&text, "\n", ToText(PairedTable(plan, results)));
+  if (results.best) {
+    absl::StrAppend(&text, "\n", ToText(BestTable(plan, results)), "\n",
+                    ToText(BestPairedTable(plan, results)));
+  } else if (const Table paired = PairedTable(plan, results); !paired.rows.empty()) {
+    absl::StrAppend(&text, "\n", ToText(paired));
+  }
+  absl::StrAppend(&text, "\n", Conclusion(plan, results), "\n");
   absl::StrAppend(&text, "\nreport  ", plan.out, "/report.html\n");
   return text;
 }

@@ -74,7 +74,7 @@ absl::Status FollowStudy(const StudyRequest& request, const Invocation& invocati
                          HostRuntime* runtime);
 
 // Gathers the runs of shards (MergeRuns) and writes tables and report. Requires: the request's
-// study is StudyOfDirectory of the first directory.
+// study is StudyOfDirectories(directories).
 absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
                                         const std::vector<std::string>& directories,
                                         const StudyTimer& timer, HostRuntime* runtime);

@@ -2,6 +2,7 @@
 #include "cli/compare/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/compare/results.h"
@@ -93,55 +95,157 @@ class Planner {
     return absl::OkStatus();
   }
 
-  absl::Status AddModel(const std::string& file) {
-    const size_t index = plan_.models.size();
-    plan_.models.push_back({"", file, {}, "", ""});
-    for (const Overrides& combination : Combinations(plan_.study.grid)) {
-      PLUMB_RETURN_IF_ERROR(AddGroup(index, combination));
+  absl::Status AddGroups() {
+    std::vector<StudyAxis> of_models, of_cells;
+    for (const StudyAxis& axis : plan_.study.grid) {
+      (IsSetting(axis.field) ? of_cells : of_models).push_back(axis);
+    }
+    plan_.cells = Combinations(of_cells);
+    for (const std::string& file : plan_.study.models) {
+      for (const Overrides& values : Combinations(of_models)) {
+        plan_.models.push_back({"", file, values, {}, "", ""});
+        for (size_t cell = 0; cell < plan_.cells.size(); ++cell) {
+          PLUMB_RETURN_IF_ERROR(AddGroup(plan_.models.size() - 1, cell));
+        }
+      }
     }
     return absl::OkStatus();
   }
 
  private:
-  absl::Status AddGroup(size_t index, const Overrides& combination) {
+  // Returns the value of a grid's field in a model or a cell.
+  static std::string ValueOf(const std::string& field, const PlanModel& model,
+                             const Overrides& cell) {
+    for (const Overrides* values : {&model.values, &cell}) {
+      for (const auto& [name, value] : *values) {
+        if (name == field) return value;
+      }
+    }
+    return "";
+  }
+
+  // Returns the name of a model. If the study has one file, the values that make its models are
+  // their names: "pre", "post".
+  std::string ModelName(const PlanModel& model, const std::string& name) {
+    if (model.values.empty()) return name;
+    if (plan_.study.models.size() > 1) return absl::StrCat(name, ", ", CellName(model.values));
+    std::vector<std::string> values;
+    for (const auto& [field, value] : model.values) values.push_back(value);
+    return absl::StrJoin(values, ", ");
+  }
+
+  absl::Status AddGroup(size_t index, size_t cell) {
     PlanModel& model = plan_.models[index];
-    PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(model.file));
     PlanGroup group;
     group.model = index;
-    group.settings = combination;
-    for (const StudySetting& setting : plan_.study.settings) {
-      PLUMB_RETURN_IF_ERROR(Apply(setting.field, setting.value, setting.place, &spec, &group));
+    group.cell = cell;
+    PLUMB_ASSIGN_OR_RETURN(Made made, Make(&group, {}));
+    if (index > 0) {
+      PLUMB_ASSIGN_OR_RETURN(const Overrides matching, Match(plan_.groups[cell], group, made));
+      if (!matching.empty()) {
+        PLUMB_ASSIGN_OR_RETURN(made, Make(&group, matching));
+      }
     }
-    for (size_t i = 0; i < combination.size(); ++i) {
-      const auto& [field, value] = combination[i];
-      PLUMB_RETURN_IF_ERROR(Apply(field, value, plan_.study.grid[i].place, &spec, &group));
-    }
-    PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group.train_overrides));
-    group.training = *training;
-    if (VocabSizeOf(spec) == 0) {
-      PLUMB_RETURN_IF_ERROR(ToStatus(spec.Set("vocab_size", group.training.vocab_size)));
-    }
-    PLUMB_ASSIGN_OR_RETURN(const api::Model made, CreateModel(runtime_, spec));
-    PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(made));
-    PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(made, "graph", 1, 1));
-    PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
-    group.fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
-    PLUMB_ASSIGN_OR_RETURN(group.norms, NormFiles(runtime_, made));
-    group.parameters = description["totals"]["parameters"];
     if (model.name.empty()) {
-      model.name = Unique(description["name"], " (", ")", &model_names_);
-      model.description = std::move(description);
-      model.text = std::move(text);
+      model.name = Unique(ModelName(model, made.description["name"]), " (", ")", &model_names_);
+      model.description = std::move(made.description);
+      model.text = std::move(made.text);
       // A model that cannot be drawn can still be trained.
-      model.picture = DrawModel(made).value_or("");
+      model.picture = DrawModel(made.model).value_or("");
     }
     group.name = model.name;
-    for (const auto& [field, value] : combination) {
-      absl::StrAppend(&group.name, ", ", field.substr(field.find('.') + 1), "=", value);
+    if (!plan_.cells[cell].empty()) {
+      absl::StrAppend(&group.name, ", ", CellName(plan_.cells[cell]));
     }
     group.directory = Unique(DirectoryName(group.name), "-", "", &directories_);
     plan_.groups.push_back(std::move(group));
     return absl::OkStatus();
+  }
+
+  // A group's model, and what it says about itself.
+  struct Made {
+    api::Model model;
+    Json description;
+    std::string text;
+  };
+
+  // Makes the model of a group with the study's settings, its values of the grid, and `matching`,
+  // and sets the group's facts about model and recipe.
+  absl::StatusOr<Made> Make(PlanGroup* group, const Overrides& matching) {
+    const PlanModel& model = plan_.models[group->model];
+    PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(model.file));
+    group->settings.clear();
+    group->model_overrides.clear();
+    group->train_overrides.clear();
+    for (const StudySetting& setting : plan_.study.settings) {
+      PLUMB_RETURN_IF_ERROR(Apply(setting.field, setting.value, setting.place, &spec, group));
+    }
+    for (const StudyAxis& axis : plan_.study.grid) {
+      const std::string value = ValueOf(axis.field, model, plan_.cells[group->cell]);
+      group->settings.emplace_back(axis.field, value);
+      PLUMB_RETURN_IF_ERROR(Apply(axis.field, value, axis.place, &spec, group));
+    }
+    for (const auto& [field, value] : matching) {
+      PLUMB_RETURN_IF_ERROR(Apply(field, value, "--match", &spec, group));
+    }
+    PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group->train_overrides));
+    group->training = *training;
+    if (VocabSizeOf(spec) == 0) {
+      PLUMB_RETURN_IF_ERROR(ToStatus(spec.Set("vocab_size", group->training.vocab_size)));
+    }
+    PLUMB_ASSIGN_OR_RETURN(api::Model made, CreateModel(runtime_, spec));
+    PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(made));
+    PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(made, "graph", 1, 1));
+    PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
+    group->fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
+    PLUMB_ASSIGN_OR_RETURN(group->norms, NormFiles(runtime_, made));
+    group->parameters = description["totals"]["parameters"];
+    const int64_t context = description["dims"]["context_length"];
+    PLUMB_ASSIGN_OR_RETURN(const api::Work work,
+                           ToStatus(made.Work(api::Pass::kTraining, context, api::Weights::kF32)));
+    group->flops_per_token = work.flops / static_cast<double>(context);
+    return Made{std::move(made), std::move(description), std::move(text)};
+  }
+
+  // Returns the fields to set so that `group` costs what `reference`, the first model's group in
+  // the same cell, does: by study.match its number of steps, or its d_ff.
+  absl::StatusOr<Overrides> Match(const PlanGroup& reference, const PlanGroup& group,
+                                  const Made& made) {
+    if (plan_.study.match == StudyMatch::kFlops) {
+      const double steps = static_cast<double>(reference.training.max_steps) *
+                           reference.flops_per_token / group.flops_per_token;
+      return Overrides{
+          {"train.max_steps", absl::StrCat(std::max<int64_t>(1, std::llround(steps)))}};
+    }
+    if (plan_.study.match == StudyMatch::kParameters && group.parameters != reference.parameters) {
+      return MatchParameters(reference, group, made);
+    }
+    return Overrides{};
+  }
+
+  absl::StatusOr<Overrides> MatchParameters(const PlanGroup& reference, const PlanGroup& group,
+                                            const Made& made) {
+    const int64_t d_ff = made.description["dims"]["d_ff"];
+    const auto with = [](int64_t width) { return Overrides{{"model.d_ff", absl::StrCat(width)}}; };
+    // The number of parameters is linear in d_ff.
+    PlanGroup wider = group;
+    PLUMB_RETURN_IF_ERROR(Make(&wider, with(d_ff + 1)).status());
+    const int64_t slope = wider.parameters - group.parameters;
+    if (slope <= 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--match parameters: the size of ", plan_.models[group.model].file,
+          " does not depend on d_ff, perhaps because its MLPs set their own; match by hand"));
+    }
+    const double width =
+        static_cast<double>(d_ff) +
+        static_cast<double>(reference.parameters - group.parameters) / static_cast<double>(slope);
+    if (width < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--match parameters: ", plan_.models[group.model].file, " has ",
+          WithCommas(group.parameters), " parameters, and no d_ff makes it as small as ",
+          plan_.models[reference.model].name, " with ", WithCommas(reference.parameters)));
+    }
+    return with(std::llround(width));
   }
 
   absl::Status Apply(const std::string& field, const std::string& value, const std::string& place,
@@ -259,9 +363,7 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRu
   plan.out = out;
   Planner planner(&plan, runtime);
   PLUMB_RETURN_IF_ERROR(planner.Check());
-  for (const std::string& model : study.models) {
-    PLUMB_RETURN_IF_ERROR(planner.AddModel(model));
-  }
+  PLUMB_RETURN_IF_ERROR(planner.AddGroups());
   std::vector<int64_t> contexts;
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     PLUMB_ASSIGN_OR_RETURN(const int64_t context, TryTraining(group, runtime, &plan));
@@ -275,6 +377,19 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRu
     }
   }
   return plan;
+}
+
+bool IsSetting(const std::string& field) {
+  static const auto& sizes = *new std::set<std::string>{
+      "model.n_layer", "model.n_head",   "model.n_kv_head",  "model.d_model",
+      "model.d_ff",    "model.head_dim", "model.vocab_size", "model.context_length"};
+  return !absl::StartsWith(field, "model.") || sizes.count(field) > 0;
+}
+
+std::string CellName(const Overrides& cell) {
+  return absl::StrJoin(cell, ", ", [](std::string* out, const auto& setting) {
+    absl::StrAppend(out, setting.first.substr(setting.first.find('.') + 1), "=", setting.second);
+  });
 }
 
 std::string AbsolutePath(const std::string& path) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plan: the expansion of a study into its models, its groups (a model with one combination of the
-// grid's values) and their runs (a group with a seed). A value. Making a plan opens everything that
-// the runs will open, so that errors are found before anything is trained or written.
+// Plan: the expansion of a study into its models, its cells (combinations of the settings that
+// every model is trained with), its groups (a model in a cell) and their runs (a group with a
+// seed). A value. Making a plan opens everything that the runs will open, so that errors are found
+// before anything is trained or written.
 #ifndef PLUMB_CLI_COMPARE_PLAN_H_
 #define PLUMB_CLI_COMPARE_PLAN_H_
 
@@ -23,8 +24,10 @@
 
 namespace plumb::cli {
 
+// A file, or a file with values of the grid's fields that make a model (IsSetting).
 struct PlanModel {
   std::string name, file;
+  Overrides values;     // ("model.block.placement", "post")
   Json description;     // DescribeModel of its first group
   std::string text;     // the same as protobuf text
   std::string picture;  // SVG; "" if it cannot be drawn
@@ -33,14 +36,15 @@ struct PlanModel {
 struct PlanGroup {
   std::string name;       // "pre, n_layer=4"
   std::string directory;  // "pre-n_layer=4"
-  size_t model = 0;
-  Overrides settings;  // grid values: ("model.n_layer", "4")
+  size_t model = 0, cell = 0;
+  Overrides settings;  // the grid's values, of the model and of the cell, in the grid's order
   Overrides model_overrides, train_overrides;
   int64_t parameters = 0;
+  double flops_per_token = 0;  // of training, at the full context: plumb_model_work
   TrainingPreview training;
   std::vector<double> unigram_entropies;  // one per seed of the study, over the last 100 steps
-  TrainingMemory memory;                  // for one run
-  TrainingDisk disk;                      // for one run
+  TrainingMemory memory = {};             // for one run
+  TrainingDisk disk = {};                 // for one run
   std::string fingerprint;                // fingerprint of the resolved model
   std::string norms;                      // from NormFiles()
 };
@@ -62,9 +66,10 @@ struct Plan {
   Study study;
   std::string out;
   std::vector<PlanModel> models;
-  std::vector<PlanGroup> groups;
-  std::vector<PlanRun> runs;  // group by group, each in seed order
-  Shard shard;                // the subset of `runs` to train here
+  std::vector<Overrides> cells;   // values of the grid's settings; one empty cell without any
+  std::vector<PlanGroup> groups;  // model by model, each in the order of the cells
+  std::vector<PlanRun> runs;      // group by group, each in seed order
+  Shard shard;                    // the subset of `runs` to train here
 
   TrainRequest Request(const PlanRun& run) const;
   // Returns the content of OUT/study.pbtxt: the study and the hashes of its files.
@@ -74,6 +79,14 @@ struct Plan {
 // Expands `study`. Errors: missing or malformed files, unknown fields, values out of range, not
 // enough memory for a run.
 absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRuntime* runtime);
+
+// Returns true if a grid's field is a setting with which every model is trained: a field of the
+// recipe, or a size of the model ("model.n_layer"). Other fields of the model make another model of
+// each value.
+bool IsSetting(const std::string& field);
+
+// Returns the name of a cell, "n_layer=4, learning_rate=0.01"; "" without settings.
+std::string CellName(const Overrides& cell);
 
 // Returns `path` as an absolute, normalized path; "" stays "".
 std::string AbsolutePath(const std::string& path);

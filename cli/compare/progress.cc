@@ -74,28 +74,36 @@ void StudyProgress::Redraw() {
   lines_ = static_cast<int>(shown) + 1;
 }
 
-std::string StudyProgress::Summary() const {
-  size_t runs = 0, ended = 0, found = 0;
-  double done = 0, before = 0;  // runs, with fractions
+StudyProgress::Counts StudyProgress::Count() const {
+  Counts counts;
+  double left = 0, done = 0;  // runs of this process, with fractions
   for (size_t i = 0; i < states_->size(); ++i) {
     const RunState& state = (*states_)[i];
     if (state.phase == RunPhase::kElsewhere) continue;
-    ++runs;
+    ++counts.runs;
+    if (state.found) {
+      ++counts.found;
+      ++counts.ended;
+      continue;
+    }
     const bool has_ended = HasEnded(state.phase);
-    ended += has_ended ? 1 : 0;
-    found += state.found ? 1 : 0;
+    counts.ended += has_ended ? 1 : 0;
     const int64_t steps = plan_->groups[plan_->runs[i].group].training.max_steps;
-    done += has_ended ? 1 : static_cast<double>(state.step) / static_cast<double>(steps);
-    before += state.found ? 1 : 0;
+    const double own = has_ended ? 1 : static_cast<double>(state.step) / static_cast<double>(steps);
+    done += own;
+    left += 1 - own;
   }
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  std::string line = absl::StrCat(ended, " of ", Count(static_cast<int64_t>(runs), "run"));
-  if (found > 0) absl::StrAppend(&line, " (", found, " were done before)");
-  absl::StrAppend(&line, "  ", Duration(seconds));
-  const double left = static_cast<double>(runs) - done;
-  if (done > before && left > 0) {
-    absl::StrAppend(&line, "  ETA ", Duration(seconds / (done - before) * left));
-  }
+  counts.seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  if (done > 0 && left > 0) counts.seconds_left = counts.seconds / done * left;
+  return counts;
+}
+
+std::string StudyProgress::Summary() const {
+  const Counts counts = Count();
+  std::string line = absl::StrCat(counts.ended, " of ", cli::Count(counts.runs, "run"));
+  if (counts.found > 0) absl::StrAppend(&line, " (", counts.found, " were done before)");
+  absl::StrAppend(&line, "  ", Duration(counts.seconds));
+  if (counts.seconds_left > 0) absl::StrAppend(&line, "  ETA ", Duration(counts.seconds_left));
   return line;
 }
 
@@ -129,6 +137,12 @@ std::string StudyProgress::GroupLine(size_t group, size_t width) const {
 }
 
 void StudyProgress::Log() {
+  const Counts counts = Count();
+  if (!begun_ && counts.found > 0) {
+    PrintNote(absl::StrCat(counts.found, " of ", cli::Count(counts.runs, "run"),
+                           " were done before and are reused"));
+  }
+  begun_ = true;
   for (size_t i = 0; i < states_->size(); ++i) {
     const RunState& state = (*states_)[i];
     const RunPhase phase = state.phase;
@@ -140,7 +154,12 @@ void StudyProgress::Log() {
         phase == RunPhase::kDiverged
             ? absl::StrCat("diverged at step ", state.step.load())
             : absl::StrFormat("loss %.4f after %d steps", state.loss.load(), state.step.load());
-    PrintNote(absl::StrCat(plan_->groups[run.group].name, ", seed ", run.seed, ": ", what));
+    std::string line = absl::StrCat(plan_->groups[run.group].name, ", seed ", run.seed, ": ", what,
+                                    "; ", counts.ended, " of ", counts.runs);
+    if (counts.seconds_left > 0) {
+      absl::StrAppend(&line, ", ", Duration(counts.seconds_left), " left");
+    }
+    PrintNote(line);
   }
 }
 

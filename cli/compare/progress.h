@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StudyProgress: progress of a study on stderr. On a terminal it redraws a table with one line per
-// group; elsewhere (a log file) it prints one line for each run that ends. Thread-compatible;
+// group; elsewhere (a log file) it prints one line for each run that ends, with the
+// number of runs and the time left. Thread-compatible;
 // RunState is written by the training threads.
 #ifndef PLUMB_CLI_COMPARE_PROGRESS_H_
 #define PLUMB_CLI_COMPARE_PROGRESS_H_
@@ -39,6 +40,12 @@ class StudyProgress {
  private:
   using Clock = std::chrono::steady_clock;
 
+  struct Counts {
+    int64_t runs = 0, ended = 0, found = 0;  // of this shard; found: ended before this process
+    double seconds = 0, seconds_left = 0;    // left: 0 if unknown
+  };
+
+  Counts Count() const;
   void Redraw();
   void Log();
   std::string Summary() const;
@@ -51,6 +58,7 @@ class StudyProgress {
   const Clock::time_point begin_;
   Clock::time_point shown_at_;
   int lines_ = 0;             // height of the table above the cursor
+  bool begun_ = false;        // the number of runs found has been logged
   std::vector<bool> logged_;  // runs whose end has been logged
 };
 

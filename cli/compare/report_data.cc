@@ -152,11 +152,18 @@ Json GroupData(const Plan& plan) {
     for (const auto& [field, value] : group.settings) settings[field] = value;
     groups.push_back({{"name", group.name},
                       {"model", group.model},
+                      {"cell", group.cell},
                       {"settings", settings},
                       {"runs", Json::array()}});
   }
   for (size_t i = 0; i < plan.runs.size(); ++i) groups[plan.runs[i].group]["runs"].push_back(i);
   return groups;
+}
+
+Json CellData(const Plan& plan) {
+  Json cells = Json::array();
+  for (const Overrides& cell : plan.cells) cells.push_back(CellName(cell));
+  return cells;
 }
 
 Json ProbeData(const std::optional<RunProbes>& probes) {
@@ -218,23 +225,148 @@ Json TableData(const Table& table) {
   return {{"columns", table.columns}, {"rows", std::move(rows)}};
 }
 
-Json PairedData(const StudyResults& results) {
+// Pair of groups in one cell, with its difference.
+struct GroupPair {
+  Metric metric = kLast100;
+  size_t cell = 0, group = 0, against = 0;
+  const PairedDifference* difference = nullptr;
+};
+
+// Metrics whose differences are reported, without the judged one.
+constexpr Metric kOtherMetrics[] = {kLast100, kFirst50, kMaxOfFirst20, kValidation};
+
+// Returns the pairs to report: all of the judged metric, and those with the first model of the
+// others.
+std::vector<GroupPair> ReportedPairs(const Plan& plan, const StudyResults& results) {
+  std::vector<GroupPair> pairs;
+  const auto add = [&](Metric metric, bool all) {
+    const std::vector<Comparison>& cells = results.comparisons[metric];
+    for (size_t cell = 0; cell < cells.size(); ++cell) {
+      for (const PairedDifference& pair : cells[cell].pairs) {
+        if (!all && pair.a != 0) continue;
+        pairs.push_back({metric, cell, pair.b * plan.cells.size() + cell,
+                         pair.a * plan.cells.size() + cell, &pair});
+      }
+    }
+  };
+  add(results.judged, /*all=*/true);
+  for (Metric metric : kOtherMetrics) {
+    if (metric != results.judged) add(metric, /*all=*/false);
+  }
+  return pairs;
+}
+
+Json DifferenceJson(const PairedDifference& difference) {
+  const Interval& interval = difference.interval;
+  return {{"mean", NumberOrNull(interval.mean)},
+          {"low", NumberOrNull(interval.low)},
+          {"high", NumberOrNull(interval.high)},
+          {"runs", interval.n},
+          {"p_student", NumberOrNull(difference.p_student)},
+          {"p_sign_flip", NumberOrNull(difference.p_sign_flip)},
+          {"p_holm", NumberOrNull(difference.p_holm)}};
+}
+
+Json PairedData(const Plan& plan, const StudyResults& results) {
   Json paired = Json::array();
-  for (const PairedDifference& difference : results.paired) {
-    const Interval& interval = difference.interval;
-    paired.push_back({{"group", difference.group},
-                      {"against", difference.against},
-                      {"metric", kMetricNames[difference.metric]},
-                      {"mean", NumberOrNull(interval.mean)},
-                      {"low", NumberOrNull(interval.low)},
-                      {"high", NumberOrNull(interval.high)},
-                      {"runs", interval.n}});
+  for (const GroupPair& pair : ReportedPairs(plan, results)) {
+    Json json = {{"metric", kMetricNames[pair.metric]},
+                 {"cell", pair.cell},
+                 {"group", pair.group},
+                 {"against", pair.against}};
+    json.update(DifferenceJson(*pair.difference));
+    paired.push_back(std::move(json));
   }
   return paired;
 }
 
+std::vector<std::string> ModelNames(const Plan& plan) {
+  std::vector<std::string> names;
+  for (const PlanModel& model : plan.models) names.push_back(model.name);
+  return names;
+}
+
+std::string LossText(const MeanAndSd& loss) {
+  std::string text = absl::StrFormat("%.3f", loss.mean);
+  if (loss.n > 1) absl::StrAppendFormat(&text, " ± %.3f", loss.sd);
+  return text;
+}
+
+// Returns the conclusion about the only model of a study.
+std::string ConclusionOfOne(const Plan& plan, const StudyResults& results) {
+  const Comparison* const decisive = results.Decisive();
+  const std::string loss =
+      absl::StrCat(" is ", LossText(decisive->models[0]), " (", kMetricNames[results.judged], ")");
+  if (!results.best) return absl::StrCat("The loss at the end", loss, ".");
+  return absl::StrCat("The best setting is ", CellName(plan.cells[results.best->cells[0]]),
+                      ", whose loss over the other seeds", loss, ".");
+}
+
+// Returns the conclusion of a study in sentences, with kNameMark around names.
+std::string ConclusionText(const Plan& plan, const StudyResults& results) {
+  if (plan.runs.empty()) return "There are no runs in this comparison.";
+  if (results.comparisons[results.judged].empty()) {
+    return "Every run diverged: there is no end to compare.";
+  }
+  const Comparison* const decisive = results.Decisive();
+  if (decisive != nullptr && plan.models.size() == 1 && decisive->models[0].n > 0) {
+    return ConclusionOfOne(plan, results);
+  }
+  if (decisive == nullptr) {
+    return "With one seed, nobody can choose the best setting of a model by one run and judge it "
+           "by "
+           "another; the table has every cell.";
+  }
+  std::string text;
+  if (results.best) absl::StrAppend(&text, "Each at its best setting: ");
+  absl::StrAppend(&text, VerdictText(*decisive, ModelNames(plan)));
+  if (const std::string power = PowerText(*decisive, ModelNames(plan)); !power.empty()) {
+    absl::StrAppend(&text, " ", power);
+  }
+  const bool has_two_seeds =
+      std::any_of(decisive->pairs.begin(), decisive->pairs.end(),
+                  [](const PairedDifference& pair) { return pair.interval.n == 2; });
+  if (has_two_seeds) {
+    absl::StrAppend(&text,
+                    " Intervals from two seeds are 12.7 standard errors wide on each side, "
+                    "and depend on the two runs not being unusually close to each other.");
+  }
+  return text;
+}
+
+Json BestData(const Plan& plan, const StudyResults& results) {
+  if (!results.best) return Json();
+  const BestSettings& best = *results.best;
+  Json models = Json::array(), paired = Json::array();
+  for (size_t model = 0; model < plan.models.size(); ++model) {
+    const MeanAndSd& loss = best.comparison.models[model];
+    models.push_back({{"cell", best.cells[model]},
+                      {"runs", loss.n},
+                      {"mean", NumberOrNull(loss.mean)},
+                      {"sd", NumberOrNull(loss.sd)},
+                      {"mean_rank", NumberOrNull(results.mean_ranks[model])}});
+  }
+  for (const PairedDifference& pair : best.comparison.pairs) {
+    Json json = {{"model", pair.b}, {"against", pair.a}};
+    json.update(DifferenceJson(pair));
+    paired.push_back(std::move(json));
+  }
+  return {{"chosen_with", best.chosen_with},
+          {"models", std::move(models)},
+          {"paired", std::move(paired)}};
+}
+
 Cell TextCell(std::string text) { return {std::move(text), kNaN, kNaN}; }
 Cell CountCell(int64_t n) { return {WithCommas(n), static_cast<double>(n), kNaN}; }
+
+// Formats with three digits and a power of thousand: "24.1 k".
+Cell FlopsCell(double flops) {
+  constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P"};
+  double value = flops;
+  size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  return {absl::StrFormat("%.3g%s", value, kUnits[unit]), flops, kNaN};
+}
 
 Cell MeanCell(const MeanAndSd& summary, int digits) {
   if (summary.n == 0) return TextCell("–");
@@ -276,12 +408,23 @@ std::string ColumnName(int metric) {
   return absl::StrReplaceAll(kMetricNames[metric], {{" ", "_"}});
 }
 
-const PairedDifference* FindPaired(const StudyResults& results, size_t group, Metric metric) {
-  for (const PairedDifference& paired : results.paired) {
-    if (paired.group == group && paired.metric == metric) return &paired;
-  }
-  return nullptr;
+// Formats a p-value with three digits.
+std::string PText(double p) {
+  if (std::isnan(p)) return "–";
+  return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p);
 }
+
+std::vector<Cell> DifferenceCells(const PairedDifference& difference) {
+  const Interval& interval = difference.interval;
+  Cell mean = TextCell("–"), range = TextCell("–");
+  if (interval.n > 0) mean.text = absl::StrFormat("%+.3f", interval.mean);
+  if (interval.n > 1) range.text = absl::StrFormat("%+.3f to %+.3f", interval.low, interval.high);
+  return {mean, range, CountCell(interval.n), TextCell(PText(difference.p_holm)),
+          TextCell(PText(difference.p_sign_flip))};
+}
+
+// Max number of models of which tables for people list all pairs.
+constexpr size_t kMaxModelsOfPairs = 8;
 
 }  // namespace
 
@@ -329,12 +472,19 @@ Json ReportData(const Plan& plan, const StudyResults& results, HostRuntime* runt
           {"groups", GroupData(plan)},
           {"runs", std::move(runs)},
           {"table", TableData(SummaryTable(plan, results, /*with_times=*/false))},
-          {"paired", PairedData(results)}};
+          {"judged", kMetricNames[results.judged]},
+          {"conclusion", ConclusionText(plan, results)},
+          {"cells", CellData(plan)},
+          {"best", BestData(plan, results)},
+          {"paired", PairedData(plan, results)}};
 }
 
 Table SummaryTable(const Plan& plan, const StudyResults& results, bool with_times) {
   Table table;
-  table.columns = {"model", "parameters", "runs"};
+  const bool is_matched = plan.study.match != StudyMatch::kSteps;
+  table.columns = {"model", "parameters"};
+  if (is_matched) table.columns.insert(table.columns.end(), {"FLOPs/token", "steps"});
+  table.columns.push_back("runs");
   table.columns.insert(table.columns.end(), std::begin(kMetricNames), std::end(kMetricNames));
   if (with_times) table.columns.push_back("tokens/s");
   const auto any = [&results](int64_t GroupFigures::*count) {
@@ -347,8 +497,13 @@ Table SummaryTable(const Plan& plan, const StudyResults& results, bool with_time
   table.columns.insert(table.columns.end(), {"diverged", "collapsed"});
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const GroupFigures& group = results.groups[i];
-    std::vector<Cell> row = {TextCell(plan.groups[i].name), CountCell(plan.groups[i].parameters),
-                             CountCell(group.runs)};
+    const PlanGroup& planned = plan.groups[i];
+    std::vector<Cell> row = {TextCell(planned.name), CountCell(planned.parameters)};
+    if (is_matched) {
+      row.push_back(FlopsCell(planned.flops_per_token));
+      row.push_back(CountCell(planned.training.max_steps));
+    }
+    row.push_back(CountCell(group.runs));
     for (const MeanAndSd& metric : group.metric) row.push_back(MeanCell(metric, 3));
     if (with_times) row.push_back(MeanCell(group.tokens_per_second, 0));
     if (has_spikes) row.push_back(CountCell(group.spikes));
@@ -362,18 +517,52 @@ Table SummaryTable(const Plan& plan, const StudyResults& results, bool with_time
 
 Table PairedTable(const Plan& plan, const StudyResults& results) {
   Table table;
-  table.columns = {"difference", "metric", "mean", "95 % interval", "seeds"};
-  for (const PairedDifference& paired : results.paired) {
-    const Interval& interval = paired.interval;
-    Cell mean = TextCell("–"), range = TextCell("–");
-    if (interval.n > 0) mean.text = absl::StrFormat("%+.3f", interval.mean);
-    if (interval.n > 1) range.text = absl::StrFormat("%+.3f to %+.3f", interval.low, interval.high);
-    table.rows.push_back({TextCell(absl::StrCat(plan.groups[paired.group].name, " − ",
-                                                plan.groups[paired.against].name)),
-                          TextCell(kMetricNames[paired.metric]), mean, range,
-                          CountCell(interval.n)});
+  table.columns = {"difference", "metric",   "mean",     "95 % interval",
+                   "seeds",      "p (Holm)", "p (signs)"};
+  for (const GroupPair& pair : ReportedPairs(plan, results)) {
+    if (plan.models.size() > kMaxModelsOfPairs && pair.difference->a != 0) continue;
+    std::string name = absl::StrCat(plan.models[pair.difference->b].name, " − ",
+                                    plan.models[pair.difference->a].name);
+    if (!plan.cells[pair.cell].empty()) {
+      absl::StrAppend(&name, ", ", CellName(plan.cells[pair.cell]));
+    }
+    std::vector<Cell> row = {TextCell(std::move(name)), TextCell(kMetricNames[pair.metric])};
+    for (Cell& cell : DifferenceCells(*pair.difference)) row.push_back(std::move(cell));
+    table.rows.push_back(std::move(row));
   }
   return table;
+}
+
+Table BestTable(const Plan& plan, const StudyResults& results) {
+  Table table;
+  table.columns = {"model", "best setting", kMetricNames[results.judged], "seeds", "mean rank"};
+  const BestSettings& best = *results.best;
+  for (size_t model : Judge(best.comparison).ranked) {
+    const MeanAndSd& loss = best.comparison.models[model];
+    table.rows.push_back({TextCell(plan.models[model].name),
+                          TextCell(CellName(plan.cells[best.cells[model]])), MeanCell(loss, 3),
+                          CountCell(loss.n),
+                          TextCell(absl::StrFormat("%.1f", results.mean_ranks[model]))});
+  }
+  return table;
+}
+
+Table BestPairedTable(const Plan& plan, const StudyResults& results) {
+  Table table;
+  table.columns = {
+      "difference at best settings", "mean", "95 % interval", "seeds", "p (Holm)", "p (signs)"};
+  for (const PairedDifference& pair : results.best->comparison.pairs) {
+    if (plan.models.size() > kMaxModelsOfPairs && pair.a != 0) continue;
+    std::vector<Cell> row = {
+        TextCell(absl::StrCat(plan.models[pair.b].name, " − ", plan.models[pair.a].name))};
+    for (Cell& cell : DifferenceCells(pair)) row.push_back(std::move(cell));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+std::string Conclusion(const Plan& plan, const StudyResults& results) {
+  return absl::StrReplaceAll(ConclusionText(plan, results), {{kNameMark, ""}});
 }
 
 std::string ToMarkdown(const Table& table) {
@@ -420,10 +609,22 @@ std::string TableMarkdown(const Plan& plan, const StudyResults& results) {
                     "Survived: steps that were not finite and did not end the run "
                     "(train.on_divergence).\n");
   }
-  if (!results.paired.empty()) {
-    absl::StrAppend(&text, "\n", ToMarkdown(PairedTable(plan, results)),
-                    "\nDifferences are paired by seed, over the seeds with which both finished; "
-                    "intervals are Student's t.\n");
+  absl::StrAppend(&text, "\n", Conclusion(plan, results), "\n");
+  if (results.best) {
+    const size_t chosen_with = results.best->chosen_with;
+    absl::StrAppend(&text, "\n", ToMarkdown(BestTable(plan, results)), "\n",
+                    ToMarkdown(BestPairedTable(plan, results)),
+                    "\nSettings were chosen by the first ",
+                    Count(static_cast<int64_t>(chosen_with), "seed"),
+                    ", and these losses are of the other seeds. Mean rank: over all settings.\n");
+  }
+  if (const Table paired = PairedTable(plan, results); !paired.rows.empty()) {
+    absl::StrAppend(
+        &text, "\n", ToMarkdown(paired),
+        "\nDifferences are paired by seed, over the seeds with which neither diverged; "
+        "intervals are Student's t.\np (Holm): of Student's t, or of the sign-flip test "
+        "if a run has collapsed, adjusted for all pairs in all cells.\n"
+        "p (signs): of the sign-flip test, not adjusted.\n");
   }
   return text;
 }
@@ -431,8 +632,10 @@ std::string TableMarkdown(const Plan& plan, const StudyResults& results) {
 std::string TableCsv(const Plan& plan, const StudyResults& results) {
   std::string text = "group,model";
   for (const StudyAxis& axis : plan.study.grid) absl::StrAppend(&text, ",", CsvText(axis.field));
-  absl::StrAppend(&text,
-                  ",parameters,runs,finished,diverged,collapsed,spikes,survived,unigram_entropy");
+  absl::StrAppend(
+      &text,
+      ",parameters,flops_per_token,steps,memory,runs,finished,diverged,collapsed,spikes,"
+      "survived,unigram_entropy");
   for (int m = 0; m < kMetrics; ++m) {
     const std::string name = ColumnName(m);
     absl::StrAppend(&text, ",", name, "_mean,", name, "_sd");
@@ -445,19 +648,51 @@ std::string TableCsv(const Plan& plan, const StudyResults& results) {
     for (const auto& setting : planned.settings) {
       absl::StrAppend(&text, ",", CsvText(setting.second));
     }
-    absl::StrAppend(&text, ",", planned.parameters, ",", group.runs, ",", group.finished, ",",
-                    group.diverged.size(), ",", group.collapsed, ",", group.spikes, ",",
-                    group.survived, ",", CsvNumber(group.unigram_entropy));
+    absl::StrAppend(&text, ",", planned.parameters, ",", CsvNumber(planned.flops_per_token), ",",
+                    planned.training.max_steps, ",", planned.memory.total);
+    absl::StrAppend(&text, ",", group.runs, ",", group.finished, ",", group.diverged.size(), ",",
+                    group.collapsed, ",", group.spikes, ",", group.survived, ",",
+                    CsvNumber(group.unigram_entropy));
     for (const MeanAndSd& metric : group.metric) {
       absl::StrAppend(&text, ",", CsvNumber(metric.mean), ",", CsvNumber(metric.sd));
     }
-    if (const PairedDifference* paired = FindPaired(results, i, kLast100)) {
-      const Interval& interval = paired->interval;
+    if (planned.model != 0 && !results.comparisons[kLast100].empty()) {
+      const Interval& interval =
+          results.comparisons[kLast100][planned.cell].Pair(0, planned.model).interval;
       absl::StrAppend(&text, ",", CsvNumber(interval.mean), ",", CsvNumber(interval.low), ",",
                       CsvNumber(interval.high), ",", interval.n, "\n");
     } else {
       absl::StrAppend(&text, ",,,,\n");
     }
+  }
+  return text;
+}
+
+std::string RunsCsv(const Plan& plan, const StudyResults& results) {
+  std::string text = "group,model";
+  for (const StudyAxis& axis : plan.study.grid) absl::StrAppend(&text, ",", CsvText(axis.field));
+  absl::StrAppend(&text, ",seed,status,steps,collapsed,spikes,skips,step_backs");
+  for (int m = 0; m < kMetrics; ++m) absl::StrAppend(&text, ",", ColumnName(m));
+  absl::StrAppend(&text,
+                  ",unigram_entropy,parameters,flops_per_token,tokens,model_hash,recipe_hash,"
+                  "data_hash\n");
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const PlanGroup& group = plan.groups[plan.runs[i].group];
+    const RunRecord& record = results.records[i];
+    absl::StrAppend(&text, CsvText(group.name), ",", CsvText(plan.models[group.model].name));
+    for (const auto& setting : group.settings) absl::StrAppend(&text, ",", CsvText(setting.second));
+    absl::StrAppend(&text, ",", plan.runs[i].seed, ",",
+                    record.result.diverged ? "diverged" : "finished", ",", record.result.step, ",",
+                    results.runs[i].collapsed ? 1 : 0, ",", record.result.spikes, ",",
+                    record.result.skips, ",", record.result.step_backs);
+    for (const std::optional<double>& metric : results.runs[i].metric) {
+      absl::StrAppend(&text, ",", metric ? absl::StrFormat("%.17g", *metric) : "");
+    }
+    absl::StrAppend(&text, ",",
+                    CsvNumber(group.unigram_entropies[i % group.unigram_entropies.size()]), ",",
+                    group.parameters, ",", CsvNumber(group.flops_per_token), ",", record.tokens,
+                    ",", group.fingerprint, ",", Sha256(group.training.train_text).substr(0, 16),
+                    ",", group.training.data_hash, "\n");
   }
   return text;
 }

@@ -45,16 +45,27 @@ struct Table {
 
 // Returns one row per group: each figure as mean ± standard deviation over the finished runs.
 Table SummaryTable(const Plan& plan, const StudyResults& results, bool with_times);
-// Returns one row per group except the first: mean difference to the first group and 95 %
-// confidence interval.
+// Returns one row per pair of models in a cell: mean difference, its 95 % confidence interval and
+// p-values. Of the judged metric these are all pairs, or for more than eight models those with the
+// first, as for the other metrics.
 Table PairedTable(const Plan& plan, const StudyResults& results);
+// Returns one row per model at its best setting, the lowest loss first. Requires: results.best.
+Table BestTable(const Plan& plan, const StudyResults& results);
+// Returns the differences between the models at their best settings. Requires: results.best.
+Table BestPairedTable(const Plan& plan, const StudyResults& results);
+// Returns the conclusion of a study in sentences: which models are better than which, and what its
+// number of seeds could show.
+std::string Conclusion(const Plan& plan, const StudyResults& results);
 
 std::string ToMarkdown(const Table& table);
 std::string ToText(const Table& table);  // aligned columns, for a terminal
 
 std::string TableMarkdown(const Plan& plan, const StudyResults& results);  // table.md
 std::string TableCsv(const Plan& plan, const StudyResults& results);       // table.csv
-std::string TimingCsv(const Plan& plan, const StudyResults& results);      // timing.csv
+// Returns runs.csv: one row per run, with losses in full precision. It has no times, so that it
+// does not depend on the machine's speed.
+std::string RunsCsv(const Plan& plan, const StudyResults& results);
+std::string TimingCsv(const Plan& plan, const StudyResults& results);  // timing.csv
 
 }  // namespace plumb::cli
 

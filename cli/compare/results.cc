@@ -53,56 +53,87 @@ GroupFigures FiguresOfGroup(const Plan& plan, size_t group, const StudyResults& 
   return figures;
 }
 
-// Returns the paired differences. Every group has its runs in the same seed order.
-std::vector<double> DifferencesOf(const Plan& plan, size_t group, size_t against, Metric metric,
-                                  const StudyResults& results) {
-  const size_t seeds = plan.study.seeds.size();
-  std::vector<double> differences;
-  for (size_t k = 0; k < seeds; ++k) {
-    const std::optional<double>& a = results.runs[group * seeds + k].metric[metric];
-    const std::optional<double>& b = results.runs[against * seeds + k].metric[metric];
-    if (a && b) differences.push_back(*a - *b);
+// Returns the index of a group's run with the k-th seed. The runs of a group are in seed order.
+size_t RunOf(const Plan& plan, size_t group, size_t k) {
+  return group * plan.study.seeds.size() + k;
+}
+
+size_t GroupOf(const Plan& plan, size_t model, size_t cell) {
+  return model * plan.cells.size() + cell;
+}
+
+// Compares the models, each in its own cell, by the seeds from `first` on.
+Comparison CompareInCells(const Plan& plan, const StudyResults& results,
+                          const std::vector<size_t>& cells, Metric metric, size_t first) {
+  std::vector<std::vector<std::optional<RunValue>>> values(plan.models.size());
+  for (size_t model = 0; model < plan.models.size(); ++model) {
+    for (size_t k = first; k < plan.study.seeds.size(); ++k) {
+      const RunFigures& run = results.runs[RunOf(plan, GroupOf(plan, model, cells[model]), k)];
+      const std::optional<double>& value = run.metric[metric];
+      values[model].push_back(value ? std::optional(RunValue{*value, run.collapsed})
+                                    : std::nullopt);
+    }
   }
-  return differences;
+  return CompareModels(values);
 }
 
-// Evaluates the continued fraction of the incomplete beta function (DLMF 8.17.22) by Lentz's
-// method, which converges fast for x < (a + 1) / (a + b + 2).
-double BetaFraction(double a, double b, double x) {
-  constexpr double kTiny = 1e-300;
-  const auto safe = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
-  double c = 1, d = 1 / safe(1 - (a + b) * x / (a + 1));
-  double value = d;
-  for (int m = 1; m < 10000; ++m) {
-    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-    d = 1 / safe(1 + even * d);
-    c = safe(1 + even / c);
-    value *= d * c;
-    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-    d = 1 / safe(1 + odd * d);
-    c = safe(1 + odd / c);
-    value *= d * c;
-    if (std::abs(d * c - 1) < 1e-16) break;
+// Compares the models in each cell.
+std::vector<Comparison> CompareCells(const Plan& plan, const StudyResults& results, Metric metric) {
+  const bool is_measured =
+      std::any_of(results.groups.begin(), results.groups.end(),
+                  [metric](const GroupFigures& group) { return group.metric[metric].n > 0; });
+  std::vector<Comparison> comparisons;
+  if (!is_measured) return comparisons;
+  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+    comparisons.push_back(CompareInCells(
+        plan, results, std::vector<size_t>(plan.models.size(), cell), metric, /*first=*/0));
   }
-  return value;
+  AdjustTogether(&comparisons);
+  return comparisons;
 }
 
-// Returns the regularized incomplete beta function I_x(a, b).
-double RegularizedBeta(double a, double b, double x) {
-  if (x <= 0) return 0;
-  if (x >= 1) return 1;
-  // lgamma_r, because std::lgamma writes a global variable.
-  int sign = 0;
-  const double log_front = lgamma_r(a + b, &sign) - lgamma_r(a, &sign) - lgamma_r(b, &sign) +
-                           a * std::log(x) + b * std::log1p(-x);
-  const double front = std::exp(log_front);
-  if (x < (a + 1) / (a + b + 2)) return front * BetaFraction(a, b, x) / a;
-  return 1 - front * BetaFraction(b, a, 1 - x) / b;
+std::vector<double> MeanRanks(const std::vector<Comparison>& cells, size_t models) {
+  std::vector<std::vector<double>> ranks(models);
+  for (const Comparison& cell : cells) {
+    const std::vector<size_t> ranked = Judge(cell).ranked;
+    for (size_t i = 0; i < ranked.size(); ++i)
+      ranks[ranked[i]].push_back(static_cast<double>(i + 1));
+  }
+  std::vector<double> means;
+  for (const std::vector<double>& own : ranks) means.push_back(Summarize(own).mean);
+  return means;
 }
 
-// Returns P(T > t) for t >= 0.
-double StudentUpperTail(double t, double df) {
-  return 0.5 * RegularizedBeta(df / 2, 0.5, df / (df + t * t));
+// Returns the best cell of a model over the first `chosen_with` seeds.
+size_t BestCell(const Plan& plan, const StudyResults& results, size_t model, size_t chosen_with) {
+  size_t best = 0;
+  std::pair<size_t, double> lowest(chosen_with + 1, 0);  // diverged runs, mean loss
+  for (size_t cell = 0; cell < plan.cells.size(); ++cell) {
+    std::vector<double> losses;
+    for (size_t k = 0; k < chosen_with; ++k) {
+      const auto& value =
+          results.runs[RunOf(plan, GroupOf(plan, model, cell), k)].metric[results.judged];
+      if (value) losses.push_back(*value);
+    }
+    const std::pair<size_t, double> own(chosen_with - losses.size(),
+                                        losses.empty() ? 0 : Summarize(losses).mean);
+    if (own < lowest) {
+      lowest = own;
+      best = cell;
+    }
+  }
+  return best;
+}
+
+std::optional<BestSettings> CompareBestSettings(const Plan& plan, const StudyResults& results) {
+  if (plan.cells.size() < 2 || plan.study.seeds.size() < 2) return std::nullopt;
+  BestSettings best;
+  best.chosen_with = plan.study.seeds.size() / 2;
+  for (size_t model = 0; model < plan.models.size(); ++model) {
+    best.cells.push_back(BestCell(plan, results, model, best.chosen_with));
+  }
+  best.comparison = CompareInCells(plan, results, best.cells, results.judged, best.chosen_with);
+  return best;
 }
 
 double Mean(std::vector<double>::const_iterator first, std::vector<double>::const_iterator last) {
@@ -125,16 +156,21 @@ StudyResults Evaluate(const Plan& plan, std::vector<RunRecord> records) {
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     results.groups.push_back(FiguresOfGroup(plan, group, results));
   }
-  for (Metric metric : {kLast100, kFirst50, kMaxOfFirst20, kValidation}) {
-    for (size_t group = 1; group < plan.groups.size(); ++group) {
-      const std::vector<double> differences = DifferencesOf(plan, group, 0, metric, results);
-      const bool is_measured =
-          results.groups[0].metric[metric].n > 0 || results.groups[group].metric[metric].n > 0;
-      if (metric == kValidation && !is_measured) continue;
-      results.paired.push_back({group, 0, metric, ConfidenceInterval95(differences)});
-    }
+  for (Metric metric : {kFirst50, kLast100, kMaxOfFirst20, kValidation}) {
+    results.comparisons[metric] = CompareCells(plan, results, metric);
   }
+  const bool has_validation =
+      std::all_of(plan.groups.begin(), plan.groups.end(),
+                  [](const PlanGroup& group) { return group.training.has_validation; });
+  if (has_validation && !results.comparisons[kValidation].empty()) results.judged = kValidation;
+  results.mean_ranks = MeanRanks(results.comparisons[results.judged], plan.models.size());
+  results.best = CompareBestSettings(plan, results);
   return results;
+}
+
+const Comparison* StudyResults::Decisive() const {
+  if (best) return &best->comparison;
+  return comparisons[judged].size() == 1 ? &comparisons[judged].front() : nullptr;
 }
 
 absl::StatusOr<StudyResults> CollectResults(const Plan& plan) {
@@ -148,41 +184,6 @@ absl::StatusOr<StudyResults> CollectResults(const Plan& plan) {
     records.push_back(std::move(record));
   }
   return Evaluate(plan, std::move(records));
-}
-
-MeanAndSd Summarize(const std::vector<double>& values) {
-  MeanAndSd summary{static_cast<int64_t>(values.size()), kNaN, kNaN};
-  if (values.empty()) return summary;
-  summary.mean = Mean(values.begin(), values.end());
-  if (values.size() < 2) return summary;
-  double squares = 0;
-  for (double value : values) squares += (value - summary.mean) * (value - summary.mean);
-  summary.sd = std::sqrt(squares / static_cast<double>(values.size() - 1));
-  return summary;
-}
-
-double StudentQuantile(double p, int64_t df) {
-  if (p < 0.5) return -StudentQuantile(1 - p, df);
-  const double tail = 1 - p, degrees = static_cast<double>(df);
-  double low = 0, high = 1;
-  while (StudentUpperTail(high, degrees) > tail && high < 1e300) high *= 2;
-  // Bisection down to neighbouring doubles; it is safe because the tail is strictly decreasing.
-  for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
-    const double middle = (low + high) / 2;
-    (StudentUpperTail(middle, degrees) > tail ? low : high) = middle;
-  }
-  return (low + high) / 2;
-}
-
-Interval ConfidenceInterval95(const std::vector<double>& values) {
-  const MeanAndSd summary = Summarize(values);
-  Interval interval{summary.n, summary.mean, kNaN, kNaN};
-  if (summary.n < 2) return interval;
-  const double half = StudentQuantile(0.975, summary.n - 1) * summary.sd /
-                      std::sqrt(static_cast<double>(summary.n));
-  interval.low = summary.mean - half;
-  interval.high = summary.mean + half;
-  return interval;
 }
 
 LossFigures FiguresOf(const std::vector<double>& losses) {

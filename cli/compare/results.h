@@ -4,7 +4,6 @@
 #define PLUMB_CLI_COMPARE_RESULTS_H_
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,29 +11,10 @@
 #include "absl/status/statusor.h"
 #include "cli/compare/plan.h"
 #include "cli/compare/run_record.h"
+#include "runtime/app/study/comparison.h"
+#include "runtime/app/study/statistics.h"
 
 namespace plumb::cli {
-
-inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();  // no such figure
-
-struct MeanAndSd {
-  int64_t n = 0;
-  double mean = 0;  // NaN if n = 0
-  double sd = 0;    // sample standard deviation (n - 1); NaN if n < 2
-};
-MeanAndSd Summarize(const std::vector<double>& values);
-
-// Returns the x with P(T <= x) = p for Student's t with `df` degrees of freedom. Requires: df >= 1,
-// 0 < p < 1.
-double StudentQuantile(double p, int64_t df);
-
-struct Interval {
-  int64_t n = 0;
-  double mean = 0, low = 0, high = 0;  // NaN if n is 0; the bounds also if it is 1
-};
-// Returns the mean of `values` and the 95 % confidence interval of the true mean, from Student's t
-// with n - 1 degrees of freedom.
-Interval ConfidenceInterval95(const std::vector<double>& values);
 
 inline constexpr int64_t kLastSteps = 100;  // number of steps in last_100
 
@@ -67,18 +47,31 @@ struct GroupFigures {
   double unigram_entropy = 0;  // over the targets of the last 100 steps; mean over all its runs
 };
 
-// Differences of a metric, group minus against, over the seeds with which both finished.
-struct PairedDifference {
-  size_t group = 0, against = 0;
-  Metric metric = kLast100;
-  Interval interval;
+// Comparison of the models, each in the cell that is best for it.
+struct BestSettings {
+  // Index of each model's cell: the one with the fewest diverged runs, and among these with the
+  // lowest mean of the judged metric, over the first `chosen_with` seeds of the study.
+  std::vector<size_t> cells;
+  size_t chosen_with = 0;
+  Comparison comparison;  // over the other seeds
 };
 
 struct StudyResults {
   std::vector<RunRecord> records;  // parallel to plan.runs
   std::vector<RunFigures> runs;
   std::vector<GroupFigures> groups;
-  std::vector<PairedDifference> paired;  // every group but the first, against the first
+  Metric judged = kLast100;  // kValidation if every group has a validation split
+  // comparisons[metric][cell]; empty for kMin and for metrics that no run has. The p-values of all
+  // cells are one family.
+  std::vector<Comparison> comparisons[kMetrics];
+  // Mean over the cells of each model's rank, 1 for the lowest mean of the judged metric; NaN for a
+  // model without a value.
+  std::vector<double> mean_ranks;
+  std::optional<BestSettings> best;  // if there are several cells and at least two seeds
+
+  // Returns the comparison from which the study concludes: of the best settings, or of the only
+  // cell; null for several cells and one seed.
+  const Comparison* Decisive() const;
 };
 
 // Reads all run directories. Errors: a run directory is damaged.

@@ -21,9 +21,9 @@ namespace plumb::cli {
 namespace {
 
 // Files that a study writes next to study.pbtxt and runs.
-constexpr const char* kResultNames[] = {"metrics.jsonl",  "timing.csv", "report.json",
-                                        "report.html",    "table.csv",  "table.md",
-                                        "provenance.json"};
+constexpr const char* kResultNames[] = {"metrics.jsonl", "runs.csv",       "timing.csv",
+                                        "report.json",   "report.html",    "table.csv",
+                                        "table.md",      "provenance.json"};
 
 // Returns the lines that `lines` has and `others` does not, counting repetitions.
 std::vector<std::string> OnlyIn(const std::vector<std::string>& lines,
@@ -46,6 +46,24 @@ void AppendLines(const char* head, const std::vector<std::string>& lines, std::s
     absl::StrAppend(message, "\n", head, lines[i]);
   }
   if (lines.size() > kShown) absl::StrAppend(message, "\n", head, "…");
+}
+
+bool IsGroupLine(absl::string_view line) { return absl::StartsWith(line, "# group "); }
+
+// Returns the lines of study.pbtxt that determine what a run is: the groups with their hashes, and
+// the fields that change a run's files. Models, seeds and the grid say which runs there are; recipe
+// and settings are in the hashes.
+std::vector<std::string> RunLines(const std::string& text) {
+  constexpr const char* kExtent[] = {"model:", "train:", "set:", "match:",   "seed:",
+                                     "seeds:", "grid {", "}",    "  field:", "  value:"};
+  std::vector<std::string> lines;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const bool is_extent =
+        std::any_of(std::begin(kExtent), std::end(kExtent),
+                    [line](const char* head) { return absl::StartsWith(line, head); });
+    if (!is_extent) lines.emplace_back(line);
+  }
+  return lines;
 }
 
 // Suffix of partly received runs. No run has such a name, because run names end in a seed.
@@ -83,8 +101,8 @@ absl::Status CheckDirectory(const Plan& plan, const std::string& directory) {
   const absl::StatusOr<std::string> text = ReadFile(StudyFile(directory), kMaxResultBytes);
   if (absl::IsNotFound(text.status())) return NoStudy(directory);
   if (!text.ok()) return text.status();
-  return CheckSameStudy(StudyFile(directory), *text, plan.StudyText(),
-                        "drop it, or put its files back as they were.");
+  return CheckContains(StudyFile(directory), *text, plan.StudyText(),
+                       "drop it, or put its files back as they were.");
 }
 
 // Content that must be equal if two directories have the same run: everything except times.
@@ -166,20 +184,24 @@ absl::Status ClaimDirectory(const std::string& directory, const std::string& tex
     return WriteFile(path, text);
   }
   PLUMB_ASSIGN_OR_RETURN(const std::string begun, ReadFile(path, kMaxResultBytes));
-  return CheckSameStudy(path, begun, text,
-                        absl::StrCat("choose another --out, or delete ", directory, "."));
+  PLUMB_RETURN_IF_ERROR(CheckContains(
+      path, begun, text, absl::StrCat("choose another --out, or delete ", directory, ".")));
+  return begun == text ? absl::OkStatus() : WriteFile(path, text);
 }
 
-absl::Status CheckSameStudy(const std::string& path, const std::string& begun,
-                            const std::string& text, const std::string& advice) {
-  if (begun == text) return absl::OkStatus();
+absl::Status CheckContains(const std::string& path, const std::string& begun,
+                           const std::string& text, const std::string& advice) {
+  const std::vector<std::string> runs_before = RunLines(begun), runs_now = RunLines(text);
+  const std::vector<std::string> new_lines = OnlyIn(runs_now, runs_before);
+  if (OnlyIn(runs_before, runs_now).empty() &&
+      std::all_of(new_lines.begin(), new_lines.end(), IsGroupLine)) {
+    return absl::OkStatus();
+  }
+  // Settings explain the difference of hashes.
   const std::vector<std::string> before = absl::StrSplit(begun, '\n');
   const std::vector<std::string> now = absl::StrSplit(text, '\n');
-  std::string message = absl::StrCat(path, ": is another study; ", advice);
   const std::vector<std::string> gone = OnlyIn(before, now), added = OnlyIn(now, before);
-  if (gone.empty() && added.empty()) {
-    absl::StrAppend(&message, " It has the same lines in another order.");
-  }
+  std::string message = absl::StrCat(path, ": is another study; ", advice);
   if (!gone.empty()) absl::StrAppend(&message, " It alone has");
   AppendLines("  - ", gone, &message);
   if (!added.empty()) absl::StrAppend(&message, "\nThis one alone has");
@@ -254,9 +276,21 @@ absl::Status RemoveIncomingRuns(const std::string& out) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Study> StudyOfDirectory(const std::string& directory) {
-  if (!FileExists(StudyFile(directory))) return NoStudy(directory);
-  return Study::FromFile(StudyFile(directory));
+absl::StatusOr<Study> StudyOfDirectories(const std::vector<std::string>& directories) {
+  std::optional<Study> all;
+  for (const std::string& directory : directories) {
+    if (!FileExists(StudyFile(directory))) return NoStudy(directory);
+    PLUMB_ASSIGN_OR_RETURN(Study study, Study::FromFile(StudyFile(directory)));
+    if (!all) {
+      all = std::move(study);
+      continue;
+    }
+    for (uint64_t seed : study.seeds) {
+      if (std::count(all->seeds.begin(), all->seeds.end(), seed) == 0) all->seeds.push_back(seed);
+    }
+  }
+  std::sort(all->seeds.begin(), all->seeds.end());
+  return *std::move(all);
 }
 
 absl::Status MergeRuns(const Plan& plan, const std::vector<std::string>& directories) {

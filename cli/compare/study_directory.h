@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directory of a study: the lock on it, the check that it holds the same study, and merging of
-// runs.
+// Directory of a study: the lock on it, the check that its runs belong to the study, and merging
+// of runs.
 #ifndef PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_
 #define PLUMB_CLI_COMPARE_STUDY_DIRECTORY_H_
 
@@ -31,14 +31,15 @@ class StudyLock {
   DirectoryLock lock_;
 };
 
-// Writes `text` to `directory`/study.pbtxt, or checks that the file has this content. Errors:
-// kInvalidArgument if the directory holds another study (the message lists the differences), or a
-// file that a study would overwrite.
+// Writes `text` to `directory`/study.pbtxt. If the file exists, `text` may be the same study or add
+// models, seeds or values of the grid to it. Errors: kInvalidArgument if the directory holds
+// another study (the message lists the differences), or a file that a study would overwrite.
 absl::Status ClaimDirectory(const std::string& directory, const std::string& text);
 
-// Fails with kInvalidArgument and the differences if `begun`, the content of `path`, is not `text`.
-absl::Status CheckSameStudy(const std::string& path, const std::string& begun,
-                            const std::string& text, const std::string& advice);
+// Fails with kInvalidArgument and the differences unless the study `text` has every group of
+// `begun`, the content of `path`, with the same hashes and the same fields for its runs.
+absl::Status CheckContains(const std::string& path, const std::string& begun,
+                           const std::string& text, const std::string& advice);
 
 // Returns the regular files below `directory` as relative paths, sorted.
 absl::StatusOr<std::vector<std::string>> ListRunFiles(const std::string& directory);
@@ -64,8 +65,9 @@ absl::Status CopyRun(const std::string& from, const std::string& to);
 // Removes partly received runs in `out`/runs that a killed process left.
 absl::Status RemoveIncomingRuns(const std::string& out);
 
-// Returns the study that `directory` belongs to.
-absl::StatusOr<Study> StudyOfDirectory(const std::string& directory);
+// Returns the study that the directories belong to: that of the first, with the seeds of all.
+// Requires: `directories` is not empty. Errors: kInvalidArgument for a directory without a study.
+absl::StatusOr<Study> StudyOfDirectories(const std::vector<std::string>& directories);
 
 // Copies every run of the plan that plan.out does not have from the directory that has it. Errors,
 // before anything is written: kInvalidArgument if a directory has no study or another one;

@@ -116,6 +116,9 @@ absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
   for (const std::string& word : options.grid) {
     PLUMB_RETURN_IF_ERROR(AddGrid(word, &study));
   }
+  if (options.match == "steps") study.match = StudyMatch::kSteps;
+  if (options.match == "flops") study.match = StudyMatch::kFlops;
+  if (options.match == "parameters") study.match = StudyMatch::kParameters;
   PLUMB_RETURN_IF_ERROR(SetSeeds(options, &study));
   if (options.samples >= 0) study.samples = options.samples;
   if (options.probe_every >= 0) {

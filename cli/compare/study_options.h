@@ -17,6 +17,7 @@ struct StudyOptions {
   std::vector<std::string> files;  // models, or one study
   std::string data, train, init;   // "" if not given
   std::vector<std::string> settings, grid;
+  std::string match;  // "steps", "flops", "parameters"; "" if not given
   std::string dtype;  // "f32", "bf16"; "" if not given
   int64_t seeds = 0;  // 0: not given
   std::vector<std::string> seed_list;

@@ -83,6 +83,35 @@ TEST_F(CompareResumeTest, ARunWithoutItsResultOrWithADamagedCheckpointIsMended) 
   ExpectSameAsUnbroken(30);
 }
 
+TEST_F(CompareResumeTest, AStudyThatGrowsTrainsWhatIsMissing) {
+  const std::vector<std::string> recipe = {"--data",      "names.txt", "--train",
+                                           "train.pbtxt", "--set",     "train.max_steps=20",
+                                           "--samples",   "1"};
+  const auto compare = [&](const std::string& out, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "compare");
+    arguments.insert(arguments.end(), recipe.begin(), recipe.end());
+    arguments.insert(arguments.end(), {"--out", out});
+    return RunPlumb(arguments);
+  };
+  const std::vector<std::string> whole = {
+      "pre.pbtxt", "post.pbtxt", "--seeds", "3", "--grid", "train.learning_rate=0.001,0.01"};
+  ASSERT_EQ(compare("unbroken", whole).exit_code, 0);
+  ASSERT_EQ(compare("study", {"post.pbtxt", "--seeds", "2", "--grid", "train.learning_rate=0.01"})
+                .exit_code,
+            0);
+  const Finished grown = compare("study", whole);
+  ASSERT_EQ(grown.exit_code, 0) << grown.err;
+  EXPECT_THAT(grown.err, AllOf(HasSubstr("2 of 12 runs were done before and are reused"),
+                               HasSubstr("; 12 of 12"),
+                               testing::Not(HasSubstr("post, learning_rate=0.01, seed 2"))));
+  for (const char* file : {"study.pbtxt", "runs.csv", "table.csv", "table.md", "metrics.jsonl",
+                           "report.json", "report.html"}) {
+    const std::string name = file;
+    EXPECT_FALSE(Read("unbroken/" + name).empty()) << name;
+    EXPECT_EQ(Read("study/" + name), Read("unbroken/" + name)) << name;
+  }
+}
+
 TEST_F(CompareResumeTest, AnotherStudyIsNotMixedIntoTheDirectory) {
   ASSERT_EQ(RunPlumb(Arguments("study", 30)).exit_code, 0);
   const std::string table = Read("study/table.csv");

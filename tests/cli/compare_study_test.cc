@@ -53,7 +53,8 @@ TEST_F(CompareStudyTest, TwoModelsWithThreeSeedsEndInTablesAndAPage) {
   EXPECT_THAT(report["models"][1]["picture"].get<std::string>(),
               AllOf(testing::StartsWith("<svg "), HasSubstr(">layers 0..7: post</text>")));
   EXPECT_EQ(report["provenance"]["plugins"][0]["sha256"].get<std::string>().size(), 64u);
-  EXPECT_EQ(report["paired"][0]["metric"], "last 100");
+  EXPECT_EQ(report["judged"], "validation");
+  EXPECT_EQ(report["paired"][0]["metric"], "validation");
   EXPECT_EQ(report["paired"][0]["runs"], 3);
 }
 
@@ -124,6 +125,45 @@ TEST_F(CompareStudyTest, AGridIsEveryCombinationOfItsValues) {
   EXPECT_TRUE(Exists("study/runs/post-n_layer=2-learning_rate=1e-3-seed1/model.pbtxt"));
 }
 
+TEST_F(CompareStudyTest, ValuesOfAFieldThatMakesAModelAreModels) {
+  const Finished result =
+      Compare({"pre.pbtxt", "--grid", "model.block.placement=pre,post", "--grid",
+               "train.learning_rate=1e-3,1e-2", "--seeds", "2", "--samples", "0"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json report = ReadJson("study/report.json");
+  ASSERT_EQ(report["models"].size(), 2u);
+  EXPECT_EQ(report["title"], "pre, post");
+  EXPECT_NE(report["models"][0]["equations"], report["models"][1]["equations"]);
+  EXPECT_NE(report["models"][0]["picture"], report["models"][1]["picture"]);
+  EXPECT_EQ(report["cells"], Json({"learning_rate=1e-3", "learning_rate=1e-2"}));
+  EXPECT_EQ(report["groups"][2]["name"], "post, learning_rate=1e-3");
+  EXPECT_EQ(report["paired"][0]["against"], 0);
+  EXPECT_EQ(report["paired"][0]["group"], 2);
+}
+
+TEST_F(CompareStudyTest, ModelsMatchTheFlopsOrTheParametersOfTheFirst) {
+  const auto compare = [this](const std::string& cost) {
+    const Finished result =
+        Compare({"pre.pbtxt", "--grid", "model.mlp.gated=false,true", "--set", "train.max_steps=40",
+                 "--match", cost, "--seeds", "1", "--samples", "0", "--json"},
+                cost);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out)["groups"];
+  };
+  const Json steps = compare("steps"), flops = compare("flops"), parameters = compare("parameters");
+  EXPECT_GT(steps[1]["parameters"], steps[0]["parameters"]);
+  EXPECT_EQ(flops[1]["parameters"], steps[1]["parameters"]);
+  const double same = parameters[0]["parameters"], near = parameters[1]["parameters"];
+  EXPECT_NEAR(near, same, 0.01 * same);
+  const Json runs = ReadJson("flops/report.json")["runs"];
+  EXPECT_EQ(runs[0]["step"], 40);
+  EXPECT_LT(runs[1]["step"], 40);
+  EXPECT_GT(runs[1]["step"], 25);
+  const Finished unknown = Compare({"pre.pbtxt", "--match", "seconds"}, "unknown");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("parameters"));
+}
+
 TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersContinue) {
   // The loss of the second step overflows in every model.
   const Finished result = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});
@@ -138,7 +178,8 @@ TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersContinue) {
   EXPECT_TRUE(diverged["loss"].back().is_null());
   EXPECT_NE(diverged["message"], "");
   EXPECT_TRUE(diverged["samples"].empty());
-  EXPECT_TRUE(report["paired"][0]["mean"].is_null());
+  EXPECT_TRUE(report["paired"].empty());  // one model
+  EXPECT_EQ(report["best"]["models"][0]["cell"], 0);
   // The diverged run is not trained again.
   const std::string table = Read("study/table.csv");
   const Finished again = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});

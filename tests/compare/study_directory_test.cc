@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
 
 #include "tests/session/scratch_dir.h"
 
@@ -15,14 +19,38 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(StudyDirectoryTest, TheSameStudyMayComeBackAndAnotherMayNot) {
+constexpr char kStudy[] =
+    "# The study\nmodel: \"a.pbtxt\"\ndata: \"names.txt\"\nseed: 1\nseed: 2\nsamples: 8\n"
+    "# group a: model 1, recipe 2, data 3\n";
+
+TEST(StudyDirectoryTest, AStudyMayComeBackOrGrow) {
   const ScratchDir dir;
-  ASSERT_TRUE(ClaimDirectory(dir.File("."), "seed: 1\nseed: 2\n").ok());
-  EXPECT_TRUE(ClaimDirectory(dir.File("."), "seed: 1\nseed: 2\n").ok());
-  const absl::Status other = ClaimDirectory(dir.File("."), "seed: 1\nseed: 3\n");
-  EXPECT_TRUE(absl::IsInvalidArgument(other));
-  EXPECT_THAT(std::string(other.message()),
-              AllOf(HasSubstr("- seed: 2"), HasSubstr("+ seed: 3"), Not(HasSubstr("seed: 1"))));
+  ASSERT_TRUE(ClaimDirectory(dir.File("."), kStudy).ok());
+  EXPECT_TRUE(ClaimDirectory(dir.File("."), kStudy).ok());
+  const std::string grown = absl::StrReplaceAll(
+      kStudy, {{"seed: 2\n", "seed: 2\nseed: 3\n"},
+               {"model: \"a.pbtxt\"\n", "model: \"a.pbtxt\"\nmodel: \"b.pbtxt\"\n"},
+               {"data 3\n", "data 3\n# group b: model 4, recipe 2, data 3\n"}});
+  EXPECT_TRUE(ClaimDirectory(dir.File("."), grown).ok());
+  EXPECT_EQ(*ReadFile(dir.File("study.pbtxt"), 10000), grown);
+  // A model that is gone could come back with another recipe.
+  const absl::Status shrunk = ClaimDirectory(dir.File("."), kStudy);
+  EXPECT_TRUE(absl::IsInvalidArgument(shrunk));
+  EXPECT_THAT(std::string(shrunk.message()), HasSubstr("- # group b"));
+}
+
+TEST(StudyDirectoryTest, AnotherStudyMayNotComeIn) {
+  const ScratchDir dir;
+  ASSERT_TRUE(ClaimDirectory(dir.File("."), kStudy).ok());
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"recipe 2", "recipe 9"}, {"samples: 8", "samples: 4"}, {"names.txt", "other.txt"}}) {
+    const absl::Status other =
+        ClaimDirectory(dir.File("."), absl::StrReplaceAll(kStudy, {{from, to}}));
+    EXPECT_TRUE(absl::IsInvalidArgument(other)) << to;
+    EXPECT_THAT(std::string(other.message()),
+                AllOf(HasSubstr(from), HasSubstr(to), Not(HasSubstr("seed"))));
+  }
+  EXPECT_EQ(*ReadFile(dir.File("study.pbtxt"), 10000), kStudy);
 }
 
 TEST(StudyDirectoryTest, RunsOfNobodyAreNotTakenOver) {

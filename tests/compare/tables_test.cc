@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "cli/compare/results.h"
 
 namespace plumb::cli {
@@ -37,7 +39,8 @@ Plan TwoGroups() {
   Plan plan;
   plan.study.seeds = {1, 2, 5};
   plan.study.grid = {{"model.n_layer", {"4"}, ""}};
-  plan.models = {{"a", "a.pbtxt", {}, "", ""}, {"b|c", "b.pbtxt", {}, "", ""}};
+  plan.models = {{"a", "a.pbtxt", {}, {}, "", ""}, {"b|c", "b.pbtxt", {}, {}, "", ""}};
+  plan.cells = {{{"model.n_layer", "4"}}};
   for (size_t model = 0; model < 2; ++model) {
     PlanGroup group;
     group.name = plan.models[model].name + ", n_layer=4";
@@ -78,11 +81,50 @@ TEST(TablesTest, ARunHasCollapsedByTheEntropyOfItsOwnTokens) {
 
 TEST(TablesTest, DifferencesArePairedOverTheSeedsWithWhichBothFinished) {
   const StudyResults results = Results(TwoGroups());
-  ASSERT_FALSE(results.paired.empty());
-  const PairedDifference& paired = results.paired[0];
-  EXPECT_EQ(paired.metric, kLast100);
+  ASSERT_EQ(results.comparisons[kLast100].size(), 1);
+  const PairedDifference& paired = results.comparisons[kLast100][0].Pair(0, 1);
   EXPECT_EQ(paired.interval.n, 2);
   EXPECT_DOUBLE_EQ(paired.interval.mean, (0.5 + 1) / 2);
+}
+
+// Returns a plan of two models in two cells with four seeds, and runs whose loss is `loss`[group],
+// with a small difference between seeds.
+StudyResults TwoCells(const std::vector<double>& loss, Plan* plan) {
+  plan->study.seeds = {1, 2, 3, 4};
+  plan->models = {{"a", "", {}, {}, "", ""}, {"b", "", {}, {}, "", ""}};
+  plan->cells = {{{"train.batch_size", "1"}}, {{"train.batch_size", "2"}}};
+  std::vector<RunRecord> records;
+  for (size_t group = 0; group < 4; ++group) {
+    PlanGroup planned;
+    planned.model = group / 2;
+    planned.cell = group % 2;
+    planned.unigram_entropies = {100, 100, 100, 100};
+    plan->groups.push_back(planned);
+    for (uint64_t seed : plan->study.seeds) {
+      plan->runs.push_back({group, seed, ""});
+      records.push_back(Record(loss[group] + 0.01 * static_cast<double>(seed * (group + 1))));
+    }
+  }
+  return Evaluate(*plan, records);
+}
+
+TEST(TablesTest, EachModelIsComparedAtItsBestSettingBySeedsThatDidNotChooseIt) {
+  Plan plan;
+  StudyResults results = TwoCells({3, 2, 1, 4}, &plan);
+  ASSERT_TRUE(results.best.has_value());
+  EXPECT_THAT(results.best->cells, ElementsAre(1, 0));
+  EXPECT_EQ(results.best->chosen_with, 2);
+  EXPECT_EQ(results.best->comparison.models[0].n, 2);
+  // Seeds 3 and 4: of a in cell 1 the last step is 2 + 0.02 seed and the mean of both 0.5 more.
+  EXPECT_DOUBLE_EQ(results.best->comparison.models[0].mean, 2.5 + 0.02 * 3.5);
+  EXPECT_THAT(results.mean_ranks, ElementsAre(1.5, 1.5));
+  EXPECT_EQ(results.Decisive(), &results.best->comparison);
+  EXPECT_THAT(TableMarkdown(plan, results),
+              HasSubstr("| b | batch_size=1 | 1.605 ± 0.021 | 2 | 1.5 |"));
+  // A run that diverged makes a setting worse than any without.
+  results.records[4 + 1].result.diverged = true;
+  results = Evaluate(plan, results.records);
+  EXPECT_THAT(results.best->cells, ElementsAre(0, 0));
 }
 
 TEST(TablesTest, MarkdownNamesTheStepThatDivergedAndEscapesBars) {
@@ -97,9 +139,13 @@ TEST(TablesTest, MarkdownNamesTheStepThatDivergedAndEscapesBars) {
 TEST(TablesTest, CsvQuotesCommasAndDropsMissingValues) {
   const Plan plan = TwoGroups();
   const std::string text = TableCsv(plan, Results(plan));
-  EXPECT_THAT(text, HasSubstr("group,model,model.n_layer,parameters,runs,finished,diverged"));
-  EXPECT_THAT(text,
-              HasSubstr("\n\"a, n_layer=4\",a,4,1234,3,3,0,0,0,0,200,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("group,model,model.n_layer,parameters,flops_per_token,steps,memory,runs,finished,"
+                "diverged"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("\n\"a, n_layer=4\",a,4,1234,0,0,0,3,3,0,0,0,0,200,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
 }
 
 TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome) {
@@ -134,6 +180,31 @@ TEST(TablesTest, TextColumnsAreAlignedByCharactersNotBytes) {
   table.columns = {"x", "y"};
   table.rows = {{{"±±", 0, 0}, {"1", 0, 0}}, {{"a", 0, 0}, {"1,000", 0, 0}}};
   EXPECT_EQ(ToText(table), "x       y\n±±      1\na   1,000\n");
+}
+
+TEST(LossFiguresTest, LookAtTheirOwnSteps) {
+  std::vector<double> losses;
+  for (int step = 1; step <= 200; ++step) losses.push_back(step);
+  losses[24] = 1000;   // step 25, after the first 20
+  losses[150] = 0.25;  // step 151
+  const LossFigures figures = FiguresOf(losses);
+  EXPECT_DOUBLE_EQ(figures.first_50, (50 * 51 / 2 - 25 + 1000) / 50.0);
+  EXPECT_DOUBLE_EQ(figures.last_100, (100 * (101 + 200) / 2.0 - 151 + 0.25) / 100);
+  EXPECT_EQ(figures.max_first_20, 20);
+  EXPECT_EQ(figures.min, 0.25);
+}
+
+TEST(LossFiguresTest, TakeWhatThereIsOfAShortTraining) {
+  const LossFigures figures = FiguresOf({3, 1, 2});
+  EXPECT_EQ(figures.first_50, 2);
+  EXPECT_EQ(figures.last_100, 2);
+  EXPECT_EQ(figures.max_first_20, 3);
+}
+
+TEST(CollapsedTest, IsWithinOnePercentOfTheUnigramEntropyOrAbove) {
+  EXPECT_TRUE(IsCollapsed(2.98, 3));
+  EXPECT_TRUE(IsCollapsed(3.5, 3));
+  EXPECT_FALSE(IsCollapsed(2.96, 3));
 }
 
 TEST(DifferencesTest, ListsTheFieldsThatDifferAndNoOthers) {

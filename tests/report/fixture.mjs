@@ -20,6 +20,9 @@ export function random(seed) {
   return { uniform, normal };
 }
 
+// Mark around names in the conclusion.
+const mark = "\ue000";
+
 const round = (value, digits) => Number(value.toFixed(digits));
 
 // Losses of each kind of model: they fall to `end` with a spike, and models with the same seed
@@ -282,15 +285,23 @@ export function makeReport({
       const { mean, sd } = both.length > 0 ? meanAndSd(both) : { mean: null, sd: null };
       const half = sd === null ? null : (t975(both.length) * sd) / Math.sqrt(both.length);
       return {
+        metric: "last 100",
+        cell: 0,
         group: i + 1,
         against: 0,
-        metric: "last 100",
         mean,
         low: half === null ? null : mean - half,
         high: half === null ? null : mean + half,
         runs: both.length,
+        p_student: 0.0002,
+        p_sign_flip: 0.002,
+        p_holm: 0.0004,
       };
     }),
+    judged: "last 100",
+    cells: [""],
+    best: null,
+    conclusion: `${mark}${groups.at(-1)?.name}${mark} is better than the others.`,
   };
 }
 
@@ -315,7 +326,8 @@ export function allDiverged() {
     });
   }
   for (const entry of report.paired)
-    Object.assign(entry, { mean: null, low: null, high: null, runs: 0 });
+    Object.assign(entry, { mean: null, low: null, high: null, runs: 0, p_holm: null });
+  report.conclusion = "Every run diverged: there is no end to compare.";
   return report;
 }
 

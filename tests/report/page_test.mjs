@@ -145,10 +145,7 @@ test("drops what was not measured", async (t) => {
     await page.locator("#flow, #samples, .choice:has-text('Over seeds'), #results figure").count(),
     0,
   );
-  assert.match(
-    await page.locator(".outcome").textContent(),
-    /^The loss at the end: 2\.\d{3} over the last 100 steps\.$/,
-  );
+  assert.equal(await page.locator(".outcome").textContent(), "pre is better than the others.");
   assert.doesNotMatch(await page.locator("main").innerText(), /NaN|undefined|null|Infinity/);
 });
 

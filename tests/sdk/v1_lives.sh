@@ -21,8 +21,8 @@ for compiler in gcc clang; do
   "$compiler" "${flags[@]}" -I "$v1" "$v1/my_norm.c" -o "$work/old_both.so" -lm
   "$compiler" "${flags[@]}" -include "$names" -I "$source/plugins/abi" "$v1/my_norm.c" -o "$work/old_source.so" -lm
   # Both headers have the same sizes and offsets.
-  $compiler -std=c11 -Werror -include "$names" -I "$source/plugins/abi" -fsyntax-only "$v1/layout.c"
-  $compiler -std=c11 -Werror -I "$v1" -fsyntax-only "$v1/layout.c"
+  "$compiler" -std=c11 -Werror -include "$names" -I "$source/plugins/abi" -fsyntax-only "$v1/layout.c"
+  "$compiler" -std=c11 -Werror -I "$v1" -fsyntax-only "$v1/layout.c"
   for each in old_both old_source; do
     "$build/bin/plumb" plugin check --quick "$work/$each.so"
     "$build/bin/plumb" train "$v1/model.pbtxt" --data "$work/words.txt" --plugin "$work/$each.so" \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows the table of results, and the paired differences to the first model.
+// Shows the table of results, each model at its best setting, and the paired differences.
 function resultsSection(report, view) {
   const { columns = [], rows = [] } = report.table ?? {};
   if (rows.length === 0 && !(report.paired ?? []).length) return null;
@@ -202,84 +202,101 @@ function troubles(report) {
   );
 }
 
-// Returns one figure per metric: the mean difference and its interval, one row per group.
+// Returns the name of a difference, "post − pre, n_layer=4".
+function pairName(report, entry) {
+  const model = (group) => report.models[report.groups[group]?.model]?.name ?? "?";
+  const cell = report.cells?.[entry.cell];
+  return `${model(entry.group)} − ${model(entry.against)}${cell ? `, ${cell}` : ""}`;
+}
+
+// Formats a p-value.
+const pText = (p) => (!format.isNumber(p) ? "–" : p < 0.001 ? "<0.001" : p.toFixed(3));
+
+const intervalText = (entry) =>
+  format.isNumber(entry.low) && format.isNumber(entry.high)
+    ? ` [${format.loss(entry.low)}, ${format.loss(entry.high)}]`
+    : " (one pair, no interval)";
+
+// Returns a drawing of differences with their intervals, a row each.
+function differenceRows(view, label, rows) {
+  const drawn = rows.filter(({ entry }) => format.isNumber(entry.mean));
+  if (drawn.length === 0) {
+    return dom.el("p", { class: "empty" }, "No seed finished in both runs of a pair.");
+  }
+  const ends = drawn
+    .flatMap(({ entry }) => [entry.mean, entry.low, entry.high])
+    .filter(format.isNumber);
+  const row = ({ name, group, entry }) => {
+    const color = palette.color(view.theme, group);
+    const text = format.difference(entry.mean) + intervalText(entry);
+    return {
+      name,
+      swatch: swatchOnce(view, group),
+      text,
+      marks: [
+        format.isNumber(entry.low) && { kind: "bar", at: entry.low, to: entry.high, color },
+        { kind: "dot", at: entry.mean, color, size: 5.5, title: text },
+      ].filter(Boolean),
+    };
+  };
+  const holder = dom.el("div");
+  const draw = () =>
+    holder.replaceChildren(
+      dotRows({
+        label:
+          `${label}: ` +
+          drawn
+            .map(({ name, entry }) => `${name} ${format.difference(entry.mean)}${intervalText(entry)}`)
+            .join("; "),
+        low: Math.min(0, ...ends),
+        high: Math.max(0, ...ends),
+        rows: drawn.map(row),
+        zero: true,
+      }),
+    );
+  draw();
+  view.listen((kind) => kind !== "alpha" && draw());
+  return holder;
+}
+
+// Returns a table of the same rows.
+const differenceNumbers = (title, rows) =>
+  dom.numbers(title, () => [
+    [
+      "difference",
+      ...dom.numeric(["mean", "95 % from", "to", "pairs", "p (Holm)", "p (t)", "p (signs)"]),
+    ],
+    rows.map(({ name, entry }) => [
+      name,
+      format.difference(entry.mean),
+      format.difference(entry.low),
+      format.difference(entry.high),
+      format.count(entry.runs),
+      pText(entry.p_holm),
+      pText(entry.p_student),
+      pText(entry.p_sign_flip),
+    ]),
+  ]);
+
+const pairedNote =
+  "Same cell and seed, hence the same data, and the same initial weights where the models share " +
+  "them. Left of 0 is a lower loss. The bar is the 95 % confidence interval of the mean " +
+  "difference (Student’s t).";
+
+// Returns one figure per metric: the differences between models in each cell.
 function pairedFigures(report, view) {
   const entries = report.paired ?? [];
   const metrics = [...new Set(entries.map((entry) => entry.metric))];
   return metrics.map((metric) => {
-    const own = entries.filter((entry) => entry.metric === metric);
-    const drawn = own.filter((entry) => format.isNumber(entry.mean));
-    const against = report.groups[own[0].against]?.name ?? "the first";
-    const settings = (group) => JSON.stringify(report.groups[group]?.settings ?? {});
-    const alike = own.every((entry) => settings(entry.group) === settings(entry.against));
-    const pairs = alike
-      ? "Same seed, same data, same initial weights: each pair of runs differs in the model alone."
-      : "Same seed, same data: each pair of runs differs in what their names say.";
-    const ends = drawn
-      .flatMap((entry) => [entry.mean, entry.low, entry.high])
-      .filter(format.isNumber);
-    const figureRows = () =>
-      drawn.map((entry) => {
-        const color = palette.color(view.theme, entry.group);
-        const bar = format.isNumber(entry.low) && format.isNumber(entry.high);
-        const interval = bar
-          ? ` [${format.loss(entry.low)}, ${format.loss(entry.high)}]`
-          : " (one pair, no interval)";
-        return {
-          name: report.groups[entry.group]?.name ?? "?",
-          swatch: swatchOnce(view, entry.group),
-          text: format.difference(entry.mean) + interval,
-          marks: [
-            bar && { kind: "bar", at: entry.low, to: entry.high, color },
-            {
-              kind: "dot",
-              at: entry.mean,
-              color,
-              size: 5.5,
-              title: `${format.difference(entry.mean)}${interval}`,
-            },
-          ].filter(Boolean),
-        };
-      });
-    const holder = dom.el("div");
-    const draw = () =>
-      holder.replaceChildren(
-        dotRows({
-          label:
-            `Difference of ${metric} from ${against}: ` +
-            drawn
-              .map(
-                (entry) =>
-                  `${report.groups[entry.group]?.name} ${format.difference(entry.mean)}, ` +
-                  `interval ${format.loss(entry.low)} to ${format.loss(entry.high)}`,
-              )
-              .join("; "),
-          low: Math.min(0, ...ends),
-          high: Math.max(0, ...ends),
-          rows: figureRows(),
-          zero: true,
-        }),
-      );
-    if (drawn.length > 0) draw();
-    view.listen((kind) => kind !== "alpha" && drawn.length > 0 && draw());
-    const numbers = dom.numbers(`Paired differences of “${metric}” from ${against}`, () => [
-      ["model", ...dom.numeric(["difference", "95 % from", "to", "pairs"])],
-      own.map((entry) => [
-        report.groups[entry.group]?.name ?? "?",
-        format.difference(entry.mean),
-        format.difference(entry.low),
-        format.difference(entry.high),
-        format.count(entry.runs),
-      ]),
-    ]);
+    const rows = entries
+      .filter((entry) => entry.metric === metric)
+      .map((entry) => ({ name: pairName(report, entry), group: entry.group, entry }));
+    const title = `Differences between models: ${metric}`;
     return dom.figure(
-      `Difference from ${against}: ${metric}`,
-      `${pairs} Left of 0 is a lower loss. The bar is the 95 % confidence interval of the mean ` +
-        "difference (Student’s t).",
-      drawn.length > 0
-        ? holder
-        : dom.el("p", { class: "empty" }, "No seed finished in both runs of a pair."),
-      numbers.node,
+      title,
+      pairedNote,
+      differenceRows(view, title, rows),
+      differenceNumbers(title, rows).node,
     );
   });
 }

@@ -46,6 +46,7 @@ absl::StatusOr<Study> Study::FromFile(const std::string& path) {
   for (const StudySpec::Grid& axis : spec.grid) {
     study.grid.push_back({axis.field.value, axis.values, axis.field.place.ToString()});
   }
+  study.match = spec.match;
   study.seeds = spec.seed_list;
   for (int64_t seed = 1; seed <= spec.seeds.value_or(0); ++seed) {
     study.seeds.push_back(static_cast<uint64_t>(seed));
@@ -66,6 +67,7 @@ std::string Study::ToText() const {
     spec.settings.push_back({absl::StrCat(setting.field, "=", setting.value), {}});
   }
   for (const StudyAxis& axis : grid) spec.grid.push_back({{axis.field, {}}, axis.values});
+  spec.match = match;
   spec.seed_list = seeds;
   spec.samples = samples;
   spec.probe_every = probe_every;

@@ -25,6 +25,13 @@ struct StudyAxis {
   std::string place;
 };
 
+// Cost that models in one cell have in common with the first model.
+enum class StudyMatch {
+  kSteps,       // number of steps, and so of tokens
+  kFlops,       // FLOPs of training (plumb_model_work), by the number of steps
+  kParameters,  // number of parameters, by d_ff
+};
+
 // Content of schema plumb.v1.Study. Paths are valid in the current directory.
 struct Study {
   std::vector<std::string> models;
@@ -32,6 +39,7 @@ struct Study {
   std::string init;         // TrainRequest::init of every run
   std::vector<StudySetting> settings;
   std::vector<StudyAxis> grid;
+  StudyMatch match = StudyMatch::kSteps;
   std::vector<uint64_t> seeds;  // empty: not set
   int64_t samples = 8;          // number of samples from each trained model
   int64_t probe_every = 0;      // 0: none

@@ -90,6 +90,8 @@ absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::stri
     spec.grid.push_back({at.Nested("grid", i).TextOf("field"),
                          std::vector<std::string>(grid.value().begin(), grid.value().end())});
   }
+  if (message.match() == v1::Study::FLOPS) spec.match = StudyMatch::kFlops;
+  if (message.match() == v1::Study::PARAMETERS) spec.match = StudyMatch::kParameters;
   if (message.has_seeds()) spec.seeds = message.seeds();
   spec.seed_list.assign(message.seed().begin(), message.seed().end());
   if (message.has_samples()) spec.samples = message.samples();
@@ -110,6 +112,8 @@ std::string StudySpec::ToText() const {
     added->set_field(axis.field.value);
     for (const std::string& value : axis.values) added->add_value(value);
   }
+  if (match == StudyMatch::kFlops) message.set_match(v1::Study::FLOPS);
+  if (match == StudyMatch::kParameters) message.set_match(v1::Study::PARAMETERS);
   if (seeds.has_value()) message.set_seeds(static_cast<int32_t>(*seeds));
   for (uint64_t seed : seed_list) message.add_seed(seed);
   if (samples.has_value()) message.set_samples(static_cast<int32_t>(*samples));

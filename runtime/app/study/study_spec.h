@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/app/study/study.h"
 #include "runtime/base/diagnostics.h"
 
 namespace plumb {
@@ -25,6 +26,7 @@ struct StudySpec {
   std::string data, train, init;
   std::vector<SourceText> settings;  // "model.n_layer=4"
   std::vector<Grid> grid;
+  StudyMatch match = StudyMatch::kSteps;
   std::optional<int64_t> seeds;  // number of seeds, 1 to N
   std::vector<uint64_t> seed_list;
   std::optional<int64_t> samples;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/compare/results.h"
+#include "runtime/app/study/statistics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-namespace plumb::cli {
+namespace plumb {
 namespace {
 
 TEST(SummarizeTest, IsTheMeanAndTheDeviationOfTheSample) {
@@ -86,30 +86,67 @@ TEST(ConfidenceIntervalTest, OneDifferenceHasAMeanAndNoInterval) {
   EXPECT_TRUE(std::isnan(ConfidenceInterval95({}).mean));
 }
 
-TEST(LossFiguresTest, LookAtTheirOwnSteps) {
-  std::vector<double> losses;
-  for (int step = 1; step <= 200; ++step) losses.push_back(step);
-  losses[24] = 1000;   // step 25, after the first 20
-  losses[150] = 0.25;  // step 151
-  const LossFigures figures = FiguresOf(losses);
-  EXPECT_DOUBLE_EQ(figures.first_50, (50 * 51 / 2 - 25 + 1000) / 50.0);
-  EXPECT_DOUBLE_EQ(figures.last_100, (100 * (101 + 200) / 2.0 - 151 + 0.25) / 100);
-  EXPECT_EQ(figures.max_first_20, 20);
-  EXPECT_EQ(figures.min, 0.25);
+// The expected values of the next tests were computed by scipy 1.17 and statsmodels 0.14.
+const std::vector<double>& SixDifferences() {
+  static const auto& differences = *new std::vector<double>{0.12, -0.05, 0.31, 0.22, 0.08, 0.17};
+  return differences;
 }
 
-TEST(LossFiguresTest, TakeWhatThereIsOfAShortTraining) {
-  const LossFigures figures = FiguresOf({3, 1, 2});
-  EXPECT_EQ(figures.first_50, 2);
-  EXPECT_EQ(figures.last_100, 2);
-  EXPECT_EQ(figures.max_first_20, 3);
+TEST(StudentPValueTest, AgreesWithScipy) {
+  EXPECT_NEAR(StudentPValue(SixDifferences()), 0.03757482243901004, 1e-12);
+  EXPECT_TRUE(std::isnan(StudentPValue({0.5})));
+  EXPECT_EQ(StudentPValue({0, 0, 0}), 1);
+  EXPECT_EQ(StudentPValue({0.5, 0.5, 0.5}), 0);
 }
 
-TEST(CollapsedTest, IsWithinOnePercentOfTheUnigramEntropyOrAbove) {
-  EXPECT_TRUE(IsCollapsed(2.98, 3));
-  EXPECT_TRUE(IsCollapsed(3.5, 3));
-  EXPECT_FALSE(IsCollapsed(2.96, 3));
+TEST(SignFlipPValueTest, CountsTheAssignmentsOfSigns) {
+  EXPECT_DOUBLE_EQ(SignFlipPValue(SixDifferences()), 0.0625);
+  EXPECT_DOUBLE_EQ(SignFlipPValue({1, 2, 4, 8, 16, 32}), 2.0 / 64);
+  EXPECT_EQ(SignFlipPValue({0.5}), 1);
+  EXPECT_EQ(SignFlipPValue({0, 0}), 1);
+  EXPECT_TRUE(std::isnan(SignFlipPValue({})));
+}
+
+TEST(SignFlipPValueTest, ManyDifferencesAreSampledAndAgreeWithTheExactValue) {
+  std::vector<double> differences;
+  for (int i = 0; i < 20; ++i) differences.push_back(std::sin(i) + 0.35);
+  const double exact = SignFlipPValue(differences);
+  ASSERT_GT(exact, 0.01);
+  ASSERT_LT(exact, 0.9);
+  differences.push_back(0);  // changes no sum, but is one more than are enumerated
+  EXPECT_NEAR(SignFlipPValue(differences), exact, 0.006);
+  EXPECT_EQ(SignFlipPValue(differences), SignFlipPValue(differences));
+}
+
+TEST(HolmTest, AgreesWithStatsmodelsAndIgnoresMissingValues) {
+  const std::vector<double> adjusted = HolmAdjusted({0.01, 0.04, 0.03, std::nan(""), 0.005, 0.5});
+  const std::vector<double> expected = {0.04, 0.09, 0.09, 0, 0.025, 0.5};
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (i == 3) {
+      EXPECT_TRUE(std::isnan(adjusted[i]));
+    } else {
+      EXPECT_NEAR(adjusted[i], expected[i], 1e-12);
+    }
+  }
+}
+
+TEST(StudentPowerTest, AgreesWithTheNoncentralT) {
+  EXPECT_NEAR(StudentPower(0.5, 10, 0.05), 0.29317560651407687, 1e-6);
+  EXPECT_NEAR(StudentPower(0.5, 34, 0.05), 0.8077775012792738, 1e-6);
+  EXPECT_NEAR(StudentPower(2, 3, 0.05), 0.47074943127843494, 1e-6);
+  EXPECT_NEAR(StudentPower(1, 2, 0.05), 0.09280915505633605, 1e-6);
+  EXPECT_NEAR(StudentPower(0.3, 20, 0.005), 0.055007887227206044, 1e-6);
+  EXPECT_NEAR(StudentPower(0, 7, 0.01), 0.01, 1e-6);
+}
+
+TEST(StudentPowerTest, DetectableEffectAndNumberOfSeedsInvertIt) {
+  EXPECT_NEAR(DetectableEffect(10, 0.05), 0.9960019107624178, 1e-5);
+  EXPECT_NEAR(DetectableEffect(3, 0.05), 3.264043552819638, 1e-4);
+  EXPECT_EQ(SeedsToDetect(0.5, 0.05), 34);
+  EXPECT_EQ(SeedsToDetect(-0.5, 0.05), 34);
+  EXPECT_EQ(SeedsToDetect(0, 0.05), 0);
+  EXPECT_EQ(SeedsToDetect(1e-4, 0.05), 0);
 }
 
 }  // namespace
-}  // namespace plumb::cli
+}  // namespace plumb

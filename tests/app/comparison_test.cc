@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/comparison.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/base/rng.h"
+
+namespace plumb {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using Values = std::vector<std::vector<std::optional<RunValue>>>;
+
+Values ValuesOf(const std::vector<std::vector<double>>& losses) {
+  Values values;
+  for (const auto& model : losses) {
+    values.emplace_back();
+    for (double loss : model) {
+      values.back().push_back(std::isnan(loss) ? std::nullopt : std::optional(RunValue{loss}));
+    }
+  }
+  return values;
+}
+
+std::string Plain(const std::string& text) { return absl::StrReplaceAll(text, {{kNameMark, ""}}); }
+
+// Returns the values of models with these means over `seeds` seeds. Every seed adds a number that
+// all models share, and every run one of its own with standard deviation `sd`.
+Values Draw(const std::vector<double>& means, int64_t seeds, double sd, uint64_t study) {
+  const RngStream stream(study, "comparison_test");
+  Values values(means.size());
+  uint64_t draw = 0;
+  for (int64_t seed = 0; seed < seeds; ++seed) {
+    const double shared = stream.Normal(draw++);
+    for (size_t model = 0; model < means.size(); ++model) {
+      values[model].push_back(RunValue{means[model] + shared + sd * stream.Normal(draw++)});
+    }
+  }
+  return values;
+}
+
+TEST(CompareModelsTest, PairsAreOverTheSeedsThatBothHave) {
+  const Values values = ValuesOf({{1, 2, 3}, {1.5, kNaN, 4}, {0, 0, 0}});
+  const Comparison comparison = CompareModels(values);
+  ASSERT_EQ(comparison.pairs.size(), 3);
+  EXPECT_EQ(comparison.Pair(0, 1).interval.n, 2);
+  EXPECT_DOUBLE_EQ(comparison.Pair(1, 0).interval.mean, 0.75);
+  EXPECT_EQ(comparison.Pair(0, 2).a, 0);
+  EXPECT_EQ(comparison.Pair(2, 1).a, 1);
+  EXPECT_DOUBLE_EQ(comparison.Pair(0, 2).interval.mean, -2);
+  EXPECT_EQ(comparison.family, 3);
+}
+
+TEST(CompareModelsTest, ComparisonsThatAreAdjustedTogetherAreOneFamily) {
+  const Values values = Draw({0, 0.1}, 5, 0.1, 3);
+  const Comparison alone = CompareModels(values);
+  EXPECT_EQ(alone.pairs[0].p_holm, alone.pairs[0].p());
+  std::vector<Comparison> two = {alone, alone};
+  AdjustTogether(&two);
+  EXPECT_EQ(two[0].family, 2);
+  EXPECT_DOUBLE_EQ(two[1].pairs[0].p_holm, std::min(1.0, 2 * alone.pairs[0].p()));
+}
+
+TEST(CompareModelsTest, TheSignFlipTestDecidesIfARunHasCollapsed) {
+  Values values = Draw({0, 1}, 5, 0.05, 1);
+  EXPECT_TRUE(CompareModels(values).pairs[0].is_significant());
+  values[1][2]->is_collapsed = true;
+  const PairedDifference pair = CompareModels(values).pairs[0];
+  EXPECT_LT(pair.p_student, 0.01);
+  EXPECT_DOUBLE_EQ(pair.p_holm, 2.0 / 32);  // no five differences are more significant
+  EXPECT_FALSE(pair.is_significant());
+}
+
+TEST(VerdictTest, ModelsThatCannotBeDistinguishedShareTheFirstPlace) {
+  const Comparison comparison = CompareModels(Draw({2, 0, 0, 1}, 8, 0.05, 1));
+  const Verdict verdict = Judge(comparison);
+  EXPECT_THAT(verdict.best, testing::UnorderedElementsAre(1, 2));
+  EXPECT_THAT(verdict.worse, ElementsAre(3, 0));
+  EXPECT_THAT(verdict.unclear, IsEmpty());
+  const std::string text = Plain(VerdictText(comparison, {"a", "b", "c", "d"}));
+  EXPECT_EQ(text,
+            "b and c cannot be distinguished; all are better than d and a. c − b is 0.020 (95 % "
+            "interval -0.040 to 0.079, 8 seeds).");
+}
+
+TEST(VerdictTest, ABestModelIsBetterThanTheOthers) {
+  const Comparison comparison = CompareModels(Draw({0, 1, 2}, 5, 0.05, 1));
+  EXPECT_EQ(Plain(VerdictText(comparison, {"pre", "post", "none"})),
+            "pre is better than post and none. post − pre is 1.017 (95 % interval 0.948 to 1.087, "
+            "5 seeds).");
+}
+
+TEST(VerdictTest, OneSeedDecidesNothing) {
+  const Comparison comparison = CompareModels(ValuesOf({{1.0}, {2.0}}));
+  EXPECT_THAT(Plain(VerdictText(comparison, {"pre", "post"})),
+              HasSubstr("With fewer than two seeds for each, nobody can say"));
+  EXPECT_EQ(PowerText(comparison, {"pre", "post"}), "");
+}
+
+TEST(VerdictTest, AModelWithoutAnyValueTakesNoPart) {
+  const Comparison comparison = CompareModels(ValuesOf({{1.0, 1.1}, {kNaN, kNaN}}));
+  EXPECT_EQ(Plain(VerdictText(comparison, {"pre", "post"})), "Only pre has a loss to compare.");
+  EXPECT_EQ(VerdictText(CompareModels({}), {}), "No run has a loss to compare.");
+}
+
+// Holm's method keeps the share of studies with any false claim below 5 %. Of 1,000 studies, 5 %
+// are 50, and three standard deviations more are 71.
+TEST(ComparisonSimulationTest, StudiesWithoutADifferenceRarelyClaimOne) {
+  int claims = 0;
+  for (uint64_t study = 1; study <= 1000; ++study) {
+    const Verdict verdict = Judge(CompareModels(Draw({0, 0, 0, 0}, 6, 0.3, study)));
+    claims += verdict.best.size() < 4 ? 1 : 0;
+  }
+  EXPECT_LE(claims, 71);
+  EXPECT_GE(claims, 10);  // a test that never claims anything would be useless
+}
+
+TEST(ComparisonSimulationTest, ThePowerIsTheOneThatIsPredicted) {
+  // Differences of two runs with standard deviation 1 / sqrt(2) have standard deviation 1.
+  int claims = 0;
+  for (uint64_t study = 1; study <= 1000; ++study) {
+    const Comparison comparison = CompareModels(Draw({0, 0.5}, 16, std::sqrt(0.5), study));
+    claims += comparison.pairs[0].is_significant() ? 1 : 0;
+  }
+  const double power = StudentPower(0.5, 16, 0.05);
+  EXPECT_NEAR(claims / 1000.0, power, 3 * std::sqrt(power * (1 - power) / 1000));
+}
+
+TEST(PowerTextTest, SaysWhatCouldBeDetectedAndHowManySeedsAreNeeded) {
+  // The differences are 0.1, -0.3, 0.2, -0.4: mean -0.1, standard deviation sqrt(0.26 / 3).
+  const Comparison comparison =
+      CompareModels(ValuesOf({{1.0, 1.0, 1.0, 1.0}, {1.1, 0.7, 1.2, 0.6}}));
+  EXPECT_EQ(Plain(PowerText(comparison, {"pre", "post"})),
+            "With 4 seeds, a difference of 0.63 between post and pre would be detected with a "
+            "probability of 80 %; the observed one, 0.1, needs 70 seeds.");
+}
+
+}  // namespace
+}  // namespace plumb
