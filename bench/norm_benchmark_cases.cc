@@ -14,6 +14,7 @@
 #include <random>
 #include <vector>
 
+#include "plumb/ext/residual.h"
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
 
