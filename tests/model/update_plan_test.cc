@@ -181,8 +181,9 @@ TEST_F(UpdatePlanTest, MuonIsForTheMatricesOfLayers) {
   EXPECT_EQ(Of(ruled, "layers.0.attention.k.weight").weight_decay, 0.1);
   EXPECT_EQ(Of(ruled, "head.weight").LearningRate(0.1), 2);
   EXPECT_EQ(Of(ruled, "head.weight").weight_decay, 0);
-  EXPECT_THAT(Error("rule { match: 'layers.*' optimizer: MUON }"),
-              HasSubstr("rule: MUON is for matrices, and layers.0.attention.norm.weight is none"));
+  EXPECT_THAT(
+      Error("rule { match: 'layers.*' optimizer: MUON }"),
+      HasSubstr("rule: MUON is for matrices, and layers.0.attention.norm.weight is not one"));
   EXPECT_THAT(Error("optimizer: MUON rule { match: '*.q.weight' beta1: '0.5' }"),
               HasSubstr("beta1 is AdamW's, and layers.0.attention.q.weight is updated by Muon"));
   EXPECT_THAT(Error("optimizer: MUON muon { learning_rate: 'lr * lr' }"),

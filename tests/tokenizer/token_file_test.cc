@@ -50,7 +50,7 @@ TEST(TokenFileTest, EveryLayoutComesBack) {
 
 TEST(TokenFileTest, DamageIsAnError) {
   EXPECT_THAT(TokenFile::FromContent("abc", "t.bin", TokenLayout::kUint16).status().message(),
-              HasSubstr("t.bin: 3 bytes are no whole number"));
+              HasSubstr("t.bin: its 3 bytes are not a whole number"));
   std::string bytes = BytesOf({1, 2, 3}, TokenLayout::kLlmc, 300);
   bytes.resize(bytes.size() - 2);
   EXPECT_THAT(TokenFile::FromContent(bytes, "t.bin", TokenLayout::kUint16).status().message(),
