@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of the contract that are tested at points of the space of calls (points.h). A rule returns
-// "" if it holds, a problem if it does not, and nullopt if it does not apply: create() refuses the
-// dim, or the norm does not offer the element type. Stateless.
+// "" if the norm keeps it. A rule that fails returns the text of the problem. A rule that does not
+// apply returns nullopt: create() refuses the dim, or the norm does not offer the element type.
+// Stateless.
 #ifndef PLUMB_PLUGINS_CHECK_RULES_H_
 #define PLUMB_PLUGINS_CHECK_RULES_H_
 
@@ -48,7 +49,8 @@ std::optional<std::string> UsesBuffers(const plumb_norm_plugin& norm, const Poin
 std::optional<std::string> KeepsClaims(const plumb_norm_plugin& norm, const Point& point);
 
 // -- hot_call_rules.cc ----------------------------------------------------------------------------
-// Fails if hot functions allocate or log.
+// Fails if forward, backward or a statistics function allocates or frees memory in the calling
+// thread, or writes to the host's log.
 std::optional<std::string> AllocatesNothing(const plumb_norm_plugin& norm, const Point& point);
 // Fails if hot functions change the library's variables or the instance.
 std::optional<std::string> KeepsNoState(const plumb_norm_plugin& norm, const Point& point);

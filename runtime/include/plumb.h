@@ -1045,9 +1045,11 @@ PLUMB_API int32_t plumb_session_finish_reason(const plumb_session* session);
  * Thread-safety: any thread, and signal handlers. */
 PLUMB_API void plumb_session_cancel(plumb_session* session);
 
-/* Starts or ends a profile of the passes that feed tokens, like plumb_trainer_profile. A step is a
- * plumb_session_feed, a plumb_session_feed_batch, or a token that plumb_session_generate appends.
- */
+/* Starts a new profile of the passes that feed tokens, and drops the previous one; if `on` is 0,
+ * ends the profile, whose rows stay readable. Results do not change. Each plumb_session_feed,
+ * plumb_session_feed_batch and plumb_session_append is a step, and so is each token that
+ * plumb_session_generate appends.
+ * Errors: PLUMB_STATUS_FAILED_PRECONDITION inside a callback of the session. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_profile(plumb_session* session, int32_t on,
                                                              plumb_error** error);
 /* Returns the i-th row, like plumb_trainer_profile_row. */

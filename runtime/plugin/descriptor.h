@@ -79,7 +79,9 @@ absl::StatusOr<plumb_norm_instance_extensions> ReadInstanceExtensions(
 // Returns the residual extension at `found`; null functions if it is null or incomplete.
 plumb_norm_residual KnownResidual(const void* found);
 
-// Converts a status that a plugin returned, with its message if there is one.
+// Converts a status that a function of a norm returned. Errors that norm_plugin.h allows keep their
+// code, and any other number becomes kInternal. The text is `message`, or names the number if
+// `message` is empty. Callers add the norm's name.
 absl::Status FromPlugin(plumb_status code, absl::string_view message);
 
 }  // namespace plumb

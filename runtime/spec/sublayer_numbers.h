@@ -31,8 +31,10 @@ struct RopeNumbers {
   double linear_factor = 1;              // for a linear scaling
 };
 
-// Evaluates the fields of an attention. Errors point into the expression if it has no value or one
-// outside the field's range. The functions below have the same errors.
+// Evaluates the fields of an attention in the layer and sublayer of `scope`. Fields that are absent
+// have their defaults, and a window of the context length or more is 0, unlimited. Errors:
+// kInvalidArgument, with the position in the expression, if it has no value or one outside of the
+// field's range. The functions below fail in the same way.
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
                                                    const ScalarScope& scope);
 

@@ -34,10 +34,13 @@ class BpeTrainer {
   static absl::StatusOr<std::unique_ptr<BpeTrainer>> Create(const Options& options);
   ~BpeTrainer();
 
-  // Called regularly with the number of bytes counted (Count) or of merges made (Train).
+  // Receives, regularly and at the end, the number of bytes counted (Count) or of merges made
+  // (Train). An error that it returns ends Count or Train, which return it.
   using Progress = absl::FunctionRef<absl::Status(int64_t done)>;
 
-  // Counts the pieces of a text. May be called for several texts.
+  // Splits `text` into pieces by the pattern, and adds them to the counts of earlier texts. Special
+  // tokens and bytes that are not UTF-8 separate pieces and are not counted; neither is an error.
+  // Requires: Train was not called. Errors: kResourceExhausted if the pattern takes too many steps.
   absl::Status Count(absl::string_view text, Progress progress);
   int64_t distinct_pieces() const { return static_cast<int64_t>(counts_.size()); }
 

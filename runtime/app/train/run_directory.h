@@ -41,7 +41,9 @@ absl::StatusOr<DirectoryLock> LockRun(const std::string& run);
 // that a run writes, except those of a run that was stopped while it began. Errors: kAlreadyExists;
 // kInvalidArgument for the root of the file system.
 absl::Status CheckMayBegin(const std::string& run);
-// Removes temporary files of killed writers. Requires: the caller holds LockRun.
+// Removes the temporary files that killed processes left next to the files of a run. Leaves
+// unfinished directories in checkpoints/, which the next checkpoint removes. Errors: a failure to
+// list the directory or to remove a file. Requires: the caller holds LockRun.
 absl::Status RemoveRunTemporaries(const std::string& run);
 
 // Returns true if `run` contains a run.
