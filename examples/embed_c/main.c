@@ -76,7 +76,6 @@ int main(void) {
   training.recipe_size = strlen(kRecipe);
   Must(plumb_trainer_create(model, &training, &trainer, &error));
   Must(plumb_trainer_run(trainer, FillBatch, PrintLoss, NULL, &error));
-
   plumb_session* session = NULL;
   Must(plumb_session_create(model, NULL, &session, &error));
   /* Handles may be freed in any order: the session keeps what it needs. */
