@@ -69,7 +69,6 @@ int main(void) {
   Must(plumb_spec_set(spec, "vocab_size", number, &error));
   Must(plumb_model_create(runtime, spec, &model, &error));
   Must(plumb_model_init(model, 1, &error));
-
   plumb_trainer* trainer = NULL;
   plumb_trainer_options training = PLUMB_TRAINER_OPTIONS_INIT;
   training.recipe = kRecipe;
