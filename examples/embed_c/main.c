@@ -69,14 +69,12 @@ int main(void) {
   Must(plumb_spec_set(spec, "vocab_size", number, &error));
   Must(plumb_model_create(runtime, spec, &model, &error));
   Must(plumb_model_init(model, 1, &error));
-
   plumb_trainer* trainer = NULL;
   plumb_trainer_options training = PLUMB_TRAINER_OPTIONS_INIT;
   training.recipe = kRecipe;
   training.recipe_size = strlen(kRecipe);
   Must(plumb_trainer_create(model, &training, &trainer, &error));
   Must(plumb_trainer_run(trainer, FillBatch, PrintLoss, NULL, &error));
-
   plumb_session* session = NULL;
   Must(plumb_session_create(model, NULL, &session, &error));
   /* Handles may be freed in any order: the session keeps what it needs. */
