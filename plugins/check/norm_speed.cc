@@ -223,9 +223,6 @@ TimedPass::TimedPass(const Instance& instance, uint32_t dtype, int64_t rows, boo
 }
 
 void TimedPass::Run() {
-  if (run_.TakesStatistics(/*train=*/true)) {
-    run_.Statistics(is_forward_ ? PLUMB_PHASE_FORWARD : PLUMB_PHASE_BACKWARD, /*train=*/true, run_.ChunkRows());
-  }
   const Instance& instance = run_.instance();
   is_forward_ ? Forward(instance, call_, 0, run_.rows())
               : Backward(instance, call_, 0, run_.rows());
@@ -253,6 +250,9 @@ absl::Status BenchNorms(const BenchOptions& options,
     Check check = {
         "bench", 4, Scope::kNorm, "speed", [&](const Subject& subject, Report* report) {
           const plumb_norm_plugin& other = NormAgainst(against, against_index);
+          if (((subject.norm->flags | other.flags) & PLUMB_NORM_CROSS_ROW) != 0) {
+            return report->Fail("a norm that takes statistics over tokens is not timed");
+          }
           for (const bool is_forward : {true, false}) {
             report->Note(
                 MeasurePass(*subject.norm, other, size, is_forward, options.rounds).dump());

@@ -19,7 +19,8 @@ double TimeOf(int64_t n, const std::function<void()>& work);
 // Returns how many calls of `work` take at least a fifth of a millisecond, at most 65536.
 int64_t CallsToTime(const std::function<void()>& work);
 
-// Forward or backward of a norm on rows in memory, in training, with its statistics if it has some.
+// Forward or backward of a norm on rows in memory, in training. The statistics of a norm over
+// tokens are computed once and are not part of the time.
 class TimedPass {
  public:
   // Requires: `instance` outlives this object.
@@ -60,7 +61,8 @@ struct BenchOptions {
 // Measures forward and backward of a norm at usual sizes, in rounds that interleave it with the
 // norm that it is compared with and with a memcpy of the same bytes, each size in a process of its
 // own. Calls `print` with the text of each size when it is measured. Errors: a file that is not a
-// plugin or offers several norms, with their ids; a norm that ends its process.
+// plugin or offers several norms, with their ids; a norm that ends its process or takes
+// statistics over tokens.
 absl::Status BenchNorms(const BenchOptions& options,
                         const std::function<bool(const std::string&)>& print);
 

@@ -122,6 +122,9 @@ TEST_F(PluginTest, BenchNamesWhatItCannotMeasure) {
   const Finished missing = RunPlumb({"plugin", "bench", "./not_there.so"});
   EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.err, HasSubstr("error: ./not_there.so: "));
+  const Finished cross_row = RunPlumb({"plugin", "bench", "batch_norm"});
+  EXPECT_EQ(cross_row.exit_code, 2);
+  EXPECT_THAT(cross_row.err, HasSubstr("takes statistics over tokens is not timed"));
   const Finished text = RunPlumb({"plugin", "bench", "rms_norm", "--against", "./names.txt"});
   EXPECT_EQ(text.exit_code, 2);
   EXPECT_THAT(text.err, HasSubstr("error: ./names.txt: "));
