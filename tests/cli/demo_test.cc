@@ -103,7 +103,8 @@ TEST_F(DemoTest, LeavesAForeignDirectoryAlone) {
   const auto before = Files("mine");
   const Finished result = RunDemo({"--out", "mine"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("mine: exists and was not made by plumb demo"), HasSubstr("--out DIR")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("mine: exists and was not made by plumb demo"),
+                                HasSubstr("--out DIR")));
   EXPECT_EQ(Files("mine"), before);
 }
 
