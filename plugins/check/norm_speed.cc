@@ -215,7 +215,8 @@ TimedPass::TimedPass(const Instance& instance, uint32_t dtype, int64_t rows, boo
   call_ = is_forward ? run_.ForwardCall(/*train=*/true) : run_.BackwardCall(/*accumulate=*/false);
   int64_t operands = two_inputs ? 3 : 2;
   if (!is_forward) {
-    for (const uint32_t each : {PLUMB_BACKWARD_READS_X, PLUMB_BACKWARD_READS_Y, PLUMB_BACKWARD_READS_X2}) {
+    for (const uint32_t each :
+         {PLUMB_BACKWARD_READS_X, PLUMB_BACKWARD_READS_Y, PLUMB_BACKWARD_READS_X2}) {
       operands += (instance.layout().backward_needs & each) != 0;
     }
   }

@@ -13,7 +13,8 @@ namespace plumb {
 
 // Returns the error for the exception that is being handled and that left the plugin's `function`:
 // kInternal "exception std::length_error left forward(): too long", with what() if that says more
-// than the type, or kResourceExhausted for std::bad_alloc. Requires: the caller is in a catch block.
+// than the type, or kResourceExhausted for std::bad_alloc. Requires: the caller is in a catch
+// block.
 ABSL_ATTRIBUTE_NOINLINE ABSL_ATTRIBUTE_COLD absl::Status ExceptionLeft(const char* function);
 
 // Runs call(), which calls the function that `record` names. The record covers the handling of an

@@ -308,7 +308,8 @@ TEST_F(TrainerTest, AnEvaluatorGivesLossAndLogits) {
     };
   };
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, run(ids.data(), 5, &loss)), HasSubstr("2 rows"));
-  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, run(none.data(), 6, &loss)), HasSubstr("all are -1"));
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, run(none.data(), 6, &loss)),
+              HasSubstr("all are -1"));
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, run(nullptr, 6, &loss)), HasSubstr("NULL"));
   EXPECT_PLUMB_OK(plumb_evaluator_run(evaluator.get, ids.data(), nullptr, 6, nullptr, err));
 }

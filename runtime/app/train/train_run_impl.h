@@ -135,7 +135,8 @@ struct TrainRun::Impl {
   absl::StatusOr<std::string> Rollback(const absl::Status& divergence, int64_t step, int64_t batch);
   // Sets the trainer's number of completed steps to `step`, and the scale of its learning rate to
   // incidents.learning_rate_scale, which a trainer does not save. Requires: the tensors of a
-  // checkpoint were read, and the caller is inside WithStates, which sends both values to all ranks.
+  // checkpoint were read, and the caller is inside WithStates, which sends both values to all
+  // ranks.
   absl::Status ApplyIncidents(int64_t step);
   absl::Status NoteSpike(StepReport* report);
   absl::Status LogIncident(const IncidentLine& line);
