@@ -15,6 +15,8 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/process.h"
 
+struct plumb_norm_plugin;  // plumb/norm_plugin.h
+
 namespace plumb {
 
 struct RuntimeOptions {

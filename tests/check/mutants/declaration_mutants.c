@@ -186,8 +186,8 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
 #include "plumb/norm_plugin.h"
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)
-#include "tests/sdk/v1_1/adaptive_norm.c"
 #include "tests/sdk/v1_1/old_names.h"
+#include "tests/sdk/v1_1/adaptive_norm.c"
 #undef FillA
 
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call) {
@@ -204,8 +204,8 @@ static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call
 #include "plumb/norm_plugin.h"
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)
-#include "tests/sdk/v1_1/adaptive_norm.c"
 #include "tests/sdk/v1_1/old_names.h"
+#include "tests/sdk/v1_1/adaptive_norm.c"
 #undef FillA
 
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call) {
@@ -221,8 +221,8 @@ static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call
 #include "plumb/norm_plugin.h"
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call);
 #define FillA(norm, call) HonestFill(norm, call)
-#include "tests/sdk/v1_1/adaptive_norm.c"
 #include "tests/sdk/v1_1/old_names.h"
+#include "tests/sdk/v1_1/adaptive_norm.c"
 #undef FillA
 
 static plumb_status FillA(const plumb_norm_instance* norm, const plumb_fill_call* call) {

@@ -496,8 +496,8 @@ static plumb_status SpoiltForward(const plumb_norm_instance* instance, const plu
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1);
 #define Backward(norm, call, r0, r1) HonestBackward(norm, call, r0, r1)
-#include "tests/sdk/v1_1/adaptive_norm.c"
 #include "tests/sdk/v1_1/old_names.h"
+#include "tests/sdk/v1_1/adaptive_norm.c"
 #undef Backward
 
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
@@ -523,8 +523,8 @@ static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_c
 static plumb_status Backward(const plumb_norm_instance* norm, const plumb_norm_call* call,
                              int64_t r0, int64_t r1);
 #define Backward(norm, call, r0, r1) HonestBackward(norm, call, r0, r1)
-#include "tests/sdk/v1_1/adaptive_norm.c"
 #include "tests/sdk/v1_1/old_names.h"
+#include "tests/sdk/v1_1/adaptive_norm.c"
 #undef Backward
 
 #define MOVE_ROWS(NAME, REAL)                                                   \
