@@ -46,6 +46,7 @@ std::string CommandText(const CompareFlags& options) {
   for (const std::string& setting : study.settings) add("--set", setting);
   if (!study.dtype.empty()) add("--dtype", study.dtype);
   for (const std::string& axis : study.grid) add("--grid", axis);
+  if (!study.baseline.empty()) add("--baseline", study.baseline);
   if (!study.match.empty()) add("--match", study.match);
   if (study.seeds > 0) add("--seeds", absl::StrCat(study.seeds));
   for (const std::string& seed : study.seed_list) add("--seed", seed);
@@ -183,6 +184,9 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       app, "--grid", "FIELD=V,V,...", &study->grid,
       "Train every model with each of these values; repeatable: with every combination. "
       "Values of a field that is neither of the recipe nor a size make models of their own");
+  app->add_option("--baseline", study->baseline,
+                  "Model, by its file or name, to which differences are shown. Default: the first")
+      ->type_name("MODEL");
   app->add_option("--match", study->match,
                   "Cost that models have in common with the first one in their cell: steps, flops "
                   "(by the number of steps), parameters (by d_ff). Default: steps")

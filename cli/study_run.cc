@@ -76,12 +76,21 @@ absl::Status CheckIsNoRun(const std::string& out) {
       absl::StrCat(out, ": holds a single run; choose another --out for the study"));
 }
 
-absl::StatusOr<Plan> PlanStudy(const StudyRequest& request, HostRuntime* runtime) {
-  PLUMB_RETURN_IF_ERROR(CheckIsNoRun(request.out));
+// Makes the plan and prints warnings about it.
+absl::StatusOr<Plan> MakePlanWithWarnings(const StudyRequest& request, HostRuntime* runtime) {
   absl::StatusOr<Plan> plan = MakePlan(request.study, request.out, runtime);
   if (!request.quiet) PrintWarnings(runtime);
-  if (plan.ok()) plan->shard = request.shard;
+  if (!plan.ok()) return plan;
+  if (!request.quiet) {
+    for (const std::string& warning : plan->warnings) PrintNote(absl::StrCat("warning: ", warning));
+  }
+  plan->shard = request.shard;
   return plan;
+}
+
+absl::StatusOr<Plan> PlanStudy(const StudyRequest& request, HostRuntime* runtime) {
+  PLUMB_RETURN_IF_ERROR(CheckIsNoRun(request.out));
+  return MakePlanWithWarnings(request, runtime);
 }
 
 // Acquires the lock on a study's directory, and removes remains of a killed process.
@@ -376,10 +385,7 @@ std::string OutcomeText(const StudyOutcome& outcome) {
 
 absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, const Invocation& invocation,
                               HostRuntime* runtime) {
-  absl::StatusOr<Plan> planned = MakePlan(request.study, request.out, runtime);
-  if (!request.quiet) PrintWarnings(runtime);
-  PLUMB_ASSIGN_OR_RETURN(Plan plan, std::move(planned));
-  plan.shard = request.shard;
+  PLUMB_ASSIGN_OR_RETURN(const Plan plan, MakePlanWithWarnings(request, runtime));
   PLUMB_ASSIGN_OR_RETURN(const Requirements needs, RequirementsOf(plan, runtime->threads()));
   PLUMB_RETURN_IF_ERROR(CheckFits(needs, plan));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> worker,

@@ -335,6 +335,21 @@ absl::StatusOr<int64_t> TryTraining(size_t index, HostRuntime* runtime, Plan* pl
   return run->info().context_length;
 }
 
+// Returns a warning for each model that equals an earlier one, recipe included.
+std::vector<std::string> WarnOfEqualModels(const Plan& plan) {
+  std::vector<std::string> warnings;
+  std::map<std::string, size_t> first;
+  for (const PlanGroup& group : plan.groups) {
+    if (group.cell != 0) continue;
+    const auto [found, added] =
+        first.emplace(absl::StrCat(group.fingerprint, group.training.train_text), group.model);
+    if (added) continue;
+    warnings.push_back(absl::StrCat(plan.models[group.model].name, " is the same model as ",
+                                    plan.models[found->second].name, "; their differences are 0"));
+  }
+  return warnings;
+}
+
 // Bytes that a run needs besides its steps: the data, and a thread whose heap reserves as much of
 // the address space in the C library.
 constexpr int64_t kBesideSteps = int64_t{64} << 20;
@@ -364,6 +379,7 @@ absl::StatusOr<Plan> MakePlan(const Study& study, const std::string& out, HostRu
   Planner planner(&plan, runtime);
   PLUMB_RETURN_IF_ERROR(planner.Check());
   PLUMB_RETURN_IF_ERROR(planner.AddGroups());
+  plan.warnings = WarnOfEqualModels(plan);
   std::vector<int64_t> contexts;
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     PLUMB_ASSIGN_OR_RETURN(const int64_t context, TryTraining(group, runtime, &plan));

@@ -22,7 +22,13 @@
 namespace plumb::cli {
 namespace {
 
-constexpr double kSmoothing = 0.98;
+// Returns the weight of the past in the moving average with which the page begins: the average
+// covers about a fortieth of the run, at most 50 steps, so that it follows a short run.
+double Smoothing(int64_t steps) {
+  const int64_t window = std::clamp<int64_t>(steps / 40, 1, 50);
+  return 1 - 1 / static_cast<double>(window);
+}
+
 constexpr int64_t kFirstWindow = 100, kLastWindow = 200;
 
 Json NumberOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(); }
@@ -464,7 +470,7 @@ Json ReportData(const Plan& plan, const StudyResults& results, HostRuntime* runt
           {"command", "plumb compare study.pbtxt --out DIR"},  // study.pbtxt is next to the page
           {"provenance", OriginData(plan, runtime)},
           {"steps", steps},
-          {"smoothing", kSmoothing},
+          {"smoothing", Smoothing(steps)},
           {"windows",
            {{"first", std::min(kFirstWindow, steps)}, {"last", std::min(kLastWindow, steps)}}},
           {"models", std::move(models)},

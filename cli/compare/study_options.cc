@@ -2,6 +2,7 @@
 #include "cli/compare/study_options.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "runtime/app/file_kind.h"
+#include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
@@ -98,10 +100,33 @@ absl::StatusOr<Study> ReadStudy(const StudyOptions& options) {
   return study;
 }
 
+// Returns "pre" for "models/pre.pbtxt".
+std::string StemOf(const std::string& file) { return std::filesystem::path(file).stem().string(); }
+
+// Moves the model `baseline`, a file or its name without ".pbtxt", to the first place, to which
+// tables show differences.
+absl::Status SetBaseline(const std::string& baseline, Study* study) {
+  std::vector<std::string>& models = study->models;
+  const auto found = std::find_if(models.begin(), models.end(), [&](const std::string& file) {
+    return file == baseline || StemOf(file) == baseline;
+  });
+  if (found == models.end()) {
+    std::vector<std::string> names;
+    for (const std::string& file : models) names.push_back(StemOf(file));
+    return absl::InvalidArgumentError(absl::StrCat("--baseline: no model is named \"", baseline,
+                                                   "\"", DidYouMean(baseline, names)));
+  }
+  std::rotate(models.begin(), found, found + 1);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
   PLUMB_ASSIGN_OR_RETURN(Study study, ReadStudy(options));
+  if (!options.baseline.empty()) {
+    PLUMB_RETURN_IF_ERROR(SetBaseline(options.baseline, &study));
+  }
   if (!options.data.empty()) study.data = options.data;
   if (!options.train.empty()) study.train = options.train;
   if (!options.init.empty()) study.init = options.init;

@@ -15,6 +15,7 @@ namespace plumb::cli {
 
 struct StudyOptions {
   std::vector<std::string> files;  // models, or one study
+  std::string baseline;            // file or name of the model to list first; "" if not given
   std::string data, train, init;   // "" if not given
   std::vector<std::string> settings, grid;
   std::string match;  // "steps", "flops", "parameters"; "" if not given

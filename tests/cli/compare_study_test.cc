@@ -164,6 +164,13 @@ TEST_F(CompareStudyTest, ModelsMatchTheFlopsOrTheParametersOfTheFirst) {
   EXPECT_THAT(unknown.err, HasSubstr("parameters"));
 }
 
+TEST_F(CompareStudyTest, TheSameModelTwiceIsAWarning) {
+  const Finished result = Compare(
+      {"pre.pbtxt", "post.pbtxt", "pre.pbtxt", "--seeds", "1", "--samples", "0", "--dry-run"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("warning: pre (2) is the same model as pre;"));
+}
+
 TEST_F(CompareStudyTest, ARunThatDivergesIsARowAndTheOthersContinue) {
   // The loss of the second step overflows in every model.
   const Finished result = Compare({"none.pbtxt", "--grid", "train.learning_rate=1e-2,1e30"});

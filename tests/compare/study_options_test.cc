@@ -73,6 +73,19 @@ TEST(StudyOptionsTest, TheCommandLineIsLaidOverTheFile) {
   EXPECT_EQ(study->probe_every, 0);
 }
 
+TEST(StudyOptionsTest, TheBaselineIsTheFirstModel) {
+  StudyOptions options;
+  options.files = {"models/a.pbtxt", "models/b.pbtxt", "models/c.pbtxt"};
+  for (const char* baseline : {"c", "models/c.pbtxt"}) {
+    options.baseline = baseline;
+    const auto study = MakeStudy(options);
+    ASSERT_TRUE(study.ok()) << study.status();
+    EXPECT_THAT(study->models, ElementsAre("models/c.pbtxt", "models/a.pbtxt", "models/b.pbtxt"));
+  }
+  options.baseline = "d";
+  EXPECT_THAT(Error(options), HasSubstr("--baseline: no model is named \"d\""));
+}
+
 TEST(StudyOptionsTest, TheTextOfAStudyIsAStudy) {
   const ScratchDir dir;
   dir.Write("study.pbtxt", kStudy);
