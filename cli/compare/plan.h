@@ -66,10 +66,11 @@ struct Plan {
   Study study;
   std::string out;
   std::vector<PlanModel> models;
-  std::vector<Overrides> cells;   // values of the grid's settings; one empty cell without any
-  std::vector<PlanGroup> groups;  // model by model, each in the order of the cells
-  std::vector<PlanRun> runs;      // group by group, each in seed order
-  Shard shard;                    // the subset of `runs` to train here
+  std::vector<Overrides> cells;       // values of the grid's settings; one empty cell without any
+  std::vector<PlanGroup> groups;      // model by model, each in the order of the cells
+  std::vector<PlanRun> runs;          // group by group, each in seed order
+  Shard shard;                        // the subset of `runs` to train here
+  std::vector<std::string> warnings;  // oddities of the study, for the user
 
   TrainRequest Request(const PlanRun& run) const;
   // Returns the content of OUT/study.pbtxt: the study and the hashes of its files.
