@@ -162,7 +162,7 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // A group's model, and what it says about itself.
+  // A group's model with its description and its text.
   struct Made {
     api::Model model;
     Json description;

@@ -201,15 +201,19 @@ std::string OverwriteStrings(const plumb_norm_plugin& norm, const Point& point,
 std::optional<std::string> LeavesNothing(const plumb_norm_plugin& norm, const Point& point,
                                          const ProcessState& before) {
   const ScopedFlushing exact(false);  // same mode as `before`
-  if (InstanceAt(norm, point) == nullptr) return std::nullopt;
+  const AttributeValues& values = CasesOf(norm)[static_cast<size_t>(point[kAttributes])].values;
+  const auto dim = static_cast<uint32_t>(point[kDim]);
+  if (InstanceAt(norm, point) == nullptr) {
+    std::string problem = WatchLife(norm, dim, values, ", which it refuses,");
+    if (problem.empty()) return std::nullopt;
+    return problem;
+  }
   const std::vector<std::string> changes = before.ChangesSince();
   if (!changes.empty()) {
     return absl::StrCat(
         "create and destroy with dim=", point[kDim],
         ", or a dim tried before, change the process: ", absl::StrJoin(changes, "; "));
   }
-  const AttributeValues& values = CasesOf(norm)[static_cast<size_t>(point[kAttributes])].values;
-  const auto dim = static_cast<uint32_t>(point[kDim]);
   std::string text = WatchLife(norm, dim, values, "");
   for (const AttributeValues& refusable : RefusableValues(norm)) {
     if (text.empty()) text = WatchLife(norm, dim, refusable, ", attributes that it may refuse");

@@ -129,12 +129,13 @@ absl::StatusOr<plumb_work> WorkOf(const ModelContext& context, int32_t pass, int
   program.seq = tokens;
   if (pass == PLUMB_PASS_FEED) program.program = Program::kCached;
   PLUMB_ASSIGN_OR_RETURN(const ModelWork of_pass, CountWork(context, program));
+  plumb_work work = {};
+  work.flops = of_pass.forward_flops * (pass == PLUMB_PASS_TRAINING ? 3 : 1);
   BuildOptions step;
   step.program = Program::kCached;
   PLUMB_ASSIGN_OR_RETURN(step.weights, FormatOf(weights));
+  if (context.model.bidirectional) return work;  // has no decoding step
   PLUMB_ASSIGN_OR_RETURN(const ModelWork of_step, CountWork(context, step));
-  plumb_work work = {};
-  work.flops = of_pass.forward_flops * (pass == PLUMB_PASS_TRAINING ? 3 : 1);
   work.weight_bytes = of_step.weight_bytes;
   return work;
 }

@@ -370,7 +370,8 @@ typedef struct plumb_work {
   /* Floating-point operations of the matrix products: 6 per weight and token of training, 2 of
    * feeding, and those of unmasked attention (PaLM, arXiv:2204.02311, appendix B). */
   double flops;
-  int64_t weight_bytes; /* bytes of weights that a decoding step reads */
+  /* bytes of weights that a decoding step reads; 0 for a bidirectional model, which has none */
+  int64_t weight_bytes;
 } plumb_work;
 #define PLUMB_WORK_INIT \
   { sizeof(plumb_work), 0.0, 0 }

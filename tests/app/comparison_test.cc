@@ -62,21 +62,22 @@ TEST(CompareModelsTest, PairsAreOverTheSeedsThatBothHave) {
 TEST(CompareModelsTest, ComparisonsThatAreAdjustedTogetherAreOneFamily) {
   const Values values = Draw({0, 0.1}, 5, 0.1, 3);
   const Comparison alone = CompareModels(values);
-  EXPECT_EQ(alone.pairs[0].p_holm, alone.pairs[0].p());
+  EXPECT_EQ(alone.pairs[0].p_holm, alone.pairs[0].p_student);
   std::vector<Comparison> two = {alone, alone};
   AdjustTogether(&two);
   EXPECT_EQ(two[0].family, 2);
-  EXPECT_DOUBLE_EQ(two[1].pairs[0].p_holm, std::min(1.0, 2 * alone.pairs[0].p()));
+  EXPECT_DOUBLE_EQ(two[1].pairs[0].p_holm, std::min(1.0, 2 * alone.pairs[0].p_student));
 }
 
-TEST(CompareModelsTest, TheSignFlipTestDecidesIfARunHasCollapsed) {
+TEST(VerdictTest, ADifferenceFromCollapsedRunsHasACaution) {
   Values values = Draw({0, 1}, 5, 0.05, 1);
-  EXPECT_TRUE(CompareModels(values).pairs[0].is_significant());
+  EXPECT_THAT(VerdictText(CompareModels(values), {"pre", "post"}),
+              testing::Not(HasSubstr("collapsed")));
   values[1][2]->is_collapsed = true;
-  const PairedDifference pair = CompareModels(values).pairs[0];
-  EXPECT_LT(pair.p_student, 0.01);
-  EXPECT_DOUBLE_EQ(pair.p_holm, 2.0 / 32);  // no five differences are more significant
-  EXPECT_FALSE(pair.is_significant());
+  const Comparison comparison = CompareModels(values);
+  EXPECT_TRUE(comparison.pairs[0].has_collapsed);
+  EXPECT_DOUBLE_EQ(comparison.pairs[0].p_sign_flip, 2.0 / 32);
+  EXPECT_THAT(VerdictText(comparison, {"pre", "post"}), HasSubstr("Runs have collapsed"));
 }
 
 TEST(VerdictTest, ModelsThatCannotBeDistinguishedShareTheFirstPlace) {

@@ -43,9 +43,8 @@ def sign_flip(differences):
     )
 
 
-def analyze(pairs):
-    """Returns the figures of [(difference, has_collapsed)]."""
-    differences = [difference for difference, _ in pairs]
+def analyze(differences):
+    """Returns the figures of a list of differences."""
     n = len(differences)
     if n == 0:
         return {"runs": 0}
@@ -56,8 +55,6 @@ def analyze(pairs):
         half = student_quantile(0.975, n - 1) * error
         figures.update(low=mean - half, high=mean + half)
         figures["p_student"] = 2 * student_tail(abs(mean) / error, n - 1)
-    collapsed = any(collapsed for _, collapsed in pairs)
-    figures["p"] = figures.get("p_sign_flip" if collapsed else "p_student")
     return figures
 
 
@@ -85,14 +82,14 @@ def main():
     def values(group, metric):
         column = metric.replace(" ", "_")
         return {
-            run["seed"]: (float(run[column]), run["collapsed"] == "1")
+            run["seed"]: float(run[column])
             for run in runs
             if run["group"] == groups[group] and run[column] != ""
         }
 
     def difference(group, against, metric):
         a, b = values(group, metric), values(against, metric)
-        return analyze([(a[s][0] - b[s][0], a[s][1] or b[s][1]) for s in a if s in b])
+        return analyze([a[s] - b[s] for s in a if s in b])
 
     checked = 0
     n_cells = len(report["cells"])
@@ -104,7 +101,7 @@ def main():
             for i, against in enumerate(own):
                 for group in own[i + 1 :]:
                     family[group, against] = difference(group, against, metric)
-        adjusted = holm([figures.get("p") for figures in family.values()])
+        adjusted = holm([figures.get("p_student") for figures in family.values()])
         for figures, p in zip(family.values(), adjusted):
             figures["p_holm"] = p
         for entry in report["paired"]:

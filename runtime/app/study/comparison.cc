@@ -38,6 +38,16 @@ bool Differ(const Comparison& comparison, size_t a, size_t b) {
   return comparison.Pair(a, b).is_significant();
 }
 
+// Returns a caution if a difference that is claimed involves collapsed runs; "" otherwise.
+std::string CollapseText(const Comparison& comparison) {
+  const bool is_doubtful =
+      std::any_of(comparison.pairs.begin(), comparison.pairs.end(),
+                  [](const auto& pair) { return pair.has_collapsed && pair.is_significant(); });
+  return is_doubtful ? " Runs have collapsed, so losses are not normal: p (signs) does not assume "
+                       "that they are."
+                     : "";
+}
+
 // Formats a difference of losses with two significant digits.
 std::string DifferenceText(double difference) { return absl::StrFormat("%.2g", difference); }
 
@@ -99,7 +109,7 @@ Comparison CompareModels(const std::vector<std::vector<std::optional<RunValue>>>
 void AdjustTogether(std::vector<Comparison>* comparisons) {
   std::vector<double> p;
   for (const Comparison& comparison : *comparisons) {
-    for (const PairedDifference& pair : comparison.pairs) p.push_back(pair.p());
+    for (const PairedDifference& pair : comparison.pairs) p.push_back(pair.p_student);
   }
   const std::vector<double> adjusted = HolmAdjusted(p);
   const auto family = static_cast<size_t>(
@@ -169,7 +179,7 @@ std::string VerdictText(const Comparison& comparison, const std::vector<std::str
                     verdict.unclear.size() == 1 ? " is" : " are",
                     " worse than some of these, but not than all.");
   }
-  return text + gap;
+  return absl::StrCat(text, gap, CollapseText(comparison));
 }
 
 std::string PowerText(const Comparison& comparison, const std::vector<std::string>& names) {

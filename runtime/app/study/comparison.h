@@ -26,13 +26,10 @@ struct PairedDifference {
   Interval interval;    // of the mean of b - a
   double sd = 0;        // sample standard deviation of the differences; NaN for fewer than two
   bool has_collapsed = false;  // true if a run of the pair has collapsed
-  // p-values of Student's t and of the sign-flip test; NaN if there are too few seeds.
-  double p_student = kNaN, p_sign_flip = kNaN;
-  // p-value that decides, adjusted by Holm's method: of Student's t, or of the sign-flip test if a
-  // run has collapsed, because losses are not normal then.
-  double p_holm = kNaN;
+  // p-values of Student's t, alone and adjusted by Holm's method, and of the sign-flip test, which
+  // does not assume normal losses; NaN if there are too few seeds.
+  double p_student = kNaN, p_holm = kNaN, p_sign_flip = kNaN;
 
-  double p() const { return has_collapsed ? p_sign_flip : p_student; }
   bool is_significant() const { return p_holm < 0.05; }  // false for NaN
 };
 

@@ -29,7 +29,8 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
       shared[4]; /* MUTANT 75: not reentrant; volatile, so that it is read again */
   pthread_t thread;
   FILE* file;
-  const int refused = !(values[0].f >= 0 && values[0].f <= 1);
+  /* MUTANT 72 to 74: the norm refuses odd dims, as it may. */
+  const int refused = MUTANT >= 72 && MUTANT <= 74 && dim % 2 == 1;
   if (MUTANT == 75) {
     shared[0] = dim;
     for (int i = 0; i < 20000; ++i) ++busy;
@@ -48,6 +49,10 @@ static plumb_status SpoiltCreate(const plumb_host* host, uint32_t dim,
     case 77: if (dim > 200) pthread_create(&thread, NULL, Nothing, NULL); break;
     case 78: if (dim == 256) chdir("/"); break;
     default: break;
+  }
+  if (refused) {
+    if (cap > 0) snprintf(err, cap, "dim = %u is odd", (unsigned)dim);
+    return PLUMB_STATUS_INVALID_ARGUMENT;
   }
   return BaseCreate(host, dim, values, out, err, cap);
 }
