@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What norm ABI 1.1 added to the layout of 1.0 (../v1/layout.c), on a 64-bit machine. It is fixed
- * for ever. A struct may grow after its last field here, but nothing may move. */
+/* Fields that norm ABI 1.1 added to the layout of 1.0 (../v1/layout.c), on a 64-bit machine. They are
+ * fixed for ever. A struct may grow after its last field here, but nothing may move. */
 #include <stddef.h>
 
 #include "plumb/norm_plugin.h"
