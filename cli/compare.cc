@@ -12,13 +12,13 @@
 #include "absl/strings/str_split.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/compare/plan.h"
-#include "cli/compare/results.h"
-#include "cli/compare/study_directory.h"
-#include "cli/compare/study_options.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/study_run.h"
+#include "runtime/app/study/plan.h"
+#include "runtime/app/study/results.h"
+#include "runtime/app/study/study_directory.h"
+#include "runtime/app/study/study_options.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -27,7 +27,7 @@ namespace {
 struct CompareFlags {
   StudyOptions study;
   std::string out;
-  Shard shard = {};
+  StudyShard shard = {};
   std::vector<std::string> merge;
   RankOptions ranks;
   bool dry_run = false, json = false, quiet = false;
@@ -98,8 +98,8 @@ absl::Status PrintOutcome(const StudyOutcome& outcome, bool json) {
   return json ? PrintJson(Summary(outcome)) : PrintResult(OutcomeText(outcome));
 }
 
-absl::Status PrintShard(const Plan& plan, bool json) {
-  const Shard& shard = plan.shard;
+absl::Status PrintShard(const StudyPlan& plan, bool json) {
+  const StudyShard& shard = plan.shard;
   int64_t runs = 0;
   for (size_t i = 0; i < plan.runs.size(); ++i) runs += shard.Has(i) ? 1 : 0;
   if (json) {
@@ -114,12 +114,6 @@ absl::Status PrintShard(const Plan& plan, bool json) {
       "/runs\nwhen all shards are: plumb compare --merge ", Quoted(plan.out), " … --out DIR\n"));
 }
 
-// Returns the exit code. A cancellation has already been reported.
-absl::StatusOr<int> CodeOf(const absl::Status& status) {
-  if (status.ok()) return kExitOk;
-  return absl::IsCancelled(status) ? absl::StatusOr<int>(kExitInterrupted) : status;
-}
-
 absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invocation,
                             Launch* launch) {
   // Commands that train nothing run on rank 0 only.
@@ -129,24 +123,26 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   PLUMB_ASSIGN_OR_RETURN(const Study study, options.merge.empty()
                                                 ? MakeStudy(options.study)
                                                 : StudyOfDirectories(options.merge));
-  const StudyRequest request = {study,         options.out,   CommandText(options),
-                                options.quiet, options.shard, launch};
-  if (!launch->is_first()) return CodeOf(FollowStudy(request, invocation, runtime.get()));
+  const StudyRequest request = {study, options.out, CommandText(options), options.shard, launch};
+  StudyConsole console(&request, options.quiet, &invocation);
+  if (!launch->is_first()) {
+    return console.ExitCode(FollowStudy(request, &console, runtime.get()));
+  }
   if (options.dry_run) {
-    return CodeOf(PrintStudyDryRun(request, options.json, invocation, runtime.get()));
+    return ExitOk(PrintStudyDryRun(request, options.json, options.quiet, &console, runtime.get()));
   }
   if (options.shard.count > 1) {
-    const absl::StatusOr<Plan> plan = RunShard(request, invocation, runtime.get());
-    return CodeOf(plan.ok() ? PrintShard(*plan, options.json) : plan.status());
+    const absl::StatusOr<StudyPlan> plan = RunShard(request, &console, runtime.get());
+    return console.ExitCode(plan.ok() ? PrintShard(*plan, options.json) : plan.status());
   }
   const absl::StatusOr<StudyOutcome> outcome =
-      options.merge.empty() ? RunStudy(request, timer, invocation, runtime.get())
-                            : MergeStudy(request, options.merge, timer, runtime.get());
-  return CodeOf(outcome.ok() ? PrintOutcome(*outcome, options.json) : outcome.status());
+      options.merge.empty() ? RunStudy(request, timer, &console, runtime.get())
+                            : MergeStudy(request, options.merge, timer, &console, runtime.get());
+  return console.ExitCode(outcome.ok() ? PrintOutcome(*outcome, options.json) : outcome.status());
 }
 
 // Parses a shard such as "1/3". Returns an error message, or "".
-std::string ParseShard(const std::string& text, Shard* shard) {
+std::string ParseShard(const std::string& text, StudyShard* shard) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
   int64_t index = -1, count = 0;
   if (!absl::SimpleAtoi(parts.first, &index) || !absl::SimpleAtoi(parts.second, &count) ||

@@ -19,6 +19,7 @@
 #include "cli/output.h"
 #include "cli/study_run.h"
 #include "runtime/app/study/study.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -96,7 +97,7 @@ absl::Status WriteDemoFiles(const std::string& out) {
   for (const EmbeddedFile& file : DemoFiles()) {
     const std::string path = absl::StrCat(out, "/", file.name);
     if (fs::exists(path, error)) continue;
-    PLUMB_RETURN_IF_ERROR(WriteFile(path, file.content));
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path, file.content));
   }
   return absl::OkStatus();
 }
@@ -162,12 +163,10 @@ absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation)
   PrintNote(absl::StrCat("pre-norm, post-norm and no norm learn to spell names, ",
                          Count(seeds, "seed"), " each; into ", out));
   const std::string command = absl::StrCat("plumb demo --out ", Quoted(out), " --seeds ", seeds);
-  const absl::StatusOr<StudyOutcome> outcome =
-      RunStudy({DemoStudy(out, seeds), out, command}, timer, invocation, runtime.get());
-  if (!outcome.ok()) {
-    return absl::IsCancelled(outcome.status()) ? absl::StatusOr<int>(kExitInterrupted)
-                                               : outcome.status();
-  }
+  const StudyRequest request = {DemoStudy(out, seeds), out, command};
+  StudyConsole console(&request, /*quiet=*/false, &invocation);
+  const absl::StatusOr<StudyOutcome> outcome = RunStudy(request, timer, &console, runtime.get());
+  if (!outcome.ok()) return console.ExitCode(outcome.status());
   PLUMB_RETURN_IF_ERROR(PrintResult(absl::StrCat(OutcomeText(*outcome), kReading, NextText(out))));
   if (!options.no_open && CanOpenFiles() && OpenFile(absl::StrCat(out, "/report.html"))) {
     PrintNote("opening the report (--no-open: do not)");

@@ -25,6 +25,7 @@
 #include "cli/figures.h"
 #include "cli/output.h"
 #include "runtime/app/model.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -255,7 +256,7 @@ absl::Status Draw(const DescribeFlags& options, const api::Model& model) {
   if (options.layer >= 0) layer = options.layer;
   PLUMB_ASSIGN_OR_RETURN(const std::string svg, DrawModel(model, layer));
   if (options.svg == "-") return PrintResult(svg);
-  const absl::Status written = WriteFile(options.svg, svg);
+  const absl::Status written = WriteFileAtomically(options.svg, svg);
   if (written.ok()) PrintNote(absl::StrCat("wrote ", options.svg));
   return written;
 }

@@ -173,7 +173,7 @@ absl::Status WriteGradientNorms(const ModelOutputs& outputs, const std::string& 
                     ": ", ShortestNumber(gradient.l2));
     separator = ", ";
   }
-  return WriteFile(path, absl::StrCat(text, "}}\n"));
+  return WriteFileAtomically(path, absl::StrCat(text, "}}\n"));
 }
 
 }  // namespace plumb::cli

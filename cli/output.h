@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/app/host_runtime.h"
+#include "runtime/base/text_format.h"
 
 namespace plumb::cli {
 
@@ -56,27 +57,10 @@ T WithWarnings(HostRuntime* runtime, T result) {
   return result;
 }
 
-// Writes `content` to a temporary file next to `path`, syncs it and renames it over `path`, which
-// therefore always has the complete old or new content. Special files (a device, a pipe,
-// /dev/stdout) are written directly. Errors: kInvalidArgument for a directory, or a path that does
-// not exist or is not writable; kResourceExhausted for a full disk; other failures of the system.
-absl::Status WriteFile(const std::string& path, absl::string_view content);
-
 bool StdoutIsTerminal();
 // Returns true if stderr is a terminal that understands escape sequences.
 bool StderrIsTerminal();
 int TerminalColumns(int fd);  // 80 if `fd` is no terminal
-
-std::string WithCommas(int64_t n);                     // "25,968"
-std::string Count(int64_t n, absl::string_view noun);  // "1 norm", "2,000 norms"
-std::string Bytes(int64_t bytes);                      // "101.4 KiB"
-std::string Duration(double seconds);                  // "0.84 s", "2:05", "1:02:05"
-std::string Rate(double per_second);                   // "850", "45.2k"
-// Returns the rows as lines of columns separated by two spaces, each line after `indent`.
-// `alignment` has "l" or "r" for each column; the last one, if "l", is not padded.
-std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
-                         absl::string_view alignment, absl::string_view indent);
-std::string ShapeText(const std::vector<int64_t>& shape);  // "[16, 16]"
 
 struct NamedFile {
   std::string option;  // "--logits"

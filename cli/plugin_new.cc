@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unfinished_paths.h"
 
@@ -142,7 +143,7 @@ absl::Status WriteProject(const std::vector<EmbeddedFile>& files, const std::str
   if (!fs::create_directory(temporary, error)) return Failure(path, error);
   absl::Status status;
   for (const EmbeddedFile& file : files) {
-    status = WriteFile(absl::StrCat(temporary, "/", file.name), file.content);
+    status = WriteFileAtomically(absl::StrCat(temporary, "/", file.name), file.content);
     if (!status.ok()) break;
   }
   if (status.ok()) {

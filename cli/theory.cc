@@ -24,6 +24,7 @@
 #include "cli/theory/predict.h"
 #include "cli/theory/results.h"
 #include "runtime/app/model.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -118,8 +119,8 @@ absl::Status MakeDirectory(const std::string& path) {
 
 absl::Status WriteResults(const std::string& out, const TheoryResults& results) {
   absl::Status status = MakeDirectory(out);
-  if (status.ok()) status = WriteFile(out + "/theory.csv", ToCsv(results));
-  if (status.ok()) status = WriteFile(out + "/theory.html", ToPage(results));
+  if (status.ok()) status = WriteFileAtomically(out + "/theory.csv", ToCsv(results));
+  if (status.ok()) status = WriteFileAtomically(out + "/theory.html", ToPage(results));
   if (status.ok()) PrintNote(absl::StrCat("wrote ", out, "/theory.html and ", out, "/theory.csv"));
   return status;
 }

@@ -15,6 +15,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "runtime/app/tokenize.h"
+#include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -98,7 +99,7 @@ absl::StatusOr<int> DecodeIds(const TokenizeFlags& flags) {
     return absl::Status(text.status().code(),
                         absl::StrCat(flags.file, ": ", text.status().message()));
   }
-  return ExitOk(!flags.out.empty() ? WriteFile(flags.out, *text)
+  return ExitOk(!flags.out.empty() ? WriteFileAtomically(flags.out, *text)
                 : flags.json       ? PrintJson({{"text", *text}})
                                    : PrintSample(*text));
 }

@@ -11,15 +11,16 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/compare/plan.h"
-#include "cli/compare/results.h"
-#include "cli/compare/run_all.h"
-#include "cli/compare/study_directory.h"
+#include "runtime/app/study/plan.h"
+#include "runtime/app/study/results.h"
+#include "runtime/app/study/study_directory.h"
+#include "runtime/app/study/train_runs.h"
 #include "runtime/base/file.h"
 #include "tests/app/test_run.h"
 #include "tests/fault/fault_file_system.h"
+#include "tests/study/quiet_host.h"
 
-namespace plumb::cli {
+namespace plumb {
 namespace {
 
 class CompareFaultsTest : public ::testing::Test {
@@ -38,19 +39,16 @@ class CompareFaultsTest : public ::testing::Test {
 
   // Returns the losses and samples of all runs as text.
   absl::StatusOr<std::string> Compare() {
-    absl::StatusOr<Plan> plan = MakePlan(study_, test_.out(), test_.runtime());
+    absl::StatusOr<StudyPlan> plan = MakePlan(study_, test_.out(), test_.runtime());
     if (!plan.ok()) return plan.status();
     const auto lock = StudyLock::Acquire(test_.out());
     if (!lock.ok()) return lock.status();
     const absl::Status claimed = ClaimDirectory(test_.out(), plan->StudyText());
     if (!claimed.ok()) return claimed;
-    RunAllOptions options;
-    options.quiet = true;
-    options.create_runtime = [](int threads) { return MakeHostRuntime(threads); };
-    const absl::StatusOr<Requirements> requirements = RequirementsOf(*plan, 1);
+    const absl::StatusOr<StudyRequirements> requirements = RequirementsOf(*plan, 1);
     if (!requirements.ok()) return requirements.status();
-    options.division = requirements->division;
-    const absl::Status ran = RunAll(*plan, options);
+    QuietHost host;
+    const absl::Status ran = TrainRuns(*plan, requirements->division, /*ranks=*/nullptr, &host);
     if (!ran.ok()) return ran;
     const absl::StatusOr<StudyResults> results = CollectResults(*plan);
     if (!results.ok()) return results.status();
@@ -124,4 +122,4 @@ TEST_F(CompareFaultsTest, LosesNothing) {
 }
 
 }  // namespace
-}  // namespace plumb::cli
+}  // namespace plumb

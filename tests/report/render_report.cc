@@ -5,7 +5,7 @@
 #include <iostream>
 #include <string>
 
-#include "cli/report/report.h"
+#include "runtime/app/report/report.h"
 
 int main() {
   const nlohmann::ordered_json report = nlohmann::ordered_json::parse(std::cin, nullptr, false);
@@ -13,6 +13,6 @@ int main() {
     std::fputs("render_report: standard input is not JSON\n", stderr);
     return 2;
   }
-  const std::string page = plumb::cli::RenderReport(report);
+  const std::string page = plumb::RenderReport(report);
   return std::fwrite(page.data(), 1, page.size(), stdout) == page.size() ? 0 : 1;
 }

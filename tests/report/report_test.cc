@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/report/report.h"
+#include "runtime/app/report/report.h"
 
 #include <fstream>
 #include <limits>
@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace plumb::cli {
+namespace plumb {
 namespace {
 
 using ::nlohmann::ordered_json;
@@ -20,7 +20,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string ReadSource(const std::string& path) {
-  std::ifstream in(absl::StrCat(PLUMB_SOURCE_DIR, "/cli/report/", path), std::ios::binary);
+  std::ifstream in(absl::StrCat(PLUMB_SOURCE_DIR, "/runtime/app/report/", path), std::ios::binary);
   std::ostringstream content;
   content << in.rdbuf();
   return content.str();
@@ -114,4 +114,4 @@ TEST(ReportPageTest, PutsNoTextIntoThePageAsMarkup) {
 }
 
 }  // namespace
-}  // namespace plumb::cli
+}  // namespace plumb

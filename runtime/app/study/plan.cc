@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "runtime/app/settings.h"
+#include "runtime/app/study/results.h"
+#include "runtime/app/study/run_record.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sha256.h"
+#include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMaxRuns = 100000;
+
+absl::Status Prefixed(const absl::Status& status, absl::string_view prefix) {
+  return absl::Status(status.code(), absl::StrCat(prefix, status.message()));
+}
+
+absl::Status CheckField(const std::string& field, const std::string& place) {
+  PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat(place, ": ")));
+  if (field == "train.seed") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": train.seed cannot be set in a study; use --seeds or --seed"));
+  }
+  return absl::OkStatus();
+}
+
+// Returns `name`, with a number added if it is taken. Ignores case, as some file systems do.
+std::string Unique(const std::string& name, const char* before, const char* after,
+                   std::set<std::string>* taken) {
+  std::string unique = name;
+  for (int i = 2; !taken->insert(absl::AsciiStrToLower(unique)).second; ++i) {
+    unique = absl::StrCat(name, before, i, after);
+  }
+  return unique;
+}
+
+// Returns every combination of the grid's values, the last field varying fastest; a single empty
+// one without a grid.
+std::vector<Overrides> Combinations(const std::vector<StudyAxis>& grid) {
+  std::vector<Overrides> combinations = {{}};
+  for (const StudyAxis& axis : grid) {
+    std::vector<Overrides> longer;
+    for (const Overrides& combination : combinations) {
+      for (const std::string& value : axis.values) {
+        longer.push_back(combination);
+        longer.back().emplace_back(axis.field, value);
+      }
+    }
+    combinations = std::move(longer);
+  }
+  return combinations;
+}
+
+class Planner {
+ public:
+  Planner(StudyPlan* plan, HostRuntime* runtime) : plan_(*plan), runtime_(runtime) {}
+
+  absl::Status Check() {
+    const Study& study = plan_.study;
+    if (study.models.empty()) {
+      return absl::InvalidArgumentError(
+          "MODEL is missing; write plumb compare A.pbtxt B.pbtxt --data FILE --out DIR");
+    }
+    if (study.data.empty())
+      return absl::InvalidArgumentError("--data is missing; write --data FILE");
+    for (const StudySetting& setting : study.settings) {
+      PLUMB_RETURN_IF_ERROR(CheckField(setting.field, setting.place));
+    }
+    size_t runs = study.models.size() * study.seeds.size();
+    for (const StudyAxis& axis : study.grid) {
+      PLUMB_RETURN_IF_ERROR(CheckField(axis.field, axis.place));
+      runs *= axis.values.size();
+      if (runs > kMaxRuns) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("this study has more than ", kMaxRuns,
+                         " runs; give fewer seeds, or fewer values of the grid"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddGroups() {
+    std::vector<StudyAxis> of_models, of_cells;
+    for (const StudyAxis& axis : plan_.study.grid) {
+      (IsSetting(axis.field) ? of_cells : of_models).push_back(axis);
+    }
+    plan_.cells = Combinations(of_cells);
+    for (const std::string& file : plan_.study.models) {
+      for (const Overrides& values : Combinations(of_models)) {
+        plan_.models.push_back({"", file, values, {}, "", ""});
+        for (size_t cell = 0; cell < plan_.cells.size(); ++cell) {
+          PLUMB_RETURN_IF_ERROR(AddGroup(plan_.models.size() - 1, cell));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Returns the value of a grid's field in a model or a cell.
+  static std::string ValueOf(const std::string& field, const PlanModel& model,
+                             const Overrides& cell) {
+    for (const Overrides* values : {&model.values, &cell}) {
+      for (const auto& [name, value] : *values) {
+        if (name == field) return value;
+      }
+    }
+    return "";
+  }
+
+  // Returns the name of a model. If the study has one file, the values that make its models are
+  // their names: "pre", "post".
+  std::string ModelName(const PlanModel& model, const std::string& name) {
+    if (model.values.empty()) return name;
+    if (plan_.study.models.size() > 1) return absl::StrCat(name, ", ", CellName(model.values));
+    std::vector<std::string> values;
+    for (const auto& [field, value] : model.values) values.push_back(value);
+    return absl::StrJoin(values, ", ");
+  }
+
+  absl::Status AddGroup(size_t index, size_t cell) {
+    PlanModel& model = plan_.models[index];
+    PlanGroup group;
+    group.model = index;
+    group.cell = cell;
+    PLUMB_ASSIGN_OR_RETURN(Made made, Make(&group, {}));
+    if (index > 0) {
+      PLUMB_ASSIGN_OR_RETURN(const Overrides matching, Match(plan_.groups[cell], group, made));
+      if (!matching.empty()) {
+        PLUMB_ASSIGN_OR_RETURN(made, Make(&group, matching));
+      }
+    }
+    if (model.name.empty()) {
+      model.name = Unique(ModelName(model, made.description["name"]), " (", ")", &model_names_);
+      model.description = std::move(made.description);
+      model.text = std::move(made.text);
+      // A model that cannot be drawn can still be trained.
+      model.picture = DrawModel(made.model).value_or("");
+    }
+    group.name = model.name;
+    if (!plan_.cells[cell].empty()) {
+      absl::StrAppend(&group.name, ", ", CellName(plan_.cells[cell]));
+    }
+    group.directory = Unique(DirectoryName(group.name), "-", "", &directories_);
+    plan_.groups.push_back(std::move(group));
+    return absl::OkStatus();
+  }
+
+  // A group's model with its description and its text.
+  struct Made {
+    api::Model model;
+    Json description;
+    std::string text;
+  };
+
+  // Makes the model of a group with the study's settings, its values of the grid, and `matching`,
+  // and sets the group's facts about model and recipe.
+  absl::StatusOr<Made> Make(PlanGroup* group, const Overrides& matching) {
+    const PlanModel& model = plan_.models[group->model];
+    PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(model.file));
+    group->settings.clear();
+    group->model_overrides.clear();
+    group->train_overrides.clear();
+    for (const StudySetting& setting : plan_.study.settings) {
+      PLUMB_RETURN_IF_ERROR(Apply(setting.field, setting.value, setting.place, &spec, group));
+    }
+    for (const StudyAxis& axis : plan_.study.grid) {
+      const std::string value = ValueOf(axis.field, model, plan_.cells[group->cell]);
+      group->settings.emplace_back(axis.field, value);
+      PLUMB_RETURN_IF_ERROR(Apply(axis.field, value, axis.place, &spec, group));
+    }
+    for (const auto& [field, value] : matching) {
+      PLUMB_RETURN_IF_ERROR(Apply(field, value, "--match", &spec, group));
+    }
+    PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group->train_overrides));
+    group->training = *training;
+    if (VocabSizeOf(spec) == 0) {
+      PLUMB_RETURN_IF_ERROR(ToStatus(spec.Set("vocab_size", group->training.vocab_size)));
+    }
+    PLUMB_ASSIGN_OR_RETURN(api::Model made, CreateModel(runtime_, spec));
+    PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(made));
+    PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(made, "graph", 1, 1));
+    PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
+    group->fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
+    PLUMB_ASSIGN_OR_RETURN(group->norms, NormFiles(runtime_, made));
+    group->parameters = description["totals"]["parameters"];
+    const int64_t context = description["dims"]["context_length"];
+    PLUMB_ASSIGN_OR_RETURN(const api::Work work,
+                           ToStatus(made.Work(api::Pass::kTraining, context, api::Weights::kF32)));
+    group->flops_per_token = work.flops / static_cast<double>(context);
+    return Made{std::move(made), std::move(description), std::move(text)};
+  }
+
+  // Returns the fields to set so that `group` costs what `reference`, the first model's group in
+  // the same cell, does: by study.match its number of steps, or its d_ff.
+  absl::StatusOr<Overrides> Match(const PlanGroup& reference, const PlanGroup& group,
+                                  const Made& made) {
+    if (plan_.study.match == StudyMatch::kFlops) {
+      const double steps = static_cast<double>(reference.training.max_steps) *
+                           reference.flops_per_token / group.flops_per_token;
+      return Overrides{
+          {"train.max_steps", absl::StrCat(std::max<int64_t>(1, std::llround(steps)))}};
+    }
+    if (plan_.study.match == StudyMatch::kParameters && group.parameters != reference.parameters) {
+      return MatchParameters(reference, group, made);
+    }
+    return Overrides{};
+  }
+
+  absl::StatusOr<Overrides> MatchParameters(const PlanGroup& reference, const PlanGroup& group,
+                                            const Made& made) {
+    const int64_t d_ff = made.description["dims"]["d_ff"];
+    const auto with = [](int64_t width) { return Overrides{{"model.d_ff", absl::StrCat(width)}}; };
+    // The number of parameters is linear in d_ff.
+    PlanGroup wider = group;
+    PLUMB_RETURN_IF_ERROR(Make(&wider, with(d_ff + 1)).status());
+    const int64_t slope = wider.parameters - group.parameters;
+    if (slope <= 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--match parameters: the size of ", plan_.models[group.model].file,
+          " does not depend on d_ff, perhaps because its MLPs set their own; match by hand"));
+    }
+    const double width =
+        static_cast<double>(d_ff) +
+        static_cast<double>(reference.parameters - group.parameters) / static_cast<double>(slope);
+    if (width < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--match parameters: ", plan_.models[group.model].file, " has ",
+          WithCommas(group.parameters), " parameters, and no d_ff makes it as small as ",
+          plan_.models[reference.model].name, " with ", WithCommas(reference.parameters)));
+    }
+    return with(std::llround(width));
+  }
+
+  absl::Status Apply(const std::string& field, const std::string& value, const std::string& place,
+                     api::Spec* spec, PlanGroup* group) {
+    PLUMB_RETURN_IF_ERROR(CheckField(field, place));
+    const std::string name = field.substr(field.find('.') + 1);
+    if (absl::StartsWith(field, "train.")) {
+      group->train_overrides.emplace_back(name, value);
+      return absl::OkStatus();
+    }
+    group->model_overrides.emplace_back(name, value);
+    const absl::Status status = SetField(name, value, spec);
+    return status.ok() ? status : Prefixed(status, absl::StrCat(place, ": "));
+  }
+
+  // Reads the data once for each distinct recipe of the grid.
+  absl::StatusOr<const TrainingPreview*> Preview(const Overrides& overrides) {
+    const auto found = previews_.find(overrides);
+    if (found != previews_.end()) return &found->second;
+    PLUMB_ASSIGN_OR_RETURN(TrainingPreview preview,
+                           PreviewTraining(plan_.study.data, plan_.study.train, overrides));
+    return &previews_.emplace(overrides, std::move(preview)).first->second;
+  }
+
+  StudyPlan& plan_;
+  HostRuntime* runtime_;
+  std::set<std::string> model_names_, directories_;
+  std::map<Overrides, TrainingPreview> previews_;
+};
+
+// Returns the scalar fields of protobuf text, as pairs of a path such as "norm[0].name" and an
+// unquoted value.
+std::vector<std::pair<std::string, std::string>> Flatten(const std::string& text) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  std::vector<std::string> path;  // names of the open messages
+  std::map<std::string, int> count;
+  const auto join = [&path](const std::string& name) {
+    return path.empty() ? name : absl::StrCat(path.back(), ".", name);
+  };
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (absl::EndsWith(line, "{")) {
+      const std::string name =
+          join(std::string(absl::StripAsciiWhitespace(absl::StripSuffix(line, "{"))));
+      const int index = count[name]++;
+      path.push_back(index == 0 ? name : absl::StrCat(name, "[", index, "]"));
+    } else if (line == "}") {
+      if (!path.empty()) path.pop_back();
+    } else if (const size_t colon = line.find(": "); colon != absl::string_view::npos) {
+      absl::string_view value = line.substr(colon + 2);
+      if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
+      const std::string name = join(std::string(line.substr(0, colon)));
+      const int index = count[name]++;
+      fields.emplace_back(index == 0 ? name : absl::StrCat(name, "[", index, "]"), value);
+    }
+  }
+  return fields;
+}
+
+// Sets the unigram entropies of the groups' last steps. Reads the data once for all groups that
+// have the same recipe and context.
+absl::Status SetEntropies(const std::vector<int64_t>& contexts, StudyPlan* plan) {
+  std::map<std::pair<Overrides, int64_t>, std::vector<double>> known;
+  for (size_t i = 0; i < plan->groups.size(); ++i) {
+    PlanGroup& group = plan->groups[i];
+    std::vector<double>& entropies = known[{group.train_overrides, contexts[i]}];
+    if (entropies.empty()) {
+      PLUMB_ASSIGN_OR_RETURN(
+          std::vector<double> made,
+          UnigramEntropies(plan->study.data, plan->study.train, group.train_overrides, contexts[i],
+                           kLastSteps, plan->study.seeds));
+      entropies = std::move(made);
+    }
+    group.unigram_entropies = entropies;
+  }
+  return absl::OkStatus();
+}
+
+// Checks that a group's model can be trained on the data, and sets the group's memory and disk
+// needs. Returns its context length.
+absl::StatusOr<int64_t> TryTraining(size_t index, HostRuntime* runtime, StudyPlan* plan) {
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainRun> run,
+                         OpenWithoutFiles(*plan, index, runtime));
+  PlanGroup& group = plan->groups[index];
+  group.memory = run->info().memory;
+  group.disk = run->info().disk;
+  return run->info().context_length;
+}
+
+// Returns a warning for each model that equals an earlier one, recipe included.
+std::vector<std::string> WarnOfEqualModels(const StudyPlan& plan) {
+  std::vector<std::string> warnings;
+  std::map<std::string, size_t> first;
+  for (const PlanGroup& group : plan.groups) {
+    if (group.cell != 0) continue;
+    const auto [found, added] =
+        first.emplace(absl::StrCat(group.fingerprint, group.training.train_text), group.model);
+    if (added) continue;
+    warnings.push_back(absl::StrCat(plan.models[group.model].name, " is the same model as ",
+                                    plan.models[found->second].name, "; their differences are 0"));
+  }
+  return warnings;
+}
+
+// Bytes that a run needs besides its steps: the data, and a thread whose heap reserves as much of
+// the address space in the C library.
+constexpr int64_t kBesideSteps = int64_t{64} << 20;
+
+}  // namespace
+
+std::string DirectoryName(const std::string& name) {
+  std::string plain;
+  for (char c : name) {
+    const bool keep = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                      absl::string_view("-_.=").find(c) != absl::string_view::npos ||
+                      static_cast<unsigned char>(c) >= 0x80;
+    if (keep) plain.push_back(c);
+    if (!keep && !plain.empty() && plain.back() != '-') plain.push_back('-');
+  }
+  // Leaves room for the seed in a file name of 255 bytes.
+  if (plain.size() > 200)
+    plain = absl::StrCat(plain.substr(0, 180), "-", Sha256(name).substr(0, 12));
+  if (plain.empty() || plain.front() == '.') plain.insert(0, "_");
+  return plain;
+}
+
+absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
+                                   HostRuntime* runtime) {
+  StudyPlan plan;
+  plan.study = study;
+  plan.out = out;
+  Planner planner(&plan, runtime);
+  PLUMB_RETURN_IF_ERROR(planner.Check());
+  PLUMB_RETURN_IF_ERROR(planner.AddGroups());
+  plan.warnings = WarnOfEqualModels(plan);
+  std::vector<int64_t> contexts;
+  for (size_t group = 0; group < plan.groups.size(); ++group) {
+    PLUMB_ASSIGN_OR_RETURN(const int64_t context, TryTraining(group, runtime, &plan));
+    contexts.push_back(context);
+  }
+  PLUMB_RETURN_IF_ERROR(SetEntropies(contexts, &plan));
+  for (size_t group = 0; group < plan.groups.size(); ++group) {
+    for (uint64_t seed : study.seeds) {
+      plan.runs.push_back(
+          {group, seed, absl::StrCat(out, "/runs/", plan.groups[group].directory, "-seed", seed)});
+    }
+  }
+  return plan;
+}
+
+bool IsSetting(const std::string& field) {
+  static const auto& sizes = *new std::set<std::string>{
+      "model.n_layer", "model.n_head",   "model.n_kv_head",  "model.d_model",
+      "model.d_ff",    "model.head_dim", "model.vocab_size", "model.context_length"};
+  return !absl::StartsWith(field, "model.") || sizes.count(field) > 0;
+}
+
+std::string CellName(const Overrides& cell) {
+  return absl::StrJoin(cell, ", ", [](std::string* out, const auto& setting) {
+    absl::StrAppend(out, setting.first.substr(setting.first.find('.') + 1), "=", setting.second);
+  });
+}
+
+std::string AbsolutePath(const std::string& path) {
+  if (path.empty()) return path;
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
+}
+
+absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const StudyPlan& plan, size_t group,
+                                                           HostRuntime* runtime) {
+  TrainRequest request = plan.Request({group, plan.study.seeds.front(), ""});
+  request.resume = false;
+  request.tensorboard = false;
+  return TrainRun::Open(runtime, request);
+}
+
+TrainRequest StudyPlan::Request(const PlanRun& run) const {
+  const PlanGroup& group = groups[run.group];
+  TrainRequest request;
+  request.model_path = models[group.model].file;
+  request.data_path = study.data;
+  request.train_path = study.train;
+  request.init = study.init;
+  request.model_overrides = group.model_overrides;
+  request.train_overrides = group.train_overrides;
+  request.seed = run.seed;
+  request.out = run.directory;
+  request.resume = true;
+  request.probe.every = study.probe_every;
+  request.tensorboard = study.tensorboard;
+  return request;
+}
+
+std::string StudyPlan::StudyText() const {
+  Study absolute = study;
+  for (std::string& model : absolute.models) model = AbsolutePath(model);
+  absolute.data = AbsolutePath(study.data);
+  absolute.train = AbsolutePath(study.train);
+  absolute.init = AbsolutePath(study.init);
+  // These comments are compared when a study is resumed, so they must not change.
+  std::string text = absl::StrCat(
+      "# The study that plumb compare ran, and the contents of its files. The runs next to this "
+      "file\n"
+      "# belong to it; another study belongs into another directory.\n",
+      absolute.ToText());
+  for (const PlanGroup& group : groups) {
+    absl::StrAppend(&text, "# group ", group.directory, ": model ", group.fingerprint, ", recipe ",
+                    Sha256(group.training.train_text).substr(0, 16), ", data ",
+                    group.training.data_hash, "\n");
+  }
+  return text;
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> Differences(
+    const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> fields;
+  std::map<std::string, size_t> index;
+  for (size_t model = 0; model < texts.size(); ++model) {
+    for (const auto& [field, value] : Flatten(texts[model])) {
+      const auto [entry, added] = index.emplace(field, fields.size());
+      if (added) fields.emplace_back(field, std::vector<std::string>(texts.size()));
+      fields[entry->second].second[model] = value;
+    }
+  }
+  fields.erase(std::remove_if(fields.begin(), fields.end(),
+                              [](const auto& field) {
+                                const std::vector<std::string>& values = field.second;
+                                return std::all_of(values.begin(), values.end(),
+                                                   [&](const auto& v) { return v == values[0]; });
+                              }),
+               fields.end());
+  return fields;
+}
+
+StudyDivision Divide(int threads, size_t runs, int64_t memory, int64_t available) {
+  int64_t workers = std::min<int64_t>(threads, static_cast<int64_t>(runs));
+  if (memory > 0) workers = std::min(workers, available / 4 * 3 / (memory + kBesideSteps));
+  StudyDivision division;
+  division.workers = static_cast<int>(std::max<int64_t>(1, workers));
+  division.threads = std::max(1, threads / division.workers);
+  return division;
+}
+
+absl::StatusOr<StudyRequirements> RequirementsOf(const StudyPlan& plan, int threads) {
+  StudyRequirements out;
+  out.memory_limit = ProcessMemoryLimit();
+  int64_t memory = 0;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (!plan.shard.Has(i)) continue;
+    ++out.runs;
+    const PlanRun& run = plan.runs[i];
+    PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result, ReadRunResult(run.directory));
+    if (result.has_value()) {
+      ++out.ended;
+      continue;
+    }
+    const PlanGroup& group = plan.groups[run.group];
+    memory = std::max(memory, group.memory.total);
+    // A run that has begun has most of its files on the disk: a new checkpoint replaces an old one.
+    const bool begun = FileExists(absl::StrCat(run.directory, "/model.pbtxt"));
+    out.disk += begun ? group.disk.checkpoint : group.disk.total;
+  }
+  out.free_disk = FreeSpace(plan.out);
+  out.division = Divide(threads, out.runs - out.ended, memory, out.memory_limit.available);
+  out.memory = memory * out.division.workers;
+  return out;
+}
+
+absl::Status CheckFits(const StudyRequirements& requirements, const StudyPlan& plan) {
+  if (requirements.free_disk < 0 || requirements.disk <= requirements.free_disk) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat(plan.out, ": the disk has ", Bytes(requirements.free_disk), " left, and ",
+                   Count(static_cast<int64_t>(requirements.runs - requirements.ended), "run"),
+                   " write ", Bytes(requirements.disk),
+                   "; free some, choose another --out, or set train.keep_checkpoints=1"));
+}
+
+}  // namespace plumb

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// StudyPlan: the expansion of a study into its models, its cells (combinations of the settings that
+// every model is trained with), its groups (a model in a cell) and their runs (a group with a
+// seed). A value. Making a plan opens everything that the runs will open, so that errors are found
+// before anything is trained or written.
+#ifndef PLUMB_RUNTIME_APP_STUDY_PLAN_H_
+#define PLUMB_RUNTIME_APP_STUDY_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/app/host_runtime.h"
+#include "runtime/app/model.h"
+#include "runtime/app/study/study.h"
+#include "runtime/app/train/train.h"
+#include "runtime/base/memory.h"
+
+namespace plumb {
+
+// A file, or a file with values of the grid's fields that make a model (IsSetting).
+struct PlanModel {
+  std::string name, file;
+  Overrides values;                    // ("model.block.placement", "post")
+  nlohmann::ordered_json description;  // DescribeModel of its first group
+  std::string text;                    // the same as protobuf text
+  std::string picture;                 // SVG; "" if it cannot be drawn
+};
+
+struct PlanGroup {
+  std::string name;       // "pre, n_layer=4"
+  std::string directory;  // "pre-n_layer=4"
+  size_t model = 0, cell = 0;
+  Overrides settings;  // the grid's values, of the model and of the cell, in the grid's order
+  Overrides model_overrides, train_overrides;
+  int64_t parameters = 0;
+  double flops_per_token = 0;  // of training, at the full context: plumb_model_work
+  TrainingPreview training;
+  std::vector<double> unigram_entropies;  // one per seed of the study, over the last 100 steps
+  TrainingMemory memory = {};             // for one run
+  TrainingDisk disk = {};                 // for one run
+  std::string fingerprint;                // fingerprint of the resolved model
+  std::string norms;                      // from NormFiles()
+};
+
+struct PlanRun {
+  size_t group = 0;
+  uint64_t seed = 0;
+  std::string directory;  // "OUT/runs/pre-n_layer=4-seed1"
+};
+
+// Part of a study that several jobs train, each into its own directory: the runs whose index
+// modulo `count` is `index`.
+struct StudyShard {
+  size_t index = 0, count = 1;
+  bool Has(size_t run) const { return run % count == index; }
+};
+
+struct StudyPlan {
+  Study study;
+  std::string out;
+  std::vector<PlanModel> models;
+  std::vector<Overrides> cells;       // values of the grid's settings; one empty cell without any
+  std::vector<PlanGroup> groups;      // model by model, each in the order of the cells
+  std::vector<PlanRun> runs;          // group by group, each in seed order
+  StudyShard shard;                   // the subset of `runs` to train here
+  std::vector<std::string> warnings;  // oddities of the study, for the user
+
+  TrainRequest Request(const PlanRun& run) const;
+  // Returns the content of OUT/study.pbtxt: the study and the hashes of its files.
+  std::string StudyText() const;
+};
+
+// Expands `study`. Errors: missing or malformed files, unknown fields, values out of range, not
+// enough memory for a run.
+absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
+                                   HostRuntime* runtime);
+
+// Returns true if a grid's field is a setting with which every model is trained: a field of the
+// recipe, or a size of the model ("model.n_layer"). Other fields of the model make another model of
+// each value.
+bool IsSetting(const std::string& field);
+
+// Returns the name of a cell, "n_layer=4, learning_rate=0.01"; "" without settings.
+std::string CellName(const Overrides& cell);
+
+// Returns `path` as an absolute, normalized path; "" stays "".
+std::string AbsolutePath(const std::string& path);
+
+// Returns the name of a model or a group as one component of a path, of at most 200 bytes: letters
+// and digits stay, and others become "-".
+std::string DirectoryName(const std::string& name);
+
+// Opens a run of `group` with the study's first seed that writes no files.
+absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const StudyPlan& plan, size_t group,
+                                                           HostRuntime* runtime);
+
+// Returns the fields that differ between the models' texts, each with one value per model, "" if a
+// model does not have the field.
+std::vector<std::pair<std::string, std::vector<std::string>>> Differences(
+    const std::vector<std::string>& texts);
+
+struct StudyDivision {
+  int workers = 1, threads = 1;  // concurrent runs, and threads of each
+};
+
+// Returns how to divide `threads` among `runs` runs that use up to `memory` bytes each out of
+// `available`. Concurrent runs are faster than one run on all threads (measured up to 25 million
+// parameters). Reserves some memory for each run's data, samples and threads.
+StudyDivision Divide(int threads, size_t runs, int64_t memory, int64_t available);
+
+struct StudyRequirements {
+  size_t runs = 0, ended = 0;  // runs of the shard; those that have a result
+  StudyDivision division;
+  int64_t memory = 0;      // bytes, for the concurrent runs
+  int64_t disk = 0;        // bytes, for the runs that have not ended
+  int64_t free_disk = -1;  // bytes; -1: unknown
+  MemoryLimit memory_limit;
+};
+
+// Returns what the remaining runs of the shard need. Errors: failures of the file system.
+absl::StatusOr<StudyRequirements> RequirementsOf(const StudyPlan& plan, int threads);
+
+// Fails with kResourceExhausted if the disk is too small. MakePlan has already checked the memory.
+absl::Status CheckFits(const StudyRequirements& requirements, const StudyPlan& plan);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_APP_STUDY_PLAN_H_

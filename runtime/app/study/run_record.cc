@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/run_record.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/app/study/results.h"
+#include "runtime/base/file.h"
+#include "runtime/base/status.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormat[] = "plumb-compare-run";
+std::string ResultPath(const std::string& directory) {
+  return absl::StrCat(directory, "/result.json");
+}
+
+// Returns the content of a file, "" if there is none.
+absl::StatusOr<std::string> ReadIfThere(const std::string& path) {
+  absl::StatusOr<std::string> content = ReadFile(path, kMaxResultBytes);
+  if (absl::IsNotFound(content.status())) return std::string();
+  return content;
+}
+
+Json Parse(absl::string_view text) {
+  return Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+}
+
+double Number(const Json& object, const char* name) {
+  if (!object.is_object()) return kNaN;
+  const auto member = object.find(name);
+  return member != object.end() && member->is_number() ? member->get<double>() : kNaN;
+}
+
+std::string String(const Json& object, const char* name) {
+  const auto member = object.find(name);
+  return member != object.end() && member->is_string() ? member->get<std::string>() : "";
+}
+
+// Returns a line of metrics.jsonl without its braces and without the time, which differs in every
+// run.
+std::string WithoutTime(absl::string_view line) {
+  line = absl::StripAsciiWhitespace(line);
+  if (line.size() < 2) return "";
+  std::string members(line.substr(1, line.size() - 2));
+  const size_t begin = members.find(",\"seconds\":");
+  if (begin == std::string::npos) return members;
+  const size_t end = members.find(',', begin + 1);
+  return members.substr(0, begin) + (end == std::string::npos ? "" : members.substr(end));
+}
+
+// Returns "layers.3" for "layers.3.mlp.up.weight"; "" for a parameter outside the layers.
+std::string LayerOf(absl::string_view name) {
+  if (!absl::StartsWith(name, "layers.")) return "";
+  const size_t dot = name.find('.', 7);
+  int64_t index = 0;
+  if (!absl::SimpleAtoi(name.substr(7, dot == absl::string_view::npos ? dot : dot - 7), &index)) {
+    return "";
+  }
+  return std::string(name.substr(0, dot));
+}
+
+void AddProbe(const Json& line, int64_t last_step, RunProbes* probes) {
+  const double step = Number(line, "step");
+  if (!(step >= 1) || step > static_cast<double>(last_step)) return;
+  const auto parameters = line.find("parameters");
+  if (parameters == line.end() || !parameters->is_object()) return;
+  std::map<std::string, double> squares;
+  for (const auto& [name, figures] : parameters->items()) {
+    const std::string layer = LayerOf(name);
+    if (layer.empty()) continue;
+    // The layers keep the order of the first line; every line has the same parameters.
+    if (probes->steps.empty() && squares.count(layer) == 0) probes->layers.push_back(layer);
+    const double norm = Number(figures, "grad_norm");
+    squares[layer] += norm * norm;
+  }
+  std::vector<double> norms, rms;
+  for (const std::string& layer : probes->layers) {
+    norms.push_back(squares.count(layer) != 0 ? std::sqrt(squares[layer]) : kNaN);
+    const auto activations = line.find("activations");
+    double value = kNaN;
+    if (activations != line.end() && activations->is_object()) {
+      const auto figures = activations->find(absl::StrCat(layer, ".residual"));
+      if (figures != activations->end()) value = Number(*figures, "rms");
+    }
+    rms.push_back(value);
+  }
+  // A repeated step replaces the first one, whose batch was dropped.
+  if (!probes->steps.empty() && probes->steps.back() == static_cast<int64_t>(step)) {
+    probes->steps.pop_back();
+    probes->gradient_norm.pop_back();
+    probes->residual_rms.pop_back();
+  }
+  probes->steps.push_back(static_cast<int64_t>(step));
+  probes->gradient_norm.push_back(std::move(norms));
+  probes->residual_rms.push_back(std::move(rms));
+}
+
+std::optional<RunProbes> ParseProbes(const std::string& text, int64_t last_step) {
+  RunProbes probes;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const Json object = Parse(line);
+    if (object.is_object()) AddProbe(object, last_step, &probes);
+  }
+  if (probes.steps.empty() || probes.layers.empty()) return std::nullopt;
+  return probes;
+}
+
+// Returns the number of Unicode characters in `text`, and how often the most frequent one occurs.
+std::pair<int64_t, int64_t> CountCharacters(const std::string& text) {
+  std::map<std::string, int64_t> counts;
+  int64_t total = 0, max = 0;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) ++end;
+    max = std::max(max, ++counts[text.substr(i, end - i)]);
+    ++total;
+    i = end;
+  }
+  return {total, max};
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(ResultPath(directory)));
+  const Json json = Parse(text);
+  if (!json.is_object() || String(json, "format") != kFormat || Number(json, "version") != 1) {
+    return std::nullopt;
+  }
+  RunResult result;
+  const std::string status = String(json, "status");
+  const double step = Number(json, "step");
+  if ((status != "finished" && status != "diverged") || !(step >= 1)) return std::nullopt;
+  result.diverged = status == "diverged";
+  result.step = static_cast<int64_t>(step);
+  result.message = String(json, "message");
+  if (const double loss = Number(json, "validation"); !std::isnan(loss)) result.validation = loss;
+  const auto count = [&json](const char* name) {
+    const double number = Number(json, name);
+    return number >= 1 ? static_cast<int64_t>(number) : 0;
+  };
+  result.spikes = count("spikes");
+  result.skips = count("skips");
+  result.step_backs = count("step_backs");
+  const auto samples = json.find("samples");
+  if (samples == json.end() || !samples->is_array()) return std::nullopt;
+  for (const Json& sample : *samples) {
+    if (!sample.is_object()) return std::nullopt;
+    result.samples.push_back({String(sample, "text"), String(sample, "degenerate")});
+  }
+  return result;
+}
+
+absl::Status WriteRunResult(const std::string& directory, const RunResult& result) {
+  Json json = {{"format", kFormat},
+               {"version", 1},
+               {"status", result.diverged ? "diverged" : "finished"},
+               {"step", result.step},
+               {"message", result.message},
+               {"validation", result.validation ? Json(*result.validation) : Json()},
+               {"spikes", result.spikes},
+               {"skips", result.skips},
+               {"step_backs", result.step_backs},
+               {"samples", Json::array()}};
+  for (const RunSample& sample : result.samples) {
+    json["samples"].push_back({{"text", sample.text}, {"degenerate", sample.degenerate}});
+  }
+  return WriteFileAtomically(ResultPath(directory),
+                             json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head) {
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> read, ReadRunResult(directory));
+  const std::optional<RunResult>& result = read;
+  if (!result)
+    return absl::DataLossError(absl::StrCat(ResultPath(directory), ": is not readable; delete ",
+                                            directory, " to train this run again"));
+  RunRecord record;
+  record.result = *result;
+  const int64_t steps = result->step - (result->diverged ? 1 : 0);
+  const std::string path = absl::StrCat(directory, "/metrics.jsonl");
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(path));
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const Json object = Parse(line);
+    const double loss = Number(object, "loss");
+    const int64_t step = static_cast<int64_t>(record.losses.size()) + 1;
+    if (step > steps) break;
+    if (Number(object, "step") != static_cast<double>(step) || std::isnan(loss)) break;
+    record.losses.push_back(loss);
+    const double validation = Number(object, "val_loss");
+    if (!std::isnan(validation)) record.validation.emplace_back(step, validation);
+    const double seconds = Number(object, "seconds"), tokens = Number(object, "tokens");
+    if (!std::isnan(seconds)) record.seconds += seconds;
+    if (!std::isnan(tokens)) record.tokens += static_cast<int64_t>(tokens);
+    absl::StrAppend(&record.metrics, "{", head, ",", WithoutTime(line), "}\n");
+  }
+  if (static_cast<int64_t>(record.losses.size()) != steps) {
+    return absl::DataLossError(absl::StrCat(path, ": has ", record.losses.size(), " steps and not ",
+                                            steps, "; delete ", directory,
+                                            " to train this run again"));
+  }
+  if (result->validation) {
+    // The exact final loss replaces one over some batches.
+    if (!record.validation.empty() && record.validation.back().first == steps) {
+      record.validation.pop_back();
+    }
+    record.validation.emplace_back(steps, *result->validation);
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::string probes,
+                         ReadIfThere(absl::StrCat(directory, "/probes.jsonl")));
+  record.probes = ParseProbes(probes, result->step);
+  return record;
+}
+
+std::string Degenerate(const std::string& text) {
+  if (absl::StripAsciiWhitespace(text).empty()) return "empty";
+  const auto [total, max] = CountCharacters(text);
+  // Names like "anna" are short enough to pass; "aaaaaaaa" is degenerate.
+  if (total >= 8 && 5 * max >= 3 * total) {
+    return absl::StrCat("one character makes up ", 100 * max / total, " %");
+  }
+  std::map<absl::string_view, int> lines;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (!line.empty()) ++lines[line];
+  }
+  int repeated = 0;
+  for (const auto& entry : lines) repeated = std::max(repeated, entry.second);
+  return repeated >= 5 ? absl::StrCat("the same line ", repeated, " times") : "";
+}
+
+}  // namespace plumb

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/study_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "runtime/app/report/report.h"
+#include "runtime/app/study/report_data.h"
+#include "runtime/app/study/study_directory.h"
+#include "runtime/app/study/train_runs.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sha256.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unfinished_paths.h"
+#include "runtime/ranks/collectives.h"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string UtcNow() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::string ThisHost() {
+  char name[256] = "";
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
+
+// Writes all files of a study except study.pbtxt and the runs.
+absl::Status WriteFiles(const StudyPlan& plan, const StudyResults& results, const Json& report,
+                        const Json& provenance) {
+  std::string metrics;
+  for (const RunRecord& record : results.records) metrics += record.metrics;
+  const std::pair<const char*, std::string> files[] = {
+      {"metrics.jsonl", std::move(metrics)},
+      {"runs.csv", RunsCsv(plan, results)},
+      {"timing.csv", TimingCsv(plan, results)},
+      {"provenance.json", provenance.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"},
+      {"report.json", report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"},
+      {"report.html", RenderReport(report)},
+      {"table.csv", TableCsv(plan, results)},
+      {"table.md", TableMarkdown(plan, results)}};
+  for (const auto& [name, content] : files) {
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(plan.out, "/", name), content));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckIsNoRun(const std::string& out) {
+  std::error_code error;
+  if (!std::filesystem::exists(absl::StrCat(out, "/model.pbtxt"), error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(out, ": holds a single run; choose another --out for the study"));
+}
+
+// Makes the plan for a study that will write into its directory.
+absl::StatusOr<StudyPlan> PlanInDirectory(const StudyRequest& request, StudyHost* host,
+                                          HostRuntime* runtime) {
+  PLUMB_RETURN_IF_ERROR(CheckIsNoRun(request.out));
+  return PlanStudy(request, host, runtime);
+}
+
+// Acquires the lock on a study's directory, and removes remains of a killed process.
+absl::StatusOr<StudyLock> OpenDirectory(const std::string& out) {
+  PLUMB_ASSIGN_OR_RETURN(StudyLock lock, StudyLock::Acquire(out));
+  PLUMB_RETURN_IF_ERROR(RemoveIncomingRuns(out));
+  return lock;
+}
+
+// Fails if anything differs between ranks; warns if only the kind of processor does. Collective.
+absl::Status CheckRanksAgree(const StudyRequest& request, const StudyPlan& plan, StudyHost* host,
+                             HostRuntime* runtime) {
+  std::vector<Fact> facts = {{"version of plumb", VersionText()}};
+  for (const PlanGroup& group : plan.groups) {
+    facts.emplace_back(absl::StrCat("model of ", group.name), group.fingerprint);
+    facts.emplace_back(absl::StrCat("recipe of ", group.name),
+                       Sha256(group.training.train_text).substr(0, 16));
+    facts.emplace_back(absl::StrCat("choice of norm plugins of ", group.name),
+                       absl::StrReplaceAll(absl::StripSuffix(group.norms, "\n"), {{"\n", ", "}}));
+    facts.emplace_back("data", group.training.data_hash);
+  }
+  facts.emplace_back("study", Sha256(plan.StudyText()).substr(0, 16));
+  Communicator* const ranks = request.launch->ranks();
+  if (absl::Status agree = AllAgree(ranks, facts); !agree.ok()) {
+    // The code must not be that of a plugin error.
+    return absl::IsFailedPrecondition(agree) ? absl::InvalidArgumentError(agree.message()) : agree;
+  }
+  const std::vector<Fact> roundings = {{"rounding", std::string(runtime->matmul())}};
+  const absl::Status rounding = AllAgree(ranks, roundings);
+  if (!absl::IsFailedPrecondition(rounding)) return rounding;
+  if (request.leads()) {
+    host->Warn(
+        absl::StrCat(rounding.message(), "; a run's numbers depend on the rank that trains it"));
+  }
+  return absl::OkStatus();
+}
+
+// Returns how many of the `left` remaining runs this rank trains concurrently.
+StudyDivision DivisionOfRank(const StudyRequest& request, const StudyPlan& plan, int64_t left,
+                             int threads) {
+  const std::vector<std::string>& hosts = request.launch->hosts();
+  const auto here = std::count(hosts.begin(), hosts.end(), hosts[request.launch->rank()]);
+  int64_t memory = 0;
+  for (const PlanGroup& group : plan.groups) memory = std::max(memory, group.memory.total);
+  const int64_t size = request.launch->size();
+  const auto mine = static_cast<size_t>((left + size - 1) / size);
+  return Divide(threads, mine, memory, ProcessMemoryLimit().available / here);
+}
+
+Communicator* RanksOf(const StudyRequest& request) {
+  return request.is_shared() ? request.launch->ranks() : nullptr;
+}
+
+// Trains the runs that have not ended. Sets `lock` to the lock on the directory.
+absl::Status TrainInDirectory(const StudyRequest& request, const StudyPlan& plan, StudyHost* host,
+                              HostRuntime* runtime, std::optional<StudyLock>* lock) {
+  if (request.is_shared()) {
+    PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, plan, host, runtime));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const StudyRequirements requirements,
+                         RequirementsOf(plan, runtime->threads()));
+  PLUMB_RETURN_IF_ERROR(CheckFits(requirements, plan));
+  PLUMB_ASSIGN_OR_RETURN(StudyLock opened, OpenDirectory(request.out));
+  lock->emplace(std::move(opened));
+  PLUMB_RETURN_IF_ERROR(ClaimDirectory(request.out, plan.StudyText()));
+  StudyDivision division = requirements.division;
+  if (request.is_shared()) {
+    auto left = static_cast<int64_t>(requirements.runs - requirements.ended);
+    PLUMB_RETURN_IF_ERROR(Broadcast(request.launch->ranks(), 0, &left, sizeof(left)));
+    division = DivisionOfRank(request, plan, left, runtime->threads());
+  }
+  return TrainRuns(plan, division, RanksOf(request), host);
+}
+
+// Directory that is removed by the destructor.
+class TemporaryDirectory {
+ public:
+  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Make() {
+    std::error_code error;
+    const std::filesystem::path place = std::filesystem::temp_directory_path(error);
+    std::string path = (place / "plumb-compare-XXXXXX").string();
+    if (error || mkdtemp(path.data()) == nullptr) {
+      return absl::UnavailableError(
+          absl::StrCat(path, ": cannot be made; TMPDIR names the place of temporary directories"));
+    }
+    return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
+  }
+  ~TemporaryDirectory() { (void)RemoveTree(path_); }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+  const UnfinishedPath unfinished_{path_};
+};
+
+absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const StudyTimer& timer,
+                                           StudyPlan plan, HostRuntime* runtime) {
+  PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));
+  StudyProvenance provenance;
+  provenance.command = request.command;
+  provenance.started = timer.started;
+  provenance.threads = runtime->threads();
+  provenance.hosts = {ThisHost()};
+  if (request.is_shared()) {
+    const std::vector<std::string>& hosts = request.launch->hosts();
+    const std::set<std::string> different(hosts.begin(), hosts.end());
+    provenance.hosts.assign(different.begin(), different.end());
+  }
+  // Training time of all runs, including the time before the study was resumed.
+  double trained = 0;
+  for (const RunRecord& record : results.records) trained += record.seconds;
+  provenance.seconds = std::max(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - timer.begin).count(),
+      trained / provenance.threads);
+  Json report = ReportData(plan, results, runtime);
+  Json origin = ProvenanceData(plan, results, provenance);
+  PLUMB_RETURN_IF_ERROR(WriteFiles(plan, results, report, origin));
+  return StudyOutcome{std::move(plan), std::move(results), std::move(report), std::move(origin)};
+}
+
+}  // namespace
+
+StudyTimer::StudyTimer() : begin(std::chrono::steady_clock::now()), started(UtcNow()) {}
+
+absl::StatusOr<StudyPlan> PlanStudy(const StudyRequest& request, StudyHost* host,
+                                    HostRuntime* runtime) {
+  absl::StatusOr<StudyPlan> plan = MakePlan(request.study, request.out, runtime);
+  for (const std::string& warning : runtime->TakeWarnings()) host->Warn(warning);
+  if (!plan.ok()) return plan;
+  for (const std::string& warning : plan->warnings) host->Warn(warning);
+  plan->shard = request.shard;
+  return plan;
+}
+
+absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
+                                      StudyHost* host, HostRuntime* runtime) {
+  PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
+  std::optional<StudyLock> lock;
+  PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, plan, host, runtime, &lock));
+  return ConcludeStudy(request, timer, std::move(plan), runtime);
+}
+
+absl::StatusOr<StudyPlan> RunShard(const StudyRequest& request, StudyHost* host,
+                                   HostRuntime* runtime) {
+  PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
+  std::optional<StudyLock> lock;
+  PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, plan, host, runtime, &lock));
+  return plan;
+}
+
+absl::Status FollowStudy(const StudyRequest& request, StudyHost* host, HostRuntime* runtime) {
+  PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory,
+                         TemporaryDirectory::Make());
+  PLUMB_ASSIGN_OR_RETURN(const StudyPlan plan, MakePlan(request.study, directory->path(), runtime));
+  PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, plan, host, runtime));
+  int64_t left = 0;
+  PLUMB_RETURN_IF_ERROR(Broadcast(request.launch->ranks(), 0, &left, sizeof(left)));
+  const StudyDivision division = DivisionOfRank(request, plan, left, runtime->threads());
+  return TrainRuns(plan, division, RanksOf(request), host);
+}
+
+absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
+                                        const std::vector<std::string>& directories,
+                                        const StudyTimer& timer, StudyHost* host,
+                                        HostRuntime* runtime) {
+  PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
+  PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, OpenDirectory(request.out));
+  PLUMB_RETURN_IF_ERROR(MergeRuns(plan, directories));
+  return ConcludeStudy(request, timer, std::move(plan), runtime);
+}
+
+std::string OutcomeText(const StudyOutcome& outcome) {
+  const auto& [plan, results, report, origin] = outcome;
+  std::string text = ToText(SummaryTable(plan, results, /*with_times=*/true));
+  if (results.best) {
+    absl::StrAppend(&text, "\n", ToText(BestTable(plan, results)), "\n",
+                    ToText(BestPairedTable(plan, results)));
+  } else if (const Table paired = PairedTable(plan, results); !paired.rows.empty()) {
+    absl::StrAppend(&text, "\n", ToText(paired));
+  }
+  absl::StrAppend(&text, "\n", Conclusion(plan, results), "\n");
+  absl::StrAppend(&text, "\nreport  ", plan.out, "/report.html\n");
+  return text;
+}
+
+}  // namespace plumb

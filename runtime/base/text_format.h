@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers, sizes, times and tables as people read them.
+#ifndef PLUMB_RUNTIME_BASE_TEXT_FORMAT_H_
+#define PLUMB_RUNTIME_BASE_TEXT_FORMAT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace plumb {
+
+std::string WithCommas(int64_t n);                     // "25,968"
+std::string Count(int64_t n, absl::string_view noun);  // "1 norm", "2,000 norms"
+std::string Bytes(int64_t bytes);                      // "101.4 KiB"
+std::string Duration(double seconds);                  // "0.84 s", "2:05", "1:02:05"
+std::string Rate(double per_second);                   // "850", "45.2k"
+// Returns the rows as lines of columns separated by two spaces, each line after `indent`.
+// `alignment` has "l" or "r" for each column; the last one, if "l", is not padded.
+std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
+                         absl::string_view alignment, absl::string_view indent);
+std::string ShapeText(const std::vector<int64_t>& shape);  // "[16, 16]"
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_BASE_TEXT_FORMAT_H_

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/report_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "runtime/app/study/results.h"
+
+namespace plumb {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::Pair;
+
+RunRecord Record(double loss) {
+  RunRecord record;
+  record.result.step = 2;
+  record.losses = {loss + 1, loss};
+  record.seconds = 2;
+  record.tokens = 10;
+  return record;
+}
+
+RunRecord Diverged(int64_t step) {
+  RunRecord record = Record(9);
+  record.result.diverged = true;
+  record.result.step = step;
+  return record;
+}
+
+// Returns a plan of two groups, the second with a name that tables must quote, and the seeds 1, 2
+// and 5.
+StudyPlan TwoGroups() {
+  StudyPlan plan;
+  plan.study.seeds = {1, 2, 5};
+  plan.study.grid = {{"model.n_layer", {"4"}, ""}};
+  plan.models = {{"a", "a.pbtxt", {}, {}, "", ""}, {"b|c", "b.pbtxt", {}, {}, "", ""}};
+  plan.cells = {{{"model.n_layer", "4"}}};
+  for (size_t model = 0; model < 2; ++model) {
+    PlanGroup group;
+    group.name = plan.models[model].name + ", n_layer=4";
+    group.model = model;
+    group.settings = {{"model.n_layer", "4"}};
+    group.parameters = 1234;
+    group.unigram_entropies = {100, 200, 300};
+    plan.groups.push_back(group);
+    for (uint64_t seed : plan.study.seeds) plan.runs.push_back({model, seed, ""});
+  }
+  return plan;
+}
+
+StudyResults Results(const StudyPlan& plan) {
+  return EvaluateStudy(plan,
+                       {Record(1), Record(2), Record(3), Record(1.5), Record(3), Diverged(7)});
+}
+
+TEST(TablesTest, AGroupsFiguresAreOverTheRunsThatFinished) {
+  const StudyResults results = Results(TwoGroups());
+  EXPECT_EQ(results.groups[1].runs, 3);
+  EXPECT_EQ(results.groups[1].finished, 2);
+  EXPECT_THAT(results.groups[1].diverged, ElementsAre(5));
+  EXPECT_DOUBLE_EQ(results.groups[1].metric[kLast100].mean, (2.0 + 3.5) / 2);
+  EXPECT_DOUBLE_EQ(results.groups[0].metric[kLast100].sd, 1);
+}
+
+// Each seed has its own batches and therefore its own tokens.
+TEST(TablesTest, ARunHasCollapsedByTheEntropyOfItsOwnTokens) {
+  StudyPlan plan = TwoGroups();
+  plan.groups[0].unigram_entropies = {1.52, 2.51, 3.4};  // the losses are 1.5, 2.5, 3.5
+  const StudyResults results = Results(plan);
+  EXPECT_FALSE(results.runs[0].collapsed);
+  EXPECT_TRUE(results.runs[1].collapsed);
+  EXPECT_TRUE(results.runs[2].collapsed);
+  EXPECT_EQ(results.groups[0].collapsed, 2);
+  EXPECT_EQ(results.groups[1].collapsed, 0);
+}
+
+TEST(TablesTest, DifferencesArePairedOverTheSeedsWithWhichBothFinished) {
+  const StudyResults results = Results(TwoGroups());
+  ASSERT_EQ(results.comparisons[kLast100].size(), 1);
+  const PairedDifference& paired = results.comparisons[kLast100][0].Pair(0, 1);
+  EXPECT_EQ(paired.interval.n, 2);
+  EXPECT_DOUBLE_EQ(paired.interval.mean, (0.5 + 1) / 2);
+}
+
+// Returns a plan of two models in two cells with four seeds, and runs whose loss is `loss`[group],
+// with a small difference between seeds.
+StudyResults TwoCells(const std::vector<double>& loss, StudyPlan* plan) {
+  plan->study.seeds = {1, 2, 3, 4};
+  plan->models = {{"a", "", {}, {}, "", ""}, {"b", "", {}, {}, "", ""}};
+  plan->cells = {{{"train.batch_size", "1"}}, {{"train.batch_size", "2"}}};
+  std::vector<RunRecord> records;
+  for (size_t group = 0; group < 4; ++group) {
+    PlanGroup planned;
+    planned.model = group / 2;
+    planned.cell = group % 2;
+    planned.unigram_entropies = {100, 100, 100, 100};
+    plan->groups.push_back(planned);
+    for (uint64_t seed : plan->study.seeds) {
+      plan->runs.push_back({group, seed, ""});
+      records.push_back(Record(loss[group] + 0.01 * static_cast<double>(seed * (group + 1))));
+    }
+  }
+  return EvaluateStudy(*plan, records);
+}
+
+TEST(TablesTest, EachModelIsComparedAtItsBestSettingBySeedsThatDidNotChooseIt) {
+  StudyPlan plan;
+  StudyResults results = TwoCells({3, 2, 1, 4}, &plan);
+  ASSERT_TRUE(results.best.has_value());
+  EXPECT_THAT(results.best->cells, ElementsAre(1, 0));
+  EXPECT_EQ(results.best->chosen_with, 2);
+  EXPECT_EQ(results.best->comparison.models[0].n, 2);
+  // Seeds 3 and 4: of a in cell 1 the last step is 2 + 0.02 seed and the mean of both 0.5 more.
+  EXPECT_DOUBLE_EQ(results.best->comparison.models[0].mean, 2.5 + 0.02 * 3.5);
+  EXPECT_THAT(results.mean_ranks, ElementsAre(1.5, 1.5));
+  EXPECT_EQ(results.Decisive(), &results.best->comparison);
+  EXPECT_THAT(TableMarkdown(plan, results),
+              HasSubstr("| b | batch_size=1 | 1.605 ± 0.021 | 2 | 1.5 |"));
+  // A run that diverged makes a setting worse than any without.
+  results.records[4 + 1].result.diverged = true;
+  results = EvaluateStudy(plan, results.records);
+  EXPECT_THAT(results.best->cells, ElementsAre(0, 0));
+}
+
+TEST(TablesTest, MarkdownNamesTheStepThatDivergedAndEscapesBars) {
+  const StudyPlan plan = TwoGroups();
+  const std::string text = TableMarkdown(plan, Results(plan));
+  EXPECT_THAT(text, HasSubstr("| a, n_layer=4 | 1,234 | 3 | 2.500 ± 1.000 | 2.500 ± 1.000 |"));
+  EXPECT_THAT(text, HasSubstr("| b\\|c, n_layer=4 |"));
+  EXPECT_THAT(text, HasSubstr("| 1 (seed 5 at step 7) |"));
+  EXPECT_THAT(text, HasSubstr("+0.750"));
+}
+
+TEST(TablesTest, CsvQuotesCommasAndDropsMissingValues) {
+  const StudyPlan plan = TwoGroups();
+  const std::string text = TableCsv(plan, Results(plan));
+  EXPECT_THAT(
+      text,
+      HasSubstr("group,model,model.n_layer,parameters,flops_per_token,steps,memory,runs,finished,"
+                "diverged"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("\n\"a, n_layer=4\",a,4,1234,0,0,0,3,3,0,0,0,0,200,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
+}
+
+TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome) {
+  const StudyPlan plan = TwoGroups();
+  EXPECT_THAT(SummaryTable(plan, Results(plan), false).columns, Not(Contains("spikes")));
+  std::vector<RunRecord> records = Results(plan).records;
+  records[3].result.spikes = 4;
+  records[5].result.spikes = 1;  // in the run that also diverged
+  records[4].result.skips = 1;
+  records[4].result.step_backs = 2;
+  const StudyResults results = EvaluateStudy(plan, records);
+  const std::string text = TableMarkdown(plan, results);
+  EXPECT_THAT(text, HasSubstr("| spikes | survived | diverged | collapsed |"));
+  EXPECT_THAT(text, HasSubstr("| 0 | 0 | 0 | 0 |"));
+  EXPECT_THAT(text, HasSubstr("| 5 | 3 | 1 (seed 5 at step 7) |"));
+  EXPECT_THAT(text, HasSubstr("Spikes: of the loss"));
+  EXPECT_THAT(TableCsv(plan, results), HasSubstr(",3,2,1,0,5,3,200,"));
+}
+
+TEST(TablesTest, OnlyTheTimingTableHasTimes) {
+  const StudyPlan plan = TwoGroups();
+  StudyResults slow = Results(plan);
+  for (RunRecord& record : slow.records) record.seconds *= 3;
+  slow = EvaluateStudy(plan, slow.records);
+  EXPECT_EQ(TableCsv(plan, slow), TableCsv(plan, Results(plan)));
+  EXPECT_EQ(TableMarkdown(plan, slow), TableMarkdown(plan, Results(plan)));
+  EXPECT_NE(TimingCsv(plan, slow), TimingCsv(plan, Results(plan)));
+}
+
+TEST(TablesTest, TextColumnsAreAlignedByCharactersNotBytes) {
+  Table table;
+  table.columns = {"x", "y"};
+  table.rows = {{{"±±", 0, 0}, {"1", 0, 0}}, {{"a", 0, 0}, {"1,000", 0, 0}}};
+  EXPECT_EQ(ToText(table), "x       y\n±±      1\na   1,000\n");
+}
+
+TEST(LossFiguresTest, LookAtTheirOwnSteps) {
+  std::vector<double> losses;
+  for (int step = 1; step <= 200; ++step) losses.push_back(step);
+  losses[24] = 1000;   // step 25, after the first 20
+  losses[150] = 0.25;  // step 151
+  const LossFigures figures = FiguresOf(losses);
+  EXPECT_DOUBLE_EQ(figures.first_50, (50 * 51 / 2 - 25 + 1000) / 50.0);
+  EXPECT_DOUBLE_EQ(figures.last_100, (100 * (101 + 200) / 2.0 - 151 + 0.25) / 100);
+  EXPECT_EQ(figures.max_first_20, 20);
+  EXPECT_EQ(figures.min, 0.25);
+}
+
+TEST(LossFiguresTest, TakeWhatThereIsOfAShortTraining) {
+  const LossFigures figures = FiguresOf({3, 1, 2});
+  EXPECT_EQ(figures.first_50, 2);
+  EXPECT_EQ(figures.last_100, 2);
+  EXPECT_EQ(figures.max_first_20, 3);
+}
+
+TEST(CollapsedTest, IsWithinOnePercentOfTheUnigramEntropyOrAbove) {
+  EXPECT_TRUE(IsCollapsed(2.98, 3));
+  EXPECT_TRUE(IsCollapsed(3.5, 3));
+  EXPECT_FALSE(IsCollapsed(2.96, 3));
+}
+
+TEST(DifferencesTest, ListsTheFieldsThatDifferAndNoOthers) {
+  const std::string a = "n_layer: 2\nnorm {\n  name: \"a\"\n}\nnorm {\n  name: \"b\"\n}\n";
+  const std::string b = "n_layer: 2\nnorm {\n  name: \"a\"\n}\nd_ff: \"8\"\n";
+  EXPECT_THAT(Differences({a, b}), ElementsAre(Pair("norm[1].name", ElementsAre("b", "")),
+                                               Pair("d_ff", ElementsAre("", "8"))));
+  EXPECT_TRUE(Differences({a, a}).empty());
+}
+
+}  // namespace
+}  // namespace plumb
