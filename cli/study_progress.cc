@@ -12,7 +12,7 @@
 namespace plumb::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kTerminalInterval(100);
+constexpr std::chrono::milliseconds kRedrawInterval(100);
 // Maximum height of the table: one taller than the window could not be redrawn.
 constexpr size_t kMaxGroupLines = 16;
 
@@ -42,7 +42,7 @@ void StudyProgress::Update(bool now) {
   if (quiet_) return;
   if (!terminal_) return Log();
   const Clock::time_point time = Clock::now();
-  if (!now && lines_ > 0 && time - shown_at_ < kTerminalInterval) return;
+  if (!now && lines_ > 0 && time - shown_at_ < kRedrawInterval) return;
   shown_at_ = time;
   Redraw();
 }

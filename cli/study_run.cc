@@ -128,7 +128,7 @@ void StudyConsole::EndTraining() {
 void StudyConsole::ShowProgress() { progress_->Update(false); }
 
 bool StudyConsole::IsInterrupted() {
-  // Tells the user at once, because a launcher gives its ranks little time (mpirun one second).
+  // Informs the user at once, because a launcher gives its ranks little time (mpirun one second).
   if (interrupts_->requested() && request_.is_shared() && request_.leads()) PrintInterrupted();
   return interrupts_->requested();
 }

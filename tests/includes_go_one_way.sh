@@ -152,6 +152,8 @@ shipped_names() {
       place = substr($0, 1, RLENGTH - 1); code = substr($0, RLENGTH + 1)
       if (code ~ /^[[:space:]]*#[[:space:]]*include/) next
       sub(/return "none";/, "", code)
+      # This is a route of a model description.
+      sub(/route == "none"/, "", code)
       # These are functions in formulas whose names differ in plumb.
       sub(/\{"(dropout|stochastic_depth)", "write /, "{\"", code)
       # This is a field of tokenizer.json.

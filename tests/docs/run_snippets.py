@@ -47,7 +47,7 @@ VARIES = re.compile(
     r"\bloss\b|^time |tokens/s|GFLOP|GB/s|\bthreads?\b|scratch|^ *peak |\bgradient|^ *gain |slope|^ *growth |"
     r"first 50|last 100|max of first|[±−]")
 NEAR = 0.10
-NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+NUMBER = re.compile(r"<?[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 PROGRESS = re.compile(r"^(?:step \d+(?:/\d+)? |.*, seed \d+: loss .* after \d+ steps)")
 END = "\x1eend of command "
 

@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr char kStudy[] = R"pbtxt(
+constexpr char kTwoSeeds[] = R"pbtxt(
   model: "a.pbtxt"
   model: "/b.pbtxt"
   data: "names.txt"
@@ -30,7 +30,7 @@ std::string Error(const StudyOptions& options) {
 
 TEST(StudyOptionsTest, PathsAreRelativeToTheFile) {
   const ScratchDir dir;
-  dir.Write("study.pbtxt", kStudy);
+  dir.Write("study.pbtxt", kTwoSeeds);
   StudyOptions options;
   options.files = {dir.File("study.pbtxt")};
   const auto study = MakeStudy(options);
@@ -58,7 +58,7 @@ TEST(StudyOptionsTest, TheDTypeIsASettingOfEveryRun) {
 
 TEST(StudyOptionsTest, TheCommandLineIsLaidOverTheFile) {
   const ScratchDir dir;
-  dir.Write("study.pbtxt", kStudy);
+  dir.Write("study.pbtxt", kTwoSeeds);
   StudyOptions options;
   options.files = {dir.File("study.pbtxt")};
   options.data = "other.txt";
@@ -88,7 +88,7 @@ TEST(StudyOptionsTest, TheBaselineIsTheFirstModel) {
 
 TEST(StudyOptionsTest, TheTextOfAStudyIsAStudy) {
   const ScratchDir dir;
-  dir.Write("study.pbtxt", kStudy);
+  dir.Write("study.pbtxt", kTwoSeeds);
   const auto study = Study::FromFile(dir.File("study.pbtxt"));
   ASSERT_TRUE(study.ok()) << study.status();
   dir.Write("again.pbtxt", study->ToText());

@@ -26,9 +26,9 @@ bool IsStudy(const std::string& path) {
 }
 
 // Splits "FIELD=REST".
-absl::StatusOr<std::pair<std::string, std::string>> Split(const char* option,
-                                                          const std::string& word,
-                                                          const char* example) {
+absl::StatusOr<std::pair<std::string, std::string>> SplitAtEquals(const char* option,
+                                                                  const std::string& word,
+                                                                  const char* example) {
   const size_t equals = word.find('=');
   if (equals != std::string::npos && equals > 0) {
     return std::make_pair(word.substr(0, equals), word.substr(equals + 1));
@@ -38,7 +38,7 @@ absl::StatusOr<std::pair<std::string, std::string>> Split(const char* option,
 }
 
 absl::Status AddGrid(const std::string& word, Study* study) {
-  PLUMB_ASSIGN_OR_RETURN(auto split, Split("--grid", word, "model.n_layer=4,8"));
+  PLUMB_ASSIGN_OR_RETURN(auto split, SplitAtEquals("--grid", word, "model.n_layer=4,8"));
   StudyAxis axis;
   axis.field = split.first;
   axis.values = absl::StrSplit(split.second, ',');
@@ -131,7 +131,7 @@ absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
   if (!options.train.empty()) study.train = options.train;
   if (!options.init.empty()) study.init = options.init;
   for (const std::string& word : options.settings) {
-    PLUMB_ASSIGN_OR_RETURN(auto split, Split("--set", word, "train.max_steps=200"));
+    PLUMB_ASSIGN_OR_RETURN(auto split, SplitAtEquals("--set", word, "train.max_steps=200"));
     study.settings.push_back({split.first, split.second, absl::StrCat("--set ", word)});
   }
   if (!options.dtype.empty()) {

@@ -10,7 +10,7 @@ namespace plumb {
 
 namespace {
 
-std::optional<double> Number(const nlohmann::json& object, const char* name) {
+std::optional<double> NumberIfAny(const nlohmann::json& object, const char* name) {
   const auto member = object.find(name);
   if (member == object.end() || !member->is_number()) return std::nullopt;
   return member->get<double>();
@@ -36,10 +36,10 @@ void LossSummary::AddMetricsFile(const std::string& path, int64_t last_step) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object()) continue;
     const auto step = object.find("step");
-    const std::optional<double> loss = Number(object, "loss");
+    const std::optional<double> loss = NumberIfAny(object, "loss");
     if (step == object.end() || !step->is_number_integer() || !loss) continue;
     if (step->get<int64_t>() > last_step) break;
-    Add(step->get<int64_t>(), *loss, Number(object, "val_loss"));
+    Add(step->get<int64_t>(), *loss, NumberIfAny(object, "val_loss"));
   }
 }
 
