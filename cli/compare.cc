@@ -26,7 +26,7 @@ namespace {
 
 struct CompareFlags {
   StudyOptions study;
-  std::string out;
+  std::string out, store;
   StudyShard shard = {};
   std::vector<std::string> merge;
   RankOptions ranks;
@@ -59,6 +59,7 @@ std::string CommandText(const CompareFlags& options) {
   }
   if (!options.merge.empty()) absl::StrAppend(&text, " --merge");
   for (const std::string& directory : options.merge) absl::StrAppend(&text, " ", Quoted(directory));
+  if (!options.store.empty()) add("--store", options.store);
   add("--out", options.out);
   return text;
 }
@@ -123,7 +124,8 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   PLUMB_ASSIGN_OR_RETURN(const Study study, options.merge.empty()
                                                 ? MakeStudy(options.study)
                                                 : StudyOfDirectories(options.merge));
-  const StudyRequest request = {study, options.out, CommandText(options), options.shard, launch};
+  const StudyRequest request = {study,         options.out,   CommandText(options),
+                                options.store, options.shard, launch};
   StudyConsole console(&request, options.quiet, &invocation);
   if (!launch->is_first()) {
     return console.ExitCode(FollowStudy(request, &console, runtime.get()));
@@ -199,6 +201,10 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
          absl::StrCat("Probe step 1 and every N-th step. Default: ", kDefaultProbeInterval));
   app->option_defaults()->group("Output");
   app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
+  app->add_option("--store", options->store,
+                  "Take runs that were trained before from this directory, and add new ones to it. "
+                  "Studies may share it")
+      ->type_name("DIR");
   app->option_defaults()->group("Shards of a study");
   app->add_option_function<std::string>(
          "--shard",
@@ -237,8 +243,8 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "  mpirun -n 16 plumb compare study.pbtxt --out studies/mine\n"
       "  plumb compare study.pbtxt --shard 0/3 --out part0  # also 1/3 and 2/3\n"
       "  plumb compare --merge part0 part1 part2 --out studies/mine\n\n"
-      "Writes report.html, table.md, table.csv, timing.csv, provenance.json, metrics.jsonl,\n"
-      "report.json and runs/ into DIR. Runs with the same seed see the same data in the same\n"
+      "Writes report.html, tables (.md, .csv, .tex), runs.csv, metrics.jsonl, provenance.json and\n"
+      "runs/ into DIR: plumb docs report. Runs with the same seed see the same data in the same\n"
       "order and start from the same weights where the models share them. After Ctrl-C (exit\n"
       "code 130) or a crash, the same command resumes. A run that diverges is a result; the\n"
       "others continue.");

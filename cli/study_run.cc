@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "cli/figures.h"
 #include "cli/output.h"
-#include "runtime/app/study/report_data.h"
+#include "runtime/app/study/tables.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -133,13 +133,12 @@ bool StudyConsole::IsInterrupted() {
   return interrupts_->requested();
 }
 
-void StudyConsole::Warn(absl::string_view warning) {
+void StudyConsole::Note(absl::string_view message) {
   if (quiet_) return;
-  const std::string line = absl::StrCat("warning: ", warning);
   if (progress_) {
-    progress_->Note(line);
+    progress_->Note(message);
   } else {
-    PrintNote(line);
+    PrintNote(message);
   }
 }
 

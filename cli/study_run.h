@@ -38,7 +38,7 @@ class StudyConsole : public StudyHost {
   void EndTraining() override;
   void ShowProgress() override;
   bool IsInterrupted() override;
-  void Warn(absl::string_view warning) override;
+  void Note(absl::string_view message) override;
 
   // Returns the exit code of a study that ended with `status`, or the error. If it was interrupted,
   // prints the command that resumes it.

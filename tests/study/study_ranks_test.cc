@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/app/study/report_data.h"
 #include "runtime/app/study/results.h"
 #include "runtime/app/study/study_directory.h"
+#include "runtime/app/study/study_files.h"
 #include "runtime/app/study/train_runs.h"
 #include "runtime/base/file.h"
 #include "runtime/ranks/local_ranks.h"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/tables.h"
+#include "runtime/app/study/conclusion.h"
 #include "runtime/app/study/report_data.h"
+#include "runtime/app/study/study_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,6 +50,8 @@ StudyPlan TwoGroups() {
     group.model = model;
     group.settings = {{"model.n_layer", "4"}};
     group.parameters = 1234;
+    group.flops_per_token = 174624;
+    group.memory.total = 2048;
     group.unigram_entropies = {100, 200, 300};
     plan.groups.push_back(group);
     for (uint64_t seed : plan.study.seeds) plan.runs.push_back({model, seed, ""});
@@ -131,7 +136,9 @@ TEST(TablesTest, EachModelIsComparedAtItsBestSettingBySeedsThatDidNotChooseIt) {
 TEST(TablesTest, MarkdownNamesTheStepThatDivergedAndEscapesBars) {
   const StudyPlan plan = TwoGroups();
   const std::string text = TableMarkdown(plan, Results(plan));
-  EXPECT_THAT(text, HasSubstr("| a, n_layer=4 | 1,234 | 3 | 2.500 ± 1.000 | 2.500 ± 1.000 |"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("| a, n_layer=4 | 1,234 | 175 k | 2.0 KiB | 3 | 2.500 ± 1.000 | 2.500 ± 1.000 |"));
   EXPECT_THAT(text, HasSubstr("| b\\|c, n_layer=4 |"));
   EXPECT_THAT(text, HasSubstr("| 1 (seed 5 at step 7) |"));
   EXPECT_THAT(text, HasSubstr("+0.750"));
@@ -146,7 +153,15 @@ TEST(TablesTest, CsvQuotesCommasAndDropsMissingValues) {
                 "diverged"));
   EXPECT_THAT(
       text,
-      HasSubstr("\n\"a, n_layer=4\",a,4,1234,0,0,0,3,3,0,0,0,0,200,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
+      HasSubstr(
+          "\n\"a, n_layer=4\",a,4,1234,174624,0,2048,3,3,0,0,0,0,200,2.5,1,2.5,1,3,1,2,1,,,,,,\n"));
+}
+
+TEST(TablesTest, LatexEscapesNamesAndSetsMinusSigns) {
+  EXPECT_EQ(ToLatex({{"a_b & c", "100 %"}, {{{"x|y^2"}, {"-0.5 ± 0.1"}}, {{"β−γ"}, {"<0.001"}}}}),
+            "\\begin{tabular}{lr}\n\\toprule\na\\_b \\& c & 100 \\% \\\\\n\\midrule\n"
+            "x|y\\textasciicircum{}2 & $-$0.5 $\\pm$ 0.1 \\\\\nβ$-$γ & $<$0.001 \\\\\n"
+            "\\bottomrule\n\\end{tabular}\n");
 }
 
 TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome) {

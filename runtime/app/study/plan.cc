@@ -352,6 +352,14 @@ std::vector<std::string> WarnOfEqualModels(const StudyPlan& plan) {
   return warnings;
 }
 
+std::string HashOfRun(const Study& study, const PlanGroup& group, uint64_t seed) {
+  return Sha256(absl::StrCat("plumb ", api::Version(), "\nmodel ", group.fingerprint, "\nrecipe\n",
+                             group.training.train_text, "\ndata ", group.training.data_hash,
+                             "\nnorms\n", group.norms, "\nseed ", seed, "\nsamples ", study.samples,
+                             "\nprobe_every ", study.probe_every, "\ntensorboard ",
+                             study.tensorboard));
+}
+
 // Bytes that a run needs besides its steps: the data, and a thread whose heap reserves as much of
 // the address space in the C library.
 constexpr int64_t kBesideSteps = int64_t{64} << 20;
@@ -391,8 +399,9 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
   PLUMB_RETURN_IF_ERROR(SetEntropies(contexts, &plan));
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     for (uint64_t seed : study.seeds) {
-      plan.runs.push_back(
-          {group, seed, absl::StrCat(out, "/runs/", plan.groups[group].directory, "-seed", seed)});
+      plan.runs.push_back({group, seed,
+                           absl::StrCat(out, "/runs/", plan.groups[group].directory, "-seed", seed),
+                           HashOfRun(study, plan.groups[group], seed)});
     }
   }
   return plan;

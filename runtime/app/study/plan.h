@@ -53,6 +53,9 @@ struct PlanRun {
   size_t group = 0;
   uint64_t seed = 0;
   std::string directory;  // "OUT/runs/pre-n_layer=4-seed1"
+  // Hash of what determines the run: version of plumb, model, recipe, data, norms, seed, samples
+  // and probes. The weights of --init are not part of it.
+  std::string hash;
 };
 
 // Part of a study that several jobs train, each into its own directory: the runs whose index

@@ -30,43 +30,6 @@ nlohmann::ordered_json ReportData(const StudyPlan& plan, const StudyResults& res
 nlohmann::ordered_json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
                                       const StudyProvenance& provenance);
 
-// Returns the names of a study's models, at most four.
-std::string StudyTitle(const StudyPlan& plan);
-
-struct Cell {
-  std::string text;
-  double value = 0, sd = 0;  // NaN: no value
-};
-
-struct Table {
-  std::vector<std::string> columns;
-  std::vector<std::vector<Cell>> rows;
-};
-
-// Returns one row per group: each figure as mean ± standard deviation over the finished runs.
-Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with_times);
-// Returns one row per pair of models in a cell: mean difference, its 95 % confidence interval and
-// p-values. Of the judged metric these are all pairs, or for more than eight models those with the
-// first, as for the other metrics.
-Table PairedTable(const StudyPlan& plan, const StudyResults& results);
-// Returns one row per model at its best setting, the lowest loss first. Requires: results.best.
-Table BestTable(const StudyPlan& plan, const StudyResults& results);
-// Returns the differences between the models at their best settings. Requires: results.best.
-Table BestPairedTable(const StudyPlan& plan, const StudyResults& results);
-// Returns the conclusion of a study in sentences: which models are better than which, and what its
-// number of seeds could show.
-std::string Conclusion(const StudyPlan& plan, const StudyResults& results);
-
-std::string ToMarkdown(const Table& table);
-std::string ToText(const Table& table);  // aligned columns, for a terminal
-
-std::string TableMarkdown(const StudyPlan& plan, const StudyResults& results);  // table.md
-std::string TableCsv(const StudyPlan& plan, const StudyResults& results);       // table.csv
-// Returns runs.csv: one row per run, with losses in full precision. It has no times, so that it
-// does not depend on the machine's speed.
-std::string RunsCsv(const StudyPlan& plan, const StudyResults& results);
-std::string TimingCsv(const StudyPlan& plan, const StudyResults& results);  // timing.csv
-
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_APP_STUDY_REPORT_DATA_H_

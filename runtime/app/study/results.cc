@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +31,7 @@ RunFigures FiguresOfRun(const RunRecord& record, double unigram_entropy) {
 
 GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResults& results) {
   GroupFigures figures;
-  std::vector<double> metric[kMetrics], speeds;
+  std::vector<double> metric[kMetrics], seconds, speeds;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (plan.runs[i].group != group) continue;
     ++figures.runs;
@@ -43,6 +44,7 @@ GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResu
     }
     ++figures.finished;
     figures.collapsed += results.runs[i].collapsed ? 1 : 0;
+    seconds.push_back(results.records[i].seconds);
     speeds.push_back(results.records[i].TokensPerSecond());
     for (int m = 0; m < kMetrics; ++m) {
       if (results.runs[i].metric[m]) metric[m].push_back(*results.runs[i].metric[m]);
@@ -50,6 +52,7 @@ GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResu
   }
   for (int m = 0; m < kMetrics; ++m) figures.metric[m] = Summarize(metric[m]);
   figures.unigram_entropy = Summarize(plan.groups[group].unigram_entropies).mean;
+  figures.seconds = Summarize(seconds);
   figures.tokens_per_second = Summarize(speeds);
   return figures;
 }
@@ -140,6 +143,16 @@ std::optional<BestSettings> CompareBestSettings(const StudyPlan& plan,
   return best;
 }
 
+// Returns the members that identify a run in each of its lines of metrics.jsonl.
+std::string MetricsHead(const StudyPlan& plan, const PlanRun& run) {
+  const PlanGroup& group = plan.groups[run.group];
+  Json head = {{"group", group.name}, {"model", plan.models[group.model].name}};
+  for (const auto& [field, value] : group.settings) head[field] = value;
+  head["seed"] = run.seed;
+  const std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.substr(1, text.size() - 2);
+}
+
 double Mean(std::vector<double>::const_iterator first, std::vector<double>::const_iterator last) {
   return std::accumulate(first, last, 0.0) / static_cast<double>(last - first);
 }
@@ -172,6 +185,14 @@ StudyResults EvaluateStudy(const StudyPlan& plan, std::vector<RunRecord> records
   return results;
 }
 
+std::vector<std::string> StudyResults::Products() const {
+  std::set<std::string> products;
+  for (const RunRecord& record : records) {
+    if (!record.products.empty()) products.insert(record.products);
+  }
+  return {products.begin(), products.end()};
+}
+
 const Comparison* StudyResults::Decisive() const {
   if (best) return &best->comparison;
   return comparisons[judged].size() == 1 ? &comparisons[judged].front() : nullptr;
@@ -180,11 +201,7 @@ const Comparison* StudyResults::Decisive() const {
 absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
   std::vector<RunRecord> records;
   for (const PlanRun& run : plan.runs) {
-    const std::string head = absl::StrCat(
-        "\"group\":",
-        Json(plan.groups[run.group].name).dump(-1, ' ', false, Json::error_handler_t::replace),
-        ",\"seed\":", run.seed);
-    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory, head));
+    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory, MetricsHead(plan, run)));
     records.push_back(std::move(record));
   }
   return EvaluateStudy(plan, std::move(records));

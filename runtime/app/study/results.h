@@ -43,7 +43,7 @@ struct GroupFigures {
   int64_t runs = 0, finished = 0, collapsed = 0;
   int64_t spikes = 0, survived = 0;  // over all runs; `survived`: non-fatal divergences
   std::vector<size_t> diverged;      // indices of the runs that diverged
-  MeanAndSd metric[kMetrics], tokens_per_second;
+  MeanAndSd metric[kMetrics], seconds, tokens_per_second;
   double unigram_entropy = 0;  // over the targets of the last 100 steps; mean over all its runs
 };
 
@@ -69,6 +69,8 @@ struct StudyResults {
   std::vector<double> mean_ranks;
   std::optional<BestSettings> best;  // if there are several cells and at least two seeds
 
+  // Returns the different kinds of matrix products of the runs (RunRecord::products), sorted.
+  std::vector<std::string> Products() const;
   // Returns the comparison from which the study concludes: of the best settings, or of the only
   // cell; null for several cells and one seed.
   const Comparison* Decisive() const;

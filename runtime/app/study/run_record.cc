@@ -42,6 +42,7 @@ double Number(const Json& object, const char* name) {
 }
 
 std::string String(const Json& object, const char* name) {
+  if (!object.is_object()) return "";
   const auto member = object.find(name);
   return member != object.end() && member->is_string() ? member->get<std::string>() : "";
 }
@@ -219,6 +220,9 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std:
   PLUMB_ASSIGN_OR_RETURN(const std::string probes,
                          ReadIfThere(absl::StrCat(directory, "/probes.jsonl")));
   record.probes = ParseProbes(probes, result->step);
+  PLUMB_ASSIGN_OR_RETURN(const std::string origin,
+                         ReadIfThere(absl::StrCat(directory, "/run.json")));
+  record.products = String(Parse(origin), "matmul");
   return record;
 }
 

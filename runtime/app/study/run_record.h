@@ -49,6 +49,7 @@ struct RunRecord {
   int64_t tokens = 0;
   std::string metrics;  // lines of metrics.jsonl without times, each with `head`
   std::optional<RunProbes> probes;
+  std::string products;  // engines that multiplied matrices, from run.json; "" if not recorded
 
   double TokensPerSecond() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
 };

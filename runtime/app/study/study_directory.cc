@@ -21,9 +21,9 @@ namespace plumb {
 namespace {
 
 // Files that a study writes next to study.pbtxt and runs.
-constexpr const char* kResultNames[] = {"metrics.jsonl", "runs.csv",       "timing.csv",
-                                        "report.json",   "report.html",    "table.csv",
-                                        "table.md",      "provenance.json"};
+constexpr const char* kResultNames[] = {
+    "metrics.jsonl", "runs.csv", "timing.csv",      "report.json", "report.html",
+    "table.csv",     "table.md", "provenance.json", "table.tex",   "differences.tex"};
 
 // Returns the lines that `lines` has and `others` does not, counting repetitions.
 std::vector<std::string> OnlyIn(const std::vector<std::string>& lines,

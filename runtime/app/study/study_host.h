@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/app/host_runtime.h"
 #include "runtime/app/study/plan.h"
@@ -43,8 +44,9 @@ class StudyHost {
   virtual void ShowProgress() {}
   // Returns true once the user has asked to stop. Called during the training only.
   virtual bool IsInterrupted() { return false; }
-  // Shows a warning of one line.
-  virtual void Warn(absl::string_view /*warning*/) {}
+  // Shows a message of one line.
+  virtual void Note(absl::string_view /*message*/) {}
+  void Warn(absl::string_view warning) { Note(absl::StrCat("warning: ", warning)); }
 };
 
 }  // namespace plumb

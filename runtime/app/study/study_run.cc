@@ -20,12 +20,18 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "runtime/app/report/report.h"
+#include "runtime/app/study/conclusion.h"
 #include "runtime/app/study/report_data.h"
+#include "runtime/app/study/run_record.h"
+#include "runtime/app/study/run_store.h"
 #include "runtime/app/study/study_directory.h"
+#include "runtime/app/study/study_files.h"
+#include "runtime/app/study/tables.h"
 #include "runtime/app/study/train_runs.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
 #include "runtime/base/unfinished_paths.h"
 #include "runtime/ranks/collectives.h"
 
@@ -61,7 +67,10 @@ absl::Status WriteFiles(const StudyPlan& plan, const StudyResults& results, cons
       {"report.json", report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"},
       {"report.html", RenderReport(report)},
       {"table.csv", TableCsv(plan, results)},
-      {"table.md", TableMarkdown(plan, results)}};
+      {"table.md", TableMarkdown(plan, results)},
+      {"table.tex", ToLatex(SummaryTable(plan, results, /*with_times=*/false))},
+      {"differences.tex",
+       ToLatex(results.best ? BestPairedTable(plan, results) : PairedTable(plan, results))}};
   for (const auto& [name, content] : files) {
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(plan.out, "/", name), content));
   }
@@ -133,25 +142,72 @@ Communicator* RanksOf(const StudyRequest& request) {
   return request.is_shared() ? request.launch->ranks() : nullptr;
 }
 
+// Returns the runs of the shard that have ended or not, as `ended` says.
+absl::StatusOr<std::vector<const PlanRun*>> RunsThat(bool ended, const StudyPlan& plan) {
+  std::vector<const PlanRun*> runs;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (!plan.shard.Has(i)) continue;
+    PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result,
+                           ReadRunResult(plan.runs[i].directory));
+    if (result.has_value() == ended) runs.push_back(&plan.runs[i]);
+  }
+  return runs;
+}
+
+// Copies the runs that have not ended from the store, as far as it has them.
+absl::Status FetchRuns(const StudyPlan& plan, const RunStore& store, StudyHost* host) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<const PlanRun*> missing,
+                         RunsThat(/*ended=*/false, plan));
+  int64_t fetched = 0;
+  for (const PlanRun* run : missing) {
+    if (!store.Has(run->hash)) continue;
+    PLUMB_RETURN_IF_ERROR(store.Fetch(run->hash, run->directory));
+    ++fetched;
+  }
+  if (fetched > 0) host->Note(absl::StrCat("copied ", Count(fetched, "run"), " from the store"));
+  return absl::OkStatus();
+}
+
+absl::Status StoreRuns(const StudyPlan& plan, const RunStore& store) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<const PlanRun*> ended, RunsThat(/*ended=*/true, plan));
+  for (const PlanRun* run : ended) PLUMB_RETURN_IF_ERROR(store.Put(run->hash, run->directory));
+  return absl::OkStatus();
+}
+
 // Trains the runs that have not ended. Sets `lock` to the lock on the directory.
 absl::Status TrainInDirectory(const StudyRequest& request, const StudyPlan& plan, StudyHost* host,
                               HostRuntime* runtime, std::optional<StudyLock>* lock) {
+  if (!request.store.empty() && !request.study.init.empty()) {
+    return absl::InvalidArgumentError(
+        "--store: runs that start from --init are not stored, because their initial weights are "
+        "not part of a run's hash; drop --store");
+  }
   if (request.is_shared()) {
     PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, plan, host, runtime));
   }
-  PLUMB_ASSIGN_OR_RETURN(const StudyRequirements requirements,
-                         RequirementsOf(plan, runtime->threads()));
+  std::optional<RunStore> store;
+  if (!request.store.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(store, RunStore::Open(request.store));
+  }
+  PLUMB_ASSIGN_OR_RETURN(StudyRequirements requirements, RequirementsOf(plan, runtime->threads()));
   PLUMB_RETURN_IF_ERROR(CheckFits(requirements, plan));
   PLUMB_ASSIGN_OR_RETURN(StudyLock opened, OpenDirectory(request.out));
   lock->emplace(std::move(opened));
   PLUMB_RETURN_IF_ERROR(ClaimDirectory(request.out, plan.StudyText()));
+  if (store) {
+    PLUMB_RETURN_IF_ERROR(FetchRuns(plan, *store, host));
+    PLUMB_ASSIGN_OR_RETURN(requirements, RequirementsOf(plan, runtime->threads()));
+  }
   StudyDivision division = requirements.division;
   if (request.is_shared()) {
     auto left = static_cast<int64_t>(requirements.runs - requirements.ended);
     PLUMB_RETURN_IF_ERROR(Broadcast(request.launch->ranks(), 0, &left, sizeof(left)));
     division = DivisionOfRank(request, plan, left, runtime->threads());
   }
-  return TrainRuns(plan, division, RanksOf(request), host);
+  const absl::Status trained = TrainRuns(plan, division, RanksOf(request), host);
+  // An interrupted study stores what has ended.
+  if (store) PLUMB_RETURN_IF_ERROR(StoreRuns(plan, *store));
+  return trained;
 }
 
 // Directory that is removed by the destructor.
@@ -179,8 +235,13 @@ class TemporaryDirectory {
 };
 
 absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const StudyTimer& timer,
-                                           StudyPlan plan, HostRuntime* runtime) {
+                                           StudyPlan plan, StudyHost* host, HostRuntime* runtime) {
   PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));
+  if (const size_t kinds = results.Products().size(); kinds > 1) {
+    host->Warn(absl::StrCat("the runs were trained with ", kinds,
+                            " kinds of matrix products, which round differently; the report lists "
+                            "them"));
+  }
   StudyProvenance provenance;
   provenance.command = request.command;
   provenance.started = timer.started;
@@ -222,7 +283,7 @@ absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTi
   PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
   std::optional<StudyLock> lock;
   PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, plan, host, runtime, &lock));
-  return ConcludeStudy(request, timer, std::move(plan), runtime);
+  return ConcludeStudy(request, timer, std::move(plan), host, runtime);
 }
 
 absl::StatusOr<StudyPlan> RunShard(const StudyRequest& request, StudyHost* host,
@@ -251,7 +312,7 @@ absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
   PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
   PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, OpenDirectory(request.out));
   PLUMB_RETURN_IF_ERROR(MergeRuns(plan, directories));
-  return ConcludeStudy(request, timer, std::move(plan), runtime);
+  return ConcludeStudy(request, timer, std::move(plan), host, runtime);
 }
 
 std::string OutcomeText(const StudyOutcome& outcome) {

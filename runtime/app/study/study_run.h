@@ -31,6 +31,7 @@ struct StudyRequest {
   Study study;
   std::string out;      // directory of the study
   std::string command;  // command line that resumes the study
+  std::string store;    // directory of the RunStore; "" for none
   StudyShard shard = {};
   // Job whose ranks share the study; null for one process. Only rank 0 accesses `out`.
   Launch* launch = nullptr;
