@@ -56,6 +56,7 @@ void AddHelpCommand(CLI::App* program, Invocation* invocation);
 void AddDemoCommand(CLI::App* program, Invocation* invocation);
 void AddTrainCommand(CLI::App* program, Invocation* invocation);
 void AddCompareCommand(CLI::App* program, Invocation* invocation);
+void AddReportCommand(CLI::App* program, Invocation* invocation);
 void AddSampleCommand(CLI::App* program, Invocation* invocation);
 void AddEvalCommand(CLI::App* program, Invocation* invocation);
 void AddDescribeCommand(CLI::App* program, Invocation* invocation);

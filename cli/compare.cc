@@ -185,11 +185,13 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   app->add_option("--baseline", study->baseline,
                   "Model, by its file or name, to which differences are shown. Default: the first")
       ->type_name("MODEL");
-  app->add_option("--match", study->match,
-                  "Cost that models have in common with the first one in their cell: steps, flops "
-                  "(by the number of steps), parameters (by d_ff). Default: steps")
+  app->add_option(
+         "--match", study->match,
+         "Cost that models have in common with the first one in their cell: steps; tokens, "
+         "flops or measured seconds (by the number of steps); parameters (by d_ff). "
+         "Default: steps")
       ->type_name("COST")
-      ->check(CLI::IsMember({"steps", "flops", "parameters"}));
+      ->check(CLI::IsMember({"steps", "tokens", "flops", "seconds", "parameters"}));
   AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N. Default: 3");
   AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
   AddInt(app, "--samples", &study->samples, 0, 1000,

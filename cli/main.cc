@@ -99,6 +99,7 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   AddDemoCommand(program, invocation);
   AddTrainCommand(program, invocation);
   AddCompareCommand(program, invocation);
+  AddReportCommand(program, invocation);
   AddSampleCommand(program, invocation);
   AddEvalCommand(program, invocation);
   AddDescribeCommand(program, invocation);

@@ -32,7 +32,7 @@ TEST_F(CompareStudyTest, TwoModelsWithThreeSeedsEndInTablesAndAPage) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("post − pre"), HasSubstr("study/report.html")));
   EXPECT_THAT(result.err, HasSubstr("post, seed 3: loss "));
-  EXPECT_THAT(Read("study/table.md"), AllOf(HasSubstr("| pre | 25,968 | 3 |"), HasSubstr("± ")));
+  EXPECT_THAT(Read("study/table.md"), AllOf(HasSubstr("| pre | 25,968 | "), HasSubstr("± ")));
   EXPECT_THAT(Read("study/report.html"), HasSubstr("id=\"report\""));
 
   const Json report = ReadJson("study/report.json");
@@ -159,9 +159,37 @@ TEST_F(CompareStudyTest, ModelsMatchTheFlopsOrTheParametersOfTheFirst) {
   EXPECT_EQ(runs[0]["step"], 40);
   EXPECT_LT(runs[1]["step"], 40);
   EXPECT_GT(runs[1]["step"], 25);
-  const Finished unknown = Compare({"pre.pbtxt", "--match", "seconds"}, "unknown");
+  const Finished unknown = Compare({"pre.pbtxt", "--match", "hours"}, "unknown");
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("parameters"));
+}
+
+TEST_F(CompareStudyTest, MeasuredStepsAreKeptWhenAStudyGrows) {
+  // The second model is deeper, and its steps are longer.
+  std::string deep = Read("pre.pbtxt");
+  deep.replace(deep.find("n_layer: 8"), 10, "n_layer: 24");
+  Write("deep.pbtxt", deep);
+  const auto compare = [this](const char* seeds) {
+    return Compare({"pre.pbtxt", "deep.pbtxt", "--match", "seconds", "--set", "train.max_steps=200",
+                    "--seeds", seeds, "--samples", "0"});
+  };
+  Finished result = compare("1");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const int64_t steps = ReadJson("study/report.json")["runs"][1]["step"];
+  EXPECT_LT(steps, 150);
+  EXPECT_THAT(Read("study/study.pbtxt"), HasSubstr("max_steps: " + std::to_string(steps) + "\n"));
+  result = compare("2");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json runs = ReadJson("study/report.json")["runs"];
+  EXPECT_EQ(runs[2]["step"], steps);
+  EXPECT_EQ(runs[3]["step"], steps);
+}
+
+TEST_F(CompareStudyTest, TheBaselineMayBeAValueOfTheGrid) {
+  const Finished result = Compare({"pre.pbtxt", "--grid", "model.block.placement=pre,post",
+                                   "--baseline", "post", "--seeds", "1", "--samples", "0"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(ReadJson("study/report.json")["title"], "post, pre");
 }
 
 TEST_F(CompareStudyTest, TheSameModelTwiceIsAWarning) {

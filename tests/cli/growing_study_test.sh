@@ -12,7 +12,7 @@ three=("$examples"/pre.pbtxt "$examples"/post.pbtxt "$examples"/none.pbtxt)
 sed 's/^d_ff: .*/d_ff: "32"/' "$examples/pre.pbtxt" > "$work/narrow.pbtxt"
 # Options that all studies here share.
 shared=(--data "$source/examples/data/names.txt" --set train.max_steps=60 --samples 1
-  --grid train.learning_rate=0.001,0.003,0.01,0.03 --grid model.n_layer=1,2)
+  --grid 'train.learning_rate=0.001,0.003,0.01,0.03' --grid 'model.n_layer=1,2')
 
 ended() { find "$work/grown/runs" -name result.json 2> /dev/null | wc -l; }
 inodes() { find "$work/grown/runs" -name result.json -printf '%i %P\n' 2> /dev/null | sort -k2; }

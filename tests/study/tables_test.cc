@@ -3,6 +3,7 @@
 #include "runtime/app/study/conclusion.h"
 #include "runtime/app/study/report_data.h"
 #include "runtime/app/study/study_files.h"
+#include "runtime/app/study/text_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,6 +15,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/app/settings.h"
+#include "runtime/app/study/group_model.h"
+#include "runtime/app/study/measured_steps.h"
 #include "runtime/app/study/results.h"
 #include "runtime/app/study/run_record.h"
 #include "runtime/base/file.h"
@@ -114,6 +116,22 @@ class Planner {
     return absl::OkStatus();
   }
 
+  // Sets the numbers of steps with which each model takes as long as the first one in its cell:
+  // those of the study's budgets, or else measured ones, which become budgets.
+  absl::Status MatchSeconds() {
+    for (size_t i = plan_.cells.size(); i < plan_.groups.size(); ++i) {
+      PlanGroup& group = plan_.groups[i];
+      int64_t& steps = plan_.study.budgets[group.directory];
+      if (steps == 0) {
+        PLUMB_ASSIGN_OR_RETURN(steps, MeasuredSteps(plan_, group.cell, i, runtime_));
+      }
+      group.train_overrides.emplace_back("max_steps", absl::StrCat(steps));
+      PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group.train_overrides));
+      group.training = *training;
+    }
+    return absl::OkStatus();
+  }
+
  private:
   // Returns the value of a grid's field in a model or a cell.
   static std::string ValueOf(const std::string& field, const PlanModel& model,
@@ -141,7 +159,7 @@ class Planner {
     PlanGroup group;
     group.model = index;
     group.cell = cell;
-    PLUMB_ASSIGN_OR_RETURN(Made made, Make(&group, {}));
+    PLUMB_ASSIGN_OR_RETURN(GroupModel made, Make(&group, {}));
     if (index > 0) {
       PLUMB_ASSIGN_OR_RETURN(const Overrides matching, Match(plan_.groups[cell], group, made));
       if (!matching.empty()) {
@@ -164,16 +182,9 @@ class Planner {
     return absl::OkStatus();
   }
 
-  // A group's model with its description and its text.
-  struct Made {
-    api::Model model;
-    Json description;
-    std::string text;
-  };
-
   // Makes the model of a group with the study's settings, its values of the grid, and `matching`,
   // and sets the group's facts about model and recipe.
-  absl::StatusOr<Made> Make(PlanGroup* group, const Overrides& matching) {
+  absl::StatusOr<GroupModel> Make(PlanGroup* group, const Overrides& matching) {
     const PlanModel& model = plan_.models[group->model];
     PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(model.file));
     group->settings.clear();
@@ -195,29 +206,30 @@ class Planner {
     if (VocabSizeOf(spec) == 0) {
       PLUMB_RETURN_IF_ERROR(ToStatus(spec.Set("vocab_size", group->training.vocab_size)));
     }
-    PLUMB_ASSIGN_OR_RETURN(api::Model made, CreateModel(runtime_, spec));
-    PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(made));
-    PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(made, "graph", 1, 1));
-    PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
-    group->fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
-    PLUMB_ASSIGN_OR_RETURN(group->norms, NormFiles(runtime_, made));
-    group->parameters = description["totals"]["parameters"];
-    const int64_t context = description["dims"]["context_length"];
-    PLUMB_ASSIGN_OR_RETURN(const api::Work work,
-                           ToStatus(made.Work(api::Pass::kTraining, context, api::Weights::kF32)));
-    group->flops_per_token = work.flops / static_cast<double>(context);
-    return Made{std::move(made), std::move(description), std::move(text)};
+    return MakeGroupModel(spec, runtime_, group);
   }
 
   // Returns the fields to set so that `group` costs what `reference`, the first model's group in
   // the same cell, does: by study.match its number of steps, or its d_ff.
   absl::StatusOr<Overrides> Match(const PlanGroup& reference, const PlanGroup& group,
-                                  const Made& made) {
-    if (plan_.study.match == StudyMatch::kFlops) {
-      const double steps = static_cast<double>(reference.training.max_steps) *
-                           reference.flops_per_token / group.flops_per_token;
+                                  const GroupModel& made) {
+    const auto steps = static_cast<double>(reference.training.max_steps);
+    const auto with = [](double number) {
       return Overrides{
-          {"train.max_steps", absl::StrCat(std::max<int64_t>(1, std::llround(steps)))}};
+          {"train.max_steps", absl::StrCat(std::max<int64_t>(1, std::llround(number)))}};
+    };
+    if (plan_.study.match == StudyMatch::kFlops) {
+      return with(steps * reference.flops_per_token / group.flops_per_token);
+    }
+    if (plan_.study.match == StudyMatch::kTokens &&
+        group.context_length != reference.context_length) {
+      if (group.training.has_documents) {
+        return absl::InvalidArgumentError(
+            "--match tokens: the models have different contexts, and how many tokens of a document "
+            "fit into each differs; match by steps");
+      }
+      return with(steps * static_cast<double>(reference.context_length) /
+                  static_cast<double>(group.context_length));
     }
     if (plan_.study.match == StudyMatch::kParameters && group.parameters != reference.parameters) {
       return MatchParameters(reference, group, made);
@@ -226,7 +238,7 @@ class Planner {
   }
 
   absl::StatusOr<Overrides> MatchParameters(const PlanGroup& reference, const PlanGroup& group,
-                                            const Made& made) {
+                                            const GroupModel& made) {
     const int64_t d_ff = made.description["dims"]["d_ff"];
     const auto with = [](int64_t width) { return Overrides{{"model.d_ff", absl::StrCat(width)}}; };
     // The number of parameters is linear in d_ff.
@@ -278,47 +290,18 @@ class Planner {
   std::map<Overrides, TrainingPreview> previews_;
 };
 
-// Returns the scalar fields of protobuf text, as pairs of a path such as "norm[0].name" and an
-// unquoted value.
-std::vector<std::pair<std::string, std::string>> Flatten(const std::string& text) {
-  std::vector<std::pair<std::string, std::string>> fields;
-  std::vector<std::string> path;  // names of the open messages
-  std::map<std::string, int> count;
-  const auto join = [&path](const std::string& name) {
-    return path.empty() ? name : absl::StrCat(path.back(), ".", name);
-  };
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    line = absl::StripAsciiWhitespace(line);
-    if (absl::EndsWith(line, "{")) {
-      const std::string name =
-          join(std::string(absl::StripAsciiWhitespace(absl::StripSuffix(line, "{"))));
-      const int index = count[name]++;
-      path.push_back(index == 0 ? name : absl::StrCat(name, "[", index, "]"));
-    } else if (line == "}") {
-      if (!path.empty()) path.pop_back();
-    } else if (const size_t colon = line.find(": "); colon != absl::string_view::npos) {
-      absl::string_view value = line.substr(colon + 2);
-      if (value.size() >= 2 && value.front() == '"') value = value.substr(1, value.size() - 2);
-      const std::string name = join(std::string(line.substr(0, colon)));
-      const int index = count[name]++;
-      fields.emplace_back(index == 0 ? name : absl::StrCat(name, "[", index, "]"), value);
-    }
-  }
-  return fields;
-}
-
 // Sets the unigram entropies of the groups' last steps. Reads the data once for all groups that
 // have the same recipe and context.
-absl::Status SetEntropies(const std::vector<int64_t>& contexts, StudyPlan* plan) {
+absl::Status SetEntropies(StudyPlan* plan) {
   std::map<std::pair<Overrides, int64_t>, std::vector<double>> known;
   for (size_t i = 0; i < plan->groups.size(); ++i) {
     PlanGroup& group = plan->groups[i];
-    std::vector<double>& entropies = known[{group.train_overrides, contexts[i]}];
+    std::vector<double>& entropies = known[{group.train_overrides, group.context_length}];
     if (entropies.empty()) {
       PLUMB_ASSIGN_OR_RETURN(
           std::vector<double> made,
-          UnigramEntropies(plan->study.data, plan->study.train, group.train_overrides, contexts[i],
-                           kLastSteps, plan->study.seeds));
+          UnigramEntropies(plan->study.data, plan->study.train, group.train_overrides,
+                           group.context_length, kLastSteps, plan->study.seeds));
       entropies = std::move(made);
     }
     group.unigram_entropies = entropies;
@@ -327,14 +310,14 @@ absl::Status SetEntropies(const std::vector<int64_t>& contexts, StudyPlan* plan)
 }
 
 // Checks that a group's model can be trained on the data, and sets the group's memory and disk
-// needs. Returns its context length.
-absl::StatusOr<int64_t> TryTraining(size_t index, HostRuntime* runtime, StudyPlan* plan) {
+// needs.
+absl::Status TryTraining(size_t index, HostRuntime* runtime, StudyPlan* plan) {
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainRun> run,
                          OpenWithoutFiles(*plan, index, runtime));
   PlanGroup& group = plan->groups[index];
   group.memory = run->info().memory;
   group.disk = run->info().disk;
-  return run->info().context_length;
+  return absl::OkStatus();
 }
 
 // Returns a warning for each model that equals an earlier one, recipe included.
@@ -390,13 +373,12 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
   Planner planner(&plan, runtime);
   PLUMB_RETURN_IF_ERROR(planner.Check());
   PLUMB_RETURN_IF_ERROR(planner.AddGroups());
+  if (study.match == StudyMatch::kSeconds) PLUMB_RETURN_IF_ERROR(planner.MatchSeconds());
   plan.warnings = WarnOfEqualModels(plan);
-  std::vector<int64_t> contexts;
   for (size_t group = 0; group < plan.groups.size(); ++group) {
-    PLUMB_ASSIGN_OR_RETURN(const int64_t context, TryTraining(group, runtime, &plan));
-    contexts.push_back(context);
+    PLUMB_RETURN_IF_ERROR(TryTraining(group, runtime, &plan));
   }
-  PLUMB_RETURN_IF_ERROR(SetEntropies(contexts, &plan));
+  PLUMB_RETURN_IF_ERROR(SetEntropies(&plan));
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     for (uint64_t seed : study.seeds) {
       plan.runs.push_back({group, seed,
@@ -470,27 +452,6 @@ std::string StudyPlan::StudyText() const {
                     group.training.data_hash, "\n");
   }
   return text;
-}
-
-std::vector<std::pair<std::string, std::vector<std::string>>> Differences(
-    const std::vector<std::string>& texts) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> fields;
-  std::map<std::string, size_t> index;
-  for (size_t model = 0; model < texts.size(); ++model) {
-    for (const auto& [field, value] : Flatten(texts[model])) {
-      const auto [entry, added] = index.emplace(field, fields.size());
-      if (added) fields.emplace_back(field, std::vector<std::string>(texts.size()));
-      fields[entry->second].second[model] = value;
-    }
-  }
-  fields.erase(std::remove_if(fields.begin(), fields.end(),
-                              [](const auto& field) {
-                                const std::vector<std::string>& values = field.second;
-                                return std::all_of(values.begin(), values.end(),
-                                                   [&](const auto& v) { return v == values[0]; });
-                              }),
-               fields.end());
-  return fields;
 }
 
 StudyDivision Divide(int threads, size_t runs, int64_t memory, int64_t available) {

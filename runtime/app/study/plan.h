@@ -39,7 +39,7 @@ struct PlanGroup {
   size_t model = 0, cell = 0;
   Overrides settings;  // the grid's values, of the model and of the cell, in the grid's order
   Overrides model_overrides, train_overrides;
-  int64_t parameters = 0;
+  int64_t parameters = 0, context_length = 0;
   double flops_per_token = 0;  // of training, at the full context: plumb_model_work
   TrainingPreview training;
   std::vector<double> unigram_entropies;  // one per seed of the study, over the last 100 steps
@@ -103,11 +103,6 @@ std::string DirectoryName(const std::string& name);
 // Opens a run of `group` with the study's first seed that writes no files.
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const StudyPlan& plan, size_t group,
                                                            HostRuntime* runtime);
-
-// Returns the fields that differ between the models' texts, each with one value per model, "" if a
-// model does not have the field.
-std::vector<std::pair<std::string, std::vector<std::string>>> Differences(
-    const std::vector<std::string>& texts);
 
 struct StudyDivision {
   int workers = 1, threads = 1;  // concurrent runs, and threads of each

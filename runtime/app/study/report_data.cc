@@ -18,6 +18,7 @@
 #include "runtime/app/study/conclusion.h"
 #include "runtime/app/study/results.h"
 #include "runtime/app/study/tables.h"
+#include "runtime/app/study/text_fields.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/text_format.h"
 
@@ -308,7 +309,9 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
     runs.push_back(RunData(plan.runs[i], results.records[i], results.runs[i]));
   }
   return {{"title", StudyTitle(plan)},
-          {"command", "plumb compare study.pbtxt --out DIR"},  // study.pbtxt is next to the page
+          // study.pbtxt is next to the page of a study.
+          {"command", plan.study.models.empty() ? "plumb report RUN... --out DIR"
+                                                : "plumb compare study.pbtxt --out DIR"},
           {"provenance", OriginData(plan, results, runtime)},
           {"steps", steps},
           {"smoothing", Smoothing(steps)},

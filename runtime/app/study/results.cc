@@ -33,7 +33,7 @@ GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResu
   GroupFigures figures;
   std::vector<double> metric[kMetrics], seconds, speeds;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (plan.runs[i].group != group) continue;
+    if (plan.runs[i].group != group || !results.records[i].is_present) continue;
     ++figures.runs;
     const RunResult& result = results.records[i].result;
     figures.spikes += result.spikes;
@@ -143,16 +143,6 @@ std::optional<BestSettings> CompareBestSettings(const StudyPlan& plan,
   return best;
 }
 
-// Returns the members that identify a run in each of its lines of metrics.jsonl.
-std::string MetricsHead(const StudyPlan& plan, const PlanRun& run) {
-  const PlanGroup& group = plan.groups[run.group];
-  Json head = {{"group", group.name}, {"model", plan.models[group.model].name}};
-  for (const auto& [field, value] : group.settings) head[field] = value;
-  head["seed"] = run.seed;
-  const std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.substr(1, text.size() - 2);
-}
-
 double Mean(std::vector<double>::const_iterator first, std::vector<double>::const_iterator last) {
   return std::accumulate(first, last, 0.0) / static_cast<double>(last - first);
 }
@@ -196,6 +186,15 @@ std::vector<std::string> StudyResults::Products() const {
 const Comparison* StudyResults::Decisive() const {
   if (best) return &best->comparison;
   return comparisons[judged].size() == 1 ? &comparisons[judged].front() : nullptr;
+}
+
+std::string MetricsHead(const StudyPlan& plan, const PlanRun& run) {
+  const PlanGroup& group = plan.groups[run.group];
+  Json head = {{"group", group.name}, {"model", plan.models[group.model].name}};
+  for (const auto& [field, value] : group.settings) head[field] = value;
+  head["seed"] = run.seed;
+  const std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.substr(1, text.size() - 2);
 }
 
 absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {

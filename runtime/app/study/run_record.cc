@@ -24,6 +24,10 @@ std::string ResultPath(const std::string& directory) {
   return absl::StrCat(directory, "/result.json");
 }
 
+std::string MetricsPath(const std::string& directory) {
+  return absl::StrCat(directory, "/metrics.jsonl");
+}
+
 // Returns the content of a file, "" if there is none.
 absl::StatusOr<std::string> ReadIfThere(const std::string& path) {
   absl::StatusOr<std::string> content = ReadFile(path, kMaxResultBytes);
@@ -180,6 +184,37 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
                              json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+namespace {
+
+// Reads the steps of metrics.jsonl, at most `max_steps`, into a record.
+absl::Status ReadSteps(const std::string& directory, const std::string& head, int64_t max_steps,
+                       RunRecord* record) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(MetricsPath(directory)));
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const Json object = Parse(line);
+    const double loss = Number(object, "loss");
+    const int64_t step = static_cast<int64_t>(record->losses.size()) + 1;
+    if (step > max_steps) break;
+    if (Number(object, "step") != static_cast<double>(step) || std::isnan(loss)) break;
+    record->losses.push_back(loss);
+    const double validation = Number(object, "val_loss");
+    if (!std::isnan(validation)) record->validation.emplace_back(step, validation);
+    const double seconds = Number(object, "seconds"), tokens = Number(object, "tokens");
+    if (!std::isnan(seconds)) record->seconds += seconds;
+    if (!std::isnan(tokens)) record->tokens += static_cast<int64_t>(tokens);
+    absl::StrAppend(&record->metrics, "{", head, ",", WithoutTime(line), "}\n");
+  }
+  PLUMB_ASSIGN_OR_RETURN(const std::string probes,
+                         ReadIfThere(absl::StrCat(directory, "/probes.jsonl")));
+  record->probes = ParseProbes(probes, max_steps);
+  PLUMB_ASSIGN_OR_RETURN(const std::string origin,
+                         ReadIfThere(absl::StrCat(directory, "/run.json")));
+  record->products = String(Parse(origin), "matmul");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head) {
   PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> read, ReadRunResult(directory));
   const std::optional<RunResult>& result = read;
@@ -188,26 +223,11 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std:
                                             directory, " to train this run again"));
   RunRecord record;
   record.result = *result;
+  PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, result->step, &record));
   const int64_t steps = result->step - (result->diverged ? 1 : 0);
-  const std::string path = absl::StrCat(directory, "/metrics.jsonl");
-  PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(path));
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    const Json object = Parse(line);
-    const double loss = Number(object, "loss");
-    const int64_t step = static_cast<int64_t>(record.losses.size()) + 1;
-    if (step > steps) break;
-    if (Number(object, "step") != static_cast<double>(step) || std::isnan(loss)) break;
-    record.losses.push_back(loss);
-    const double validation = Number(object, "val_loss");
-    if (!std::isnan(validation)) record.validation.emplace_back(step, validation);
-    const double seconds = Number(object, "seconds"), tokens = Number(object, "tokens");
-    if (!std::isnan(seconds)) record.seconds += seconds;
-    if (!std::isnan(tokens)) record.tokens += static_cast<int64_t>(tokens);
-    absl::StrAppend(&record.metrics, "{", head, ",", WithoutTime(line), "}\n");
-  }
   if (static_cast<int64_t>(record.losses.size()) != steps) {
-    return absl::DataLossError(absl::StrCat(path, ": has ", record.losses.size(), " steps and not ",
-                                            steps, "; delete ", directory,
+    return absl::DataLossError(absl::StrCat(MetricsPath(directory), ": has ", record.losses.size(),
+                                            " steps and not ", steps, "; delete ", directory,
                                             " to train this run again"));
   }
   if (result->validation) {
@@ -217,12 +237,15 @@ absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std:
     }
     record.validation.emplace_back(steps, *result->validation);
   }
-  PLUMB_ASSIGN_OR_RETURN(const std::string probes,
-                         ReadIfThere(absl::StrCat(directory, "/probes.jsonl")));
-  record.probes = ParseProbes(probes, result->step);
-  PLUMB_ASSIGN_OR_RETURN(const std::string origin,
-                         ReadIfThere(absl::StrCat(directory, "/run.json")));
-  record.products = String(Parse(origin), "matmul");
+  return record;
+}
+
+absl::StatusOr<RunRecord> ReadTrainedRun(const std::string& directory, const std::string& head) {
+  RunRecord record;
+  PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, std::numeric_limits<int64_t>::max(), &record));
+  record.is_present = !record.losses.empty();
+  record.result.step = static_cast<int64_t>(record.losses.size());
+  if (!record.validation.empty()) record.result.validation = record.validation.back().second;
   return record;
 }
 

@@ -42,6 +42,7 @@ struct RunProbes {
 };
 
 struct RunRecord {
+  bool is_present = true;  // false for a run that a report of found runs does not have
   RunResult result;
   std::vector<double> losses;                          // one per step, from step 1
   std::vector<std::pair<int64_t, double>> validation;  // (step, loss) during training
@@ -64,6 +65,9 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
 // "\"group\":\"pre\",\"seed\":1". Errors: kDataLoss if the metrics do not cover all steps that the
 // result counts.
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head);
+// Reads a run that plumb train has written, or still writes, and that has no result.json: the
+// steps so far, and the last validation loss.
+absl::StatusOr<RunRecord> ReadTrainedRun(const std::string& directory, const std::string& head);
 
 // Returns the reason why `text` is degenerate (empty or repetitive); "" if it is not.
 std::string Degenerate(const std::string& text);

@@ -47,6 +47,7 @@ absl::StatusOr<Study> Study::FromFile(const std::string& path) {
     study.grid.push_back({axis.field.value, axis.values, axis.field.place.ToString()});
   }
   study.match = spec.match;
+  study.budgets = spec.budgets;
   study.seeds = spec.seed_list;
   for (int64_t seed = 1; seed <= spec.seeds.value_or(0); ++seed) {
     study.seeds.push_back(static_cast<uint64_t>(seed));
@@ -68,6 +69,7 @@ std::string Study::ToText() const {
   }
   for (const StudyAxis& axis : grid) spec.grid.push_back({{axis.field, {}}, axis.values});
   spec.match = match;
+  spec.budgets = budgets;
   spec.seed_list = seeds;
   spec.samples = samples;
   spec.probe_every = probe_every;
@@ -86,6 +88,7 @@ absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
   preview.data = data.Description();
   preview.data_hash = data.data_hash();
   preview.vocab_size = data.tokenizer().vocab_size();
+  preview.has_documents = recipe.fields.data().format() == v1::Data::DOCUMENTS;
   preview.has_validation = data.has_targets(Split::kValidation);
   return preview;
 }

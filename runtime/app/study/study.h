@@ -5,6 +5,7 @@
 #define PLUMB_RUNTIME_APP_STUDY_STUDY_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ enum class StudyMatch {
   kSteps,       // number of steps, and so of tokens
   kFlops,       // FLOPs of training (plumb_model_work), by the number of steps
   kParameters,  // number of parameters, by d_ff
+  kTokens,      // number of tokens, by the number of steps
+  kSeconds,     // time of training as measured before it, by the number of steps
 };
 
 // Content of schema plumb.v1.Study. Paths are valid in the current directory.
@@ -40,9 +43,10 @@ struct Study {
   std::vector<StudySetting> settings;
   std::vector<StudyAxis> grid;
   StudyMatch match = StudyMatch::kSteps;
-  std::vector<uint64_t> seeds;  // empty: not set
-  int64_t samples = 8;          // number of samples from each trained model
-  int64_t probe_every = 0;      // 0: none
+  std::map<std::string, int64_t> budgets;  // measured steps by PlanGroup::directory, for kSeconds
+  std::vector<uint64_t> seeds;             // empty: not set
+  int64_t samples = 8;                     // number of samples from each trained model
+  int64_t probe_every = 0;                 // 0: none
   bool tensorboard = false;
 
   // Reads a study. Errors: with "file:line:column", all at once if possible.
@@ -58,6 +62,7 @@ struct TrainingPreview {
   std::string data_hash;   // FNV-1a 64
   int64_t vocab_size = 0;  // needed by the data
   bool has_validation = false;
+  bool has_documents = false;  // a batch has documents, and not spans of a text
 };
 
 // Returns facts about training on `data_path` with a recipe, without writing files. Errors: those

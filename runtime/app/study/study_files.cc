@@ -93,6 +93,7 @@ std::string TableCsv(const StudyPlan& plan, const StudyResults& results) {
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const PlanGroup& planned = plan.groups[i];
     const GroupFigures& group = results.groups[i];
+    if (group.runs == 0) continue;
     absl::StrAppend(&text, CsvText(planned.name), ",", CsvText(plan.models[planned.model].name));
     for (const auto& setting : planned.settings) {
       absl::StrAppend(&text, ",", CsvText(setting.second));
@@ -128,6 +129,7 @@ std::string RunsCsv(const StudyPlan& plan, const StudyResults& results) {
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     const PlanGroup& group = plan.groups[plan.runs[i].group];
     const RunRecord& record = results.records[i];
+    if (!record.is_present) continue;
     absl::StrAppend(&text, CsvText(group.name), ",", CsvText(plan.models[group.model].name));
     for (const auto& setting : group.settings) absl::StrAppend(&text, ",", CsvText(setting.second));
     absl::StrAppend(&text, ",", plan.runs[i].seed, ",",
@@ -137,11 +139,11 @@ std::string RunsCsv(const StudyPlan& plan, const StudyResults& results) {
     for (const std::optional<double>& metric : results.runs[i].metric) {
       absl::StrAppend(&text, ",", metric ? absl::StrFormat("%.17g", *metric) : "");
     }
-    absl::StrAppend(
-        &text, ",", CsvNumber(group.unigram_entropies[i % group.unigram_entropies.size()]), ",",
-        group.parameters, ",", CsvNumber(group.flops_per_token), ",", group.memory.total, ",",
-        record.tokens, ",", group.fingerprint, ",", Sha256(group.training.train_text).substr(0, 16),
-        ",", group.training.data_hash, ",", plan.runs[i].hash.substr(0, 16), "\n");
+    absl::StrAppend(&text, ",",
+                    CsvNumber(group.unigram_entropies[i % group.unigram_entropies.size()]), ",",
+                    group.parameters, ",", CsvNumber(group.flops_per_token), ",", record.tokens,
+                    ",", group.fingerprint, ",", Sha256(group.training.train_text).substr(0, 16),
+                    ",", group.training.data_hash, ",", plan.runs[i].hash.substr(0, 16), "\n");
   }
   return text;
 }
@@ -150,6 +152,7 @@ std::string TimingCsv(const StudyPlan& plan, const StudyResults& results) {
   std::string text = "group,seed,seconds,tokens,tokens_per_second\n";
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     const RunRecord& record = results.records[i];
+    if (!record.is_present) continue;
     absl::StrAppend(&text, CsvText(plan.groups[plan.runs[i].group].name), ",", plan.runs[i].seed,
                     ",", CsvNumber(record.seconds), ",", record.tokens, ",",
                     CsvNumber(record.TokensPerSecond()), "\n");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "runtime/app/file_kind.h"
+#include "runtime/app/study/plan.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -18,6 +19,14 @@ namespace plumb {
 namespace {
 
 constexpr uint64_t kDefaultSeeds = 3;
+
+// Values of --match.
+constexpr std::pair<const char*, StudyMatch> kMatchNames[] = {
+    {"steps", StudyMatch::kSteps},
+    {"tokens", StudyMatch::kTokens},
+    {"flops", StudyMatch::kFlops},
+    {"seconds", StudyMatch::kSeconds},
+    {"parameters", StudyMatch::kParameters}};
 
 // Returns true if the file is a study, not a model.
 bool IsStudy(const std::string& path) {
@@ -103,8 +112,8 @@ absl::StatusOr<Study> ReadStudy(const StudyOptions& options) {
 // Returns "pre" for "models/pre.pbtxt".
 std::string StemOf(const std::string& file) { return std::filesystem::path(file).stem().string(); }
 
-// Moves the model `baseline`, a file or its name without ".pbtxt", to the first place, to which
-// tables show differences.
+// Moves the model `baseline`, a file, its name without ".pbtxt", or a value of the grid that makes
+// models, to the first place, to which tables show differences.
 absl::Status SetBaseline(const std::string& baseline, Study* study) {
   std::vector<std::string>& models = study->models;
   const auto found = std::find_if(models.begin(), models.end(), [&](const std::string& file) {
@@ -112,6 +121,15 @@ absl::Status SetBaseline(const std::string& baseline, Study* study) {
   });
   if (found == models.end()) {
     std::vector<std::string> names;
+    for (StudyAxis& axis : study->grid) {
+      if (IsSetting(axis.field)) continue;
+      const auto value = std::find(axis.values.begin(), axis.values.end(), baseline);
+      if (value != axis.values.end()) {
+        std::rotate(axis.values.begin(), value, value + 1);
+        return absl::OkStatus();
+      }
+      names.insert(names.end(), axis.values.begin(), axis.values.end());
+    }
     for (const std::string& file : models) names.push_back(StemOf(file));
     return absl::InvalidArgumentError(absl::StrCat("--baseline: no model is named \"", baseline,
                                                    "\"", DidYouMean(baseline, names)));
@@ -124,9 +142,6 @@ absl::Status SetBaseline(const std::string& baseline, Study* study) {
 
 absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
   PLUMB_ASSIGN_OR_RETURN(Study study, ReadStudy(options));
-  if (!options.baseline.empty()) {
-    PLUMB_RETURN_IF_ERROR(SetBaseline(options.baseline, &study));
-  }
   if (!options.data.empty()) study.data = options.data;
   if (!options.train.empty()) study.train = options.train;
   if (!options.init.empty()) study.init = options.init;
@@ -141,9 +156,12 @@ absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
   for (const std::string& word : options.grid) {
     PLUMB_RETURN_IF_ERROR(AddGrid(word, &study));
   }
-  if (options.match == "steps") study.match = StudyMatch::kSteps;
-  if (options.match == "flops") study.match = StudyMatch::kFlops;
-  if (options.match == "parameters") study.match = StudyMatch::kParameters;
+  if (!options.baseline.empty()) {
+    PLUMB_RETURN_IF_ERROR(SetBaseline(options.baseline, &study));
+  }
+  for (const auto& [name, match] : kMatchNames) {
+    if (options.match == name) study.match = match;
+  }
   PLUMB_RETURN_IF_ERROR(SetSeeds(options, &study));
   if (options.samples >= 0) study.samples = options.samples;
   if (options.probe_every >= 0) {

@@ -21,6 +21,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/app/report/report.h"
 #include "runtime/app/study/conclusion.h"
+#include "runtime/app/study/found_runs.h"
 #include "runtime/app/study/report_data.h"
 #include "runtime/app/study/run_record.h"
 #include "runtime/app/study/run_store.h"
@@ -88,7 +89,18 @@ absl::Status CheckIsNoRun(const std::string& out) {
 absl::StatusOr<StudyPlan> PlanInDirectory(const StudyRequest& request, StudyHost* host,
                                           HostRuntime* runtime) {
   PLUMB_RETURN_IF_ERROR(CheckIsNoRun(request.out));
-  return PlanStudy(request, host, runtime);
+  if (request.study.match != StudyMatch::kSeconds) return PlanStudy(request, host, runtime);
+  StudyRequest continued = request;
+  const std::string begun = JoinPath(request.out, "study.pbtxt");
+  if (FileExists(begun)) {
+    PLUMB_ASSIGN_OR_RETURN(const Study study, Study::FromFile(begun));
+    continued.study.budgets.insert(study.budgets.begin(), study.budgets.end());
+  } else if (request.is_shared() && request.study.budgets.empty()) {
+    return absl::InvalidArgumentError(
+        "--match seconds: every rank would measure for itself; begin the study with one process, "
+        "and continue it with mpirun and its study.pbtxt");
+  }
+  return PlanStudy(continued, host, runtime);
 }
 
 // Acquires the lock on a study's directory, and removes remains of a killed process.
@@ -235,8 +247,8 @@ class TemporaryDirectory {
 };
 
 absl::StatusOr<StudyOutcome> ConcludeStudy(const StudyRequest& request, const StudyTimer& timer,
-                                           StudyPlan plan, StudyHost* host, HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));
+                                           StudyPlan plan, StudyResults results, StudyHost* host,
+                                           HostRuntime* runtime) {
   if (const size_t kinds = results.Products().size(); kinds > 1) {
     host->Warn(absl::StrCat("the runs were trained with ", kinds,
                             " kinds of matrix products, which round differently; the report lists "
@@ -283,7 +295,26 @@ absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTi
   PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
   std::optional<StudyLock> lock;
   PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, plan, host, runtime, &lock));
-  return ConcludeStudy(request, timer, std::move(plan), host, runtime);
+  PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));
+  return ConcludeStudy(request, timer, std::move(plan), std::move(results), host, runtime);
+}
+
+absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
+                                        const std::vector<std::string>& paths,
+                                        const StudyTimer& timer, StudyHost* host,
+                                        HostRuntime* runtime) {
+  for (const char* name : {"model.pbtxt", "study.pbtxt"}) {
+    if (!FileExists(JoinPath(request.out, name))) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--out ", request.out, ": is a run or a study; name a directory for the report alone"));
+  }
+  PLUMB_ASSIGN_OR_RETURN(FoundRuns found, FindRuns(paths, runtime));
+  for (const std::string& warning : runtime->TakeWarnings()) host->Warn(warning);
+  for (const std::string& warning : found.plan.warnings) host->Warn(warning);
+  found.plan.out = request.out;
+  PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, StudyLock::Acquire(request.out));
+  StudyResults results = EvaluateStudy(found.plan, std::move(found.records));
+  return ConcludeStudy(request, timer, std::move(found.plan), std::move(results), host, runtime);
 }
 
 absl::StatusOr<StudyPlan> RunShard(const StudyRequest& request, StudyHost* host,
@@ -312,7 +343,8 @@ absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
   PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
   PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, OpenDirectory(request.out));
   PLUMB_RETURN_IF_ERROR(MergeRuns(plan, directories));
-  return ConcludeStudy(request, timer, std::move(plan), host, runtime);
+  PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));
+  return ConcludeStudy(request, timer, std::move(plan), std::move(results), host, runtime);
 }
 
 std::string OutcomeText(const StudyOutcome& outcome) {

@@ -72,6 +72,14 @@ absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
                                         const StudyTimer& timer, StudyHost* host,
                                         HostRuntime* runtime);
 
+// Writes the tables and the report about runs that any commands have trained (FindRuns) into the
+// directory of the request, which is not the directory of a run or a study. Ignores the request's
+// study, shard and store. Errors: those of FindRuns.
+absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
+                                        const std::vector<std::string>& paths,
+                                        const StudyTimer& timer, StudyHost* host,
+                                        HostRuntime* runtime);
+
 // Returns the summary, the paired differences, and the path of the report.
 std::string OutcomeText(const StudyOutcome& outcome);
 

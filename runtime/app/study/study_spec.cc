@@ -15,6 +15,13 @@ namespace {
 
 constexpr int kMaxSeeds = 10000;
 
+// Values of the field `match` that are not the default.
+constexpr std::pair<v1::Study::Match, StudyMatch> kMatches[] = {
+    {v1::Study::FLOPS, StudyMatch::kFlops},
+    {v1::Study::PARAMETERS, StudyMatch::kParameters},
+    {v1::Study::TOKENS, StudyMatch::kTokens},
+    {v1::Study::SECONDS, StudyMatch::kSeconds}};
+
 class Diagnostics {
  public:
   void Require(bool holds, const SourceLocation& place, absl::string_view message) {
@@ -68,6 +75,10 @@ absl::Status Check(const v1::Study& message, const Located& at) {
   errors.Require(message.probe_every() >= 0, at.At("probe_every"),
                  "probe_every must be zero or more");
   CheckGrid(message, at, &errors);
+  for (int i = 0; i < message.budget_size(); ++i) {
+    errors.Require(message.budget(i).max_steps() >= 1, at.At("budget", i),
+                   "budget: max_steps must be 1 or more");
+  }
   return errors.status();
 }
 
@@ -90,8 +101,12 @@ absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::stri
     spec.grid.push_back({at.Nested("grid", i).TextOf("field"),
                          std::vector<std::string>(grid.value().begin(), grid.value().end())});
   }
-  if (message.match() == v1::Study::FLOPS) spec.match = StudyMatch::kFlops;
-  if (message.match() == v1::Study::PARAMETERS) spec.match = StudyMatch::kParameters;
+  for (const auto& [value, match] : kMatches) {
+    if (message.match() == value) spec.match = match;
+  }
+  for (const v1::Budget& budget : message.budget()) {
+    spec.budgets[budget.group()] = budget.max_steps();
+  }
   if (message.has_seeds()) spec.seeds = message.seeds();
   spec.seed_list.assign(message.seed().begin(), message.seed().end());
   if (message.has_samples()) spec.samples = message.samples();
@@ -112,8 +127,14 @@ std::string StudySpec::ToText() const {
     added->set_field(axis.field.value);
     for (const std::string& value : axis.values) added->add_value(value);
   }
-  if (match == StudyMatch::kFlops) message.set_match(v1::Study::FLOPS);
-  if (match == StudyMatch::kParameters) message.set_match(v1::Study::PARAMETERS);
+  for (const auto& [value, other] : kMatches) {
+    if (match == other) message.set_match(value);
+  }
+  for (const auto& [group, steps] : budgets) {
+    v1::Budget* added = message.add_budget();
+    added->set_group(group);
+    added->set_max_steps(static_cast<int32_t>(steps));
+  }
   if (seeds.has_value()) message.set_seeds(static_cast<int32_t>(*seeds));
   for (uint64_t seed : seed_list) message.add_seed(seed);
   if (samples.has_value()) message.set_samples(static_cast<int32_t>(*samples));

@@ -5,6 +5,7 @@
 #define PLUMB_RUNTIME_APP_STUDY_STUDY_SPEC_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct StudySpec {
   std::vector<SourceText> settings;  // "model.n_layer=4"
   std::vector<Grid> grid;
   StudyMatch match = StudyMatch::kSteps;
+  std::map<std::string, int64_t> budgets;
   std::optional<int64_t> seeds;  // number of seeds, 1 to N
   std::vector<uint64_t> seed_list;
   std::optional<int64_t> samples;

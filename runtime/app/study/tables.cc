@@ -120,6 +120,7 @@ Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const GroupFigures& group = results.groups[i];
     const PlanGroup& planned = plan.groups[i];
+    if (group.runs == 0) continue;
     std::vector<Cell> row = {TextCell(planned.name), CountCell(planned.parameters)};
     if (!with_times || is_matched) row.push_back(FlopsCell(planned.flops_per_token));
     if (is_matched) row.push_back(CountCell(planned.training.max_steps));

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Checks that plumb report finds the models, settings and seeds of runs again: a report of a study's directory has the
+# figures of the study, and runs of plumb train join them. Checks its errors.
+# Usage: report_test.sh SOURCE PLUMB
+set -euo pipefail
+source=$1 plumb=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+examples=$source/examples/why_normalise
+shared=(--data "$source/examples/data/names.txt" --train "$examples/train.pbtxt" --set train.max_steps=60)
+"$plumb" compare "$examples"/{pre,post}.pbtxt "${shared[@]}" --grid train.learning_rate=0.001,0.01 \
+  --grid model.n_layer=1,2 --seeds 4 --samples 1 --out study --quiet > study.txt
+"$plumb" report study --out again > again.txt 2> warnings
+[ ! -s warnings ]
+python3 - << 'EOP'
+import csv, json
+def rows(path):
+    hashes = ("model_hash", "recipe_hash", "run_hash")
+    table = [{k: v for k, v in row.items() if k not in hashes} for row in csv.DictReader(open(path, encoding="utf-8"))]
+    # The order of models and fields of the grid may differ.
+    key = lambda row: (row["model"], row["train.learning_rate"], row["model.n_layer"], int(row["seed"]))
+    return {key(row): {k: v for k, v in row.items() if k != "group"} for row in table}
+study, again = rows("study/runs.csv"), rows("again/runs.csv")
+assert len(study) == 2 * 4 * 4 and study == again, "runs.csv differs"
+best = [json.load(open(f"{out}/report.json", encoding="utf-8"))["best"] for out in ("study", "again")]
+means = [sorted(model["mean"] for model in one["models"]) for one in best]
+assert means[0] == means[1], means
+EOP
+
+# Two runs with the same seed, and a seed that only one model has.
+for run in "pre 7" "post 7" "pre 8"; do
+  read -r model seed <<< "$run"
+  "$plumb" train "$examples/$model.pbtxt" "${shared[@]}" --seed "$seed" --out "runs/$model-$seed" --quiet > /dev/null
+done
+"$plumb" report runs/pre-7 runs/post-7 runs/pre-8 --out three > three.txt
+grep -q '^pre  .* 2  ' three.txt && grep -q '^post  .* 1  ' three.txt && grep -q '^post − pre .* 1  ' three.txt
+"$plumb" report runs/pre-7 --out one > /dev/null
+for file in report.html table.md table.tex runs.csv metrics.jsonl; do [ -s "one/$file" ]; done
+[ "$(wc -l < one/metrics.jsonl)" = 60 ]
+
+head -n 20 runs/post-7/metrics.jsonl > short && mv short runs/post-7/metrics.jsonl
+"$plumb" report runs/pre-7 runs/post-7 --out half 2>&1 > /dev/null | grep -q "runs/post-7: has taken 20 of 60 steps"
+
+# Expects an error with a text, and no output directory.
+refused() {
+  local text=$1; shift
+  if "$plumb" report "$@" > out 2>&1; then echo "report $* was not refused"; exit 1; fi
+  grep -q -- "$text" out || { cat out; exit 1; }
+}
+refused "is neither a run nor a study" "$examples" --out no
+refused "is a run or a study" runs/pre-7 --out runs/pre-7
+cp -r runs/pre-7 runs/other && sed -i 's/"loss":3/"loss":2/' runs/other/metrics.jsonl
+refused "is another run of the same model, recipe and seed" runs/pre-7 runs/other --out no
+[ ! -e no ]
+echo "a report of a study has its figures; runs of plumb train join"
