@@ -3,10 +3,12 @@
 
 #include <gmock/gmock.h>
 
-#include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string>
 
-#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/app/figure/palette.h"
 #include "tests/figure/pdf_structure.h"
 #include "tests/picture/xml_nesting.h"
@@ -111,6 +113,17 @@ TEST(PaletteTest, SeriesLookDifferent) {
       const SeriesStyle a = StyleOfSeries(i), b = StyleOfSeries(j);
       EXPECT_FALSE(a.color == b.color && a.dashes == b.dashes) << i << " and " << j;
     }
+  }
+}
+
+TEST(PaletteTest, ColorsAreThoseOfTheReport) {
+  std::ifstream file(std::string(PLUMB_SOURCE_DIR) + "/runtime/app/report/js/view.js");
+  std::stringstream script;
+  script << file.rdbuf();
+  for (size_t i = 0; i < 7; ++i) {
+    const DrawingColor color = StyleOfSeries(i).color;
+    EXPECT_THAT(script.str(), HasSubstr(absl::StrFormat("\"#%06x\"", color.light)));
+    EXPECT_THAT(script.str(), HasSubstr(absl::StrFormat("\"#%06x\"", color.dark)));
   }
 }
 

@@ -19,7 +19,8 @@ inline constexpr double kMargin = 4;  // between everything and the edge of the 
 inline constexpr double kThinLine = 0.5;
 inline constexpr double kLabelGap = 4;  // between a label and what it belongs to
 
-// Returns an empty drawing that is wide enough for a figure, and is called by its title.
+// Returns a drawing with the title for screen readers, a width within the limits of figures, and
+// without shapes.
 Drawing EmptyDrawing(const std::string& title, double width);
 
 // Appends a text of one line in the size of labels.

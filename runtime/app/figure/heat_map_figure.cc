@@ -186,7 +186,7 @@ class HeatMapPainter {
         1});
   }
 
-  // Returns the label of the color scale, which says if it has an end below some of the values.
+  // Returns the label of the color scale, with the color limit if some values are above it.
   std::string ScaleLabel() const {
     const std::string label = OneLine(figure_.value_label);
     if (!has_values_above_) return label;

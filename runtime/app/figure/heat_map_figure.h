@@ -27,7 +27,7 @@ struct HeatMapFigure {
   double width = 360;  // of the drawing, in points; at least 200. The height grows with the rows.
 
   // Returns the drawing. Cells that are too narrow for numbers have none. Without rows or columns
-  // it says "no data".
+  // the drawing contains the words "no data".
   Drawing Draw() const;
 };
 

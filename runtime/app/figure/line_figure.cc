@@ -18,6 +18,7 @@ constexpr double kLineWidth = 1.1;
 constexpr double kMarkerRadius = 1.7;
 constexpr double kBandOpacity = 0.16;
 constexpr double kAxisMargin = 0.03;  // share of the range at both ends
+constexpr double kColumnWidth = 0.5;  // see Thinned()
 constexpr double kSampleWidth = 20;   // of a line in the legend
 constexpr double kMaxLegendShare = 0.34;
 constexpr double kLegendGap = 10;
@@ -72,6 +73,26 @@ Points AreaBelow(const Points& polygon, double top) {
   return kept;
 }
 
+// Returns a line that looks the same and has at most four points in each column of kColumnWidth:
+// the first, the highest, the lowest and the last (M4; Jugel et al., VLDB 2014).
+Points Thinned(const Points& line) {
+  const auto column = [](const DrawingPoint& point) { return std::floor(point.x / kColumnWidth); };
+  const auto is_lower = [](const DrawingPoint& a, const DrawingPoint& b) { return a.y > b.y; };
+  Points thinned;
+  for (auto begin = line.begin(); begin != line.end();) {
+    const auto end = std::find_if(begin, line.end(), [&](const DrawingPoint& point) {
+      return column(point) != column(*begin);
+    });
+    const auto extremes = std::minmax_element(begin, end, is_lower);
+    std::vector<Points::const_iterator> kept = {begin, extremes.first, extremes.second, end - 1};
+    std::sort(kept.begin(), kept.end());
+    kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+    for (const auto at : kept) thinned.push_back(*at);
+    begin = end;
+  }
+  return thinned;
+}
+
 // Calls visit(begin, end) for each longest run of points that satisfy a condition.
 template <typename Condition, typename Visit>
 void VisitRuns(const std::vector<LinePoint>& points, Condition condition, Visit visit) {
@@ -88,12 +109,14 @@ void AddBand(const LineSeries& series, const SeriesStyle& style, const PlotMap& 
   VisitRuns(
       series.points, [&](const LinePoint& point) { return map.HasBand(point); },
       [&](auto begin, auto end) {
-        Points polygon;
-        for (auto at = begin; at != end; ++at) polygon.push_back(map.At(at->x, at->high));
-        for (auto at = end; at != begin;) {
-          --at;
-          polygon.push_back(map.At(at->x, at->low));
+        Points high, low;
+        for (auto at = begin; at != end; ++at) {
+          high.push_back(map.At(at->x, at->high));
+          low.push_back(map.At(at->x, at->low));
         }
+        Points polygon = Thinned(high);
+        const Points back = Thinned(low);
+        polygon.insert(polygon.end(), back.rbegin(), back.rend());
         if (end - begin == 1) {  // A line is all that there is of a band at one point.
           for (Points& part : PartsBelow(polygon, map.area.top)) {
             if (part.size() < 2) continue;
@@ -115,7 +138,7 @@ void AddLine(const LineSeries& series, const SeriesStyle& style, bool with_marke
       [&](auto begin, auto end) {
         Points line;
         for (auto at = begin; at != end; ++at) line.push_back(map.At(at->x, at->mean));
-        for (Points& part : PartsBelow(line, map.area.top)) {
+        for (Points& part : PartsBelow(Thinned(line), map.area.top)) {
           if (part.size() < 2) continue;
           drawing->shapes.emplace_back(
               DrawnLine{std::move(part), style.color, kLineWidth, style.dashes, 1});
@@ -132,6 +155,8 @@ void AddLine(const LineSeries& series, const SeriesStyle& style, bool with_marke
 class Legend {
  public:
   Legend(const std::vector<LineSeries>& series, bool with_markers) : with_markers_(with_markers) {
+    // One line without a name needs no legend.
+    if (series.size() == 1 && series[0].name.empty()) return;
     for (const LineSeries& one : series) {
       names_.push_back(OneLine(one.name));
       width_ = std::max(width_, EntryWidth(names_.back()));

@@ -41,7 +41,9 @@ struct LineFigure {
   double plot_height = 190;        // between the axes' ends; the legend may add to it
 
   // Returns the drawing. The legend is at the right of the plot, or below it if the names are long
-  // or many. Without a value to show, the axes are empty and say "no data".
+  // or many; a single series without a name has none. Without a value to show, the axes are empty
+  // and contain the words "no data". The size of the drawing does not grow with the number of
+  // points, except for their markers.
   Drawing Draw() const;
 };
 

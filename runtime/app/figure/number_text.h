@@ -15,9 +15,9 @@ std::string CoordinateText(double value);
 // exponent at most four, "1.23e-7".
 std::string SignificantText(double value);
 
-// Returns the shortest labels that tell the values of an axis apart and are equal to them, such as
-// "0.5", "1.0" or "1e-3", "3e-3". All are decimal or all have an exponent. `is_uniform` gives all
-// decimal labels the same number of digits after the point.
+// Returns the labels of an axis with as few digits as the values need, such as "0.5", "1.0" or
+// "1e-3", "3e-3". All are decimal or all have an exponent. `is_uniform` gives all decimal labels
+// the same number of digits after the point.
 std::vector<std::string> TickLabels(const std::vector<double>& values, bool is_uniform);
 
 }  // namespace plumb

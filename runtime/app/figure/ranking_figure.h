@@ -30,7 +30,7 @@ struct RankingFigure {
   std::string reference_label;
   double width = 360;  // of the drawing, in points; at least 200. The height grows with the rows.
 
-  // Returns the drawing. Without a value to show, the axis is empty and says "no data".
+  // Returns the drawing. Without a value to show, it contains the words "no data".
   Drawing Draw() const;
 };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties of figures of random data: everything is inside the drawing, texts do not overlap, and
-// the files are well-formed.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/app/figure/heat_map_figure.h"
 #include "runtime/app/figure/line_figure.h"
+#include "runtime/app/figure/palette.h"
 #include "runtime/app/figure/ranking_figure.h"
 #include "runtime/base/rng.h"
 #include "tests/figure/pdf_structure.h"
@@ -145,6 +145,9 @@ HeatMapFigure RandomHeatMap(uint64_t seed) {
   return figure;
 }
 
+// Properties of figures of random data: everything is inside the drawing, texts do not overlap, and
+// the files are well-formed.
+
 // Returns true if two boxes share more than a touch.
 bool Overlap(const DrawingBox& a, const DrawingBox& b) {
   constexpr double kTouch = 0.01;
@@ -201,7 +204,90 @@ TEST(RandomFiguresTest, HeatMapsStayInsideWithoutOverlaps) {
   }
 }
 
-TEST(RandomFiguresTest, EmptyFiguresSaySo) {
+TEST(LineFigureTest, ManyPointsAreFewInTheDrawing) {
+  const RngStream stream(1, "noise");
+  LineFigure figure;
+  figure.series.resize(1);
+  for (uint64_t i = 0; i < 100000; ++i) {
+    figure.series[0].points.push_back({static_cast<double>(i), 3 + 0.1 * stream.Normal(i)});
+  }
+  figure.series[0].points[77777].mean = 9;
+  const Drawing drawing = figure.Draw();
+  const auto* line = std::get_if<DrawnLine>(&drawing.shapes.back());
+  ASSERT_NE(line, nullptr);
+  EXPECT_LT(line->points.size(), 4 * 2 * drawing.width);
+  EXPECT_GT(line->points.size(), 1000u);
+  const auto highest =
+      std::min_element(line->points.begin(), line->points.end(),
+                       [](const DrawingPoint& a, const DrawingPoint& b) { return a.y < b.y; });
+  const double share =
+      (highest->x - line->points[0].x) / (line->points.back().x - line->points[0].x);
+  EXPECT_NEAR(share, 0.77777, 1e-3);
+}
+
+TEST(LineFigureTest, LinesLeaveAtTheLimit) {
+  LineFigure figure;
+  figure.y_limit = 2;
+  figure.series = {{"a", {{0, 1, 0.5, 1.5}, {1, 3, 2.5, 3.5}, {2, 1, 0.5, 1.5}}}};
+  const Drawing drawing = figure.Draw();
+  std::vector<const DrawnLine*> lines;
+  std::vector<const DrawnArea*> areas;
+  for (const DrawnShape& shape : drawing.shapes) {
+    const auto* line = std::get_if<DrawnLine>(&shape);
+    if (line != nullptr && line->color == StyleOfSeries(0).color) lines.push_back(line);
+    if (const auto* area = std::get_if<DrawnArea>(&shape)) areas.push_back(area);
+  }
+  ASSERT_EQ(lines.size(), 3u);  // two parts and the sample of the legend
+  EXPECT_DOUBLE_EQ(lines[0]->points[1].y, lines[1]->points[0].y);
+  // The line reaches 2 half way between 0 and 1, and between 1 and 2.
+  EXPECT_NEAR(lines[0]->points[1].x - lines[0]->points[0].x,
+              lines[1]->points[1].x - lines[1]->points[0].x, 1e-9);
+  EXPECT_NEAR(lines[1]->points[0].x - lines[0]->points[0].x,
+              3 * (lines[0]->points[1].x - lines[0]->points[0].x), 1e-9);
+  ASSERT_EQ(areas.size(), 1u);
+  for (const DrawingPoint& point : areas[0]->points) EXPECT_GE(point.y, lines[0]->points[1].y);
+}
+
+TEST(LineFigureTest, AMissingPointIsAGap) {
+  LineFigure figure;
+  figure.series = {{"", {{0, 1}, {1, 2}, {2, kNan}, {3, 2}, {4, kNan}, {5, 1}, {6, 2}}}};
+  size_t lines = 0, circles = 0;
+  for (const DrawnShape& shape : figure.Draw().shapes) {
+    const auto* line = std::get_if<DrawnLine>(&shape);
+    if (line != nullptr && line->color == StyleOfSeries(0).color) ++lines;
+    if (std::holds_alternative<DrawnCircle>(shape)) ++circles;
+  }
+  EXPECT_EQ(lines, 2u);
+  EXPECT_EQ(circles, 1u);
+}
+
+TEST(HeatMapFigureTest, FramesTheBestAndNamesTheLimit) {
+  HeatMapFigure figure;
+  figure.rows = {"a", "b"};
+  figure.columns = {"1e-3", "1e-2", "1e-1"};
+  figure.values = {{3.5, 3.25, 7}, {3.75, kNan}};
+  figure.color_limit = 4;
+  const auto frames = [&] {
+    std::vector<double> lefts;
+    for (const DrawnShape& shape : figure.Draw().shapes) {
+      const auto* line = std::get_if<DrawnLine>(&shape);
+      if (line != nullptr && line->points.size() > 2) lefts.push_back(BoundsOf(shape).left);
+    }
+    return lefts;
+  };
+  std::vector<double> lefts = frames();
+  ASSERT_EQ(lefts.size(), 2u);
+  EXPECT_GT(lefts[0], lefts[1]);
+  const std::string svg = ToSvg(figure.Draw());
+  for (const char* text : {">3.250<", ">7.000<", ">diverged<", "≥ 4.000 in one color<"}) {
+    EXPECT_THAT(svg, HasSubstr(text));
+  }
+  figure.lower_is_better = false;
+  const double left = lefts[0];
+  EXPECT_GT(frames()[0], left);
+}
+
+TEST(FiguresTest, EmptyFiguresSaySo) {
   EXPECT_THAT(ToSvg(LineFigure().Draw()), HasSubstr(">no data</text>"));
   EXPECT_THAT(ToSvg(RankingFigure().Draw()), HasSubstr(">no data</text>"));
   EXPECT_THAT(ToSvg(HeatMapFigure().Draw()), HasSubstr(">no data</text>"));
