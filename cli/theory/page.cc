@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "runtime/base/utf8.h"
 
 namespace plumb::cli {
@@ -65,13 +64,6 @@ struct Chart {
   bool log_x = false, log_y = false;
   std::vector<Curve> curves;
 };
-
-// Returns `text` so that HTML shows it as it is, in an element or a quoted attribute.
-std::string EscapeHtml(const std::string& text) {
-  return absl::StrReplaceAll(
-      PrintableText(text),
-      {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
-}
 
 // Size and margins of a chart, in SVG units.
 constexpr double kWidth = 560, kHeight = 300, kLeft = 62, kRight = 14, kTop = 10, kBottom = 44;
@@ -131,7 +123,7 @@ class Axis {
 
 void AppendText(double x, double y, const char* anchor, const std::string& text, std::string* svg) {
   absl::StrAppendFormat(svg, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", x, y,
-                        anchor, EscapeHtml(text));
+                        anchor, XmlText(text));
 }
 
 void AppendAxes(const Chart& chart, const Axis& x, const Axis& y, std::string* svg) {
@@ -151,7 +143,7 @@ void AppendAxes(const Chart& chart, const Axis& x, const Axis& y, std::string* s
   AppendText((kLeft + kWidth - kRight) / 2, kHeight - 8, "middle", chart.x_label, svg);
   absl::StrAppendFormat(
       svg, "<text transform=\"translate(13 %.1f) rotate(-90)\" text-anchor=\"middle\">%s</text>\n",
-      (kTop + kHeight - kBottom) / 2, EscapeHtml(chart.y_label));
+      (kTop + kHeight - kBottom) / 2, XmlText(chart.y_label));
 }
 
 void AppendCurve(const Curve& curve, const Axis& x, const Axis& y, std::string* svg) {
@@ -166,7 +158,7 @@ void AppendCurve(const Curve& curve, const Axis& x, const Axis& y, std::string* 
         &dots,
         "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.2\" fill=\"%s\"><title>%s: %.6g at "
         "%.6g</title></circle>\n",
-        px, py, color, EscapeHtml(curve.name), curve.y[i], curve.x[i]);
+        px, py, color, XmlText(curve.name), curve.y[i], curve.x[i]);
   }
   if (path.empty()) return;
   absl::StrAppendFormat(svg, "<path d=\"%s\" stroke=\"%s\"%s/>\n%s", path, color,
@@ -182,7 +174,7 @@ void AppendLegend(const Chart& chart, std::string* html) {
         "<span><svg width=\"22\" height=\"8\" aria-hidden=\"true\"><path d=\"M0 4H22\" "
         "stroke=\"%s\"%s/></svg> %s</span> ",
         kColors[static_cast<size_t>(curve.color) % std::size(kColors)],
-        curve.predicted ? " stroke-dasharray=\"5 4\"" : "", EscapeHtml(curve.name));
+        curve.predicted ? " stroke-dasharray=\"5 4\"" : "", XmlText(curve.name));
   }
   absl::StrAppend(html, "</figcaption>\n");
 }
@@ -198,12 +190,12 @@ std::string DrawChart(const Chart& chart) {
       y.Include(curve.y[i]);
     }
   }
-  std::string html = absl::StrCat("<figure>\n<h2>", EscapeHtml(chart.title), "</h2>\n");
+  std::string html = absl::StrCat("<figure>\n<h2>", XmlText(chart.title), "</h2>\n");
   if (x.empty()) return absl::StrCat(html, "<p>No finite number to show.</p>\n</figure>\n");
   x.Pad(0.02);
   y.Pad(0.06);
   absl::StrAppendFormat(&html, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"%s\">\n",
-                        kWidth, kHeight, EscapeHtml(chart.title));
+                        kWidth, kHeight, XmlText(chart.title));
   AppendAxes(chart, x, y, &html);
   for (const Curve& curve : chart.curves) AppendCurve(curve, x, y, &html);
   absl::StrAppend(&html, "</svg>\n");
@@ -306,16 +298,16 @@ Chart GainChart(const TheoryResults& results) {
 
 std::string ToPage(const TheoryResults& results) {
   std::string html =
-      absl::StrCat(kHead, "<h1>", EscapeHtml(results.model), " at initialization</h1>\n<p><code>",
-                   EscapeHtml(results.command), "</code></p>\n<pre>");
+      absl::StrCat(kHead, "<h1>", XmlText(results.model), " at initialization</h1>\n<p><code>",
+                   XmlText(results.command), "</code></p>\n<pre>");
   for (const std::string& equation : results.equations) {
-    absl::StrAppend(&html, EscapeHtml(equation), "\n");
+    absl::StrAppend(&html, XmlText(equation), "\n");
   }
-  absl::StrAppend(&html, "</pre>\n<p>", EscapeHtml(results.reading.text), ".</p>\n<p>");
+  absl::StrAppend(&html, "</pre>\n<p>", XmlText(results.reading.text), ".</p>\n<p>");
   const std::string source = PredictionSource(results.reading);
-  absl::StrAppend(&html, source.empty() ? "Nothing is predicted" : EscapeHtml(source), ".");
+  absl::StrAppend(&html, source.empty() ? "Nothing is predicted" : XmlText(source), ".");
   for (const std::string& caveat : results.reading.caveats) {
-    absl::StrAppend(&html, " But here ", EscapeHtml(caveat), ".");
+    absl::StrAppend(&html, " But here ", XmlText(caveat), ".");
   }
   absl::StrAppend(&html, "</p>\n<div class=\"figures\">\n", DrawChart(StreamChart(results)),
                   DrawChart(GradientChart(results)));
@@ -325,7 +317,7 @@ std::string ToPage(const TheoryResults& results) {
       " seeds of one sequence of ", results.seq,
       " tokens. The gain of a sublayer is the RMS of the loss's gradient by the stream before it, "
       "over that by the stream after it; predicted is √(v after / v before).</p>\n<pre>",
-      EscapeHtml(ToText(results)), "</pre>\n</body>\n</html>\n");
+      XmlText(ToText(results)), "</pre>\n</body>\n</html>\n");
   return html;
 }
 

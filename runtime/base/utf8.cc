@@ -4,6 +4,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 
 namespace plumb {
 namespace {
@@ -167,6 +168,12 @@ std::string PrintableJson(absl::string_view json) {
   return Escaped(
       json, [](uint32_t code_point) { return absl::StrFormat("\\u%04x", code_point); },
       [](unsigned char) { return "\xEF\xBF\xBD"; });  // U+FFFD
+}
+
+std::string XmlText(absl::string_view text) {
+  return absl::StrReplaceAll(
+      PrintableText(text),
+      {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 
 std::string CodePointName(uint32_t code_point) { return absl::StrFormat("U+%04X", code_point); }

@@ -52,6 +52,9 @@ std::string PrintableText(absl::string_view text);
 // Requires: UTF-8.
 std::string PrintableJson(absl::string_view json);
 
+// Returns printable text as XML and HTML contain it, in an element or in a quoted attribute.
+std::string XmlText(absl::string_view text);
+
 // Returns a name from a file in double quotes, escaped, and shortened if it is very long.
 std::string QuoteName(absl::string_view name);
 

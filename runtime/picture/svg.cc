@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/picture/geometry.h"
@@ -69,12 +68,6 @@ constexpr double kCorner = 6;         // radius of a wire's corner
 constexpr double kTip = 5;            // length of an arrow's head
 constexpr double kMinTipSegment = 9;  // min length of the last segment for an arrowhead
 
-// Returns a name by the model's author, escaped and without characters that XML does not allow.
-std::string Escaped(const std::string& text) {
-  return absl::StrReplaceAll(PrintableText(text),
-                             {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
-}
-
 // Returns "12" or "12.5".
 std::string Px(double value) { return absl::StrFormat("%g", std::round(value * 10) / 10); }
 
@@ -82,7 +75,7 @@ void AppendText(const char* classes, double x, double y, const std::string& text
                 std::string* svg) {
   absl::StrAppend(svg, "<text");
   if (*classes != '\0') absl::StrAppend(svg, " class=\"", classes, "\"");
-  absl::StrAppend(svg, " x=\"", Px(x), "\" y=\"", Px(y), "\">", Escaped(text), "</text>\n");
+  absl::StrAppend(svg, " x=\"", Px(x), "\" y=\"", Px(y), "\">", XmlText(text), "</text>\n");
 }
 
 void AppendRect(const char* classes, const NodeBox& box, double radius, std::string* svg) {
@@ -222,7 +215,7 @@ std::string ToSvg(const FlowPicture& picture) {
   std::string svg =
       absl::StrCat("<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"", size,
                    "\" viewBox=\"0 0 ", Px(box.width), " ", Px(box.height), "\">\n<title>",
-                   Escaped(picture.name), ": the data flow of its blocks</title>\n<style>", kStyle,
+                   XmlText(picture.name), ": the data flow of its blocks</title>\n<style>", kStyle,
                    "</style>\n<rect class=\"page\" width=\"", size, "\"/>\n");
   for (size_t i = 0; i < box.sections.size(); ++i) {
     const FlowSection& section = picture.sections[i];
