@@ -29,6 +29,14 @@ means = [sorted(model["mean"] for model in one["models"]) for one in best]
 assert means[0] == means[1], means
 EOP
 
+# Figures as SVG and PDF, with labels of choice.
+"$plumb" report study --label pre=Pre-LN --label 'learning_rate=learning rate' --x tokens --out labels > /dev/null
+for figure in ranking losses loss_by_learning_rate loss_by_n_layer curves; do
+  grep -q '</svg>' "labels/figures/$figure.svg" && head -c 8 "labels/figures/$figure.pdf" | grep -q '%PDF-1.4'
+done
+grep -q '>Pre-LN<' labels/figures/curves.svg && grep -q '>tokens<' labels/figures/curves.svg
+grep -q '>learning rate<' labels/figures/loss_by_learning_rate.svg && grep -q '^Pre-LN, ' labels/table.tex
+
 # Two runs with the same seed, and a seed that only one model has.
 for run in "pre 7" "post 7" "pre 8"; do
   read -r model seed <<< "$run"
@@ -50,6 +58,7 @@ refused() {
   grep -q -- "$text" out || { cat out; exit 1; }
 }
 refused "is neither a run nor a study" "$examples" --out no
+refused 'nothing is called "prr"; did you mean "pre"' study --label prr=x --out no
 refused "is a run or a study" runs/pre-7 --out runs/pre-7
 cp -r runs/pre-7 runs/other && sed -i 's/"loss":3/"loss":2/' runs/other/metrics.jsonl
 refused "is another run of the same model, recipe and seed" runs/pre-7 runs/other --out no

@@ -143,6 +143,7 @@ std::vector<PdfTextRun> PdfRuns(absl::string_view text) {
 }
 
 std::string ShortenText(absl::string_view text, double size, double max_width) {
+  max_width += 1e-6;  // callers subtract from widths, which rounds
   if (TextWidth(text, size) <= max_width) return std::string(text);
   std::vector<size_t> starts;
   VisitCharacters(text, [&](uint32_t, size_t start) { starts.push_back(start); });

@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/app/study/conclusion.h"
 #include "runtime/app/study/results.h"
+#include "runtime/app/study/study_figures.h"
 #include "runtime/app/study/tables.h"
 #include "runtime/app/study/text_fields.h"
 #include "runtime/base/sha256.h"
@@ -26,13 +27,6 @@ namespace plumb {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Returns the weight of the past in the moving average with which the page begins: the average
-// covers about a fortieth of the run, at most 50 steps, so that it follows a short run.
-double Smoothing(int64_t steps) {
-  const int64_t window = std::clamp<int64_t>(steps / 40, 1, 50);
-  return 1 - 1 / static_cast<double>(window);
-}
 
 constexpr int64_t kFirstWindow = 100, kLastWindow = 200;
 
@@ -282,6 +276,19 @@ Json BestData(const StudyPlan& plan, const StudyResults& results) {
           {"paired", std::move(paired)}};
 }
 
+// Returns the figures that the page does not draw itself.
+Json FigureData(const StudyPlan& plan, const StudyResults& results) {
+  Json figures = Json::array();
+  FigureOptions options;
+  options.width = 560;
+  for (const StudyFigure& figure : StudyFigures(plan, results, options)) {
+    if (figure.name == "ranking" || figure.name == "curves") continue;
+    figures.push_back(
+        {{"name", figure.name}, {"title", figure.caption}, {"svg", ToSvg(figure.drawing)}});
+  }
+  return figures;
+}
+
 }  // namespace
 
 Json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
@@ -314,7 +321,7 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
                                                 : "plumb compare study.pbtxt --out DIR"},
           {"provenance", OriginData(plan, results, runtime)},
           {"steps", steps},
-          {"smoothing", Smoothing(steps)},
+          {"smoothing", 1 - 1 / static_cast<double>(SmoothingWindow(steps))},
           {"windows",
            {{"first", std::min(kFirstWindow, steps)}, {"last", std::min(kLastWindow, steps)}}},
           {"models", std::move(models)},
@@ -326,6 +333,7 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
           {"conclusion", ConclusionWithMarks(plan, results)},
           {"cells", CellData(plan)},
           {"best", BestData(plan, results)},
+          {"figures", FigureData(plan, results)},
           {"paired", PairedData(plan, results)}};
 }
 

@@ -202,6 +202,8 @@ absl::Status ReadSteps(const std::string& directory, const std::string& head, in
     const double seconds = Number(object, "seconds"), tokens = Number(object, "tokens");
     if (!std::isnan(seconds)) record->seconds += seconds;
     if (!std::isnan(tokens)) record->tokens += static_cast<int64_t>(tokens);
+    record->seconds_by_step.push_back(record->seconds);
+    record->tokens_by_step.push_back(static_cast<double>(record->tokens));
     absl::StrAppend(&record->metrics, "{", head, ",", WithoutTime(line), "}\n");
   }
   PLUMB_ASSIGN_OR_RETURN(const std::string probes,

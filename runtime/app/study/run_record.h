@@ -48,6 +48,7 @@ struct RunRecord {
   std::vector<std::pair<int64_t, double>> validation;  // (step, loss) during training
   double seconds = 0;                                  // sum of the step times
   int64_t tokens = 0;
+  std::vector<double> seconds_by_step, tokens_by_step;  // cumulative, parallel to `losses`
   std::string metrics;  // lines of metrics.jsonl without times, each with `head`
   std::optional<RunProbes> probes;
   std::string products;  // engines that multiplied matrices, from run.json; "" if not recorded

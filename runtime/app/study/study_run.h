@@ -16,6 +16,7 @@
 #include "runtime/app/study/plan.h"
 #include "runtime/app/study/results.h"
 #include "runtime/app/study/study.h"
+#include "runtime/app/study/study_figures.h"
 #include "runtime/app/study/study_host.h"
 
 namespace plumb {
@@ -72,13 +73,14 @@ absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
                                         const StudyTimer& timer, StudyHost* host,
                                         HostRuntime* runtime);
 
-// Writes the tables and the report about runs that any commands have trained (FindRuns) into the
-// directory of the request, which is not the directory of a run or a study. Ignores the request's
-// study, shard and store. Errors: those of FindRuns.
+// Writes the tables, the figures (figures/*.svg and *.pdf) and the report about runs that any
+// commands have trained (FindRuns) into the directory of the request, which is not the directory of
+// a run or a study. Ignores the request's study, shard and store. Errors: those of FindRuns; labels
+// of unknown texts.
 absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
                                         const std::vector<std::string>& paths,
-                                        const StudyTimer& timer, StudyHost* host,
-                                        HostRuntime* runtime);
+                                        const FigureOptions& options, const StudyTimer& timer,
+                                        StudyHost* host, HostRuntime* runtime);
 
 // Returns the summary, the paired differences, and the path of the report.
 std::string OutcomeText(const StudyOutcome& outcome);

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/study_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/app/figure/heat_map_figure.h"
+#include "runtime/app/figure/line_figure.h"
+#include "runtime/app/figure/ranking_figure.h"
+#include "runtime/app/study/comparison.h"
+#include "runtime/app/study/statistics.h"
+#include "runtime/base/diagnostics.h"
+#include "runtime/base/text_format.h"
+
+namespace plumb {
+namespace {
+
+// Names of CurveAxis, in its order.
+constexpr const char* kAxisNames[] = {"steps", "tokens", "FLOPs", "seconds"};
+
+// Max number of models whose curves are all drawn.
+constexpr size_t kMaxModelsOfCurves = 8;
+
+class StudyArtist {
+ public:
+  StudyArtist(const StudyPlan& plan, const StudyResults& results, const FigureOptions& options)
+      : plan_(plan), results_(results), options_(options) {}
+
+  std::vector<StudyFigure> Draw() {
+    DrawRanking();
+    std::set<std::string> fields;
+    for (const auto& setting : plan_.cells.front()) fields.insert(setting.first);
+    for (const std::string& field : fields) DrawBySetting(field);
+    DrawHeatMap();
+    DrawCurves();
+    return std::move(figures_);
+  }
+
+ private:
+  std::string Label(const std::string& text) const {
+    const auto own = options_.labels.find(text);
+    return own == options_.labels.end() ? text : own->second;
+  }
+  std::string ModelLabel(size_t model) const { return Label(plan_.models[model].name); }
+  std::string Judged() const { return kMetricNames[results_.judged]; }
+  // Returns "loss (last 100)", or its label.
+  std::string LossLabel() const {
+    const auto own = options_.labels.find(Judged());
+    return own != options_.labels.end() ? own->second : absl::StrCat("loss (", Judged(), ")");
+  }
+  static std::string NameOf(const std::string& field) { return field.substr(field.find('.') + 1); }
+
+  // Return the names of the settings, "n_layer, learning_rate", and their values in a cell, "4,
+  // 0.01".
+  std::string CellNames() const {
+    return absl::StrJoin(plan_.cells.front(), ", ", [this](std::string* out, const auto& setting) {
+      out->append(Label(NameOf(setting.first)));
+    });
+  }
+  std::string CellValues(size_t cell) const {
+    return absl::StrJoin(plan_.cells[cell], ", ", [](std::string* out, const auto& setting) {
+      out->append(setting.second);
+    });
+  }
+
+  const GroupFigures& GroupOf(size_t model, size_t cell) const {
+    return results_.groups[model * plan_.cells.size() + cell];
+  }
+  const MeanAndSd& LossOf(size_t model, size_t cell) const {
+    return GroupOf(model, cell).metric[results_.judged];
+  }
+
+  // Returns the 95 % interval of a mean; NaN bounds for fewer than two values.
+  static std::pair<double, double> IntervalOf(const MeanAndSd& loss) {
+    if (loss.n < 2) return {kNaN, kNaN};
+    const double half =
+        StudentQuantile(0.975, loss.n - 1) * loss.sd / std::sqrt(static_cast<double>(loss.n));
+    return {loss.mean - half, loss.mean + half};
+  }
+
+  // Returns the cell at which a model is shown.
+  size_t CellOf(size_t model) const { return results_.best ? results_.best->cells[model] : 0; }
+
+  void Add(std::string name, std::string caption, Drawing drawing) {
+    figures_.push_back({std::move(name), std::move(caption), std::move(drawing)});
+  }
+
+  void DrawRanking() {
+    const Comparison* const decisive = results_.Decisive();
+    if (decisive == nullptr || plan_.models.size() < 2) return;
+    RankingFigure figure;
+    figure.width = options_.width;
+    figure.x_label = LossLabel();
+    for (const size_t model : Judge(*decisive).ranked) {
+      RankingRow row;
+      row.name = ModelLabel(model);
+      row.mean = decisive->models[model].mean;
+      std::tie(row.low, row.high) = IntervalOf(decisive->models[model]);
+      const GroupFigures& group = GroupOf(model, CellOf(model));
+      std::vector<std::string> notes;
+      if (results_.best) notes.push_back(CellValues(CellOf(model)));
+      if (group.collapsed > 0) notes.push_back(absl::StrCat(group.collapsed, " collapsed"));
+      if (!group.diverged.empty()) {
+        notes.push_back(absl::StrCat(group.diverged.size(), " diverged"));
+      }
+      row.note = absl::StrJoin(notes, ", ");
+      figure.rows.push_back(std::move(row));
+    }
+    if (decisive->models[0].n > 0) {
+      figure.reference = decisive->models[0].mean;
+      figure.reference_label = ModelLabel(0);
+    }
+    Add("ranking",
+        absl::StrCat(
+            "Mean of ", Judged(), " with 95 % interval",
+            results_.best ? absl::StrCat(", each model at its best ", CellNames(), ".") : "."),
+        figure.Draw());
+  }
+
+  // Draws the loss of each model by a setting, if that has at least two numbers.
+  void DrawBySetting(const std::string& field) {
+    std::map<double, std::vector<size_t>> cells;  // by value
+    for (size_t cell = 0; cell < plan_.cells.size(); ++cell) {
+      for (const auto& [name, text] : plan_.cells[cell]) {
+        double value = 0;
+        if (name != field) continue;
+        if (!absl::SimpleAtod(text, &value)) return;
+        cells[value].push_back(cell);
+      }
+    }
+    if (cells.size() < 2) return;
+    LineFigure figure;
+    figure.width = options_.width;
+    figure.with_markers = true;
+    figure.x_label = Label(NameOf(field));
+    figure.y_label = LossLabel();
+    const double lowest = cells.begin()->first, highest = cells.rbegin()->first;
+    if (lowest > 0 && highest >= 8 * lowest) figure.x_scale = AxisScale::kLog10;
+    for (size_t model = 0; model < plan_.models.size(); ++model) {
+      LineSeries series;
+      series.name = ModelLabel(model);
+      for (const auto& [value, group] : cells) series.points.push_back(BestOf(model, value, group));
+      figure.series.push_back(std::move(series));
+    }
+    const bool has_others = plan_.cells.front().size() > 1;
+    Add(absl::StrCat("loss_by_", DirectoryName(NameOf(field))),
+        absl::StrCat("Mean of ", Judged(), " by ", NameOf(field), " with 95 % bands",
+                     has_others ? ", at the best of the other settings." : "."),
+        figure.Draw());
+  }
+
+  // Returns the lowest loss of a model among cells with the same value of a setting.
+  LinePoint BestOf(size_t model, double value, const std::vector<size_t>& cells) const {
+    LinePoint point;
+    point.x = value;
+    point.mean = kNaN;
+    for (const size_t cell : cells) {
+      const MeanAndSd& loss = LossOf(model, cell);
+      if (loss.n == 0 || loss.mean >= point.mean) continue;
+      point.mean = loss.mean;
+      std::tie(point.low, point.high) = IntervalOf(loss);
+    }
+    return point;
+  }
+
+  void DrawHeatMap() {
+    if (plan_.models.size() < 2 || plan_.cells.size() < 2) return;
+    HeatMapFigure figure;
+    figure.width = options_.width;
+    figure.value_label = LossLabel();
+    figure.x_label = CellNames();
+    for (size_t cell = 0; cell < plan_.cells.size(); ++cell) {
+      figure.columns.push_back(CellValues(cell));
+    }
+    for (const size_t model : Ranked()) {
+      figure.rows.push_back(ModelLabel(model));
+      figure.values.emplace_back();
+      for (size_t cell = 0; cell < plan_.cells.size(); ++cell) {
+        const MeanAndSd& loss = LossOf(model, cell);
+        figure.values.back().push_back(loss.n > 0 ? loss.mean : kNaN);
+      }
+    }
+    Add("losses",
+        absl::StrCat("Mean of ", Judged(),
+                     " by model and setting; the lowest of each "
+                     "model is framed."),
+        figure.Draw());
+  }
+
+  // Returns the models in the order of their results, those without a result last.
+  std::vector<size_t> Ranked() const {
+    std::vector<size_t> ranked;
+    if (const Comparison* const decisive = results_.Decisive(); decisive != nullptr) {
+      ranked = Judge(*decisive).ranked;
+    }
+    for (size_t model = 0; model < plan_.models.size(); ++model) {
+      if (std::count(ranked.begin(), ranked.end(), model) == 0) ranked.push_back(model);
+    }
+    return ranked;
+  }
+
+  std::vector<size_t> ModelsOfCurves() const {
+    const std::vector<size_t> ranked = Ranked();
+    if (ranked.size() <= kMaxModelsOfCurves) return ranked;
+    std::vector<size_t> chosen(ranked.begin(), ranked.begin() + 3);
+    for (const size_t model : {size_t{0}, ranked.back()}) {
+      if (std::count(chosen.begin(), chosen.end(), model) == 0) chosen.push_back(model);
+    }
+    return chosen;
+  }
+
+  void DrawCurves() {
+    LineFigure figure;
+    figure.width = options_.width;
+    const size_t axis = static_cast<size_t>(options_.curve_axis);
+    figure.x_label = Label(kAxisNames[axis]);
+    figure.y_label = Label("training loss");
+    int64_t window = 1;
+    for (const size_t model : ModelsOfCurves()) {
+      LineSeries series;
+      series.name = ModelLabel(model);
+      series.points = CurveOf(model * plan_.cells.size() + CellOf(model), &window);
+      if (!series.points.empty()) figure.series.push_back(std::move(series));
+    }
+    if (figure.series.empty()) return;
+    Add("curves",
+        absl::StrCat("Training loss by ", kAxisNames[axis], ", averaged over ",
+                     Count(window, "step"), ": mean ± standard deviation over the seeds",
+                     results_.best ? ", each model at its best setting." : "."),
+        figure.Draw());
+  }
+
+  // Returns the mean over a group's finished runs at each step.
+  std::vector<LinePoint> CurveOf(size_t group, int64_t* window) const {
+    std::vector<std::vector<double>> losses, amounts;  // of each run
+    size_t steps = 0;
+    for (size_t i = 0; i < plan_.runs.size(); ++i) {
+      const RunRecord& record = results_.records[i];
+      if (plan_.runs[i].group != group || record.losses.empty() || record.result.diverged) {
+        continue;
+      }
+      *window = SmoothingWindow(static_cast<int64_t>(record.losses.size()));
+      losses.push_back(Smoothed(record.losses, *window));
+      amounts.push_back(AmountsOf(record, plan_.groups[group].flops_per_token));
+      steps = losses.size() == 1 ? record.losses.size() : std::min(steps, record.losses.size());
+    }
+    std::vector<LinePoint> points;
+    for (size_t step = 0; step < steps; ++step) {
+      std::vector<double> values, xs;
+      for (size_t run = 0; run < losses.size(); ++run) {
+        values.push_back(losses[run][step]);
+        xs.push_back(amounts[run][step]);
+      }
+      const MeanAndSd loss = Summarize(values);
+      LinePoint point;
+      point.x = Summarize(xs).mean;
+      point.mean = loss.mean;
+      if (loss.n > 1) {
+        point.low = loss.mean - loss.sd;
+        point.high = loss.mean + loss.sd;
+      }
+      points.push_back(point);
+    }
+    return points;
+  }
+
+  // Returns the exponential moving average over about `window` values, without a bias to the first.
+  static std::vector<double> Smoothed(const std::vector<double>& values, int64_t window) {
+    const double keep = 1 - 1 / static_cast<double>(window);
+    double sum = 0, weight = 0;
+    std::vector<double> smoothed;
+    for (const double value : values) {
+      sum = keep * sum + value;
+      weight = keep * weight + 1;
+      smoothed.push_back(sum / weight);
+    }
+    return smoothed;
+  }
+
+  // Returns the position of each step on the axis of curves.
+  std::vector<double> AmountsOf(const RunRecord& record, double flops_per_token) const {
+    std::vector<double> amounts;
+    for (size_t step = 0; step < record.losses.size(); ++step) {
+      const std::vector<double>& tokens = record.tokens_by_step;
+      switch (options_.curve_axis) {
+        case CurveAxis::kSteps:
+          amounts.push_back(static_cast<double>(step + 1));
+          break;
+        case CurveAxis::kTokens:
+          amounts.push_back(tokens[step]);
+          break;
+        case CurveAxis::kFlops:
+          amounts.push_back(tokens[step] * flops_per_token);
+          break;
+        case CurveAxis::kSeconds:
+          amounts.push_back(record.seconds_by_step[step]);
+          break;
+      }
+    }
+    return amounts;
+  }
+
+  const StudyPlan& plan_;
+  const StudyResults& results_;
+  const FigureOptions& options_;
+  std::vector<StudyFigure> figures_;
+};
+
+}  // namespace
+
+absl::StatusOr<CurveAxis> ParseCurveAxis(absl::string_view text) {
+  for (size_t i = 0; i < std::size(kAxisNames); ++i) {
+    if (absl::EqualsIgnoreCase(text, kAxisNames[i])) return static_cast<CurveAxis>(i);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", text, "\" is no axis of curves; there are steps, tokens, flops and seconds"));
+}
+
+absl::Status CheckLabels(const StudyPlan& plan, const std::map<std::string, std::string>& labels) {
+  std::vector<std::string> known(std::begin(kAxisNames), std::end(kAxisNames));
+  known.insert(known.end(), std::begin(kMetricNames), std::end(kMetricNames));
+  known.emplace_back("training loss");
+  for (const PlanModel& model : plan.models) known.push_back(model.name);
+  for (const auto& setting : plan.cells.front()) {
+    known.push_back(setting.first.substr(setting.first.find('.') + 1));
+  }
+  for (const auto& label : labels) {
+    if (std::count(known.begin(), known.end(), label.first) > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--label: nothing is called \"", label.first,
+                                                   "\"", DidYouMean(label.first, known),
+                                                   "; there are ", absl::StrJoin(known, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<StudyFigure> StudyFigures(const StudyPlan& plan, const StudyResults& results,
+                                      const FigureOptions& options) {
+  return StudyArtist(plan, results, options).Draw();
+}
+
+int64_t SmoothingWindow(int64_t steps) { return std::clamp<int64_t>(steps / 40, 1, 50); }
+
+}  // namespace plumb

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures of a study: curves, losses by setting, a heat map and a ranking.
+#ifndef PLUMB_RUNTIME_APP_STUDY_STUDY_FIGURES_H_
+#define PLUMB_RUNTIME_APP_STUDY_STUDY_FIGURES_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/app/figure/drawing.h"
+#include "runtime/app/study/plan.h"
+#include "runtime/app/study/results.h"
+
+namespace plumb {
+
+// Horizontal axis of curves. The amounts are cumulative; FLOPs are those of plumb_model_work.
+enum class CurveAxis { kSteps, kTokens, kFlops, kSeconds };
+
+// Parses "steps", "tokens", "flops" or "seconds". Errors: kInvalidArgument.
+absl::StatusOr<CurveAxis> ParseCurveAxis(absl::string_view text);
+
+struct FigureOptions {
+  CurveAxis curve_axis = CurveAxis::kSteps;
+  double width = 360;  // points
+  // Texts that replace those of figures, by the original: names of models, of metrics ("last 100"),
+  // of settings ("learning_rate"), of axes ("steps", "training loss").
+  std::map<std::string, std::string> labels;
+};
+
+// Fails with a suggestion if a label is for a text that the figures of the plan do not have.
+absl::Status CheckLabels(const StudyPlan& plan, const std::map<std::string, std::string>& labels);
+
+struct StudyFigure {
+  std::string name;     // "loss_by_learning_rate", a file name without extension
+  std::string caption;  // what the figure shows, in one sentence
+  Drawing drawing;
+};
+
+// Returns the figures of a study, as far as it has their data:
+// - "ranking": the judged loss of each model with its 95 % interval, at its best setting;
+// - "loss_by_SETTING" for each setting with numbers: the loss at the best of the other settings;
+// - "losses": a heat map of models by settings;
+// - "curves": training losses, smoothed (SmoothingWindow), as mean ± standard deviation over the
+//   seeds. Of more than eight models only the best three, the first and the last.
+std::vector<StudyFigure> StudyFigures(const StudyPlan& plan, const StudyResults& results,
+                                      const FigureOptions& options);
+
+// Returns the number of steps over which curves are smoothed at first: a fortieth of the run, at
+// most 50, so that the average follows a short run.
+int64_t SmoothingWindow(int64_t steps);
+
+}  // namespace plumb
+
+#endif  // PLUMB_RUNTIME_APP_STUDY_STUDY_FIGURES_H_
