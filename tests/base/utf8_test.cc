@@ -93,6 +93,11 @@ TEST(Utf8Test, CutsWhatMessagesQuote) {
   EXPECT_LT(cut.size(), 4000u);
 }
 
+TEST(Utf8Test, XmlTextHasNoMarkup) {
+  EXPECT_EQ(XmlText("<a b=\"c\">&'\x1b</a>"),
+            "&lt;a b=&quot;c&quot;&gt;&amp;&#39;\\u{1b}&lt;/a&gt;");
+}
+
 TEST(Utf8Test, PrintableTextLeavesNothingThatATerminalObeys) {
   EXPECT_EQ(PrintableText("h\u00e9llo\n\tw\u00f6rld \U0001f600"),
             "h\u00e9llo\n\tw\u00f6rld \U0001f600");

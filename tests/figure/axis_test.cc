@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,20 @@ TEST(FigureAxisTest, OneValueHasARangeAroundIt) {
     const FigureAxis axis = AxisOver(AxisScale::kLinear, {value, value});
     EXPECT_NEAR(axis.Share(value), 0.5, 1e-9) << value;
     EXPECT_THAT(Labels(axis, 200), testing::Not(IsEmpty())) << value;
+  }
+}
+
+TEST(FigureAxisTest, LabelsOfANarrowRangeDiffer) {
+  for (const AxisScale scale : {AxisScale::kLinear, AxisScale::kLog10}) {
+    for (const double range : {1e-14, 1e-12, 1e-10, 1e-8, 1e-3}) {
+      for (const double value : {1.0, 3.3, 1e-40, 1e40}) {
+        std::vector<std::string> labels =
+            Labels(AxisOver(scale, {value, value * (1 + range)}), 400);
+        ASSERT_THAT(labels, testing::Not(IsEmpty())) << value << " " << range;
+        EXPECT_EQ(std::set<std::string>(labels.begin(), labels.end()).size(), labels.size())
+            << value << " " << range;
+      }
+    }
   }
 }
 

@@ -130,7 +130,7 @@ HeatMapFigure RandomHeatMap(uint64_t seed) {
   figure.y_label = random.Name();
   figure.value_label = random.Name();
   figure.width = random.Between(150, 600);
-  figure.lower_is_better = random.Flip();
+  figure.framed = static_cast<FramedValue>(random.Below(3));
   if (random.Flip()) figure.missing_text = random.Name();
   if (random.Below(3) == 0) figure.color_limit = random.Value();
   figure.rows.resize(random.Below(40));
@@ -282,9 +282,11 @@ TEST(HeatMapFigureTest, FramesTheBestAndNamesTheLimit) {
   for (const char* text : {">3.250<", ">7.000<", ">diverged<", "≥ 4.000 in one color<"}) {
     EXPECT_THAT(svg, HasSubstr(text));
   }
-  figure.lower_is_better = false;
+  figure.framed = FramedValue::kHighest;
   const double left = lefts[0];
   EXPECT_GT(frames()[0], left);
+  figure.framed = FramedValue::kNone;
+  EXPECT_THAT(frames(), IsEmpty());
 }
 
 TEST(FiguresTest, EmptyFiguresSaySo) {

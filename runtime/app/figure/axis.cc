@@ -14,7 +14,8 @@ namespace plumb {
 namespace {
 
 constexpr double kMaxMagnitude = 1e100;
-// Ranges that are narrower than this share of their values are one value.
+// Ranges that are narrower than this share of their values are one value. On a log axis it is the
+// difference of logarithms.
 constexpr double kMinRelativeRange = 1e-9;
 constexpr double kMaxTicks = 40;
 constexpr double kMaxLinearDecades = 1.2;  // of a log axis with ticks at equal distances
@@ -66,9 +67,10 @@ void FigureAxis::AddMargin(double share) {
     return;
   }
   const double largest = std::max(std::abs(low_), std::abs(high_));
+  const double unit = scale_ == AxisScale::kLog10 ? 1 : largest;
   const double span = high_ - low_;
   // Values below 1e-90 and zero also look the same on a linear axis.
-  if (span > kMinRelativeRange * largest && span > 1e-90) {
+  if (span > kMinRelativeRange * unit && span > 1e-90) {
     low_ -= share * span;
     high_ += share * span;
     return;
@@ -129,7 +131,7 @@ std::vector<AxisTick> FigureAxis::Ticks(AxisDirection direction, const AxisRoom&
     const std::vector<std::string> labels = TickLabels(values, scale_ == AxisScale::kLinear);
     std::vector<AxisTick> ticks;
     bool fits = true;
-    double last_end = -room.before - kMinLabelGap, last_position = -room.length;
+    double last_end = -std::numeric_limits<double>::infinity(), last_position = last_end;
     for (size_t i = 0; i < values.size() && fits; ++i) {
       const double position = Share(values[i]) * room.length;
       const double half = (is_horizontal ? TextWidth(labels[i], size) : size) / 2;

@@ -139,7 +139,7 @@ class HeatMapPainter {
   }
 
   void AddCells(size_t row) {
-    const absl::optional<double> best = Best(row);
+    const absl::optional<double> framed = Framed(row);
     for (size_t column = 0; column < figure_.columns.size(); ++column) {
       const double value = Value(row, column);
       const DrawingBox cell = Cell(row, column);
@@ -155,21 +155,22 @@ class HeatMapPainter {
       if (share > 1 + 1e-9) has_values_above_ = true;
       const DrawingColor color = HeatColor(share);
       AddRectangle(inner, color, drawing_);
-      if (value == best) AddFrame(inner, TextColorOn(color));
+      if (value == framed) AddFrame(inner, TextColorOn(color));
       AddCellText(cell, SignificantText(value), number_font_, TextColorOn(color));
     }
   }
 
-  absl::optional<double> Best(size_t row) const {
-    absl::optional<double> best;
+  // Returns the value that has a frame; nullopt if there is none.
+  absl::optional<double> Framed(size_t row) const {
+    absl::optional<double> framed;
+    if (figure_.framed == FramedValue::kNone) return framed;
     for (size_t column = 0; column < figure_.columns.size(); ++column) {
       const double value = Value(row, column);
       if (!colors_.CanShow(value)) continue;
-      if (!best.has_value() || (figure_.lower_is_better ? value < *best : value > *best)) {
-        best = value;
-      }
+      const bool is_lower = figure_.framed == FramedValue::kLowest;
+      if (!framed.has_value() || (is_lower ? value < *framed : value > *framed)) framed = value;
     }
-    return best;
+    return framed;
   }
 
   // Appends a frame inside a cell.
@@ -202,7 +203,8 @@ class HeatMapPainter {
       const double left = kMargin, width = std::min(kScaleWidth, room / 2);
       for (int i = 0; i < kScaleSteps; ++i) {
         // Each step ends under the next one, so that no gap shows between them.
-        AddRectangle({left + width * i / kScaleSteps, y, left + width, y + kScaleHeight},
+        const double right = left + width * std::min<double>(i + 1.5, kScaleSteps) / kScaleSteps;
+        AddRectangle({left + width * i / kScaleSteps, y, right, y + kScaleHeight},
                      HeatColor((i + 0.5) / kScaleSteps), drawing_);
       }
       AddLabel({left + width + 2 * kLabelGap, y + kScaleHeight / 2 + kFontSize * 0.35},

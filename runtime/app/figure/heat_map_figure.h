@@ -12,6 +12,9 @@
 
 namespace plumb {
 
+// Value of each row that has a frame.
+enum class FramedValue { kLowest, kHighest, kNone };
+
 struct HeatMapFigure {
   std::string title;
   std::string x_label;      // of the columns
@@ -22,8 +25,8 @@ struct HeatMapFigure {
   // values[row][column]. NaN, an infinity or a missing element is a gray cell.
   std::vector<std::vector<double>> values;
   std::string missing_text = "diverged";  // of gray cells
-  bool lower_is_better = true;            // the best cell of each row has a frame
-  absl::optional<double> color_limit;     // values above have the color of this one
+  FramedValue framed = FramedValue::kLowest;
+  absl::optional<double> color_limit;  // values above have the color of this one
   double width = 360;  // of the drawing, in points; at least 200. The height grows with the rows.
 
   // Returns the drawing. Cells that are too narrow for numbers have none. Without rows or columns
