@@ -5,7 +5,7 @@
 #   tools/install_dependencies.sh run      to build and run plumb
 #   tools/install_dependencies.sh test     also to test and measure it (the default)
 #   tools/install_dependencies.sh fuzz     also to run the fuzzers
-#   tools/install_dependencies.sh ci       also to run tools/test_in_chroot.sh: everything for .ci/run
+#   tools/install_dependencies.sh release  also to run tools/test_in_chroot.sh
 #
 # make, pkg-config and cargo are for building norms outside of plumb, clang for the tests of the
 # files that authors of norms get, python3-jsonschema for the test of JSON results, libomp-dev,
@@ -31,9 +31,9 @@ case $purpose in
   run) ;;
   test) packages+=("${test_packages[@]}") ;;
   fuzz) packages+=("${test_packages[@]}" libclang-rt-dev) ;;
-  ci) packages+=("${test_packages[@]}" libclang-rt-dev debootstrap git) ;;
+  release) packages+=("${test_packages[@]}" libclang-rt-dev debootstrap git) ;;
   *)
-    echo "usage: install_dependencies.sh [run|test|fuzz|ci]" >&2
+    echo "usage: install_dependencies.sh [run|test|fuzz|release]" >&2
     exit 2
     ;;
 esac
