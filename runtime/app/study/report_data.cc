@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/app/study/conclusion.h"
+#include "runtime/app/study/git_commit.h"
 #include "runtime/app/study/results.h"
 #include "runtime/app/study/study_figures.h"
 #include "runtime/app/study/tables.h"
@@ -301,9 +302,14 @@ Json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
                     {"seconds", record.seconds},
                     {"tokens_per_second", record.TokensPerSecond()}});
   }
-  return {{"command", provenance.command}, {"hosts", provenance.hosts},
-          {"cpu", ProcessorName()},        {"threads", provenance.threads},
-          {"started", provenance.started}, {"seconds", provenance.seconds},
+  return {{"command", provenance.command},
+          // Commit of the repository that has the first model.
+          {"commit", plan.models.empty() ? "" : GitCommitOf(plan.models.front().file)},
+          {"hosts", provenance.hosts},
+          {"cpu", ProcessorName()},
+          {"threads", provenance.threads},
+          {"started", provenance.started},
+          {"seconds", provenance.seconds},
           {"runs", std::move(runs)}};
 }
 

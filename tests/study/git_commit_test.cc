@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/git_commit.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "runtime/base/file.h"
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+const std::string kCommit(40, 'a'), kOther(40, 'b');
+
+class GitCommitTest : public ::testing::Test {
+ protected:
+  // Writes a file of the repository, and the directories that it is in.
+  void WriteInside(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(MakeDirectories(DirectoryOf(dir_.File(name))).ok());
+    dir_.Write(name, text);
+  }
+  std::string Commit() { return GitCommitOf(dir_.File("models/deep/pre.pbtxt")); }
+
+  ScratchDir dir_;
+};
+
+TEST_F(GitCommitTest, IsThatOfTheBranch) {
+  WriteInside(".git/HEAD", "ref: refs/heads/main\n");
+  EXPECT_EQ(Commit(), "");
+  WriteInside(".git/packed-refs",
+              "# pack-refs\n" + kOther + " refs/heads/domain\n" + kCommit + " refs/heads/main\n");
+  EXPECT_EQ(Commit(), kCommit);
+  WriteInside(".git/refs/heads/main", kOther + "\n");
+  EXPECT_EQ(Commit(), kOther);
+}
+
+TEST_F(GitCommitTest, IsThatOfADetachedHeadOrAWorktree) {
+  WriteInside(".git/HEAD", kCommit + "\n");
+  EXPECT_EQ(Commit(), kCommit);
+  WriteInside("models/.git", "gitdir: ../.git/worktrees/models\n");
+  WriteInside(".git/worktrees/models/HEAD", "ref: refs/heads/other\n");
+  WriteInside(".git/worktrees/models/commondir", "../..\n");
+  WriteInside(".git/refs/heads/other", kOther + "\n");
+  EXPECT_EQ(Commit(), kOther);
+}
+
+TEST_F(GitCommitTest, DamagedFilesHaveNone) {
+  WriteInside(".git/HEAD", "");
+  EXPECT_EQ(Commit(), "");
+  WriteInside(".git/HEAD", "ref: refs/heads/main\n");
+  WriteInside(".git/refs/heads/main", "not a hash\n");
+  EXPECT_EQ(Commit(), "");
+}
+
+}  // namespace
+}  // namespace plumb
