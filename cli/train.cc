@@ -142,11 +142,11 @@ absl::StatusOr<TrainRequest> MakeRequest(const TrainFlags& options, HostRuntime*
   return request;
 }
 
-// Returns two lines of text.
+// Returns three lines of text.
 std::string Summary(const TrainInfo& info) {
   return absl::StrCat(info.model_name, ": ", Count(info.parameters, "parameter"), ", ", info.dtype,
                       ", ", Count(info.threads, "thread"), ", seed ", info.seed,
-                      "\ndata: ", info.data);
+                      "\ndata: ", info.data, "\noptimizer: ", info.optimizer);
 }
 
 void PrintOpening(const TrainInfo& info, TrainProgress* progress) {

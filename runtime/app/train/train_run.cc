@@ -275,6 +275,7 @@ absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
   info.max_steps = fields().max_steps();
   info.seed = fields().seed();
   info.dtype = DTypeOf(recipe);
+  info.optimizer = OptimizerText(recipe);
   info.context_length = of_model.context_length;
   if (data->format() == DatasetOptions::Format::kDocuments) {
     info.cropped_documents = data->num_cropped(Split::kTrain, info.context_length);

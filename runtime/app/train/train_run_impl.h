@@ -142,7 +142,8 @@ struct TrainRun::Impl {
   absl::Status LogIncident(const IncidentLine& line);
   absl::Status KeepLines(absl::StatusOr<std::string> truncated);
   absl::Status CheckDirectory() const;
-  void WarnIfFinished();
+  // Warns if the run is at its end, or the schedule ends before a run that the request extends.
+  void WarnIfFinished(const TrainRequest& request);
   absl::Status OpenEvents(const TrainRequest& request);
   bool Due(int64_t interval) const {
     return step() == fields().max_steps() || (interval > 0 && step() % interval == 0);
