@@ -356,7 +356,8 @@ std::string HashOfRun(const Study& study, const PlanGroup& group, uint64_t seed)
   return Sha256(absl::StrCat("plumb ", api::Version(), "\nmodel ", group.fingerprint, "\nrecipe\n",
                              group.training.train_text, "\ndata ", group.training.data_hash,
                              "\nnorms\n", group.norms, "\nseed ", seed, "\nsamples ", study.samples,
-                             "\nprobe_every ", study.probe_every, "\ntensorboard ",
+                             "\nprobe_every ", study.probe_every, "\nprobe_points ",
+                             absl::StrJoin(study.probe_points, " "), "\ntensorboard ",
                              study.tensorboard));
 }
 
@@ -448,6 +449,7 @@ TrainRequest StudyPlan::Request(const PlanRun& run) const {
   request.out = run.directory;
   request.resume = true;
   request.probe.every = study.probe_every;
+  request.probe.points = study.probe_points;
   request.tensorboard = study.tensorboard;
   return request;
 }
