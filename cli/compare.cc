@@ -53,6 +53,7 @@ std::string CommandText(const CompareFlags& options) {
   if (study.samples >= 0) add("--samples", absl::StrCat(study.samples));
   if (study.probe) absl::StrAppend(&text, " --probe");
   if (study.probe_every >= 0) add("--probe-every", absl::StrCat(study.probe_every));
+  for (const std::string& point : study.probe_points) add("--probe-point", point);
   if (study.tensorboard) absl::StrAppend(&text, " --tensorboard");
   if (options.shard.count > 1) {
     add("--shard", absl::StrCat(options.shard.index, "/", options.shard.count));
@@ -201,6 +202,10 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
                 "Probe activations and gradients in every run, for the report's plots of them");
   AddInt(app, "--probe-every", &study->probe_every, 0, INT32_MAX,
          absl::StrCat("Probe step 1 and every N-th step. Default: ", kDefaultProbeInterval));
+  AddRepeated(
+      app, "--probe-point", "GLOB", &study->probe_points,
+      "Probe these points or groups, see plumb train --help; repeatable. The report's plots "
+      "need default");
   app->option_defaults()->group("Output");
   app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
   app->add_option("--store", options->store,

@@ -269,6 +269,7 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
   if (!options.svg.empty()) {
     return ExitOk(Draw(options, model));
   }
+  const bool has_recipe = !options.train.empty() || !settings.train.empty();
   PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(model));
   if (options.batch > 0) settings.train.emplace_back("batch_size", absl::StrCat(options.batch));
   if (!options.shard.empty()) {
@@ -280,7 +281,7 @@ absl::StatusOr<int> Describe(const DescribeFlags& options, const Invocation& inv
       PlanTraining(model, options.train, settings.train, static_cast<int32_t>(options.ranks)));
   PLUMB_ASSIGN_OR_RETURN(const std::string updates,
                          ExplainUpdates(model, options.train, settings.train));
-  const auto* shown = options.train.empty() ? nullptr : &updates;
+  const auto* shown = has_recipe ? &updates : nullptr;
   if (options.json) {
     description["memory"] = MemoryJson(memory);
     description["updates"] = updates;
@@ -306,7 +307,8 @@ void AddDescribeCommand(CLI::App* program, Invocation* invocation) {
               "repeatable");
   app->option_defaults()->group("Training");
   AddText(app, "--train", "FILE", &options->train,
-          "Recipe (.pbtxt) to plan memory for; also shows how its rules update each tensor. "
+          "Recipe (.pbtxt) to plan memory for; it or a --set train.* also shows how each tensor "
+          "is updated. "
           "Default: the recipe's defaults");
   AddInt(app, "--batch", &options->batch, 1, 1 << 20,
          "Sequences per micro-batch. Default: train.batch_size");

@@ -6,11 +6,15 @@
 // "layers.3.mlp.norm.out", "logits"). The residual stream is "layers.3.attention.residual" after
 // that sublayer, "layers.3.residual" after that layer, and "embedding.residual" before the first
 // layer. "grad.NAME" is the gradient of the loss with respect to an activation, "param.NAME" a
-// parameter with its gradient. ProbePoints (model.h) lists the points of a model.
+// parameter with its gradient. ProbePoints (model.h) lists the points of a model. Groups of points
+// have names: "default"; "attention" (the entropy of attention weights and the largest logit);
+// "sublayers" (outputs of attention and MLPs); and, as further figures of parameters, "updates",
+// "spectral" and "gates" (learned values).
 #ifndef PLUMB_RUNTIME_APP_PROBE_H_
 #define PLUMB_RUNTIME_APP_PROBE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +24,9 @@ struct ProbeOptions {
   // Step 1 and every `every`-th step are probed. 0: none, or the setting of the run being resumed.
   // Negative: none, even if the run being resumed has a setting.
   int64_t every = 0;
-  // Names of points, in which * matches any text and ? any character; activations unless they begin
-  // with "grad." or "param.". Empty: residual streams, outputs of norms, attention contexts,
-  // logits, gradients of streams and logits, all parameters.
+  // Names of groups and of points, in which * matches any text and ? any character; activations
+  // unless they begin with "grad." or "param.". Empty: "default", which is residual streams,
+  // outputs of norms, attention contexts, logits, gradients of streams and logits, all parameters.
   std::vector<std::string> points;
 };
 
@@ -45,9 +49,19 @@ struct ProbedTensor {
   TensorFigures figures;
 };
 
+// Mean, least and largest element.
+struct LearnedRange {
+  double mean = 0, min = 0, max = 0;
+};
+
 struct ProbedParameter {
   std::string name;               // without the prefix "param."
   TensorFigures value, gradient;  // value before the update; gradient before clipping
+  // Of the groups "updates", "spectral" and "gates". Absent if the step diverged.
+  std::optional<double> update_rms = {};     // of the change in this step
+  std::optional<double> update_ratio = {};   // update_rms / value.rms; absent if that is 0
+  std::optional<double> spectral_norm = {};  // before the update; of experts the largest
+  std::optional<LearnedRange> learned = {};  // of a placement's learned value, before the update
 };
 
 struct ProbeFigures {

@@ -99,6 +99,9 @@ class Executable {
   // Requires: `values` are kComputed values of graph(), sorted by producer.
   using Observer = absl::FunctionRef<void(size_t i, const void* data)>;
   absl::Status RunAndObserve(int threads, absl::Span<const ValueId> values, Observer observe) const;
+  // Returns the memory of a value. An observer may read the inputs of the node that has just run,
+  // except those that its op may overwrite (OpDef::may_alias).
+  void* DataOf(ValueId id) const;
 
   // Runs like Run, with the same bits, and adds the time of node i to seconds_by_node[i]. Calls
   // (*after)(i) when node i has run, unless `after` is null, without adding its time. Requires: one
@@ -133,7 +136,6 @@ class Executable {
   absl::Status RunStep(const Step& step, int threads) const;
   absl::Status StepError(const Step& step, const absl::Status& status) const;
   void CopyOutputs() const;
-  void* DataOf(ValueId id) const;
 
   const std::shared_ptr<const CompiledProgram> program_;
   const Graph& graph_;      // the program's

@@ -887,9 +887,9 @@ typedef struct plumb_probe {
 typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
 
 /* Probes step 1, every `every`-th step and steps that diverge, from now on; every 0 turns probes
- * off. `points` are names, in which * matches any text and ? any character, with the prefix "grad."
- * for a gradient and "param." for a parameter and its gradient. Without names it probes streams,
- * norms, logits and parameters. Losses and weights stay the same bits. `probe` may be NULL, as
+ * off. `points` are names, in which * and ? are wildcards, with the prefix "grad." for a gradient
+ * and "param." for a parameter and its gradient, or groups: "default" (also without names),
+ * "attention", "sublayers". Losses and weights stay the same bits. `probe` may be NULL, as
  * plumb_trainer_get_probe also returns the statistics. With several ranks each probes its own
  * units.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point;

@@ -2,6 +2,7 @@
 #include "runtime/session/probe.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -9,22 +10,35 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/bf16.h"
+#include "runtime/base/check.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/model/build.h"
+#include "runtime/ops/attention_figures.h"
 
 namespace plumb {
 namespace {
 
 using Kind = ProbePoint::Kind;
+using Reading = ProbePoint::Reading;
 
 constexpr char kGradientPrefix[] = "grad.";
 constexpr char kParameterPrefix[] = "param.";
 
-// Some models have no match for some of these.
+// Globs that have a name as a group. Some models have no match for some of these.
 constexpr const char* kDefaultGlobs[] = {"*.residual",        "*.residual.*", "*.out",
                                          "*.context",         "logits",       "grad.*.residual",
                                          "grad.*.residual.*", "grad.logits",  "param.*"};
+constexpr const char* kAttentionGlobs[] = {"*.entropy", "*.max_logit"};
+constexpr const char* kSublayerGlobs[] = {"*.attention.o", "*.mlp.down"};
+constexpr struct {
+  const char* name;
+  absl::Span<const char* const> globs;
+} kGroups[] = {
+    {"default", kDefaultGlobs}, {"attention", kAttentionGlobs}, {"sublayers", kSublayerGlobs}};
+
+constexpr size_t kProductWeight = 1, kProductAddend = 3;  // operands of matmul_add
 
 // Returns true for "norm.out.1": a further output of a node (statistics for the backward pass), or
 // one of several parts of a gradient.
@@ -56,6 +70,53 @@ bool Matches(absl::string_view glob, absl::string_view text) {
     }
   }
   return glob.find_first_not_of('*', g) == absl::string_view::npos;
+}
+
+// Appends the points of values that a node, which computes `value`, does not store.
+void AddComputedPoints(const Graph& graph, const Node& node, const Value& value,
+                       std::vector<ProbePoint>* points) {
+  absl::string_view name = value.name;
+  if (node.op->name == "attention" && absl::ConsumeSuffix(&name, ".context")) {
+    points->push_back(
+        {Kind::kActivation, absl::StrCat(name, ".entropy"), value.name, Reading::kEntropy});
+    points->push_back(
+        {Kind::kActivation, absl::StrCat(name, ".max_logit"), value.name, Reading::kMaxLogit});
+  }
+  if (node.op->name != "matmul_add") return;
+  absl::string_view weight = graph.value(node.inputs[kProductWeight]).name;
+  if (graph.value(node.inputs[kProductAddend]).kind == ValueKind::kComputed &&
+      absl::ConsumeSuffix(&weight, ".weight")) {
+    points->push_back({Kind::kActivation, std::string(weight), value.name, Reading::kProduct});
+  }
+}
+
+float ElementOf(const TensorType& type, const void* data, size_t i) {
+  return type.dtype == DType::kBF16 ? FloatFromBf16(static_cast<const uint16_t*>(data)[i])
+                                    : static_cast<const float*>(data)[i];
+}
+
+// Computes the entropies of an attention's queries, then their largest logits.
+void ComputeFigures(const Executable& executable, const Node& node, int threads, float* figures) {
+  const Graph& graph = executable.graph();
+  std::vector<const TensorType*> types;
+  for (const ValueId id : node.inputs) {
+    types.push_back(id == kNoValue ? nullptr : &graph.value(id).type);
+  }
+  const absl::StatusOr<AttentionShape> shape = ReadAttentionShape({types, {}, node.attrs});
+  PLUMB_CHECK(shape.ok(), "the node was checked when it was made");
+  const auto data = [&](size_t i) -> const void* {
+    const bool is_given = i < node.inputs.size() && node.inputs[i] != kNoValue;
+    return is_given ? executable.DataOf(node.inputs[i]) : nullptr;
+  };
+  AttentionOperands operands;
+  operands.q = data(0);
+  operands.k = data(1);
+  operands.is_bf16 = types[0]->dtype == DType::kBF16;
+  operands.sinks = static_cast<const float*>(data(3));
+  operands.lengths = static_cast<const int32_t*>(data(4));
+  operands.lse = static_cast<const float*>(executable.DataOf(node.outputs[1]));
+  const int64_t queries = shape->batch * shape->heads * shape->tokens;
+  ComputeAttentionFigures(*shape, operands, threads, figures, figures + queries);
 }
 
 using Ids = absl::flat_hash_map<absl::string_view, ValueId>;
@@ -175,11 +236,13 @@ absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& cont
       for (const std::string& name : stream_names[id]) {
         points.push_back({Kind::kActivation, name, value.name});
       }
+      AddComputedPoints(graph, node, value, &points);
     }
   }
   const Gradients gradients(forward, graph);
   const size_t activations = points.size();
   for (size_t i = 0; i < activations; ++i) {
+    if (points[i].reading != Reading::kValue) continue;
     std::string gradient = gradients.NameOf(points[i].value);
     if (!gradient.empty()) points.push_back({Kind::kGradient, points[i].name, std::move(gradient)});
   }
@@ -193,6 +256,12 @@ absl::StatusOr<std::vector<ProbePoint>> SelectProbePoints(std::vector<ProbePoint
                                                           absl::Span<const std::string> globs) {
   std::vector<bool> chosen(points.size(), false);
   for (const std::string& glob : globs) {
+    const auto* const group = std::find_if(std::begin(kGroups), std::end(kGroups),
+                                           [&](const auto& named) { return named.name == glob; });
+    if (group != std::end(kGroups)) {
+      for (const char* member : group->globs) Choose(member, points, &chosen);
+      continue;
+    }
     if (Choose(glob, points, &chosen)) continue;
     std::vector<std::string> names;
     for (const ProbePoint& point : points) names.push_back(point.FullName());
@@ -214,20 +283,21 @@ absl::StatusOr<std::unique_ptr<Probe>> Probe::Create(const ModelContext& context
 }
 
 Probe::Probe(const std::vector<ProbePoint>& points) {
-  absl::flat_hash_map<std::string, size_t> slots;
-  const auto slot_of = [&](const std::string& value) {
-    const auto [at, is_new] = slots.emplace(value, slot_values_.size());
-    if (is_new) slot_values_.push_back(value);
+  absl::flat_hash_map<std::pair<std::string, int>, size_t> slots;
+  const auto slot_of = [&](const ProbePoint& point) {
+    const auto [at, is_new] =
+        slots.try_emplace({point.value, static_cast<int>(point.reading)}, slots_.size());
+    if (is_new) slots_.push_back({point.value, point.reading});
     return at->second;
   };
   for (const ProbePoint& point : points) {
     switch (point.kind) {
       case Kind::kActivation:
-        activation_slots_.push_back(slot_of(point.value));
+        activation_slots_.push_back(slot_of(point));
         result_.activations.push_back({point.name, {}});
         break;
       case Kind::kGradient:
-        gradient_slots_.push_back(slot_of(point.value));
+        gradient_slots_.push_back(slot_of(point));
         result_.gradients.push_back({point.name, {}});
         break;
       case Kind::kParameter:
@@ -235,7 +305,7 @@ Probe::Probe(const std::vector<ProbePoint>& points) {
         break;
     }
   }
-  slot_stats_.resize(slot_values_.size());
+  slot_stats_.resize(slots_.size());
 }
 
 const Probe::Watch& Probe::WatchOf(const Executable& executable) {
@@ -244,17 +314,44 @@ const Probe::Watch& Probe::WatchOf(const Executable& executable) {
   watch = std::make_unique<Watch>();
   const Graph& graph = executable.graph();
   const Ids ids = IdsByName(graph);
-  std::vector<std::pair<ValueId, size_t>> found;  // value, slot
-  for (size_t slot = 0; slot < slot_values_.size(); ++slot) {
-    const auto at = ids.find(slot_values_[slot]);
-    if (at != ids.end()) found.emplace_back(at->second, slot);
+  std::vector<std::pair<ValueId, Read>> found;
+  absl::flat_hash_map<ValueId, std::shared_ptr<std::vector<float>>> figures;  // of attentions
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    const auto at = ids.find(slots_[slot].value);
+    if (at == ids.end()) continue;
+    const Value& value = graph.value(at->second);
+    const Node& node = graph.nodes[static_cast<size_t>(value.producer)];
+    Read read;
+    read.slot = slot;
+    switch (slots_[slot].reading) {
+      case Reading::kValue:
+        break;
+      case Reading::kEntropy:
+      case Reading::kMaxLogit: {
+        std::shared_ptr<std::vector<float>>& shared = figures[at->second];
+        read.is_first = shared == nullptr;
+        if (read.is_first) {
+          const int64_t queries = graph.value(node.outputs[1]).type.num_elements();
+          shared = std::make_shared<std::vector<float>>(static_cast<size_t>(2 * queries));
+        }
+        read.computed = shared;
+        break;
+      }
+      case Reading::kProduct:
+        read.computed =
+            std::make_shared<std::vector<float>>(static_cast<size_t>(value.type.num_elements()));
+        read.is_first = true;
+        found.emplace_back(node.inputs[kProductAddend], read);
+        read.is_first = false;
+    }
+    found.emplace_back(at->second, std::move(read));
   }
   std::stable_sort(found.begin(), found.end(), [&graph](const auto& a, const auto& b) {
     return graph.value(a.first).producer < graph.value(b.first).producer;
   });
-  for (const auto& [value, slot] : found) {
+  for (auto& [value, read] : found) {
     watch->values.push_back(value);
-    watch->slots.push_back(slot);
+    watch->reads.push_back(std::move(read));
   }
   return *watch;
 }
@@ -266,15 +363,44 @@ void Probe::Begin() {
 
 absl::Status Probe::Run(const Executable& executable, int threads) {
   const Watch& watch = WatchOf(executable);
-  return executable.RunAndObserve(threads, watch.values, [&](size_t i, const void* data) {
-    const TensorType& type = executable.graph().value(watch.values[i]).type;
-    const int64_t n = type.num_elements();
-    const TensorStats stats = type.dtype == DType::kBF16
-                                  ? StatsOf(static_cast<const uint16_t*>(data), n, threads)
-                                  : StatsOf(static_cast<const float*>(data), n, threads);
-    slot_stats_[watch.slots[i]].Add(stats);
-    if (observer_ != nullptr) Observe(watch.slots[i], type, data, stats);
+  return executable.RunAndObserve(threads, watch.values, [&](size_t i, const void* /*data*/) {
+    ReadValue(executable, watch.values[i], watch.reads[i], threads);
   });
+}
+
+void Probe::ReadValue(const Executable& executable, ValueId id, const Read& read, int threads) {
+  const Graph& graph = executable.graph();
+  const Value& value = graph.value(id);
+  const Node& node = graph.nodes[static_cast<size_t>(value.producer)];
+  const void* data = executable.DataOf(id);
+  TensorType type = value.type;
+  switch (slots_[read.slot].reading) {
+    case Reading::kValue:
+      break;
+    case Reading::kEntropy:
+    case Reading::kMaxLogit:
+      if (read.is_first) ComputeFigures(executable, node, threads, read.computed->data());
+      type = graph.value(node.outputs[1]).type;
+      data = read.computed->data();
+      if (slots_[read.slot].reading == Reading::kMaxLogit) {
+        data = read.computed->data() + type.num_elements();
+      }
+      break;
+    case Reading::kProduct:
+      for (size_t e = 0; e < read.computed->size(); ++e) {
+        float& x = (*read.computed)[e];
+        x = read.is_first ? ElementOf(type, data, e) : ElementOf(type, data, e) - x;
+      }
+      if (read.is_first) return;
+      type = F32(type.shape);
+      data = read.computed->data();
+  }
+  const int64_t n = type.num_elements();
+  const TensorStats stats = type.dtype == DType::kBF16
+                                ? StatsOf(static_cast<const uint16_t*>(data), n, threads)
+                                : StatsOf(static_cast<const float*>(data), n, threads);
+  slot_stats_[read.slot].Add(stats);
+  if (observer_ != nullptr) Observe(read.slot, type, data, stats);
 }
 
 void Probe::SetObserver(ProbeObserver observer) { observer_ = std::move(observer); }

@@ -6,7 +6,10 @@
 // "logits") and, on the residual stream, those of StreamPoint ("layers.3.attention.residual").
 // "grad.NAME" is the gradient of the loss with respect to an activation; "param.NAME" is a
 // parameter and its gradient. Points belong to the optimized graph: a value that a pass has fused
-// into its reader is never computed, and is no point.
+// into its reader is never computed, and is no point. There are points of values that are computed
+// for the probe only: "layers.3.attention.entropy" and "layers.3.attention.max_logit"
+// (attention_figures.h), and a product that is computed as part of a sum ("layers.3.attention.o",
+// "layers.3.mlp.down").
 #ifndef PLUMB_RUNTIME_SESSION_PROBE_H_
 #define PLUMB_RUNTIME_SESSION_PROBE_H_
 
@@ -29,8 +32,13 @@ namespace plumb {
 
 struct ProbePoint {
   enum class Kind { kActivation, kGradient, kParameter } kind;
+  // Tensor that is read: the value, figures of the attention whose context it is, or the value
+  // without the addend of the product that it is the sum of.
+  enum class Reading { kValue, kEntropy, kMaxLogit, kProduct };
+
   std::string name;   // without "grad." and "param."
   std::string value;  // in the graph, or the parameter
+  Reading reading = Reading::kValue;
 
   std::string FullName() const;
 };
@@ -40,8 +48,9 @@ absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& cont
                                                         WeightFormat format = WeightFormat::kF32);
 
 // Returns the points that match one of `globs`, in which * is any text and ? any character. A glob
-// is about activations unless it begins with "grad." or "param.". Errors: kInvalidArgument for a
-// glob that matches no point.
+// is about activations unless it begins with "grad." or "param.". "default" is the default points,
+// "attention" entropies and largest logits, "sublayers" the outputs of attention and MLPs. Errors:
+// kInvalidArgument for a glob, other than these, that matches no point.
 absl::StatusOr<std::vector<ProbePoint>> SelectProbePoints(std::vector<ProbePoint> points,
                                                           absl::Span<const std::string> globs);
 
@@ -102,17 +111,31 @@ class Probe {
   const ProbeResult& result() const { return result_; }
 
  private:
-  // The probed values of one executable, sorted by producer, and their slots.
+  // Tensor of a point.
+  struct Slot {
+    std::string value;  // in the graph
+    ProbePoint::Reading reading;
+  };
+  // One reading of a value when it has been computed.
+  struct Read {
+    size_t slot = 0;
+    // Elements that are computed, or null. The reads of an attention share them, the entropies
+    // first; so do those of a product and of its addend, which is copied there.
+    std::shared_ptr<std::vector<float>> computed;
+    bool is_first = false;  // of those that share `computed`
+  };
+  // The probed values of one executable, sorted by producer, and their reads.
   struct Watch {
     std::vector<ValueId> values;
-    std::vector<size_t> slots;
+    std::vector<Read> reads;
   };
   explicit Probe(const std::vector<ProbePoint>& points);
   const Watch& WatchOf(const Executable& executable);
+  void ReadValue(const Executable& executable, ValueId id, const Read& read, int threads);
   void Observe(size_t slot, const TensorType& type, const void* data, const TensorStats& stats);
 
-  // Names of the values and their statistics, by slot. A value with two names has one slot.
-  std::vector<std::string> slot_values_;
+  // Tensors and their statistics, by slot. A value with two names has one slot.
+  std::vector<Slot> slots_;
   std::vector<TensorStats> slot_stats_;
   std::vector<size_t> activation_slots_, gradient_slots_;  // indexed like the result
   absl::flat_hash_map<const Executable*, std::unique_ptr<Watch>> watches_;

@@ -52,7 +52,8 @@ struct MuonSpec {
   bool nesterov = true;
   int64_t newton_schulz_steps = 5;
   bool matches_adamw = false;  // updates are scaled as AdamW's; false: by the matrix's aspect ratio
-  std::optional<Expression> learning_rate, weight_decay;  // for Muon tensors whose rule sets none
+  // For Muon tensors whose rule sets none; absent: the recipe's.
+  std::optional<Expression> learning_rate, weight_decay;
 };
 
 }  // namespace plumb

@@ -229,6 +229,12 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.optimizer() == v1::Train::MUON) s.optimizer = OptimizerKind::kMuon;
   PLUMB_RETURN_IF_ERROR(ReadMuon(message.muon(), at.Nested("muon"), &s.muon));
   PLUMB_RETURN_IF_ERROR(ReadRules(message, at, &s));
+  // Rates that suit AdamW are about twenty times too small for orthogonal updates that are not
+  // scaled to AdamW's. A learning_rate that the recipe sets is not multiplied.
+  if (s.UsesMuon() && !s.muon.matches_adamw && !s.muon.learning_rate.has_value() &&
+      !message.has_learning_rate()) {
+    PLUMB_ASSIGN_OR_RETURN(s.muon.learning_rate, ParseExpression({"20 * lr", {}}));
+  }
   if (message.has_muon() && !s.UsesMuon()) {
     return ErrorAt(at.At("muon"),
                    "muon: no tensor is updated by it; set optimizer: MUON, in a rule "

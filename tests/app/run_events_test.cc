@@ -65,6 +65,26 @@ TEST_F(RunEventsTest, AFinishedRunShowsItsMetrics) {
   EXPECT_EQ(Shown(Files(), "val/loss").size(), 3u);  // steps 3 and 6, and the last
 }
 
+TEST_F(RunEventsTest, AProbedStepShowsItsFigures) {
+  TrainRequest request = Begin();
+  request.probe.every = 4;
+  request.probe.points = {"attention", "updates", "spectral", "grad.logits"};
+  const auto run = test_.Open(request);
+  TestRun::Steps(run.get(), 3);
+  const auto report = run->Step();
+  ASSERT_NE(report->probe, nullptr);
+  const std::string tag = "activations/layers.0.attention.entropy/mean";
+  const auto entropy = static_cast<float>(report->probe->activations[0].figures.mean);
+  const std::string name = report->probe->parameters[0].name;
+  TestRun::Steps(run.get(), 8);
+  EXPECT_EQ(Shown(Files(), tag).size(), 3u);  // steps 1, 4 and 8
+  EXPECT_EQ(Shown(Files(), tag)[4], entropy);
+  EXPECT_EQ(Shown(Files(), "gradients/logits/rms").size(), 3u);
+  for (const char* figure : {"rms", "grad_rms", "update_ratio", "spectral_norm"}) {
+    EXPECT_EQ(Shown(Files(), "parameters/" + name + "/" + figure).size(), 3u) << figure;
+  }
+}
+
 TEST_F(RunEventsTest, AMeasuredValidationLossIsShownAtOnce) {
   const auto run = test_.Open(Begin({{"eval_interval", "3"}}));
   TestRun::Steps(run.get(), 3);

@@ -257,5 +257,46 @@ TEST_F(TrainRunTest, AFinishedRunSaysThatThereIsNothingLeftToDo) {
   EXPECT_THAT(test_.runtime()->TakeWarnings(), ElementsAre(HasSubstr("a learning rate of 0")));
 }
 
+TEST_F(TrainRunTest, ExtendingARunPastItsScheduleWarns) {
+  TrainRequest request = test_.Request(test_.out());
+  request.train_overrides = {{"min_learning_rate", "0.001"}};
+  TestRun::Steps(test_.Open(request).get(), 8);
+  test_.runtime()->TakeWarnings();
+  request = test_.Resume();
+  request.train_overrides = {{"max_steps", "10"}};
+  {
+    const auto run = test_.Open(request);
+    EXPECT_THAT(
+        test_.runtime()->TakeWarnings(),
+        ElementsAre(HasSubstr("the schedule ended at step 8, and the steps from there to 10 "
+                              "have its final learning rate, 0.001; --set "
+                              "train.decay_steps=10")));
+    EXPECT_EQ(run->Step()->learning_rate, 0.001);
+    EXPECT_TRUE(run->SaveCheckpoint().ok());
+  }
+  // A recipe that stays at its final rate is not extended, so it does not warn.
+  EXPECT_EQ(test_.Open(test_.Resume())->step(), 9);
+  EXPECT_THAT(test_.runtime()->TakeWarnings(), ElementsAre());
+  request.train_overrides = {{"max_steps", "12"}, {"decay_steps", "12"}};
+  EXPECT_GT(test_.Open(request)->Step()->learning_rate, 0.001);
+  EXPECT_THAT(test_.runtime()->TakeWarnings(), ElementsAre());
+}
+
+TEST_F(TrainRunTest, AResumedMuonRunKeepsItsRate) {
+  test_.dir().Write("train.pbtxt", "max_steps: 8 optimizer: MUON data { format: DOCUMENTS }");
+  {
+    const auto run = test_.Open(test_.Request(test_.out()));
+    EXPECT_EQ(run->info().optimizer,
+              "Muon for matrices of layers, learning rate 20 * lr; AdamW for the rest, lr 0.001");
+  }
+  EXPECT_THAT(test_.Open(test_.Resume())->info().optimizer, HasSubstr("20 * lr"));
+  // The run's own recipe counts, not the default: earlier versions stored no expression.
+  const std::string text = Content(RunFile("train.pbtxt")), rate = "learning_rate: \"20 * lr\"";
+  const size_t at = text.find(rate);
+  ASSERT_NE(at, std::string::npos) << text;
+  test_.dir().Write("run/train.pbtxt", text.substr(0, at) + text.substr(at + rate.size()));
+  EXPECT_THAT(test_.Open(test_.Resume())->info().optimizer, HasSubstr("learning rate lr"));
+}
+
 }  // namespace
 }  // namespace plumb

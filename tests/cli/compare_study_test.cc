@@ -241,7 +241,8 @@ TEST_F(CompareStudyTest, DivergencesThatRunsSurviveAreCounted) {
 
 TEST_F(CompareStudyTest, ProbesOfEveryRunAreInTheReport) {
   const Finished result =
-      Compare({"pre.pbtxt", "--seeds", "1", "--probe-every", "10", "--tensorboard"});
+      Compare({"pre.pbtxt", "--seeds", "1", "--probe-every", "10", "--probe-point", "default",
+               "--probe-point", "attention", "--tensorboard"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json probes = ReadJson("study/report.json")["runs"][0]["probes"];
   EXPECT_EQ(probes["steps"], Json({1, 10, 20, 30}));
@@ -250,6 +251,7 @@ TEST_F(CompareStudyTest, ProbesOfEveryRunAreInTheReport) {
   ASSERT_EQ(probes["gradient_norm"].size(), 4u);
   for (const Json& norm : probes["gradient_norm"][3]) EXPECT_GT(norm, 0);
   for (const Json& rms : probes["residual_rms"][3]) EXPECT_GT(rms, 0);
+  EXPECT_THAT(Read("study/runs/pre-seed1/probes.jsonl"), HasSubstr("layers.7.attention.entropy"));
 }
 
 TEST_F(CompareStudyTest, AStudyFileStandsForTheCommandLine) {

@@ -43,10 +43,26 @@ TEST_F(ProbeTest, ProbingWritesFiguresAndChangesNothingElse) {
   EXPECT_GT(probes[2]["activations"]["layers.0.attention.residual"]["rms"], 0);
 }
 
-TEST_F(ProbeTest, ThreadsChangeNoFigure) {
-  ASSERT_EQ(Train("one", {"--probe-every", "5", "--threads", "1"}).exit_code, 0);
-  ASSERT_EQ(Train("two", {"--probe-every", "5", "--threads", "2"}).exit_code, 0);
+TEST_F(ProbeTest, AllGroupsChangeNoLossAndThreadsChangeNoFigure) {
+  std::vector<std::string> options = {"--probe-every", "5"};
+  for (const char* group : {"default", "attention", "sublayers", "updates", "spectral", "gates"}) {
+    options.insert(options.end(), {"--probe-point", group});
+  }
+  options.insert(options.end(), {"--threads", "1"});
+  ASSERT_EQ(Train("off", {}).exit_code, 0);
+  ASSERT_EQ(Train("one", options).exit_code, 0);
+  options.back() = "2";
+  ASSERT_EQ(Train("two", options).exit_code, 0);
   EXPECT_EQ(Read("one/probes.jsonl"), Read("two/probes.jsonl"));
+  EXPECT_EQ(Losses("one"), Losses("off"));
+  EXPECT_EQ(Read("one/checkpoints/step-000020/model.safetensors"),
+            Read("off/checkpoints/step-000020/model.safetensors"));
+  const auto last = Probes("one").back();
+  EXPECT_GT(last["activations"]["layers.0.attention.entropy"]["mean"], 0);
+  EXPECT_GT(last["activations"]["layers.0.attention.max_logit"]["max"], 0);
+  EXPECT_GT(last["activations"]["layers.0.mlp.down"]["rms"], 0);
+  EXPECT_GT(last["parameters"]["head.weight"]["update_ratio"], 0);
+  EXPECT_GT(last["parameters"]["head.weight"]["spectral_norm"], 0);
 }
 
 TEST_F(ProbeTest, PointsAreChosenByGlob) {

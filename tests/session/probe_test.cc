@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -22,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Globs = std::vector<std::string>;
@@ -58,6 +61,31 @@ class ProbeTest : public ::testing::Test {
 
   const std::unique_ptr<Runtime> runtime_ = MakeRuntime();
 };
+
+// Returns the mean entropy of a causal attention's weights in [2, 6] tokens, from its queries and
+// keys.
+double NaiveEntropy(const Attrs& attrs, const std::vector<double>& q,
+                    const std::vector<double>& k) {
+  const auto heads = static_cast<size_t>(attrs.GetInt("n_head")),
+             shared = heads / static_cast<size_t>(attrs.GetInt("n_kv_head"));
+  constexpr size_t kRows = 2, kTokens = 6;
+  const size_t width = q.size() / kRows / kTokens / heads;
+  double sum = 0;
+  for (size_t query = 0; query < kRows * kTokens * heads; ++query) {
+    const size_t token = query / heads, head = query % heads;
+    std::vector<double> p;
+    for (size_t key = token / kTokens * kTokens; key <= token; ++key) {
+      double dot = 0;
+      for (size_t e = 0; e < width; ++e) {
+        dot += q[query * width + e] * k[(key * heads + head) / shared * width + e];
+      }
+      p.push_back(std::exp(attrs.GetDouble("scale") * dot));
+    }
+    const double total = std::accumulate(p.begin(), p.end(), 0.0);
+    for (const double e : p) sum -= e / total * std::log(e / total);
+  }
+  return sum / static_cast<double>(kRows * kTokens * heads);
+}
 
 class ProbePlacementTest : public ProbeTest, public ::testing::WithParamInterface<std::string> {};
 
@@ -130,12 +158,45 @@ TEST_P(ProbePlacementTest, FiguresAreThoseOfTheReference) {
   };
   compare(result->activations, "");
   compare(result->gradients, "grad.");
+  for (const ProbePoint& point : *ListProbePoints(*context)) {
+    if (point.reading != ProbePoint::Reading::kProduct) continue;
+    EXPECT_THAT(compared, Contains(point.name)) << "a product that is part of a sum";
+  }
+  for (const Node& node : graph.nodes) {
+    if (node.op->name != "attention") continue;
+    std::string name = graph.value(node.outputs[0]).name;
+    name.resize(name.size() - std::strlen("context"));
+    const auto values = [&](size_t i) {
+      return want->at(absl::StrCat("value ", graph.value(node.inputs[i]).name)).f;
+    };
+    const TensorStats* entropy = Find(result->activations, absl::StrCat(name, "entropy"));
+    ASSERT_NE(entropy, nullptr) << name;
+    EXPECT_NEAR(entropy->Mean(), NaiveEntropy(node.attrs, values(0), values(1)), 1e-5) << name;
+    EXPECT_NE(Find(result->activations, absl::StrCat(name, "max_logit")), nullptr);
+  }
   EXPECT_THAT(compared, AllOf(Contains("layers.0.residual"), Contains("layers.1.residual"),
                               Contains("grad.layers.0.residual"), Contains("grad.logits")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shipped, ProbePlacementTest, ::testing::ValuesIn(ShippedPlacements()),
                          TestName);
+
+// The compiler adds the products of both sublayers to the stream.
+TEST_F(ProbeTest, GroupsAreNamesOfPoints) {
+  const auto context = Context("pre");
+  const std::vector<ProbePoint> points = *ListProbePoints(*context);
+  const auto select = [&](const Globs& globs) {
+    return NamesOf(*SelectProbePoints(points, globs));
+  };
+  EXPECT_THAT(
+      select({"attention", "sublayers"}),
+      ElementsAre("layers.0.attention.entropy", "layers.0.attention.max_logit",
+                  "layers.0.attention.o", "layers.0.mlp.down", "layers.1.attention.entropy",
+                  "layers.1.attention.max_logit", "layers.1.attention.o", "layers.1.mlp.down"));
+  EXPECT_EQ(select({"default"}), NamesOf(DefaultProbePoints(points)));
+  EXPECT_EQ(select({"default", "attention"}).size(), DefaultProbePoints(points).size() + 4);
+  EXPECT_EQ(NamesOf(*ListProbePoints(*context, WeightFormat::kBf16)), NamesOf(points));
+}
 
 // A gradient without a name of its own in the graph: x after the last layer is only added to a sum.
 TEST_F(ProbeTest, TheGradientOfWhatIsOnlyAddedIsThatOfTheSum) {

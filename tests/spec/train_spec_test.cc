@@ -239,6 +239,29 @@ TEST(TrainSpecTest, MuonIsReadAndReadsBackAsTheSame) {
   EXPECT_EQ(plain.ToText().find("muon"), std::string::npos);
 }
 
+TEST(TrainSpecTest, MuonHasADefaultRateOfItsOwn) {
+  const auto spec = [](const std::string& text) {
+    return ParseTrainSpec(text, "t.pbtxt", {}).value();
+  };
+  for (const char* text : {"optimizer: MUON", "rule { match: 'head.weight' optimizer: MUON }"}) {
+    const TrainSpec s = spec(text);
+    EXPECT_EQ(s.learning_rate, 1e-3) << "AdamW's";
+    ASSERT_TRUE(s.muon.learning_rate.has_value()) << text;
+    EXPECT_EQ(s.muon.learning_rate->text.value, "20 * lr");
+    // A run stores the default, so a later one does not change its rate.
+    EXPECT_THAT(s.ToText(), ::testing::HasSubstr("learning_rate: \"20 * lr\""));
+    EXPECT_EQ(spec(s.ToText()).ToText(), s.ToText());
+  }
+  for (const char* text :
+       {"optimizer: MUON learning_rate: 0.02", "optimizer: MUON muon { scale: MATCH_ADAMW }", ""}) {
+    EXPECT_FALSE(spec(text).muon.learning_rate.has_value()) << text;
+    EXPECT_FALSE(spec(spec(text).ToText()).muon.learning_rate.has_value())
+        << text << ": a stored recipe sets learning_rate";
+  }
+  EXPECT_EQ(spec("optimizer: MUON muon { learning_rate: '5 * lr' }").muon.learning_rate->text.value,
+            "5 * lr");
+}
+
 TEST(TrainSpecTest, EverySchedulesTextReadsBackAsTheSame) {
   for (const char* text :
        {"schedule: WSD cooldown_steps: 7 cooldown: ONE_MINUS_SQRT warmup: MULTIPLIES",

@@ -20,6 +20,7 @@ constexpr char kTwoSeeds[] = R"pbtxt(
   grid { field: "model.n_layer" value: "4" value: "8" }
   seeds: 2
   probe_every: 10
+  probe_point: "attention"
 )pbtxt";
 
 std::string Error(const StudyOptions& options) {
@@ -39,6 +40,8 @@ TEST(StudyOptionsTest, PathsAreRelativeToTheFile) {
   EXPECT_EQ(study->data, dir.File("names.txt"));
   EXPECT_THAT(study->seeds, ElementsAre(1, 2));
   EXPECT_EQ(study->probe_every, 10);
+  EXPECT_THAT(study->probe_points, ElementsAre("attention"));
+  EXPECT_THAT(study->ToText(), HasSubstr("probe_point: \"attention\""));
   EXPECT_EQ(study->samples, 8);
   ASSERT_EQ(study->grid.size(), 1u);
   EXPECT_THAT(study->grid[0].values, ElementsAre("4", "8"));
@@ -65,12 +68,14 @@ TEST(StudyOptionsTest, TheCommandLineIsLaidOverTheFile) {
   options.seed_list = {"7", "3"};
   options.grid = {"train.learning_rate=1e-3,1e-2"};
   options.probe_every = 0;
+  options.probe_points = {"default", "updates"};
   const auto study = MakeStudy(options);
   ASSERT_TRUE(study.ok()) << study.status();
   EXPECT_EQ(study->data, "other.txt");
   EXPECT_THAT(study->seeds, ElementsAre(7, 3));
   EXPECT_EQ(study->grid.size(), 2u);
   EXPECT_EQ(study->probe_every, 0);
+  EXPECT_THAT(study->probe_points, ElementsAre("default", "updates"));
 }
 
 TEST(StudyOptionsTest, TheBaselineIsTheFirstModel) {

@@ -54,6 +54,7 @@ absl::StatusOr<Study> Study::FromFile(const std::string& path) {
   }
   study.samples = spec.samples.value_or(study.samples);
   study.probe_every = spec.probe_every;
+  study.probe_points = spec.probe_points;
   study.tensorboard = spec.tensorboard;
   return study;
 }
@@ -73,6 +74,7 @@ std::string Study::ToText() const {
   spec.seed_list = seeds;
   spec.samples = samples;
   spec.probe_every = probe_every;
+  spec.probe_points = probe_points;
   spec.tensorboard = tensorboard;
   return spec.ToText();
 }

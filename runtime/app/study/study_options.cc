@@ -164,9 +164,10 @@ absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
   }
   PLUMB_RETURN_IF_ERROR(SetSeeds(options, &study));
   if (options.samples >= 0) study.samples = options.samples;
+  if (!options.probe_points.empty()) study.probe_points = options.probe_points;
   if (options.probe_every >= 0) {
     study.probe_every = options.probe_every;
-  } else if (options.probe && study.probe_every == 0) {
+  } else if ((options.probe || !options.probe_points.empty()) && study.probe_every == 0) {
     study.probe_every = kDefaultProbeInterval;
   }
   study.tensorboard = study.tensorboard || options.tensorboard;

@@ -25,6 +25,7 @@ struct StudyOptions {
   int64_t samples = -1;  // -1: not given
   bool probe = false;
   int64_t probe_every = -1;  // -1: not given
+  std::vector<std::string> probe_points;
   bool tensorboard = false;
 };
 

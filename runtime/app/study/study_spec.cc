@@ -111,6 +111,7 @@ absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::stri
   spec.seed_list.assign(message.seed().begin(), message.seed().end());
   if (message.has_samples()) spec.samples = message.samples();
   spec.probe_every = message.probe_every();
+  spec.probe_points.assign(message.probe_point().begin(), message.probe_point().end());
   spec.tensorboard = message.tensorboard();
   return spec;
 }
@@ -140,6 +141,7 @@ std::string StudySpec::ToText() const {
   if (samples.has_value()) message.set_samples(static_cast<int32_t>(*samples));
   message.set_probe_every(static_cast<int32_t>(probe_every));
   message.set_tensorboard(tensorboard);
+  for (const std::string& point : probe_points) message.add_probe_point(point);
   return textproto::PrintText(message);
 }
 

@@ -33,6 +33,7 @@ struct StudySpec {
   std::vector<uint64_t> seed_list;
   std::optional<int64_t> samples;
   int64_t probe_every = 0;
+  std::vector<std::string> probe_points;
   bool tensorboard = false;
 
   std::string ToText() const;

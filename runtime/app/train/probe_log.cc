@@ -16,6 +16,7 @@ namespace plumb {
 namespace {
 
 constexpr size_t kNumberLength = 32;  // max length of a number
+constexpr size_t kMaxNumbers = 13;    // max count of numbers of a name
 
 // Appends to a buffer, which must be large enough.
 class ProbeLine {
@@ -76,6 +77,19 @@ void AddParameters(const std::vector<ProbedParameter>& parameters, const std::st
     line->Number(parameter.gradient.mean);
     line->Text(",\"grad_nonfinite\":");
     line->Integer(parameter.gradient.nonfinite);
+    const auto add = [line](absl::string_view key, std::optional<double> value) {
+      if (!value.has_value() || !std::isfinite(*value)) return;
+      line->Text(key);
+      line->Number(*value);
+    };
+    add(",\"update_rms\":", parameter.update_rms);
+    add(",\"update_ratio\":", parameter.update_ratio);
+    add(",\"spectral_norm\":", parameter.spectral_norm);
+    if (const std::optional<LearnedRange>& learned = parameter.learned) {
+      add(",\"value_mean\":", learned->mean);
+      add(",\"value_min\":", learned->min);
+      add(",\"value_max\":", learned->max);
+    }
     line->Text("}");
   }
 }
@@ -110,7 +124,7 @@ void ProbeWriter::Prepare(const ProbeFigures& figures) {
   AddNames(figures.gradients, &names_);
   AddNames(figures.parameters, &names_);
   size_t length = 256;
-  for (const std::string& name : names_) length += name.size() + 7 * (kNumberLength + 20);
+  for (const std::string& name : names_) length += name.size() + kMaxNumbers * (kNumberLength + 20);
   line_.resize(length);
 }
 

@@ -7,7 +7,9 @@
 //    "parameters":{"head.weight":{"rms":0.1,"max":0.4,"grad_norm":0.2,"grad_rms":0.01,
 //                                 "grad_max":0.1,"grad_mean":0,"grad_nonfinite":0}, ...}}
 //
-// and "diverged":true after the step that diverged. Names are in the order of the data. rms, max
+// and "diverged":true after the step that diverged. A parameter may also have "update_rms",
+// "update_ratio" and "spectral_norm", and a learned value "value_mean", "value_min" and
+// "value_max" (ProbedParameter). Names are in the order of the data. rms, max
 // (of the magnitude) and mean are taken over the finite elements, 0 if there are none, and have the
 // shortest text that reads back as the same float; grad_norm is the L2 norm.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_PROBE_LOG_H_

@@ -124,6 +124,19 @@ absl::StatusOr<Recipe> ReadRecipe(const std::string& path, const Overrides& sett
   return recipe;
 }
 
+std::string OptimizerText(const Recipe& recipe) {
+  const v1::Train& fields = recipe.fields;
+  std::string text = absl::StrCat("AdamW, learning rate ", fields.learning_rate());
+  if (fields.optimizer() == v1::Train::MUON) {
+    const std::string& rate = fields.muon().learning_rate();
+    text = absl::StrCat("Muon for matrices of layers, learning rate ", rate.empty() ? "lr" : rate,
+                        "; AdamW for the rest, lr ", fields.learning_rate());
+  }
+  if (fields.rule_size() == 0) return text;
+  return absl::StrCat(text, "; ", fields.rule_size(),
+                      fields.rule_size() == 1 ? " rule sets others" : " rules set others");
+}
+
 DatasetOptions ToDatasetOptions(const Recipe& recipe) {
   const v1::Data& data = recipe.fields.data();
   DatasetOptions options;

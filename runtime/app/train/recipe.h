@@ -50,6 +50,10 @@ inline const char* DTypeOf(const Recipe& recipe) {
   return recipe.fields.dtype() == v1::Train::BF16 ? "bf16" : "f32";
 }
 
+// Returns the optimizers and their peak learning rates: "AdamW, learning rate 0.001", or "Muon for
+// matrices of layers, learning rate 20 * lr; AdamW for the rest, lr 0.001".
+std::string OptimizerText(const Recipe& recipe);
+
 DatasetOptions ToDatasetOptions(const Recipe& recipe);
 
 // Returns the training batches of a model. Errors: kInvalidArgument for a bidirectional model whose

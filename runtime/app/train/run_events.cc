@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -77,7 +78,40 @@ absl::Status RunEvents::Add(const StepReport& report) {
                                                {"val/loss", report.val_loss.value_or(0)}}};
   const size_t count = report.val_loss.has_value() ? 5 : 4;
   PLUMB_RETURN_IF_ERROR(file_.AddScalars(report.step, absl::MakeConstSpan(scalars).first(count)));
+  if (report.probe != nullptr) PLUMB_RETURN_IF_ERROR(AddProbe(*report.probe));
   return report.val_loss.has_value() ? file_.Flush() : absl::OkStatus();
+}
+
+absl::Status RunEvents::AddProbe(const ProbeFigures& probe) {
+  const auto add = [&](const char* kind, const std::string& name, const char* figure,
+                       std::optional<double> value) {
+    if (!value.has_value()) return absl::OkStatus();
+    const std::string tag = absl::StrCat(kind, "/", name, "/", figure);
+    return file_.AddScalars(probe.step, {{tag, *value}});
+  };
+  for (const ProbedTensor& tensor : probe.activations) {
+    PLUMB_RETURN_IF_ERROR(add("activations", tensor.name, "rms", tensor.figures.rms));
+    PLUMB_RETURN_IF_ERROR(add("activations", tensor.name, "max", tensor.figures.max));
+    PLUMB_RETURN_IF_ERROR(add("activations", tensor.name, "mean", tensor.figures.mean));
+  }
+  for (const ProbedTensor& tensor : probe.gradients) {
+    PLUMB_RETURN_IF_ERROR(add("gradients", tensor.name, "rms", tensor.figures.rms));
+  }
+  for (const ProbedParameter& parameter : probe.parameters) {
+    const auto add_figure = [&](const char* figure, std::optional<double> value) {
+      return add("parameters", parameter.name, figure, value);
+    };
+    PLUMB_RETURN_IF_ERROR(add_figure("rms", parameter.value.rms));
+    PLUMB_RETURN_IF_ERROR(add_figure("grad_rms", parameter.gradient.rms));
+    PLUMB_RETURN_IF_ERROR(add_figure("update_ratio", parameter.update_ratio));
+    PLUMB_RETURN_IF_ERROR(add_figure("spectral_norm", parameter.spectral_norm));
+    if (const std::optional<LearnedRange>& learned = parameter.learned) {
+      PLUMB_RETURN_IF_ERROR(add_figure("value_mean", learned->mean));
+      PLUMB_RETURN_IF_ERROR(add_figure("value_min", learned->min));
+      PLUMB_RETURN_IF_ERROR(add_figure("value_max", learned->max));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace plumb

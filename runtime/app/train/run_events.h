@@ -28,11 +28,14 @@ class RunEvents {
                                                          const std::function<double()>& clock);
 
   // Adds the scalars "train/loss", "train/lr", "train/grad_norm" and "train/tokens_per_second", and
-  // "val/loss" if it was measured. Buffers them for a few seconds, or until a val/loss.
+  // "val/loss" if it was measured; of a probed step also figures of probes.jsonl, under their path
+  // there: "activations/logits/rms". Buffers them for a few seconds, or until a val/loss.
   absl::Status Add(const StepReport& report);
   absl::Status Sync() { return file_.Sync(); }
 
  private:
+  absl::Status AddProbe(const ProbeFigures& probe);
+
   explicit RunEvents(EventFile file) : file_(std::move(file)) {}
   EventFile file_;
 };

@@ -30,6 +30,10 @@ bool TakeFigures(const api::Trainer& trainer, ProbeFigures* figures) {
       ProbedParameter& parameter = At(parameters++, &figures->parameters);
       parameter.name = probe.name;
       parameter.value = FiguresOf(probe);
+      parameter.update_rms.reset();  // of an earlier step, like the others
+      parameter.update_ratio.reset();
+      parameter.spectral_norm.reset();
+      parameter.learned.reset();
     } else {
       ProbedTensor& tensor = probe.kind == PLUMB_PROBE_ACTIVATION
                                  ? At(activations++, &figures->activations)
@@ -83,10 +87,11 @@ absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json) {
   return options;
 }
 
-absl::StatusOr<const ProbeFigures*> RunProbe::Take(const api::Trainer& trainer, bool diverged) {
+absl::StatusOr<const ProbeFigures*> RunProbe::Take(api::Trainer* trainer, bool diverged) {
   const int64_t last = figures_.diverged ? figures_.step : 0;
-  if (!TakeFigures(trainer, &figures_)) return nullptr;
+  if (!TakeFigures(*trainer, &figures_)) return nullptr;
   figures_.diverged = diverged;
+  if (weights_ != nullptr && !diverged) PLUMB_RETURN_IF_ERROR(weights_->Add(trainer, &figures_));
   // If a step that diverged is tried again, it diverges again; it is logged only once.
   const bool again = diverged && figures_.step == last;
   if (path_.empty() || again) return &figures_;

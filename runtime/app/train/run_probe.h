@@ -12,6 +12,7 @@
 #include "runtime/app/plumb_api.h"
 #include "runtime/app/probe.h"
 #include "runtime/app/train/probe_log.h"
+#include "runtime/app/train/weight_figures.h"
 
 namespace plumb {
 
@@ -25,16 +26,22 @@ TensorFigures FiguresOf(const api::ProbeInfo& probe);
 // Collects and writes the figures of probed steps. Thread-compatible.
 class RunProbe {
  public:
-  // `path`: probes.jsonl, created by the first line; "": no file is written.
-  explicit RunProbe(std::string path) : path_(std::move(path)) {}
+  // `path`: probes.jsonl, created by the first line; "": no file is written. `weights`: figures to
+  // add, or null.
+  RunProbe(std::string path, WeightFigures* weights) : path_(std::move(path)), weights_(weights) {}
 
+  // Must be called before a step that is probed.
+  absl::Status BeginStep(api::Trainer* trainer) {
+    return weights_ == nullptr ? absl::OkStatus() : weights_->BeginStep(trainer);
+  }
   // Writes the figures of the trainer's last step and returns them, valid until the next call, or
   // null if the step was not probed. Does not allocate while the points stay the same.
-  absl::StatusOr<const ProbeFigures*> Take(const api::Trainer& trainer, bool diverged);
+  absl::StatusOr<const ProbeFigures*> Take(api::Trainer* trainer, bool diverged);
   absl::Status Sync();
 
  private:
   std::string path_;
+  WeightFigures* const weights_;
   std::optional<ProbeWriter> writer_;
   ProbeFigures figures_;
 };

@@ -85,7 +85,8 @@ struct TrainInfo {
   int64_t first_step = 0;  // steps completed before a resume
   int64_t max_steps = 0;
   uint64_t seed = 0;
-  std::string dtype;  // "f32" or "bf16", the type of computation
+  std::string dtype;      // "f32" or "bf16", the type of computation
+  std::string optimizer;  // optimizers and their peak learning rates, for users
   int threads = 1;
   int64_t cropped_documents = 0;  // training documents longer than the context
   int64_t context_length = 0;

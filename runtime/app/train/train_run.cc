@@ -217,7 +217,14 @@ absl::Status TrainRun::Impl::CreateTrainer(const TrainRequest& request) {
 absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
   probe_options = options;
   if (options.every <= 0) probe_options = ProbeOptions();
-  const absl::Status set = ToStatus(trainer->SetProbe(probe_options.every, probe_options.points));
+  std::vector<std::string> points = probe_options.points;
+  PLUMB_ASSIGN_OR_RETURN(WeightFigures figures, WeightFigures::Create(*model, &points));
+  if (figures.any() && ranks != nullptr) {
+    return absl::InvalidArgumentError(
+        "updates, spectral and gates are probed by runs of one process; drop them, or mpirun");
+  }
+  weight_figures = figures.any() ? std::make_unique<WeightFigures>(std::move(figures)) : nullptr;
+  const absl::Status set = ToStatus(trainer->SetProbe(probe_options.every, points));
   if (!absl::IsInvalidArgument(set)) return set;
   return absl::InvalidArgumentError(
       absl::StrCat(set.message(), "; plumb explain MODEL --stage probes lists them"));
@@ -225,10 +232,9 @@ absl::Status TrainRun::Impl::SetProbe(const ProbeOptions& options) {
 
 // Writes the figures of the last step, if it was probed, and adds them to the report.
 absl::Status TrainRun::Impl::TakeProbe(bool diverged, StepReport* report) {
-  const int64_t every = probe_options.every;
-  if (every == 0) return absl::OkStatus();
-  if (!diverged && step() != 1 && step() % every != 0) return absl::OkStatus();
-  PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(*trainer, diverged));
+  if (probe_options.every == 0) return absl::OkStatus();
+  if (!diverged && !ProbeDue(step())) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(report->probe, probe->Take(&*trainer, diverged));
   return absl::OkStatus();
 }
 
@@ -275,13 +281,15 @@ absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
   info.max_steps = fields().max_steps();
   info.seed = fields().seed();
   info.dtype = DTypeOf(recipe);
+  info.optimizer = OptimizerText(recipe);
   info.context_length = of_model.context_length;
   if (data->format() == DatasetOptions::Format::kDocuments) {
     info.cropped_documents = data->num_cropped(Split::kTrain, info.context_length);
   }
   info.probe_every = probe_options.every;
   const bool writes = !request.out.empty() && !request.dry_run;
-  probe = std::make_unique<RunProbe>(writes ? RunProbesPath(request.out) : "");
+  probe =
+      std::make_unique<RunProbe>(writes ? RunProbesPath(request.out) : "", weight_figures.get());
   if (writes) {
     PLUMB_ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(RunMetricsPath(request.out)));
     metrics = std::make_unique<MetricsWriter>(std::move(writer));
@@ -320,6 +328,7 @@ absl::Status TrainRun::Impl::CheckFinite() const {
 
 absl::StatusOr<api::StepInfo> TrainRun::Impl::StepUntilFinite(StepReport* report) {
   for (;;) {
+    if (ProbeDue(step() + 1)) PLUMB_RETURN_IF_ERROR(probe->BeginStep(&*trainer));
     const Clock::time_point start = Clock::now();
     const int64_t next = step() + 1 + incidents.batches_skipped;
     absl::StatusOr<api::StepInfo> stepped =

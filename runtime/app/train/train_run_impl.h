@@ -62,10 +62,11 @@ struct TrainRun::Impl {
   std::optional<TrainBatches> batches;
   Batch micro_batch;
   std::optional<api::Trainer> trainer;
-  std::optional<Validation> validation;    // nullopt if the split is empty, and on ranks > 0
-  std::unique_ptr<MetricsWriter> metrics;  // null if no files are written
-  std::unique_ptr<RunEvents> events;       // null unless requested
-  ProbeOptions probe_options;              // every 0: no probes
+  std::optional<Validation> validation;           // nullopt if the split is empty, and on ranks > 0
+  std::unique_ptr<MetricsWriter> metrics;         // null if no files are written
+  std::unique_ptr<RunEvents> events;              // null unless requested
+  ProbeOptions probe_options;                     // every 0: no probes
+  std::unique_ptr<WeightFigures> weight_figures;  // null: none are probed
   std::unique_ptr<RunProbe> probe;
   IncidentState incidents;
   std::unique_ptr<IncidentLog> incident_log;  // null if no files are written
@@ -107,6 +108,9 @@ struct TrainRun::Impl {
   absl::Status PlanValidation();
   absl::StatusOr<std::string> State() const;
   absl::Status SetProbe(const ProbeOptions& options);
+  bool ProbeDue(int64_t step) const {
+    return probe_options.every > 0 && (step == 1 || step % probe_options.every == 0);
+  }
   absl::Status TakeProbe(bool diverged, StepReport* report);
   absl::Status CheckState(const std::string& text, const std::string& file);
   absl::Status CheckEdits(const TrainRequest& request, const Checkpoint& checkpoint,
@@ -142,7 +146,8 @@ struct TrainRun::Impl {
   absl::Status LogIncident(const IncidentLine& line);
   absl::Status KeepLines(absl::StatusOr<std::string> truncated);
   absl::Status CheckDirectory() const;
-  void WarnIfFinished();
+  // Warns if the run is at its end, or the schedule ends before a run that the request extends.
+  void WarnIfFinished(const TrainRequest& request);
   absl::Status OpenEvents(const TrainRequest& request);
   bool Due(int64_t interval) const {
     return step() == fields().max_steps() || (interval > 0 && step() % interval == 0);

@@ -138,7 +138,7 @@ absl::StatusOr<std::string> TrainRun::Impl::Rollback(const absl::Status& diverge
   PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
   PLUMB_RETURN_IF_ERROR(RemoveCheckpointsAfter(info.out, good));
   metrics.reset();
-  probe = std::make_unique<RunProbe>(RunProbesPath(info.out));
+  probe = std::make_unique<RunProbe>(RunProbesPath(info.out), weight_figures.get());
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateMetrics(RunMetricsPath(info.out), good)));
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(info.out), good)));
   PLUMB_ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(RunMetricsPath(info.out)));

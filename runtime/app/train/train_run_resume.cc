@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TrainRun::Open for an existing run: checks of the request, and the state to resume from.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -153,7 +154,7 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
         WriteFileAtomically(RunJsonPath(request.out),
                             WithPlugins(WithProbe(files.initial_state, probe_options), plugins)));
   }
-  WarnIfFinished();
+  WarnIfFinished(request);
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), step())));
   PLUMB_RETURN_IF_ERROR(KeepLines(
       TruncateIncidents(RunIncidentsPath(request.out), step() + incidents.batches_skipped)));
@@ -172,16 +173,28 @@ absl::Status TrainRun::Impl::KeepLines(absl::StatusOr<std::string> truncated) {
   return absl::OkStatus();
 }
 
-void TrainRun::Impl::WarnIfFinished() {
-  const int64_t done = step();
+void TrainRun::Impl::WarnIfFinished(const TrainRequest& request) {
+  const int64_t done = step(), end = fields().decay_steps();
+  const bool extended =
+      std::any_of(request.train_overrides.begin(), request.train_overrides.end(),
+                  [](const auto& setting) { return setting.first == "max_steps"; });
+  const v1::Schedule::Kind schedule = fields().schedule();
+  const bool has_end = schedule == v1::Schedule::LINEAR || schedule == v1::Schedule::COSINE ||
+                       schedule == v1::Schedule::WSD;
   if (done == fields().max_steps()) {
     runtime->Warn(absl::StrCat(info.out, ": all of its ", done,
                                " steps are done; --set train.max_steps=N trains on"));
   } else if (trainer->LearningRate() == 0 && done >= fields().warmup_steps()) {
     runtime->Warn(absl::StrCat(
-        info.out, ": the schedule ended at step ", fields().decay_steps(),
+        info.out, ": the schedule ended at step ", end,
         " with a learning rate of 0, so further steps change nothing; --set train.decay_steps=N or "
         "train.min_learning_rate=X continues the training"));
+  } else if (extended && has_end && end < fields().max_steps()) {
+    runtime->Warn(absl::StrCat(
+        info.out, ": the schedule ", end > done ? "ends" : "ended", " at step ", end,
+        ", and the steps from there to ", fields().max_steps(), " have its final learning rate, ",
+        fields().min_learning_rate(), "; --set train.decay_steps=", fields().max_steps(),
+        " makes it end with the run"));
   }
 }
 
