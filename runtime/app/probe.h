@@ -57,7 +57,7 @@ struct LearnedRange {
 struct ProbedParameter {
   std::string name;               // without the prefix "param."
   TensorFigures value, gradient;  // value before the update; gradient before clipping
-  // Of the groups "updates", "spectral" and "gates". Absent if the step diverged.
+  // Figures of the groups "updates", "spectral" and "gates"; absent if the step diverged.
   std::optional<double> update_rms = {};     // of the change in this step
   std::optional<double> update_ratio = {};   // update_rms / value.rms; absent if that is 0
   std::optional<double> spectral_norm = {};  // before the update; of experts the largest

@@ -158,7 +158,8 @@ TEST_P(ProbePlacementTest, FiguresAreThoseOfTheReference) {
   };
   compare(result->activations, "");
   compare(result->gradients, "grad.");
-  for (const ProbePoint& point : *ListProbePoints(*context)) {
+  const std::vector<ProbePoint> points = *ListProbePoints(*context);
+  for (const ProbePoint& point : points) {
     if (point.reading != ProbePoint::Reading::kProduct) continue;
     EXPECT_THAT(compared, Contains(point.name)) << "a product that is part of a sum";
   }

@@ -336,12 +336,12 @@ std::vector<std::string> WarnOfEqualModels(const StudyPlan& plan) {
 }
 
 std::string HashOfRun(const Study& study, const PlanGroup& group, uint64_t seed) {
-  return Sha256(absl::StrCat(
-      "plumb ", api::Version(), "\nmodel ", group.fingerprint, "\nrecipe\n",
-      group.training.train_text, "\ndata ", group.training.data_hash, "\nnorms\n", group.norms,
-      "\nseed ", seed, "\nsamples ", study.samples, "\nprobe_every ", study.probe_every,
-      "\nprobe_points ", absl::StrJoin(study.probe_points, " "), "\nprobe_points ",
-      absl::StrJoin(study.probe_points, " "), "\ntensorboard ", study.tensorboard));
+  return Sha256(absl::StrCat("plumb ", api::Version(), "\nmodel ", group.fingerprint, "\nrecipe\n",
+                             group.training.train_text, "\ndata ", group.training.data_hash,
+                             "\nnorms\n", group.norms, "\nseed ", seed, "\nsamples ", study.samples,
+                             "\nprobe_every ", study.probe_every, "\nprobe_points ",
+                             absl::StrJoin(study.probe_points, " "), "\ntensorboard ",
+                             study.tensorboard));
 }
 
 // Bytes that a run needs besides its steps: the data, and a thread whose heap reserves as much of
