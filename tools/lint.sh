@@ -12,18 +12,28 @@ build=build/quick
 if [ "${1:-}" = --build ]; then build=$2; shift 2; fi
 command -v clang-tidy > /dev/null || { echo "lint: clang-tidy is not installed (tools/install_dependencies.sh test)" >&2; exit 2; }
 [ -s "$build/compile_commands.json" ] || { echo "lint: $build is not built (tools/build.sh quick)" >&2; exit 2; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# clang-tidy checks a source once for each of its commands, and norms are compiled again for tests, so only the first
+# command of a source is kept.
+python3 - "$build/compile_commands.json" > "$scratch/compile_commands.json" << 'END'
+import json, sys
+first = {}
+for command in json.load(open(sys.argv[1])):
+    first.setdefault(command["file"], command)
+json.dump(list(first.values()), sys.stdout, indent=0)
+END
 
 # Generated sources, tests, benchmarks and examples are omitted.
-mapfile -t files < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$build/compile_commands.json" | sort -u |
+mapfile -t files < <(sed -n 's/^"file": "\(.*\)",\{0,1\}$/\1/p' "$scratch/compile_commands.json" | sort |
   grep -E '/(runtime|cli|plugins)/' | grep -vE '\.schema\.cc$|/page\.cc$|/build_tree\.cc$' |
   grep -vE '/(tests|bench|examples|template)/' | grep -E "$(IFS='|'; echo "${*:-.}")")
 [ ${#files[@]} -gt 0 ] || { echo "lint: no source matches $*" >&2; exit 2; }
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 status=0
 # A module's file includes its sources, which therefore count as headers.
-printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet --warnings-as-errors='*' --checks=-bugprone-suspicious-include,-google-global-names-in-headers \
-  --header-filter='/(runtime|cli|plugins)/.*\.(h|cc)$' > "$log" 2> /dev/null || status=1
-grep -vE '^$' "$log" || true
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$scratch" --quiet --warnings-as-errors='*' --checks=-bugprone-suspicious-include,-google-global-names-in-headers \
+  --header-filter='/(runtime|cli|plugins)/.*\.(h|cc)$' > "$scratch/log" 2> /dev/null || status=1
+grep -vE '^$' "$scratch/log" || true
 echo "${#files[@]} sources"
 exit $status

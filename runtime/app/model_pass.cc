@@ -30,7 +30,9 @@ absl::Status CheckRow(const std::vector<int32_t>& row, size_t sequence, const ch
 }
 
 absl::Status CheckLengths(const Rows& sequences, const api::ModelInfo& model) {
-  if (sequences.empty()) return absl::InvalidArgumentError("no sequences");
+  if (sequences.empty()) {
+    return absl::InvalidArgumentError("there are no sequences; give one or more");
+  }
   const size_t first = sequences[0].size();
   for (size_t b = 0; b < sequences.size(); ++b) {
     const size_t length = sequences[b].size();
@@ -78,7 +80,8 @@ absl::Status Check(const TokenBatch& batch, const api::ModelInfo& model) {
   }
   if (batch.types.empty()) return absl::OkStatus();
   if (model.token_types == 0) {
-    return absl::InvalidArgumentError("token types are given, and the model has no token_types");
+    return absl::InvalidArgumentError(
+        "token types are given, but the model has no token_types; drop them");
   }
   PLUMB_RETURN_IF_ERROR(CheckAlike(batch.types, batch.sequences, "token_types"));
   for (size_t b = 0; b < batch.types.size(); ++b) {
@@ -131,8 +134,8 @@ absl::StatusOr<api::Evaluator> MakePassEvaluator(api::Model* model, const PassBa
                                                  bool logits, bool gradients) {
   if (gradients && !batch.has_targets) {
     return absl::InvalidArgumentError(
-        "no token has a target, so that there is no loss to take gradients of; a bidirectional "
-        "model needs \"targets\"");
+        "no token has a target, so there is no loss and no gradient; a bidirectional model needs "
+        "\"targets\"");
   }
   api::EvaluatorOptions options;
   options.rows = batch.rows;

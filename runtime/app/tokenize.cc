@@ -47,9 +47,9 @@ absl::StatusOr<TokenLayout> ParseLayout(const std::string& name, int64_t vocab_s
        {TokenLayout::kUint16, TokenLayout::kUint32, TokenLayout::kLlmc}) {
     if (name == LayoutName(layout)) return layout;
   }
-  return absl::InvalidArgumentError(absl::StrCat("there is no layout ", QuoteName(name),
+  return absl::InvalidArgumentError(absl::StrCat("unknown layout ", QuoteName(name),
                                                  DidYouMean(name, {"uint16", "uint32", "llm.c"}),
-                                                 "; uint16, uint32 or llm.c"));
+                                                 "; there are uint16, uint32 and llm.c"));
 }
 
 }  // namespace

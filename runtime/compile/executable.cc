@@ -152,8 +152,8 @@ absl::Status Executable::Bind(absl::string_view name, void* data) {
   if (at == program_->bindings.end()) {
     const ValueId id = graph_.FindOutput(name);
     if (id != kNoValue && plan_.places[Index(id)].kind == MemoryPlan::Place::Kind::kExternal) {
-      return absl::NotFoundError(
-          absl::StrCat("\"", name, "\" is found in ", PlaceName(plan_, graph_, id), "; bind that"));
+      return absl::NotFoundError(absl::StrCat("\"", name, "\" is stored in ",
+                                              PlaceName(plan_, graph_, id), "; bind that"));
     }
     return absl::NotFoundError(
         absl::StrCat("the program has no parameter, input, state or output \"", name, "\""));

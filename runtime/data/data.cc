@@ -99,7 +99,9 @@ absl::StatusOr<Dataset> Dataset::Load(const std::string& path, const DatasetOpti
   }
   if (options.format == DatasetOptions::Format::kTokens) {
     if (tokenizer == nullptr) {
-      return Error(path, "token files need a tokenizer, whose ids they have: data.tokenizer");
+      return Error(
+          path,
+          "token files need the tokenizer that made their ids; name its file with data.tokenizer");
     }
     return LoadTokens(path, options, *tokenizer);
   }

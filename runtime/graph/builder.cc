@@ -78,7 +78,8 @@ ValueId GraphBuilder::Apply(absl::string_view op, std::vector<ValueId> inputs, A
 void GraphBuilder::Output(absl::string_view name, ValueId value) {
   if (!ok()) return;
   if (value < 0 || static_cast<size_t>(value) >= graph_.values.size()) {
-    Fail(absl::InvalidArgumentError(absl::StrCat("output ", name, ": there is no such value")));
+    Fail(
+        absl::InvalidArgumentError(absl::StrCat("output ", name, ": does not exist in the graph")));
     return;
   }
   graph_.outputs.push_back({std::string(name), value});

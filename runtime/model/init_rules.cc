@@ -39,10 +39,10 @@ absl::StatusOr<InitSpec> Evaluate(const InitRule& rule, const Fans* fans_or_none
       return InitSpec{InitSpec::Kind::kNormal, v[0], v[1]};
     case Distribution::kTruncatedNormal:
       if (v[1] < 0) return ErrorInText(rule.arguments[1].text, 0, "std is negative");
-      if (v[2] < 1) return ErrorInText(rule.arguments[2].text, 0, "cut is below 1");
+      if (v[2] < 1) return ErrorInText(rule.arguments[2].text, 0, "cut must be at least 1");
       return InitSpec{InitSpec::Kind::kTruncatedNormal, v[0], v[1], {}, v[2]};
     case Distribution::kUniform:
-      if (v[0] > v[1]) return ErrorInText(rule.arguments[0].text, 0, "low is above high");
+      if (v[0] > v[1]) return ErrorInText(rule.arguments[0].text, 0, "low must be at most high");
       return InitSpec{InitSpec::Kind::kUniform, v[0], v[1]};
     case Distribution::kXavierNormal:
       return InitSpec{InitSpec::Kind::kNormal, 0, v[0] * std::sqrt(2 / fan_sum)};

@@ -336,9 +336,8 @@ class Lister : public NullBackend {
   // second application of another slot ("norm_2"), and would collide with its parameters.
   absl::Status TakeName(const std::string& name) {
     if (names_.insert(name).second) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("two parameters would have the name ", name,
-                     "; call the norm slot or the projection something else"));
+    return absl::InvalidArgumentError(absl::StrCat("two parameters would have the name ", name,
+                                                   "; rename the norm slot or the projection"));
   }
 
   // Appends a parameter under the name that sharing gives it, unless an earlier layer has already

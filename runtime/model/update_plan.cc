@@ -75,7 +75,10 @@ class Planner {
     const std::optional<Expression>& clip = spec_.rules[r].field(RuleField::kClip);
     if (!clip.has_value()) return absl::OkStatus();
     PLUMB_ASSIGN_OR_RETURN(const double bound, Evaluate(*clip, RuleField::kClip, nullptr, {}));
-    if (bound < 0) return ErrorInText(clip->text, 0, absl::StrCat("clip is negative: ", bound));
+    if (bound < 0) {
+      return ErrorInText(clip->text, 0,
+                         absl::StrCat("clip is ", bound, "; it must be zero or positive"));
+    }
     group_of_[r] = static_cast<int>(plan_.clips.size());
     plan_.clips.push_back(bound);
     return absl::OkStatus();
@@ -158,8 +161,8 @@ class Planner {
       if (expression == nullptr) continue;
       if (update->optimizer == OptimizerKind::kMuon && other.field != RuleField::kWeightDecay) {
         return ErrorInText(expression->text, 0,
-                           absl::StrCat(NameOf(other.field), " is AdamW's, and ", parameter.name,
-                                        " is updated by Muon"));
+                           absl::StrCat(NameOf(other.field), " is a field of AdamW, and ",
+                                        parameter.name, " is updated by Muon"));
       }
       PLUMB_ASSIGN_OR_RETURN(const double value,
                              Evaluate(*expression, other.field, &parameter,
@@ -319,11 +322,12 @@ class Planner {
       if (matched_[r].any) {
         const SourceText& other = spec_.rules[matched_[r].taken_by].match;
         const std::string where = other.place.ToString();
-        return ErrorInText(rule.match, 0,
-                           absl::StrCat("rule: matches only tensors that rules before it take: ",
-                                        matched_[r].taken, " is the rule's for \"", other.value,
-                                        "\"", where.empty() ? "" : absl::StrCat(" (", where, ")"),
-                                        "; the first rule that matches is the one that holds"));
+        return ErrorInText(
+            rule.match, 0,
+            absl::StrCat("rule: matches only tensors that earlier rules match: ", matched_[r].taken,
+                         " belongs to the rule for \"", other.value, "\"",
+                         where.empty() ? "" : absl::StrCat(" (", where, ")"),
+                         "; the first rule that matches a tensor applies, so move this one up"));
       }
       return NoMatch(rule.match, "rule", rule.tensors);
     }

@@ -61,9 +61,9 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionSinkGrad(const OpTypes& ty
   if (sink.shape.rank() != 1 || context.shape.rank() != 3 ||
       context.shape.last() % sink.shape[0] != 0 || types.in(3) != context ||
       lse != F32({context.shape[0], sink.shape[0], context.shape[1]})) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sinks ", sink.ToString(), ", context ", context.ToString(), ", lse ", lse.ToString(),
-        " and dcontext ", types.in(3).ToString(), " do not belong together"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sinks ", sink.ToString(), ", context ", context.ToString(), ", lse ",
+                     lse.ToString(), " and dcontext ", types.in(3).ToString(), " do not match"));
   }
   return std::vector<TensorType>{sink};
 }

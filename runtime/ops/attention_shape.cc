@@ -78,7 +78,7 @@ absl::Status CheckLengths(const OpTypes& types, size_t i, const AttentionShape& 
   }
   if (shape.window == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "window = ", shape.window, ": queries that see all keys of their sequence have none"));
+      "window = ", shape.window, ": must be 0 if queries see all keys of their sequence"));
 }
 
 absl::Status CheckLengthValues(const int32_t* lengths, const AttentionShape& shape) {

@@ -19,7 +19,7 @@ absl::StatusOr<MapKind> ParseMapKind(const std::string& name) {
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (name == kNames[i]) return static_cast<MapKind>(i);
   }
-  return absl::InvalidArgumentError(absl::StrCat("map knows no function \"", name, "\""));
+  return absl::InvalidArgumentError(absl::StrCat("unknown function \"", name, "\" of map"));
 }
 
 bool IsComparison(MapKind kind) { return kind >= MapKind::kLess; }

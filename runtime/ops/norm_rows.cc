@@ -116,7 +116,7 @@ absl::Status CheckWanted(const OpTypes& types, size_t i, absl::string_view name,
                          const TensorType& type) {
   if (types.has(i) != wanted) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, wanted ? " is missing" : " is given and not wanted"));
+        absl::StrCat(name, wanted ? " is missing" : " is given, but must be absent"));
   }
   if (wanted && types.in(i) != type) {
     return absl::InvalidArgumentError(

@@ -58,8 +58,8 @@ absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i
                         absl::string_view name_j) {
   if (types.in(i) == types.in(j)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(name_i, " and ", name_j, " must be alike; they are ", types.in(i).ToString(),
-                   " and ", types.in(j).ToString()));
+      absl::StrCat(name_i, " and ", name_j, " must have the same type; they are ",
+                   types.in(i).ToString(), " and ", types.in(j).ToString()));
 }
 
 int64_t RowOffset(const Attrs& attrs) { return attrs.Has("offset") ? attrs.GetInt("offset") : 0; }
@@ -68,7 +68,7 @@ absl::Status CheckRowOffset(const Attrs& attrs, int64_t rows) {
   const int64_t offset = RowOffset(attrs);
   if (offset >= 0 && offset < rows) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("offset = ", offset, " is no row of a table of ", rows));
+      absl::StrCat("offset = ", offset, " is not in 0..", rows - 1, ", the rows of the table"));
 }
 
 absl::Status CheckIds(const int32_t* ids, int64_t n, int64_t rows) {

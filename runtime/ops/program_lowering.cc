@@ -487,7 +487,7 @@ class Lowering {
       LowerSplit(node);
       return absl::OkStatus();
     } else {
-      return absl::InternalError("it is no op of programs");
+      return absl::InternalError(absl::StrCat("the op ", op, " cannot be part of a program"));
     }
     register_of_[Index(node.outputs[0])] = result;
     return absl::OkStatus();

@@ -77,7 +77,7 @@ absl::Status CheckRopeAttrs(const Attrs& attrs) {
     if (all_positive && static_cast<int64_t>(factors.size()) == RotatedElements(attrs) / 2) {
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError("factors are not a positive number for each pair");
+    return absl::InvalidArgumentError("factors must have a positive number for each pair");
   }
   PLUMB_RETURN_IF_ERROR(CheckPositive(attrs, "factor"));
   if (scaling == "linear") return absl::OkStatus();
@@ -85,14 +85,14 @@ absl::Status CheckRopeAttrs(const Attrs& attrs) {
   const bool yarn = scaling == "yarn";
   if (!yarn && scaling != "llama3") {
     return absl::InvalidArgumentError(
-        absl::StrCat("scaling = ", scaling, " is none of linear, llama3, yarn and longrope"));
+        absl::StrCat("unknown scaling ", scaling, "; there are linear, llama3, yarn and longrope"));
   }
   const char* low = yarn ? "beta_slow" : "low_freq_factor";
   const char* high = yarn ? "beta_fast" : "high_freq_factor";
   PLUMB_RETURN_IF_ERROR(CheckPositive(attrs, low));
   PLUMB_RETURN_IF_ERROR(CheckPositive(attrs, high));
   if (attrs.GetDouble(low) >= attrs.GetDouble(high)) {
-    return absl::InvalidArgumentError(absl::StrCat(low, " is not less than ", high));
+    return absl::InvalidArgumentError(absl::StrCat(low, " must be less than ", high));
   }
   if (yarn && attrs.GetDouble("theta") <= 1) {
     return absl::InvalidArgumentError("theta must be above 1 for yarn");

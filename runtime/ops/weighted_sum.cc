@@ -40,7 +40,7 @@ absl::Status CheckCount(const OpTypes& types, bool pairs) {
   }
   if (pairs && (coefs == 0 || (n != 2 * coefs && n + 1 != 2 * coefs))) {
     return absl::InvalidArgumentError(
-        absl::StrCat(n, " operands are no ", coefs, " pairs, one a coefficient"));
+        absl::StrCat(n, " operands do not make ", coefs, " pairs, one for each coefficient"));
   }
   return absl::OkStatus();
 }

@@ -187,7 +187,9 @@ void DecodeSession::Remember(int64_t sequence, absl::Span<const int32_t> tokens)
 }
 
 absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tokens) {
-  if (tokens.empty()) return absl::InvalidArgumentError("no tokens to feed");
+  if (tokens.empty()) {
+    return absl::InvalidArgumentError("there are no tokens to feed; give one or more");
+  }
   PLUMB_RETURN_IF_ERROR(CheckLength(sequence, static_cast<int64_t>(tokens.size())));
   PLUMB_RETURN_IF_ERROR(RestoreRings(sequence));
   int64_t& length = lengths_[static_cast<size_t>(sequence)];
@@ -223,8 +225,8 @@ absl::Status DecodeSession::Append(int64_t sequence, int32_t token) {
 
 absl::Status DecodeSession::FeedBatch(absl::Span<const int32_t> tokens) {
   if (static_cast<int64_t>(tokens.size()) != batch()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(tokens.size(), " tokens for ", batch(), " sequences"));
+    return absl::InvalidArgumentError(absl::StrCat(tokens.size(), " tokens are given for ", batch(),
+                                                   " sequences; give one for each"));
   }
   if (batch() == 1) return Feed(0, tokens);
   for (int64_t b = 0; b < batch(); ++b) {

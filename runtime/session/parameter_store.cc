@@ -258,9 +258,9 @@ absl::Status ParameterStore::CheckWhole() const {
   if (is_whole()) return absl::OkStatus();
   if (remote_ != nullptr) return remote_->CheckInUse();
   return absl::FailedPreconditionError(
-      "the f32 of these weights was stored on several ranks (train.shard in bf16), and their "
-      "trainer is "
-      "freed: save them before, in plumb_trainer_share_states; here they are bf16 only");
+      "the f32 weights were stored on several ranks (train.shard in bf16), and their trainer is "
+      "freed, so only bf16 weights are left; save the f32 weights in plumb_trainer_share_states, "
+      "before the trainer is freed");
 }
 
 ParameterStore::ParameterStore(const std::vector<ParameterSpec>& parameters,

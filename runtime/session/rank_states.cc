@@ -46,10 +46,9 @@ RankStates::~RankStates() {
 absl::Status RankStates::CheckInUse() const {
   if (in_use_) return status_;  // an earlier communication error is final
   return absl::FailedPreconditionError(
-      "the states of this recipe's optimizer, and in bf16 its weights' f32, are stored on several "
-      "ranks: "
-      "rank 0 reads and writes them "
-      "while the others answer (plumb_trainer_share_states)");
+      "the optimizer states, and in bf16 the f32 weights, are stored on several ranks "
+      "(train.shard); read and write them on rank 0 in plumb_trainer_share_states, which all ranks "
+      "call");
 }
 
 int RankStates::OwnerOf(size_t parameter) const {

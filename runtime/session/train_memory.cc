@@ -156,7 +156,7 @@ absl::Status CheckFits(const TrainMemory& memory, const TrainSpec& spec, const M
       size(memory.weights + memory.gradients + memory.moments), ", activations ",
       size(memory.workspace), ", token ids of a step ", size(memory.inputs), ") and ",
       size(limit.available), " are left of the ", size(limit.bytes), " that this process may use (",
-      limit.by, "); less take: ", absl::StrJoin(remedies, ", ")));
+      limit.by, "); to reduce it, use ", absl::StrJoin(remedies, ", ")));
 }
 
 }  // namespace plumb

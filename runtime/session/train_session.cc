@@ -39,9 +39,9 @@ absl::Status CheckMasking(const TrainSpec& spec, const ResolvedModel& model) {
   if (!spec.masked_tokens.has_value()) return absl::OkStatus();
   if (!model.bidirectional) {
     return absl::InvalidArgumentError(
-        "masked_tokens is for models that are bidirectional: one whose tokens see only those "
-        "before "
-        "them learns to predict the next; drop masked_tokens from the recipe");
+        "masked_tokens needs a bidirectional model, and this one is causal; drop masked_tokens "
+        "from "
+        "the recipe, or set bidirectional: true in the model");
   }
   const int64_t vocabulary = model.dims.vocab_size;
   const int64_t token = spec.masked_tokens->mask_token.value_or(vocabulary - 1);
@@ -55,7 +55,7 @@ absl::Status OrOutOfMemory(absl::FunctionRef<absl::Status()> work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("no memory is left for a step");
+    return absl::ResourceExhaustedError("out of memory for a step");
   }
 }
 
@@ -224,7 +224,9 @@ void TrainSession::CopyStates(const float* from, float* to) const {
 
 absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string> globs,
                                     ProbeObserver observer) {
-  if (every < 0) return absl::InvalidArgumentError("the steps between probes cannot be negative");
+  if (every < 0) {
+    return absl::InvalidArgumentError("the number of steps between probes must be >= 0");
+  }
   probe_.reset();
   probed_ = false;
   probe_every_ = every;
@@ -487,7 +489,9 @@ absl::StatusOr<StepResult> TrainSession::TryStep() {
   result.learning_rate = NextLearningRate();
   if (const absl::Status updated = Update(result); !updated.ok()) {
     half_done_ = absl::Status(
-        updated.code(), absl::StrCat("step ", step_ + 1, " is half done: ", updated.message()));
+        updated.code(),
+        absl::StrCat("step ", step_ + 1,
+                     " failed in its update, so the weights cannot be used: ", updated.message()));
     return half_done_;
   }
   result.step = ++step_;

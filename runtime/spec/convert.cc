@@ -276,9 +276,9 @@ absl::Status AddLinear(const v1::Placement& message, const Located& at, Placemen
     if (linear.has_init()) {
       const Located init = here.Nested("init");
       if (!linear.init().match().empty()) {
-        return ErrorAt(init.At("match"), absl::StrCat("linear \"", out.name,
-                                                      "\": its init has no match; it is for this "
-                                                      "weight"));
+        return ErrorAt(init.At("match"),
+                       absl::StrCat("linear \"", out.name,
+                                    "\": drop match from its init, which is for this weight only"));
       }
       PLUMB_ASSIGN_OR_RETURN(out.init, ToUnmatchedInit(linear.init(), init, here.At("init")));
     }

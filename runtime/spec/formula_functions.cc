@@ -180,7 +180,7 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateReduce(const Expr& expr) {
                                     scope_.scalars.Where(), "; at most ", kMaxSoftmax));
   }
   if (expr.name != "sum" && bounds.last < bounds.first) {
-    return Error(expr, absl::StrCat(expr.name, " over nothing: ", expr.variable, " = ",
+    return Error(expr, absl::StrCat("the range of ", expr.name, " is empty: ", expr.variable, " = ",
                                     bounds.first, "..", bounds.last, scope_.scalars.Where()));
   }
   Quantity sum = Quantity::Number(0);

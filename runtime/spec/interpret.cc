@@ -279,9 +279,9 @@ class Walk {
         return ErrorInText(statement.text, 0,
                            absl::StrCat("placement \"", placement.name, "\" (",
                                         block->place.ToString(), ") reads a stream \"", name,
-                                        "\" that never begins: the begin that runs is ",
-                                        "that of the first layer's placement, \"", first.name,
-                                        "\"; let that one set it too"));
+                                        "\" that is never set: only the \"begin\" of the first ",
+                                        "layer's placement, \"", first.name,
+                                        "\", runs; set the stream there too"));
       }
     }
     return absl::OkStatus();

@@ -32,7 +32,7 @@ std::string CrossTokenRefusal(const NormPlugin& plugin) {
   return absl::StrCat(
       "\"", plugin.id(), "\" takes statistics over tokens: in training a token's output depends ",
       "on later tokens of its sequence and on the other sequences of the batch, so a causal ",
-      "model sees the future that it is to predict. If that is wanted, ");
+      "model sees the future that it is to predict; if that is wanted, ");
 }
 
 // Returns the warning for allow_cross_token.
@@ -259,8 +259,9 @@ class Resolver {
       const int repeat = group.has_repeat() ? group.repeat() : group.block_size();
       if (repeat < group.block_size()) {
         return ErrorAt(at.At("repeat"),
-                       absl::StrCat("layers[", g, "]: repeat: ", repeat, " leaves block[", repeat,
-                                    "] without a layer"));
+                       absl::StrCat("layers[", g, "]: repeat: ", repeat,
+                                    " is less than the number of blocks, so block[", repeat,
+                                    "] has no layer"));
       }
       for (int i = 0; i < repeat; ++i) {
         model_.layers.push_back(blocks[static_cast<size_t>(i) % blocks.size()]);

@@ -149,9 +149,10 @@ absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const Sc
   const int64_t factors = static_cast<int64_t>(scaling.factors.size());
   if (scaling.kind == RopeScaling::Kind::kLongRope && numbers.dims != 0 &&
       factors != numbers.dims / 2) {
-    return ErrorAt(scaling.place,
-                   absl::StrCat("longrope has ", factors, " factors", scope.Where(),
-                                ", and there are ", numbers.dims / 2, " pairs that turn"));
+    return ErrorAt(
+        scaling.place,
+        absl::StrCat("longrope has ", factors, " factors", scope.Where(), ", but ",
+                     numbers.dims / 2, " pairs of elements are rotated; give one factor a pair"));
   }
   if (scaling.kind == RopeScaling::Kind::kYarn && numbers.base <= 1) {
     const std::string message =
@@ -193,7 +194,7 @@ absl::Status CheckWindow(const ResolvedModel& model, const AttentionSpec& attent
   return ErrorIn(*attention.window,
                  absl::StrCat("window: ", numbers.window, scope.Where(),
                               " looks back from a token, and the model is bidirectional; ",
-                              "leave one of the two out"));
+                              "drop one of the two"));
 }
 
 }  // namespace

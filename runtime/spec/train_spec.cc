@@ -90,13 +90,13 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.ema_decay >= 0 && s.ema_decay < 1, "ema_decay", "in [0, 1)");
   const bool named = s.vocabulary == VocabularyKind::kTokenizer;
   checks.Require(named == !s.tokenizer.empty(), data, "tokenizer",
-                 "the file of vocabulary TOKENIZER, and of no other");
+                 "set with vocabulary: TOKENIZER, and with no other vocabulary");
   checks.Require(s.format != DataFormat::kTokens || named, data, "tokenizer",
-                 "given for format TOKENS, whose ids it defines");
+                 "set with format: TOKENS; it defines the ids of the files");
   checks.Require(s.bpe_vocab_size >= 257 && s.bpe_vocab_size <= 1 << 22, data, "bpe_vocab_size",
-                 "from 257, the bytes and <|endoftext|>, to 4194304");
+                 "in 257..4194304 (257: the bytes and <|endoftext|>)");
   checks.Require(s.token_bits == 0 || s.token_bits == 16 || s.token_bits == 32, data, "token_bits",
-                 "16 or 32, or 0: what the vocabulary needs");
+                 "16, 32 or 0 (as many as the vocabulary needs)");
   checks.Require(s.val_fraction >= 0 && s.val_fraction < 1, data, "val_fraction", "in [0, 1)");
   return checks.status();
 }

@@ -70,10 +70,10 @@ absl::StatusOr<ShardIndex> ReadIndex(const std::string& path) {
   for (const auto& [tensor, shard] : map->get_ref<const Json::object_t&>()) {
     const std::string name = shard.is_string() ? shard.get<std::string>() : "";
     if (!IsPlainName(name) || !absl::EndsWith(name, ".safetensors")) {
-      errors.push_back(
-          absl::StrCat(QuoteName(tensor), " is in ",
-                       shard.is_string() ? QuoteName(name) : std::string("what is no text"),
-                       "; a shard is a file of this directory whose name ends with .safetensors"));
+      errors.push_back(absl::StrCat(
+          QuoteName(tensor), " is in ",
+          shard.is_string() ? QuoteName(name) : std::string("a value that is not text"),
+          "; a shard is a file of this directory whose name ends with .safetensors"));
       continue;
     }
     index.shards.insert(name);

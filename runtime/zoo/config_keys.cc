@@ -87,7 +87,7 @@ class Accountant {
     if (!is_known) return {key, KeyUse::kUnknown, ""};
     if (IsNeutral(key, value)) return {key, KeyUse::kNeutral, ""};
     if (is_filled_object) {
-      return {key, KeyUse::kRefused, "an object of which nothing is read"};
+      return {key, KeyUse::kRefused, "it is an object, and none of its keys is read"};
     }
     if (readers != readers_.end()) {
       return {key, KeyUse::kRefused,

@@ -326,8 +326,11 @@ absl::StatusOr<double> EvaluateNode(const Expression& whole, const Expr& expr,
   const bool computes = expr.kind == Expr::Kind::kUnary || expr.kind == Expr::Kind::kBinary ||
                         (expr.kind == Expr::Kind::kCall && IsScalarFunction(expr.name));
   if (!computes) {
-    return ErrorInText(text, expr.offset,
-                       absl::StrCat("\"", expr.ToString(), "\" is no number of a family's"));
+    return ErrorInText(
+        text, expr.offset,
+        absl::StrCat(
+            "\"", expr.ToString(),
+            "\" cannot be used in a family; it has numbers, its scalars and functions of them"));
   }
   std::vector<double> operands;
   for (const Expr& arg : expr.args) {

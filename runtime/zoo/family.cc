@@ -46,7 +46,7 @@ absl::StatusOr<TextTemplate> ParseTemplate(const SourceText& text) {
         text.value.substr(at, begin == std::string::npos ? begin : begin - at));
     if (begin == std::string::npos) return parsed;
     const size_t end = text.value.find('}', begin);
-    if (end == std::string::npos) return ErrorInText(text, begin, "${ without a }");
+    if (end == std::string::npos) return ErrorInText(text, begin, "\"${\" without its \"}\"");
     PLUMB_ASSIGN_OR_RETURN(
         Expression expression,
         ParseExpression({text.value.substr(begin + 2, end - begin - 2), text.place}));
@@ -176,7 +176,7 @@ template <class Rule>
 absl::Status AddNamed(Rule rule, std::set<std::string>* own, std::vector<Rule>* rules) {
   const std::string& name = rule.name.value;
   if (!own->insert(name).second || name == "layer") {
-    return ErrorAt(rule.name.place, absl::StrCat("the name ", name, " is taken"));
+    return ErrorAt(rule.name.place, absl::StrCat("the name ", name, " is taken; choose another"));
   }
   const size_t at = IndexOf(*rules, name);
   if (at == std::string::npos) {
@@ -391,7 +391,8 @@ class FamilyReader {
       return ErrorAt(place, "a part's name has letters, digits and _, and begins with no digit");
     }
     if (depth == kMaxDepth) {
-      return ErrorAt(place, absl::StrCat("part ", import.part(), " is imported by itself"));
+      return ErrorAt(place, absl::StrCat("imports nest too deeply at part ", import.part(),
+                                         "; does it import itself?"));
     }
     absl::StatusOr<FamilyText> source = parts_(import.part());
     if (!source.ok()) return ErrorAt(place, source.status().message());
@@ -405,7 +406,7 @@ class FamilyReader {
     v1::Import message;
     absl::Status read = Read(*source, set, depth + 1, &message, family);
     if (read.ok() && !message.family().empty()) {
-      return ErrorAt(place, absl::StrCat(source->file, " is a family, and no part of one"));
+      return ErrorAt(place, absl::StrCat(source->file, " is a family, not a part of one"));
     }
     return read;
   }
@@ -456,7 +457,7 @@ absl::StatusOr<Family> ParseFamily(const FamilyText& text, const PartReader& par
     return ErrorAt(place, "model_type and architecture are missing: which config.json is it for?");
   }
   if (IndexOf(family.scalars, "n_layer") == std::string::npos) {
-    return ErrorAt(place, "no scalar is called n_layer");
+    return ErrorAt(place, "a family needs a scalar named n_layer");
   }
   PLUMB_RETURN_IF_ERROR(SortScalars(&family.scalars));
   std::set<std::string> taken;

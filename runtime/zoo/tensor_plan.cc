@@ -140,10 +140,10 @@ class Planner {
     if (before.empty()) return true;
     const TensorEntry& first = *before[0]->entry;
     if (first.dtype == entry.dtype && first.shape == entry.shape) return true;
-    errors_.push_back(absl::StrCat("of another type: ", QuoteName(entry.name), " is ", entry.dtype,
-                                   entry.shape.ToString(), ", ", QuoteName(first.name), " ",
-                                   first.dtype, first.shape.ToString(),
-                                   "; they are one tensor of plumb's"));
+    errors_.push_back(absl::StrCat(
+        "of another type: ", QuoteName(entry.name), " is ", entry.dtype, entry.shape.ToString(),
+        ", ", QuoteName(first.name), " ", first.dtype, first.shape.ToString(),
+        "; plumb makes one tensor of them, so they must be of one type and shape"));
     return false;
   }
 
@@ -199,8 +199,8 @@ class Planner {
     if (other == nullptr) return;  // reported as missing
     const TensorEntry &a = *tensor.entry, &b = *other->entry;
     if (a.dtype == b.dtype && a.shape == b.shape && a.data == b.data) return;
-    errors_.push_back(absl::StrCat("surplus: ", QuoteName(a.name), " should be the same as ",
-                                   QuoteName(b.name), ", and is not"));
+    errors_.push_back(absl::StrCat("surplus: ", QuoteName(a.name), " must be equal to ",
+                                   QuoteName(b.name), ", but differs"));
   }
 
   const Family& family_;
@@ -235,8 +235,8 @@ absl::StatusOr<std::vector<TensorPiece>> ResolvePieces(const Family& family,
     }
     if (pieces.size() - before != 1) {
       errors.push_back(absl::StrCat(tensor.name, tensor.shape.ToString(),
-                                    pieces.size() == before ? ": has none of the file's rules"
-                                                            : ": has two of the file's rules"));
+                                    pieces.size() == before ? ": no rule of the file makes it"
+                                                            : ": two rules of the file make it"));
     }
   }
   if (errors.empty()) return pieces;

@@ -167,7 +167,7 @@ TEST_F(RunEventsTest, ARunWithoutADirectoryHasNoPlaceForThem) {
   request.tensorboard = true;
   const absl::Status status = test_.OpenError(request);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("need a directory"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("need the directory of a run"));
 }
 
 TEST_F(RunEventsTest, TimeIsThatOfTheClock) {

@@ -21,7 +21,8 @@ TEST_F(TrainRunTest, ThereMustBeARunToResume) {
   EXPECT_FALSE(fs::exists(test_.out()));
   TrainRequest request = test_.Request("");
   request.resume = true;
-  ExpectError(request, absl::StatusCode::kInvalidArgument, {"out, which names the run, is empty"});
+  ExpectError(request, absl::StatusCode::kInvalidArgument,
+              {"there is no run to resume; name it with --out"});
 }
 
 // The run is interrupted after each step and continues from its files.

@@ -69,7 +69,7 @@ TEST_F(TrainRunTest, InvalidRequestsAreErrorsWithPlaces) {
   const TrainRequest right = test_.Request(test_.out());
   TrainRequest request = right;
   request.model_path = "";
-  ExpectError(request, Code::kInvalidArgument, {"model"});
+  ExpectError(request, Code::kInvalidArgument, {"MODEL"});
   request = right;
   request.data_path = test_.dir().File("missing.txt");
   ExpectError(request, Code::kNotFound, {"missing.txt"});

@@ -45,7 +45,7 @@ TEST_F(BidirectionalTest, NeedsMaskedTokensAndTheyNeedIt) {
   const Finished causal =
       RunPlumb(TrainArguments("run", 5, {"--set", "train.masked_tokens.share=0.3"}));
   EXPECT_EQ(causal.exit_code, 2);
-  EXPECT_THAT(causal.err, HasSubstr("masked_tokens is for models that are bidirectional"));
+  EXPECT_THAT(causal.err, HasSubstr("masked_tokens needs a bidirectional model"));
   EXPECT_FALSE(Exists("run"));
 }
 
@@ -72,7 +72,7 @@ TEST_F(BidirectionalTest, TrainsResumesAndIsMeasuredOnTheSameGaps) {
   EXPECT_GE(splits["validation"]["targets"], 6);
   const Finished stride = RunPlumb({"eval", "whole", "--data", "names.txt", "--stride", "2"});
   EXPECT_EQ(stride.exit_code, 2);
-  EXPECT_THAT(stride.err, HasSubstr("this one fills gaps"));
+  EXPECT_THAT(stride.err, HasSubstr("this one was trained with masked_tokens"));
 }
 
 TEST_F(BidirectionalTest, IsDescribedAndNotSampledFrom) {

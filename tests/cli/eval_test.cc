@@ -194,7 +194,7 @@ TEST_F(EvalTest, SequencesOfABidirectionalModelMayDifferInLength) {
     EXPECT_FALSE(Exists("g.safetensors"));
     return result.err;
   };
-  EXPECT_THAT(error("[[1, 2]]"), HasSubstr("no loss to take gradients of"));
+  EXPECT_THAT(error("[[1, 2]]"), HasSubstr("no loss and no gradient"));
   EXPECT_EQ(error(R"({"sequences": [[1, 2]], "targets": [[1]]})"),
             "error: targets[0] has 1 elements for 2 tokens\n");
   EXPECT_EQ(error(R"({"sequences": [[1, 2]], "targets": [[1, 1], [2]]})"),
@@ -221,7 +221,7 @@ TEST_F(EvalTest, SequencesOfABidirectionalModelMayDifferInLength) {
             "error: t.json: \"sequences\" is there twice\n");
   EXPECT_EQ(error(R"({"sequences": 3})"),
             "error: t.json: sequences: expected a list of sequences, found 3\n");
-  EXPECT_EQ(error("{}"), "error: no sequences\n");
+  EXPECT_EQ(error("{}"), "error: there are no sequences; give one or more\n");
   Write("types.json", R"({"sequences": [[1, 2]], "token_types": [[0, 0]]})");
   EXPECT_THAT(EvalTokens("types.json").err, HasSubstr("the model has no token_types"));
 }

@@ -171,7 +171,7 @@ TEST_F(ExecutableTest, RunsAgainOnNewInputsAndOnTheStatesItLeft) {
   EXPECT_EQ(memory.f32("total")[0], 4 * (1 + 2 + 3));
   EXPECT_EQ(memory.f32("s")[3], 6);
   EXPECT_THAT(std::string(executable->Bind("s.out", memory.f32("s")).message()),
-              HasSubstr("\"s.out\" is found in state s; bind that"));
+              HasSubstr("\"s.out\" is stored in state s; bind that"));
 }
 
 TEST_F(ExecutableTest, TimesItsNodesWithoutChangingWhatTheyGive) {

@@ -282,7 +282,7 @@ class HostileInput(Case):
     def test_a_head_that_is_tied_and_differs(self):
         tensors = cp.gpt2_tensors(cp.gpt2_config())
         tensors["lm_head.weight"] = tensors["wte.weight"] + 1
-        self.refuse(self.checkpoint(tensors=tensors), "should be the same as")
+        self.refuse(self.checkpoint(tensors=tensors), "must be equal to")
 
     def test_files_that_are_no_safetensors(self):
         whole = cp.safetensors(cp.gpt2_tensors(cp.gpt2_config()))

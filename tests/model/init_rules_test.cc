@@ -238,8 +238,8 @@ TEST_F(InitRulesTest, ExpressionsThatCannotBeDrawnFromAreErrors) {
   const std::pair<const char*, const char*> errors[] = {
       {"init { match: \"*\" normal { std: \"-1\" } }", "std is negative"},
       {"init { match: \"*\" truncated_normal { std: \"-1\" } }", "std is negative"},
-      {"init { match: \"*\" truncated_normal { cut: \"0.5\" } }", "cut is below 1"},
-      {"init { match: \"*\" uniform { low: \"2\" high: \"1\" } }", "low is above high"},
+      {"init { match: \"*\" truncated_normal { cut: \"0.5\" } }", "cut must be at least 1"},
+      {"init { match: \"*\" uniform { low: \"2\" high: \"1\" } }", "low must be at most high"},
       {"init { match: \"*\" scale: \"1 / (n_head - n_head)\" }", "zero"},
       {"init { match: \"head.weight\" scale: \"1 / layer\" }", "layer"},
       {"init { match: \"*\" normal { std: \"stdd\" } }", "stdd"},

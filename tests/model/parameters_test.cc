@@ -324,7 +324,8 @@ TEST_F(ParametersTest, RefusesASlotThatTakesTheNameOfAProjection) {
     const absl::Status status = error_of(body);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << body << ": " << status;
     EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("test.pbtxt:"), HasSubstr(name), HasSubstr("something else")));
+                AllOf(HasSubstr("test.pbtxt:"), HasSubstr(name),
+                      HasSubstr("rename the norm slot or the projection")));
   }
   EXPECT_TRUE(error_of("each: \"x = x + f(norm_up(x))\"").ok());
 }

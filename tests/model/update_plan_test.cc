@@ -129,9 +129,10 @@ TEST_F(UpdatePlanTest, ARuleWithoutMatchesIsAnError) {
                         "head.weight; plumb describe lists them"));
   EXPECT_THAT(Error("rule { match: '*.norm.weight' tensors: MATRICES clip: '1' }"),
               HasSubstr("rule: matches no matrix"));
-  EXPECT_THAT(Error("rule { match: '*.q.*' clip: '1' }\nrule { match: '*.q.weight' clip: '2' }"),
-              HasSubstr("t.pbtxt:2:8: rule: matches only tensors that rules before it take: "
-                        "layers.0.attention.q.weight is the rule's for \"*.q.*\" (t.pbtxt:1:8)"));
+  EXPECT_THAT(
+      Error("rule { match: '*.q.*' clip: '1' }\nrule { match: '*.q.weight' clip: '2' }"),
+      HasSubstr("t.pbtxt:2:8: rule: matches only tensors that earlier rules match: "
+                "layers.0.attention.q.weight belongs to the rule for \"*.q.*\" (t.pbtxt:1:8)"));
 }
 
 TEST_F(UpdatePlanTest, InvalidExpressionsHaveLocations) {
@@ -155,7 +156,7 @@ TEST_F(UpdatePlanTest, InvalidExpressionsHaveLocations) {
   EXPECT_THAT(error("weight_decay: '-1'"), HasSubstr("it must be zero or positive"));
   EXPECT_THAT(error("beta1: '1'"), HasSubstr("it must be in [0, 1)"));
   EXPECT_THAT(error("eps: '0'"), HasSubstr("it must be positive"));
-  EXPECT_THAT(error("clip: '-2'"), HasSubstr("clip is negative: -2"));
+  EXPECT_THAT(error("clip: '-2'"), HasSubstr("clip is -2; it must be zero or positive"));
 }
 
 TEST_F(UpdatePlanTest, MuonIsForTheMatricesOfLayers) {
@@ -184,8 +185,9 @@ TEST_F(UpdatePlanTest, MuonIsForTheMatricesOfLayers) {
   EXPECT_THAT(
       Error("rule { match: 'layers.*' optimizer: MUON }"),
       HasSubstr("rule: MUON is for matrices, and layers.0.attention.norm.weight is not one"));
-  EXPECT_THAT(Error("optimizer: MUON rule { match: '*.q.weight' beta1: '0.5' }"),
-              HasSubstr("beta1 is AdamW's, and layers.0.attention.q.weight is updated by Muon"));
+  EXPECT_THAT(
+      Error("optimizer: MUON rule { match: '*.q.weight' beta1: '0.5' }"),
+      HasSubstr("beta1 is a field of AdamW, and layers.0.attention.q.weight is updated by Muon"));
   EXPECT_THAT(Error("optimizer: MUON muon { learning_rate: 'lr * lr' }"),
               HasSubstr("learning_rate is not linear in lr"));
 }

@@ -71,7 +71,7 @@ TEST_F(OpErrorsTest, CombineWantsACoefficientATerm) {
       HasSubstr("2 terms need as many coefficients, not 1"));
   EXPECT_THAT(ShapeError("combine", {Random({2}), Random({3})},
                          Attrs({{"coefs", std::vector<double>{1, 1}}})),
-              HasSubstr("operand 0 and operand 1 must be alike"));
+              HasSubstr("operand 0 and operand 1 must have the same type"));
 }
 
 TEST_F(OpErrorsTest, MulWantsWidthsThatDivideAndRowsAlike) {
@@ -121,7 +121,7 @@ TEST_F(OpErrorsTest, AttentionWantsASinkAHeadAndNoNegativeWindow) {
   EXPECT_THAT(ShapeError("attention", {x, x, x, Random({4})}, heads),
               HasSubstr("the sinks are f32[4], must be f32[2]"));
   EXPECT_THAT(ShapeError("attention_sink_grad", {Random({3}), x, Random({1, 2, 3}), x}),
-              HasSubstr("do not belong together"));
+              HasSubstr("do not match"));
   heads.Set("window", int64_t{-1});
   EXPECT_THAT(ShapeError("attention", {x, x, x}, heads), HasSubstr("window = -1"));
 }

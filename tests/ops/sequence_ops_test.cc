@@ -406,15 +406,15 @@ TEST_F(SequenceOpsTest, RotationRefusesScalingsThatMeanNothing) {
   c.attrs.Set("factor", 2.0);
   c.attrs.Set("scaling", std::string("longrope"));
   c.attrs.Set("factors", std::vector<double>{1, 2, 3});
-  EXPECT_THAT(Refusal(c), HasSubstr("factors are not a positive number for each pair"));
+  EXPECT_THAT(Refusal(c), HasSubstr("factors must have a positive number for each pair"));
   c.attrs.Set("scaling", std::string("ntk"));
   c.attrs.Set("original_context", int64_t{10});
-  EXPECT_THAT(Refusal(c), HasSubstr("scaling = ntk is none of"));
+  EXPECT_THAT(Refusal(c), HasSubstr("unknown scaling ntk; there are"));
   c.attrs.Set("scaling", std::string("llama3"));
   EXPECT_THAT(Refusal(c), HasSubstr("low_freq_factor = 0"));
   c.attrs.Set("low_freq_factor", 4.0);
   c.attrs.Set("high_freq_factor", 4.0);
-  EXPECT_THAT(Refusal(c), HasSubstr("low_freq_factor is not less than high_freq_factor"));
+  EXPECT_THAT(Refusal(c), HasSubstr("low_freq_factor must be less than high_freq_factor"));
   c.attrs.Set("scaling", std::string("yarn"));
   c.attrs.Set("beta_slow", 1.0);
   c.attrs.Set("beta_fast", 32.0);

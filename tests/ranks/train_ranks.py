@@ -412,8 +412,8 @@ def checkpoints(plumb, options):
                 expect(not other.exists(), "rank 1 made a directory")
             shutil.rmtree(out, ignore_errors=True)
             code, text = run("ALL", 3, [here, elsewhere, here])
-            expect(code != 0, "rank 1 does not see the directory")
-            expect(f"rank 1 on host {host}: does not see" in text, text)
+            expect(code != 0, "rank 1 cannot see the directory")
+            expect(f"rank 1 on host {host}: cannot see" in text, text)
         print(f"{dtype}: {len(wanted)} files of two checkpoints are equal, whoever writes them", flush=True)
 
     # The directory of rank 1 has the same path but is on another file system.
@@ -426,7 +426,7 @@ def checkpoints(plumb, options):
         expect(code == 0, f"tmpfs: exit code {code}\n{text}")
         expect(checkpoint_files(hidden / "run") == wanted, "tmpfs over the directory of rank 1")
         code, text = run("ALL", 3, [here[:-1] + [str(hidden / "all")]] + [mount + here[:-1] + [str(hidden / "all")]] * 2)
-        expect(code != 0 and f"rank 1 on host {host}: does not see" in text, f"tmpfs: {text}")
+        expect(code != 0 and f"rank 1 on host {host}: cannot see" in text, f"tmpfs: {text}")
         print("tmpfs over the directory of rank 1: the same files", flush=True)
     else:
         print("tmpfs over the directory of rank 1: skipped, mounts are not permitted", flush=True)
@@ -493,7 +493,7 @@ class Faults:
         on_rank_1("other data", good[:data] + [str(other)] + good[data + 1 :], 2, rank, "")
         on_rank_1("other recipe", self.train("--set", "train.learning_rate=0.002"), 2, rank, "recipe", "0.002")
         on_rank_1("other model", self.train("--set", "model.n_layer=1"), 2, rank, "model", "n_layer: 1")
-        on_rank_1("other products", self.train("--gemm", "small"), 2, rank.rstrip(" "), "matrices are multiplied")
+        on_rank_1("other products", self.train("--gemm", "small"), 2, rank.rstrip(" "), "multiplies matrices by")
         # The file of the same norm differs by one byte.
         norm = self.plumb.scratch / "layer_norm.so"
         norm.write_bytes((pathlib.Path(self.plumb.program).parents[1] / "lib/plumb/norm-v1/layer_norm.so").read_bytes() + b"\0")

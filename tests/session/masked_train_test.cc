@@ -62,7 +62,7 @@ TEST(MaskedTrainingTest, RefusesAModelThatIsNotBidirectionalAndAMaskThatIsNoToke
   spec.masked_tokens->mask_token = 6;
   const absl::Status wrong = TrainSession::Create(causal.get(), &data, spec, 1).status();
   EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(wrong.message()), HasSubstr("for models that are bidirectional"));
+  EXPECT_THAT(std::string(wrong.message()), HasSubstr("needs a bidirectional model"));
 }
 
 }  // namespace

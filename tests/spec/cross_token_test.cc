@@ -40,7 +40,7 @@ constexpr char kWhy[] =
     "\"test.centering\" takes statistics over tokens: in training a token's output depends on "
     "later "
     "tokens of its sequence and on the other sequences of the batch, so a causal model sees the "
-    "future that it is to predict. If that is wanted, ";
+    "future that it is to predict; if that is wanted, ";
 
 TEST_F(CrossTokenTest, ANormThatIsNotAllowedToIsRefusedAtItsPlugin) {
   const std::string use = "block { placement: \"pre\" norm: \"c\" }";

@@ -19,13 +19,13 @@ from plumb_cli import CHECKPOINTS, Failed, failed_with, plumb, read_json, write_
 REFUSED = [
     ("llama", {"residual_multiplier": 0.22}, '"residual_multiplier": granite reads it'),
     ("llama", {"quantization_config": {"quant_method": "gptq", "bits": 4}},
-     '"quantization_config": an object of which nothing is read'),
+     '"quantization_config": it is an object, and none of its keys is read'),
     ("llama", {"use_qk_norm": True}, '"use_qk_norm": cohere reads it'),
     ("llama", {"logit_scale": 0.5}, '"logit_scale": cohere reads it'),
     ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "alpha": 3}},
      '"rope_scaling.alpha": the rest of rope_scaling is read'),
     ("llama", {"rope_parameters": {"full_attention": {"rope_theta": 5.0}}},
-     '"rope_parameters.full_attention": an object of which nothing is read'),
+     '"rope_parameters.full_attention": it is an object, and none of its keys is read'),
     ("llama", {"partial_rotary_factor": 0.5}, '"partial_rotary_factor": gpt_neox, phi read it'),
     ("gpt2", {"rope_scaling": {"type": "linear", "factor": 2.0}}, '"rope_scaling"'),
     ("mistral", {"layer_types": ["full_attention"] * 3}, '"layer_types"'),
@@ -148,7 +148,7 @@ def check_config_only(binary):
             raise Failed(f"does not say that the family is known: {said}")
         config = os.path.join(directory, "config.json")
         write_json(config, {**read_json(config), "model_type": "mamba", "architectures": ["Mamba"]})
-        failed_with(binary, "there is no family of models for it", "import", directory, "--out", run)
+        failed_with(binary, "no family of models has it", "import", directory, "--out", run)
 
 
 def check_large_tokenizer(binary):

@@ -73,7 +73,7 @@ absl::StatusOr<BenchStep> DecodeBench::Impl::Step(int64_t n) {
   const int64_t begin = session->Length(0);
   if (n < 1 || begin + n > context_length) {
     return absl::OutOfRangeError(
-        absl::StrCat(n, " tokens after ", begin, " do not fit the context of ", context_length));
+        absl::StrCat(n, " tokens after ", begin, " are more than context_length ", context_length));
   }
   BenchStep step;
   const Clock::time_point start = Clock::now();
@@ -94,8 +94,7 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(HostRuntime* runt
                                                                const DecodeBenchRequest& request) {
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, model.Parse());
   if (VocabSizeOf(spec) == 0) {
-    return absl::InvalidArgumentError(
-        "vocab_size is missing, and there is no data to take it from");
+    return absl::InvalidArgumentError("vocab_size is missing; set it with --vocab N");
   }
   auto bench = std::unique_ptr<DecodeBench>(new DecodeBench);
   Impl& impl = *bench->impl_;
@@ -105,7 +104,7 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(HostRuntime* runt
   PLUMB_ASSIGN_OR_RETURN(const api::Weights weights, ParseWeights(request.weights));
   constexpr int64_t kMaxSequences = 16;  // limit of plumb_session
   if (request.batch < 1 || request.batch > kMaxSequences) {
-    return absl::InvalidArgumentError(absl::StrCat("sequences side by side must be 1 to ",
+    return absl::InvalidArgumentError(absl::StrCat("the sequences of a batch must be 1 to ",
                                                    kMaxSequences, ", not ", request.batch));
   }
   impl.batch = request.batch;

@@ -38,10 +38,9 @@ uint32_t CodePoint(int64_t i) {
 absl::StatusOr<std::string> RandomText(int64_t vocab_size, int64_t tokens, uint64_t seed) {
   constexpr int64_t kMax = kAfterLast - kFirst - (kAfterSurrogates - kSurrogates) - 1;
   if (vocab_size < 1 || vocab_size > kMax) {
-    return absl::InvalidArgumentError(absl::StrCat("a vocabulary of ", vocab_size,
-                                                   " tokens cannot be drawn from at random; it "
-                                                   "may have 1 to ",
-                                                   kMax));
+    return absl::InvalidArgumentError(absl::StrCat("random tokens need a vocabulary of 1 to ", kMax,
+                                                   " tokens, not ", vocab_size,
+                                                   "; give --data FILE"));
   }
   std::string text;
   for (const int64_t i : Permutation(RngStream(seed, "bench-order"), vocab_size)) {
@@ -84,7 +83,7 @@ absl::StatusOr<Dataset> MakeData(const TrainBenchRequest& request, const Recipe&
   if (!request.data_path.empty()) return Dataset::Load(request.data_path, ToDatasetOptions(recipe));
   if (vocab_size == 0) {
     return absl::InvalidArgumentError(
-        "vocab_size is missing, and there is no data to take it from; give one of them");
+        "vocab_size is missing; set it with --vocab N, or give --data FILE");
   }
   PLUMB_ASSIGN_OR_RETURN(
       const std::string text,
@@ -151,7 +150,7 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtim
                                                              const TrainBenchRequest& request) {
   if (!request.dtype.empty() && request.dtype != "f32" && request.dtype != "bf16") {
     return absl::InvalidArgumentError(
-        absl::StrCat("unknown dtype \"", request.dtype, "\"; training knows f32 and bf16"));
+        absl::StrCat("unknown dtype \"", request.dtype, "\"; there are f32 and bf16"));
   }
   auto bench = std::unique_ptr<TrainBench>(new TrainBench);
   Impl& impl = *bench->impl_;

@@ -68,8 +68,8 @@ absl::Status Publish(const std::string& temporary, const std::string& directory)
   if (!FileExists(directory)) return Rename(temporary, directory);
   if (Files().Exchange(temporary.c_str(), directory.c_str()) == 0) return absl::OkStatus();
   if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) {
-    return absl::UnavailableError(
-        absl::StrCat(temporary, ": cannot take the name of an older one: ", ErrnoText(errno)));
+    return absl::UnavailableError(absl::StrCat(
+        temporary, ": cannot replace the checkpoint of the same name: ", ErrnoText(errno)));
   }
   // The file system does not support exchange.
   PLUMB_RETURN_IF_ERROR(Rename(directory, absl::StrCat(temporary, "-old")));

@@ -47,7 +47,7 @@ absl::Status StagedDirectory::Commit() {
   std::error_code error;
   std::filesystem::rename(staged_, path_, error);  // also replaces an empty directory
   if (error) {
-    return absl::UnavailableError(absl::StrCat(path_, ": cannot be made: ", error.message()));
+    return absl::UnavailableError(absl::StrCat(path_, ": cannot be created: ", error.message()));
   }
   committed_ = true;
   return SyncDirectory(DirectoryOf(path_));

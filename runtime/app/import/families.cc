@@ -124,14 +124,14 @@ absl::StatusOr<Family> FindFamily(const HostRuntime& runtime, const Json& config
   if (found.size() == 1) return *found.front();
   const std::vector<std::string> names = NamesOf(families);
   if (!found.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(config_path, ": is for two families, ",
+    return absl::InvalidArgumentError(absl::StrCat(config_path, ": matches two families, ",
                                                    found[0]->file, " and ", found[1]->file,
                                                    "; choose one with --family FILE"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      config_path, ": model_type ", QuoteName(type), ": there is no family of models for it",
-      DidYouMean(type, names), "\nthere are ", absl::StrJoin(names, ", "),
-      "; a new one is a file, for --family (plumb docs zoo)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(config_path, ": model_type ", QuoteName(type), ": no family of models has it",
+                   DidYouMean(type, names), "\nthere are ", absl::StrJoin(names, ", "),
+                   "; a new one is a file, for --family (plumb docs zoo)"));
 }
 
 absl::StatusOr<Family> FindFamilyNamed(const HostRuntime& runtime, const std::string& name) {

@@ -40,9 +40,9 @@ absl::StatusOr<api::Model> MakeModel(HostRuntime* runtime, const Family& family,
 absl::StatusOr<std::vector<WantedTensor>> TensorsOfModel(const api::Model& model) {
   PLUMB_ASSIGN_OR_RETURN(const auto description, DescribeModel(model));
   if (!description["buffers"].empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(description["buffers"][0]["name"].get<std::string>(),
-                     ": the model keeps statistics of norms, which no checkpoint of others has"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        description["buffers"][0]["name"].get<std::string>(),
+        ": the model has norms with running statistics, which other formats do not store"));
   }
   std::vector<WantedTensor> tensors;
   for (const auto& tensor : description["tensors"]) {

@@ -67,7 +67,8 @@ absl::StatusOr<Json> ReadImportJson(const std::string& run) {
   const Json* version = FindMember(*json, "version");
   if (version == nullptr || AsInt64(*version) != kImportVersion) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": this plumb reads version ", kImportVersion));
+        absl::StrCat(path, ": has another version; this plumb reads version ", kImportVersion,
+                     "; import the checkpoint again"));
   }
   return json;
 }
@@ -127,10 +128,10 @@ class FileTensorList {
       const Json* from = FindMember(each, "from");
       if (from == nullptr) continue;  // converted
       const absl::optional<int64_t> first = AsInt64(*from);
-      if (!first || *first < 0) return Damaged(path_, "\"from\" is no element of a tensor");
+      if (!first || *first < 0) return Damaged(path_, "\"from\" is not the index of an element");
       PLUMB_ASSIGN_OR_RETURN(const SafetensorsFile* file, OpenSource(TextMember(tensor, "file")));
       const TensorEntry* entry = file->Find(TextMember(tensor, "source"));
-      if (entry == nullptr) return Damaged(path_, "names a tensor that its file has not");
+      if (entry == nullptr) return Damaged(path_, "a tensor is not in the file that it names");
       PLUMB_RETURN_IF_ERROR(Add(TextMember(each, "tensor"), *file, *entry, *first));
     }
     return absl::OkStatus();
@@ -142,7 +143,9 @@ class FileTensorList {
     if (entry.dtype == "F32") dtype = PLUMB_DTYPE_F32;
     if (entry.dtype == "BF16") dtype = PLUMB_DTYPE_BF16;
     const int64_t size = dtype == PLUMB_DTYPE_F32 ? 4 : 2;
-    if (first > entry.shape.num_elements()) return Damaged(path_, "\"from\" is beyond a tensor");
+    if (first > entry.shape.num_elements()) {
+      return Damaged(path_, "\"from\" is beyond the end of its tensor");
+    }
     tensors_.push_back({std::move(name), file.path(), file.OffsetOf(entry) + first * size, dtype});
     return absl::OkStatus();
   }

@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<RankFacts>> Launch::AllFacts(const RankFacts& mine) {
   std::vector<RankFacts> all;
   for (const std::string& text : texts) {
     const FactsJson json = FactsJson::parse(text, nullptr, false);
-    if (json.is_discarded()) return absl::InternalError("a rank's facts are no JSON");
+    if (json.is_discarded()) return absl::InternalError("the facts of a rank are not JSON");
     RankFacts facts;
     facts.rank = static_cast<int>(all.size());
     facts.host = hosts()[all.size()];

@@ -103,7 +103,7 @@ absl::Status CheckDirectory(const StudyPlan& plan, const std::string& directory)
   if (absl::IsNotFound(text.status())) return NoStudy(directory);
   if (!text.ok()) return text.status();
   return CheckContains(StudyFile(directory), *text, plan.StudyText(),
-                       "drop it, or put its files back as they were.");
+                       "drop it from --merge, or restore its files");
 }
 
 // Content that must be equal if two directories have the same run: everything except times.
@@ -149,9 +149,10 @@ absl::Status MissingError(const std::vector<std::string>& missing, size_t runs) 
     absl::StrAppend(&text, "\n  ", missing[i]);
   }
   if (missing.size() > kShown) absl::StrAppend(&text, "\n  …");
-  absl::StrAppend(&text,
-                  "\nName the directories that have them, or give the commands of their shards "
-                  "again, which continue.");
+  absl::StrAppend(
+      &text,
+      "\nname the directories that have them with --merge, or repeat the commands of their shards, "
+      "which continue");
   return absl::NotFoundError(text);
 }
 
@@ -185,8 +186,8 @@ absl::Status ClaimDirectory(const std::string& directory, const std::string& tex
     return WriteFileAtomically(path, text);
   }
   PLUMB_ASSIGN_OR_RETURN(const std::string begun, ReadFile(path, kMaxResultBytes));
-  PLUMB_RETURN_IF_ERROR(CheckContains(
-      path, begun, text, absl::StrCat("choose another --out, or delete ", directory, ".")));
+  PLUMB_RETURN_IF_ERROR(CheckContains(path, begun, text,
+                                      absl::StrCat("choose another --out, or delete ", directory)));
   return begun == text ? absl::OkStatus() : WriteFileAtomically(path, text);
 }
 
@@ -203,9 +204,9 @@ absl::Status CheckContains(const std::string& path, const std::string& begun,
   const std::vector<std::string> now = absl::StrSplit(text, '\n');
   const std::vector<std::string> gone = OnlyIn(before, now), added = OnlyIn(now, before);
   std::string message = absl::StrCat(path, ": is another study; ", advice);
-  if (!gone.empty()) absl::StrAppend(&message, " It alone has");
+  if (!gone.empty()) absl::StrAppend(&message, "\nit alone has");
   AppendLines("  - ", gone, &message);
-  if (!added.empty()) absl::StrAppend(&message, "\nThis one alone has");
+  if (!added.empty()) absl::StrAppend(&message, "\nthis one alone has");
   AppendLines("  + ", added, &message);
   return absl::InvalidArgumentError(message);
 }
@@ -236,7 +237,7 @@ absl::StatusOr<IncomingRun> IncomingRun::Begin(const std::string& directory) {
 absl::Status IncomingRun::Add(const std::string& path, absl::string_view content) {
   if (!LeadsInside(path)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(directory_, ": is sent a file that is not part of a run: ", path));
+        absl::StrCat(directory_, ": a rank sent a file that is not part of a run: ", path));
   }
   const std::string whole = absl::StrCat(gathering_, "/", path);
   if (const size_t slash = whole.rfind('/'); slash > gathering_.size()) {

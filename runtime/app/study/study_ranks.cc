@@ -27,7 +27,8 @@ absl::StatusOr<Json> ReceiveMessage(Communicator* ranks, int from) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReceiveText(ranks, from, kTagStudy));
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    return absl::InternalError(absl::StrCat("rank ", from, " speaks of no study"));
+    return absl::InternalError(
+        absl::StrCat("rank ", from, " sent a message that is not of a study"));
   }
   return json;
 }

@@ -232,7 +232,7 @@ class TemporaryDirectory {
     std::string path = (place / "plumb-compare-XXXXXX").string();
     if (error || mkdtemp(path.data()) == nullptr) {
       return absl::UnavailableError(
-          absl::StrCat(path, ": cannot be made; TMPDIR names the place of temporary directories"));
+          absl::StrCat(path, ": cannot be created; set TMPDIR to a directory that can be written"));
     }
     return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(path));
   }

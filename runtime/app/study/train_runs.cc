@@ -241,10 +241,11 @@ absl::Status StartThreads(const StudyPlan& plan,
           error.code().message(),
           "; limits: ulimit -u (processes), ulimit -v (memory, of which each needs a stack)");
       if (threads->empty()) {
-        return absl::ResourceExhaustedError(absl::StrCat("no thread can be started: ", why));
+        return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", why));
       }
-      shared->warnings.push_back(absl::StrCat("only ", threads->size(), " of ", runtimes.size(),
-                                              " runs at once, no more threads: ", why));
+      shared->warnings.push_back(
+          absl::StrCat("only ", threads->size(), " of ", runtimes.size(),
+                       " runs are trained at once, because no more threads can be started: ", why));
       break;
     }
     ++shared->working;

@@ -57,9 +57,10 @@ absl::StatusOr<InitialWeights> InitFromRun(HostRuntime* runtime, const std::stri
   }
   for (const auto& each : theirs) initial.left.push_back(NameWithShape(each.second));
   if (initial.taken > 0) return initial;
-  return absl::InvalidArgumentError(
-      absl::StrCat(run, ": has no tensor of the model's, by name and shape; it has ",
-                   initial.left.empty() ? std::string("no tensor") : initial.left.front(), " .."));
+  return absl::InvalidArgumentError(absl::StrCat(
+      run, ": none of its tensors has the name and shape of one of the model",
+      initial.left.empty() ? "" : absl::StrCat("; its first is ", initial.left.front()),
+      "; choose a run of a similar model for --init"));
 }
 
 std::string WithInit(const std::string& json, const InitialWeights& initial) {
@@ -77,7 +78,7 @@ absl::StatusOr<InitSource> InitOf(const std::string& json) {
   for (const auto& [key, value] :
        {std::pair{"run", &source.run}, std::pair{"weights", &source.weights}}) {
     if (!init.is_object() || !init.contains(key) || !init[key].is_string()) {
-      return absl::DataLossError("\"init\" is not {\"run\": path, \"weights\": path}");
+      return absl::DataLossError("\"init\" must be {\"run\": path, \"weights\": path}");
     }
     *value = init[key].get<std::string>();
   }

@@ -57,14 +57,14 @@ absl::StatusOr<double> Number(const Json& object, absl::string_view name) {
   const Json* value = FindMember(object, name);
   if (value != nullptr && value->is_null()) return std::numeric_limits<double>::quiet_NaN();
   if (value != nullptr && value->is_number()) return value->get<double>();
-  return absl::DataLossError(absl::StrCat("has no number \"", name, "\""));
+  return absl::DataLossError(absl::StrCat("\"", name, "\" is missing or not a number"));
 }
 
 absl::StatusOr<int64_t> Integer(const Json& object, absl::string_view name) {
   const Json* value = FindMember(object, name);
   const absl::optional<int64_t> number = value == nullptr ? absl::nullopt : AsInt64(*value);
   if (number) return *number;
-  return absl::DataLossError(absl::StrCat("has no whole number \"", name, "\""));
+  return absl::DataLossError(absl::StrCat("\"", name, "\" is missing or not a whole number"));
 }
 
 absl::StatusOr<StepMetrics> ParseLine(absl::string_view line) {

@@ -109,7 +109,7 @@ absl::StatusOr<int64_t> StepOf(absl::string_view text) {
   const nlohmann::json* step = FindMember(*object, "step");
   const absl::optional<int64_t> number = step == nullptr ? absl::nullopt : AsInt64(*step);
   if (number) return *number;
-  return absl::DataLossError("has no whole number \"step\"");
+  return absl::DataLossError("\"step\" is missing or not a whole number");
 }
 
 }  // namespace

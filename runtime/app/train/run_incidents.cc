@@ -45,7 +45,7 @@ absl::StatusOr<int64_t> BatchOf(absl::string_view text) {
   if (!object.ok()) return absl::DataLossError(object.status().message());
   int64_t batch = 0;
   if (object->is_object() && TakeCount(*object, "batch", 0, &batch)) return batch;
-  return absl::DataLossError("has no whole number \"batch\"");
+  return absl::DataLossError("\"batch\" is missing or not a whole number");
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ absl::StatusOr<IncidentState> IncidentsOf(const std::string& json) {
       !TakeCount(incidents, "batches_skipped", 0, &state.batches_skipped) ||
       !TakeCount(incidents, "last_good", -1, &state.last_good) ||
       !TakeLosses(incidents, &state.losses)) {
-    return absl::DataLossError("\"incidents\" is not what a run writes");
+    return absl::DataLossError("a field of \"incidents\" is missing or has the wrong type");
   }
   state.learning_rate_scale = scale->get<double>();
   return state;

@@ -79,7 +79,7 @@ absl::StatusOr<RunPlugins> PluginsIn(const std::string& json) {
   for (const auto& [id, record] : files.items()) {
     if (!files.is_object() || !is_text(record, "path") || !is_text(record, "hash")) {
       return absl::DataLossError(
-          "\"plugin_files\" is not {ID: {\"path\": text, \"hash\": text}, ..}");
+          "\"plugin_files\" must be {ID: {\"path\": text, \"hash\": text}, ..}");
     }
     plugins[id] = {record["path"], record["hash"]};
   }

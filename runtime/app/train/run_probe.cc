@@ -75,7 +75,7 @@ absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json) {
   if (!object.is_object() || !object.contains("probe")) return options;
   const Json& probe = object["probe"];
   const absl::Status error =
-      absl::DataLossError("\"probe\" is not {\"every\": steps, \"points\": [names]}");
+      absl::DataLossError("\"probe\" must be {\"every\": steps, \"points\": [names]}");
   if (!probe.is_object() || !probe.contains("every") || !probe.contains("points")) return error;
   if (!probe["every"].is_number_integer() || !probe["points"].is_array()) return error;
   options.every = probe["every"].get<int64_t>();

@@ -90,12 +90,14 @@ absl::Status TrainRanks::CheckAgree(HostRuntime* runtime, const Recipe& recipe,
   for (const RankFacts& each : all) {
     const std::string who = absl::StrCat("rank ", each.rank, " on host ", each.host);
     if (ProcessorText(each) != ProcessorText(first)) {
-      std::string text = absl::StrCat(
-          who, ": a processor of another kind than that of rank 0 on host ", first.host, ": ",
-          ProcessorText(each), ", not ", ProcessorText(first),
-          ". Processors round differently, so the run is not that of one machine to the bit");
+      std::string text =
+          absl::StrCat(who, ": a processor of another kind than that of rank 0 on host ",
+                       first.host, ": ", ProcessorText(each), ", not ", ProcessorText(first),
+                       "; processors round differently, so the results are not those of one "
+                       "machine to the bit");
       if (require_same_bits) {
-        return absl::InvalidArgumentError(absl::StrCat(text, " (--require-same-bits)"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(text, "; drop --require-same-bits, or use hosts of one kind"));
       }
       absl::StrAppend(&text, "; train.shard: OPTIMIZER keeps the weights of all ranks equal");
       are_alike_ = false;
@@ -104,8 +106,9 @@ absl::Status TrainRanks::CheckAgree(HostRuntime* runtime, const Recipe& recipe,
     }
     if (each.matmul != first.matmul) {
       return absl::InvalidArgumentError(
-          absl::StrCat(who, ": matrices are multiplied otherwise than by rank 0 on host ",
-                       first.host, ": ", each.matmul, ", not ", first.matmul));
+          absl::StrCat(who, ": multiplies matrices by ", each.matmul, ", but rank 0 on host ",
+                       first.host, " by ", first.matmul,
+                       "; install the same oneDNN on all hosts, or give all ranks --gemm small"));
     }
   }
   return absl::OkStatus();
@@ -153,7 +156,7 @@ absl::Status TrainRanks::WriteStates(const std::string& directory,
   const absl::string_view writers_wanted = said == nullptr ? "" : said;
   if (!writers_wanted.empty() && writers_wanted != "ONE" && writers_wanted != "ALL") {
     return absl::InvalidArgumentError(
-        absl::StrCat(kVariable, ": is ONE, ALL or nothing, not ", writers_wanted));
+        absl::StrCat(kVariable, ": must be ONE, ALL or unset, is ", writers_wanted));
   }
   if (are_alike_ && writers_wanted != "ONE") {
     PLUMB_RETURN_IF_ERROR(BroadcastOrder({Order::kCheckpoint}));
@@ -173,8 +176,9 @@ absl::Status TrainRanks::WriteStates(const std::string& directory,
     if (writers_wanted == "ALL") {
       return absl::FailedPreconditionError(
           absl::StrCat("rank ", blind, " on host ", launch_->hosts()[static_cast<size_t>(blind)],
-                       ": does not see ", directory, ", which all ranks are to write (", kVariable,
-                       "=ALL); without that rank 0 writes alone"));
+                       ": cannot see ", directory, ", which every rank writes with ", kVariable,
+                       "=ALL; choose an --out that all hosts share, or unset the variable, so that "
+                       "rank 0 writes alone"));
     }
   }
   return WithStates([&]() -> absl::Status {
@@ -217,7 +221,7 @@ absl::StatusOr<int> TrainRanks::Follow(absl::FunctionRef<absl::Status(int64_t ba
         return static_cast<int>(order.argument);
       default:
         return absl::InternalError(
-            absl::StrCat("rank 0 orders ", static_cast<int64_t>(order.kind)));
+            absl::StrCat("rank 0 sent the unknown order ", static_cast<int64_t>(order.kind)));
     }
   }
 }

@@ -96,7 +96,7 @@ absl::Status TrainRun::Impl::LoadData(const std::string& path, const Tokenizer* 
 
 absl::Status TrainRun::Impl::ReadNew(const TrainRequest& request) {
   if (request.model_path.empty()) {
-    return absl::InvalidArgumentError("a model is missing: model_path is empty");
+    return absl::InvalidArgumentError("MODEL is missing");
   }
   Overrides settings = request.train_overrides;
   if (request.seed.has_value()) settings.emplace_back("seed", absl::StrCat(*request.seed));
@@ -244,14 +244,14 @@ TrainRun::~TrainRun() = default;
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::Open(HostRuntime* runtime,
                                                          const TrainRequest& request) {
   if (request.resume && request.out.empty()) {
-    return absl::InvalidArgumentError("nothing to resume: out, which names the run, is empty");
+    return absl::InvalidArgumentError("there is no run to resume; name it with --out");
   }
   if (request.resume && request.dry_run) {
-    return absl::InvalidArgumentError("a dry run is one of a new run: resume is set too");
+    return absl::InvalidArgumentError("a dry run is of a new run; drop --resume");
   }
   if (request.tensorboard && request.out.empty()) {
     return absl::InvalidArgumentError(
-        "event files need a directory: out, which names the run, is empty");
+        "TensorBoard's event files need the directory of a run; name it with --out");
   }
   auto impl = std::make_unique<Impl>(runtime);
   PLUMB_RETURN_IF_ERROR(
@@ -449,7 +449,7 @@ absl::StatusOr<double> TrainRun::Impl::ValidationLoss(int64_t max_batches) {
 
 absl::StatusOr<double> TrainRun::ValidationLoss() {
   if (!impl_->validation.has_value()) {
-    return absl::InvalidArgumentError("nothing is held out; set data.val_fraction");
+    return absl::InvalidArgumentError("there is no validation data; set data.val_fraction");
   }
   return OrOutOfMemory("the validation program",
                        [&] { return impl_->ValidationLoss(/*max_batches=*/0); });

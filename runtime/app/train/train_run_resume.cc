@@ -228,7 +228,7 @@ absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Check
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(edits, "\nPut it back, or resume with --accept-edits."));
+      absl::StrCat(edits, "\nrestore the file, or resume with --accept-edits"));
 }
 
 // Fails unless `text`, a State() read from `file`, has the data, the seed and the dtype of this

@@ -211,16 +211,16 @@ struct TrainedModel::Impl {
   // Fails if there are stop texts but no tokenizer, since they are searched for in the text.
   absl::StatusOr<StopTexts> MakeStopTexts(const GenerateOptions& options) const {
     if (!options.stop_texts.empty() && !files.tokenizer.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the imported run's tokenizer: ", files.tokenizer.status().message(),
-                       "\nwithout one there is no text in which a stop text could be found"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the imported run's tokenizer: ", files.tokenizer.status().message(),
+          "\na stop text is searched for in text, which needs a tokenizer; drop --stop"));
     }
     return StopTexts::Create(options.stop_texts);
   }
 
   // Draws only tokens of the tokenizer, since the model's vocabulary may be larger.
   absl::StatusOr<api::SampleOptions> Drawing(const GenerateOptions& options) const {
-    if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens is negative");
+    if (options.max_tokens < 0) return absl::InvalidArgumentError("max_tokens must be >= 0");
     api::SampleOptions drawing;
     drawing.max_tokens = 1;
     drawing.greedy = options.temperature == 0;
@@ -328,7 +328,7 @@ absl::Status TrainedModel::GenerateMany(
     const GenerateOptions& options, int64_t count,
     const std::function<bool(GenerateResult sample)>& on_sample) {
   Impl& impl = *impl_;
-  if (count < 0) return absl::InvalidArgumentError("the number of samples is negative");
+  if (count < 0) return absl::InvalidArgumentError("the number of samples must be >= 0");
   if (count == 0) return absl::OkStatus();
   const auto batch = static_cast<int32_t>(impl.SamplesAtOnce(count));
   if (batch <= 1) {
@@ -421,7 +421,8 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
       Dataset::Load(data_path, ToDatasetOptions(impl.files.recipe), &*impl.files.tokenizer));
   if (stride > 0 && impl.files.recipe.fields.has_masked_tokens()) {
     return absl::InvalidArgumentError(
-        "a stride is for models that predict the next token; this one fills gaps (masked_tokens)");
+        "a stride needs a model that predicts the next token, and this one was trained with "
+        "masked_tokens; drop --stride");
   }
   std::vector<SplitLoss> losses;
   for (Split split : {Split::kTrain, Split::kValidation}) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* MPI counts are ints, so a longer message is one element of a type made of pieces of this size. */
-enum { PIECE = 1 << 30 };
+enum { kPieceBytes = 1 << 30 };
 
 typedef struct {
   MPI_Comm comm;
@@ -49,13 +49,13 @@ static plumb_status OutOfMemory(Job* job) {
 static int TypeOf(size_t size, MPI_Datatype* type, int* count) {
   *type = MPI_BYTE;
   *count = (int)size;
-  if (size <= PIECE) return MPI_SUCCESS;
-  const size_t pieces = size / PIECE, rest = size % PIECE;
+  if (size <= kPieceBytes) return MPI_SUCCESS;
+  const size_t pieces = size / kPieceBytes, rest = size % kPieceBytes;
   MPI_Datatype parts[2] = {MPI_DATATYPE_NULL, MPI_BYTE};
-  int failure = MPI_Type_contiguous(PIECE, MPI_BYTE, &parts[0]);
+  int failure = MPI_Type_contiguous(kPieceBytes, MPI_BYTE, &parts[0]);
   if (failure != MPI_SUCCESS) return failure;
   int lengths[2] = {(int)pieces, (int)rest};
-  MPI_Aint places[2] = {0, (MPI_Aint)(pieces * PIECE)};
+  MPI_Aint places[2] = {0, (MPI_Aint)(pieces * kPieceBytes)};
   failure = MPI_Type_create_struct(2, lengths, places, parts, type);
   MPI_Type_free(&parts[0]);
   if (failure == MPI_SUCCESS) failure = MPI_Type_commit(type);

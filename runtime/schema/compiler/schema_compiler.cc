@@ -224,8 +224,8 @@ std::string ClassDefinition(const Descriptor& message) {
     const std::string full = ClassName(nested);
     text += "  using " + nested.name() + " = " + full + ";\n";
     for (int j = 0; j < nested.value_count(); ++j) {
-      const std::string& value = nested.value(j)->name();
-      text += "  static constexpr " + full + " " + value + " = " + full + "_" + value + ";\n";
+      text += Fill("  static constexpr $type$ $value$ = $type$_$value$;\n",
+                   {{"type", full}, {"value", nested.value(j)->name()}});
     }
   }
   for (int i = 0; i < message.real_oneof_decl_count(); ++i) {
