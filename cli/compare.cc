@@ -50,6 +50,9 @@ std::string CommandText(const CompareFlags& options) {
   if (!study.match.empty()) add("--match", study.match);
   if (study.seeds > 0) add("--seeds", absl::StrCat(study.seeds));
   for (const std::string& seed : study.seed_list) add("--seed", seed);
+  if (study.choosing_seeds > 0) {
+    add("--choosing-seeds", absl::StrCat(study.choosing_seeds));
+  }
   if (study.samples >= 0) add("--samples", absl::StrCat(study.samples));
   if (study.probe) absl::StrAppend(&text, " --probe");
   if (study.probe_every >= 0) add("--probe-every", absl::StrCat(study.probe_every));
@@ -195,6 +198,9 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       ->check(CLI::IsMember({"steps", "tokens", "flops", "seconds", "parameters"}));
   AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N. Default: 3");
   AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
+  AddInt(app, "--choosing-seeds", &study->choosing_seeds, 1, 10000,
+         "Train every cell of the grid with the first N seeds alone, and the other seeds only in "
+         "the best cell of each model, by which it is compared. Default: train all, half choose");
   AddInt(app, "--samples", &study->samples, 0, 1000,
          "Number of samples to draw from each trained model. Default: 8");
   app->option_defaults()->group("Probes");

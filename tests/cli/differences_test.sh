@@ -25,3 +25,24 @@ best = report["best"]
 assert best["chosen_with"] == 2 and len(best["paired"]) == 3, best
 assert "best setting" in text and "Each at its best setting: " in text, text
 EOF
+
+# With --choosing-seeds, the other seeds are trained at the best setting of each model alone.
+study_of() {
+  "$plumb" compare "$source"/examples/why_normalise/{pre,post,none}.pbtxt --data "$source/examples/data/names.txt" \
+    --set train.max_steps=60 --set model.n_layer=2 --grid "train.learning_rate=0.001,0.01,0.03" --samples 0 --seeds 6 --quiet "$@"
+}
+study_of --out "$study/all" > /dev/null
+study_of --choosing-seeds 3 --out "$study/chosen" > "$study/text"
+python3 - "$study" << 'EOF_PYTHON'
+import csv, json, sys
+all_, chosen = (json.load(open(f"{sys.argv[1]}/{name}/report.json", encoding="utf-8")) for name in ("all", "chosen"))
+rows = {name: list(csv.DictReader(open(f"{sys.argv[1]}/{name}/runs.csv", encoding="utf-8"))) for name in ("all", "chosen")}
+assert len(rows["all"]) == 3 * 3 * 6 and len(rows["chosen"]) == len(chosen["runs"]) == 3 * 3 * 3 + 3 * 3, len(rows["chosen"])
+assert all(row in rows["all"] for row in rows["chosen"]), "a run differs"
+assert chosen["best"] == {**all_["best"], "models": chosen["best"]["models"]}, "the comparison at the best settings differs"
+for a, b in zip(all_["best"]["models"], chosen["best"]["models"]):
+    assert {**a, "mean_rank": 0} == {**b, "mean_rank": 0}, (a, b)
+EOF_PYTHON
+[ "$(find "$study/chosen/runs" -name result.json | wc -l)" = 36 ]
+if study_of --choosing-seeds 6 --out "$study/none" 2> "$study/error"; then exit 1; fi
+grep -q "no seed is left to compare" "$study/error"

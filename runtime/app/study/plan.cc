@@ -77,6 +77,11 @@ class Planner {
 
   absl::Status Check() {
     const Study& study = plan_.study;
+    if (study.choosing_seeds >= static_cast<int64_t>(study.seeds.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("--choosing-seeds ", study.choosing_seeds,
+                                                     ": no seed is left to compare the "
+                                                     "models; give more than that with --seeds"));
+    }
     if (study.models.empty()) {
       return absl::InvalidArgumentError(
           "MODEL is missing; write plumb compare A.pbtxt B.pbtxt --data FILE --out DIR");
@@ -387,6 +392,8 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
                            HashOfRun(study, plan.groups[group], seed)});
     }
   }
+  // Which cells are the best is not known yet; the first ones have as many runs.
+  if (plan.chooses()) plan.SkipExcept(std::vector<size_t>(plan.models.size(), 0));
   return plan;
 }
 
@@ -416,6 +423,15 @@ absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const StudyPlan& plan
   request.resume = false;
   request.tensorboard = false;
   return TrainRun::Open(runtime, request);
+}
+
+void StudyPlan::SkipExcept(const std::vector<size_t>& cell_of_model) {
+  is_skipped.assign(runs.size(), false);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const PlanGroup& group = groups[runs[i].group];
+    const auto index = static_cast<int64_t>(i % study.seeds.size());  // of the seed
+    is_skipped[i] = index >= study.choosing_seeds && group.cell != cell_of_model[group.model];
+  }
 }
 
 TrainRequest StudyPlan::Request(const PlanRun& run) const {
@@ -470,7 +486,7 @@ absl::StatusOr<StudyRequirements> RequirementsOf(const StudyPlan& plan, int thre
   out.memory_limit = ProcessMemoryLimit();
   int64_t memory = 0;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (!plan.shard.Has(i)) continue;
+    if (!plan.Has(i)) continue;
     ++out.runs;
     const PlanRun& run = plan.runs[i];
     PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result, ReadRunResult(run.directory));

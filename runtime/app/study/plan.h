@@ -69,11 +69,19 @@ struct StudyPlan {
   Study study;
   std::string out;
   std::vector<PlanModel> models;
-  std::vector<Overrides> cells;       // values of the grid's settings; one empty cell without any
-  std::vector<PlanGroup> groups;      // model by model, each in the order of the cells
-  std::vector<PlanRun> runs;          // group by group, each in seed order
-  StudyShard shard;                   // the subset of `runs` to train here
+  std::vector<Overrides> cells;   // values of the grid's settings; one empty cell without any
+  std::vector<PlanGroup> groups;  // model by model, each in the order of the cells
+  std::vector<PlanRun> runs;      // group by group, each in seed order
+  StudyShard shard;               // the subset of `runs` to train here
+  std::vector<bool> is_skipped;   // runs that no shard trains (study.choosing_seeds); empty: none
   std::vector<std::string> warnings;  // oddities of the study, for the user
+
+  // Returns true if a run is to be trained here.
+  bool Has(size_t run) const { return shard.Has(run) && (is_skipped.empty() || !is_skipped[run]); }
+  // Returns true if the first seeds choose the cells in which the others are trained.
+  bool chooses() const { return study.choosing_seeds > 0 && cells.size() > 1; }
+  // Skips the seeds that do not choose, except in one cell of each model.
+  void SkipExcept(const std::vector<size_t>& cell_of_model);
 
   TrainRequest Request(const PlanRun& run) const;
   // Returns the content of OUT/study.pbtxt: the study and the hashes of its files.

@@ -151,7 +151,7 @@ Json DifferenceData(const StudyPlan& plan) {
   return differences;
 }
 
-Json GroupData(const StudyPlan& plan) {
+Json GroupData(const StudyPlan& plan, const StudyResults& results) {
   Json groups = Json::array();
   for (const PlanGroup& group : plan.groups) {
     Json settings = Json::object();
@@ -162,7 +162,10 @@ Json GroupData(const StudyPlan& plan) {
                       {"settings", settings},
                       {"runs", Json::array()}});
   }
-  for (size_t i = 0; i < plan.runs.size(); ++i) groups[plan.runs[i].group]["runs"].push_back(i);
+  size_t position = 0;  // among the runs that exist
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (results.records[i].is_present) groups[plan.runs[i].group]["runs"].push_back(position++);
+  }
   return groups;
 }
 
@@ -297,6 +300,7 @@ Json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
   Json runs = Json::array();
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     const RunRecord& record = results.records[i];
+    if (!record.is_present) continue;
     runs.push_back({{"group", plan.groups[plan.runs[i].group].name},
                     {"seed", plan.runs[i].seed},
                     {"seconds", record.seconds},
@@ -319,6 +323,7 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
   Json models = Json::array(), runs = Json::array();
   for (const PlanModel& model : plan.models) models.push_back(ModelData(model));
   for (size_t i = 0; i < plan.runs.size(); ++i) {
+    if (!results.records[i].is_present) continue;
     runs.push_back(RunData(plan.runs[i], results.records[i], results.runs[i]));
   }
   return {{"title", StudyTitle(plan)},
@@ -332,7 +337,7 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
            {{"first", std::min(kFirstWindow, steps)}, {"last", std::min(kLastWindow, steps)}}},
           {"models", std::move(models)},
           {"differences", DifferenceData(plan)},
-          {"groups", GroupData(plan)},
+          {"groups", GroupData(plan, results)},
           {"runs", std::move(runs)},
           {"table", TableData(SummaryTable(plan, results, /*with_times=*/false))},
           {"judged", kMetricNames[results.judged]},

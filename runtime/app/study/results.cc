@@ -135,7 +135,8 @@ std::optional<BestSettings> CompareBestSettings(const StudyPlan& plan,
                                                 const StudyResults& results) {
   if (plan.cells.size() < 2 || plan.study.seeds.size() < 2) return std::nullopt;
   BestSettings best;
-  best.chosen_with = plan.study.seeds.size() / 2;
+  best.chosen_with =
+      plan.chooses() ? static_cast<size_t>(plan.study.choosing_seeds) : plan.study.seeds.size() / 2;
   for (size_t model = 0; model < plan.models.size(); ++model) {
     best.cells.push_back(BestCell(plan, results, model, best.chosen_with));
   }
@@ -199,7 +200,13 @@ std::string MetricsHead(const StudyPlan& plan, const PlanRun& run) {
 
 absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
   std::vector<RunRecord> records;
-  for (const PlanRun& run : plan.runs) {
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const PlanRun& run = plan.runs[i];
+    if (!plan.is_skipped.empty() && plan.is_skipped[i]) {
+      records.emplace_back();
+      records.back().is_present = false;
+      continue;
+    }
     PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory, MetricsHead(plan, run)));
     records.push_back(std::move(record));
   }

@@ -53,6 +53,7 @@ absl::StatusOr<Study> Study::FromFile(const std::string& path) {
     study.seeds.push_back(static_cast<uint64_t>(seed));
   }
   study.samples = spec.samples.value_or(study.samples);
+  study.choosing_seeds = spec.choosing_seeds;
   study.probe_every = spec.probe_every;
   study.probe_points = spec.probe_points;
   study.tensorboard = spec.tensorboard;
@@ -73,6 +74,7 @@ std::string Study::ToText() const {
   spec.budgets = budgets;
   spec.seed_list = seeds;
   spec.samples = samples;
+  spec.choosing_seeds = choosing_seeds;
   spec.probe_every = probe_every;
   spec.probe_points = probe_points;
   spec.tensorboard = tensorboard;

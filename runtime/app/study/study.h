@@ -45,6 +45,7 @@ struct Study {
   StudyMatch match = StudyMatch::kSteps;
   std::map<std::string, int64_t> budgets;  // measured steps by PlanGroup::directory, for kSeconds
   std::vector<uint64_t> seeds;             // empty: not set
+  int64_t choosing_seeds = 0;              // 0: half of the seeds, and all train in every cell
   int64_t samples = 8;                     // number of samples from each trained model
   int64_t probe_every = 0;                 // 0: none
   std::vector<std::string> probe_points;   // ProbeOptions::points of every run

@@ -55,8 +55,8 @@ bool IsGroupLine(absl::string_view line) { return absl::StartsWith(line, "# grou
 // and settings are in the hashes.
 std::vector<std::string> RunLines(const std::string& text) {
   constexpr const char* kExtent[] = {
-      "model:", "train:",   "set:",     "match:",   "seed:",    "seeds:",      "grid {",
-      "}",      "  field:", "  value:", "budget {", "  group:", "  max_steps:"};
+      "model:", "train:",   "set:",     "match:",   "seed:",    "seeds:",       "grid {",
+      "}",      "  field:", "  value:", "budget {", "  group:", "  max_steps:", "choosing_seeds:"};
   std::vector<std::string> lines;
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const bool is_extent =

@@ -16,7 +16,7 @@
 
 namespace plumb {
 
-// Phase of a run; kElsewhere: the run belongs to another shard.
+// Phase of a run; kElsewhere: the run is not trained here.
 enum class RunPhase { kWaiting, kRunning, kFinished, kDiverged, kElsewhere };
 
 // Progress of a run. The training threads write it.

@@ -163,6 +163,7 @@ absl::StatusOr<Study> MakeStudy(const StudyOptions& options) {
     if (options.match == name) study.match = match;
   }
   PLUMB_RETURN_IF_ERROR(SetSeeds(options, &study));
+  if (options.choosing_seeds > 0) study.choosing_seeds = options.choosing_seeds;
   if (options.samples >= 0) study.samples = options.samples;
   if (!options.probe_points.empty()) study.probe_points = options.probe_points;
   if (options.probe_every >= 0) {

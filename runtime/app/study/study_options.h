@@ -22,7 +22,8 @@ struct StudyOptions {
   std::string dtype;  // "f32", "bf16"; "" if not given
   int64_t seeds = 0;  // 0: not given
   std::vector<std::string> seed_list;
-  int64_t samples = -1;  // -1: not given
+  int64_t choosing_seeds = 0;  // 0: not given
+  int64_t samples = -1;        // -1: not given
   bool probe = false;
   int64_t probe_every = -1;  // -1: not given
   std::vector<std::string> probe_points;

@@ -159,7 +159,7 @@ Communicator* RanksOf(const StudyRequest& request) {
 absl::StatusOr<std::vector<const PlanRun*>> RunsThat(bool ended, const StudyPlan& plan) {
   std::vector<const PlanRun*> runs;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (!plan.shard.Has(i)) continue;
+    if (!plan.Has(i)) continue;
     PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result,
                            ReadRunResult(plan.runs[i].directory));
     if (result.has_value() == ended) runs.push_back(&plan.runs[i]);
@@ -187,30 +187,13 @@ absl::Status StoreRuns(const StudyPlan& plan, const RunStore& store) {
   return absl::OkStatus();
 }
 
-// Trains the runs that have not ended. Sets `lock` to the lock on the directory.
-absl::Status TrainInDirectory(const StudyRequest& request, const StudyPlan& plan, StudyHost* host,
-                              HostRuntime* runtime, std::optional<StudyLock>* lock) {
-  if (!request.store.empty() && !request.study.init.empty()) {
-    return absl::InvalidArgumentError(
-        "--store: runs that start from --init are not stored, because their initial weights are "
-        "not part of a run's hash; drop --store");
-  }
-  if (request.is_shared()) {
-    PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, plan, host, runtime));
-  }
-  std::optional<RunStore> store;
-  if (!request.store.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(store, RunStore::Open(request.store));
-  }
-  PLUMB_ASSIGN_OR_RETURN(StudyRequirements requirements, RequirementsOf(plan, runtime->threads()));
-  PLUMB_RETURN_IF_ERROR(CheckFits(requirements, plan));
-  PLUMB_ASSIGN_OR_RETURN(StudyLock opened, OpenDirectory(request.out));
-  lock->emplace(std::move(opened));
-  PLUMB_RETURN_IF_ERROR(ClaimDirectory(request.out, plan.StudyText()));
-  if (store) {
-    PLUMB_RETURN_IF_ERROR(FetchRuns(plan, *store, host));
-    PLUMB_ASSIGN_OR_RETURN(requirements, RequirementsOf(plan, runtime->threads()));
-  }
+// Trains the runs of the plan that have not ended and are not skipped.
+absl::Status TrainPhase(const StudyRequest& request, const StudyPlan& plan,
+                        const std::optional<RunStore>& store, StudyHost* host,
+                        HostRuntime* runtime) {
+  if (store) PLUMB_RETURN_IF_ERROR(FetchRuns(plan, *store, host));
+  PLUMB_ASSIGN_OR_RETURN(const StudyRequirements requirements,
+                         RequirementsOf(plan, runtime->threads()));
   StudyDivision division = requirements.division;
   if (request.is_shared()) {
     auto left = static_cast<int64_t>(requirements.runs - requirements.ended);
@@ -221,6 +204,41 @@ absl::Status TrainInDirectory(const StudyRequest& request, const StudyPlan& plan
   // An interrupted study stores what has ended.
   if (store) PLUMB_RETURN_IF_ERROR(StoreRuns(plan, *store));
   return trained;
+}
+
+// Trains the runs that have not ended. Sets `lock` to the lock on the directory. If the first seeds
+// choose, the plan then skips the runs that were not chosen.
+absl::Status TrainInDirectory(const StudyRequest& request, StudyHost* host, HostRuntime* runtime,
+                              StudyPlan* plan, std::optional<StudyLock>* lock) {
+  if (!request.store.empty() && !request.study.init.empty()) {
+    return absl::InvalidArgumentError(
+        "--store: runs that start from --init are not stored, because their initial weights are "
+        "not part of a run's hash; drop --store");
+  }
+  if (plan->chooses() && (request.is_shared() || plan->shard.count > 1)) {
+    return absl::InvalidArgumentError(
+        "--choosing-seeds: the study is trained by one process, because what it trains last "
+        "depends "
+        "on its first results; drop mpirun or --shard");
+  }
+  if (request.is_shared()) {
+    PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, *plan, host, runtime));
+  }
+  std::optional<RunStore> store;
+  if (!request.store.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(store, RunStore::Open(request.store));
+  }
+  PLUMB_ASSIGN_OR_RETURN(const StudyRequirements requirements,
+                         RequirementsOf(*plan, runtime->threads()));
+  PLUMB_RETURN_IF_ERROR(CheckFits(requirements, *plan));
+  PLUMB_ASSIGN_OR_RETURN(StudyLock opened, OpenDirectory(request.out));
+  lock->emplace(std::move(opened));
+  PLUMB_RETURN_IF_ERROR(ClaimDirectory(request.out, plan->StudyText()));
+  PLUMB_RETURN_IF_ERROR(TrainPhase(request, *plan, store, host, runtime));
+  if (!plan->chooses()) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(const StudyResults chosen, CollectResults(*plan));
+  plan->SkipExcept(chosen.best->cells);
+  return TrainPhase(request, *plan, store, host, runtime);
 }
 
 // Directory that is removed by the destructor.
@@ -321,7 +339,7 @@ absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTi
                                       StudyHost* host, HostRuntime* runtime) {
   PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
   std::optional<StudyLock> lock;
-  PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, plan, host, runtime, &lock));
+  PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, host, runtime, &plan, &lock));
   PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));
   return ConcludeStudy(request, timer, std::move(plan), std::move(results), host, runtime);
 }
@@ -352,7 +370,7 @@ absl::StatusOr<StudyPlan> RunShard(const StudyRequest& request, StudyHost* host,
                                    HostRuntime* runtime) {
   PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
   std::optional<StudyLock> lock;
-  PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, plan, host, runtime, &lock));
+  PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, host, runtime, &plan, &lock));
   return plan;
 }
 
@@ -372,6 +390,10 @@ absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
                                         const StudyTimer& timer, StudyHost* host,
                                         HostRuntime* runtime) {
   PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
+  if (plan.chooses()) {
+    return absl::InvalidArgumentError(
+        "--merge: a study with choosing_seeds has no shards; give its own command again");
+  }
   PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, OpenDirectory(request.out));
   PLUMB_RETURN_IF_ERROR(MergeRuns(plan, directories));
   PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));

@@ -72,6 +72,10 @@ absl::Status Check(const v1::Study& message, const Located& at) {
     errors.Require(message.samples() >= 0 && message.samples() <= 1000, at.At("samples"),
                    "samples must be in 0..1000");
   }
+  if (message.has_choosing_seeds()) {
+    errors.Require(message.choosing_seeds() >= 1, at.At("choosing_seeds"),
+                   "choosing_seeds must be 1 or more");
+  }
   errors.Require(message.probe_every() >= 0, at.At("probe_every"),
                  "probe_every must be zero or more");
   CheckGrid(message, at, &errors);
@@ -110,6 +114,7 @@ absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::stri
   if (message.has_seeds()) spec.seeds = message.seeds();
   spec.seed_list.assign(message.seed().begin(), message.seed().end());
   if (message.has_samples()) spec.samples = message.samples();
+  if (message.has_choosing_seeds()) spec.choosing_seeds = message.choosing_seeds();
   spec.probe_every = message.probe_every();
   spec.probe_points.assign(message.probe_point().begin(), message.probe_point().end());
   spec.tensorboard = message.tensorboard();
@@ -139,6 +144,7 @@ std::string StudySpec::ToText() const {
   if (seeds.has_value()) message.set_seeds(static_cast<int32_t>(*seeds));
   for (uint64_t seed : seed_list) message.add_seed(seed);
   if (samples.has_value()) message.set_samples(static_cast<int32_t>(*samples));
+  if (choosing_seeds > 0) message.set_choosing_seeds(static_cast<int32_t>(choosing_seeds));
   message.set_probe_every(static_cast<int32_t>(probe_every));
   message.set_tensorboard(tensorboard);
   for (const std::string& point : probe_points) message.add_probe_point(point);

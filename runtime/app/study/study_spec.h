@@ -32,6 +32,7 @@ struct StudySpec {
   std::optional<int64_t> seeds;  // number of seeds, 1 to N
   std::vector<uint64_t> seed_list;
   std::optional<int64_t> samples;
+  int64_t choosing_seeds = 0;
   int64_t probe_every = 0;
   std::vector<std::string> probe_points;
   bool tensorboard = false;

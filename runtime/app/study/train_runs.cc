@@ -259,7 +259,7 @@ absl::Status StartThreads(const StudyPlan& plan,
 absl::Status FindWork(const StudyPlan& plan, Shared* shared) {
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     RunState& state = shared->states[i];
-    if (!plan.shard.Has(i)) {
+    if (!plan.Has(i)) {
       state.phase = RunPhase::kElsewhere;
       continue;
     }
