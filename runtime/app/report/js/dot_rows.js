@@ -128,6 +128,7 @@ function dotRows({ label, low, high, rows, zero, heads }) {
     0,
   );
   const before = controls ? "5.2rem" : "3.2rem";
+  node.classList.toggle("long-names", longest > 14);
   node.style.setProperty("--names", `calc(${Math.min(36, longest)}ch + ${before})`);
   return node;
 }
