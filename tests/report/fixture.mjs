@@ -216,7 +216,6 @@ export function makeReport({
       ],
     },
     steps,
-    smoothing: 0.98,
     windows: { first: 100, last: 200 },
     models: models.map((name, i) => ({
       name,

@@ -24,13 +24,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the weight of the past in the moving average with which the page begins: the average
-// covers about a fortieth of the run, at most 50 steps, so that it follows a short run.
-double Smoothing(int64_t steps) {
-  const int64_t window = std::clamp<int64_t>(steps / 40, 1, 50);
-  return 1 - 1 / static_cast<double>(window);
-}
-
 // Max number of steps in the panes that show both ends of a run; each shows at most a quarter of
 // it.
 constexpr int64_t kFirstWindow = 100, kLastWindow = 200;
@@ -483,7 +476,6 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
           {"command", "plumb compare study.pbtxt --out DIR"},  // study.pbtxt is next to the page
           {"provenance", OriginData(plan, runtime)},
           {"steps", steps},
-          {"smoothing", Smoothing(steps)},
           {"windows",
            {{"first", std::clamp<int64_t>(steps / 4, 1, kFirstWindow)},
             {"last", std::clamp<int64_t>(steps / 4, 1, kLastWindow)}}},

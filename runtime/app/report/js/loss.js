@@ -241,11 +241,13 @@ function lossControls(view, several) {
   const toPlace = (alpha) => -Math.log10(1 - alpha);
   const toAlpha = (place) =>
     place <= 0 ? 0 : Math.min(view.alphaMax, Math.round((1 - 10 ** -place) * 1e4) / 1e4);
+  const first = Number(toPlace(view.alpha).toFixed(2));
+  view.alpha = toAlpha(first); // a value that the slider can return to
   let waiting = 0;
   const slider = dom.slider(
     "alpha",
     "Smoothing α",
-    { max: toPlace(view.alphaMax).toFixed(2), step: 0.01, value: toPlace(view.alpha) },
+    { max: toPlace(view.alphaMax).toFixed(2), step: 0.01, value: first },
     (place) => {
       const text = alphaText(toAlpha(place));
       return { shown: text, spoken: text };

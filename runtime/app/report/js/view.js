@@ -15,11 +15,10 @@ function byResult(groups) {
 function smoothingOf(report) {
   const steps = report.steps || 1;
   const alphaOf = (window) => 1 - 1 / Math.max(1, window);
-  const most = alphaOf(Math.min(1000, Math.max(2, Math.floor(steps / 4))));
-  const first = format.isNumber(report.smoothing)
-    ? report.smoothing
-    : alphaOf(Math.min(50, Math.floor(steps / 40)));
-  return { alpha: Math.min(most, Math.max(0, first)), alphaMax: most };
+  return {
+    alpha: alphaOf(Math.min(50, Math.floor(steps / 40))),
+    alphaMax: alphaOf(Math.min(1000, Math.max(2, Math.floor(steps / 4)))),
+  };
 }
 
 // Returns the view: the reader's choices, and the functions that redraw when they change.
