@@ -48,6 +48,37 @@ void AppendLines(const char* indent, const Json& lines, std::string* text) {
   for (const std::string line : lines) absl::StrAppend(text, indent, line, "\n");
 }
 
+// Formats layer numbers: "0..7", "0,2,4", "0..2,5".
+std::string Ranges(const std::vector<int64_t>& layers) {
+  std::string text;
+  for (size_t i = 0; i < layers.size();) {
+    size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1) ++end;
+    if (i > 0) absl::StrAppend(&text, ",");
+    absl::StrAppend(&text, layers[i]);
+    if (end - i > 1) absl::StrAppend(&text, "..", layers[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+// Appends the distinct Jacobians, of which a deep model may have one a layer.
+void AppendJacobians(const Json& jacobians, std::string* text) {
+  constexpr size_t kMaxShown = 6;
+  for (size_t i = 0; i < std::min(kMaxShown, jacobians.size()); ++i) {
+    const std::vector<int64_t> layers = jacobians[i]["layers"];
+    absl::StrAppend(text, "    Jacobian");
+    if (jacobians.size() > 1) {
+      absl::StrAppend(text, layers.size() == 1 ? " of layer " : " of layers ", Ranges(layers));
+    }
+    absl::StrAppend(text, ": ", jacobians[i]["jacobian"].get<std::string>(), "\n");
+  }
+  if (jacobians.size() > kMaxShown) {
+    absl::StrAppend(text, "    ", jacobians.size() - kMaxShown,
+                    " more Jacobians, of other layers: see --json\n");
+  }
+}
+
 void AppendGroup(const Json& group, std::string* text) {
   const int64_t first = group["first"], last = group["last"];
   const std::string doc = group["doc"];
@@ -59,8 +90,7 @@ void AppendGroup(const Json& group, std::string* text) {
   AppendLines("    ", group["equations"], text);
   AppendLines("    ", group["scalars"], text);
   AppendLines("    slot ", group["norms"], text);
-  absl::StrAppend(text, "    Jacobian", one ? "" : absl::StrCat(" of layer ", first), ": ",
-                  group["jacobian"].get<std::string>(), "\n");
+  AppendJacobians(group["jacobians"], text);
 }
 
 constexpr char kLayers[] = "layers.";
@@ -81,20 +111,6 @@ bool SplitLayer(absl::string_view name, int64_t* layer, std::string* rest) {
   if (dot == absl::string_view::npos || !absl::SimpleAtoi(name.substr(0, dot), layer)) return false;
   *rest = std::string(name.substr(dot + 1));
   return true;
-}
-
-// Formats layer numbers: "0..7", "0,2,4", "0..2,5".
-std::string Ranges(const std::vector<int64_t>& layers) {
-  std::string text;
-  for (size_t i = 0; i < layers.size();) {
-    size_t end = i + 1;
-    while (end < layers.size() && layers[end] == layers[end - 1] + 1) ++end;
-    if (i > 0) absl::StrAppend(&text, ",");
-    absl::StrAppend(&text, layers[i]);
-    if (end - i > 1) absl::StrAppend(&text, "..", layers[end - 1]);
-    i = end;
-  }
-  return text;
 }
 
 std::vector<Line> Collapse(const Json& tensors) {

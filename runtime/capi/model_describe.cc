@@ -47,7 +47,16 @@ void Write(const LayerGroup& group, JsonWriter* json) {
   json->TextList("equations", group.equations);
   json->TextList("scalars", group.scalars);
   json->TextList("norms", group.norms);
-  json->Text("jacobian", group.jacobian);
+  json->Text("jacobian", group.jacobians.front().text);
+  json->Name("jacobians");
+  json->BeginArray();
+  for (const LayerJacobian& jacobian : group.jacobians) {
+    json->BeginObject();
+    json->NumberList("layers", jacobian.layers);
+    json->Text("jacobian", jacobian.text);
+    json->EndObject();
+  }
+  json->EndArray();
   json->EndObject();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/model/describe.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -227,6 +228,23 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
   return group;
 }
 
+// Returns the distinct ones among the Jacobians of the layers `first` to `last`.
+std::vector<LayerJacobian> DistinctJacobians(const std::vector<std::string>& jacobians,
+                                             int64_t first, int64_t last) {
+  std::vector<LayerJacobian> distinct;
+  for (int64_t layer = first; layer <= last; ++layer) {
+    const std::string& text = jacobians[static_cast<size_t>(layer)];
+    const auto same = std::find_if(distinct.begin(), distinct.end(),
+                                   [&](const LayerJacobian& known) { return known.text == text; });
+    if (same == distinct.end()) {
+      distinct.push_back({{layer}, text});
+    } else {
+      same->layers.push_back(layer);
+    }
+  }
+  return distinct;
+}
+
 }  // namespace
 
 std::string DescribePositions(const PositionSpec& positions) {
@@ -282,7 +300,7 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
       ++last;
     }
     PLUMB_ASSIGN_OR_RETURN(LayerGroup group, DescribeGroup(model, first, last, slots));
-    group.jacobian = description.routes.jacobians[static_cast<size_t>(first)];
+    group.jacobians = DistinctJacobians(description.routes.jacobians, first, last);
     description.groups.push_back(std::move(group));
     first = last + 1;
   }

@@ -14,6 +14,12 @@
 
 namespace plumb {
 
+// Layers of a group whose Jacobians are the same.
+struct LayerJacobian {
+  std::vector<int64_t> layers;  // from 0, increasing
+  std::string text;             // "(I + J_mlp J_norm) (I + J_attention J_norm)"
+};
+
 // Consecutive layers with the same block.
 struct LayerGroup {
   int64_t first = 0, last = 0;  // from 0, both inclusive
@@ -24,7 +30,9 @@ struct LayerGroup {
   // "attention.window = 4".
   std::vector<std::string> scalars;
   std::vector<std::string> norms;  // "norm: rms_norm(affine=true, eps=1e-05, unit_offset=false)"
-  std::string jacobian;            // Jacobian of the first layer
+  // Distinct Jacobians in the order of their first layers. Rules with conditions or scalars of the
+  // layer make several.
+  std::vector<LayerJacobian> jacobians;
 };
 
 struct StackDescription {

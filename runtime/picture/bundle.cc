@@ -21,10 +21,13 @@ std::vector<int> CountReaders(const FlowSection& section) {
   return readers;
 }
 
-// Returns true if a term of a sum is a learned value times something and has no other reader.
+// Returns true if a term of a sum is a learned value times something without a label, and has no
+// other reader.
 bool IsWeighted(const FlowSection& section, const std::vector<int>& readers, const FlowEdge& term) {
   const size_t from = static_cast<size_t>(term.from);
-  return section.nodes[from].kind == FlowKind::kGain && readers[from] == 1 && term.label.empty();
+  const FlowNode& node = section.nodes[from];
+  return node.kind == FlowKind::kGain && readers[from] == 1 && term.label.empty() &&
+         node.inputs[0].label.empty();
 }
 
 // Moves the factors to labels of edges. Their nodes have no readers afterwards.

@@ -46,9 +46,12 @@ struct FlowIndex {
 struct FlowEdge {
   int from = 0;  // index of an earlier node
   FlowNumber coefficient;
-  std::string label;  // "q", "k" or "v" for attention with three inputs; a learned factor, "w[2]"
-  bool is_weight = false;  // the label is a factor
-  std::string place;       // place of that learned value: "layers.3.attention"
+  // "q", "k" or "v" for attention with three inputs; "v" for a value from inside the sublayer
+  // `from`, "v → hidden" if it goes into a sublayer; a learned factor, "w[2]".
+  std::string label;
+  bool is_weight = false;    // the label is a factor
+  bool from_inside = false;  // takes a value from inside the sublayer, not its output
+  std::string place;         // place of that learned value: "layers.3.attention"
 };
 
 struct FlowNode {

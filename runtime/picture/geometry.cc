@@ -21,6 +21,7 @@ constexpr double kLabelRoom = 8;    // added if there is a label above a node
 constexpr double kTitleHeight = 34, kFrameEnd = 6, kSectionGap = 14;
 constexpr double kLabelDistance = 6;
 constexpr double kCircle = 18;
+constexpr double kInsideShift = 12;  // between a sublayer's output and a value from inside it
 
 bool IsStreamEnd(const FlowNode& node) {
   if (node.kind == FlowKind::kEnter) return node.label != kEmbeddingLabel;
@@ -178,21 +179,26 @@ class PictureMeasure {
     const FlowCell& source = layout.cells[static_cast<size_t>(wire.from)];
     const double channel =
         row_ends_[static_cast<size_t>(source.row)] + kChannelTop + kChannelStep * wire.channel;
-    const double x = x_.at(wire.column);
+    // A value from inside a sublayer leaves next to the output, so that they do not seem to be one.
+    const bool shifted = EdgeOf(section, wire).from_inside &&
+                         wire.path == FlowWire::Path::kStraight &&
+                         to.width > 2 * kInsideShift + kTextSize;
+    const double shift = shifted ? kInsideShift : 0;
+    const double x = x_.at(wire.column) + shift, start = from.center.x + shift;
     WireLine line;
     line.from = wire.from;
     line.to = wire.to;
-    line.points = {{from.center.x, from.bottom()}};
+    line.points = {{start, from.bottom()}};
     const bool aside = wire.path == FlowWire::Path::kMerge || wire.path == FlowWire::Path::kDetour;
-    if (x != from.center.x) {
-      line.points.push_back({from.center.x, channel});
+    if (x != start) {
+      line.points.push_back({start, channel});
       line.points.push_back({x, channel});
     }
     if (aside) {
       line.points.push_back({x, to.center.y});
       line.points.push_back({x > to.center.x ? to.right() : to.left(), to.center.y});
     } else {
-      line.points.push_back({to.center.x, to.top()});
+      line.points.push_back({to.center.x + shift, to.top()});
     }
     const int streams = static_cast<int>(picture_.streams.size());
     const bool leaves = section.nodes[static_cast<size_t>(wire.to)].kind == FlowKind::kLeave;

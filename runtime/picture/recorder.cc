@@ -95,8 +95,12 @@ TensorHandle FlowRecorder::Add(Tensor tensor) {
     tensor.formula = FormulaOf(tensor);
     for (const Reading& reading : tensor.inputs) {
       const Tensor& input = at(reading.tensor);
-      if (input.formula.empty()) tensor.outside.insert(reading.tensor);
-      tensor.outside.insert(input.outside.begin(), input.outside.end());
+      const bool is_of_another = input.inside_of != kNone && !IsParameter(reading.tensor);
+      if (input.formula.empty() || is_of_another) {
+        tensor.outside.insert(reading.tensor);
+      } else {
+        tensor.outside.insert(input.outside.begin(), input.outside.end());
+      }
     }
   }
   if (tensor.formula.size() > kMaxFormula) tensor.formula = "…";

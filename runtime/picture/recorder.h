@@ -72,7 +72,8 @@ class FlowRecorder : public FormulaBackend {
     int64_t section = 0;
     // For parameters, points and values made inside a sublayer, which appear in marks.
     std::string formula;
-    std::set<TensorHandle> outside;  // operands of the formula that are not inputs of the sublayer
+    // Operands of the formula that are not inputs of the sublayer, or are from inside another one.
+    std::set<TensorHandle> outside;
     TensorHandle inside_of = kNone;  // the sublayer, or kNone
   };
   const Tensor& at(TensorHandle handle) const { return tensors_[static_cast<size_t>(handle)]; }

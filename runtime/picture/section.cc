@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/picture/bundle.h"
 #include "runtime/picture/recorder.h"
 
@@ -70,7 +71,8 @@ class FlowRecorder::Extraction {
     return leaving;
   }
 
-  // Values made inside a sublayer are shown as coming from the sublayer.
+  // Values made inside a sublayer are shown as coming from the sublayer, on wires whose labels say
+  // which value they take (EdgeTo).
   TensorHandle Shown(TensorHandle tensor) const {
     const TensorHandle sublayer = recorder_.at(tensor).inside_of;
     return sublayer == kNone ? tensor : sublayer;
@@ -130,6 +132,11 @@ class FlowRecorder::Extraction {
         reading.name.empty() ? placed_.at(Shown(reading.tensor)) : entered_.at(reading.name);
     edge.coefficient.low = edge.coefficient.high = reading.coefficient;
     edge.label = reading.label;
+    if (reading.name.empty() && Shown(reading.tensor) != reading.tensor) {
+      edge.from_inside = true;
+      const std::string& inside = recorder_.at(reading.tensor).formula;
+      edge.label = edge.label.empty() ? inside : absl::StrCat(inside, " → ", edge.label);
+    }
     return edge;
   }
 

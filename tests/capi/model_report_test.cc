@@ -157,6 +157,8 @@ TEST_F(ReportTest, AModelDescribesItself) {
   EXPECT_EQ(json["dims"]["context_length"], 8);
   EXPECT_EQ(json["layers"][0]["last"], 1);
   EXPECT_EQ(json["layers"][0]["jacobian"], "(I + J_mlp J_norm) (I + J_attention J_norm)");
+  ASSERT_EQ(json["layers"][0]["jacobians"].size(), 1u);
+  EXPECT_EQ(json["layers"][0]["jacobians"][0]["layers"], Json::parse("[0, 1]"));
   EXPECT_EQ(json["end"][0], "end: x = norm(x)");
   ASSERT_EQ(json["tensors"].size(), plumb_model_tensor_count(model.get));
   EXPECT_PLUMB_OK(plumb_model_init(model.get, 1, err));

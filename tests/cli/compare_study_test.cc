@@ -49,6 +49,16 @@ TEST_F(CompareStudyTest, TwoModelsWithThreeSeedsEndInTablesAndAPage) {
   EXPECT_EQ(run["samples"].size(), 8u);
   EXPECT_TRUE(run["probes"].is_null());
   EXPECT_EQ(report["groups"][1]["runs"], Json({3, 4, 5}));
+  const Json& figures = report["groups"][1]["result"];
+  EXPECT_EQ(figures["runs"], 3);
+  const double mean = figures["mean"];  // of the validation loss, which is the judged metric
+  EXPECT_NEAR(mean, report["table"]["rows"][1][7]["value"], 1e-9);
+  EXPECT_NEAR(figures["high"].get<double>() - mean, mean - figures["low"].get<double>(), 1e-9);
+  EXPECT_LT(figures["low"], mean);
+  EXPECT_EQ(report["windows"], Json({{"first", 7}, {"last", 7}}));  // a quarter of the run
+  EXPECT_EQ(report["models"][1]["jacobians"][0]["layers"], Json({0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(report["models"][1]["jacobians"][0]["jacobian"],
+            "J_norm (I + J_mlp) J_norm (I + J_attention)");
   EXPECT_EQ(report["differences"][0]["field"], "block.placement");
   EXPECT_THAT(report["models"][1]["picture"].get<std::string>(),
               AllOf(testing::StartsWith("<svg "), HasSubstr(">layers 0..7: post</text>")));

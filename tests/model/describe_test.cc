@@ -53,7 +53,7 @@ TEST_F(DescribeTest, AModelOfOnePlacementIsOneGroup) {
               ElementsAre("each: y = f(x)", "each: d = d + y", "each: x = norm(x + y)"));
   EXPECT_THAT(group.scalars, IsEmpty());
   EXPECT_THAT(group.norms, ElementsAre(kRms8));
-  EXPECT_EQ(group.jacobian, "J_norm (I + J_mlp) J_norm (I + J_attention)");
+  EXPECT_EQ(group.jacobians.front().text, "J_norm (I + J_mlp) J_norm (I + J_attention)");
   EXPECT_EQ(description.routes.norm_sites, 5);
 }
 
@@ -85,9 +85,25 @@ TEST_F(DescribeTest, LayersThatShareABlockAreOneGroup) {
   EXPECT_EQ(description.groups[1].first, 2);
   EXPECT_EQ(description.groups[1].last, 4);
   EXPECT_EQ(description.groups[1].placement, "pre");
-  EXPECT_EQ(description.groups[1].jacobian, "(I + J_mlp J_norm) (I + J_attention J_norm)");
+  EXPECT_EQ(description.groups[1].jacobians.front().text,
+            "(I + J_mlp J_norm) (I + J_attention J_norm)");
   EXPECT_THAT(description.begin, IsEmpty());
   EXPECT_THAT(description.end, ElementsAre("end: x = norm(x)"));
+}
+
+TEST_F(DescribeTest, EachDistinctJacobianNamesItsLayers) {
+  const std::vector<LayerJacobian> jacobians = Of(R"pbtxt(
+    n_layer: 4 n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
+    placement { name: "mixed" each: "x = x + f(norm(x)) if layer % 3 != 1"
+                each: "x = norm(x + f(x)) if layer % 3 == 1" }
+    block { placement: "mixed" norm: "rms_norm" })pbtxt")
+                                                   .groups[0]
+                                                   .jacobians;
+  ASSERT_EQ(jacobians.size(), 2u);
+  EXPECT_THAT(jacobians[0].layers, ElementsAre(0, 3));
+  EXPECT_EQ(jacobians[0].text, "J_norm (I + J_mlp) J_norm (I + J_attention)");
+  EXPECT_THAT(jacobians[1].layers, ElementsAre(1, 2));
+  EXPECT_EQ(jacobians[1].text, "(I + J_mlp J_norm) (I + J_attention J_norm)");
 }
 
 // A scalar that depends on the place is shown for the first place of the group.
@@ -107,7 +123,7 @@ TEST_F(DescribeTest, ConvolutionsAreShownWithTheirWidth) {
             sublayer { attention {} } sublayer { name: "canon" conv {} } })pbtxt")
                                .groups[0];
   EXPECT_THAT(group.scalars, ElementsAre("canon: convolution over 4 tokens"));
-  EXPECT_EQ(group.jacobian, "(I + J_canon J_norm) (I + J_attention J_norm)");
+  EXPECT_EQ(group.jacobians.front().text, "(I + J_canon J_norm) (I + J_attention J_norm)");
 }
 
 TEST_F(DescribeTest, TablesOverTokensComeFirst) {
@@ -120,7 +136,8 @@ TEST_F(DescribeTest, TablesOverTokensComeFirst) {
   EXPECT_THAT(description.begin, ElementsAre("embedding ve: 8 a token",
                                              "embedding extra: 8 a token", "begin: x = x + extra"));
   EXPECT_TRUE(description.routes.identity.exists);
-  EXPECT_EQ(description.groups[0].jacobian, "(I + J_mlp J_norm) (I + J_attention J_norm)");
+  EXPECT_EQ(description.groups[0].jacobians.front().text,
+            "(I + J_mlp J_norm) (I + J_attention J_norm)");
 }
 
 TEST_F(DescribeTest, SharingIsShown) {

@@ -131,6 +131,20 @@ TEST(WiringTest, AttentionResidualsReadOverDepth) {
                     HasSubstr("keep h[2 * layer - 1] <- 7\n"), HasSubstr("keep h[2 * layer] <- ")));
 }
 
+// A wire that takes a value from inside a sublayer says which one, and where it goes.
+TEST(WiringTest, WiresFromInsideASublayerNameTheirValue) {
+  TinyModel model;
+  model.placement = "mine";
+  model.d_ff = model.d_model;
+  model.more = R"pbtxt(placement {
+    name: "mine" block: "x = x + attention(x)" block: "x = x + mlp(x) + 2 * u[layer]"
+    inside { point: "attention.v" rule: "u[layer] = sigmoid(v)" }
+    inside { point: "mlp.hidden" rule: "hidden = hidden + u[layer]" } })pbtxt";
+  const std::string layer = FlowOf(model)->sections[1].ToString();
+  EXPECT_THAT(layer, HasSubstr("sublayer mlp <- 2, sigmoid(v) → hidden: 1 {"));
+  EXPECT_THAT(layer, HasSubstr("sigmoid(v): 2 * 1\n"));
+}
+
 // Each sublayer has its own norm and projection of the same earlier values.
 TEST(WiringTest, PlacesHaveParametersOfTheirOwn) {
   const std::string layer = FlowOfBody(kAttentionResiduals, 6).sections[2].ToString();
@@ -144,7 +158,7 @@ constexpr char kResFormer[] = R"pbtxt(
 TEST(WiringTest, AValueOfTheFirstLayerComesFromAside) {
   const FlowPicture picture = FlowOfBody(kResFormer, 6);
   EXPECT_THAT(picture.sections[1].ToString(),
-              AllOf(HasSubstr("layer 0: mine"), HasSubstr("keep u[1] <- 2\n")));
+              AllOf(HasSubstr("layer 0: mine"), HasSubstr("keep u[1] <- v: 2\n")));
   EXPECT_THAT(picture.sections[2].ToString(),
               AllOf(HasSubstr("layers 1..5: mine"), HasSubstr("earlier u[1]\n"),
                     HasSubstr("attention <- 2, v: 1 {v = 0.5 * v + 0.5 * u[1]}")));

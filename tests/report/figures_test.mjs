@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the figures and of what a reader can do with them.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 import { colors, fileOf, open, picture, study, wholeRun } from "./browser.mjs";
 import { makeReport, nothing } from "./fixture.mjs";
@@ -28,7 +29,10 @@ test("each model has its picture, which follows the theme", async (t) => {
   const drawn = () =>
     images.evaluateAll((all) => all.map((image) => [image.complete, image.naturalWidth]));
   for (const [complete, width] of await drawn()) assert.ok(complete && width > 100, `${width}`);
-  assert.match(await images.first().getAttribute("alt"), /^The data flow of pre: each: x = x \+ f/);
+  assert.match(
+    await images.first().getAttribute("alt"),
+    /^The data flow of none: each: x = x \+ f/,
+  );
   const shown = () => images.first().evaluate((image) => decodeURIComponent(image.src));
   assert.ok((await shown()).includes("@media not all {"));
   await page.getByRole("button", { name: "Switch to the dark theme" }).click();
@@ -65,7 +69,7 @@ test("differences name their two models and their cell", async (t) => {
   };
   const page = await open(t, fileOf("cells", make));
   assert.match(
-    await page.locator("#results figure").first().textContent(),
+    await page.locator("#results figure", { hasText: "Differences" }).first().textContent(),
     /post − pre, learning_rate=0\.01/,
   );
 });
@@ -84,15 +88,35 @@ test("the slider smooths, with the mouse and with keys", async (t) => {
     [wholeRun, before],
   );
   await page.keyboard.press("End");
-  await page.waitForFunction(() => document.querySelector("output.alpha").textContent === "0.999");
-  assert.equal(await slider.getAttribute("aria-valuetext"), "0.999");
+  const most = "0.996, about 250 steps"; // a quarter of the run
+  await page.waitForFunction(
+    (text) => document.querySelector("output.alpha").textContent === text,
+    most,
+  );
+  assert.equal(await slider.getAttribute("aria-valuetext"), most);
+});
+
+test("smoothing begins with a fortieth of the run, before the losses themselves", async (t) => {
+  for (const [steps, text] of [
+    [60, "off"],
+    [400, "0.9, about 10 steps"],
+    [5000, "0.98, about 50 steps"],
+  ]) {
+    const report = makeReport({ models: ["pre", "none"], seeds: 1, steps, withProbes: false });
+    const page = await open(
+      t,
+      fileOf(`steps-${steps}`, () => report),
+    );
+    assert.equal(await page.locator("output.alpha").textContent(), text);
+    assert.ok(await page.getByLabel("unsmoothed").isChecked());
+  }
 });
 
 test("the curve is the debiased average over every step", async (t) => {
   const report = makeReport({
     models: ["pre"],
     seeds: 1,
-    steps: 50,
+    steps: 400,
     withProbes: false,
     withSamples: false,
   });
@@ -102,7 +126,7 @@ test("the curve is the debiased average over every step", async (t) => {
   );
   let [sum, weight] = [0, 0];
   for (const loss of report.runs[0].loss)
-    [sum, weight] = [0.98 * sum + 0.02 * loss, 0.98 * weight + 0.02];
+    [sum, weight] = [0.9 * sum + 0.1 * loss, 0.9 * weight + 0.1];
   assert.equal(await page.locator(".chip-value").textContent(), (sum / weight).toFixed(3));
 });
 
@@ -138,7 +162,9 @@ test("dragging zooms, the slider keeps the zoom, and a double click goes back", 
   const slider = page.getByLabel("Smoothing α");
   const value = await slider.inputValue();
   await slider.fill("1");
-  await page.waitForFunction(() => document.querySelector("output.alpha").textContent === "0.9");
+  await page.waitForFunction(() =>
+    document.querySelector("output.alpha").textContent.startsWith("0.9,"),
+  );
   await slider.fill(value);
   await page.waitForFunction(
     ([css, old]) => document.querySelector(css).toDataURL() === old,
@@ -173,13 +199,13 @@ test("arrow keys move a cursor through steps, and the values are read out", asyn
   assert.equal(await page.locator(".legend-place").textContent(), "smoothed, step 2");
   assert.match(
     await page.locator(".legend [role=status]").textContent(),
-    /^smoothed, step 2: pre 3\.\d{3}, post 3\.\d{3}, none \d\.\d{3}/,
+    /^smoothed, step 2: none \d\.\d{3} \(19 of 20\), pre 3\.\d{3}, post 3\.\d{3}/,
   );
   await page.locator("canvas.heat").first().focus();
   await page.keyboard.press("ArrowUp");
   assert.match(
     await page.locator("#flow .readout").first().textContent(),
-    /^layers\.0, step 1,000: pre [\d.e−]+ · post [\d.e−]+ · none/,
+    /^layers\.0, step 1,000: none [\d.e−]+ · pre [\d.e−]+ · post/,
   );
 });
 
@@ -248,7 +274,7 @@ test("degenerate samples are marked with the reason", async (t) => {
   );
   await page.getByLabel("Seed", { exact: true }).selectOption("13");
   assert.match(
-    await page.locator("#samples .card").nth(2).textContent(),
+    await page.locator("#samples .card").first().textContent(),
     /No samples: the run diverged/,
   );
 });
@@ -259,7 +285,8 @@ test("the table sorts by its headings", async (t) => {
     page
       .locator(".results tbody th")
       .allTextContents()
-      .then((all) => all.map((text) => text.trim()));
+      .then((all) => all.map((text) => text.trim().replace(/baseline$/, "")));
+  assert.deepEqual(await names(), ["none", "pre", "post"]); // by result
   await page.getByRole("button", { name: "last 100" }).click();
   assert.deepEqual(await names(), ["none", "pre", "post"]);
   await page.getByRole("button", { name: "last 100" }).click();
@@ -313,4 +340,190 @@ test("every chart has a text alternative and its numbers as a table", async (t) 
     await page.locator("details.numbers table").count(),
     await page.locator("details.numbers").count(),
   );
+});
+
+// Returns a study of more models than there are colours. The last model is the best, and each is
+// worse than the next, except for the fourth.
+const crowd = () =>
+  fileOf("crowd", () => {
+    const names = Array.from({ length: 20 }, (_, i) => `placement_with_a_long_name_${i}`);
+    const report = makeReport({ models: names, seeds: 2, steps: 200 });
+    report.groups.forEach((group, i) => {
+      group.result = { mean: 3 - i / 20, low: 2.9 - i / 20, high: 3.1 - i / 20, runs: 2 };
+    });
+    report.groups[3].result = { mean: 2.99, low: 2.9, high: 3.1, runs: 2 };
+    return report;
+  });
+const numbersOf = (texts) => texts.map((text) => Number(/_(\d+)/.exec(text)[1]));
+const chipNames = async (page) =>
+  numbersOf(await page.locator(".chip:visible .chip-name").allTextContents());
+
+test("of many models, the best three, the baseline and the worst are drawn", async (t) => {
+  const page = await open(t, crowd());
+  const order = [19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 2, 1, 3, 0];
+  const ranking = page.locator("#results figure").first();
+  assert.deepEqual(
+    numbersOf(
+      await ranking
+        .locator(".dot-name")
+        .allTextContents()
+        .then((all) => all.slice(1)),
+    ),
+    order,
+  );
+  assert.deepEqual(await chipNames(page), [19, 18, 17, 0]); // the baseline is also the worst
+  assert.match(
+    await ranking.locator(".dot-row", { hasText: "baseline" }).last().textContent(),
+    /_0baseline/,
+  );
+  assert.deepEqual(numbersOf(await page.locator(".results tbody th").allTextContents()), order);
+  assert.deepEqual(
+    numbersOf(await page.locator("#models > .cards h3").allTextContents()),
+    [19, 18, 17, 0],
+  );
+  await page.getByText("The other 16 models").click();
+  assert.deepEqual(
+    numbersOf(await page.locator("#models .rest h3").allTextContents()),
+    order.slice(3, -1),
+  );
+});
+
+test("the ranking chooses up to eight models, each with a colour of its own", async (t) => {
+  const page = await open(t, crowd());
+  const box = (model) =>
+    page.getByLabel(`Draw placement_with_a_long_name_${model}`, { exact: true });
+  const before = await picture(page, wholeRun);
+  await box(16).focus();
+  await page.keyboard.press("Space");
+  assert.notEqual(await picture(page, wholeRun), before);
+  assert.equal(await page.evaluate(() => document.activeElement.id), "pick-16");
+  for (const model of [1, 2, 3]) await box(model).check();
+  assert.ok(await box(4).isDisabled());
+  assert.match(await page.locator("#results .note[role=status]").textContent(), /^8 are drawn/);
+  const strokes = () =>
+    page
+      .locator(".chip:visible line")
+      .evaluateAll((all) => all.map((line) => line.getAttribute("stroke")));
+  assert.equal(new Set(await strokes()).size, 8);
+  await page.locator(".chip:visible").first().click(); // the best
+  assert.deepEqual(await chipNames(page), [18, 17, 16, 2, 1, 3, 0]);
+  assert.ok(!(await box(19).isChecked()));
+  await box(4).check();
+  assert.equal(new Set(await strokes()).size, 8);
+  const rows = page
+    .locator("#results figure", { hasText: "Differences" })
+    .first()
+    .locator(".dot-name span[title]");
+  assert.equal(await rows.count(), 7); // against the baseline, which has no row
+});
+
+test("a study of settings draws each model at its best one", async (t) => {
+  const page = await open(
+    t,
+    fileOf("settings", () => {
+      const report = makeReport({
+        models: Array.from({ length: 9 }, (_, i) => `m_${i}`),
+        seeds: 2,
+        withProbes: false,
+      });
+      report.groups.forEach((group, i) => {
+        group.model = i % 3;
+        group.cell = Math.floor(i / 3);
+        group.result.mean = 3 - i / 10;
+      });
+      report.models = report.models.slice(0, 3);
+      report.cells = ["a", "b", "c"];
+      report.best = {
+        chosen_with: 1,
+        models: [0, 1, 2].map((model) => ({
+          cell: 2,
+          runs: 1,
+          mean: 2 + model,
+          low: null,
+          high: null,
+        })),
+        paired: [1, 2].map((model) => ({
+          model,
+          against: 0,
+          mean: model,
+          low: null,
+          high: null,
+          runs: 1,
+        })),
+      };
+      return report;
+    }),
+  );
+  assert.deepEqual(await chipNames(page), [8, 7, 6]);
+  const best = page.locator("#results figure").first();
+  assert.match(
+    await best.textContent(),
+    /Each model at its best setting.*m_6baseline.*m_7.*\+1\.000.*m_8/,
+  );
+});
+
+test("each model shows the Jacobians of its layers", async (t) => {
+  const page = await open(t, study());
+  assert.match(
+    await page.locator("#models .card").first().textContent(),
+    /Jacobian of layer 0: \(I \+ J_mlp\).*Jacobian of layers 1\.\.2, 4: \(I \+ J_mlp J_norm\)/,
+  );
+});
+
+const drawing =
+  '<svg xmlns="http://www.w3.org/2000/svg" width="2000" height="90"><style>p{color:red}</style>' +
+  '<path id="line" d="M0 0L2000 80" stroke="#000"/><use href="#line"/></svg>';
+
+test("figures of the data are inline, and can be saved as they are", async (t) => {
+  const page = await open(
+    t,
+    fileOf("figures", () => ({
+      ...makeReport({ seeds: 1, withProbes: false }),
+      figures: [{ name: "loss/by rate", title: "Loss by rate", svg: drawing }],
+    })),
+  );
+  const svg = page.getByRole("img", { name: "Loss by rate" });
+  assert.ok((await svg.boundingBox()).width <= 1280);
+  assert.notEqual(
+    await page.locator("p.outcome").evaluate((node) => getComputedStyle(node).color),
+    "rgb(255, 0, 0)",
+  );
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("link", { name: "Save Loss by rate as SVG" }).click(),
+  ]);
+  assert.equal(download.suggestedFilename(), "loss_by_rate.svg");
+  assert.equal(readFileSync(await download.path(), "utf8"), drawing);
+});
+
+test("figures that could run or load something are refused with the reason", async (t) => {
+  const within = (content) => drawing.replace("</svg>", `${content}</svg>`);
+  const cases = [
+    [within("<script>window.harmed = 1</script>"), "it contains <script>"],
+    [
+      within('<foreignObject><p xmlns="http://www.w3.org/1999/xhtml"/></foreignObject>'),
+      "it contains <foreignObject>",
+    ],
+    [within('<p xmlns="http://www.w3.org/1999/xhtml">x</p>'), "it contains <p>, which is not SVG"],
+    [drawing.replace("<path", '<path onclick="window.harmed = 1"'), "it has the attribute onclick"],
+    [
+      within('<use href="https://example.org/x.svg#a"/>'),
+      "it refers to https://example.org/x.svg#a",
+    ],
+    [within('<a href="javascript:window.harmed = 1"><path/></a>'), "it contains <a>"],
+    [within('<set attributeName="onclick" to="1"/>'), "it contains <set>"],
+    ["<svg", "it is not well-formed XML"],
+  ];
+  const page = await open(
+    t,
+    fileOf("refused", () => ({
+      ...makeReport({ seeds: 1, withProbes: false }),
+      figures: cases.map(([svg], i) => ({ name: `f${i}`, title: `Figure ${i}`, svg })),
+    })),
+  );
+  assert.deepEqual(
+    await page.locator("#figures .empty").allTextContents(),
+    cases.map(([, why]) => `This figure was refused: ${why}.`),
+  );
+  assert.equal(await page.evaluate(() => window.harmed), undefined);
 });

@@ -151,7 +151,7 @@ export function makeReport({
     return { ...kind, end: kind.end + 0.013 * i };
   };
   const runs = [];
-  const groups = models.map((name, model) => ({ name, model, settings: {}, runs: [] }));
+  const groups = models.map((name, model) => ({ name, model, cell: 0, settings: {}, runs: [] }));
   models.forEach((name, model) => {
     for (let seed = 1; seed <= seeds; ++seed) {
       const collapsed = name === "post" && seed % 2 === 0;
@@ -190,6 +190,12 @@ export function makeReport({
     group.runs.map((run) => (runs[run].status === "finished" ? tail(runs[run].loss, 100) : null)),
   );
   const good = (group) => ends[group].filter((value) => value !== null);
+  groups.forEach((group, i) => {
+    const { mean, sd } = good(i).length > 0 ? meanAndSd(good(i)) : { mean: null, sd: null };
+    const half = sd === null ? null : (t975(good(i).length) * sd) / Math.sqrt(good(i).length);
+    const bound = (sign) => (half === null ? null : mean + sign * half);
+    group.result = { mean, low: bound(-1), high: bound(1), runs: good(i).length };
+  });
   return {
     title: models.slice(0, 4).join(", ") + (models.length > 4 ? ", …" : ""),
     command:
@@ -210,7 +216,6 @@ export function makeReport({
       ],
     },
     steps,
-    smoothing: 0.98,
     windows: { first: 100, last: 200 },
     models: models.map((name, i) => ({
       name,
@@ -229,6 +234,10 @@ export function makeReport({
         name === "post"
           ? "no identity route: every sublayer's norm is on the way, J_norm (I + J)"
           : "identity route from embedding to head: I + J at every sublayer",
+      jacobians: [
+        { layers: [0], jacobian: "(I + J_mlp) (I + J_attention J_norm)" },
+        { layers: [1, 2, 4], jacobian: "(I + J_mlp J_norm) (I + J_attention J_norm)" },
+      ],
     })),
     differences:
       models.length > 1
@@ -315,6 +324,7 @@ export function allDiverged() {
     row[columns.indexOf("diverged")] = { text: "2", value: 2 };
     row[columns.indexOf("collapsed")] = { text: "0", value: 0 };
   }
+  for (const group of report.groups) group.result = { mean: null, low: null, high: null, runs: 0 };
   for (const run of report.runs) {
     Object.assign(run, {
       status: "diverged",

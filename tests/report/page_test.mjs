@@ -59,9 +59,26 @@ test("text from models and data does nothing but stand there", async (t) => {
   assert.equal(await page.locator("h1").textContent(), evil);
 });
 
-for (const width of [360, 390, 768]) {
-  test(`nothing scrolls sideways at ${width} pixels`, async (t) => {
-    const page = await open(t, study(), {
+// Returns a study of `n` models with long names.
+const crowd = (n) =>
+  fileOf(`crowd-${n}`, () =>
+    makeReport({
+      models: Array.from({ length: n }, (_, i) => `placement_with_a_long_name_${i}`),
+      seeds: 2,
+      steps: 200,
+    }),
+  );
+
+for (const [width, models] of [
+  [360, 3],
+  [390, 3],
+  [768, 3],
+  [390, 8],
+  [390, 20],
+  [1920, 20],
+]) {
+  test(`nothing scrolls sideways at ${width} pixels with ${models} models`, async (t) => {
+    const page = await open(t, models === 3 ? study() : crowd(models), {
       viewport: { width, height: 800 },
       isMobile: width < 500,
       hasTouch: width < 500,
@@ -122,6 +139,45 @@ test("on paper the page is light, without controls, and charts fit", async (t) =
   await page.emulateMedia({ media: "screen", colorScheme: "dark" });
   await themeIs(page, "dark");
   assert.ok((await page.pdf()).length > 10000);
+});
+
+test("on paper no cell breaks into three lines, and no labels overlap", async (t) => {
+  for (const models of [3, 8, 20]) {
+    const page = await open(t, models === 3 ? study() : crowd(models), { colorScheme: "dark" });
+    await page.emulateMedia({ media: "print", colorScheme: "dark" });
+    await themeIs(page, "light");
+    await page.setViewportSize({ width: 688, height: 1000 });
+    const [lines, overlaps, tracks] = await page.evaluate(() => {
+      const linesOf = (cell) => {
+        const tops = [];
+        const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+        for (let range = document.createRange(); words.nextNode();) {
+          range.selectNodeContents(words.currentNode);
+          for (const { top } of range.getClientRects())
+            if (!tops.some((known) => Math.abs(known - top) < 5)) tops.push(top);
+        }
+        return tops.length;
+      };
+      const overlapping = [...document.querySelectorAll(".dot-ticks")].filter((ticks) => {
+        const boxes = [...ticks.children]
+          .map((label) => label.getBoundingClientRect())
+          .filter((box) => box.width > 0);
+        return boxes.some((box, i) => i > 0 && box.left < boxes[i - 1].right + 2);
+      });
+      return [
+        Math.max(...[...document.querySelectorAll("#results td, #results th")].map(linesOf)),
+        overlapping.length,
+        Math.min(
+          ...[...document.querySelectorAll(".dot-track")].map(
+            (node) => node.getBoundingClientRect().width,
+          ),
+        ),
+      ];
+    });
+    assert.ok(lines <= 2, `${models} models: a cell has ${lines} lines`);
+    assert.equal(overlaps, 0, `${models} models: labels of an axis overlap`);
+    assert.ok(tracks >= 80, `${models} models: a drawing is ${tracks} wide`);
+  }
 });
 
 test("runs that all diverged read well", async (t) => {

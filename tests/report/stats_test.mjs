@@ -94,6 +94,10 @@ test("numbers read well", () => {
   assert.equal(format.count(1234567), "1,234,567");
   assert.equal(format.loss(-0.04), "\u22120.040");
   assert.equal(format.loss(null), "–");
+  assert.equal(format.loss(-0.0004), "0.000");
+  assert.equal(format.difference(0.0004), "0.000");
+  assert.equal(format.difference(0.04), "+0.040");
+  assert.equal(format.ranges([0, 2, 3, 4, 7]), "0, 2..4, 7");
   assert.equal(format.size(1.23e-7), "1.2e\u22127");
   assert.equal(format.list(["a", "b", "c"]), "a, b and c");
   assert.equal(format.list(["a", "b", "c", "d", "e"]), "a, b, c and 2 more");

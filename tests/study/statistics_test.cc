@@ -71,7 +71,7 @@ TEST(StudentQuantileTest, ApproachesTheNormalDistribution) {
 
 TEST(ConfidenceIntervalTest, IsTheMeanPlusMinusTStandardErrors) {
   // With mean 0.3, sd 0.1 and n 3, the half width is 4.302652730 * 0.1 / sqrt(3) = 0.248413771.
-  const Interval interval = ConfidenceInterval95({0.2, 0.3, 0.4});
+  const Interval interval = ConfidenceInterval95(Summarize({0.2, 0.3, 0.4}));
   EXPECT_EQ(interval.n, 3);
   EXPECT_NEAR(interval.mean, 0.3, 1e-15);
   EXPECT_NEAR(interval.low, 0.3 - 0.2484137712, 1e-9);
@@ -79,11 +79,11 @@ TEST(ConfidenceIntervalTest, IsTheMeanPlusMinusTStandardErrors) {
 }
 
 TEST(ConfidenceIntervalTest, OneDifferenceHasAMeanAndNoInterval) {
-  const Interval interval = ConfidenceInterval95({0.5});
+  const Interval interval = ConfidenceInterval95(Summarize({0.5}));
   EXPECT_EQ(interval.mean, 0.5);
   EXPECT_TRUE(std::isnan(interval.low));
   EXPECT_TRUE(std::isnan(interval.high));
-  EXPECT_TRUE(std::isnan(ConfidenceInterval95({}).mean));
+  EXPECT_TRUE(std::isnan(ConfidenceInterval95(Summarize({})).mean));
 }
 
 // The expected values of the next tests were computed by scipy 1.17 and statsmodels 0.14.

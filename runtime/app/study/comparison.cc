@@ -94,7 +94,7 @@ Comparison CompareModels(const std::vector<std::vector<std::optional<RunValue>>>
       }
       pair.a = a;
       pair.b = b;
-      pair.interval = ConfidenceInterval95(differences);
+      pair.interval = ConfidenceInterval95(Summarize(differences));
       pair.sd = Summarize(differences).sd;
       pair.p_student = StudentPValue(differences);
       pair.p_sign_flip = SignFlipPValue(differences);

@@ -29,6 +29,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Max number of steps in the panes that show both ends of a run; each shows at most a quarter of
+// it.
 constexpr int64_t kFirstWindow = 100, kLastWindow = 200;
 
 Json NumberOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(); }
@@ -127,16 +129,16 @@ Json ModelData(const PlanModel& model) {
     for (const std::string line : group["equations"]) equations.push_back(which + line);
   }
   for (const Json& line : description["end"]) equations.push_back(line);
-  std::string route = Route(description);
-  if (!layers.empty()) {
-    absl::StrAppend(&route,
-                    "; Jacobian of a layer: ", layers.front()["jacobian"].get<std::string>());
+  Json jacobians = Json::array();
+  for (const Json& group : layers) {
+    for (const Json& jacobian : group["jacobians"]) jacobians.push_back(jacobian);
   }
   Json data = {{"name", model.name},
                {"file", AbsolutePath(model.file)},
                {"parameters", description["totals"]["parameters"]},
                {"equations", equations},
-               {"route", route}};
+               {"route", Route(description)},
+               {"jacobians", std::move(jacobians)}};
   if (!model.picture.empty()) data["picture"] = model.picture;
   return data;
 }
@@ -151,15 +153,26 @@ Json DifferenceData(const StudyPlan& plan) {
   return differences;
 }
 
+// Returns the mean of a metric with its 95 % confidence interval.
+Json IntervalJson(const Interval& interval) {
+  return {{"mean", NumberOrNull(interval.mean)},
+          {"low", NumberOrNull(interval.low)},
+          {"high", NumberOrNull(interval.high)},
+          {"runs", interval.n}};
+}
+
 Json GroupData(const StudyPlan& plan, const StudyResults& results) {
   Json groups = Json::array();
-  for (const PlanGroup& group : plan.groups) {
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const PlanGroup& group = plan.groups[i];
+    const MeanAndSd& result = results.groups[i].metric[results.judged];
     Json settings = Json::object();
     for (const auto& [field, value] : group.settings) settings[field] = value;
     groups.push_back({{"name", group.name},
                       {"model", group.model},
                       {"cell", group.cell},
                       {"settings", settings},
+                      {"result", IntervalJson(ConfidenceInterval95(result))},
                       {"runs", Json::array()}});
   }
   size_t position = 0;  // among the runs that exist
@@ -235,14 +248,11 @@ Json TableData(const Table& table) {
 }
 
 Json DifferenceJson(const PairedDifference& difference) {
-  const Interval& interval = difference.interval;
-  return {{"mean", NumberOrNull(interval.mean)},
-          {"low", NumberOrNull(interval.low)},
-          {"high", NumberOrNull(interval.high)},
-          {"runs", interval.n},
-          {"p_student", NumberOrNull(difference.p_student)},
-          {"p_sign_flip", NumberOrNull(difference.p_sign_flip)},
-          {"p_holm", NumberOrNull(difference.p_holm)}};
+  Json json = IntervalJson(difference.interval);
+  json["p_student"] = NumberOrNull(difference.p_student);
+  json["p_sign_flip"] = NumberOrNull(difference.p_sign_flip);
+  json["p_holm"] = NumberOrNull(difference.p_holm);
+  return json;
 }
 
 Json PairedData(const StudyPlan& plan, const StudyResults& results) {
@@ -264,11 +274,11 @@ Json BestData(const StudyPlan& plan, const StudyResults& results) {
   Json models = Json::array(), paired = Json::array();
   for (size_t model = 0; model < plan.models.size(); ++model) {
     const MeanAndSd& loss = best.comparison.models[model];
-    models.push_back({{"cell", best.cells[model]},
-                      {"runs", loss.n},
-                      {"mean", NumberOrNull(loss.mean)},
-                      {"sd", NumberOrNull(loss.sd)},
-                      {"mean_rank", NumberOrNull(results.mean_ranks[model])}});
+    Json json = {{"cell", best.cells[model]}};
+    json.update(IntervalJson(ConfidenceInterval95(loss)));
+    json["sd"] = NumberOrNull(loss.sd);
+    json["mean_rank"] = NumberOrNull(results.mean_ranks[model]);
+    models.push_back(std::move(json));
   }
   for (const PairedDifference& pair : best.comparison.pairs) {
     Json json = {{"model", pair.b}, {"against", pair.a}};
@@ -332,9 +342,9 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
                                                 : "plumb compare study.pbtxt --out DIR"},
           {"provenance", OriginData(plan, results, runtime)},
           {"steps", steps},
-          {"smoothing", 1 - 1 / static_cast<double>(SmoothingWindow(steps))},
           {"windows",
-           {{"first", std::min(kFirstWindow, steps)}, {"last", std::min(kLastWindow, steps)}}},
+           {{"first", std::clamp<int64_t>(steps / 4, 1, kFirstWindow)},
+            {"last", std::clamp<int64_t>(steps / 4, 1, kLastWindow)}}},
           {"models", std::move(models)},
           {"differences", DifferenceData(plan)},
           {"groups", GroupData(plan, results)},

@@ -87,8 +87,7 @@ double StudentQuantile(double p, int64_t df) {
   return (low + high) / 2;
 }
 
-Interval ConfidenceInterval95(const std::vector<double>& values) {
-  const MeanAndSd summary = Summarize(values);
+Interval ConfidenceInterval95(const MeanAndSd& summary) {
   Interval interval{summary.n, summary.mean, kNaN, kNaN};
   if (summary.n < 2) return interval;
   const double half = StudentQuantile(0.975, summary.n - 1) * summary.sd /

@@ -27,9 +27,9 @@ struct Interval {
   int64_t n = 0;
   double mean = 0, low = 0, high = 0;  // NaN if n is 0; the bounds also if it is 1
 };
-// Returns the mean of `values` and the 95 % confidence interval of the true mean, from Student's t
-// with n - 1 degrees of freedom.
-Interval ConfidenceInterval95(const std::vector<double>& values);
+// Returns the mean of values with this summary and the 95 % confidence interval of the true mean,
+// from Student's t with n - 1 degrees of freedom.
+Interval ConfidenceInterval95(const MeanAndSd& summary);
 
 // Returns the two-sided p-value of Student's paired t-test: the probability of a mean at least as
 // far from 0 if the true mean is 0. NaN for fewer than two differences; 1 if all are 0, and 0 if

@@ -2,11 +2,9 @@
 #include "runtime/app/study/study_figures.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -29,6 +27,10 @@ constexpr const char* kAxisNames[] = {"steps", "tokens", "FLOPs", "seconds"};
 
 // Max number of models whose curves are all drawn.
 constexpr size_t kMaxModelsOfCurves = 8;
+
+// Returns the number of steps over which curves are smoothed: a fortieth of the run, at most 50, as
+// the report page does at first.
+int64_t SmoothingWindow(int64_t steps) { return std::clamp<int64_t>(steps / 40, 1, 50); }
 
 class StudyArtist {
  public:
@@ -79,14 +81,6 @@ class StudyArtist {
     return GroupOf(model, cell).metric[results_.judged];
   }
 
-  // Returns the 95 % interval of a mean; NaN bounds for fewer than two values.
-  static std::pair<double, double> IntervalOf(const MeanAndSd& loss) {
-    if (loss.n < 2) return {kNaN, kNaN};
-    const double half =
-        StudentQuantile(0.975, loss.n - 1) * loss.sd / std::sqrt(static_cast<double>(loss.n));
-    return {loss.mean - half, loss.mean + half};
-  }
-
   // Returns the cell at which a model is shown.
   size_t CellOf(size_t model) const { return results_.best ? results_.best->cells[model] : 0; }
 
@@ -104,7 +98,9 @@ class StudyArtist {
       RankingRow row;
       row.name = ModelLabel(model);
       row.mean = decisive->models[model].mean;
-      std::tie(row.low, row.high) = IntervalOf(decisive->models[model]);
+      const Interval interval = ConfidenceInterval95(decisive->models[model]);
+      row.low = interval.low;
+      row.high = interval.high;
       const GroupFigures& group = GroupOf(model, CellOf(model));
       std::vector<std::string> notes;
       if (results_.best) notes.push_back(CellValues(CellOf(model)));
@@ -167,7 +163,9 @@ class StudyArtist {
       const MeanAndSd& loss = LossOf(model, cell);
       if (loss.n == 0 || loss.mean >= point.mean) continue;
       point.mean = loss.mean;
-      std::tie(point.low, point.high) = IntervalOf(loss);
+      const Interval interval = ConfidenceInterval95(loss);
+      point.low = interval.low;
+      point.high = interval.high;
     }
     return point;
   }
@@ -346,7 +344,5 @@ std::vector<StudyFigure> StudyFigures(const StudyPlan& plan, const StudyResults&
                                       const FigureOptions& options) {
   return StudyArtist(plan, results, options).Draw();
 }
-
-int64_t SmoothingWindow(int64_t steps) { return std::clamp<int64_t>(steps / 40, 1, 50); }
 
 }  // namespace plumb

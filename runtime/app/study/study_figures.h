@@ -44,14 +44,11 @@ struct StudyFigure {
 // - "ranking": the judged loss of each model with its 95 % interval, at its best setting;
 // - "loss_by_SETTING" for each setting with numbers: the loss at the best of the other settings;
 // - "losses": a heat map of models by settings;
-// - "curves": training losses, smoothed (SmoothingWindow), as mean ± standard deviation over the
+// - "curves": training losses, smoothed over a fortieth of the run, as mean ± standard deviation
+// over the
 //   seeds. Of more than eight models only the best three, the first and the last.
 std::vector<StudyFigure> StudyFigures(const StudyPlan& plan, const StudyResults& results,
                                       const FigureOptions& options);
-
-// Returns the number of steps over which curves are smoothed at first: a fortieth of the run, at
-// most 50, so that the average follows a short run.
-int64_t SmoothingWindow(int64_t steps);
 
 }  // namespace plumb
 

@@ -20,6 +20,12 @@ const dom = (() => {
   const svg = (tag, attributes = {}, ...children) =>
     fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+  // Returns a name that may be broken after "_", before it has to be broken within a word.
+  const name = (text) =>
+    String(text)
+      .split("_")
+      .flatMap((part, i) => (i > 0 ? ["_", el("wbr"), part] : [part]));
+
   // Returns a table. Columns are strings or {text, number}; rows are lists of strings, nodes or
   // {text, ...}.
   function table(caption, columns, rows) {
@@ -44,7 +50,7 @@ const dom = (() => {
             el(
               "th",
               { scope: "col", class: isNumeric[i] ? "number" : null },
-              column.text ?? column,
+              column instanceof Node ? column : (column.text ?? column),
             ),
           ),
         ),
@@ -162,5 +168,18 @@ const dom = (() => {
       ...children,
     );
 
-  return { el, svg, table, scroller, numbers, copyButton, choice, slider, numeric, section, figure };
+  return {
+    el,
+    svg,
+    name,
+    table,
+    scroller,
+    numbers,
+    copyButton,
+    choice,
+    slider,
+    numeric,
+    section,
+    figure,
+  };
 })();

@@ -2,16 +2,19 @@
 // Figures with one row per group on a shared scale: name, drawing, text. The drawings are SVG with
 // positions in per cent, so that they adapt to any width.
 //
-// dotRows({label, low, high, rows: [{name, swatch, text, marks: [...]}], zero})
+// dotRows({label, low, high, rows: [{name, swatch, text, marks: [...], badge, pick, more}], zero,
+//          heads})
+// `badge` is a word after the name, `pick` a control before it, `more` a second text. `heads` are
+// headings of the two texts; with them the axis is above the rows and stays in view.
 // A mark: {kind: "dot"|"ring"|"cross"|"tick"|"bar", at, to, y (0..1), color, title}.
-function dotRows({ label, low, high, rows, zero }) {
+function dotRows({ label, low, high, rows, zero, heads }) {
   if (!(high > low)) [low, high] = [low - 0.5, low + 0.5];
   const margin = (high - low) * 0.04;
   low -= margin;
   high += margin;
   const percent = (value) => `${((value - low) / (high - low)) * 100}%`;
   const ticks = evenTicks(low, high, 6);
-  const height = 34;
+  const height = rows.length > 12 ? 26 : 34;
 
   function drawMark(mark) {
     const x = percent(mark.at);
@@ -63,48 +66,70 @@ function dotRows({ label, low, high, rows, zero }) {
   const zeroLine = () =>
     zero && dom.svg("line", { class: "zero", x1: percent(0), x2: percent(0), y1: 0, y2: "100%" });
 
-  const node = dom.el(
-    "div",
-    { class: "dot-rows", role: "img", "aria-label": label },
-    rows.map((row) =>
-      dom.el(
-        "div",
-        { class: "dot-row" },
-        dom.el(
-          "span",
-          { class: "dot-name" },
-          row.swatch,
-          dom.el("span", { title: row.name }, row.name),
-        ),
-        dom.svg(
-          "svg",
-          { class: "dot-track", height, width: "100%" },
-          gridLines(),
-          zeroLine(),
-          row.marks.map(drawMark),
-        ),
-        dom.el("span", { class: "dot-text" }, row.text),
-      ),
-    ),
+  const rowNode = (row) =>
     dom.el(
       "div",
-      { class: "dot-row dot-axis" },
-      dom.el("span", { class: "dot-name" }),
+      { class: "dot-row" },
       dom.el(
-        "span",
-        { class: "dot-ticks" },
-        ticks.map((tick) => {
-          const node = dom.el("span", {}, zero && tick === 0 ? "0" : format.size(tick));
-          node.style.left = percent(tick);
-          return node;
-        }),
+        row.pick ? "label" : "span",
+        { class: "dot-name" },
+        row.pick,
+        row.swatch,
+        dom.el(
+          "span",
+          { title: row.name },
+          dom.name(row.name),
+          row.badge && dom.el("span", { class: "badge" }, row.badge),
+        ),
       ),
-      dom.el("span", { class: "dot-text" }),
+      dom.svg(
+        "svg",
+        { class: "dot-track", height, width: "100%" },
+        gridLines(),
+        zeroLine(),
+        row.marks.map(drawMark),
+      ),
+      dom.el("span", { class: "dot-text" }, row.text),
+      heads && dom.el("span", { class: "dot-more" }, row.more),
+    );
+  const axis = dom.el(
+    "div",
+    { class: "dot-row dot-axis" },
+    dom.el("span", { class: "dot-name" }),
+    dom.el(
+      "span",
+      { class: "dot-ticks" },
+      ticks.map((tick, i) => {
+        // Every second label, or three of four, give way where the axis is short.
+        const rank = i % 4 === 0 ? null : i % 2 === 0 ? "quarter" : "quarter half";
+        const node = dom.el("span", { class: rank }, zero && tick === 0 ? "0" : format.size(tick));
+        node.style.left = percent(tick);
+        return node;
+      }),
     ),
+    dom.el("span", { class: "dot-text" }, heads?.[0]),
+    heads && dom.el("span", { class: "dot-more" }, heads[1]),
+  );
+  const controls = rows.some((row) => row.pick);
+  const node = dom.el(
+    "div",
+    {
+      class: heads ? "dot-rows with-heads" : "dot-rows",
+      role: controls ? "group" : "img",
+      "aria-label": label,
+    },
+    heads && axis,
+    rows.map(rowNode),
+    !heads && axis,
   );
   // Each row is a separate grid, so all get a first column as wide as the longest name.
-  const longest = rows.reduce((most, row) => Math.max(most, row.name.length), 0);
-  node.style.setProperty("--names", `calc(${Math.min(36, longest)}ch + 3.2rem)`);
+  const longest = rows.reduce(
+    (most, row) => Math.max(most, row.name.length + (row.badge?.length ?? 0)),
+    0,
+  );
+  const before = controls ? "5.2rem" : "3.2rem";
+  node.classList.toggle("long-names", longest > 14);
+  node.style.setProperty("--names", `calc(${Math.min(36, longest)}ch + ${before})`);
   return node;
 }
 

@@ -5,9 +5,7 @@
 // Returns all steps of some probes, and the layers of the deepest one.
 const axesOf = (probed) => ({
   steps: stats.distinct(probed.flatMap((probes) => probes.steps)),
-  layers: probed
-    .map((probes) => probes.layers)
-    .reduce((a, b) => (b.length > a.length ? b : a)),
+  layers: probed.map((probes) => probes.layers).reduce((a, b) => (b.length > a.length ? b : a)),
 });
 
 // Returns the geometric means over the seeds of a group's probes, [step][layer].
@@ -33,7 +31,7 @@ function probesOf(report, group) {
 
 function flowSection(report, view) {
   const probed = report.groups.map((group) => probesOf(report, group));
-  const shown = probed.map((_, index) => index).filter((index) => probed[index]);
+  const shown = view.order.filter((index) => probed[index]);
   if (shown.length === 0) return null;
   const several = shown.some((index) => probed[index].runs > 1);
   return dom.section(
@@ -91,7 +89,7 @@ function heatFigure(report, view, probed, shown) {
   function pick(cell) {
     for (const { map } of maps) map.show(cell);
     if (!cell) return (readout.textContent = hint);
-    const own = maps.filter(({ index }) => !view.hidden.has(index));
+    const own = maps.filter(({ index }) => view.isShown(index));
     const { steps, layers } = probed[(own[0] ?? maps[0]).index];
     readout.textContent =
       `${layers[cell[1]] ?? "–"}, step ${format.count(steps[cell[0]])}: ` +
@@ -106,28 +104,27 @@ function heatFigure(report, view, probed, shown) {
   view.listen((kind) => {
     if (kind === "alpha") return;
     for (const { index, map, node } of maps) {
-      node.hidden = view.hidden.has(index);
-      map.draw();
+      node.hidden = !view.isShown(index);
+      if (!node.hidden) map.draw();
     }
+    numbers.draw();
   });
   const numbers = dom.numbers("Gradient norm by model, layer and step", () => {
     const { steps } = axesOf(shown.map((index) => probed[index]));
     const kept = steps.filter((_, i) => i % Math.ceil(steps.length / 20) === 0);
     return [
-      [
-        "layer",
-        "model",
-        ...dom.numeric(kept.map((step) => `step ${format.count(step)}`)),
-      ],
-      shown.flatMap((index) =>
-        probed[index].layers.map((layer, i) => [
-          layer,
-          report.groups[index].name,
-          ...kept.map((step) =>
-            format.size(probed[index].gradient[probed[index].steps.indexOf(step)]?.[i]),
-          ),
-        ]),
-      ),
+      ["layer", "model", ...dom.numeric(kept.map((step) => `step ${format.count(step)}`))],
+      shown
+        .filter(view.isShown)
+        .flatMap((index) =>
+          probed[index].layers.map((layer, i) => [
+            layer,
+            report.groups[index].name,
+            ...kept.map((step) =>
+              format.size(probed[index].gradient[probed[index].steps.indexOf(step)]?.[i]),
+            ),
+          ]),
+        ),
     ];
   });
   return dom.figure(
@@ -158,7 +155,7 @@ function layerFigures(report, view, probed, shown) {
     const readout = dom.el("p", { class: "readout" });
     const values = (layer) =>
       shown
-        .filter((index) => !view.hidden.has(index))
+        .filter(view.isShown)
         .map(
           (index) =>
             `${report.groups[index].name} ${format.size(rowAt(index, field, steps[at])[layer])}`,
@@ -178,21 +175,25 @@ function layerFigures(report, view, probed, shown) {
       [
         "layer",
         ...dom.numeric(
-          shown.map((index) => `${report.groups[index].name}, step ${format.count(steps[at])}`),
+          shown
+            .filter(view.isShown)
+            .map((index) => `${report.groups[index].name}, step ${format.count(steps[at])}`),
         ),
       ],
       layers.map((layer, i) => [
         layer,
-        ...shown.map((index) => format.size(rowAt(index, field, steps[at])[i])),
+        ...shown
+          .filter(view.isShown)
+          .map((index) => format.size(rowAt(index, field, steps[at])[i])),
       ]),
     ]);
     const draw = () => {
       const every = Math.ceil(layers.length / Math.max(2, Math.floor(chart.width() / 80)));
       const ticks = layers.map((_, i) => i).filter((i) => i % every === 0);
-      const visible = shown.filter((index) => !view.hidden.has(index));
+      const visible = shown.filter(view.isShown);
       const line = (index, step, look) => ({
         values: layers.map((_, i) => drawn(rowAt(index, field, step)[i])),
-        color: palette.color(view.theme, index),
+        color: view.color(index),
         ...look,
       });
       chart.draw({
@@ -208,7 +209,7 @@ function layerFigures(report, view, probed, shown) {
           ...visible.map((index) =>
             line(index, steps[at], {
               width: 2.25,
-              dash: palette.dash(index),
+              dash: view.dash(index),
               points: layers.length < 60,
             }),
           ),
@@ -251,8 +252,7 @@ function layerFigures(report, view, probed, shown) {
     },
   );
   return [
-    steps.length > 1 &&
-      dom.el("div", { class: "controls" }, slider),
+    steps.length > 1 && dom.el("div", { class: "controls" }, slider),
     dom.el(
       "div",
       { class: "pair" },

@@ -15,7 +15,9 @@ const format = (() => {
   // Formats a loss with three decimals, unless it is so large that they are meaningless.
   function loss(value) {
     if (!isNumber(value)) return "–";
-    return Math.abs(value) < 1000 ? signed(value.toFixed(3)) : size(value);
+    return Math.abs(value) < 1000
+      ? signed(value.toFixed(3)).replace(/^\u2212(?=0\.000$)/, "")
+      : size(value);
   }
 
   // Formats a number of any magnitude with three digits: "0.0123", "1.2e−7".
@@ -28,7 +30,7 @@ const format = (() => {
     return signed(String(Number(value.toPrecision(3))));
   }
 
-  const difference = (value) => (isNumber(value) && value > 0 ? "+" : "") + loss(value);
+  const difference = (value) => (isNumber(value) && value >= 0.0005 ? "+" : "") + loss(value);
 
   const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? word : words}`;
 
@@ -42,5 +44,17 @@ const format = (() => {
       : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
   }
 
-  return { isNumber, count, loss, size, difference, plural, list };
+  // Formats increasing whole numbers: [0, 2, 3, 4] as "0, 2..4".
+  function ranges(numbers) {
+    const parts = [];
+    for (let i = 0; i < numbers.length;) {
+      let last = i;
+      while (numbers[last + 1] === numbers[last] + 1) ++last;
+      parts.push(last > i ? `${numbers[i]}..${numbers[last]}` : String(numbers[i]));
+      i = last + 1;
+    }
+    return parts.join(", ");
+  }
+
+  return { isNumber, count, loss, size, difference, plural, list, ranges };
 })();

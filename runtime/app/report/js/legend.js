@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creates the legend: the groups as buttons that stay visible above all figures. They hide or show
-// a group everywhere, and display its value at the cursor.
+// a group everywhere, and display its value at the cursor. If there are more groups than colors, it
+// has only those that are drawn, and the ranking chooses them.
 function createLegend(report, view) {
   const buttons = report.groups.map((group, index) => {
     const value = dom.el("span", { class: "chip-value" });
@@ -10,11 +11,8 @@ function createLegend(report, view) {
         type: "button",
         class: "chip",
         "aria-pressed": "true",
-        onclick: () => {
-          const hidden = new Set(view.hidden);
-          if (!hidden.delete(index)) hidden.add(index);
-          view.set({ hidden });
-        },
+        title: view.many ? "Remove from the figures" : null,
+        onclick: () => view.toggle(index),
       },
       swatch(view, index),
       dom.el("span", { class: "chip-name" }, group.name),
@@ -23,34 +21,22 @@ function createLegend(report, view) {
     return { button, value };
   });
   view.listen(() =>
-    buttons.forEach(({ button }, index) =>
-      button.setAttribute("aria-pressed", String(!view.hidden.has(index))),
-    ),
+    buttons.forEach(({ button }, index) => {
+      button.setAttribute("aria-pressed", String(view.isShown(index)));
+      button.hidden = view.many && !view.isShown(index);
+    }),
   );
 
   const place = dom.el("span", { class: "legend-place" });
   const spoken = dom.el("span", { class: "offscreen", role: "status" });
-  const all = report.groups.map((_, index) => index);
-  const many = report.groups.length > 4;
   const node = dom.el(
     "div",
     { class: "legend", role: "group", "aria-label": "Models in the figures" },
     dom.el(
       "div",
       { class: "chips" },
-      buttons.map(({ button }) => button),
-      many &&
-        dom.el(
-          "button",
-          { type: "button", class: "quiet", onclick: () => view.set({ hidden: new Set() }) },
-          "All",
-        ),
-      many &&
-        dom.el(
-          "button",
-          { type: "button", class: "quiet", onclick: () => view.set({ hidden: new Set(all) }) },
-          "None",
-        ),
+      view.order.map((index) => buttons[index].button),
+      view.many && dom.el("a", { class: "choose", href: "#results" }, "Choose models"),
     ),
     place,
     spoken,
@@ -62,9 +48,9 @@ function createLegend(report, view) {
     values.forEach((text, index) => (buttons[index].value.textContent = text));
     spoken.textContent = aloud
       ? `${where}: ` +
-        values
-          .map((text, i) => (view.hidden.has(i) ? "" : `${report.groups[i].name} ${text}`))
-          .filter(Boolean)
+        view
+          .drawn()
+          .map((index) => `${report.groups[index].name} ${values[index]}`)
           .join(", ")
       : "";
   }

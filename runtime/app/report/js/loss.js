@@ -48,23 +48,24 @@ function onlySomeDiverged(report, group) {
   return lost > 0 && lost < group.runs.length;
 }
 
-// Returns the lines of a pane: for every visible group the unsmoothed mean in the background, the
+// Returns the lines of a pane: for every drawn group the unsmoothed mean in the background, the
 // band or the runs, and the mean.
 function lossLines(report, view, curves, first, last) {
   const lines = [];
   const bands = [];
   const add = (values, color, extra) =>
     lines.push({ values, color, dash: [], width: 1, ...extra }) - 1;
-  report.groups.forEach((group, index) => {
-    if (view.hidden.has(index)) return;
-    const color = palette.color(view.theme, index);
-    if (view.raw && view.alpha > 0) {
-      add(curves.rawGroups[index].mean, withAlpha(color, 0.16), { background: "bulk" });
+  const drawn = view.drawn();
+  if (view.raw && view.alpha > 0) {
+    const opacity = drawn.length <= 3 ? 0.3 : 0.18;
+    for (const index of drawn) {
+      const faint = withAlpha(view.color(index), opacity);
+      add(curves.rawGroups[index].mean, faint, { background: "bulk" });
     }
-  });
-  report.groups.forEach((group, index) => {
-    if (view.hidden.has(index)) return;
-    const color = palette.color(view.theme, index);
+  }
+  for (const index of drawn) {
+    const group = report.groups[index];
+    const color = view.color(index);
     const several = group.runs.length > 1;
     if (several && (view.band === "sd" || view.band === "range")) {
       const [upper, lower] = bandEdges(curves.groups[index], view.band);
@@ -84,14 +85,10 @@ function lossLines(report, view, curves, first, last) {
         add(curves.smooth[run], withAlpha(color, 0.4));
       }
     }
-  });
-  report.groups.forEach((group, index) => {
-    if (view.hidden.has(index)) return;
-    add(curves.groups[index].mean, palette.color(view.theme, index), {
-      width: 2.25,
-      dash: palette.dash(index),
-    });
-  });
+  }
+  for (const index of drawn) {
+    add(curves.groups[index].mean, view.color(index), { width: 2.25, dash: view.dash(index) });
+  }
   const { x, ys } = stats.forDrawing(
     lines.map((line) => line.values),
     first,
@@ -161,10 +158,11 @@ function lossSection(report, view, legend, curves) {
         .distinct([1, 2, 5, 10, 20, 50, 100, ...tenths])
         .filter((step) => step >= 1 && step <= length);
       return [
-        ["step", ...dom.numeric(report.groups.map((group) => group.name))],
+        ["step", ...dom.numeric(view.drawn().map((index) => report.groups[index].name))],
         steps.map((step) => [
           format.count(step),
-          ...groups.map((group) => {
+          ...view.drawn().map((index) => {
+            const group = groups[index];
             const n = group.n[step - 1];
             const mean = format.loss(group.mean[step - 1]);
             return n > 1
@@ -231,17 +229,25 @@ function paneNote(report, several, shaded) {
   return [words, dom.el("span", { class: "on-screen" }, " Drag to zoom, double-click to go back.")];
 }
 
+// Returns "0.96, about 25 steps".
+function alphaText(alpha) {
+  if (alpha === 0) return "off";
+  const steps = format.plural(Math.round(1 / (1 - alpha)), "step");
+  return `${Number(alpha.toFixed(alpha < 0.99 ? 2 : 4))}, about ${steps}`;
+}
+
 // The slider moves in even steps of log(1 - alpha), which look like even steps of smoothness.
 function lossControls(view, several) {
   const toPlace = (alpha) => -Math.log10(1 - alpha);
-  const toAlpha = (place) => (place <= 0 ? 0 : Math.round((1 - 10 ** -place) * 1e4) / 1e4);
-  const alphaText = (alpha) =>
-    alpha === 0 ? "off" : String(Number(alpha.toFixed(alpha < 0.99 ? 2 : alpha < 0.999 ? 4 : 3)));
+  const toAlpha = (place) =>
+    place <= 0 ? 0 : Math.min(view.alphaMax, Math.round((1 - 10 ** -place) * 1e4) / 1e4);
+  const first = Number(toPlace(view.alpha).toFixed(2));
+  view.alpha = toAlpha(first); // a value that the slider can return to
   let waiting = 0;
   const slider = dom.slider(
     "alpha",
     "Smoothing α",
-    { max: 3, step: 0.01, value: toPlace(view.alpha) },
+    { max: toPlace(view.alphaMax).toFixed(2), step: 0.01, value: first },
     (place) => {
       const text = alphaText(toAlpha(place));
       return { shown: text, spoken: text };

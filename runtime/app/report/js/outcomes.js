@@ -35,16 +35,16 @@ function cumulativeFigure(report, view, legend, curves) {
       Array.from({ length: 11 }, (_, i) => Math.max(1, Math.round((curves.length * i) / 10))),
     );
     return [
-      ["to step", ...dom.numeric(report.groups.map((group) => group.name))],
+      ["to step", ...dom.numeric(view.drawn().map((index) => report.groups[index].name))],
       steps.map((step) => [
         format.count(step),
-        ...groups.map((group) => format.loss(group.mean[step - 1])),
+        ...view.drawn().map((index) => format.loss(groups[index].mean[step - 1])),
       ]),
     ];
   });
   view.listen((kind) => {
     if (kind === "alpha") return;
-    const shown = report.groups.map((_, i) => i).filter((i) => !view.hidden.has(i));
+    const shown = view.drawn();
     const { x, ys } = stats.forDrawing(
       shown.map((i) => groups[i].mean),
       1,
@@ -57,11 +57,12 @@ function cumulativeFigure(report, view, legend, curves) {
       log: view.log,
       lines: shown.map((group, i) => ({
         values: ys[i],
-        color: palette.color(view.theme, group),
-        dash: palette.dash(group),
+        color: view.color(group),
+        dash: view.dash(group),
         width: 2.25,
       })),
     });
+    numbers.draw();
   });
   return dom.figure(
     "Cumulative average",
@@ -73,7 +74,7 @@ function cumulativeFigure(report, view, legend, curves) {
 
 // Returns a row with a value for each seed: dots that do not overlap, the mean and one deviation.
 function seedRow(view, report, index, entries, note) {
-  const color = palette.color(view.theme, index);
+  const color = view.color(index);
   const { n, mean, sd } = stats.summary(entries.map((entry) => entry.value));
   const shown = entries.filter((entry) => format.isNumber(entry.value));
   return {
@@ -113,27 +114,34 @@ function stripPlot(report, view, label, entriesOf, noteOf) {
     .filter(format.isNumber);
   view.listen((kind) => {
     if (kind === "alpha" || values.length === 0) return;
-    const rows = report.groups
-      .map((group, i) => seedRow(view, report, i, rowsOf[i], noteOf?.(group)))
-      .filter((_, i) => !view.hidden.has(i));
+    numbers.draw();
+    const drawn = view.drawn();
+    const seen = drawn.flatMap((index) => rowsOf[index].map((entry) => entry.value));
+    const rows = drawn.map((index) =>
+      seedRow(view, report, index, rowsOf[index], noteOf?.(report.groups[index])),
+    );
     holder.replaceChildren(
       dotRows({
         label: `${label}: ${rows.map((row) => `${row.name} ${row.text}`).join("; ")}`,
-        ...stats.range(values),
+        ...stats.range(
+          seen.filter(format.isNumber).length > 0 ? seen.filter(format.isNumber) : values,
+        ),
         rows,
       }),
     );
   });
   const numbers = dom.numbers(label, () => [
     ["model", ...dom.numeric(["seed", "loss"]), ""],
-    report.groups.flatMap((group, i) =>
-      rowsOf[i].map((entry) => [
-        group.name,
-        String(entry.seed),
-        format.loss(entry.value),
-        entry.status !== "finished" ? entry.status : entry.collapsed ? "collapsed" : "",
-      ]),
-    ),
+    view
+      .drawn()
+      .flatMap((index) =>
+        rowsOf[index].map((entry) => [
+          report.groups[index].name,
+          String(entry.seed),
+          format.loss(entry.value),
+          entry.status !== "finished" ? entry.status : entry.collapsed ? "collapsed" : "",
+        ]),
+      ),
   ]);
   return values.length > 0
     ? [holder, numbers.node]
@@ -219,9 +227,9 @@ function validationFigure(report, view, legend) {
     if (kind === "alpha") return;
     const lines = [];
     const bands = [];
-    byGroup.forEach((group, index) => {
-      if (view.hidden.has(index)) return;
-      const color = palette.color(view.theme, index);
+    for (const index of view.drawn()) {
+      const group = byGroup[index];
+      const color = view.color(index);
       if (view.band !== "none") {
         const edge = { color: withAlpha(color, 0.35), dash: [], width: 0.75 };
         bands.push({ upper: lines.length, lower: lines.length + 1, fill: withAlpha(color, 0.14) });
@@ -233,18 +241,22 @@ function validationFigure(report, view, legend) {
       lines.push({
         values: group.map(({ mean }) => orNull(mean)),
         color,
-        dash: palette.dash(index),
+        dash: view.dash(index),
         width: 2.25,
         points: steps.length < 60,
       });
-    });
+    }
+    numbers.draw();
     chart.draw({ x: steps, lines, bands, log: view.log });
   });
   const numbers = dom.numbers("Validation loss, mean ± standard deviation over seeds", () => [
-    ["step", ...dom.numeric(report.groups.map((group) => group.name))],
+    ["step", ...dom.numeric(view.drawn().map((index) => report.groups[index].name))],
     steps.map((step, i) => [
       format.count(step),
-      ...byGroup.map((group) => (group[i].n > 0 ? plusMinus(group[i]) : "–")),
+      ...view.drawn().map((index) => {
+        const { n, mean, sd } = byGroup[index][i];
+        return n > 1 ? `${format.loss(mean)} ± ${format.loss(sd)}` : format.loss(mean);
+      }),
     ]),
   ]);
   return dom.figure(

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows the table of results, each model at its best setting, and the paired differences.
+// Shows the ranking, the table of results, each model at its best setting, and the differences.
 function resultsSection(report, view) {
   const { columns = [], rows = [] } = report.table ?? {};
   if (rows.length === 0 && !(report.paired ?? []).length) return null;
   return dom.section(
     "results",
     "Results",
+    bestFigure(report, view),
+    rankingFigure(report, view),
     rows.length > 0 && resultsTable(report, view, columns, rows),
     troubles(report),
     pairedFigures(report, view),
@@ -13,12 +15,12 @@ function resultsSection(report, view) {
 }
 
 function resultsTable(report, view, columns, rows) {
-  // A column without any value, such as a validation that was not requested, counts as numeric.
+  const isEmpty = (cell) => ["–", "", undefined].includes(cell?.text);
   const isNumeric = columns.map(
-    (_, i) =>
-      i > 0 &&
-      rows.every((row) => format.isNumber(row[i]?.value) || ["–", "", undefined].includes(row[i]?.text)),
+    (_, i) => i > 0 && rows.every((row) => format.isNumber(row[i]?.value) || isEmpty(row[i])),
   );
+  // A column without any value, such as a validation that was not requested, is not shown.
+  const shown = [...columns.keys()].filter((i) => !rows.every((row) => isEmpty(row[i])));
   const alarming = new Set(["survived", "diverged", "collapsed"]);
   const metric = columns.indexOf(`last ${endWindow(report)}`);
   const values = metric < 0 ? [] : rows.map((row) => row[metric]?.value).filter(format.isNumber);
@@ -32,16 +34,26 @@ function resultsTable(report, view, columns, rows) {
     const group = groupOf(row, index);
     return {
       row,
-      index,
+      index: group < 0 ? index : view.order.indexOf(group),
       node: dom.el(
         "tr",
         {},
-        columns.map((name, i) => {
+        shown.map((i) => {
+          const name = columns[i];
           const cell = row[i] ?? { text: "" };
           const isBest = i === metric && cell.value === lowest && values.length > 1;
           const text = cell.text === "" || cell.text === undefined ? "–" : String(cell.text);
           if (i === 0)
-            return dom.el("th", { scope: "row" }, group >= 0 && swatch(view, group), " ", text);
+            return dom.el(
+              "th",
+              { scope: "row" },
+              group >= 0 && swatch(view, group),
+              " ",
+              dom.name(text),
+              group >= 0 &&
+                view.isBaseline(group) &&
+                dom.el("span", { class: "badge" }, "baseline"),
+            );
           return dom.el(
             "td",
             {
@@ -61,6 +73,7 @@ function resultsTable(report, view, columns, rows) {
     };
   });
 
+  bodyRows.sort((a, b) => a.index - b.index);
   const body = dom.el(
     "tbody",
     {},
@@ -91,40 +104,49 @@ function resultsTable(report, view, columns, rows) {
   }
 
   return dom.el(
-      'div',
-      {class: 'results'},
-      dom.scroller(
-          'Table of results',
+    "div",
+    { class: "results" },
+    tallScroller(
+      "Table of results",
+      rows.length,
+      dom.el(
+        "table",
+        { class: "wide" },
+        dom.el("caption", { class: "offscreen" }, "Results, a row a model. The headings sort."),
+        dom.el(
+          "thead",
+          {},
           dom.el(
-              'table',
-              {class: 'wide'},
-              dom.el('caption', {class: 'offscreen'}, 'Results, a row a model. The headings sort.'),
-              dom.el('thead', {}, dom.el('tr', {}, headers)),
-              body,
-              ),
+            "tr",
+            {},
+            shown.map((i) => headers[i]),
           ),
-      dom.el(
-          'p',
-          {class: 'note under'},
-          'Training loss in nats, mean ± standard deviation over seeds. “First” and ' +
-              '“last” average that many steps. A run has collapsed when its last 100 losses are no ' +
-              'better than guessing each ' +
-              'token by its frequency.' +
-              (columns.includes('spikes') ?
-                   ' A spike is a loss above the median of the 50 before by 1 nat and ten times their ' +
-                       'median absolute deviation.' :
-                   '') +
-              (columns.includes('survived') ?
-                   ' A divergence was survived when the run continued without the batch or from a checkpoint.' :
-                   ''),
-          dom.el('span', {class: 'on-screen'}, ' The headings sort.'),
-          ),
-      dom.el(
-          'div',
-          {class: 'actions'},
-          dom.copyButton('Copy as CSV', () => asCsv(columns, rows)),
-          dom.copyButton('Copy as Markdown', () => asMarkdown(columns, rows, isNumeric)),
-          ),
+        ),
+        body,
+      ),
+    ),
+    dom.el(
+      "p",
+      { class: "note under" },
+      "Training loss in nats, mean ± standard deviation over seeds. “First” and " +
+        "“last” average that many steps. A run has collapsed when its last 100 losses are no " +
+        "better than guessing each " +
+        "token by its frequency." +
+        (columns.includes("spikes")
+          ? " A spike is a loss above the median of the 50 before by 1 nat and ten times their " +
+            "median absolute deviation."
+          : "") +
+        (columns.includes("survived")
+          ? " A divergence was survived when the run continued without the batch or from a checkpoint."
+          : ""),
+      dom.el("span", { class: "on-screen" }, " The headings sort."),
+    ),
+    dom.el(
+      "div",
+      { class: "actions" },
+      dom.copyButton("Copy as CSV", () => asCsv(columns, rows)),
+      dom.copyButton("Copy as Markdown", () => asMarkdown(columns, rows, isNumeric)),
+    ),
   );
 }
 
@@ -217,17 +239,14 @@ const intervalText = (entry) =>
     ? ` [${format.loss(entry.low)}, ${format.loss(entry.high)}]`
     : " (one pair, no interval)";
 
-// Returns a drawing of differences with their intervals, a row each.
-function differenceRows(view, label, rows) {
-  const drawn = rows.filter(({ entry }) => format.isNumber(entry.mean));
-  if (drawn.length === 0) {
+// Returns a drawing of differences with their intervals, a row each: those of `rows` that
+// `chosen()` returns.
+function differenceRows(view, label, rows, chosen) {
+  if (!rows.some(({ entry }) => format.isNumber(entry.mean))) {
     return dom.el("p", { class: "empty" }, "No seed finished in both runs of a pair.");
   }
-  const ends = drawn
-    .flatMap(({ entry }) => [entry.mean, entry.low, entry.high])
-    .filter(format.isNumber);
   const row = ({ name, group, entry }) => {
-    const color = palette.color(view.theme, group);
+    const color = view.color(group);
     const text = format.difference(entry.mean) + intervalText(entry);
     return {
       name,
@@ -240,13 +259,19 @@ function differenceRows(view, label, rows) {
     };
   };
   const holder = dom.el("div");
-  const draw = () =>
+  const draw = () => {
+    const drawn = chosen().filter(({ entry }) => format.isNumber(entry.mean));
+    const ends = drawn
+      .flatMap(({ entry }) => [entry.mean, entry.low, entry.high])
+      .filter(format.isNumber);
     holder.replaceChildren(
       dotRows({
         label:
           `${label}: ` +
           drawn
-            .map(({ name, entry }) => `${name} ${format.difference(entry.mean)}${intervalText(entry)}`)
+            .map(
+              ({ name, entry }) => `${name} ${format.difference(entry.mean)}${intervalText(entry)}`,
+            )
             .join("; "),
         low: Math.min(0, ...ends),
         high: Math.max(0, ...ends),
@@ -254,6 +279,7 @@ function differenceRows(view, label, rows) {
         zero: true,
       }),
     );
+  };
   draw();
   view.listen((kind) => kind !== "alpha" && draw());
   return holder;
@@ -282,20 +308,31 @@ const pairedNote =
   "Same cell and seed, hence the same data, and the same initial weights where the models share " +
   "them. Left of 0 is a lower loss. The bar is the 95 % confidence interval of the mean " +
   "difference (Student’s t).";
+const onlyDrawnNote = " Only the drawn models are here, against the baseline; the table has all.";
 
-// Returns one figure per metric: the differences between models in each cell.
+// Max number of differences in one drawing of all pairs.
+const mostPairs = 12;
+
+// Returns one figure per metric: the differences between models in each cell. If they are many, it
+// draws those of the shown groups from the baseline; the table has all.
 function pairedFigures(report, view) {
   const entries = report.paired ?? [];
   const metrics = [...new Set(entries.map((entry) => entry.metric))];
-  return metrics.map((metric) => {
+  return metrics.map((metric, i) => {
     const rows = entries
       .filter((entry) => entry.metric === metric)
+      .sort((a, b) => (a.mean ?? Infinity) - (b.mean ?? Infinity) || 0)
       .map((entry) => ({ name: pairName(report, entry), group: entry.group, entry }));
     const title = `Differences between models: ${metric}`;
+    const all = rows.length <= mostPairs;
+    const drawn = () =>
+      all
+        ? rows
+        : rows.filter(({ entry }) => view.isBaseline(entry.against) && view.isShown(entry.group));
     return dom.figure(
       title,
-      pairedNote,
-      differenceRows(view, title, rows),
+      i === 0 ? pairedNote + (all ? "" : onlyDrawnNote) : null,
+      differenceRows(view, title, rows, drawn),
       differenceNumbers(title, rows).node,
     );
   });
@@ -303,5 +340,5 @@ function pairedFigures(report, view) {
 
 // Returns a swatch for a drawing that is recreated with every theme.
 function swatchOnce(view, group) {
-  return swatch({ theme: view.theme, listen() {} }, group);
+  return swatch({ ...view, listen() {} }, group);
 }

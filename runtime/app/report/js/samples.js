@@ -7,7 +7,8 @@ function samplesSection(report, view) {
   const holder = dom.el("div", { class: "cards samples" });
   const show = (seed) =>
     holder.replaceChildren(
-      ...report.groups.map((group, index) => {
+      ...view.drawn().map((index) => {
+        const group = report.groups[index];
         const run = group.runs
           .map((i) => report.runs[i])
           .find((candidate) => candidate?.seed === seed);
@@ -16,7 +17,7 @@ function samplesSection(report, view) {
         return dom.el(
           "article",
           { class: "card" },
-          dom.el("h3", {}, swatchOnce(view, index), " ", group.name),
+          dom.el("h3", {}, swatchOnce(view, index), " ", dom.name(group.name)),
           dom.el(
             "p",
             { class: "note" },

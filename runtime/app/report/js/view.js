@@ -1,19 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
+// Returns the order of the groups, the best result first; those without a result come last.
+function byResult(groups) {
+  const place = ({ result }) => (format.isNumber(result?.mean) ? result.mean : Infinity);
+  return groups
+    .map((_, index) => index)
+    .sort((a, b) =>
+      place(groups[a]) < place(groups[b]) ? -1 : place(groups[a]) > place(groups[b]) ? 1 : a - b,
+    );
+}
+
+// Returns the weight of the past with which smoothing begins, and its max. The average covers about
+// a fortieth of the run, at most 50 steps, and never more than a quarter of it: a longer one would
+// show the beginning of a run in its end.
+function smoothingOf(report) {
+  const steps = report.steps || 1;
+  const alphaOf = (window) => 1 - 1 / Math.max(1, window);
+  return {
+    alpha: alphaOf(Math.min(50, Math.floor(steps / 40))),
+    alphaMax: alphaOf(Math.min(1000, Math.max(2, Math.floor(steps / 4)))),
+  };
+}
+
 // Returns the view: the reader's choices, and the functions that redraw when they change.
+//
+// A group whose curves are drawn has a slot, which is its color, and no two have the same. If there
+// are more groups than colors, the reader picks groups, and a group that is not picked has no slot.
 function createView(report) {
+  const { groups } = report;
   const listeners = [];
   const media = window.matchMedia("(prefers-color-scheme: dark)");
+  const order = byResult(groups);
+  const many = groups.length > palette.size;
+  const slots = new Map();
+  const takeSlot = (index) => {
+    if (slots.has(index)) return;
+    const taken = new Set(slots.values());
+    slots.set(index, many ? palette.slots.find((slot) => !taken.has(slot)) : index);
+  };
+  // Returns the groups that are drawn first: all; or each model at its best setting, if that is not
+  // too many; or the best three, the baseline and the worst.
+  function firstShown() {
+    if (!many) return order;
+    if (report.models.length <= palette.size) {
+      return report.models
+        .map((_, model) => order.find((index) => groups[index].model === model))
+        .filter((index) => index !== undefined);
+    }
+    const ranked = order.filter((index) => format.isNumber(groups[index].result?.mean));
+    const baseline = order.find((index) => view.isBaseline(index));
+    return [...new Set([...ranked.slice(0, 3), baseline, ranked.at(-1)])].filter(
+      (index) => index !== undefined,
+    );
+  }
   const view = {
-    alpha: format.isNumber(report.smoothing)
-      ? Math.min(0.999, Math.max(0, report.smoothing))
-      : 0.98,
-    // Bands and noise of many groups would cover each other; the reader can switch them on.
-    band: report.groups.length <= 6 ? "sd" : "none",
+    ...smoothingOf(report),
+    band: "none",
     log: false,
-    raw: report.groups.length <= 4,
-    hidden: new Set(),
+    raw: true,
+    order,
+    many,
+    shown: new Set(),
     theme: media.matches ? "dark" : "light",
     themeChosen: false,
+
+    isShown: (index) => view.shown.has(index),
+    // Returns the drawn groups, the best result first.
+    drawn: () => order.filter((index) => view.shown.has(index)),
+    // The differences of a study are against its first model.
+    isBaseline: (index) => report.models.length > 1 && groups[index].model === 0,
+    isFull: () => view.shown.size >= palette.size,
+    toggle(index) {
+      const shown = new Set(view.shown);
+      if (shown.delete(index)) {
+        if (many) slots.delete(index);
+      } else if (shown.size < palette.size) {
+        takeSlot(index);
+        shown.add(index);
+      }
+      view.set({ shown });
+    },
+    color: (index) =>
+      slots.has(index) ? palette.color(view.theme, slots.get(index)) : palette.none(view.theme),
+    dash: (index) => (slots.has(index) ? palette.dash(slots.get(index)) : []),
 
     // Calls `draw(kind)` on every change; kind is "alpha" for the slider, which must be fast.
     listen: (draw) => listeners.push(draw),
@@ -24,6 +92,12 @@ function createView(report) {
     },
   };
 
+  for (const index of firstShown()) {
+    takeSlot(index);
+    view.shown.add(index);
+  }
+  // Bands of many groups would cover each other; the reader can switch them on.
+  if (view.shown.size <= 6) view.band = "sd";
   document.documentElement.dataset.theme = view.theme;
   media.addEventListener("change", (event) => {
     if (!view.themeChosen) view.set({ theme: event.matches ? "dark" : "light" });
@@ -46,14 +120,35 @@ function createView(report) {
 
 // Colors that remain distinct with every kind of color vision (at least 17 apart in CIELAB under
 // Machado's models of protanopia, deuteranopia and tritanopia, and with a contrast of 3:1 to the
-// page), and dashes as a second distinction. Seven colors and four dashes are 28 combinations.
+// page), and dashes as a second distinction.
 const palette = (() => {
-  const light = ["#1244a9", "#a92e00", "#00974d", "#9b5f7e", "#c27f00", "#333229", "#4775bc"];
-  const dark = ["#7596ff", "#e47738", "#3bea95", "#db7db2", "#ffc539", "#d1f1e8", "#96d7ff"];
+  const light = [
+    "#1244a9",
+    "#a92e00",
+    "#00974d",
+    "#9b5f7e",
+    "#c27f00",
+    "#333229",
+    "#4775bc",
+    "#9a4dff",
+  ];
+  const dark = [
+    "#7596ff",
+    "#e47738",
+    "#3bea95",
+    "#db7db2",
+    "#ffc539",
+    "#d1f1e8",
+    "#96d7ff",
+    "#9a4dff",
+  ];
   const dashes = [[], [9, 4], [2, 3], [10, 3, 2, 3]];
   return {
-    color: (theme, group) => (theme === "dark" ? dark : light)[group % light.length],
-    dash: (group) => dashes[group % dashes.length],
+    size: light.length,
+    slots: light.map((_, slot) => slot),
+    color: (theme, slot) => (theme === "dark" ? dark : light)[slot],
+    none: (theme) => (theme === "dark" ? "#7d868f" : "#8a929a"), // of a group without a slot
+    dash: (slot) => dashes[slot % dashes.length],
   };
 })();
 
@@ -68,17 +163,17 @@ function withAlpha(hex, alpha) {
   );
 }
 
-// Returns a short line in a group's color and dashes.
+// Returns a short line in a group's color and dashes, invisible if the group has no slot.
 function swatch(view, group) {
-  const line = dom.svg("line", {
-    x1: 1,
-    x2: 27,
-    y1: 5,
-    y2: 5,
-    "stroke-width": 3,
-    "stroke-dasharray": palette.dash(group).join(" "),
-    stroke: palette.color(view.theme, group),
-  });
-  view.listen(() => line.setAttribute("stroke", palette.color(view.theme, group)));
-  return dom.svg("svg", { class: "swatch", width: 28, height: 10, "aria-hidden": "true" }, line);
+  const line = dom.svg("line", { x1: 1, x2: 27, y1: 5, y2: 5, "stroke-width": 3 });
+  const look = { class: "swatch", width: 28, height: 10, "aria-hidden": "true" };
+  const node = dom.svg("svg", look, line);
+  const draw = () => {
+    line.setAttribute("stroke", view.color(group));
+    line.setAttribute("stroke-dasharray", view.dash(group).join(" "));
+    node.classList.toggle("none", view.many && !view.isShown(group));
+  };
+  draw();
+  view.listen((kind) => kind !== "alpha" && draw());
+  return node;
 }
