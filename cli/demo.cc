@@ -163,7 +163,10 @@ absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation)
   PrintNote(absl::StrCat("pre-norm, post-norm and no norm learn to spell names, ",
                          Count(seeds, "seed"), " each; into ", out));
   const std::string command = absl::StrCat("plumb demo --out ", Quoted(out), " --seeds ", seeds);
-  const StudyRequest request = {DemoStudy(out, seeds), out, command};
+  StudyRequest request;
+  request.study = DemoStudy(out, seeds);
+  request.out = out;
+  request.command = command;
   StudyConsole console(&request, /*quiet=*/false, &invocation);
   const absl::StatusOr<StudyOutcome> outcome = RunStudy(request, timer, &console, runtime.get());
   if (!outcome.ok()) return console.ExitCode(outcome.status());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -98,7 +99,7 @@ float ElementOf(const TensorType& type, const void* data, size_t i) {
 // Computes the entropies of an attention's queries, then their largest logits.
 void ComputeFigures(const Executable& executable, const Node& node, int threads, float* figures) {
   const Graph& graph = executable.graph();
-  std::vector<const TensorType*> types;
+  absl::InlinedVector<const TensorType*, 5> types;
   for (const ValueId id : node.inputs) {
     types.push_back(id == kNoValue ? nullptr : &graph.value(id).type);
   }

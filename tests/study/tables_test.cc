@@ -55,7 +55,7 @@ StudyPlan TwoGroups() {
     group.memory.total = 2048;
     group.unigram_entropies = {100, 200, 300};
     plan.groups.push_back(group);
-    for (uint64_t seed : plan.study.seeds) plan.runs.push_back({model, seed, ""});
+    for (uint64_t seed : plan.study.seeds) plan.runs.push_back({model, seed, "", ""});
   }
   return plan;
 }
@@ -108,7 +108,7 @@ StudyResults TwoCells(const std::vector<double>& loss, StudyPlan* plan) {
     planned.unigram_entropies = {100, 100, 100, 100};
     plan->groups.push_back(planned);
     for (uint64_t seed : plan->study.seeds) {
-      plan->runs.push_back({group, seed, ""});
+      plan->runs.push_back({group, seed, "", ""});
       records.push_back(Record(loss[group] + 0.01 * static_cast<double>(seed * (group + 1))));
     }
   }

@@ -419,7 +419,7 @@ std::string AbsolutePath(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const StudyPlan& plan, size_t group,
                                                            HostRuntime* runtime) {
-  TrainRequest request = plan.Request({group, plan.study.seeds.front(), ""});
+  TrainRequest request = plan.Request({group, plan.study.seeds.front(), "", ""});
   request.resume = false;
   request.tensorboard = false;
   return TrainRun::Open(runtime, request);

@@ -107,7 +107,9 @@ Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with
   if (is_matched) table.columns.push_back("steps");
   if (!with_times) table.columns.push_back("memory");
   table.columns.push_back("runs");
+  const bool has_validation = !results.comparisons[kValidation].empty();
   table.columns.insert(table.columns.end(), std::begin(kMetricNames), std::end(kMetricNames));
+  if (!has_validation) table.columns.pop_back();  // the last metric
   if (with_times) table.columns.insert(table.columns.end(), {"seconds", "tokens/s"});
   const auto any = [&results](int64_t GroupFigures::*count) {
     return std::any_of(results.groups.begin(), results.groups.end(),
@@ -126,7 +128,9 @@ Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with
     if (is_matched) row.push_back(CountCell(planned.training.max_steps));
     if (!with_times) row.push_back(MemoryCell(planned.memory.total));
     row.push_back(CountCell(group.runs));
-    for (const MeanAndSd& metric : group.metric) row.push_back(MeanCell(metric, 3));
+    for (int m = 0; m < kMetrics; ++m) {
+      if (m != kValidation || has_validation) row.push_back(MeanCell(group.metric[m], 3));
+    }
     if (with_times) {
       row.push_back(MeanCell(group.seconds, group.seconds.mean < 10 ? 2 : 0));
       row.push_back(MeanCell(group.tokens_per_second, 0));

@@ -17,8 +17,10 @@
 
 namespace plumb {
 
-// Returns the largest singular value of a matrix, row by row, to about 1e-4 of it, by power
-// iteration from a fixed vector: at most 100 products with the matrix and its transpose.
+// Returns the largest singular value of a matrix, row by row, by power iteration from a fixed
+// vector: at most 100 products with the matrix and its transpose. The result is below the value, by
+// less than 1 % in random matrices up to 3072 x 768, whose values are close together; the further
+// the largest is from the others, the less.
 double SpectralNorm(const float* matrix, int64_t rows, int64_t columns);
 
 // Copies the weights before a step, and computes their figures after it. Thread-compatible.
