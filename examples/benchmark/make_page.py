@@ -10,23 +10,23 @@ import sys
 ABOUT = """\
 # Which placement wins: a benchmark of small models
 
-After this page you know how the {count} placements that ship compare on one small task, and what that does not show.
+After this page you know how {count} placements compare on one small task, and what that does not show.
 `examples/benchmark/run.sh` trains every run and writes this page.
 
-The model is that of [why_normalise](../why_normalise): 16 wide, RMSNorm, one name a step for {steps} steps, without warm-up. Each
+The model is that of `examples/why_normalise`: 16 wide, RMSNorm, one name a step for {steps} steps, without warm-up. Each
 placement is trained with each of the learning rates {rates}, with the seeds 1 to {choosing}. The rate with the lowest
 validation loss (a tenth of the names, held out) is its best one. With that rate it is trained with {reported} other seeds, which are
 reported and compared, so that no run both chooses and wins.
 
-How to read a table: *tier* 1 are the placement with the lowest mean and those that do not differ from it significantly;
-tier 2 begins with the best of the others, and so on. A difference is significant if Student's paired t-test has p < 0.05 after
-Holm's correction for all pairs of a table. *− pre* is the difference to pre-norm, paired by seed, with its 95 % interval (not
-corrected). *Collapsed* runs have learned how often each letter occurs and no more; *diverged* ones ended in a number that was not finite
-and are not part of means.
+How to read a table: it is sorted by the mean. *Rank* says which ranks the data permit: 3–7 means that two placements are
+significantly better and that all but six others are not significantly worse. A difference is significant if Student's paired t-test
+has p < 0.05 after Holm's correction for all pairs of the table. *− pre* is the difference to pre-norm, paired by seed, with its 95 %
+interval (not corrected). *Collapsed* runs have learned how often each letter occurs and no more; *diverged* ones ended in a number
+that was not finite and are not part of means.
 
 **What this does not show.** Widths beyond 16, texts longer than a name, warm-up, more steps, and other norms. Some placements were proposed for
 depths of hundreds of layers or for large models, where they may win; a placement that is rescued by warm-up looks worse here
-than in its paper. The order inside a tier is chance.
+than in its paper. The order of placements whose ranks overlap is chance.
 """
 
 MACHINE = """\
@@ -69,53 +69,47 @@ class Study:
         own = [run for run in self.runs if run["model"] == self.names[model] and int(run["seed"]) in seeds]
         return sum(run["collapsed"] == "1" for run in own), sum(run["status"] == "diverged" for run in own)
 
-    def is_different(self, a, b):
-        pair = self.pairs.get(frozenset((a, b)))
-        return pair is not None and pair["p_holm"] is not None and pair["p_holm"] < 0.05
-
-    def tiers(self):
-        """Returns the models as a list of tiers, each in the order of means."""
-        with_mean = [m for m, figures in enumerate(self.best["models"]) if figures["mean"] is not None]
-        ranked = sorted(with_mean, key=lambda m: self.best["models"][m]["mean"])
-        tiers = []
-        while ranked:
-            first = ranked[0]
-            tier = [m for m in ranked if not self.is_different(first, m)]
-            ranked = [m for m in ranked if self.is_different(first, m)]
-            tiers.append(tier)
-        return tiers
+    def ranks(self):
+        """Returns the models in the order of means, each with the first and the last rank that it may have."""
+        ranked = [m for m, figures in enumerate(self.best["models"]) if figures["mean"] is not None]
+        ranked.sort(key=lambda m: self.best["models"][m]["mean"])
+        better = dict.fromkeys(ranked, 0)
+        worse = dict.fromkeys(ranked, 0)
+        for pair in self.best["paired"]:
+            if pair["p_holm"] is None or pair["p_holm"] >= 0.05:
+                continue
+            low, high = sorted((pair["model"], pair["against"]), key=lambda m: self.best["models"][m]["mean"])
+            better[high] += 1
+            worse[low] += 1
+        return [(m, 1 + better[m], len(ranked) - worse[m]) for m in ranked]
 
     def table(self):
-        lines = ["| tier | placement | best rate | validation loss | − pre | collapsed | diverged |",
+        lines = ["| rank | placement | best rate | validation loss | − pre | collapsed | diverged |",
                  "|---:|---|---:|---:|---:|---:|---:|"]
         baseline = 0
-        for number, tier in enumerate(self.tiers(), 1):
-            for model in tier:
-                figures = self.best["models"][model]
-                sd = "" if figures["sd"] is None else f" ± {figures['sd']:.3f}"
-                pair = self.pairs.get(frozenset((baseline, model)))
-                difference = ""
-                if pair is not None and pair["low"] is not None:
-                    sign = 1 if pair["against"] == baseline else -1
-                    low, high = sorted((sign * pair["low"], sign * pair["high"]))
-                    difference = f"{signed(sign * pair['mean'])} ({signed(low)} to {signed(high)})"
-                collapsed, diverged = self.outcomes(model)
-                lines.append(f"| {number} | `{self.names[model]}` | {self.rate(model)} | {figures['mean']:.3f}{sd} | "
-                             f"{difference} | {collapsed or ''} | {diverged or ''} |")
+        for model, first, last in self.ranks():
+            figures = self.best["models"][model]
+            sd = "" if figures["sd"] is None else f" ± {figures['sd']:.3f}"
+            pair = self.pairs.get(frozenset((baseline, model)))
+            difference = ""
+            if pair is not None and pair["low"] is not None:
+                sign = 1 if pair["against"] == baseline else -1
+                low, high = sorted((sign * pair["low"], sign * pair["high"]))
+                difference = f"{signed(sign * pair['mean'])} ({signed(low)} to {signed(high)})"
+            collapsed, diverged = self.outcomes(model)
+            lines.append(f"| {first}–{last} | `{self.names[model]}` | {self.rate(model)} | {figures['mean']:.3f}{sd} | "
+                         f"{difference} | {collapsed or ''} | {diverged or ''} |")
         without = [self.names[m] for m, figures in enumerate(self.best["models"]) if figures["mean"] is None]
         if without:
             lines.append("\nWithout a run that ended: " + ", ".join(f"`{name}`" for name in without) + ".")
         return "\n".join(lines)
 
     def sentence(self):
-        tiers = self.tiers()
-        first = [f"`{self.names[m]}`" for m in tiers[0]]
-        shown = ", ".join(first[:4])
-        if len(first) == 1:
-            return f"{shown} is alone in tier 1."
-        more = f" and {len(first) - 4} more" if len(first) > 4 else ""
-        return (f"{len(first)} of {len(self.names)} placements cannot be distinguished from the best one, {shown.split(', ')[0]}: "
-                f"{shown}{more}. There are {len(tiers)} tiers.")
+        ranks = self.ranks()
+        best = [self.names[model] for model, first, _ in ranks if first == 1]
+        _, first, last = next(entry for entry in ranks if entry[0] == 0)
+        return (f"{len(best)} of {len(self.names)} placements may be the best. `{self.names[ranks[0][0]]}` has the lowest "
+                f"mean. Pre-norm has a rank from {first} to {last}.")
 
 
 def main():
