@@ -119,7 +119,9 @@ std::string NormText(const Json& norm) {
 std::vector<std::string> NormIds(const HostRuntime& runtime) {
   std::vector<std::string> ids;
   for (const Json& norm : ListNorms(Json::parse(runtime.DescribeJson()))) {
-    if (norm["problem"] == "" && norm["id"] != "") ids.push_back(norm["id"]);
+    const auto& id = norm["id"].get_ref<const std::string&>();
+    const bool is_usable = norm["problem"].get_ref<const std::string&>().empty();
+    if (is_usable && !id.empty()) ids.push_back(id);
   }
   std::sort(ids.begin(), ids.end());
   return ids;

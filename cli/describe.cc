@@ -221,7 +221,8 @@ double LossOfAnyTarget(const ModelOutputs& outputs) {
     }
     total += max + std::log(sum) - mean;
   }
-  return total / static_cast<double>(outputs.logits.size() / vocab);
+  const size_t rows = outputs.logits.size() / vocab;
+  return total / static_cast<double>(rows);
 }
 
 // Returns a warning if the model's init rules make its first loss different from that of a uniform

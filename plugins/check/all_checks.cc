@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -117,9 +116,10 @@ std::vector<Check> ChecksOfTheFile() {
 
 std::vector<Check> ChecksOfNumbers() {
   constexpr int kLevel = 2;
-  const auto check = [](const char* id, const char* title, std::vector<Rule> rules, Corners corners,
-                        std::function<void(const Subject&, Report*)> more = nullptr) {
-    return AtCorners(id, kLevel, title, std::move(rules), std::move(corners), std::move(more));
+  const auto check = [](const char* id, const char* title, const std::vector<Rule>& rules,
+                        const Corners& corners,
+                        const std::function<void(const Subject&, Report*)>& more = nullptr) {
+    return AtCorners(id, kLevel, title, rules, corners, more);
   };
   const std::vector<uint32_t> few = {1, 7, 64}, heads = {17, 16, 8, 64, 4, 128, 2, 1};
   return {
@@ -194,8 +194,8 @@ std::vector<Check> ChecksOfNumbers() {
 
 std::vector<Check> StrictChecks() {
   constexpr int kLevel = 3;
-  const auto check = [](const char* id, const char* title, Rule rule, Corners corners) {
-    return AtCorners(id, kLevel, title, {rule}, std::move(corners));
+  const auto check = [](const char* id, const char* title, Rule rule, const Corners& corners) {
+    return AtCorners(id, kLevel, title, {rule}, corners);
   };
   const std::vector<uint32_t> dims = {1, 7, 64, 1000, 4096};
   return {

@@ -37,7 +37,9 @@ class GraphEdit {
   void Replace(size_t position, std::vector<Node> nodes);
   void InsertAfter(size_t position, Node node);
   ValueId NewValue(const std::string& name, TensorType type);  // a name in use gets a suffix
-  void AddOutput(std::string name, ValueId value) { graph_.outputs.push_back({name, value}); }
+  void AddOutput(const std::string& name, ValueId value) {
+    graph_.outputs.push_back({name, value});
+  }
 
   // Returns the edited graph, without values that no node defines any more.
   Graph Finish() &&;

@@ -29,23 +29,23 @@ int64_t LayerOf(const Graph& graph, const Node& node) {
 
 class Recomputation {
  public:
-  explicit Recomputation(const Graph& graph)
-      : graph_(graph),
-        edit_(graph),
-        overwritten_(OverwrittenValues(graph)),
-        layer_(graph.nodes.size(), -1),
-        copy_(graph.values.size(), kNoValue),
-        inputs_(graph.nodes.size()),
-        before_(graph.nodes.size()) {
+  explicit Recomputation(Graph graph)
+      : graph_(std::move(graph)),
+        edit_(graph_),
+        overwritten_(OverwrittenValues(graph_)),
+        layer_(graph_.nodes.size(), -1),
+        copy_(graph_.values.size(), kNoValue),
+        inputs_(graph_.nodes.size()),
+        before_(graph_.nodes.size()) {
     // Differentiate appends the backward pass to the forward pass, and names its values grad.*.
-    while (first_backward_ < graph.nodes.size() && !IsGradient(graph.nodes[first_backward_])) {
+    while (first_backward_ < graph_.nodes.size() && !IsGradient(graph_.nodes[first_backward_])) {
       ++first_backward_;
     }
     for (size_t i = 0; i < first_backward_; ++i) {
-      layer_[i] = LayerOf(graph, graph.nodes[i]);
+      layer_[i] = LayerOf(graph_, graph_.nodes[i]);
       if (layer_[i] >= 0) nodes_of_[layer_[i]].push_back(i);
     }
-    for (size_t i = 0; i < graph.nodes.size(); ++i) inputs_[i] = graph.nodes[i].inputs;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) inputs_[i] = graph_.nodes[i].inputs;
   }
 
   Graph Run() && {
@@ -147,7 +147,7 @@ class Recomputation {
     }
   }
 
-  const Graph& graph_;
+  const Graph graph_;
   GraphEdit edit_;
   const std::vector<bool> overwritten_;
   size_t first_backward_ = 0;
@@ -161,7 +161,7 @@ class Recomputation {
 }  // namespace
 
 absl::StatusOr<Graph> RecomputeBlocks(Graph graph, const OpRegistry& /*registry*/) {
-  return Recomputation(graph).Run();
+  return Recomputation(std::move(graph)).Run();
 }
 
 }  // namespace plumb

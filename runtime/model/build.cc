@@ -94,8 +94,8 @@ class Emitter : public FormulaBackend {
     if (function.name != "part") return EmitFunction(&b_, function, operands, scope_);
     // All parts of a tensor share one split.
     const int64_t n = static_cast<int64_t>(function.numbers[1]);
-    const double width = static_cast<double>(b_.type(operands[0]).shape.last() / n);
-    return Parts(operands[0], {static_cast<size_t>(n), width},
+    const int64_t width = b_.type(operands[0]).shape.last() / n;
+    return Parts(operands[0], {static_cast<size_t>(n), static_cast<double>(width)},
                  /*flat=*/false)[static_cast<size_t>(function.numbers[0])];
   }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 #include <set>
 #include <utility>
@@ -208,8 +209,9 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
   return absl::OkStatus();
 }
 
-absl::StatusOr<InitRule> WithArguments(InitRule rule, const Located& at,
-                                       std::vector<std::pair<const char*, const char*>> fields) {
+absl::StatusOr<InitRule> WithArguments(
+    InitRule rule, const Located& at,
+    std::initializer_list<std::pair<const char*, const char*>> fields) {
   for (const auto& [field, fallback] : fields) {
     PLUMB_ASSIGN_OR_RETURN(Expression expression, ToExpression(at, field, fallback));
     rule.arguments.push_back(std::move(expression));

@@ -221,8 +221,8 @@ absl::StatusOr<std::shared_ptr<const LearnedPlace>> FormulaEval::PlaceOf(
     int64_t inner = count, rest = flat;
     for (size_t k = 0; k < place->extents.size(); ++k) {
       inner /= place->extents[k];
-      scalars.indices.emplace_back(learned.index[k].range.variable,
-                                   static_cast<double>(place->firsts[k] + rest / inner));
+      const int64_t index = place->firsts[k] + rest / inner;
+      scalars.indices.emplace_back(learned.index[k].range.variable, static_cast<double>(index));
       rest %= inner;
     }
     PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(learned.init, scalars));

@@ -135,7 +135,7 @@ class Walk {
   }
 
   FormulaScope MakeScope(FormulaScope::Kind kind, const BlockSpec& block,
-                         std::string section) const {
+                         const std::string& section) const {
     FormulaScope scope;
     scope.kind = kind;
     scope.model = &model_;

@@ -214,7 +214,7 @@ TEST_F(RunPluginTest, ADamagedRecordIsAnErrorOfTheRun) {
   Write("run/run.json", record.dump());
   const Finished resumed = Resume(2, Real("mine.so"));
   EXPECT_NE(resumed.exit_code, 0);
-  EXPECT_THAT(resumed.err, HasSubstr("run.json: \"plugin_files\" is not"));
+  EXPECT_THAT(resumed.err, HasSubstr("run.json: \"plugin_files\" must be"));
 }
 
 }  // namespace

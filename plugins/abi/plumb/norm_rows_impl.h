@@ -51,19 +51,20 @@ enum {
   PLUMB_ROWS_STREAM_ = 20 << 20,
 };
 
-/* Calls NAME0_, NAME1_, NAME##two##_ or NAME##three##_, depending on the level, a constant. */
+/* Calls NAME0_, NAME1_, NAME##two##_ or NAME##three##_, depending on the level, a constant. `two`
+ * and `three` may be the same. */
 #if PLUMB_ROWS_X86_
-#define PLUMB_ROWS_BY_LEVEL_(NAME, two, three, ...) \
-  do {                                              \
-    if (plumb_level == 3) {                         \
-      NAME##three##_(__VA_ARGS__);                  \
-    } else if (plumb_level == 2) {                  \
-      NAME##two##_(__VA_ARGS__);                    \
-    } else if (plumb_level == 1) {                  \
-      NAME##1_(__VA_ARGS__);                        \
-    } else {                                        \
-      NAME##0_(__VA_ARGS__);                        \
-    }                                               \
+#define PLUMB_ROWS_BY_LEVEL_(NAME, two, three, ...)             \
+  do {                                                          \
+    if (plumb_level == 3) { /* NOLINT(bugprone-branch-clone) */ \
+      NAME##three##_(__VA_ARGS__);                              \
+    } else if (plumb_level == 2) {                              \
+      NAME##two##_(__VA_ARGS__);                                \
+    } else if (plumb_level == 1) {                              \
+      NAME##1_(__VA_ARGS__);                                    \
+    } else {                                                    \
+      NAME##0_(__VA_ARGS__);                                    \
+    }                                                           \
   } while (0)
 #else
 #define PLUMB_ROWS_BY_LEVEL_(NAME, two, three, ...) NAME##0_(__VA_ARGS__)

@@ -18,6 +18,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace plumb {
 namespace HWY_NAMESPACE {
+// NOLINTBEGIN(google-build-namespaces,misc-definitions-in-headers): only small_gemm.cc includes
+// this file, and the compiler inlines more of functions that no other source can call.
 namespace {
 
 // Heights of the tiles of `rows` rows. They differ by at most one, since 5 + 4 rows are faster than
@@ -265,6 +267,7 @@ void PackTransposed(const float* b, int64_t ldb, int64_t n, int64_t k, int64_t w
 #endif
 
 }  // namespace
+// NOLINTEND(google-build-namespaces,misc-definitions-in-headers)
 }  // namespace HWY_NAMESPACE
 }  // namespace plumb
 HWY_AFTER_NAMESPACE();
