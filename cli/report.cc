@@ -86,7 +86,7 @@ void AddReportCommand(CLI::App* program, Invocation* invocation) {
   AddGlobalOptions(app, invocation);
   app->footer(
       "Examples:\n"
-      "  plumb report runs/pre --out report           # a single run, also while it trains\n"
+      "  plumb report runs/pre --out report      # one run, also while it trains\n"
       "  plumb report runs/pre runs/post --out report\n"
       "  plumb report studies/depth studies/width --out report\n"
       "  plumb report studies/norms --label pre=Pre-LN --x flops --out report\n\n"

@@ -14,7 +14,7 @@ touch pre.pbtxt notes.txt
 
 # Each case is a line up to the cursor, "|", and the complete answer in order.
 cases='plumb tra|train
-plumb |help docs demo train compare sample eval describe doctor explain theory import export zoo tokenize bench plugin completion
+plumb |help docs demo train compare report sample eval describe doctor explain theory import export zoo tokenize bench plugin completion
 plumb --plug|--plugin --plugin-guard
 plumb train --dt|--dtype
 plumb train --dtype b|bf16
@@ -27,7 +27,7 @@ plumb plugin |list describe check bench new note
 plumb zoo |list keys show
 plumb help plugin d|describe
 plumb docs tok|tokenizers
-plumb help re|recipe
+plumb help re|report recipe
 plumb help s|sample study
 plumb completion z|zsh
 plumb train --data no|notes.txt

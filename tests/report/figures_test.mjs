@@ -382,6 +382,7 @@ test("of many models, the best three, the baseline and the worst are drawn", asy
     [19, 18, 17, 0],
   );
   await page.getByText("The other 16 models").click();
+  await page.locator("#models .rest h3").first().waitFor();
   assert.deepEqual(
     numbersOf(await page.locator("#models .rest h3").allTextContents()),
     order.slice(3, -1),

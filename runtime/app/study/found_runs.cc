@@ -261,7 +261,7 @@ class Arranger {
     return absl::OkStatus();
   }
 
-  // Sets what only the data tell, if they are still where they were.
+  // Sets the facts that come from the data, if those are still where they were.
   void DescribeData(const FoundRun& run, const std::string& recipe_path, int64_t context,
                     PlanGroup* group) {
     const absl::StatusOr<TrainingPreview> preview = PreviewTraining(run.data, recipe_path, {});

@@ -234,8 +234,10 @@ absl::Status TrainInDirectory(const StudyRequest& request, StudyHost* host, Host
   PLUMB_ASSIGN_OR_RETURN(StudyLock opened, OpenDirectory(request.out));
   lock->emplace(std::move(opened));
   PLUMB_RETURN_IF_ERROR(ClaimDirectory(request.out, plan->StudyText()));
+  if (!plan->chooses()) return TrainPhase(request, *plan, store, host, runtime);
+  const size_t no_cell = plan->cells.size();
+  plan->SkipExcept(std::vector<size_t>(plan->models.size(), no_cell));
   PLUMB_RETURN_IF_ERROR(TrainPhase(request, *plan, store, host, runtime));
-  if (!plan->chooses()) return absl::OkStatus();
   PLUMB_ASSIGN_OR_RETURN(const StudyResults chosen, CollectResults(*plan));
   plan->SkipExcept(chosen.best->cells);
   return TrainPhase(request, *plan, store, host, runtime);
