@@ -206,21 +206,26 @@ absl::Status TrainPhase(const StudyRequest& request, const StudyPlan& plan,
   return trained;
 }
 
-// Trains the runs that have not ended. Sets `lock` to the lock on the directory. If the first seeds
-// choose, the plan then skips the runs that were not chosen.
-absl::Status TrainInDirectory(const StudyRequest& request, StudyHost* host, HostRuntime* runtime,
-                              StudyPlan* plan, std::optional<StudyLock>* lock) {
+// Fails, on every rank, if options of the request exclude each other.
+absl::Status CheckRequest(const StudyRequest& request, const StudyPlan& plan) {
   if (!request.store.empty() && !request.study.init.empty()) {
     return absl::InvalidArgumentError(
         "--store: runs that start from --init are not stored, because their initial weights are "
         "not part of a run's hash; drop --store");
   }
-  if (plan->chooses() && (request.is_shared() || plan->shard.count > 1)) {
+  if (plan.chooses() && (request.is_shared() || plan.shard.count > 1)) {
     return absl::InvalidArgumentError(
         "--choosing-seeds: the study is trained by one process, because what it trains last "
-        "depends "
-        "on its first results; drop mpirun or --shard");
+        "depends on its first results; drop mpirun or --shard");
   }
+  return absl::OkStatus();
+}
+
+// Trains the runs that have not ended. Sets `lock` to the lock on the directory. If the first seeds
+// choose, the plan then skips the runs that were not chosen.
+absl::Status TrainInDirectory(const StudyRequest& request, StudyHost* host, HostRuntime* runtime,
+                              StudyPlan* plan, std::optional<StudyLock>* lock) {
+  PLUMB_RETURN_IF_ERROR(CheckRequest(request, *plan));
   if (request.is_shared()) {
     PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, *plan, host, runtime));
   }
@@ -380,6 +385,7 @@ absl::Status FollowStudy(const StudyRequest& request, StudyHost* host, HostRunti
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory,
                          TemporaryDirectory::Make());
   PLUMB_ASSIGN_OR_RETURN(const StudyPlan plan, MakePlan(request.study, directory->path(), runtime));
+  PLUMB_RETURN_IF_ERROR(CheckRequest(request, plan));
   PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, plan, host, runtime));
   int64_t left = 0;
   PLUMB_RETURN_IF_ERROR(Broadcast(request.launch->ranks(), 0, &left, sizeof(left)));
