@@ -166,7 +166,7 @@ TEST_F(ProbeRunTest, DamagedSettingsAreNamed) {
     test_.dir().Write("run/run.json", bad.dump());
     const absl::Status status = test_.OpenError(test_.Resume());
     EXPECT_TRUE(absl::IsDataLoss(status)) << probe << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("run.json: \"probe\" is not"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("run.json: \"probe\" must be"));
   }
 }
 
