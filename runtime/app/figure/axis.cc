@@ -29,7 +29,8 @@ std::vector<double> Multiples(double step, double low, double high) {
   std::vector<double> values;
   const double slack = 1e-9 * (high - low) / step;
   const double first = std::ceil(low / step - slack), last = std::floor(high / step + slack);
-  for (double i = first; i <= last; ++i) values.push_back(i * step + 0.0);  // + 0.0: no -0
+  const auto count = static_cast<int>(last - first);
+  for (int i = 0; i <= count; ++i) values.push_back((first + i) * step + 0.0);  // + 0.0: no -0
   return values;
 }
 
@@ -86,11 +87,12 @@ double FigureAxis::Share(double value) const { return (Scaled(value) - low_) / (
 std::vector<std::vector<double>> FigureAxis::TickCandidates() const {
   std::vector<std::vector<double>> candidates;
   if (scale_ == AxisScale::kLog10) {
-    const double first = std::floor(low_), last = std::ceil(high_);
+    const auto first = static_cast<int>(std::floor(low_));
+    const auto last = static_cast<int>(std::ceil(high_));
     const std::vector<std::vector<double>> factors = {{1, 2, 3, 5}, {1, 2, 5}, {1, 3}};
     for (const std::vector<double>& factor : factors) {
       candidates.emplace_back();
-      for (double exponent = first; exponent <= last; ++exponent) {
+      for (int exponent = first; exponent <= last; ++exponent) {
         for (const double f : factor) candidates.back().push_back(f * std::pow(10, exponent));
       }
     }
@@ -103,8 +105,8 @@ std::vector<std::vector<double>> FigureAxis::TickCandidates() const {
   }
   if (scale_ == AxisScale::kLinear || high_ - low_ < kMaxLinearDecades) {
     const double low = Unscaled(low_), high = Unscaled(high_);
-    const double start = std::floor(std::log10(high - low)) - 2;
-    for (double exponent = start; exponent <= start + 3; ++exponent) {
+    const int start = static_cast<int>(std::floor(std::log10(high - low))) - 2;
+    for (int exponent = start; exponent <= start + 3; ++exponent) {
       for (const double factor : {1, 2, 5}) {
         const double step = factor * std::pow(10, exponent);
         if ((high - low) / step <= kMaxTicks) candidates.push_back(Multiples(step, low, high));

@@ -173,7 +173,8 @@ class Legend {
     const auto columns = static_cast<size_t>(std::floor((max_width + kLegendGap) / pitch));
     const size_t lines = (names_.size() + columns - 1) / columns;
     for (size_t i = 0; i < names_.size(); ++i) {
-      const double x = left + static_cast<double>(i / lines) * pitch;
+      const size_t column = i / lines;
+      const double x = left + static_cast<double>(column) * pitch;
       const double y = top + (static_cast<double>(i % lines) + 0.5) * kLineHeight;
       const SeriesStyle style = StyleOfSeries(i);
       drawing->shapes.emplace_back(

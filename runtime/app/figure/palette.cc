@@ -32,10 +32,10 @@ double Luminance(uint32_t rgb) {
 }  // namespace
 
 SeriesStyle StyleOfSeries(size_t index) {
-  static const std::vector<double> kDashes[] = {{}, {5, 2}, {1.2, 1.8}, {6, 1.6, 1.2, 1.6}};
-  static_assert(std::size(kSeriesColors) * std::size(kDashes) == kSeriesStyles, "all combinations");
+  static const std::vector<double> dashes[] = {{}, {5, 2}, {1.2, 1.8}, {6, 1.6, 1.2, 1.6}};
+  static_assert(std::size(kSeriesColors) * std::size(dashes) == kSeriesStyles, "all combinations");
   const size_t colors = std::size(kSeriesColors);
-  return {kSeriesColors[index % colors], kDashes[index / colors % std::size(kDashes)]};
+  return {kSeriesColors[index % colors], dashes[index / colors % std::size(dashes)]};
 }
 
 DrawingColor HeatColor(double share) {
