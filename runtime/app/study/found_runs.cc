@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/app/study/group_model.h"
 #include "runtime/app/study/results.h"
 #include "runtime/app/study/text_fields.h"
 #include "runtime/app/train/recipe.h"

@@ -15,7 +15,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/app/settings.h"
-#include "runtime/app/study/group_model.h"
 #include "runtime/app/study/measured_steps.h"
 #include "runtime/app/study/results.h"
 #include "runtime/app/study/run_record.h"
@@ -395,6 +394,23 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
   // Which cells are the best is not known yet; the first ones have as many runs.
   if (plan.chooses()) plan.SkipExcept(std::vector<size_t>(plan.models.size(), 0));
   return plan;
+}
+
+absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* runtime,
+                                          PlanGroup* group) {
+  PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
+  PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(model));
+  PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(model, "graph", 1, 1));
+  PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
+  group->fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
+  PLUMB_ASSIGN_OR_RETURN(group->norms, NormFiles(runtime, model));
+  group->parameters = description["totals"]["parameters"];
+  group->context_length = description["dims"]["context_length"];
+  PLUMB_ASSIGN_OR_RETURN(
+      const api::Work work,
+      ToStatus(model.Work(api::Pass::kTraining, group->context_length, api::Weights::kF32)));
+  group->flops_per_token = work.flops / static_cast<double>(group->context_length);
+  return GroupModel{std::move(model), std::move(description), std::move(text)};
 }
 
 bool IsSetting(const std::string& field) {

@@ -93,6 +93,18 @@ struct StudyPlan {
 absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
                                    HostRuntime* runtime);
 
+// Model of a group while a plan is made.
+struct GroupModel {
+  api::Model model;
+  nlohmann::ordered_json description;  // DescribeModel
+  std::string text;                    // protobuf text
+};
+
+// Makes the model of `spec`, and sets the facts about it in `group`: parameters, FLOPs, norms and
+// fingerprint. Errors: those of CreateModel.
+absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* runtime,
+                                          PlanGroup* group);
+
 // Returns true if a grid's field is a setting with which every model is trained: a field of the
 // recipe, or a size of the model ("model.n_layer"). Other fields of the model make another model of
 // each value.
