@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/app/settings.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
@@ -125,24 +124,6 @@ void AddRecompute(CLI::App* app, std::string* recompute, const std::string& othe
                  ->check(CLI::IsMember({"none", "block"}))
                  ->type_name("WHAT"),
              {"none", "block"});
-}
-
-absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments) {
-  Settings settings;
-  for (const std::string& assignment : assignments) {
-    const size_t equals = assignment.find('=');
-    if (equals == std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--set ", assignment, ": no \"=\"; write it like --set train.max_steps=200"));
-    }
-    const std::string field = assignment.substr(0, equals);
-    const std::string value = assignment.substr(equals + 1);
-    PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat("--set ", assignment, ": ")));
-    const bool is_of_model = absl::StartsWith(field, "model.");
-    (is_of_model ? settings.model : settings.train)
-        .emplace_back(field.substr(field.find('.') + 1), value);
-  }
-  return settings;
 }
 
 // CLI11 stores no data with an option except validators. The words are therefore the description of

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/app/model.h"
+#include "runtime/app/settings.h"
 #include "runtime/app/train/train.h"
 
 namespace plumb::cli {
@@ -47,12 +48,6 @@ struct RunFormat {
 void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise = "train.dtype");
 void AddRecompute(CLI::App* app, std::string* recompute,
                   const std::string& otherwise = "train.recompute");
-
-// Settings parsed from --set "model.n_layer=4" and "train.max_steps=200", in order.
-struct Settings {
-  Overrides model, train;
-};
-absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments);
 
 // Records the words that an option accepts, for completion, and adds them to its description if
 // that does not name them all. Does not check the value.

@@ -51,7 +51,7 @@ endfunction()
 set(PLUMB_STATIC_SEEN)
 set(PLUMB_STATIC_MODULES)
 set(PLUMB_STATIC_LIBRARIES)
-plumb_static_closure(plumb_capi)
+plumb_static_closure(plumb_runs)
 # oneDNN's package adds it for programs that use its OpenCL functions.
 list(REMOVE_ITEM PLUMB_STATIC_LIBRARIES -lOpenCL)
 list(APPEND PLUMB_STATIC_LIBRARIES -lstdc++ -lm)

@@ -51,7 +51,7 @@ step for {steps} steps, warm-up of 100 steps, cosine decay. The twenty placement
 PUBLISHED = """\
 ## Published tables
 
-A difference is *confirmed* if its 95 % interval lies on the published side of 0, *contradicted* if it lies on the other side, and else *not
+A difference is *confirmed* if its whole 95 % interval is on the published side of 0, *contradicted* if it is on the other side, and else *not
 found*. A loss is *confirmed* if the published one is within three standard deviations of a run here.
 
 | source | what | published | here | |
@@ -66,7 +66,7 @@ add the stream to a block that contains it, x + (x + ..), which is not pre-norm:
 
 MINIGPT_NOTE = """
 [MiniGPT](https://arxiv.org/abs/2605.17398) is one run: 826,433 parameters, 32 windows of 128 characters, 3,000 steps, rate 0.0003, dropout 0.1. Its
-dropout of attention's probabilities is the one thing that is left out here. Its loss is an estimate over 100 random batches; ours is over the
+dropout of attention's probabilities is the one thing that is omitted here. Its loss is an estimate over 100 random batches; ours is over the
 whole validation split.
 """
 

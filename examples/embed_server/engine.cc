@@ -36,17 +36,12 @@ const char* Name(plumb::FinishReason reason) {
 Engine::Engine(const std::string& run_directory, int sessions, int threads) {
   const std::filesystem::path run = std::filesystem::canonical(run_directory);
   name_ = run.filename().string();
-  std::string latest = ReadFile(run / "latest");
-  latest.erase(latest.find_last_not_of("\r\n") + 1);
-
   plumb::RuntimeOptions options;
   options.threads = threads;
   plumb::Runtime runtime = plumb::Runtime::Create(options).value();
-  const auto spec = plumb::Spec::FromFile((run / "model.pbtxt").string()).value();
-  plumb::Model model = plumb::Model::Create(runtime, spec).value();
-  model.Load((run / "checkpoints" / latest / "model.safetensors").string()).value();
-  tokenizer_ =
-      std::make_unique<plumb::Tokenizer>(plumb::Tokenizer::FromDirectory(run.string()).value());
+  plumb::Run opened = plumb::Run::Open(runtime, run.string()).value();
+  plumb::Model& model = opened.model;
+  tokenizer_ = std::make_unique<plumb::Tokenizer>(std::move(opened.tokenizer));
   end_tokens_ = tokenizer_->EndTokens().value();
   // RecipeText writes every field on its own line. An imported run has no recipe.
   const std::filesystem::path recipe = run / "train.pbtxt";

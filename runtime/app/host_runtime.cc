@@ -50,6 +50,30 @@ absl::StatusOr<std::unique_ptr<HostRuntime>> HostRuntime::Create(
   return host;
 }
 
+absl::StatusOr<std::unique_ptr<HostRuntime>> HostRuntime::Create(
+    plumb_runtime_options options, const std::vector<const plumb_norm_plugin*>& norms) {
+  auto host = std::unique_ptr<HostRuntime>(new HostRuntime);
+  options.log_user = host.get();
+  options.log = [](void* user, int32_t, const char* message) {
+    static_cast<HostRuntime*>(user)->Warn(message);
+  };
+  plumb_runtime* runtime = nullptr;
+  const auto call = [](auto&& function) { return ToStatus(api::internal::Call(function)); };
+  PLUMB_RETURN_IF_ERROR(
+      call([&](plumb_error** error) { return plumb_runtime_create(&options, &runtime, error); }));
+  host->runtime_ = api::Runtime::Adopt(runtime);
+  for (const plumb_norm_plugin* norm : norms) {
+    PLUMB_RETURN_IF_ERROR(ToStatus(host->runtime_->RegisterPlugin(norm)));
+  }
+  return host;
+}
+
+std::unique_ptr<HostRuntime> HostRuntime::Adopt(api::Runtime runtime) {
+  auto host = std::unique_ptr<HostRuntime>(new HostRuntime);
+  host->runtime_ = std::move(runtime);
+  return host;
+}
+
 void HostRuntime::Warn(const std::string& warning) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (warned_.insert(warning).second) warnings_.push_back(warning);

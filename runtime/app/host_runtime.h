@@ -24,6 +24,12 @@ class HostRuntime {
   // Errors: those of plumb_runtime_create and plumb_plugin_load.
   static absl::StatusOr<std::unique_ptr<HostRuntime>> Create(
       api::RuntimeOptions options, const std::vector<std::string>& plugin_files = {});
+  // Creates a runtime from options of plumb.h; options.log is ignored. `norms` are linked into the
+  // program. Errors: those of plumb_runtime_create and plumb_plugin_register.
+  static absl::StatusOr<std::unique_ptr<HostRuntime>> Create(
+      plumb_runtime_options options, const std::vector<const plumb_norm_plugin*>& norms);
+  // Uses a runtime whose own log receives the library's warnings.
+  static std::unique_ptr<HostRuntime> Adopt(api::Runtime runtime);
   HostRuntime(const HostRuntime&) = delete;
   HostRuntime& operator=(const HostRuntime&) = delete;
 

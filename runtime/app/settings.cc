@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/app/settings.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "plumb/v1/model.schema.h"
 #include "plumb/v1/train.schema.h"
 #include "runtime/base/diagnostics.h"
+#include "runtime/base/status.h"
 #include "runtime/schema/field_names.h"
 
 namespace plumb {
@@ -67,6 +69,24 @@ absl::Status CheckSetting(const std::string& path) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("\"", path, "\": a setting begins with \"model.\" or \"train.\"", suggestion));
+}
+
+absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments) {
+  Settings settings;
+  for (const std::string& assignment : assignments) {
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--set ", assignment, ": no \"=\"; write it like --set train.max_steps=200"));
+    }
+    const std::string field = assignment.substr(0, equals);
+    const std::string value = assignment.substr(equals + 1);
+    PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat("--set ", assignment, ": ")));
+    const bool is_of_model = absl::StartsWith(field, "model.");
+    (is_of_model ? settings.model : settings.train)
+        .emplace_back(field.substr(field.find('.') + 1), value);
+  }
+  return settings;
 }
 
 }  // namespace plumb

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/app/model.h"
 
 namespace plumb {
 
@@ -22,6 +24,15 @@ std::vector<SettingField> ListSettings();
 // Fails, with a suggestion, unless the path begins with "model." or "train." and its next part can
 // be a field there. Does not check the rest of the path.
 absl::Status CheckSetting(const std::string& path);
+
+// Settings in the order of their assignments, without "model." and "train.".
+struct Settings {
+  Overrides model, train;
+};
+
+// Parses assignments such as "model.n_layer=4" and "train.max_steps=200". Errors: those of
+// CheckSetting, and an assignment without "=".
+absl::StatusOr<Settings> ParseSettings(const std::vector<std::string>& assignments);
 
 }  // namespace plumb
 

@@ -1129,6 +1129,127 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_evaluator_probe(plumb_evaluator* ev
                                                              size_t count, plumb_probe_fn probe,
                                                              void* user, plumb_error** error);
 
+/* --- Runs and studies ------------------------------------------------------------------------- */
+
+/* The functions below write the same files, to the byte, as the command line does with the same
+ * models, data, recipe and seeds. Paths are relative to the working directory. */
+
+enum {
+  /* Flag: the average of the weights (ema_decay of the recipe) instead of the weights. */
+  PLUMB_RUN_AVERAGE = 1
+};
+
+/* Opens a run, trained or imported, or one of its checkpoints: its model with the weights of the
+ * newest checkpoint, and its tokenizer, whose end tokens (plumb_tokenizer_end_tokens) are those of
+ * the run. The weights are mapped: they are read when they are used. `flags` is 0 or
+ * PLUMB_RUN_AVERAGE. `tokenizer` and `step` may be NULL. *step becomes the number of completed
+ * steps, 0 for an imported run.
+ * Errors: PLUMB_STATUS_NOT_FOUND if there is no such run, no average, or a norm is missing;
+ * PLUMB_STATUS_DATA_LOSS for damaged files; those of plumb_tokenizer_from_directory, unless
+ * `tokenizer` is NULL. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_run_open(plumb_runtime* runtime, const char* path,
+                                                      uint32_t flags, plumb_model** model,
+                                                      plumb_tokenizer** tokenizer, int64_t* step,
+                                                      plumb_error** error);
+
+/* A step of plumb_run_train. Strings live as long as the callback. */
+typedef struct plumb_run_step {
+  uint32_t struct_size;
+  int64_t step;           /* number of completed steps */
+  int64_t max_steps;      /* number of steps of the whole run */
+  double loss;            /* mean over the targets of the step, in nats, before the update */
+  double learning_rate;   /* peak of the tensors without a rule */
+  double grad_norm;       /* global norm before clipping */
+  int64_t tokens;         /* number of targets */
+  double seconds;         /* duration of the step */
+  double val_loss;        /* NaN unless the step ended with a validation */
+  const char* checkpoint; /* path of the checkpoint written after the step, or "" */
+  /* Lines about a loss spike or a diverged step since the last call, or "". */
+  const char* incidents;
+} plumb_run_step;
+#define PLUMB_RUN_STEP_INIT \
+  { sizeof(plumb_run_step), 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL }
+
+/* Training of a run. */
+typedef struct plumb_run_training {
+  uint32_t struct_size;
+  int32_t resume;              /* 1: continues the run, or begins it if there is none yet */
+  const char* model;           /* file with a plumb.v1.Model; NULL if the run exists */
+  const char* data;            /* file to train on; NULL if the run exists */
+  const char* recipe;          /* file with a plumb.v1.Train; NULL: all defaults */
+  const char* out;             /* directory of the run. Required. */
+  const char* init;            /* run or checkpoint to start from; NULL: weights are drawn */
+  const char* const* settings; /* fields to set: "model.n_layer=4", "train.max_steps=200" */
+  size_t settings_count;
+  int64_t probe_every;             /* steps between probes, written to probes.jsonl; 0: none */
+  const char* const* probe_points; /* as in `plumb train --probe-point`; none: the default points */
+  size_t probe_points_count;
+  int32_t tensorboard; /* 1: writes TensorBoard event files */
+  int64_t stop_at;     /* step at which to stop with a checkpoint; 0: the run's last */
+  /* Called after each step; NULL: not. Returns 0 to continue, or else the run stops with a
+   * checkpoint. */
+  int32_t (*on_step)(void* user, const plumb_run_step* step);
+  void* user;
+} plumb_run_training;
+#define PLUMB_RUN_TRAINING_INIT                                                                   \
+  {                                                                                               \
+    sizeof(plumb_run_training), 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 0, 0, NULL, \
+        NULL                                                                                      \
+  }
+
+/* Trains a run like `plumb train`. Warnings go to the runtime's log.
+ * Errors: PLUMB_STATUS_CANCELLED if on_step stopped it, after a checkpoint was written;
+ * PLUMB_STATUS_ABORTED if a step diverged, with the first tensor that is not finite;
+ * PLUMB_STATUS_ALREADY_EXISTS for a directory that has a run, without `resume`;
+ * PLUMB_STATUS_INVALID_ARGUMENT with a location for errors in files;
+ * PLUMB_STATUS_RESOURCE_EXHAUSTED. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_run_train(plumb_runtime* runtime,
+                                                       const plumb_run_training* training,
+                                                       plumb_error** error);
+
+/* --- Studies ---------------------------------------------------------------------------------- */
+
+/* Progress of a study. */
+typedef struct plumb_study_progress {
+  uint32_t struct_size;
+  int64_t runs;        /* number of runs of the study */
+  int64_t ended;       /* number of them that have ended */
+  int64_t reused;      /* number of those that had ended before, here or in the store */
+  int64_t steps;       /* number of steps of runs that are trained here */
+  int64_t steps_taken; /* number of those that have been taken */
+} plumb_study_progress;
+#define PLUMB_STUDY_PROGRESS_INIT \
+  { sizeof(plumb_study_progress), 0, 0, 0, 0, 0 }
+
+typedef struct plumb_study_options {
+  uint32_t struct_size;
+  const char* out;   /* directory of the study. Required. */
+  const char* store; /* directory of runs that studies share; NULL: none */
+  /* Options of the study's runtimes, one for each run that is trained at the same time; `threads`
+   * is the number that they divide. NULL: all defaults. Messages go to its log. */
+  const plumb_runtime_options* runtime;
+  /* Norms that are linked into the program; they are called on several threads at once. */
+  const struct plumb_norm_plugin* const* norms;
+  size_t norms_count;
+  const char* command; /* command that continues the study, for provenance.json; NULL: "" */
+  /* Called several times a second on the calling thread during the training; NULL: not. Returns 0
+   * to continue, or else the study stops. */
+  int32_t (*on_progress)(void* user, const plumb_study_progress* progress);
+  void* user;
+} plumb_study_options;
+#define PLUMB_STUDY_OPTIONS_INIT \
+  { sizeof(plumb_study_options), NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL }
+
+/* Trains the runs of a study that `options->out` does not have yet and writes its tables and its
+ * report, like `plumb compare`. `study` is a file with a plumb.v1.Study.
+ * Errors: PLUMB_STATUS_CANCELLED if on_progress stopped it; the same call continues it;
+ * PLUMB_STATUS_ALREADY_EXISTS if another process writes into the directory;
+ * PLUMB_STATUS_INVALID_ARGUMENT with a location for errors in files, or for a directory that
+ * holds another study. */
+PLUMB_NODISCARD PLUMB_API plumb_status plumb_study_run(const char* study,
+                                                       const plumb_study_options* options,
+                                                       plumb_error** error);
+
 /* --- Sizes ------------------------------------------------------------------------------------ */
 
 /* No struct has padding at its end, where a later field could read undefined bytes of an old
@@ -1152,6 +1273,10 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_profile_row) == 48, "plumb_profile_row");
 PLUMB_STATIC_ASSERT(sizeof(plumb_session_options) == 12, "plumb_session_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_sample_options) == 80, "plumb_sample_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_evaluator_options) == 32, "plumb_evaluator_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_run_step) == 88, "plumb_run_step");
+PLUMB_STATIC_ASSERT(sizeof(plumb_run_training) == 120, "plumb_run_training");
+PLUMB_STATIC_ASSERT(sizeof(plumb_study_progress) == 48, "plumb_study_progress");
+PLUMB_STATIC_ASSERT(sizeof(plumb_study_options) == 72, "plumb_study_options");
 #endif
 
 #ifdef __cplusplus

@@ -33,6 +33,7 @@
 #include "plumb.h"
 #include "plumb/base.hpp"
 #include "plumb/models.hpp"
+#include "plumb/runs.hpp"
 #include "plumb/runtime.hpp"
 #include "plumb/texts.hpp"
 #include "plumb/training.hpp"

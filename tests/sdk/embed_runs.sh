@@ -65,5 +65,32 @@ if [ -n "$rustc" ]; then
   [ "$(wc -l < embed_rust/main.rs)" -le 80 ] || fail "embed_rust is not small any more"
 fi
 
+# Programs in four languages open a run, without LD_LIBRARY_PATH, and continue a text like plumb sample.
+cp -R "$2/embed_run" "$work/embed_run"
+"$prefix/bin/plumb" train "$2/why_normalise/pre.pbtxt" --data "$2/data/names.txt" --train "$2/why_normalise/train.pbtxt" \
+  --set model.n_layer=1 --set train.max_steps=300 --out run --quiet
+expected=$("$prefix/bin/plumb" sample run --prompt ma --num 1 --temperature 0 2> /dev/null)
+read -ra flags <<< "$(pkg-config --cflags --libs plumb) -Wl,-rpath,$libdir"
+cc -std=c99 "${strict[@]}" embed_run/main.c -o embed_run/in_c "${flags[@]}"
+c++ -std=c++17 "${strict[@]}" embed_run/main.cc -o embed_run/in_cpp "${flags[@]}"
+programs=(in_c in_cpp)
+if [ -n "$rustc" ]; then
+  read -ra flags <<< "$(pkg-config --libs plumb)"
+  "$rustc" --edition 2021 -D warnings embed_run/main.rs -o embed_run/in_rust "${flags[@]}" -C "link-arg=-Wl,-rpath,$libdir"
+  programs+=(in_rust)
+fi
+if command -v go > /dev/null; then
+  CGO_LDFLAGS="-Wl,-rpath,$libdir" GOCACHE="$work/go" go build -o embed_run/in_go embed_run/main.go
+  programs+=(in_go)
+else
+  echo "go is not installed: embed_run/main.go is not tried" >&2
+fi
+for program in "${programs[@]}"; do
+  [ "$("embed_run/$program" run ma)" = "$expected" ] || fail "$program: $("embed_run/$program" run ma), and plumb sample: $expected"
+  ! "embed_run/$program" none ma 2> none.out || fail "$program opened a run that is not there"
+  grep -q "^none: is neither a run nor a checkpoint" none.out || fail "$program: $(cat none.out)"
+done
+echo "${programs[*]} continue a text like plumb sample"
+
 # The library must not conflict with the host's own Abseil, protobuf or oneDNN.
 ! readelf -d embed_c/by_pkg_config | grep NEEDED | grep -vE 'libplumb\.so\.1|libc\.so' || fail "what embed_c needs"

@@ -74,8 +74,8 @@ absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& p
   if (!created.ok()) return NameMissingPlugins(runtime, where.run, created.status());
   api::Model model = *std::move(created);
   runtime->ForgetWarningsAbout(model_path);  // users saw them when the model was made
-  PLUMB_RETURN_IF_ERROR(MapRunWeights(where, average, &model).status());
-  return RunModel{where.run, where.checkpoint, std::move(text), std::move(model)};
+  PLUMB_ASSIGN_OR_RETURN(const int64_t step, MapRunWeights(where, average, &model));
+  return RunModel{where.run, where.checkpoint, step, std::move(text), std::move(model)};
 }
 
 }  // namespace plumb

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model of a run with its weights: from its newest checkpoint, from a given checkpoint, or from an
-// import. Private to runtime/app.
+// import. A value.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_MODEL_H_
 #define PLUMB_RUNTIME_APP_TRAIN_RUN_MODEL_H_
 
@@ -32,9 +32,12 @@ absl::StatusOr<int64_t> MapRunWeights(const RunAndCheckpoint& where, bool averag
 struct RunModel {
   std::string run;
   std::string checkpoint;  // "": the run was imported
+  int64_t step = 0;        // step of the checkpoint; 0 for an import
   std::string text;        // content of model.pbtxt
   api::Model model;
 };
+
+// Opens the model of a run with its weights. Errors: those of TrainedModel::Open.
 absl::StatusOr<RunModel> OpenRunModel(HostRuntime* runtime, const std::string& path, bool average);
 
 }  // namespace plumb

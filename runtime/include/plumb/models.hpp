@@ -176,6 +176,7 @@ class Model {
 
  private:
   friend class Trainer;
+  friend struct Run;
   friend class Session;
   friend class Evaluator;
   using Handle = internal::Handle<plumb_model, plumb_model_free>;

@@ -91,6 +91,9 @@ class Runtime {
     return Runtime(*std::move(made));
   }
 
+  // Takes over a handle that a C function made; its callbacks must outlive it.
+  static Runtime Adopt(plumb_runtime* runtime) { return Runtime(Handle(runtime)); }
+
   // Registers a norm (plumb/norm_plugin.h), which must outlive the runtime and everything created
   // with it.
   Result<void> RegisterPlugin(const ::plumb_norm_plugin* plugin) {
@@ -144,6 +147,7 @@ class Runtime {
 
  private:
   friend class Model;
+  friend struct Run;
   using Handle = internal::Handle<plumb_runtime, plumb_runtime_free>;
   explicit Runtime(Handle handle) : handle_(std::move(handle)) {}
   Handle handle_;

@@ -152,6 +152,7 @@ class Tokenizer {
   plumb_tokenizer* get() const noexcept { return handle_.get(); }
 
  private:
+  friend struct Run;
   using Handle = internal::Handle<plumb_tokenizer, plumb_tokenizer_free>;
   explicit Tokenizer(Handle handle) : handle_(std::move(handle)) {}
   // Returns the ids that `function` writes to a buffer; calls it again if there are more than

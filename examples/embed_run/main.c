@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Continues a text with a run of `plumb train` or `plumb import`: embed_run RUN TEXT
+ *   cc main.c -o embed_run $(pkg-config --cflags --libs plumb) \
+ *     -Wl,-rpath,$(pkg-config --variable=libdir plumb) */
+#include <plumb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static plumb_error* error; /* of the last call that failed */
+
+static void Must(plumb_status status) {
+  if (status == PLUMB_OK) return;
+  fprintf(stderr, "%s\n", plumb_error_message(error));
+  exit(1);
+}
+static int32_t Print(void* decoder, int32_t token) {
+  const char* text = NULL;
+  Must(plumb_decoder_next(decoder, &token, 1, &text, NULL, &error));
+  fputs(text, stdout);
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return fprintf(stderr, "usage: embed_run RUN TEXT\n"), 2;
+  plumb_runtime* runtime = NULL;
+  plumb_model* model = NULL;
+  plumb_tokenizer* tokenizer = NULL;
+  plumb_decoder* decoder = NULL;
+  plumb_session* session = NULL;
+  int32_t ids[1024], end[16];
+  size_t prefix = 0, count = 0, ends = 0;
+  plumb_sample_options options = PLUMB_SAMPLE_OPTIONS_INIT;
+  Must(plumb_runtime_create(NULL, &runtime, &error));
+  Must(plumb_run_open(runtime, argv[1], 0, &model, &tokenizer, NULL, &error));
+  Must(plumb_tokenizer_prefix(tokenizer, ids, 1024, &prefix, &error));
+  Must(plumb_tokenizer_encode(tokenizer, argv[2], strlen(argv[2]), ids + prefix, 1024 - prefix,
+                              &count, &error));
+  if (prefix + count > 1024) return fprintf(stderr, "TEXT is too long\n"), 1;
+  Must(plumb_tokenizer_end_tokens(tokenizer, end, 16, &ends, &error));
+  Must(plumb_session_create(model, NULL, &session, &error));
+  Must(plumb_session_feed(session, 0, ids, prefix + count, &error));
+  Must(plumb_decoder_create(tokenizer, ids, prefix + count, &decoder, &error));
+  options.greedy = 1;
+  options.end_tokens = end;
+  options.end_token_count = ends;
+  fputs(argv[2], stdout);
+  Must(plumb_session_generate(session, 0, &options, Print, decoder, &error));
+  puts("");
+  return 0;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Continues a text with a run of `plumb train` or `plumb import`: embed_run RUN TEXT
+//   rustc main.rs -o embed_run $(pkg-config --libs plumb)
+//     -C link-arg=-Wl,-rpath,$(pkg-config --variable=libdir plumb)
+use std::{ffi::CStr, ffi::CString, mem::size_of, os::raw::c_char, os::raw::c_void, ptr::null, ptr::null_mut};
+type Handle = *mut c_void;
+type Out<'a> = &'a mut Handle;
+type Token = extern "C" fn(Handle, i32) -> i32;
+#[repr(C)]
+struct SampleOptions { size: u32, greedy: i32, max_tokens: i64, top_k: i32, vocabulary: i32, temperature: f64, top_p: f64,
+                       seed: u64, index: u64, drawn: i64, end_tokens: *const i32, end_token_count: usize }
+extern "C" {
+    fn plumb_error_message(error: Handle) -> *const c_char;
+    fn plumb_runtime_create(options: Handle, runtime: Out, error: Out) -> i32;
+    fn plumb_run_open(runtime: Handle, path: *const c_char, flags: u32, model: Out, tokenizer: Out, step: *mut i64,
+                      error: Out) -> i32;
+    fn plumb_tokenizer_prefix(t: Handle, ids: *mut i32, n: usize, needed: &mut usize, error: Out) -> i32;
+    fn plumb_tokenizer_encode(t: Handle, text: *const u8, size: usize, ids: *mut i32, n: usize, needed: &mut usize,
+                              error: Out) -> i32;
+    fn plumb_tokenizer_end_tokens(t: Handle, ids: *mut i32, n: usize, needed: &mut usize, error: Out) -> i32;
+    fn plumb_decoder_create(tokenizer: Handle, prompt: *const i32, n: usize, decoder: Out, error: Out) -> i32;
+    fn plumb_decoder_next(decoder: Handle, ids: *const i32, n: usize, text: &mut *const c_char, size: Handle,
+                          error: Out) -> i32;
+    fn plumb_session_create(model: Handle, options: Handle, session: Out, error: Out) -> i32;
+    fn plumb_session_feed(s: Handle, sequence: i32, ids: *const i32, n: usize, error: Out) -> i32;
+    fn plumb_session_generate(session: Handle, sequence: i32, o: &SampleOptions, token: Token, user: Handle,
+                              error: Out) -> i32;
+}
+
+fn must(call: impl FnOnce(Out) -> i32) {
+    let mut error = null_mut();
+    if call(&mut error) != 0 {
+        eprintln!("{}", unsafe { CStr::from_ptr(plumb_error_message(error)) }.to_string_lossy());
+        std::process::exit(1);
+    }
+}
+extern "C" fn print(decoder: Handle, token: i32) -> i32 {
+    let mut text = null();
+    must(|e| unsafe { plumb_decoder_next(decoder, &token, 1, &mut text, null_mut(), e) });
+    print!("{}", unsafe { CStr::from_ptr(text) }.to_string_lossy());
+    0
+}
+fn tokens(read: impl Fn(*mut i32, usize, &mut usize, Out) -> i32) -> Vec<i32> {
+    let mut needed = 0;
+    must(|e| read(null_mut(), 0, &mut needed, e));
+    let mut ids = vec![0; needed];
+    must(|e| read(ids.as_mut_ptr(), ids.len(), &mut needed, e));
+    ids
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    if words.len() != 3 {
+        eprintln!("usage: embed_run RUN TEXT");
+        std::process::exit(2);
+    }
+    let path = CString::new(words[1].as_str()).unwrap();
+    let (mut runtime, mut model, mut tokenizer) = (null_mut(), null_mut(), null_mut());
+    let (mut session, mut decoder) = (null_mut(), null_mut());
+    unsafe {
+        must(|e| plumb_runtime_create(null_mut(), &mut runtime, e));
+        must(|e| plumb_run_open(runtime, path.as_ptr(), 0, &mut model, &mut tokenizer, null_mut(), e));
+        let mut ids = tokens(|p, n, needed, e| plumb_tokenizer_prefix(tokenizer, p, n, needed, e));
+        let text = &words[2];
+        ids.extend(tokens(|p, n, needed, e| {
+            plumb_tokenizer_encode(tokenizer, text.as_ptr(), text.len(), p, n, needed, e)
+        }));
+        let ends = tokens(|p, n, needed, e| plumb_tokenizer_end_tokens(tokenizer, p, n, needed, e));
+        must(|e| plumb_session_create(model, null_mut(), &mut session, e));
+        must(|e| plumb_session_feed(session, 0, ids.as_ptr(), ids.len(), e));
+        must(|e| plumb_decoder_create(tokenizer, ids.as_ptr(), ids.len(), &mut decoder, e));
+        let options = SampleOptions { size: size_of::<SampleOptions>() as u32, greedy: 1, max_tokens: 0, top_k: 0,
+                                      vocabulary: 0, temperature: 1.0, top_p: 1.0, seed: 0, index: 0, drawn: 0,
+                                      end_tokens: ends.as_ptr(), end_token_count: ends.len() };
+        print!("{}", text);
+        must(|e| plumb_session_generate(session, 0, &options, print, decoder, e));
+        println!();
+    }
+}
