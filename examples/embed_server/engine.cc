@@ -14,8 +14,7 @@ namespace {
 std::string ReadFile(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file)
-    throw std::runtime_error(path.string() + ": cannot be read: is this a run's directory?");
+  if (!file) throw std::runtime_error(path.string() + ": cannot be read");
   return content;
 }
 

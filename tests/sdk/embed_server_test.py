@@ -412,7 +412,7 @@ class Bounds(unittest.TestCase):
         port = self.server.url.rpartition(":")[2]
         for arguments, code, said in (([RUN, "--port", port], 1, "another server"), ([], 2, "usage"), ([RUN, "--port", "x"], 2, "--port must"),
                                       ([RUN, "--prot", "1"], 2, "--prot is not known"), (["/not/there"], 1, "/not/there"),
-                                      ([os.path.dirname(RUN)], 1, "is this a run's directory?")):
+                                      ([os.path.dirname(RUN)], 1, "is neither a run nor a checkpoint")):
             ran = subprocess.run([SERVER, *arguments], stderr=subprocess.PIPE, text=True, timeout=30, check=False)
             self.assertEqual(ran.returncode, code, ran.stderr)
             self.assertIn(said, ran.stderr)
