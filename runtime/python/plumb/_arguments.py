@@ -69,7 +69,8 @@ _INTEGERS = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}  # signed and unsigned, by size
 def tokens(ids: Ids, name: str = "ids") -> tuple[Any, int, object]:
     """Returns token ids as (pointer, count, buffer to keep alive), in row-major order. A writable buffer of int32 is
     not copied."""
-    kept, _ = row_major((ids,) if isinstance(ids, numbers.Integral) else ids, name)
+    is_one = type(ids) is not list and isinstance(ids, numbers.Integral)  # the second is slow
+    kept, _ = row_major((ids,) if is_one else ids, name)
     count = len(kept)
     return (c_int32 * count).from_buffer(kept), count, kept
 

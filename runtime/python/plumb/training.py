@@ -96,6 +96,7 @@ class Trainer(Object):
             call("trainer_create", handle, byref(options), byref(made))
             self._take(made, keep=handle)
         self._model = model
+        self._info = structs.StepInfo()
         self._tells: Optional[int] = None  # thread that runs on_step
 
     @staticmethod
@@ -157,10 +158,9 @@ class Trainer(Object):
         """Does one step on ids [micro-batch, row, position], in any nesting; the target of each is the next token, or
         -1 for none."""
         of_inputs, of_targets, n, _kept = pairs(inputs, targets)
-        info = structs.StepInfo()
         with self._use() as handle:
-            call("trainer_step", handle, of_inputs, of_targets, n, byref(info))
-        return StepInfo._of(info)
+            call("trainer_step", handle, of_inputs, of_targets, n, byref(self._info))
+            return StepInfo._of(self._info)
 
     def step_micro_batches(self, micro_batches: Iterable[tuple[Ids, Ids]]) -> StepInfo:
         """Does one step on gradient_accumulation_steps pairs (inputs, targets) [batch_size, tokens], which may be
@@ -184,10 +184,10 @@ class Trainer(Object):
         def fill(_user: Any, i: int, inputs: Any, targets: Any, seq: Any) -> int:
             return guarded(put, i, inputs, targets, seq)
 
-        longest, info = self.step_tokens // max(1, len(given)), structs.StepInfo()
+        longest = self.step_tokens // max(1, len(given))
         with self._use() as handle:
-            call("trainer_step_with_callback", handle, structs.MicroBatchFn(fill), None, byref(info))
-        return StepInfo._of(info)
+            call("trainer_step_with_callback", handle, structs.MicroBatchFn(fill), None, byref(self._info))
+            return StepInfo._of(self._info)
 
     def run(self, batches: Iterable[tuple[Ids, Ids]], on_step: Optional[Callable[[StepInfo], object]] = None) -> None:
         """Does steps until the recipe's max_steps or the end of `batches`, pairs (inputs, targets) as in step().
