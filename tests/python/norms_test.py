@@ -95,8 +95,9 @@ class Norms(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, r"must take \(x, dy\)"):
             forward.backward(lambda x: x)
         runtime = plumb.Runtime()
-        with self.assertRaisesRegex(ValueError, "no gradient"):
-            runtime.register_plugin(forward)
+        for use in (lambda: runtime.register_plugin(forward), forward.check):
+            with self.assertRaisesRegex(ValueError, "no gradient"):
+                use()
         with self.assertRaisesRegex(plumb.Error, "id"):
             runtime.register_plugin(plumb.norm("Not An Id")(lambda x: x).backward(lambda x, dy: dy))
         runtime.register_plugin(rms("org.example.twice"))

@@ -891,6 +891,26 @@ class Misuse(unittest.TestCase):
                 parts.pop(0)
                 gc.collect()
 
+    def test_other_threads_run_during_a_step(self):
+        spec = plumb.Spec('n_layer: 2 n_head: 4 d_model: 256 context_length: 128 vocab_size: 5 '
+                          'block { placement: "pre" norm: "rms_norm" }')
+        trainer = plumb.Trainer(plumb.Model(plumb.Runtime(threads=1), spec, seed=1), "batch_size: 8")
+        ids, counts, ends = [1] * 1024, [0], threading.Event()
+        trainer.step(ids, ids)
+
+        def count():
+            while not ends.wait(0.001):
+                counts[0] += 1
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        before = counts[0]
+        trainer.step(ids, ids)
+        during = counts[0] - before
+        ends.set()
+        thread.join()
+        self.assertGreater(during, 3)  # a step takes a tenth of a second
+
     def test_threads_have_sessions_of_their_own(self):
         made = model()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-_tables: list[object] = []  # the table of a registered norm must live as long as the process
+_registered: set[Norm] = set()  # a table must live as long as the process
 
 
 class _Memory:
@@ -71,15 +71,15 @@ class Norm:
     @property
     def address(self) -> int:
         """The address of the norm's plumb_norm_plugin, which lives as long as the process."""
-        if self._backward is None:
-            raise ValueError(f"the norm {self.id} has no gradient: decorate a function with @NAME.backward")
-        _tables.append(self)
+        self._require_gradient()
+        _registered.add(self)
         return ctypes.addressof(self._table)
 
     def check(self, dim: int = 16, rows: int = 5, seed: int = 0, **attributes: float) -> None:
         """Compares the gradients with central differences in float64, on random x [rows, dim] and parameters, and
         checks that a row does not depend on other rows. Raises ValueError with the first wrong element."""
         import numpy
+        self._require_gradient()
         draw = numpy.random.default_rng(seed)
         x, dy = draw.standard_normal((2, rows, dim))
         parameters = {name: value + draw.standard_normal(dim) / 4 for name, value in self._parameters.items()}
@@ -103,6 +103,10 @@ class Norm:
                 slopes[i] = (above - loss()) / (2 * step)
                 values[i] = kept
             _compare(f"the gradient of {name}", found, slopes, 1e-6)
+
+    def _require_gradient(self) -> None:
+        if self._backward is None:
+            raise ValueError(f"the norm {self.id} has no gradient: decorate a function with @NAME.backward")
 
     def _require(self, function: Callable[..., Any], *first: str) -> None:
         import inspect
