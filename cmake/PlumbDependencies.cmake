@@ -20,16 +20,32 @@ function(plumb_library_file target result)
   set(${result} "${location}" PARENT_SCOPE)
 endfunction()
 
+# plumb_package(NAME DEBIAN_PACKAGES [...])
+#   Calls find_package(NAME [...]), and remembers the packages if there is none.
+set(PLUMB_MISSING_PACKAGES)
+macro(plumb_package name packages)
+  find_package(${name} QUIET ${ARGN})
+  if(NOT ${name}_FOUND)
+    list(APPEND PLUMB_MISSING_PACKAGES "${packages}")
+  endif()
+endmacro()
+
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)                                # runtime/base
-find_package(absl REQUIRED)                                   # everywhere
-find_package(Protobuf REQUIRED)                               # proto (while building), tests
-find_package(dnnl REQUIRED)                                   # runtime/onednn (headers: it is loaded when needed), bench
-find_package(hwy REQUIRED)                                    # runtime/kernels, runtime/ops, plugins/norms
-find_package(nlohmann_json REQUIRED)                          # runtime/formats, tokenizer, data, session, api, cli, plugins/check
+plumb_package(absl "libabsl-dev")                             # everywhere
+plumb_package(Protobuf "libprotobuf-dev protobuf-compiler")   # proto (while building), tests
+if(Protobuf_FOUND AND NOT Protobuf_PROTOC_EXECUTABLE)
+  list(APPEND PLUMB_MISSING_PACKAGES "protobuf-compiler")
+endif()
+plumb_package(dnnl "libdnnl-dev ocl-icd-opencl-dev")          # runtime/onednn (headers: it is loaded when needed), bench
+plumb_package(hwy "libhwy-dev")                               # runtime/kernels, runtime/ops, plugins/norms
+plumb_package(nlohmann_json "nlohmann-json3-dev")             # runtime/formats, tokenizer, data, session, api, cli, plugins/check
 # PCRE2 has no CMake package in Debian.                       # runtime/tokenizer
-find_path(PLUMB_PCRE2_INCLUDE_DIR pcre2.h REQUIRED DOC "PCRE2 (libpcre2-dev): its header")
-find_library(PLUMB_PCRE2_LIBRARY pcre2-8 REQUIRED DOC "PCRE2 (libpcre2-dev): its library for bytes")
+find_path(PLUMB_PCRE2_INCLUDE_DIR pcre2.h DOC "PCRE2 (libpcre2-dev): its header")
+find_library(PLUMB_PCRE2_LIBRARY pcre2-8 DOC "PCRE2 (libpcre2-dev): its library for bytes")
+if(NOT PLUMB_PCRE2_INCLUDE_DIR OR NOT PLUMB_PCRE2_LIBRARY)
+  list(APPEND PLUMB_MISSING_PACKAGES "libpcre2-dev")
+endif()
 mark_as_advanced(PLUMB_PCRE2_INCLUDE_DIR PLUMB_PCRE2_LIBRARY)
 add_library(plumb_pcre2 UNKNOWN IMPORTED)
 set_target_properties(plumb_pcre2 PROPERTIES
@@ -49,14 +65,18 @@ if(PLUMB_MPI AND MPI_C_FOUND)
   set(PLUMB_HAS_MPI ON)
 endif()
 if(PLUMB_BUILD_CLI)
-  find_package(CLI11 REQUIRED)                                # cli, plugins/check
+  plumb_package(CLI11 "libcli11-dev")                         # cli, plugins/check
 endif()
 if(PLUMB_BUILD_TESTS OR PLUMB_FUZZ)
-  find_package(GTest REQUIRED)                                # tests
+  plumb_package(GTest "libgtest-dev libgmock-dev")            # tests
 endif()
 if(PLUMB_BUILD_BENCH)
-  find_package(benchmark REQUIRED)                            # bench
-  find_package(OpenMP REQUIRED COMPONENTS CXX)                # bench (oneDNN is built on it)
+  plumb_package(benchmark "libbenchmark-dev")                 # bench
+  plumb_package(OpenMP "g++" COMPONENTS CXX)                  # bench (oneDNN is built on it)
+endif()
+if(PLUMB_MISSING_PACKAGES)
+  list(JOIN PLUMB_MISSING_PACKAGES " " packages)
+  message(FATAL_ERROR "Libraries are missing. They are these packages of Debian:  apt-get install ${packages}")
 endif()
 
 # The name by which plumb loads oneDNN is read from the library's file, because the version does not

@@ -34,8 +34,9 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/abi/plumb/"
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/include/schemas/"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/schemas" COMPONENT development
   FILES_MATCHING PATTERN "*.schema.json")
-install(FILES "${PROJECT_SOURCE_DIR}/examples/embed_python/plumb.py"
-  DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/python" COMPONENT development)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/runtime/python/plumb"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/python" COMPONENT development
+  FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 foreach(export plumb-targets plumb-static-targets)
   install(EXPORT ${export} NAMESPACE plumb::
     DESTINATION "${PLUMB_INSTALL_CMAKE_DIR}" COMPONENT development)

@@ -9,7 +9,7 @@
 #
 # make, pkg-config and cargo are for building norms outside of plumb, clang for the tests of the
 # files that authors of norms get, python3-jsonschema for the test of JSON results, libomp-dev,
-# locales, rustc, libcpp-httplib-dev, numpy and curl for the tests of programs that embed plumb,
+# locales, rustc, libcpp-httplib-dev, numpy, mypy and curl for the tests of programs that embed plumb,
 # chromium for those of the report. The latter also need node 20 and playwright-core, which is
 # downloaded if there is such a node.
 set -euo pipefail
@@ -21,7 +21,7 @@ packages=(
   nlohmann-json3-dev libpcre2-dev make pkg-config
 )
 test_packages=(
-  clang libomp-dev locales python3 python3-numpy python3-jsonschema curl rustc cargo libcpp-httplib-dev
+  clang libomp-dev locales python3 python3-numpy mypy python3-jsonschema curl rustc cargo libcpp-httplib-dev
   libgtest-dev libgmock-dev libbenchmark-dev chromium
   libopenmpi-dev openmpi-bin iproute2  # several processes and, in network namespaces, several hosts
   zsh fish mandoc groff-base less lintian abigail-tools  # completion, manual pages, packages, ABI

@@ -147,7 +147,7 @@ std::vector<RuntimeReport::Variable> ReportEnvironment(bool used) {
   const std::vector<std::string> known = {
       kPluginPath,        kPlacementPath,   "OMP_NUM_THREADS", "ONEDNN_MAX_CPU_ISA",
       "DNNL_MAX_CPU_ISA", "ONEDNN_VERBOSE", "DNNL_VERBOSE",    "LD_LIBRARY_PATH",
-      "LD_PRELOAD",       "PLUMB_LIBRARY"};  // plumb.py reads the last one
+      "LD_PRELOAD",       "PLUMB_LIBRARY"};  // runtime/python reads the last one
   std::vector<RuntimeReport::Variable> variables;
   for (auto& [name, value] : Environment()) {
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end();

@@ -19,7 +19,7 @@ except ImportError:
     sys.exit(77)
 
 source, library, norms = sys.argv[1:]
-sys.path.insert(0, os.path.join(source, "examples", "embed_python"))
+sys.path.insert(0, os.path.join(source, "runtime", "python"))
 os.environ["PLUMB_LIBRARY"] = library
 import plumb  # noqa: E402
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of examples/embed_python/plumb.py with an installed libplumb: its results and its errors.
-embed_python_runs.sh sets PYTHONPATH and PLUMB_LIBRARY."""
+"""Tests of the Python package: its results and its errors."""
 import array
 import ctypes
+import ctypes.util
 import gc
+import io
 import json
 import logging
 import os
@@ -20,6 +21,8 @@ import unittest.mock
 import weakref
 
 import plumb
+from plumb._arguments import tokens
+from plumb._structs import ModelInfo
 
 try:
     import numpy
@@ -88,8 +91,8 @@ class Describing(unittest.TestCase):
 
     def test_what_an_older_library_does_not_tell_is_none(self):
         def older(info):
-            filled = plumb._ModelInfo(n_layer=0, d_model=8, vocab_size=5)
-            ctypes.memmove(info, ctypes.byref(filled), plumb._ModelInfo.weight_bytes.offset)
+            filled = ModelInfo(n_layer=0, d_model=8, vocab_size=5)
+            ctypes.memmove(info, ctypes.byref(filled), ModelInfo.weight_bytes.offset)
 
         self.assertEqual(plumb.ModelInfo._of(older), (0, 8, 0, 5, 0, 0, None, None, None, None))
 
@@ -291,6 +294,21 @@ class Training(unittest.TestCase):
         session.feed([0, 1, 2])
         self.assertEqual(session.generate(greedy=True, max_tokens=5), [3, 4, 0, 1, 2])
 
+    def test_progress_is_one_line_of_a_terminal(self):
+        for is_terminal in (True, False):
+            stream = io.StringIO()
+            stream.isatty = lambda: is_terminal
+            with plumb.Progress(3, stream=stream, seconds=0) as progress:
+                plumb.Trainer(model(), "max_steps: 3 batch_size: 2").run(counting(), progress)
+            lines = stream.getvalue().split("\r")
+            if is_terminal:
+                self.assertEqual([line.partition(",")[0] for line in lines],
+                                 ["", "step 1 of 3", "step 2 of 3", "step 3 of 3", "step 3 of 3"])
+                self.assertTrue(lines[-1].endswith("\n"))
+                self.assertIn("steps/s", lines[2])
+            else:
+                self.assertEqual(lines, [""])
+
     def test_batches_end_and_have_one_size(self):
         trainer = plumb.Trainer(model(), "batch_size: 1")
         trainer.run([(COUNT[:8], COUNT[1:9])] * 3)
@@ -331,9 +349,9 @@ class Training(unittest.TestCase):
                 wide = numpy.array([COUNT[:9], COUNT[8:17]], kind)
                 kinds += [wide[:, :-1], wide[None, :, :-1], numpy.asfortranarray(wide)[:, :-1], list(wide[:, :-1])]
         for kind in kinds:
-            self.assertEqual(list(plumb._tokens(kind)[0]), flat, repr(kind))
+            self.assertEqual(list(tokens(kind)[0]), flat, repr(kind))
         ids = array.array("i", flat)
-        self.assertEqual(ctypes.addressof(plumb._tokens(ids)[0]), ids.buffer_info()[0])
+        self.assertEqual(ctypes.addressof(tokens(ids)[0]), ids.buffer_info()[0])
         trainer = plumb.Trainer(model(), "batch_size: 2")
         trainer.step(rows, [[-1] * 8, COUNT[1:9]])
         trainer.run([(rows, rows)])
@@ -347,7 +365,7 @@ class Training(unittest.TestCase):
                                    (array.array("d", [1]), TypeError, "format 'd'"),
                                    (array.array("Q", [2**63]), OverflowError, "32 bits")):
             with self.assertRaisesRegex(error, says, msg=str(wrong)):
-                plumb._tokens(wrong)
+                tokens(wrong)
 
     def test_what_a_callback_raises_comes_out(self):
         trainer = plumb.Trainer(model(), "batch_size: 2")
@@ -872,6 +890,26 @@ class Misuse(unittest.TestCase):
             while parts:
                 parts.pop(0)
                 gc.collect()
+
+    def test_other_threads_run_during_a_step(self):
+        spec = plumb.Spec('n_layer: 2 n_head: 4 d_model: 256 context_length: 128 vocab_size: 5 '
+                          'block { placement: "pre" norm: "rms_norm" }')
+        trainer = plumb.Trainer(plumb.Model(plumb.Runtime(threads=1), spec, seed=1), "batch_size: 8")
+        ids, counts, ends = [1] * 1024, [0], threading.Event()
+        trainer.step(ids, ids)
+
+        def count():
+            while not ends.wait(0.001):
+                counts[0] += 1
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        before = counts[0]
+        trainer.step(ids, ids)
+        during = counts[0] - before
+        ends.set()
+        thread.join()
+        self.assertGreater(during, 3)  # a step takes a tenth of a second
 
     def test_threads_have_sessions_of_their_own(self):
         made = model()

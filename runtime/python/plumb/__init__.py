@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plumb: describe, train and sample transformers whose norm placements are formulas.
+
+    import plumb
+
+    runtime = plumb.Runtime()
+    tokenizer = plumb.Tokenizer.characters(text)
+    spec = plumb.Spec(description)
+    spec["vocab_size"] = tokenizer.vocab_size
+    model = plumb.Model(runtime, spec, seed=1)
+    plumb.Trainer(model, "max_steps: 100").run(batches)
+    session, prompt = plumb.Session(model), tokenizer.prefix + tokenizer.encode("once")
+    session.feed(prompt)
+    decoder = tokenizer.decoder(prompt)
+    for token in session.stream(temperature=0.8, seed=1):
+        print(decoder.next(token), end="")
+    print(decoder.finish(), session.finish_reason)
+
+Errors are plumb.Error, with the location in a text: file, line, column. Messages go to the logger "plumb".
+Objects close with `with`, close() or the last reference, in any order; a view of a tensor keeps its memory
+alive. A Trainer and a Session are for one thread at a time, and long calls release the GIL. While a trainer steps, no
+session of its model may run on another thread (in on_step it may). A process created by fork() needs its own objects.
+
+The package calls libplumb.so.1 by ctypes (load() says where it is searched). It needs the standard library only, and
+numpy for arrays.
+"""
+from ._library import load, version
+from .errors import Cancelled, Code, Error
+from .evaluator import Evaluator
+from .model import Model, ModelInfo, Spec
+from .norms import Norm, norm
+from .probe import Probe, ProfileRow
+from .progress import Progress
+from .runtime import Runtime
+from .session import Session
+from .tensor import Tensor
+from .tokenizer import Decoder, Tokenizer
+from .training import StateTensor, StepInfo, Trainer, TrainerMemory, recipe_text
+
+__all__ = ["Cancelled", "Code", "Decoder", "Error", "Evaluator", "Model", "ModelInfo", "Norm", "Probe", "ProfileRow",
+           "Progress", "Runtime", "Session", "Spec", "StateTensor", "StepInfo", "Tensor", "Tokenizer", "Trainer", "TrainerMemory",
+           "load", "norm", "recipe_text", "version"]

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Tests the Python package of an installed plumb: it finds the library of its prefix, a copy elsewhere that of
+# PLUMB_LIBRARY, the package passes its tests, and the examples learn names.
+#   installed_runs.sh BUILD_DIRECTORY EXAMPLES PYTHON
+. "$(dirname "${BASH_SOURCE[0]}")/../sdk/install.sh" "$1"
+tests=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
+python=$3
+unset PLUMB_LIBRARY PLUMB_PLACEMENT_PATH
+export PYTHONDONTWRITEBYTECODE=1
+library=$(find "$prefix" -name libplumb.so.1)
+installed="$prefix/share/plumb/python"
+mkdir "$work/copied"
+cp -r "$installed/plumb" "$work/copied"
+cd "$work"
+
+[ -f "$installed/plumb/py.typed" ]
+PYTHONPATH="$installed" "$python" -X dev "$tests/package_test.py"
+PYTHONPATH="$installed" "$python" -m plumb --version | grep -q '^plumb'
+PYTHONPATH="$installed" "$python" "$2/embed_python/demo.py" | tee demo.out
+grep -q '^step 300 loss 0\.' demo.out
+[ "$(grep -cE '^[a-z]+$' demo.out)" -ge 4 ]
+export PYTHONPATH="$work/copied" PLUMB_LIBRARY="$library"
+"$python" "$2/embed_python/demo.py" | cmp demo.out -
+
+# A training that ends at step 120 and is resumed from step 100 prints the same as an uninterrupted one.
+"$python" "$2/embed_python/resume.py" whole 200 | tee whole.out
+grep -q '^step 200 loss [0-9.]* held out [0-9.]*$' whole.out
+"$python" "$2/embed_python/resume.py" parts 120 > parts.out
+"$python" "$2/embed_python/resume.py" parts 200 | tee resumed.out
+grep -q '^continues after step 100$' resumed.out
+diff <(tail -n 1 whole.out) <(tail -n 1 resumed.out)

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes random calls from several threads, with exceptions in callbacks, cancellations and interrupts, right and wrong
+arguments: random_calls_test.py [SEED [CALLS]]. Afterwards every handle is freed, memory is flat, and a training has the
+bits that it has without all this."""
+import collections
+import gc
+import random
+import signal
+import sys
+import threading
+
+import plumb
+from plumb._handles import Handle, Lease
+
+MODEL = 'n_layer: 1 n_head: 2 d_model: 8 context_length: 8 vocab_size: 5 block { placement: "pre" norm: "rms_norm" }'
+RECIPE = "batch_size: 2 max_steps: 1000000"
+IDS = [i % 5 for i in range(17)]
+EXPECTED = (plumb.Error, ValueError, TypeError, OverflowError, IndexError, LookupError, RuntimeError)
+
+
+class Caller:
+    """Random calls on objects of its own and on a model that threads share."""
+
+    def __init__(self, seed, runtime, shared):
+        self.draw = random.Random(seed)
+        self.runtime, self.shared = runtime, shared
+        self.counts = collections.Counter()
+        self.objects = {}
+        self.calls = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("call_")]
+
+    def run(self, calls):
+        for _ in range(calls):
+            call = self.draw.choice(self.calls)
+            try:
+                call()
+                self.counts[call.__name__] += 1
+            except EXPECTED as error:
+                self.counts[type(error).__name__] += 1
+            except KeyboardInterrupt:
+                self.counts["KeyboardInterrupt"] += 1
+
+    def get(self, kind, make):
+        if self.objects.get(kind) is None or self.draw.random() < 0.1:
+            self.objects[kind] = None  # a model has one trainer at a time
+            self.objects[kind] = make()
+        return self.objects[kind]
+
+    def model(self):
+        return self.get("model", lambda: plumb.Model(self.runtime, plumb.Spec(MODEL), seed=self.draw.randrange(9)))
+
+    def trainer(self):
+        return self.get("trainer", lambda: plumb.Trainer(self.model(), RECIPE))
+
+    def session(self):
+        return self.get("session", lambda: plumb.Session(
+            self.draw.choice([self.shared, self.model()]), self.draw.choice([1, 2]),
+            weights=self.draw.choice(["f32", "bf16", "int8"])))
+
+    def ids(self, count):
+        wrong = self.draw.random()
+        if wrong < 0.05:
+            return self.draw.choice([None, "abc", [0.5] * count, [2**40] * count, [7] * count, [[1], [1, 2]], b"", []])
+        return [self.draw.randrange(5) for _ in range(count)]
+
+    def callback(self, after):
+        """Returns a callback that ends after some calls: by False, an exception, a cancellation or an interrupt."""
+        how, left = self.draw.choice(["false", "raise", "cancel", "interrupt", "close", "reenter"]), [after]
+
+        def tell(*_):
+            left[0] -= 1
+            if left[0] > 0:
+                return None
+            if how == "raise":
+                raise LookupError("a callback")
+            if how == "cancel":
+                self.objects["trainer"].cancel()
+            if how == "interrupt" and threading.current_thread() is threading.main_thread():
+                signal.raise_signal(signal.SIGINT)
+            if how == "close":
+                self.objects["trainer"].close()
+            if how == "reenter":
+                self.objects["trainer"].step(IDS[:16], IDS[1:])
+            return False
+
+        return tell
+
+    def call_step(self):
+        self.trainer().step(self.ids(16), self.ids(16))
+
+    def call_run(self):
+        self.trainer().run(iter(lambda: (self.ids(16), self.ids(16)), None), self.callback(self.draw.randrange(1, 4)))
+
+    def call_run_of_batches_that_fail(self):
+        def batches():
+            yield IDS[:16], IDS[1:]
+            raise LookupError("batches")
+
+        self.trainer().run(batches())
+
+    def call_probe(self):
+        self.trainer().probe(1, self.callback(self.draw.randrange(1, 9)), ["logits", "param.*"][:self.draw.randrange(3)])
+
+    def call_gradient(self):
+        assert len(self.trainer().gradient(self.draw.randrange(20)).view) > 0
+
+    def call_feed(self):
+        self.session().feed(self.ids(self.draw.randrange(1, 5)), self.draw.randrange(3))
+
+    def call_generate(self):
+        session = self.session()
+        session.truncate(0)
+        session.feed(1)
+        after = self.draw.randrange(1, 6)
+
+        def on_token(token):
+            nonlocal after
+            after -= 1
+            if after == 0 and self.draw.random() < 0.5:
+                raise LookupError("a token")
+            return after > 0
+
+        session.generate(seed=self.draw.randrange(9), on_token=self.draw.choice([None, on_token]))
+
+    def call_stream(self):
+        session = self.session()
+        session.truncate(0)
+        session.feed(1)
+        for token in session.stream(max_tokens=4):
+            if self.draw.random() < 0.2:
+                break
+
+    def call_evaluate(self):
+        evaluator = plumb.Evaluator(self.draw.choice([self.shared, self.model()]), 2, gradients=True)
+        evaluator.probe(self.draw.choice([None, self.callback(2)]), ["logits"])
+        evaluator.loss(self.ids(16), self.ids(16))
+
+    def call_write(self):
+        self.objects["trainer"] = self.objects["session"] = None
+        model = self.model()
+        for tensor in model.tensors().values():
+            tensor.view.cast("B")[0] ^= 1
+        model.changed()
+
+    def call_state(self):
+        trainer = self.trainer()
+        for tensor in trainer.state(self.draw.choice(["model", "optimizer", "other"])):
+            trainer.write_state(tensor, trainer.read_state(tensor))
+
+    def call_describe(self):
+        spec = plumb.Spec(MODEL)
+        spec[self.draw.choice(["n_layer", "d_model", "nothing"])] = self.draw.choice([1, 4, -3, "x"])
+        plumb.Model(self.runtime, spec).describe()
+
+    def call_tokenize(self):
+        tokenizer = plumb.Tokenizer.bytes()
+        decoder = tokenizer.decoder(stop=self.draw.choice(["x", "yy", [""]]))
+        for token in tokenizer.encode("any text, é"):
+            decoder.next(token if self.draw.random() > 0.05 else 1000)
+
+    def call_close(self):
+        if self.objects:
+            each = self.objects.pop(self.draw.choice(sorted(self.objects)))
+            if each is not None:
+                each.close()
+
+
+def train():
+    trainer = plumb.Trainer(plumb.Model(plumb.Runtime(threads=1), plumb.Spec(MODEL), seed=3), RECIPE)
+    return [trainer.step(IDS[:16], IDS[1:])[2:4] for _ in range(20)]
+
+
+def resident_kilobytes():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * 4
+
+
+def live():
+    gc.collect()
+    return sum(isinstance(each, (Handle, Lease)) for each in gc.get_objects())
+
+
+def call_randomly(seed, calls):
+    """Makes calls from four threads, of which the first is this one. Returns how many ended how."""
+    # A runtime is for one thread at a time; the model is shared.
+    shared = plumb.Model(plumb.Runtime(threads=2), plumb.Spec(MODEL), seed=1)
+    callers = [Caller(1000 * seed + i, plumb.Runtime(threads=2), shared) for i in range(4)]
+    threads = [threading.Thread(target=caller.run, args=(calls,)) for caller in callers[1:]]
+    for thread in threads:
+        thread.start()
+    callers[0].run(calls)
+    for thread in threads:
+        thread.join()
+    return sum((caller.counts for caller in callers), collections.Counter())
+
+
+def main(seed=1, calls=300):
+    expected = train()
+    counts, sizes = collections.Counter(), []
+    for i in range(6):
+        counts += call_randomly(seed + i, calls)
+        assert live() == 0, f"seed {seed + i}: {live()} handles are left"
+        sizes.append(resident_kilobytes())
+    print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
+    print("resident after each round:", ", ".join(f"{size} KiB" for size in sizes))
+    assert train() == expected, "the bits of a training changed"
+    ends = ("Error", "LookupError", "KeyboardInterrupt", "Cancelled", "call_step", "call_generate", "call_tokenize")
+    assert all(counts[end] for end in ends), counts
+    assert max(sizes[3:]) < min(sizes[1:3]) * 1.05, "memory grows"
+
+
+main(*map(int, sys.argv[1:]))
