@@ -23,6 +23,10 @@ grep -q '^step 300 loss 0\.' demo.out
 export PYTHONPATH="$work/copied" PLUMB_LIBRARY="$library"
 "$python" "$2/embed_python/demo.py" | cmp demo.out -
 
+"$python" "$2/embed_python/compare.py" "$2/data/names.txt" study 50 | tee compare.out
+grep -qE '^(pre|peri) +at learning_rate=0\.0' compare.out
+[ "$(wc -l < study/runs.csv)" = 17 ]
+
 # A training that ends at step 120 and is resumed from step 100 prints the same as an uninterrupted one.
 "$python" "$2/embed_python/resume.py" whole 200 | tee whole.out
 grep -q '^step 200 loss [0-9.]* held out [0-9.]*$' whole.out

@@ -92,6 +92,37 @@ class Probe(Struct):
                 ("dtype", c_int32), ("rank", c_int32), ("shape", c_int64 * 4), ("data", c_void_p), ("norm", c_double)]
 
 
+class RunStep(Struct):
+    _fields_ = [("struct_size", c_uint32), ("step", c_int64), ("max_steps", c_int64), ("loss", c_double),
+                ("learning_rate", c_double), ("grad_norm", c_double), ("tokens", c_int64), ("seconds", c_double),
+                ("val_loss", c_double), ("checkpoint", c_char_p), ("incidents", c_char_p)]
+
+
+RunStepFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(RunStep))
+
+
+class RunTraining(Struct):
+    _fields_ = [("struct_size", c_uint32), ("resume", c_int32), ("model", c_char_p), ("data", c_char_p),
+                ("recipe", c_char_p), ("out", c_char_p), ("init", c_char_p), ("settings", POINTER(c_char_p)),
+                ("settings_count", c_size_t), ("probe_every", c_int64), ("probe_points", POINTER(c_char_p)),
+                ("probe_points_count", c_size_t), ("tensorboard", c_int32), ("stop_at", c_int64), ("on_step", RunStepFn),
+                ("user", c_void_p)]
+
+
+class StudyProgress(Struct):
+    _fields_ = [("struct_size", c_uint32), ("runs", c_int64), ("ended", c_int64), ("reused", c_int64), ("steps", c_int64),
+                ("steps_taken", c_int64)]
+
+
+StudyProgressFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(StudyProgress))
+
+
+class StudyOptions(Struct):
+    _fields_ = [("struct_size", c_uint32), ("out", c_char_p), ("store", c_char_p), ("runtime", POINTER(RuntimeOptions)),
+                ("norms", POINTER(c_void_p)), ("norms_count", c_size_t), ("command", c_char_p),
+                ("on_progress", StudyProgressFn), ("user", c_void_p)]
+
+
 LogFn = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
 BatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), c_size_t)
 MicroBatchFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int64, POINTER(c_int32), POINTER(c_int32), POINTER(c_int64))

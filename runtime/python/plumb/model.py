@@ -19,6 +19,7 @@ from .tensor import Tensor
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 S = TypeVar("S", bound="Spec")
+M = TypeVar("M", bound="Model")
 
 
 class Spec(Object):
@@ -96,6 +97,15 @@ class Model(Object):
             self.init(seed)
         if weights is not None:
             self.load(weights)
+
+    @classmethod
+    def _adopt(cls: type[M], made: c_void_p, runtime: Runtime) -> M:
+        """Returns the model of a handle that the library has made with the runtime."""
+        model = cls.__new__(cls)
+        model._take(made, keep=runtime._live())
+        model._leases = weakref.WeakSet()
+        model._moves = True  # the weights are mapped
+        return model
 
     def _figures(self) -> str:
         info = self.info

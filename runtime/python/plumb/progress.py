@@ -1,12 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress of a run, for people who watch it."""
+"""Progress of long calls, for people who watch them."""
 from __future__ import annotations
 
 import sys
 import time
-from typing import Optional, TextIO
+from typing import Any, Optional, TextIO
 
-from .training import StepInfo
+
+def duration(seconds: float) -> str:
+    """Returns a duration such as "42 s", "3:05" or "2:10:00"."""
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    return f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+class Line:
+    """A line of text that is written again in place of the last one, on a terminal or in a notebook. `shows`: True to
+    write it elsewhere too, False for nowhere. The line is renewed after at least `seconds`."""
+
+    def __init__(self, shows: Optional[bool] = None, stream: Optional[TextIO] = None, seconds: float = 0.2) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        is_watched = self._stream.isatty() or ("ipykernel" in sys.modules and self._stream is sys.stderr)
+        self._shows = is_watched if shows is None else shows
+        self._seconds, self._shown, self._width = seconds, 0.0, 0
+        self._last = ""
+
+    def show(self, text: str) -> None:
+        """Shows a text, unless the last one has just been shown."""
+        self._last = text
+        if self._shows and time.monotonic() - self._shown >= self._seconds:
+            self._shown = time.monotonic()
+            self._write()
+
+    def _write(self) -> None:
+        self._stream.write("\r" + self._last.ljust(self._width))
+        self._stream.flush()
+        self._width = len(self._last)
+
+    def end(self) -> None:
+        """Shows the last text, and ends the line."""
+        if self._shows and self._last:
+            self._write()
+            self._stream.write("\n")
+            self._last, self._width = "", 0
 
 
 class Progress:
@@ -18,44 +55,29 @@ class Progress:
     `total`: the recipe's max_steps, 0 if it is unknown. `stream`: sys.stderr by default. The line is renewed after at
     least `seconds`."""
 
-    def __init__(self, total: int = 0, *, stream: Optional[TextIO] = None, seconds: float = 0.2) -> None:
-        self._total, self._seconds = total, seconds
-        self._stream = stream if stream is not None else sys.stderr
-        self._shows = self._stream.isatty() or ("ipykernel" in sys.modules and self._stream is sys.stderr)
+    def __init__(self, total: int = 0, *, stream: Optional[TextIO] = None, seconds: float = 0.2,
+                 shows: Optional[bool] = None) -> None:
+        self._total = total
+        self._line = Line(shows, stream, seconds)
         self._first: Optional[tuple[int, float]] = None  # step and time of the first call
-        self._shown = 0.0
-        self._width = 0
-        self._last: Optional[StepInfo] = None
 
-    def __call__(self, info: StepInfo) -> None:
-        """Receives the results of a step, as on_step of Trainer.run."""
+    def __call__(self, info: Any) -> None:
+        """Receives the results of a step, as on_step of Trainer.run: a StepInfo or a RunStep."""
         now = time.monotonic()
-        self._last = info
         if self._first is None:
             self._first = info.step, now
-        if self._shows and now - self._shown >= self._seconds:
-            self._shown = now
-            self._show()
-
-    def _show(self) -> None:
-        assert self._last is not None and self._first is not None
-        step, (first, begin) = self._last.step, self._first
-        text = f"step {step}{f' of {self._total}' if self._total else ''}, loss {self._last.loss:.3f}"
-        elapsed = time.monotonic() - begin
-        if step > first and elapsed > 0:
-            speed = (step - first) / elapsed
+        first, begin = self._first
+        text = f"step {info.step}{f' of {self._total}' if self._total else ''}, loss {info.loss:.3f}"
+        if info.step > first and now > begin:
+            speed = (info.step - first) / (now - begin)
             text += f", {speed:.3g} steps/s"
-            if self._total > step:
-                text += f", {(self._total - step) / speed:.0f} s left"
-        self._stream.write("\r" + text.ljust(self._width))
-        self._stream.flush()
-        self._width = len(text)
+            if self._total > info.step:
+                text += f", {duration((self._total - info.step) / speed)} left"
+        self._line.show(text)
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Shows the last step, and ends the line."""
-        if self._shows and self._last is not None:
-            self._show()
-            self._stream.write("\n")
+        self._line.end()

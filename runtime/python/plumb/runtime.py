@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 _LEVELS = (logging.INFO, logging.WARNING, logging.ERROR)
 
 
+def log_function(log: Optional[Callable[[int, str], object]]) -> Any:
+    """Returns a callback of the library that passes messages to `log(level, message)`, or to the logger "plumb"."""
+    logs = log or logging.getLogger("plumb").log
+
+    def receive(_user: Any, level: int, message: bytes) -> None:
+        guarded(lambda: logs(_LEVELS[level], message.decode("utf-8", "replace")) and None)
+
+    return structs.LogFn(receive)
+
+
 class Runtime(Object):
     """Norms, placements and threads. `threads`: max of a call; 0: OMP_NUM_THREADS, else one for each processor. With
     `environment` False, PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are not read. `gemm`: the GEMM
@@ -32,12 +42,7 @@ class Runtime(Object):
     def __init__(self, threads: int = 0, *, environment: bool = True, gemm: Optional[str] = None,
                  log: Optional[Callable[[int, str], object]] = None, plugin_path: Optional[str] = None,
                  placement_path: Optional[str] = None, guard_plugins: bool = False) -> None:
-        logs = log or logging.getLogger("plumb").log
-
-        def receive(_user: Any, level: int, message: bytes) -> None:
-            guarded(lambda: logs(_LEVELS[level], message.decode("utf-8", "replace")) and None)
-
-        tell = structs.LogFn(receive)
+        tell = log_function(log)
         flags = (0 if environment else 1) | (2 if guard_plugins else 0)
         options = structs.RuntimeOptions(
             flags=flags, threads=threads, log=ctypes.cast(tell, c_void_p),

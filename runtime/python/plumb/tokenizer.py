@@ -37,6 +37,13 @@ class Tokenizer(Object):
         return tokenizer
 
     @classmethod
+    def _adopt(cls: type[K], made: c_void_p) -> K:
+        """Returns the tokenizer of a handle that the library has made."""
+        tokenizer = cls.__new__(cls)
+        tokenizer._take(made)
+        return tokenizer
+
+    @classmethod
     def characters(cls: type[K], text: Bytes, begin_end: bool = False) -> K:
         """Returns a tokenizer with a token for each character in `text`; `begin_end` adds one that begins and ends a
         document."""

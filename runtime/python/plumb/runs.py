@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run directories: training as `plumb train` does it, and runs that were trained or imported."""
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from ctypes import byref, c_char_p, c_int64, c_void_p
+from typing import Any, Callable, NamedTuple, Optional, Union
+
+from . import _structs as structs
+from ._calls import Interruptible, call, guarded
+from ._files import Settings, Source, settings_of, spec_files
+from .errors import Cancelled
+from .model import Model
+from .progress import Progress
+from .runtime import Runtime
+from .session import Session
+from .tokenizer import Tokenizer
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class RunStep(NamedTuple):
+    """A step of train(). `loss` and `val_loss` are means over targets, in nats; `val_loss` is None without a
+    validation. `grad_norm` is that of all gradients, before clipping. `checkpoint` is a path or "". `incidents` are
+    lines about loss spikes and skipped batches since the last step."""
+    step: int
+    max_steps: int
+    loss: float
+    learning_rate: float
+    grad_norm: float
+    tokens: int
+    seconds: float
+    val_loss: Optional[float]
+    checkpoint: str
+    incidents: tuple[str, ...]
+
+
+class Run:
+    """A run, trained or imported, or one of its checkpoints: its model with the newest weights, and its tokenizer.
+
+    `path`: its directory. `model`, `tokenizer`: as opened. `step`: number of completed steps, 0 for an import."""
+
+    def __init__(self, path: Path, runtime: Optional[Runtime] = None, *, average: bool = False) -> None:
+        self.path = os.fspath(path)
+        self.runtime = runtime or Runtime()
+        model, tokenizer, step = c_void_p(), c_void_p(), c_int64()
+        with self.runtime._use() as handle:
+            call("run_open", handle, os.fsencode(self.path), 1 if average else 0, byref(model), byref(tokenizer),
+                 byref(step))
+        self.model = Model._adopt(model, self.runtime)
+        self.tokenizer = Tokenizer._adopt(tokenizer)
+        self.step = step.value
+
+    def __repr__(self) -> str:
+        return f"<plumb.Run {self.path!r}, step {self.step}: {self.model!r}>"
+
+    def _file(self, name: str) -> str:
+        with open(os.path.join(self.path, name), encoding="utf-8") as file:
+            return file.read()
+
+    @property
+    def description(self) -> str:
+        """The model as a plumb.v1.Model in text format."""
+        return self._file("model.pbtxt")
+
+    @property
+    def recipe(self) -> str:
+        """The recipe as a plumb.v1.Train in text format, with all defaults. Raises FileNotFoundError for an import."""
+        return self._file("train.pbtxt")
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Data, seed and versions, as in run.json."""
+        found: dict[str, Any] = json.loads(self._file("run.json"))
+        return found
+
+    @property
+    def metrics(self) -> dict[str, list[Any]]:
+        """The lines of metrics.jsonl as columns, for pandas.DataFrame or polars.DataFrame: one row per step; None where
+        a step has no such figure, as most have no validation loss."""
+        rows = [json.loads(line) for line in self._file("metrics.jsonl").splitlines()]
+        names: dict[str, None] = {}
+        for row in rows:
+            names.update(dict.fromkeys(row))
+        return {name: [row.get(name) for row in rows] for name in names}
+
+    def sample(self, prompt: str = "", *, max_tokens: int = 0, temperature: float = 0.5, top_k: int = 0,
+               top_p: float = 1.0, seed: int = 1, weights: str = "f32") -> str:
+        """Draws a continuation of `prompt` like `plumb sample` and returns it with the prompt. It ends at an end token,
+        after `max_tokens`, or when the context is full. `temperature` 0 takes the most likely tokens."""
+        ids = self.prompt(prompt)
+        with Session(self.model, weights=weights) as session:
+            session.feed(ids)
+            decoder = self.tokenizer.decoder(ids)
+            pieces = [decoder.next(token) for token in session.stream(
+                max_tokens=max_tokens, greedy=temperature == 0, temperature=temperature or 1.0, top_k=top_k, top_p=top_p,
+                seed=seed, vocabulary=min(self.tokenizer.vocab_size, self.model.info.vocab_size),
+                end_tokens=self.tokenizer.end_tokens)]
+            return prompt + "".join(pieces) + decoder.finish()
+
+    def prompt(self, text: str) -> list[int]:
+        """Returns the tokens of a prompt as `plumb sample` feeds them: with those that begin a text in training, and at
+        least one."""
+        ids, prefix = self.tokenizer.encode(text), list(self.tokenizer.prefix)
+        begin = self.tokenizer.begin
+        has_documents = os.path.exists(os.path.join(self.path, "train.pbtxt")) and "format: DOCUMENTS" in self.recipe
+        if begin is not None and (has_documents or not (prefix or ids)):
+            prefix = [begin]
+        return [*prefix, *ids] or [*self.tokenizer.encode("\n")]
+
+
+def open_run(path: Path, runtime: Optional[Runtime] = None, *, average: bool = False) -> Run:
+    """Opens a run, trained or imported, or one of its checkpoints. `average`: takes the moving average of the weights
+    (ema_decay of the recipe). Raises Error if there is no such run or its files are damaged."""
+    return Run(path, runtime, average=average)
+
+
+def train(model: Source, data: Path, recipe: Optional[Path] = None, *, out: Path, set: Settings = None,
+          init: Optional[Path] = None, resume: bool = False, probe_every: int = 0, probe_points: Sequence[str] = (),
+          tensorboard: bool = False, stop_at: int = 0,
+          callbacks: Union[Callable[[RunStep], object], Iterable[Callable[[RunStep], object]]] = (),
+          progress: Optional[bool] = None, runtime: Optional[Runtime] = None) -> Run:
+    """Trains a run in the directory `out` like `plumb train`, and returns it.
+
+    `model`: a file or a Spec. `recipe`: a file; None: all defaults. `set`: fields, {"train.max_steps": 200}. `init`: a
+    run whose weights to start from. `resume`: continues the run that `out` has. `stop_at`: stops with a checkpoint
+    after this step. `callbacks` receive a RunStep after each step; one that returns False stops the run with a
+    checkpoint. `progress`: shows a line; None: on terminals and in notebooks.
+
+    Ctrl-C, or an exception of a callback, ends the call after a checkpoint was written: `resume=True` continues the
+    run. Raises Error, with file, line and column for mistakes in files; its code is ABORTED if the loss diverged."""
+    functions = [callbacks] if callable(callbacks) else list(callbacks)
+    runtime = runtime or Runtime()
+    shown: list[Progress] = []  # one, from the first step on
+
+    with Interruptible() as interruptible:
+        def receive(_user: Any, found: Any) -> int:
+            def body() -> object:
+                step = _step_of(found.contents)
+                if not shown:
+                    shown.append(Progress(step.max_steps, shows=progress))
+                shown[0](step)
+                return all([function(step) is not False for function in functions])
+            return guarded(body) or int(interruptible.stops())
+
+        on_step = structs.RunStepFn(receive)
+        with spec_files([model], [None]) as (path,):
+            words, points = _strings(settings_of(set)), _strings(probe_points)
+            training = structs.RunTraining(
+                resume=int(resume), model=os.fsencode(path), data=os.fsencode(data),
+                recipe=None if recipe is None else os.fsencode(recipe), out=os.fsencode(out),
+                init=None if init is None else os.fsencode(init), settings=words, settings_count=len(words),
+                probe_every=probe_every, probe_points=points, probe_points_count=len(points),
+                tensorboard=int(tensorboard), stop_at=stop_at, on_step=on_step)
+            try:
+                with runtime._use() as handle:
+                    call("run_train", handle, byref(training))
+            except Cancelled:
+                if interruptible.stops():
+                    raise
+            finally:
+                for line in shown:
+                    line.__exit__()
+    return Run(out, runtime)
+
+
+def _strings(texts: Sequence[str]) -> Any:
+    return (c_char_p * len(texts))(*(text.encode() for text in texts))
+
+
+def _step_of(found: Any) -> RunStep:
+    return RunStep(found.step, found.max_steps, found.loss, found.learning_rate, found.grad_norm, found.tokens,
+                   found.seconds, None if math.isnan(found.val_loss) else found.val_loss,
+                   os.fsdecode(found.checkpoint), tuple(found.incidents.decode("utf-8", "replace").splitlines()))
+

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Studies: models that are trained with the same data, recipe and seeds, and compared, as `plumb compare` does it."""
+from __future__ import annotations
+
+import csv
+import ctypes
+import html
+import json
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from ctypes import byref, c_void_p
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+
+from . import _structs as structs
+from ._calls import Interruptible, call, guarded
+from ._files import Settings, Source, quoted, settings_of, spec_files, value_text
+from .progress import Line, duration
+from .runtime import log_function
+
+if TYPE_CHECKING:
+    from .norms import Norm
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Figure(NamedTuple):
+    """A figure of a study as SVG, which notebooks draw."""
+    name: str
+    title: str
+    svg: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: Path) -> None:
+        """Writes the SVG to a file. `plumb report STUDY` writes all figures, also as PDF."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.svg)
+
+
+class Study:
+    """Results of a study, read from its directory. In a notebook it shows the conclusion, the table and the figures."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = os.fspath(path)
+        with open(os.path.join(self.path, "report.json"), encoding="utf-8") as file:
+            self.report: dict[str, Any] = json.load(file)
+
+    def __repr__(self) -> str:
+        return f"<plumb.Study {self.path!r}: {self.conclusion}>"
+
+    @property
+    def conclusion(self) -> str:
+        """What the study found, in sentences."""
+        # Private-use characters surround names, for the page.
+        return str(self.report["conclusion"]).translate(dict.fromkeys(range(0xE000, 0xE010)))
+
+    @property
+    def runs(self) -> dict[str, list[Any]]:
+        """The columns of runs.csv, for pandas.DataFrame or polars.DataFrame: one row per run; None where a run has no
+        such figure."""
+        with open(os.path.join(self.path, "runs.csv"), encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        return {name: [_value(name, row[name]) for row in rows] for name in (rows[0] if rows else ())}
+
+    def differences(self) -> list[dict[str, Any]]:
+        """Returns the difference of each pair of models in each cell, of runs with the same seeds: `mean` of the
+        metric, 95 % interval `low` to `high`, `runs`, `p_student`, `p_sign_flip`, and `p_holm`, Student's value
+        adjusted for all pairs by Holm's method."""
+        groups, models = self.report["groups"], self.report["models"]
+        cells = self.report["cells"] or [""]
+        return [{"cell": cells[pair["cell"]], "model": models[groups[pair["group"]]["model"]]["name"],
+                 "against": models[groups[pair["against"]]["model"]]["name"],
+                 **{key: value for key, value in pair.items() if key not in ("cell", "group", "against")}}
+                for pair in self.report["paired"]]
+
+    def best(self) -> list[dict[str, Any]]:
+        """Returns each model at its best cell, which other seeds than the reported ones chose, the best model first:
+        `model`, `cell`, `mean`, `low`, `high`, `sd`, `runs`, `mean_rank`. Raises ValueError for a study with one
+        cell."""
+        best = self.report.get("best")
+        if best is None:
+            raise ValueError(f"{self.path}: the study has one cell; give a grid of settings")
+        rows = [{**figures, "model": model["name"], "cell": self.report["cells"][figures["cell"]]}
+                for model, figures in zip(self.report["models"], best["models"])]
+        return sorted(rows, key=lambda row: (row["mean"] is None, row["mean"]))
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The figures by setting: losses over each setting, and a heat map of models by settings."""
+        return [Figure(figure["name"], figure["title"], figure["svg"]) for figure in self.report["figures"]]
+
+    def figure(self, name: Optional[str] = None) -> Figure:
+        """Returns a figure by its name, or the first one. Raises KeyError if there is no such figure."""
+        for figure in self.figures:
+            if name is None or figure.name == name:
+                return figure
+        raise KeyError(f"no figure {name!r}; there are {', '.join(figure.name for figure in self.figures) or 'none'}")
+
+    def _repr_html_(self) -> str:
+        table = self.report["table"]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in table["columns"])
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell['text'])}</td>" for cell in row) + "</tr>"
+                       for row in table["rows"])
+        figures = "".join(figure.svg for figure in self.figures)
+        return f"<p>{html.escape(self.conclusion)}</p><table><thead><tr>{head}</tr></thead>{rows}</table>{figures}"
+
+
+def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data: Path, recipe: Optional[Path] = None, *,
+            out: Path, grid: Optional[Mapping[str, Sequence[object]]] = None, seeds: Union[int, Sequence[int]] = 3,
+            choosing_seeds: int = 0, set: Settings = None, match: str = "steps", init: Optional[Path] = None,
+            samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (), tensorboard: bool = False,
+            store: Optional[Path] = None, norms: Sequence[Norm] = (), threads: int = 0,
+            progress: Optional[bool] = None) -> Study:
+    """Trains each model with the same data, recipe and seeds in the directory `out`, and compares them. Trains only
+    runs that `out`, or the `store`, does not have yet, so that a study can be interrupted and extended.
+
+    `models`: files or Specs; the first one is the baseline; the keys of a mapping name Specs. `grid`: fields with
+    several values, {"train.learning_rate": [0.001, 0.01], "model.block.placement": ["pre", "post"]}. `seeds`: a number
+    N, for 1 to N, or the seeds. `choosing_seeds`: number of seeds that choose each model's best cell, in which alone
+    the others are trained. `set`: fields of every run. `match`: the cost that models in a cell have in common: "steps",
+    "tokens", "flops", "seconds" or "parameters". `norms`: norms in Python that models name. `threads`: number that runs
+    divide, 0: all processors.
+
+    Ctrl-C ends the call with the runs' checkpoints; the same call continues. Raises Error, with file, line and column
+    for mistakes in files."""
+    sources, names = _sources(models)
+    line, begin = Line(progress), time.monotonic()
+    with Interruptible() as interruptible, spec_files(sources, names) as paths, \
+            tempfile.TemporaryDirectory(prefix="plumb-") as directory:
+        def receive(_user: Any, found: Any) -> int:
+            return guarded(lambda: line.show(_text_of(found.contents, begin))) or int(interruptible.stops())
+
+        study = os.path.join(directory, "study.pbtxt")
+        with open(study, "w", encoding="utf-8") as file:
+            file.write(_study_text(paths, data, recipe, grid or {}, seeds, choosing_seeds, set, match, init, samples,
+                                   probe_every, probe_points, tensorboard))
+        log, on_progress = log_function(None), structs.StudyProgressFn(receive)
+        runtime = structs.RuntimeOptions(threads=threads, log=ctypes.cast(log, c_void_p))
+        tables = (c_void_p * len(norms))(*(norm.address for norm in norms))
+        options = structs.StudyOptions(
+            out=os.fsencode(out), store=None if store is None else os.fsencode(store), runtime=ctypes.pointer(runtime),
+            norms=tables, norms_count=len(norms), command=shlex.join(sys.argv).encode(errors="replace"),
+            on_progress=on_progress)
+        try:
+            call("study_run", os.fsencode(study), byref(options))
+        finally:
+            line.end()
+    return Study(out)
+
+
+def _sources(models: Union[Source, Sequence[Source], Mapping[str, Source]]) -> Any:
+    if isinstance(models, Mapping):
+        return list(models.values()), list(models)
+    if isinstance(models, Sequence) and not isinstance(models, str):
+        return list(models), [None] * len(models)
+    return [models], [None]
+
+
+def _study_text(paths: Sequence[str], data: Path, recipe: Optional[Path], grid: Mapping[str, Sequence[object]],
+                seeds: Union[int, Sequence[int]], choosing_seeds: int, set: Settings, match: str,
+                init: Optional[Path], samples: int, probe_every: int, probe_points: Sequence[str],
+                tensorboard: bool) -> str:
+    """Returns the study as a plumb.v1.Study in text format."""
+    lines = [f"model: {quoted(path)}" for path in paths]
+    for field, path in (("data", data), ("train", recipe), ("init", init)):
+        if path is not None:
+            lines.append(f"{field}: {quoted(os.path.abspath(os.fspath(path)))}")
+    lines += [f"set: {quoted(setting)}" for setting in settings_of(set)]
+    for field, values in grid.items():
+        texts = " ".join(f"value: {quoted(value_text(value))}" for value in values)
+        lines.append(f"grid {{ field: {quoted(field)} {texts} }}")
+    lines += [f"seeds: {seeds}"] if isinstance(seeds, int) else [f"seed: {seed}" for seed in seeds]
+    if choosing_seeds:
+        lines.append(f"choosing_seeds: {choosing_seeds}")
+    if match != "steps":
+        lines.append(f"match: {match.upper()}")
+    lines += [f"samples: {samples}", f"probe_every: {probe_every}"]
+    lines += [f"probe_point: {quoted(point)}" for point in probe_points]
+    if tensorboard:
+        lines.append("tensorboard: true")
+    return "\n".join(lines) + "\n"
+
+
+def _text_of(found: Any, begin: float) -> str:
+    text = f"{found.ended:,} of {found.runs:,} runs have ended"
+    if found.reused:
+        text += f", {found.reused:,} of them before"
+    if 0 < found.steps_taken < found.steps:
+        left = (time.monotonic() - begin) * (found.steps - found.steps_taken) / found.steps_taken
+        text += f", {duration(left)} left"
+    return text
+
+
+_TEXTS = ("group", "model", "status", "model_hash", "recipe_hash", "data_hash", "run_hash")
+
+
+def _value(column: str, text: str) -> Any:
+    """Returns a cell of runs.csv as a number where it is one."""
+    if column in _TEXTS:
+        return text
+    if text == "":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Descriptions, placements, and the parts of the command line that have no function of their own in the library: they run
+the program `plumb` that belongs to the package."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional, Union
+
+from ._command import program
+from ._files import Settings, Source, quoted, settings_of, spec_files, value_text
+from .errors import Code, Error
+from .model import Model, Spec
+from .runs import Run
+from .runtime import Runtime
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Placement:
+    """A placement: where a model normalizes, as statements over the residual stream x (docs/placements.md). str() is a
+    plumb.v1.Placement in text format."""
+
+    def __init__(self, each: Union[str, Sequence[str]] = (), *, name: str = "mine", **fields: object) -> None:
+        self.name = name
+        statements: dict[str, object] = {"name": name, "each": each, **fields}
+        self._text = "placement {\n" + "".join(f"  {line}\n" for field, value in statements.items()
+                                               for line in _lines(field, value)) + "}\n"
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<plumb.Placement {self.name!r}>"
+
+    def spec(self, *, norm: str = "rms_norm", **fields: object) -> Spec:
+        """Returns the description of a model with this placement: placement.spec(n_layer=4, n_head=4, d_model=64,
+        context_length=32). `norm`: a norm's id. Text that begins with "{" is a message: mlp="{ gated: true }"."""
+        text = "".join(line + "\n" for field, value in fields.items() for line in _lines(field, value))
+        return Spec(f"name: {quoted(self.name)}\n{text}{self._text}"
+                    f"block {{ placement: {quoted(self.name)} norm: {quoted(norm)} }}\n", name=self.name)
+
+
+def placement(each: Union[str, Sequence[str]] = (), *, name: str = "mine", **fields: object) -> Placement:
+    """Returns a placement from its statements around every sublayer f: placement("x = x + f(norm(x))", end="x =
+    norm(x)"). `fields`: other fields of plumb.v1.Placement, such as begin, block, let and learned."""
+    return Placement(each, name=name, **fields)
+
+
+def _lines(field: str, value: object) -> list[str]:
+    """Returns the lines of a field in protobuf's text format."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [line for one in value for line in _lines(field, one)]
+    if isinstance(value, str):
+        return [f"{field} {value}" if value.startswith("{") else f"{field}: {quoted(value)}"]
+    return [f"{field}: {value_text(value)}"]
+
+
+class Description:
+    """A resolved model: `fields` as in model.schema.json, and the data flow of its blocks as SVG, which notebooks draw."""
+
+    def __init__(self, model: Model) -> None:
+        self.fields: dict[str, Any] = model.describe()
+        self.svg = model.explain("svg")
+        self._figures = repr(model)
+
+    def __repr__(self) -> str:
+        return f"<plumb.Description of {self._figures}>"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+def describe(model: Union[Source, Model], *, set: Settings = None, runtime: Optional[Runtime] = None) -> Description:
+    """Describes a model, a Spec or a file: equations, Jacobians, routes, tensors, and a picture. A model that takes its
+    vocabulary from the data needs set={"model.vocab_size": 65}."""
+    if not isinstance(model, Model):
+        spec = Spec(str(model)) if isinstance(model, Spec) else Spec.from_file(model)
+        for field, value in (set or {}).items():
+            spec[field[len("model."):] if field.startswith("model.") else field] = value
+        model = Model(runtime or Runtime(), spec)
+    return Description(model)
+
+
+def import_checkpoint(directory: Path, out: Path, *, family: Optional[Path] = None, copy: bool = False,
+                      allow_unread: Sequence[str] = (), runtime: Optional[Runtime] = None) -> Run:
+    """Converts a checkpoint of another program (config.json and safetensors) to a run in `out`, and opens it. `family`:
+    a file that maps such checkpoints to plumb; None: the one that ships with plumb. `copy`: copies all weights, which
+    otherwise stay in `directory` where plumb can read them. `allow_unread`: keys of config.json to ignore. Raises Error
+    for a checkpoint that is not understood completely."""
+    words = ["import", os.fspath(directory), "--out", os.fspath(out)]
+    words += ["--copy"] if copy else []
+    words += [] if family is None else ["--family", os.fspath(family)]
+    for key in allow_unread:
+        words += ["--allow-unread", key]
+    run_json(words)
+    return Run(out, runtime)
+
+
+def export(run: Union[Run, Path], out: Path, *, family: Optional[str] = None, average: bool = False) -> dict[str, Any]:
+    """Writes a run as a checkpoint for other programs into the directory `out`, and returns a report. `family`: a name or
+    a file; None: the family that the run was imported from. `average`: the moving average of the weights."""
+    words = ["export", run.path if isinstance(run, Run) else os.fspath(run), "--out", os.fspath(out)]
+    words += ["--ema"] if average else []
+    words += [] if family is None else ["--family", family]
+    return run_json(words)
+
+
+def theory(model: Source, *, depths: Sequence[int] = (), seeds: int = 10, set: Settings = None) -> dict[str, Any]:
+    """Measures the residual stream and gradients at initialization, compares them with theory, and returns the result
+    (docs/theory.md). `depths`: values of n_layer."""
+    return _of_model("theory", model, set, ["--seeds", str(seeds)] +
+                     (["--depths", ",".join(map(str, depths))] if depths else []))
+
+
+def bench(model: Source, *, only: Optional[str] = None, batch: Optional[int] = None, dtype: Optional[str] = None,
+          weights: Optional[str] = None, rounds: Optional[int] = None, set: Settings = None) -> dict[str, Any]:
+    """Measures how fast a model trains, reads prompts and decodes on this machine, and returns the result. `only`:
+    "train", "prompt" or "decode"."""
+    options: Mapping[str, object] = {"--only": only, "--batch": batch, "--dtype": dtype, "--weights": weights,
+                                     "--rounds": rounds}
+    return _of_model("bench", model, set, [word for name, value in options.items() if value is not None
+                                           for word in (name, str(value))])
+
+
+def _of_model(command: str, model: Source, set: Settings, options: Sequence[str]) -> dict[str, Any]:
+    with spec_files([model], [None]) as (path,):
+        settings = [word for setting in settings_of(set) for word in ("--set", setting)]
+        return run_json([command, path, *settings, *options])
+
+
+def run_json(words: Sequence[str]) -> dict[str, Any]:
+    """Runs a command of plumb and returns what it prints with --json. Raises Error with its message."""
+    ran = subprocess.run([program(), *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if ran.returncode != 0:
+        message = ran.stderr.decode("utf-8", "replace").strip()
+        raise Error(message[message.find("error: ") + 7:] if "error: " in message else message, Code.INVALID_ARGUMENT)
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found

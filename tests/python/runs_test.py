@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of plumb.train, open_run, compare and the functions of the command line: their files are those of `plumb`, to
+the byte. The variables PLUMB and PLUMB_EXAMPLES name the program and the directory examples."""
+from __future__ import annotations
+
+import filecmp
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import plumb
+
+EXAMPLES = os.environ["PLUMB_EXAMPLES"]
+NAMES = os.path.join(EXAMPLES, "data", "names.txt")
+PRE = os.path.join(EXAMPLES, "why_normalise", "pre.pbtxt")
+POST = os.path.join(EXAMPLES, "why_normalise", "post.pbtxt")
+RECIPE = os.path.join(EXAMPLES, "why_normalise", "train.pbtxt")
+SHORT = {"model.n_layer": 2, "train.max_steps": 20, "train.data.val_fraction": 0.1}
+WORDS = [word for field, value in SHORT.items() for word in ("--set", f"{field}={value}")]
+
+GPT2 = """
+n_layer: 1 n_head: 2 d_model: 16 context_length: 16 tie_embeddings: true
+attention { bias: true } mlp { activation: GELU_TANH bias: true }
+norm { name: "ln" plugin: "layer_norm" attr { name: "eps" number: 1e-5 } }
+block { placement: "pre" norm: "ln" }
+"""
+
+
+def command(*words: str) -> str:
+    """Runs `plumb` and returns what it prints."""
+    return subprocess.run([os.environ["PLUMB"], *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
+                          text=True).stdout
+
+
+class RunsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def assert_equal_runs(self, one: str, other: str) -> None:
+        with open(os.path.join(other, "latest"), encoding="utf-8") as file:
+            weights = os.path.join("checkpoints", file.read().strip(), "model.safetensors")
+        for name in ("latest", "model.pbtxt", "train.pbtxt", "tokenizer.json", weights):
+            self.assertTrue(filecmp.cmp(os.path.join(one, name), os.path.join(other, name), shallow=False), name)
+
+    def test_a_run_that_was_interrupted_equals_the_command_lines(self) -> None:
+        steps: list[int] = []
+
+        def interrupt(step: plumb.RunStep) -> None:
+            steps.append(step.step)
+            if step.step == 7:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with self.assertRaises(KeyboardInterrupt):
+            plumb.train(PRE, NAMES, RECIPE, out=self.path("run"), set=SHORT, callbacks=[interrupt])
+        self.assertEqual(steps, [1, 2, 3, 4, 5, 6, 7])
+        self.assertEqual(plumb.open_run(self.path("run")).step, 7)
+        with self.assertRaises(plumb.Error) as raised:
+            plumb.train(PRE, NAMES, RECIPE, out=self.path("run"), set=SHORT)
+        self.assertEqual(raised.exception.code, plumb.Code.ALREADY_EXISTS)
+        run = plumb.train(PRE, NAMES, RECIPE, out=self.path("run"), set=SHORT, resume=True)
+        self.assertEqual(run.step, 20)
+        command("train", PRE, "--data", NAMES, "--train", RECIPE, *WORDS, "--out", self.path("command"))
+        self.assert_equal_runs(self.path("run"), self.path("command"))
+        self.assertEqual(len(run.metrics["loss"]), 20)
+        self.assertIn("max_steps: 20", run.recipe)
+        self.assertEqual(run.info["seed"], 1)
+
+    def test_callbacks_stop_a_run_and_their_exceptions_arrive(self) -> None:
+        stopped = plumb.train(PRE, NAMES, RECIPE, out=self.path("stopped"), set=SHORT, callbacks=lambda step: step.step < 3)
+        self.assertEqual(stopped.step, 3)
+        with self.assertRaises(ZeroDivisionError):
+            plumb.train(PRE, NAMES, RECIPE, out=self.path("failed"), set=SHORT, callbacks=lambda step: 1 // (4 - step.step))
+        self.assertEqual(plumb.open_run(self.path("failed")).step, 4)
+        self.assertEqual(plumb.train(PRE, NAMES, RECIPE, out=self.path("at"), set=SHORT, stop_at=5).step, 5)
+
+    def test_an_opened_run_samples_like_the_command_line(self) -> None:
+        run = plumb.train(PRE, NAMES, RECIPE, out=self.path("run"), set=dict(SHORT, **{"train.max_steps": 200}))
+        for seed in (1, 2, 3):
+            self.assertEqual(run.sample("ma", seed=seed) + "\n",
+                             command("sample", run.path, "--prompt", "ma", "--num", "1", "--seed", str(seed)))
+        self.assertEqual(run.sample("an", temperature=0) + "\n",
+                         command("sample", run.path, "--prompt", "an", "--num", "1", "--temperature", "0"))
+        self.assertEqual(run.sample(seed=5, max_tokens=4) + "\n",
+                         command("sample", run.path, "--num", "1", "--seed", "5", "--max-tokens", "4"))
+
+    def test_errors_have_their_place(self) -> None:
+        with open(self.path("wrong.pbtxt"), "w", encoding="utf-8") as file:
+            file.write("n_layer: 1\nn_hed: 2\n")
+        with self.assertRaises(plumb.Error) as raised:
+            plumb.train(self.path("wrong.pbtxt"), NAMES, out=self.path("run"))
+        self.assertEqual((os.path.basename(raised.exception.file or ""), raised.exception.line, raised.exception.column),
+                         ("wrong.pbtxt", 2, 1))
+        for call in (lambda: plumb.open_run(self.path("none")), lambda: plumb.train(PRE, NAMES, out=self.path("run"),
+                                                                                  set={"train.max_stps": 2}),
+                     lambda: plumb.compare([PRE], NAMES, out=self.path("study"), grid={"train.lr": [1]}),
+                     lambda: plumb.import_checkpoint(self.path("none"), self.path("imported")),
+                     lambda: plumb.theory(self.path("wrong.pbtxt"))):
+            with self.assertRaises(plumb.Error):
+                call()
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_a_study_equals_the_command_lines(self) -> None:
+        grid = {"train.learning_rate": [0.003, 0.01]}
+        study = plumb.compare([PRE, POST], NAMES, RECIPE, out=self.path("study"), set=SHORT, grid=grid, seeds=3, samples=0)
+        command("compare", PRE, POST, "--data", NAMES, "--train", RECIPE, *WORDS, "--grid",
+                "train.learning_rate=0.003,0.01", "--seeds", "3", "--samples", "0", "--out", self.path("command"))
+        for name in ("runs.csv", "metrics.jsonl", "table.csv"):
+            self.assertTrue(filecmp.cmp(self.path(f"study/{name}"), self.path(f"command/{name}"), shallow=False), name)
+        self.assertEqual(len(study.runs["seed"]), 12)
+        self.assertEqual({row["cell"] for row in study.differences()}, {"learning_rate=0.003", "learning_rate=0.01"})
+        self.assertEqual([row["model"] for row in study.best()], sorted(("pre", "post"), key=lambda name: next(
+            row["mean"] for row in study.best() if row["model"] == name)))
+        self.assertTrue(study.figure()._repr_svg_().startswith("<svg"))
+        self.assertIn("<table", study._repr_html_())
+        with self.assertRaises(KeyError):
+            study.figure("none")
+
+    def test_an_interrupted_study_continues(self) -> None:
+        # The timer's signal arrives while runs are trained.
+        previous = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        self.addCleanup(signal.signal, signal.SIGALRM, previous)
+        long = {"model.n_layer": 2, "train.max_steps": 20000}
+        signal.setitimer(signal.ITIMER_REAL, 2)
+        with self.assertRaises(KeyboardInterrupt):
+            plumb.compare([PRE, POST], NAMES, RECIPE, out=self.path("study"), set=long, seeds=2, samples=0)
+        self.assertTrue(os.path.exists(self.path("study/study.pbtxt")))
+        self.assertFalse(os.path.exists(self.path("study/runs.csv")))
+
+    def test_a_study_of_a_norm_in_python(self) -> None:
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            self.skipTest("numpy is not installed")
+
+        @plumb.norm("org.example.halve")
+        def halve(x):  # type: ignore[no-untyped-def]
+            return x / 2
+
+        @halve.backward
+        def _(x, dy):  # type: ignore[no-untyped-def]
+            return dy / 2
+
+        placement = plumb.placement("x = x + f(norm(x))", end="x = norm(x)", name="halved")
+        spec = placement.spec(norm="org.example.halve", n_layer=1, n_head=2, d_model=8, context_length=16)
+        study = plumb.compare({"halved": spec, "pre": PRE}, NAMES, RECIPE, out=self.path("study"), seeds=2, samples=0,
+                              set={"train.max_steps": 5, "model.n_layer": 1}, norms=[halve])
+        self.assertEqual([status for status in study.runs["status"]], ["finished"] * 4)
+        self.assertEqual(study.runs["model"], ["halved", "halved", "pre", "pre"])
+
+    def test_descriptions_and_checkpoints(self) -> None:
+        spec = plumb.placement("x = x + f(norm(x))", name="mine").spec(
+            n_layer=2, n_head=2, d_model=16, context_length=8, mlp="{ activation: RELU }")
+        found = plumb.describe(spec, set={"model.vocab_size": 27})
+        self.assertEqual(found.fields["dims"]["n_layer"], 2)
+        self.assertTrue(found._repr_svg_().startswith("<svg"))
+        self.assertIn("depths", plumb.theory(spec, seeds=1, set={"model.vocab_size": 27}))
+        run = plumb.train(plumb.Spec(GPT2), NAMES, RECIPE, out=self.path("gpt2"), set={"train.max_steps": 3})
+        plumb.export(run, self.path("exported"), family="gpt2")
+        again = plumb.import_checkpoint(self.path("exported"), self.path("imported"))
+        self.assertEqual({name: list(tensor.view.tolist()) for name, tensor in run.model.tensors().items()},
+                         {name: list(tensor.view.tolist()) for name, tensor in again.model.tensors().items()})
+        self.assertEqual(run.sample("ma", seed=4), again.sample("ma", seed=4))
+
+
+if __name__ == "__main__":
+    unittest.main()
