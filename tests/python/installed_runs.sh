@@ -27,6 +27,14 @@ export PYTHONPATH="$work/copied" PLUMB_LIBRARY="$library"
 grep -qE '^(pre|peri) +at learning_rate=0\.0' compare.out
 [ "$(wc -l < study/runs.csv)" = 17 ]
 
+# The notebooks need numpy, and one of them a C compiler and the headers of the prefix.
+if "$tests/run.sh" "$python" -c 'import numpy' 2> /dev/null; then
+  PLUMB="$prefix/bin/plumb" "$tests/run.sh" "$python" "$tests/notebooks_test.py" "$2/notebooks" | tee notebooks.out
+  grep -q '^46 checks: 44 passed, 2 skipped$' notebooks.out
+else
+  echo "numpy is not installed: the notebooks are not run" >&2
+fi
+
 # A training that ends at step 120 and is resumed from step 100 prints the same as an uninterrupted one.
 "$python" "$2/embed_python/resume.py" whole 200 | tee whole.out
 grep -q '^step 200 loss [0-9.]* held out [0-9.]*$' whole.out

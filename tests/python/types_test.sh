@@ -37,6 +37,10 @@ with plumb.Session(model) as session:
     tokens: list[int] = list(session.stream(max_tokens=3))
 END
 check "$work/right.py"
+for notebook in "$source"/examples/notebooks/*.ipynb; do
+  "$python" "$source/tests/python/notebooks_test.py" --code "$notebook" > "$work/$(basename "$notebook" .ipynb).py"
+  check "$work/$(basename "$notebook" .ipynb).py"
+done
 cat > "$work/wrong.py" << 'END'
 import plumb
 

@@ -35,10 +35,12 @@ class Placement:
     def __repr__(self) -> str:
         return f"<plumb.Placement {self.name!r}>"
 
-    def spec(self, *, norm: str = "rms_norm", **fields: object) -> Spec:
-        """Returns the description of a model with this placement: placement.spec(n_layer=4, n_head=4, d_model=64,
-        context_length=32). `norm`: a norm's id. Text that begins with "{" is a message: mlp="{ gated: true }"."""
-        text = "".join(line + "\n" for field, value in fields.items() for line in _lines(field, value))
+    def spec(self, *, n_layer: int, n_head: int, d_model: int, context_length: int, norm: str = "rms_norm",
+             **fields: object) -> Spec:
+        """Returns the description of a model with this placement. `norm`: a norm's id. `fields`: other fields of
+        plumb.v1.Model; text that begins with "{" is a message: mlp="{ gated: true }"."""
+        sizes = {"n_layer": n_layer, "n_head": n_head, "d_model": d_model, "context_length": context_length}
+        text = "".join(line + "\n" for field, value in {**sizes, **fields}.items() for line in _lines(field, value))
         return Spec(f"name: {quoted(self.name)}\n{text}{self._text}"
                     f"block {{ placement: {quoted(self.name)} norm: {quoted(norm)} }}\n", name=self.name)
 
