@@ -213,6 +213,16 @@ absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
   return EvaluateStudy(plan, std::move(records));
 }
 
+std::vector<const RunProbes*> ProbesOfGroup(const StudyPlan& plan, const StudyResults& results,
+                                            size_t group) {
+  std::vector<const RunProbes*> probes;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const std::optional<RunProbes>& own = results.records[i].probes;
+    if (plan.runs[i].group == group && own) probes.push_back(&*own);
+  }
+  return probes;
+}
+
 LossFigures FiguresOf(const std::vector<double>& losses) {
   const auto at_most = [&losses](size_t n) {
     return static_cast<std::ptrdiff_t>(std::min(n, losses.size()));

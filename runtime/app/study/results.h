@@ -82,6 +82,10 @@ std::string MetricsHead(const StudyPlan& plan, const PlanRun& run);
 // Reads all run directories. Errors: a run directory is damaged.
 absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan);
 
+// Returns the probes of the runs of a group that have some.
+std::vector<const RunProbes*> ProbesOfGroup(const StudyPlan& plan, const StudyResults& results,
+                                            size_t group);
+
 // Computes the results from records that were already read.
 StudyResults EvaluateStudy(const StudyPlan& plan, std::vector<RunRecord> records);
 
