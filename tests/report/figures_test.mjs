@@ -245,16 +245,21 @@ test("means of several steps are smoothed nearly as the steps themselves", async
   const make = () =>
     makeReport({ models: ["pre", "post"], seeds: 3, steps: 1000, withProbes: false });
   const tables = [];
+  const pictures = [];
+  const calm = inBlocks(make(), 4);
+  for (const group of calm.groups) group.extremes = group.extremes.map(() => 2.5);
   for (const [name, report] of [
     ["every step", make()],
     ["blocks", inBlocks(make(), 4)],
+    ["blocks without extremes", calm],
   ]) {
     const page = await open(
       t,
       fileOf(name, () => report),
     );
     const note = await page.locator("#loss .note").first().textContent();
-    assert.equal(/other points are means of several/.test(note), name === "blocks");
+    assert.equal(/other points are means of several/.test(note), name.startsWith("blocks"));
+    pictures.push(await picture(page, wholeRun));
     const rows = [];
     for (const section of ["#loss", "#outcomes"]) {
       await page.locator(`${section} details.numbers > summary`).first().click();
@@ -268,6 +273,7 @@ test("means of several steps are smoothed nearly as the steps themselves", async
     }
     tables.push(rows.join("\n"));
   }
+  assert.equal(new Set(pictures).size, 3); // the unsmoothed lines have the extremes
   // In the middle the weights of steps within a block are equal.
   const numbers = tables.map((text) => [...text.matchAll(/\d\.\d{3}/g)].map(Number));
   assert.equal(numbers[0].length, numbers[1].length);

@@ -348,6 +348,17 @@ export function inBlocks(report, size) {
       if (single || (step - 100) % size === 0 || step === report.steps - 200) ends.push(step);
     }
     group.steps = ends;
+    const kept = group.runs.filter((run) => report.runs[run].status === "finished");
+    const means = Array.from(
+      { length: report.steps },
+      (_, i) => meanAndSd(kept.map((run) => report.runs[run].loss[i])).mean,
+    );
+    group.extremes = ends.flatMap((end, i) => {
+      const block = means.slice(ends[i - 1] ?? 0, end);
+      if (block.length < 2) return [];
+      const [low, high] = [Math.min(...block), Math.max(...block)];
+      return block.indexOf(low) <= block.indexOf(high) ? [low, high] : [high, low];
+    });
     for (const run of group.runs.map((index) => report.runs[index])) {
       run.loss = ends
         .map((end, i) => run.loss.slice(ends[i - 1] ?? 0, end))

@@ -258,6 +258,11 @@ TEST(CurvePointsTest, LongRunsKeepBothEndsAndTheirExtremes) {
   EXPECT_EQ(BlockMeans(quiet, ends).size(), static_cast<size_t>(last - ends.begin() + 1));
 }
 
+TEST(CurvePointsTest, ExtremesOfMeansAreInTheOrderOfTheirSteps) {
+  const std::vector<double> a = {9, 5, 1, 3, 7, 8}, b = {9, 7, 3, 1};
+  EXPECT_THAT(BlockExtremes({&a, &b}, {1, 4, 6}), ElementsAre(6, 2, 7, 8));
+}
+
 TEST(CurvePointsTest, ManyRunsHaveFewerPointsEach) {
   EXPECT_EQ(CurvePoints(10), 500);
   EXPECT_EQ(CurvePoints(4000), 250);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace plumb {
 namespace {
@@ -94,6 +95,36 @@ std::vector<double> BlockMeans(const std::vector<double>& losses,
     begin = end;
   }
   return means;
+}
+
+std::vector<double> BlockExtremes(const std::vector<const std::vector<double>*>& losses,
+                                  const std::vector<int64_t>& ends) {
+  std::vector<double> extremes;
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    std::vector<double> means;
+    for (int64_t step = begin; step < end && end - begin > 1; ++step) {
+      double sum = 0;
+      int n = 0;
+      for (const std::vector<double>* run : losses) {
+        if (step >= static_cast<int64_t>(run->size())) continue;
+        const double loss = (*run)[static_cast<size_t>(step)];
+        if (!std::isfinite(loss)) continue;
+        sum += loss;
+        ++n;
+      }
+      if (n > 0) means.push_back(sum / n);
+    }
+    if (end - begin > 1) {
+      auto [low, high] = std::minmax_element(means.begin(), means.end());
+      if (high < low) std::swap(low, high);
+      const double nan = std::numeric_limits<double>::quiet_NaN();
+      extremes.push_back(means.empty() ? nan : *low);
+      extremes.push_back(means.empty() ? nan : *high);
+    }
+    begin = end;
+  }
+  return extremes;
 }
 
 }  // namespace plumb

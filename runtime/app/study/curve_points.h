@@ -29,6 +29,12 @@ std::vector<int64_t> BlockEnds(const std::vector<const std::vector<double>*>& lo
 // the block that has the last loss.
 std::vector<double> BlockMeans(const std::vector<double>& losses, const std::vector<int64_t>& ends);
 
+// Returns the lowest and the highest mean over runs of each block of more than one step, in the
+// order of their steps; both are NaN in a block without any. With them the line of unsmoothed means
+// looks as if it had every step.
+std::vector<double> BlockExtremes(const std::vector<const std::vector<double>*>& losses,
+                                  const std::vector<int64_t>& ends);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_APP_STUDY_CURVE_POINTS_H_

@@ -245,6 +245,18 @@ Json RunData(const PlanRun& run, const RunRecord& record, const RunFigures& figu
           {"samples", std::move(samples)}};
 }
 
+// Returns the curves of which the page draws the mean: those of runs that did not diverge, or all
+// if all diverged. Requires: is parallel to `records`.
+std::vector<const std::vector<double>*> InMeans(
+    const std::vector<const RunRecord*>& records,
+    const std::vector<const std::vector<double>*>& curves) {
+  std::vector<const std::vector<double>*> kept;
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (!records[i]->result.diverged) kept.push_back(curves[i]);
+  }
+  return kept.empty() ? curves : kept;
+}
+
 CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
   CurveData data;
   const auto present = std::count_if(results.records.begin(), results.records.end(),
@@ -275,7 +287,13 @@ CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
     }
     for (const std::vector<double>& curve : losses) curves.push_back(&curve);
     const std::vector<int64_t> ends = BlockEnds(curves, points);
-    if (!ends.empty() && ends.back() > static_cast<int64_t>(ends.size())) json["steps"] = ends;
+    if (!ends.empty() && ends.back() > static_cast<int64_t>(ends.size())) {
+      json["steps"] = ends;
+      json["extremes"] = Json::array();
+      for (const double loss : BlockExtremes(InMeans(records, curves), ends)) {
+        json["extremes"].push_back(Rounded(loss, 5));
+      }
+    }
     size_t curve = 0;
     for (size_t run = 0; run < plan.runs.size(); ++run) {
       if (plan.runs[run].group != i || !results.records[run].is_present) continue;

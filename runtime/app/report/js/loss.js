@@ -25,8 +25,30 @@ class LossCurves {
     );
     this.raw = this.ofRuns((loss) => Float64Array.from(loss, (value) => value ?? NaN));
     this.rawGroups = this.byGroup(this.raw);
+    this.unsmoothed = report.groups.map((group, index) => this.unsmoothedOf(group, index));
     this.alpha = null;
     this.positions = new Map();
+  }
+  // Returns {ends, mean}: the mean at every step, or at the lowest and the highest of a block, which
+  // stand at its first and at its last step.
+  unsmoothedOf(group, index) {
+    const { mean } = this.rawGroups[index];
+    if (!group.extremes) return { ends: this.ends[index], mean };
+    const points = [];
+    let next = 0;
+    group.steps.forEach((end, i) => {
+      const size = this.sizes[index][i];
+      if (size === 1) points.push([end, mean[i]]);
+      else
+        points.push(
+          [end - size + 1, group.extremes[next++] ?? NaN],
+          [end, group.extremes[next++] ?? NaN],
+        );
+    });
+    return {
+      ends: Float64Array.from(points, ([end]) => end),
+      mean: Float64Array.from(points, ([, loss]) => loss),
+    };
   }
   // Returns make(losses, sizes of their blocks) of each run.
   ofRuns(make) {
@@ -57,15 +79,14 @@ class LossCurves {
     return Math.min(this.report.groups[index].max_steps ?? this.length, this.length);
   }
   // Returns the index of the block that has a step of a group, -1 behind the last one.
-  blockOf(index, step) {
-    return this.ends[index].findIndex((end) => end >= step);
+  blockOf(index, step, ends = this.ends[index]) {
+    return ends.findIndex((end) => end >= step);
   }
   // Returns {at, values}: the values of a group's curve from one step to another and their positions
   // on the view's axis. Equal positions are the same array.
-  part(index, view, values, first = 1, last = Infinity) {
-    const ends = this.ends[index];
-    const begin = this.blockOf(index, first);
-    const end = this.blockOf(index, last);
+  part(index, view, values, [first, last] = [1, Infinity], ends = this.ends[index]) {
+    const begin = this.blockOf(index, first, ends);
+    const end = this.blockOf(index, last, ends);
     const range = [begin < 0 ? ends.length : begin, end < 0 ? ends.length : end + 1];
     const step = view.positionOf(index, 1);
     const key = [step, ...range].join();
@@ -105,7 +126,8 @@ function lossLines(report, view, curves, rangeOf) {
     const opacity = drawn.length <= 3 ? 0.3 : 0.18;
     for (const index of drawn) {
       const faint = withAlpha(view.color(index), opacity);
-      add(index, curves.rawGroups[index].mean, faint, { background: "bulk" });
+      const { ends, mean } = curves.unsmoothed[index];
+      add(index, mean, faint, { background: "bulk", ends });
     }
   }
   for (const index of drawn) {
@@ -136,7 +158,7 @@ function lossLines(report, view, curves, rangeOf) {
     add(index, curves.groups[index].mean, view.color(index), look);
   }
   const { x, ys } = stats.join(
-    lines.map(({ index, values }) => curves.part(index, view, values, ...rangeOf(index))),
+    lines.map(({ index, values, ends }) => curves.part(index, view, values, rangeOf(index), ends)),
   );
   return { x, bands, lines: lines.map((line, i) => ({ ...line, values: ys[i] })) };
 }
