@@ -169,6 +169,8 @@ test("curves can be drawn against steps, tokens, FLOPs and seconds", async (t) =
     return text;
   };
   assert.match(await values(), /^smoothed, step 800: pre \d\.\d{3}, post –/);
+  const note = page.getByText("The shaded ends are drawn larger below.");
+  assert.ok(!(await note.isVisible())); // each model has its own end
   for (const [axis, text] of [
     ["tokens", /^smoothed, 6000 tokens: pre \d\.\d{3}, post –/],
     ["FLOPs", /^smoothed, 900M FLOPs: pre \d\.\d{3}, post \d\.\d{3}/], // both at their end
@@ -191,6 +193,16 @@ test("curves can be drawn against steps, tokens, FLOPs and seconds", async (t) =
   await page.locator("#loss details.numbers > summary").click();
   const row = page.locator("#loss details.numbers tbody tr").last();
   assert.match(await row.textContent(), /^900M\d\.\d{3} ± .*\d\.\d{3} ± /);
+  // Every curve ends where the models end.
+  for (const chart of ["#loss .chart", "#outcomes .chart"]) {
+    await page.locator(chart).first().focus();
+    await page.keyboard.press("End");
+    assert.match(
+      await page.locator(".legend-place").textContent(),
+      /^(smoothed,|average to) 900M FLOPs/,
+    );
+    await page.keyboard.press("Escape");
+  }
   // Smoothing and bands work on every axis.
   await page.getByRole("radio", { name: "every run" }).check();
   assert.notEqual(await picture(page, wholeRun), before);
@@ -331,6 +343,7 @@ test("arrow keys move a cursor through steps, and the values are read out", asyn
   await page.keyboard.press("Home");
   await page.keyboard.press("ArrowRight");
   assert.equal(await page.locator(".legend-place").textContent(), "smoothed, step 2");
+  assert.ok(await page.getByText("The shaded ends are drawn larger below.").isVisible());
   assert.match(
     await page.locator(".legend [role=status]").textContent(),
     /^smoothed, step 2: none \d\.\d{3} \(19 of 20\), pre 3\.\d{3}, post 3\.\d{3}/,

@@ -7,11 +7,17 @@ class LossCurves {
   constructor(report) {
     this.report = report;
     this.losses = report.runs.map((run) => run.loss ?? []);
-    const longest = this.losses.reduce((most, loss) => Math.max(most, loss.length), 0);
-    const everyStep = Float64Array.from({ length: longest }, (_, i) => i + 1);
-    this.ends = report.groups.map((group) =>
-      group.steps ? Float64Array.from(group.steps) : everyStep,
-    );
+    const everyStep = new Map(); // by the number of steps, because equal arrays are the same
+    this.ends = report.groups.map((group) => {
+      if (group.steps) return Float64Array.from(group.steps);
+      const length = Math.max(0, ...group.runs.map((run) => this.losses[run].length));
+      if (!everyStep.has(length))
+        everyStep.set(
+          length,
+          Float64Array.from({ length }, (_, i) => i + 1),
+        );
+      return everyStep.get(length);
+    });
     this.sizes = report.groups.map((group) =>
       group.steps?.map((end, i, all) => end - (all[i - 1] ?? 0)),
     );
@@ -202,15 +208,19 @@ function lossSection(report, view, legend, curves) {
     { name: `The first ${format.plural(first, "step")}`, rangeOf: beginning, height: 260 },
     { name: `The last ${format.plural(last, "step")}`, rangeOf: end, height: 260 },
   ];
-  // Returns the parts of the whole run that the other panes show, unless they overlap.
+  // Returns the parts of the whole run that the other panes show, if these are nearly the same for
+  // all models and do not overlap.
   function shade() {
-    const [from, to] = [beginning, end].map((rangeOf) => {
+    const parts = [beginning, end].map((rangeOf) => {
       const ranges = view
         .drawn()
         .map((index) => rangeOf(index).map((step) => view.positionOf(index, step)));
-      return [Math.min(...ranges.map(([x]) => x)), Math.max(...ranges.map(([, x]) => x))];
+      const from = stats.range(ranges.map(([x]) => x));
+      const to = stats.range(ranges.map(([, x]) => x));
+      const isCommon = to.low - from.high >= 0.75 * (to.high - from.low);
+      return isCommon ? [from.low, to.high] : null;
     });
-    return from[1] < to[0] ? [from, to] : [];
+    return parts[0] && parts[1] && parts[0][1] < parts[1][0] ? parts : [];
   }
 
   function showAt(x, aloud) {
@@ -265,14 +275,17 @@ function lossSection(report, view, legend, curves) {
     },
   );
 
+  const shadedNote = dom.el("span", {}, " The shaded ends are drawn larger below.");
   const draw = () => {
     curves.at(view.alpha);
+    const shaded = view.drawn().length > 0 ? shade() : [];
+    shadedNote.hidden = shaded.length === 0;
     for (const pane of panes) {
       pane.chart.draw({
         ...lossLines(report, view, curves, pane.rangeOf),
         ...view.xAxis(),
         log: view.log,
-        shade: pane.whole ? shade() : [],
+        shade: pane.whole ? shaded : [],
       });
     }
     showAt(null, false);
@@ -284,11 +297,7 @@ function lossSection(report, view, legend, curves) {
     "loss",
     "Training loss",
     lossControls(view, several),
-    dom.figure(
-      panes[0].name,
-      paneNote(report, several, length > first + last),
-      panes[0].chart.host,
-    ),
+    dom.figure(panes[0].name, paneNote(report, several, shadedNote), panes[0].chart.host),
     dom.el(
       "div",
       { class: "pair" },
@@ -298,7 +307,7 @@ function lossSection(report, view, legend, curves) {
   );
 }
 
-function paneNote(report, several, shaded) {
+function paneNote(report, several, shadedNote) {
   const words = [
     several
       ? "Each run is smoothed on its own, over every step; lines are means over seeds."
@@ -306,13 +315,16 @@ function paneNote(report, several, shaded) {
     several &&
       report.groups.some((group) => onlySomeDiverged(report, group)) &&
       "Runs that diverged are thin lines of their own, and not in the means.",
-    shaded && "The shaded ends are drawn larger below.",
     report.groups.some((group) => group.steps) &&
       "Both ends of a run and its extremes are single steps; other points are means of several.",
   ]
     .filter(Boolean)
     .join(" ");
-  return [words, dom.el("span", { class: "on-screen" }, " Drag to zoom, double-click to go back.")];
+  return [
+    words,
+    shadedNote,
+    dom.el("span", { class: "on-screen" }, " Drag to zoom, double-click to go back."),
+  ];
 }
 
 // Returns "0.96, about 25 steps".
