@@ -162,6 +162,9 @@ TEST(RunProbesTest, EachKindOfFigureIsASeriesByLayer) {
 TEST(RunProbesTest, MeansOverRunsAreOfFactorsOrOfDifferences) {
   const RunProbes a = *ParseProbes(ProbeLine(1, 1, 2), 9);
   const RunProbes b = *ParseProbes(ProbeLine(1, 4, 8) + ProbeLine(3, 1, 1), 9);
+  RunProbes early = a;  // a run that diverged has no figures of updates
+  early.series.resize(1);
+  EXPECT_EQ(MeanProbes({&early, &b}).series.size(), b.series.size());
   const RunProbes mean = MeanProbes({&a, &b});
   EXPECT_THAT(mean.steps, ElementsAre(1, 3));
   EXPECT_THAT(mean.Find("attention entropy")->values[0], ElementsAre(2.5, 5));

@@ -203,25 +203,6 @@ TEST(TablesTest, TextColumnsAreAlignedByCharactersNotBytes) {
   EXPECT_EQ(ToText(table), "x       y\n±±      1\na   1,000\n");
 }
 
-TEST(LossFiguresTest, LookAtTheirOwnSteps) {
-  std::vector<double> losses;
-  for (int step = 1; step <= 200; ++step) losses.push_back(step);
-  losses[24] = 1000;   // step 25, after the first 20
-  losses[150] = 0.25;  // step 151
-  const LossFigures figures = FiguresOf(losses);
-  EXPECT_DOUBLE_EQ(figures.first_50, (50 * 51 / 2 - 25 + 1000) / 50.0);
-  EXPECT_DOUBLE_EQ(figures.last_100, (100 * (101 + 200) / 2.0 - 151 + 0.25) / 100);
-  EXPECT_EQ(figures.max_first_20, 20);
-  EXPECT_EQ(figures.min, 0.25);
-}
-
-TEST(LossFiguresTest, TakeWhatThereIsOfAShortTraining) {
-  const LossFigures figures = FiguresOf({3, 1, 2});
-  EXPECT_EQ(figures.first_50, 2);
-  EXPECT_EQ(figures.last_100, 2);
-  EXPECT_EQ(figures.max_first_20, 3);
-}
-
 TEST(CurvePointsTest, ShortRunsHaveEveryLoss) {
   const std::vector<double> a = {3, 2, 4}, b = {1, 2};
   const std::vector<int64_t> ends = BlockEnds({&a, &b}, 3);

@@ -236,6 +236,17 @@ std::optional<RunProbes> ParseProbes(const std::string& text, int64_t last_step)
   return parser.Finish();
 }
 
+std::vector<const ProbeSeries*> KindsOf(const std::vector<const RunProbes*>& probes) {
+  std::vector<const ProbeSeries*> kinds;
+  std::set<std::string> names;
+  for (const RunProbes* one : probes) {
+    for (const ProbeSeries& series : one->series) {
+      if (names.insert(series.name).second) kinds.push_back(&series);
+    }
+  }
+  return kinds;
+}
+
 RunProbes MeanProbes(const std::vector<const RunProbes*>& runs) {
   RunProbes mean;
   std::set<int64_t> steps;
@@ -244,13 +255,13 @@ RunProbes MeanProbes(const std::vector<const RunProbes*>& runs) {
     if (run->layers.size() > mean.layers.size()) mean.layers = run->layers;
   }
   mean.steps.assign(steps.begin(), steps.end());
-  for (const ProbeSeries& first : runs.front()->series) {
-    ProbeSeries series = {first.name, first.is_log, first.is_largest, {}};
+  for (const ProbeSeries* kind : KindsOf(runs)) {
+    ProbeSeries series = {kind->name, kind->is_log, kind->is_largest, {}};
     for (const int64_t step : mean.steps) {
       std::vector<double> row;
       for (size_t layer = 0; layer < mean.layers.size(); ++layer) {
-        const std::vector<double> values = ValuesAt(runs, first.name, step, layer);
-        row.push_back(first.is_log ? GeometricMean(values) : Mean(values));
+        const std::vector<double> values = ValuesAt(runs, kind->name, step, layer);
+        row.push_back(kind->is_log ? GeometricMean(values) : Mean(values));
       }
       series.values.push_back(std::move(row));
     }

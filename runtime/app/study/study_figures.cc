@@ -249,20 +249,13 @@ class StudyArtist {
   // Draws each kind of probe that the models have by layer and by step.
   void DrawProbes() {
     std::vector<std::pair<size_t, RunProbes>> probes;  // by model
-    std::vector<const ProbeSeries*> kinds;
     for (const size_t model : ModelsOfCurves()) {
       const std::vector<const RunProbes*> runs = ProbesOfGroup(plan_, results_, CurveGroup(model));
       if (!runs.empty()) probes.emplace_back(model, MeanProbes(runs));
     }
-    for (const auto& own : probes) {
-      for (const ProbeSeries& series : own.second.series) {
-        const bool is_new = std::none_of(kinds.begin(), kinds.end(), [&series](const auto* kind) {
-          return kind->name == series.name;
-        });
-        if (is_new) kinds.push_back(&series);
-      }
-    }
-    for (const ProbeSeries* kind : kinds) DrawProbe(*kind, probes);
+    std::vector<const RunProbes*> all;
+    for (const auto& own : probes) all.push_back(&own.second);
+    for (const ProbeSeries* kind : KindsOf(all)) DrawProbe(*kind, probes);
   }
 
   void DrawProbe(const ProbeSeries& kind, const std::vector<std::pair<size_t, RunProbes>>& probes) {
