@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-// Mean of the finite losses of the steps first + 1 ... last; NaN without any.
+// Returns the mean of the finite losses of the steps first + 1 ... last; NaN without any.
 double MeanOfSteps(const std::vector<double>& losses, int64_t first, int64_t last) {
   double sum = 0;
   int64_t n = 0;
@@ -28,6 +28,7 @@ struct Extreme {
   int64_t step = 0, block_begin = 0;
 };
 
+// Returns the extreme of the block of the steps begin + 1 ... end; distance 0 if all are equal.
 Extreme ExtremeOf(const std::vector<const std::vector<double>*>& losses, int64_t begin,
                   int64_t end) {
   Extreme extreme = {0, 0, begin};
