@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/app/train/loss_summary.h"
 #include "tests/session/scratch_dir.h"
 
 namespace plumb {
@@ -149,6 +150,34 @@ TEST_F(MetricsTest, WithoutTheFileThereIsNothingToTruncate) {
   EXPECT_FALSE(FileExists(path_));
   EXPECT_EQ(ReadMetrics(path_).status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(MetricsWriter::Open(dir_.path()).ok());
+}
+
+// Returns the summary of losses from step 1 on.
+LossSummary SummaryOf(const std::vector<double>& losses) {
+  LossSummary summary;
+  int64_t step = 0;
+  for (const double loss : losses) summary.Add(++step, loss, std::nullopt);
+  return summary;
+}
+
+TEST(LossSummaryTest, FiguresLookAtTheirOwnSteps) {
+  std::vector<double> losses;
+  for (int step = 1; step <= 200; ++step) losses.push_back(step);
+  losses[24] = 1000;   // step 25, after the first 20
+  losses[150] = 0.25;  // step 151
+  const LossSummary summary = SummaryOf(losses);
+  EXPECT_DOUBLE_EQ(*summary.MeanOfFirst50(), (50 * 51 / 2 - 25 + 1000) / 50.0);
+  EXPECT_DOUBLE_EQ(*summary.MeanOfLast100(), (100 * (101 + 200) / 2.0 - 151 + 0.25) / 100);
+  EXPECT_EQ(summary.MaxOfFirst20(), 20);
+  EXPECT_EQ(summary.Min(), 0.25);
+}
+
+TEST(LossSummaryTest, FiguresOfAShortTrainingAreOfItsSteps) {
+  const LossSummary summary = SummaryOf({3, 1, 2});
+  EXPECT_EQ(summary.MeanOfFirst50(), 2);
+  EXPECT_EQ(summary.MeanOfLast100(), 2);
+  EXPECT_EQ(summary.MaxOfFirst20(), 3);
+  EXPECT_EQ(SummaryOf({}).MeanOfLast100(), std::nullopt);
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ class CompareShardTest : public PlumbTest {
       const std::string name = file;
       EXPECT_FALSE(Read(a + "/" + name).empty()) << name;
       // Messages show only the surroundings of the first difference.
-      const std::string left = Read(a + "/" + name), right = Read(b + "/" + name);
+      const std::string left = ReadWithoutTimes(a + "/" + name);
+      const std::string right = ReadWithoutTimes(b + "/" + name);
       const auto at = std::mismatch(left.begin(), left.end(), right.begin(), right.end()).first;
       const size_t begin = static_cast<size_t>(std::max<std::ptrdiff_t>(at - left.begin() - 40, 0));
       EXPECT_TRUE(left == right) << name << ": " << left.substr(begin, 120) << "\nand\n"

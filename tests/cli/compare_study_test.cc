@@ -11,6 +11,7 @@ namespace plumb::cli {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using Json = nlohmann::json;
@@ -45,10 +46,19 @@ TEST_F(CompareStudyTest, TwoModelsWithThreeSeedsEndInTablesAndAPage) {
   EXPECT_EQ(run["seed"], 2);
   EXPECT_EQ(run["status"], "finished");
   EXPECT_EQ(run["loss"].size(), 30u);
+  EXPECT_EQ(run["last"].get<double>(), Losses("study/runs/post-seed2").back());
   EXPECT_EQ(run["validation"].size(), 1u);
   EXPECT_EQ(run["samples"].size(), 8u);
-  EXPECT_TRUE(run["probes"].is_null());
-  EXPECT_EQ(report["groups"][1]["runs"], Json({3, 4, 5}));
+  const Json& group = report["groups"][1];
+  EXPECT_TRUE(group["probes"].is_null());
+  EXPECT_TRUE(group["steps"].is_null());  // every loss
+  EXPECT_EQ(group["runs"], Json({3, 4, 5}));
+  EXPECT_EQ(group["max_steps"], 30);
+  EXPECT_GT(group["tokens_per_step"], 1);
+  EXPECT_GT(group["flops_per_token"], 100);
+  // Times are in the page alone, because report.json is the same on every machine.
+  EXPECT_THAT(Read("study/report.html"), HasSubstr(",\"seconds_per_step\":["));
+  EXPECT_FALSE(report.contains("seconds_per_step"));
   const Json& figures = report["groups"][1]["result"];
   EXPECT_EQ(figures["runs"], 3);
   const double mean = figures["mean"];  // of the validation loss, which is the judged metric
@@ -254,13 +264,19 @@ TEST_F(CompareStudyTest, ProbesOfEveryRunAreInTheReport) {
       Compare({"pre.pbtxt", "--seeds", "1", "--probe-every", "10", "--probe-point", "default",
                "--probe-point", "attention", "--tensorboard"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json probes = ReadJson("study/report.json")["runs"][0]["probes"];
+  const Json probes = ReadJson("study/report.json")["groups"][0]["probes"];
   EXPECT_EQ(probes["steps"], Json({1, 10, 20, 30}));
   ASSERT_EQ(probes["layers"].size(), 8u);
   EXPECT_EQ(probes["layers"][7], "layers.7");
-  ASSERT_EQ(probes["gradient_norm"].size(), 4u);
-  for (const Json& norm : probes["gradient_norm"][3]) EXPECT_GT(norm, 0);
-  for (const Json& rms : probes["residual_rms"][3]) EXPECT_GT(rms, 0);
+  std::vector<std::string> names;
+  for (const Json& series : probes["series"]) {
+    names.push_back(series["name"]);
+    ASSERT_EQ(series["values"].size(), 4u);
+    ASSERT_EQ(series["values"][3].size(), 8u);
+    for (const Json& value : series["values"][3]) EXPECT_GT(value, 0);
+  }
+  EXPECT_THAT(names, ElementsAre("gradient norm", "residual stream RMS", "attention entropy",
+                                 "largest attention logit"));
   EXPECT_THAT(Read("study/runs/pre-seed1/probes.jsonl"), HasSubstr("layers.7.attention.entropy"));
 }
 

@@ -131,6 +131,14 @@ void PlumbTest::Write(const std::string& name, const std::string& content) const
 
 std::string PlumbTest::Read(const std::string& name) const { return ReadAll(Path(name)); }
 
+std::string PlumbTest::ReadWithoutTimes(const std::string& name) const {
+  std::string content = Read(name);
+  const std::string key = ",\"seconds_per_step\":";
+  const size_t begin = content.find(key);
+  if (begin != std::string::npos) content.erase(begin, content.find(']', begin) + 1 - begin);
+  return content;
+}
+
 bool PlumbTest::Exists(const std::string& name) const {
   return std::filesystem::exists(Path(name));
 }

@@ -64,6 +64,8 @@ class PlumbTest : public testing::Test {
   std::string Path(const std::string& name) const { return directory_ + "/" + name; }
   void Write(const std::string& name, const std::string& content) const;
   std::string Read(const std::string& name) const;  // "" if the file does not exist
+  // Returns report.html without its seconds; other files as they are.
+  std::string ReadWithoutTimes(const std::string& name) const;
   bool Exists(const std::string& name) const;
   nlohmann::json ReadJson(const std::string& name) const;
 

@@ -147,9 +147,9 @@ job 0 3 "${words[@]}" --out ranks
 } > array.sh
 sbatch --wait array.sh > out 2> err || fail "the array: exit code $?"
 alone compare --merge part0 part1 part2 --out merged
-for file in table.csv table.md report.html; do
+for file in table.csv table.md report.json; do
   for directory in ranks merged; do
     cmp whole/$file $directory/$file || fail "$directory/$file is not that of one process"
   done
 done
-echo "compares: $(md5sum < whole/report.html)"
+echo "compares: $(md5sum < whole/report.json)"

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 import { colors, fileOf, open, picture, study, wholeRun } from "./browser.mjs";
-import { makeReport, nothing } from "./fixture.mjs";
+import { inBlocks, makeReport, nothing } from "./fixture.mjs";
 
 test("every section and figure is drawn", async (t) => {
   const page = await open(t, study());
@@ -13,7 +13,7 @@ test("every section and figure is drawn", async (t) => {
     ["results", "loss", "outcomes", "flow", "models", "samples", "provenance"],
   );
   const lines = await colors(page, ".uplot canvas");
-  assert.equal(lines.length, 6); // 3 panes, cumulative, gradient and residual by layer
+  assert.equal(lines.length, 12); // 3 panes, cumulative, four probes by layer and over steps
   for (const count of lines) assert.ok(count > 10, `a chart has ${count} colours`);
   const maps = await colors(page, "canvas.heat");
   assert.equal(maps.length, 3);
@@ -147,6 +147,152 @@ test("bands, axis and unsmoothed lines can be chosen", async (t) => {
   }
 });
 
+test("curves can be drawn against steps, tokens, FLOPs and seconds", async (t) => {
+  // Two models as with --match flops: the second has half the steps, of twice the FLOPs.
+  const report = makeReport({ models: ["pre", "post"], seeds: 3, steps: 800, withProbes: false });
+  const [long, short] = report.groups;
+  short.max_steps = 400;
+  for (const run of short.runs) report.runs[run].loss.length = report.runs[run].step = 400;
+  short.flops_per_token = 2 * long.flops_per_token;
+  short.tokens_per_step = long.tokens_per_step;
+  const page = await open(
+    t,
+    fileOf("axes", () => report),
+  );
+  const [whole, , last] = await page.locator("#loss .chart").all();
+  let before = await picture(page, wholeRun);
+  const values = async () => {
+    await last.focus();
+    await page.keyboard.press("End");
+    const text = await page.locator(".legend [role=status]").textContent();
+    await page.keyboard.press("Escape");
+    return text;
+  };
+  assert.match(await values(), /^smoothed, step 800: pre \d\.\d{3}, post –/);
+  const note = page.getByText("The shaded ends are drawn larger below.");
+  assert.ok(!(await note.isVisible())); // each model has its own end
+  for (const [axis, text] of [
+    ["tokens", /^smoothed, 6000 tokens: pre \d\.\d{3}, post –/],
+    ["FLOPs", /^smoothed, 900M FLOPs: pre \d\.\d{3}, post \d\.\d{3}/], // both at their end
+    ["seconds", /^smoothed, 0\.8 seconds: pre \d\.\d{3}, post \d\.\d{3}/],
+  ]) {
+    await page.getByRole("radio", { name: axis }).check();
+    const now = await picture(page, wholeRun);
+    assert.notEqual(now, before, axis);
+    before = now;
+    assert.match(await values(), text);
+  }
+  // The pane of the end has the last steps of either model.
+  await page.getByRole("radio", { name: "FLOPs" }).check();
+  await last.focus();
+  await page.keyboard.press("Home");
+  assert.match(
+    await page.locator(".legend [role=status]").textContent(),
+    /^smoothed, 452M FLOPs: pre \d\.\d{3}, post \d\.\d{3}/, // step 201 of 400
+  );
+  await page.locator("#loss details.numbers > summary").click();
+  const row = page.locator("#loss details.numbers tbody tr").last();
+  assert.match(await row.textContent(), /^900M\d\.\d{3} ± .*\d\.\d{3} ± /);
+  // Every curve ends where the models end.
+  for (const chart of ["#loss .chart", "#outcomes .chart"]) {
+    await page.locator(chart).first().focus();
+    await page.keyboard.press("End");
+    assert.match(
+      await page.locator(".legend-place").textContent(),
+      /^(smoothed,|average to) 900M FLOPs/,
+    );
+    await page.keyboard.press("Escape");
+  }
+  // Smoothing and bands work on every axis.
+  await page.getByRole("radio", { name: "every run" }).check();
+  assert.notEqual(await picture(page, wholeRun), before);
+  await whole.focus();
+  assert.ok((await colors(page, "#outcomes canvas"))[0] > 10);
+});
+
+test("a page without an amount does not offer its axis", async (t) => {
+  const make = () => {
+    const report = makeReport({ models: ["pre", "post"], seeds: 1, withProbes: false });
+    delete report.seconds_per_step;
+    report.groups[1].tokens_per_step = null;
+    return report;
+  };
+  const page = await open(t, fileOf("no amounts", make));
+  assert.equal(await page.getByRole("group", { name: "Against" }).count(), 0);
+});
+
+test("every kind of probe has its figures by layer and during training", async (t) => {
+  const page = await open(t, study());
+  assert.deepEqual(
+    await page
+      .locator("#flow .pair h3")
+      .allTextContents()
+      .then((all) => all.filter((text) => text.startsWith("L"))),
+    ["Largest attention logit by layer", "Largest attention logit during training"],
+  );
+  const figure = page.locator("#flow figure", {
+    hasText: "Largest attention logit during training",
+  });
+  await figure.locator(".chart").focus();
+  await page.keyboard.press("End");
+  const told = await figure.locator(".readout").textContent();
+  // The largest of the layers is that of the last one.
+  const last = makeReport().groups.map((group) =>
+    group.probes.series.find(({ largest }) => largest).values.at(-1),
+  );
+  const most = last.map((row) => Math.max(...row));
+  assert.equal(
+    told,
+    `step 1,000: none ${Number(most[2].toPrecision(3))} · pre ${Number(most[0].toPrecision(3))} · ` +
+      `post ${Number(most[1].toPrecision(3))}`,
+  );
+  const entropy = page.locator("#flow figure", { hasText: "Attention entropy by layer" });
+  assert.doesNotMatch(await entropy.locator(".note").textContent(), /logarithmic/);
+  const before = await entropy.locator("canvas").evaluate((canvas) => canvas.toDataURL());
+  await page.getByLabel("At step").fill("0");
+  assert.notEqual(await entropy.locator("canvas").evaluate((canvas) => canvas.toDataURL()), before);
+});
+
+test("means of several steps are smoothed nearly as the steps themselves", async (t) => {
+  const make = () =>
+    makeReport({ models: ["pre", "post"], seeds: 3, steps: 1000, withProbes: false });
+  const tables = [];
+  const pictures = [];
+  const calm = inBlocks(make(), 4);
+  for (const group of calm.groups) group.extremes = group.extremes.map(() => 2.5);
+  for (const [name, report] of [
+    ["every step", make()],
+    ["blocks", inBlocks(make(), 4)],
+    ["blocks without extremes", calm],
+  ]) {
+    const page = await open(
+      t,
+      fileOf(name, () => report),
+    );
+    const note = await page.locator("#loss .note").first().textContent();
+    assert.equal(/other points are means of several/.test(note), name.startsWith("blocks"));
+    pictures.push(await picture(page, wholeRun));
+    const rows = [];
+    for (const section of ["#loss", "#outcomes"]) {
+      await page.locator(`${section} details.numbers > summary`).first().click();
+      rows.push(
+        ...(await page
+          .locator(`${section} details.numbers`)
+          .first()
+          .locator("tr")
+          .allTextContents()),
+      );
+    }
+    tables.push(rows.join("\n"));
+  }
+  assert.equal(new Set(pictures).size, 3); // the unsmoothed lines have the extremes
+  // In the middle the weights of steps within a block are equal.
+  const numbers = tables.map((text) => [...text.matchAll(/\d\.\d{3}/g)].map(Number));
+  assert.equal(numbers[0].length, numbers[1].length);
+  assert.ok(numbers[0].length > 80, `${numbers[0].length} numbers`);
+  numbers[0].forEach((value, i) => assert.ok(Math.abs(value - numbers[1][i]) < 0.02));
+});
+
 test("dragging zooms, the slider keeps the zoom, and a double click goes back", async (t) => {
   const page = await open(t, study());
   const before = await picture(page, wholeRun);
@@ -197,6 +343,7 @@ test("arrow keys move a cursor through steps, and the values are read out", asyn
   await page.keyboard.press("Home");
   await page.keyboard.press("ArrowRight");
   assert.equal(await page.locator(".legend-place").textContent(), "smoothed, step 2");
+  assert.ok(await page.getByText("The shaded ends are drawn larger below.").isVisible());
   assert.match(
     await page.locator(".legend [role=status]").textContent(),
     /^smoothed, step 2: none \d\.\d{3} \(19 of 20\), pre 3\.\d{3}, post 3\.\d{3}/,

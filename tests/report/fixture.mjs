@@ -49,25 +49,36 @@ function losses(kind, seed, steps, collapsed) {
   });
 }
 
-function probes(kind, seed, steps, layers) {
-  const noise = random(seed * 31 + kind.end * 77);
+function probes(kind, runs, steps, layers) {
+  const noise = random(31 + kind.end * 77);
   const at = [1, 10, 20, 50];
   for (let step = 100; step <= steps; step += 50) at.push(step);
-  const table = (value) =>
-    at.map((step) =>
+  const series = (name, { log = true, largest = false }, value) => ({
+    name,
+    log,
+    largest,
+    values: at.map((step) =>
       Array.from({ length: layers }, (_, layer) =>
         Number((value(layer, step) * Math.exp(0.1 * noise.normal())).toPrecision(4)),
       ),
-    );
+    ),
+  });
   return {
+    runs,
     steps: at,
     layers: Array.from({ length: layers }, (_, layer) => `layers.${layer}`),
-    gradient_norm: table(
-      (layer, step) => 0.4 * kind.gain ** (layers - layer) * (1 + 2 * Math.exp(-step / 80)),
-    ),
-    residual_rms: table((layer, step) =>
-      Math.exp(kind.growth * (layer + 1) * (0.3 + 0.7 * Math.min(1, step / 500))),
-    ),
+    series: [
+      series(
+        "gradient norm",
+        {},
+        (layer, step) => 0.4 * kind.gain ** (layers - layer) * (1 + 2 * Math.exp(-step / 80)),
+      ),
+      series("residual stream RMS", {}, (layer, step) =>
+        Math.exp(kind.growth * (layer + 1) * (0.3 + 0.7 * Math.min(1, step / 500))),
+      ),
+      series("attention entropy", { log: false }, (layer) => 1 / (1 + layer)),
+      series("largest attention logit", { largest: true }, (layer, step) => step * (1 + layer)),
+    ],
   };
 }
 
@@ -151,7 +162,18 @@ export function makeReport({
     return { ...kind, end: kind.end + 0.013 * i };
   };
   const runs = [];
-  const groups = models.map((name, model) => ({ name, model, cell: 0, settings: {}, runs: [] }));
+  const groups = models.map((name, model) => ({
+    name,
+    model,
+    cell: 0,
+    settings: {},
+    max_steps: steps,
+    tokens_per_step: 7.5,
+    flops_per_token: 150000 * (1 + model),
+    probes: withProbes ? probes(kindOf(model), Math.min(3, seeds), steps, 8) : null,
+    steps: null,
+    runs: [],
+  }));
   models.forEach((name, model) => {
     for (let seed = 1; seed <= seeds; ++seed) {
       const collapsed = name === "post" && seed % 2 === 0;
@@ -175,10 +197,11 @@ export function makeReport({
         step: last,
         message: diverged ? "the loss is not finite (after a gradient norm of 3.1e+19)" : "",
         loss,
+        last: loss.findLast((value) => value !== null),
+        end: diverged ? null : tail(loss, 100),
         validation: at,
         collapsed,
         samples: withSamples && !diverged ? samples(model, seed, collapsed) : [],
-        probes: withProbes && seed <= 3 && !diverged ? probes(kindOf(model), seed, steps, 8) : null,
       });
     }
   });
@@ -251,6 +274,7 @@ export function makeReport({
         : [],
     groups,
     runs,
+    seconds_per_step: groups.map((_, i) => 0.001 * (1 + i)),
     table: {
       columns: [
         "model",
@@ -314,6 +338,38 @@ export function makeReport({
   };
 }
 
+// Returns the report with the means of blocks of `size` steps, except for the first 100 and the last
+// 200, as of studies with long runs.
+export function inBlocks(report, size) {
+  for (const group of report.groups) {
+    const ends = [];
+    for (let step = 1; step <= report.steps; ++step) {
+      const single = step <= 100 || step > report.steps - 200;
+      if (single || (step - 100) % size === 0 || step === report.steps - 200) ends.push(step);
+    }
+    group.steps = ends;
+    const kept = group.runs.filter((run) => report.runs[run].status === "finished");
+    const means = Array.from(
+      { length: report.steps },
+      (_, i) => meanAndSd(kept.map((run) => report.runs[run].loss[i])).mean,
+    );
+    group.extremes = ends.flatMap((end, i) => {
+      const block = means.slice(ends[i - 1] ?? 0, end);
+      if (block.length < 2) return [];
+      const [low, high] = [Math.min(...block), Math.max(...block)];
+      return block.indexOf(low) <= block.indexOf(high) ? [low, high] : [high, low];
+    });
+    for (const run of group.runs.map((index) => report.runs[index])) {
+      run.loss = ends
+        .map((end, i) => run.loss.slice(ends[i - 1] ?? 0, end))
+        .filter((block) => block.length > 0)
+        .map((block) => block.filter((loss) => loss !== null))
+        .map((block) => (block.length > 0 ? round(meanAndSd(block).mean, 5) : null));
+    }
+  }
+  return report;
+}
+
 // Returns the same study with all runs diverged.
 export function allDiverged() {
   const report = makeReport({ seeds: 2, withProbes: false, withSamples: false });
@@ -331,6 +387,8 @@ export function allDiverged() {
       step: 3,
       message: "the loss is not finite",
       loss: [3.3, 9.1, null],
+      last: 9.1,
+      end: null,
       validation: [],
       collapsed: false,
     });

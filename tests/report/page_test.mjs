@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { colors, fileOf, open, picture, study, themeIs, wholeRun } from "./browser.mjs";
-import { allDiverged, hostile, makeReport, nothing } from "./fixture.mjs";
+import { allDiverged, hostile, inBlocks, makeReport, nothing } from "./fixture.mjs";
 
 test("the theme follows the system until the reader chooses", async (t) => {
   const page = await open(t, study(), { colorScheme: "dark" });
@@ -42,7 +42,8 @@ test("text from models and data does nothing but stand there", async (t) => {
   report.runs[1].status = "diverged";
   report.provenance.data.description = evil;
   report.provenance.plugins[0].id = evil;
-  report.runs[0].probes.layers[0] = evil;
+  report.groups[0].probes.layers[0] = evil;
+  report.groups[0].probes.series[0].name = evil;
   const page = await open(
     t,
     fileOf("hostile", () => report),
@@ -229,12 +230,15 @@ test("60 runs of 10,000 steps are drawn quickly", async (t) => {
   const page = await open(
     t,
     fileOf("large", () =>
-      makeReport({
-        models: Array.from({ length: 12 }, (_, i) => `model-${i}`),
-        seeds: 5,
-        steps: 10000,
-        withProbes: false,
-      }),
+      inBlocks(
+        makeReport({
+          models: Array.from({ length: 12 }, (_, i) => `model-${i}`),
+          seeds: 5,
+          steps: 10000,
+          withProbes: false,
+        }),
+        64,
+      ),
     ),
   );
   const drawn = Number(await page.locator("html").getAttribute("data-drawn"));

@@ -46,48 +46,46 @@ test("mean, deviation and range over seeds count the runs that are there", () =>
   assert.ok(Number.isNaN(sd[1]) && Number.isNaN(mean[2]) && Number.isNaN(low[2]));
 });
 
-test("few points are drawn as they are, with null for what is missing", () => {
-  assert.deepEqual(stats.forDrawing([[1, NaN, 3]], 1, 4, 100), {
-    x: [1, 2, 3, 4],
-    ys: [[1, null, 3, null]],
-  });
+test("a mean of several steps weighs as they would", () => {
+  const [all, blocks] = [
+    stats.smooth([5, 2, 2, 2, 3], 0.9),
+    stats.smooth([5, 2, 3], 0.9, [1, 3, 1]),
+  ];
+  assert.deepEqual(
+    [blocks[1], blocks[2]].map((x) => x.toFixed(12)),
+    [all[3], all[4]].map((x) => x.toFixed(12)),
+  );
+  const averages = stats.cumulative([5, 2, 3], [1, 3, 1]);
+  assert.deepEqual([...averages], [5, 11 / 4, 14 / 5]);
 });
 
-test("many points are thinned out, and no spike is lost", () => {
-  const curve = Float64Array.from({ length: 100000 }, () => 2);
-  curve[54321] = 9;
-  curve[777] = -1;
-  const {
-    x,
-    ys: [y],
-  } = stats.forDrawing([curve], 1, curve.length, 5000);
-  assert.ok(x.length <= 5100 && x.length === y.length, `${x.length} points`);
-  assert.equal(Math.max(...y), 9);
-  assert.equal(Math.min(...y), -1);
-  assert.ok(x.every((value, i) => i === 0 || value > x[i - 1]));
-  assert.deepEqual([x[0], x.at(-1)], [1, 100000]);
-  assert.ok(Math.abs(x[y.indexOf(9)] - 54322) <= 50);
+test("lines with the same positions share them, with null for what is missing", () => {
+  const at = [1, 2, 3];
+  assert.deepEqual(
+    stats.join([
+      { at, values: [1, NaN, 3] },
+      { at, values: [4] },
+    ]),
+    {
+      x: [1, 2, 3],
+      ys: [
+        [1, null, 3],
+        [4, null, null],
+      ],
+    },
+  );
 });
 
-test("thinning passes over missing values at either end of a stretch", () => {
-  const curve = Float64Array.from({ length: 10000 }, (_, i) => (i < 5 || i > 8000 ? NaN : i));
-  const {
-    ys: [y],
-  } = stats.forDrawing([curve], 1, 10000, 1000);
-  assert.ok(y.slice(0, 2).some((value) => value !== null));
-  assert.equal(Math.max(...y.filter((value) => value !== null)), 8000);
-  assert.equal(y.at(-1), null);
-});
-
-test("a run that did not finish has no end", () => {
-  assert.ok(Number.isNaN(stats.endOf({ status: "diverged", loss: [1, 2] }, 1)));
-  assert.equal(stats.endOf({ status: "finished", loss: [9, 1, 3] }, 2), 2);
-});
-
-test("geometric means pass over what is missing, and 0 is 0 only among zeros", () => {
-  close(stats.geometricMean([1, 4, null]), 2);
-  assert.equal(stats.geometricMean([0, 0]), 0);
-  assert.ok(Number.isNaN(stats.geometricMean([null])));
+test("a line has nothing at the positions of others, which is no gap", () => {
+  const { x, ys } = stats.join([
+    { at: [10, 20, 30], values: [1, 2, 3] },
+    { at: [15, 20], values: [NaN, 5] },
+  ]);
+  assert.deepEqual(x, [10, 15, 20, 30]);
+  assert.deepEqual(ys, [
+    [1, undefined, 2, 3],
+    [undefined, null, 5, undefined],
+  ]);
 });
 
 test("numbers read well", () => {
@@ -98,6 +96,7 @@ test("numbers read well", () => {
   assert.equal(format.difference(0.0004), "0.000");
   assert.equal(format.difference(0.04), "+0.040");
   assert.equal(format.ranges([0, 2, 3, 4, 7]), "0, 2..4, 7");
+  assert.deepEqual([950, 12345, 2.5e15].map(format.amount), ["950", "12.3k", "2.5P"]);
   assert.equal(format.size(1.23e-7), "1.2e\u22127");
   assert.equal(format.list(["a", "b", "c"]), "a, b and c");
   assert.equal(format.list(["a", "b", "c", "d", "e"]), "a, b, c and 2 more");

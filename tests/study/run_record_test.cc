@@ -6,12 +6,18 @@
 
 #include <cmath>
 #include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/session/scratch_dir.h"
 
 namespace plumb {
 namespace {
 
+using testing::DoubleNear;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
@@ -104,9 +110,67 @@ TEST_F(RunRecordTest, AGradientNormOfALayerIsThatOfAllItsParameters) {
   ASSERT_TRUE(record->probes.has_value());
   EXPECT_THAT(record->probes->layers, ElementsAre("layers.0", "layers.10"));
   EXPECT_THAT(record->probes->steps, ElementsAre(1));
-  EXPECT_THAT(record->probes->gradient_norm[0], ElementsAre(5, 2));
-  EXPECT_EQ(record->probes->residual_rms[0][0], 1.5);
-  EXPECT_TRUE(std::isnan(record->probes->residual_rms[0][1]));
+  ASSERT_EQ(record->probes->series.size(), 2u);
+  EXPECT_THAT(record->probes->Find("gradient norm")->values[0], ElementsAre(5, 2));
+  const std::vector<double>& rms = record->probes->Find("residual stream RMS")->values[0];
+  EXPECT_EQ(rms[0], 1.5);
+  EXPECT_TRUE(std::isnan(rms[1]));
+}
+
+// Returns a line of probes.jsonl with figures of two layers.
+std::string ProbeLine(int step, double a, double b) {
+  const auto layer = [](int index, double x) {
+    const std::string name = absl::StrCat("\"layers.", index, ".");
+    return std::make_pair(
+        absl::StrCat(name, "attention.entropy\":{\"rms\":9,\"max\":9,\"mean\":", x, "},", name,
+                     "attention.max_logit\":{\"rms\":9,\"max\":", x, ",\"mean\":9},", name,
+                     "attention.o\":{\"rms\":", x, ",\"max\":", 2 * x, "},", name,
+                     "mlp.down\":{\"rms\":", 3 * x, ",\"max\":", 4 * x, "},", name,
+                     "mlp.residual\":{\"rms\":9}"),
+        absl::StrCat(name, "up.weight\":{\"update_ratio\":", x, ",\"spectral_norm\":", x, "},",
+                     name, "down.weight\":{\"update_ratio\":", 4 * x, ",\"spectral_norm\":", x / 2,
+                     "},", name, "mlp.gate\":{\"value_mean\":", -x, "}"));
+  };
+  const auto first = layer(0, a), second = layer(1, b);
+  return absl::StrCat("{\"step\":", step, ",\"activations\":{", first.first, ",", second.first,
+                      "},\"parameters\":{", first.second, ",", second.second, "}}\n");
+}
+
+TEST(RunProbesTest, EachKindOfFigureIsASeriesByLayer) {
+  const std::optional<RunProbes> probes =
+      ParseProbes(ProbeLine(1, 1, 2) + ProbeLine(5, 2, 4) + ProbeLine(5, 4, 8) + "{\"step\":9", 5);
+  ASSERT_TRUE(probes.has_value());
+  EXPECT_THAT(probes->steps, ElementsAre(1, 5));  // the repeated step is the last one
+  const std::vector<std::pair<std::string, double>> factors = {
+      {"attention entropy", 1},        {"largest attention logit", 1}, {"attention output RMS", 1},
+      {"largest attention output", 2}, {"MLP output RMS", 3},          {"largest MLP output", 4},
+      {"update-to-weight ratio", 2},   {"spectral norm", 1},           {"learned value gate", -1}};
+  ASSERT_EQ(probes->series.size(), factors.size());
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const auto& [name, factor] = factors[i];
+    const ProbeSeries& series = probes->series[i];
+    EXPECT_EQ(series.name, name);
+    EXPECT_THAT(series.values[0],
+                ElementsAre(DoubleNear(factor, 1e-12), DoubleNear(2 * factor, 1e-12)));
+    EXPECT_THAT(series.values[1],
+                ElementsAre(DoubleNear(4 * factor, 1e-12), DoubleNear(8 * factor, 1e-12)));
+    const bool is_largest = name.find("largest") == 0 || name == "spectral norm";
+    EXPECT_DOUBLE_EQ(series.OverLayers(0), is_largest ? 2 * factor : 1.5 * factor);
+  }
+}
+
+TEST(RunProbesTest, MeansOverRunsAreOfFactorsOrOfDifferences) {
+  const RunProbes a = *ParseProbes(ProbeLine(1, 1, 2), 9);
+  const RunProbes b = *ParseProbes(ProbeLine(1, 4, 8) + ProbeLine(3, 1, 1), 9);
+  RunProbes early = a;  // a run that diverged has no figures of updates
+  early.series.resize(1);
+  EXPECT_EQ(MeanProbes({&early, &b}).series.size(), b.series.size());
+  const RunProbes mean = MeanProbes({&a, &b});
+  EXPECT_THAT(mean.steps, ElementsAre(1, 3));
+  EXPECT_THAT(mean.Find("attention entropy")->values[0], ElementsAre(2.5, 5));
+  EXPECT_THAT(mean.Find("spectral norm")->values[0],
+              ElementsAre(DoubleNear(2, 1e-12), DoubleNear(4, 1e-12)));
+  EXPECT_THAT(mean.Find("learned value gate")->values[1], ElementsAre(-1, -1));
 }
 
 TEST(DegenerateTest, SaysWhyATextIsNotWorthReading) {

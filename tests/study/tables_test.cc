@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/app/study/tables.h"
 #include "runtime/app/study/conclusion.h"
+#include "runtime/app/study/curve_points.h"
 #include "runtime/app/study/report_data.h"
 #include "runtime/app/study/study_files.h"
 #include "runtime/app/study/text_fields.h"
@@ -8,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "runtime/app/study/results.h"
@@ -15,6 +18,7 @@
 namespace plumb {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -199,23 +203,51 @@ TEST(TablesTest, TextColumnsAreAlignedByCharactersNotBytes) {
   EXPECT_EQ(ToText(table), "x       y\n±±      1\na   1,000\n");
 }
 
-TEST(LossFiguresTest, LookAtTheirOwnSteps) {
-  std::vector<double> losses;
-  for (int step = 1; step <= 200; ++step) losses.push_back(step);
-  losses[24] = 1000;   // step 25, after the first 20
-  losses[150] = 0.25;  // step 151
-  const LossFigures figures = FiguresOf(losses);
-  EXPECT_DOUBLE_EQ(figures.first_50, (50 * 51 / 2 - 25 + 1000) / 50.0);
-  EXPECT_DOUBLE_EQ(figures.last_100, (100 * (101 + 200) / 2.0 - 151 + 0.25) / 100);
-  EXPECT_EQ(figures.max_first_20, 20);
-  EXPECT_EQ(figures.min, 0.25);
+TEST(CurvePointsTest, ShortRunsHaveEveryLoss) {
+  const std::vector<double> a = {3, 2, 4}, b = {1, 2};
+  const std::vector<int64_t> ends = BlockEnds({&a, &b}, 3);
+  EXPECT_THAT(ends, ElementsAre(1, 2, 3));
+  EXPECT_EQ(BlockMeans(a, ends), a);
+  EXPECT_EQ(BlockMeans(b, ends), b);
 }
 
-TEST(LossFiguresTest, TakeWhatThereIsOfAShortTraining) {
-  const LossFigures figures = FiguresOf({3, 1, 2});
-  EXPECT_EQ(figures.first_50, 2);
-  EXPECT_EQ(figures.last_100, 2);
-  EXPECT_EQ(figures.max_first_20, 3);
+TEST(CurvePointsTest, LongRunsKeepBothEndsAndTheirExtremes) {
+  std::vector<double> quiet(20000, 2), loud = quiet;
+  for (size_t step = 0; step < quiet.size(); ++step)
+    quiet[step] += 1e-4 * static_cast<double>(step % 7);
+  loud[5000] = 90;   // step 5001
+  loud[12345] = -1;  // step 12346
+  const std::vector<int64_t> ends = BlockEnds({&quiet, &loud}, 500);
+  ASSERT_LE(ends.size(), 500u);
+  EXPECT_GT(ends.size(), 400u);
+  for (int64_t step = 1; step <= 100; ++step) EXPECT_EQ(ends[step - 1], step);
+  for (int64_t i = 0; i < 200; ++i) EXPECT_EQ(ends[ends.size() - 1 - i], 20000 - i);
+  EXPECT_THAT(ends, AllOf(Contains(5000), Contains(5001), Contains(12345), Contains(12346)));
+  const std::vector<double> means = BlockMeans(loud, ends);
+  EXPECT_EQ(*std::max_element(means.begin(), means.end()), 90);
+  EXPECT_EQ(*std::min_element(means.begin(), means.end()), -1);
+  // The mean of the blocks, each as often as it has steps, is the mean of the losses.
+  const std::vector<double> blocks = BlockMeans(quiet, ends);
+  double sum = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    sum += blocks[i] * static_cast<double>(ends[i] - (i == 0 ? 0 : ends[i - 1]));
+  }
+  EXPECT_NEAR(sum, std::accumulate(quiet.begin(), quiet.end(), 0.0), 1e-7);
+  // A run that ended early ends with the block of its last step.
+  quiet.resize(150);
+  const auto last = std::lower_bound(ends.begin(), ends.end(), 150);
+  EXPECT_EQ(BlockMeans(quiet, ends).size(), static_cast<size_t>(last - ends.begin() + 1));
+}
+
+TEST(CurvePointsTest, ExtremesOfMeansAreInTheOrderOfTheirSteps) {
+  const std::vector<double> a = {9, 5, 1, 3, 7, 8}, b = {9, 7, 3, 1};
+  EXPECT_THAT(BlockExtremes({&a, &b}, {1, 4, 6}), ElementsAre(6, 2, 7, 8));
+}
+
+TEST(CurvePointsTest, ManyRunsHaveFewerPointsEach) {
+  EXPECT_EQ(CurvePoints(10), 500);
+  EXPECT_EQ(CurvePoints(4000), 250);
+  EXPECT_EQ(CurvePoints(100000), 200);
 }
 
 TEST(CollapsedTest, IsWithinOnePercentOfTheUnigramEntropyOrAbove) {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/app/study/results.h"
 #include "runtime/app/study/text_fields.h"
+#include "runtime/app/train/loss_summary.h"
 #include "runtime/app/train/recipe.h"
 #include "runtime/app/train/run_directory.h"
 #include "runtime/base/file.h"
@@ -274,8 +275,8 @@ class Arranger {
       return;
     }
     group->training.data = preview->data;
-    const absl::StatusOr<std::vector<double>> entropies =
-        UnigramEntropies(run.data, recipe_path, {}, context, kLastSteps, plan_.study.seeds);
+    const absl::StatusOr<std::vector<double>> entropies = UnigramEntropies(
+        run.data, recipe_path, {}, context, LossSummary::kLastSteps, plan_.study.seeds);
     if (entropies.ok()) group->unigram_entropies = *entropies;
   }
 

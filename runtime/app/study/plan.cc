@@ -16,8 +16,8 @@
 #include "absl/strings/strip.h"
 #include "runtime/app/settings.h"
 #include "runtime/app/study/measured_steps.h"
-#include "runtime/app/study/results.h"
 #include "runtime/app/study/run_record.h"
+#include "runtime/app/train/loss_summary.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
@@ -305,7 +305,7 @@ absl::Status SetEntropies(StudyPlan* plan) {
       PLUMB_ASSIGN_OR_RETURN(
           std::vector<double> made,
           UnigramEntropies(plan->study.data, plan->study.train, group.train_overrides,
-                           group.context_length, kLastSteps, plan->study.seeds));
+                           group.context_length, LossSummary::kLastSteps, plan->study.seeds));
       entropies = std::move(made);
     }
     group.unigram_entropies = entropies;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -16,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/app/study/conclusion.h"
+#include "runtime/app/study/curve_points.h"
 #include "runtime/app/study/git_commit.h"
 #include "runtime/app/study/results.h"
 #include "runtime/app/study/study_figures.h"
@@ -35,9 +37,14 @@ constexpr int64_t kFirstWindow = 100, kLastWindow = 200;
 
 Json NumberOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-// Rounds to six decimals: a page with a million losses becomes half as long, without a visible
+// Rounds to a number of significant digits: the page becomes half as long, without a visible
 // difference.
-Json Rounded(double value) { return NumberOrNull(std::round(value * 1e6) / 1e6); }
+Json Rounded(double value, int digits) {
+  double rounded = value;
+  if (std::isfinite(value))
+    (void)absl::SimpleAtod(absl::StrFormat("%.*g", digits, value), &rounded);
+  return NumberOrNull(rounded);
+}
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
@@ -161,54 +168,58 @@ Json IntervalJson(const Interval& interval) {
           {"runs", interval.n}};
 }
 
-Json GroupData(const StudyPlan& plan, const StudyResults& results) {
-  Json groups = Json::array();
-  for (size_t i = 0; i < plan.groups.size(); ++i) {
-    const PlanGroup& group = plan.groups[i];
-    const MeanAndSd& result = results.groups[i].metric[results.judged];
-    Json settings = Json::object();
-    for (const auto& [field, value] : group.settings) settings[field] = value;
-    groups.push_back({{"name", group.name},
-                      {"model", group.model},
-                      {"cell", group.cell},
-                      {"settings", settings},
-                      {"result", IntervalJson(ConfidenceInterval95(result))},
-                      {"runs", Json::array()}});
-  }
-  size_t position = 0;  // among the runs that exist
+// Returns the runs of a group that exist.
+std::vector<const RunRecord*> RecordsOf(const StudyPlan& plan, const StudyResults& results,
+                                        size_t group) {
+  std::vector<const RunRecord*> records;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (results.records[i].is_present) groups[plan.runs[i].group]["runs"].push_back(position++);
-  }
-  return groups;
-}
-
-Json CellData(const StudyPlan& plan) {
-  Json cells = Json::array();
-  for (const Overrides& cell : plan.cells) cells.push_back(CellName(cell));
-  return cells;
-}
-
-Json ProbeData(const std::optional<RunProbes>& probes) {
-  if (!probes) return Json();
-  const auto rows = [](const std::vector<std::vector<double>>& figures) {
-    Json json = Json::array();
-    for (const std::vector<double>& row : figures) {
-      Json values = Json::array();
-      for (double value : row) values.push_back(NumberOrNull(value));
-      json.push_back(std::move(values));
+    if (plan.runs[i].group == group && results.records[i].is_present) {
+      records.push_back(&results.records[i]);
     }
-    return json;
-  };
-  return {{"steps", probes->steps},
-          {"layers", probes->layers},
-          {"gradient_norm", rows(probes->gradient_norm)},
-          {"residual_rms", rows(probes->residual_rms)}};
+  }
+  return records;
 }
+
+// Returns a cumulative figure of runs divided by their steps, NaN without steps.
+double PerStep(const std::vector<const RunRecord*>& records,
+               std::vector<double> RunRecord::*by_step) {
+  double sum = 0, steps = 0;
+  for (const RunRecord* record : records) {
+    if ((record->*by_step).empty()) continue;
+    sum += (record->*by_step).back();
+    steps += static_cast<double>((record->*by_step).size());
+  }
+  return steps > 0 ? sum / steps : kNaN;
+}
+
+Json ProbeData(const std::vector<const RunProbes*>& runs) {
+  if (runs.empty()) return Json();
+  const RunProbes mean = MeanProbes(runs);
+  Json series = Json::array();
+  for (const ProbeSeries& one : mean.series) {
+    Json values = Json::array();
+    for (const std::vector<double>& row : one.values) {
+      Json figures = Json::array();
+      for (const double value : row) figures.push_back(Rounded(value, 4));
+      values.push_back(std::move(figures));
+    }
+    series.push_back({{"name", one.name},
+                      {"log", one.is_log},
+                      {"largest", one.is_largest},
+                      {"values", std::move(values)}});
+  }
+  return {{"runs", runs.size()},
+          {"steps", mean.steps},
+          {"layers", mean.layers},
+          {"series", std::move(series)}};
+}
+
+// Data of the groups and of their runs, which share the blocks of their curves.
+struct CurveData {
+  Json groups = Json::array(), runs = Json::array();
+};
 
 Json RunData(const PlanRun& run, const RunRecord& record, const RunFigures& figures) {
-  Json losses = Json::array();
-  for (double loss : record.losses) losses.push_back(Rounded(loss));
-  if (record.result.diverged) losses.push_back(Json());  // the step whose loss was not finite
   Json validation = Json::array();
   for (const auto& [step, loss] : record.validation) {
     validation.push_back(Json::array({step, NumberOrNull(loss)}));
@@ -217,6 +228,7 @@ Json RunData(const PlanRun& run, const RunRecord& record, const RunFigures& figu
   for (const RunSample& sample : record.result.samples) {
     samples.push_back({{"text", sample.text}, {"degenerate", sample.degenerate}});
   }
+  const std::optional<double> end = figures.metric[kLast100];
   return {{"group", run.group},
           {"seed", run.seed},
           {"status", record.result.diverged ? "diverged" : "finished"},
@@ -225,11 +237,82 @@ Json RunData(const PlanRun& run, const RunRecord& record, const RunFigures& figu
           {"spikes", record.result.spikes},
           {"skips", record.result.skips},
           {"step_backs", record.result.step_backs},
-          {"loss", std::move(losses)},
+          {"loss", Json::array()},
+          {"last", record.losses.empty() ? Json() : NumberOrNull(record.losses.back())},
+          {"end", end ? NumberOrNull(*end) : Json()},
           {"validation", std::move(validation)},
           {"collapsed", figures.collapsed},
-          {"samples", std::move(samples)},
-          {"probes", ProbeData(record.probes)}};
+          {"samples", std::move(samples)}};
+}
+
+// Returns the curves of which the page draws the mean: those of runs that did not diverge, or all
+// if all diverged. Requires: is parallel to `records`.
+std::vector<const std::vector<double>*> InMeans(
+    const std::vector<const RunRecord*>& records,
+    const std::vector<const std::vector<double>*>& curves) {
+  std::vector<const std::vector<double>*> kept;
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (!records[i]->result.diverged) kept.push_back(curves[i]);
+  }
+  return kept.empty() ? curves : kept;
+}
+
+CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
+  CurveData data;
+  const auto present = std::count_if(results.records.begin(), results.records.end(),
+                                     [](const RunRecord& record) { return record.is_present; });
+  const int64_t points = CurvePoints(static_cast<size_t>(present));
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const PlanGroup& group = plan.groups[i];
+    const MeanAndSd& result = results.groups[i].metric[results.judged];
+    const std::vector<const RunRecord*> records = RecordsOf(plan, results, i);
+    Json settings = Json::object();
+    for (const auto& [field, value] : group.settings) settings[field] = value;
+    Json json = {{"name", group.name},
+                 {"model", group.model},
+                 {"cell", group.cell},
+                 {"settings", settings},
+                 {"result", IntervalJson(ConfidenceInterval95(result))},
+                 {"max_steps", group.training.max_steps},
+                 {"tokens_per_step", Rounded(PerStep(records, &RunRecord::tokens_by_step), 9)},
+                 {"flops_per_token", group.flops_per_token},
+                 {"probes", ProbeData(ProbesOfGroup(plan, results, i))},
+                 {"steps", Json()},
+                 {"runs", Json::array()}};
+    std::vector<std::vector<double>> losses;
+    std::vector<const std::vector<double>*> curves;
+    for (const RunRecord* record : records) {
+      losses.push_back(record->losses);
+      if (record->result.diverged) losses.back().push_back(kNaN);  // the step that diverged
+    }
+    for (const std::vector<double>& curve : losses) curves.push_back(&curve);
+    const std::vector<int64_t> ends = BlockEnds(curves, points);
+    if (!ends.empty() && ends.back() > static_cast<int64_t>(ends.size())) {
+      json["steps"] = ends;
+      json["extremes"] = Json::array();
+      for (const double loss : BlockExtremes(InMeans(records, curves), ends)) {
+        json["extremes"].push_back(Rounded(loss, 5));
+      }
+    }
+    size_t curve = 0;
+    for (size_t run = 0; run < plan.runs.size(); ++run) {
+      if (plan.runs[run].group != i || !results.records[run].is_present) continue;
+      Json own = RunData(plan.runs[run], results.records[run], results.runs[run]);
+      for (const double loss : BlockMeans(losses[curve++], ends)) {
+        own["loss"].push_back(Rounded(loss, 5));
+      }
+      json["runs"].push_back(data.runs.size());
+      data.runs.push_back(std::move(own));
+    }
+    data.groups.push_back(std::move(json));
+  }
+  return data;
+}
+
+Json CellData(const StudyPlan& plan) {
+  Json cells = Json::array();
+  for (const Overrides& cell : plan.cells) cells.push_back(CellName(cell));
+  return cells;
 }
 
 Json TableData(const Table& table) {
@@ -296,7 +379,7 @@ Json FigureData(const StudyPlan& plan, const StudyResults& results) {
   FigureOptions options;
   options.width = 560;
   for (const StudyFigure& figure : StudyFigures(plan, results, options)) {
-    if (figure.name == "ranking" || figure.name == "curves") continue;
+    if (figure.is_drawn_by_page) continue;
     figures.push_back(
         {{"name", figure.name}, {"title", figure.caption}, {"svg", ToSvg(figure.drawing)}});
   }
@@ -327,15 +410,21 @@ Json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
           {"runs", std::move(runs)}};
 }
 
+Json SecondsPerStep(const StudyPlan& plan, const StudyResults& results) {
+  Json seconds = Json::array();
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    seconds.push_back(
+        Rounded(PerStep(RecordsOf(plan, results, i), &RunRecord::seconds_by_step), 4));
+  }
+  return seconds;
+}
+
 Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime* runtime) {
   int64_t steps = 0;
   for (const PlanGroup& group : plan.groups) steps = std::max(steps, group.training.max_steps);
-  Json models = Json::array(), runs = Json::array();
+  Json models = Json::array();
   for (const PlanModel& model : plan.models) models.push_back(ModelData(model));
-  for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (!results.records[i].is_present) continue;
-    runs.push_back(RunData(plan.runs[i], results.records[i], results.runs[i]));
-  }
+  CurveData curves = GroupsAndRuns(plan, results);
   return {{"title", StudyTitle(plan)},
           // study.pbtxt is next to the page of a study.
           {"command", plan.study.models.empty() ? "plumb report RUN... --out DIR"
@@ -347,8 +436,8 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
             {"last", std::clamp<int64_t>(steps / 4, 1, kLastWindow)}}},
           {"models", std::move(models)},
           {"differences", DifferenceData(plan)},
-          {"groups", GroupData(plan, results)},
-          {"runs", std::move(runs)},
+          {"groups", std::move(curves.groups)},
+          {"runs", std::move(curves.runs)},
           {"table", TableData(SummaryTable(plan, results, /*with_times=*/false))},
           {"judged", kMetricNames[results.judged]},
           {"conclusion", ConclusionWithMarks(plan, results)},

@@ -26,6 +26,10 @@ struct StudyProvenance {
 nlohmann::ordered_json ReportData(const StudyPlan& plan, const StudyResults& results,
                                   HostRuntime* runtime);
 
+// Returns the mean duration of a step of each group. report.html has these next to the report, and
+// report.json does not, because it is the same wherever a study is run.
+nlohmann::ordered_json SecondsPerStep(const StudyPlan& plan, const StudyResults& results);
+
 // Returns the data of provenance.json: all figures of a study that are about time, speed or hosts.
 nlohmann::ordered_json ProvenanceData(const StudyPlan& plan, const StudyResults& results,
                                       const StudyProvenance& provenance);

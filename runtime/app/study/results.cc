@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/app/train/loss_summary.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -19,13 +19,15 @@ using Json = nlohmann::ordered_json;
 RunFigures FiguresOfRun(const RunRecord& record, double unigram_entropy) {
   RunFigures figures;
   if (record.result.diverged || record.losses.empty()) return figures;
-  const LossFigures losses = FiguresOf(record.losses);
-  figures.metric[kFirst50] = losses.first_50;
-  figures.metric[kLast100] = losses.last_100;
-  figures.metric[kMaxOfFirst20] = losses.max_first_20;
-  figures.metric[kMin] = losses.min;
+  LossSummary losses;
+  int64_t step = 0;
+  for (const double loss : record.losses) losses.Add(++step, loss, std::nullopt);
+  figures.metric[kFirst50] = losses.MeanOfFirst50();
+  figures.metric[kLast100] = losses.MeanOfLast100();
+  figures.metric[kMaxOfFirst20] = losses.MaxOfFirst20();
+  figures.metric[kMin] = losses.Min();
   figures.metric[kValidation] = record.result.validation;
-  figures.collapsed = IsCollapsed(losses.last_100, unigram_entropy);
+  figures.collapsed = IsCollapsed(*losses.MeanOfLast100(), unigram_entropy);
   return figures;
 }
 
@@ -144,10 +146,6 @@ std::optional<BestSettings> CompareBestSettings(const StudyPlan& plan,
   return best;
 }
 
-double Mean(std::vector<double>::const_iterator first, std::vector<double>::const_iterator last) {
-  return std::accumulate(first, last, 0.0) / static_cast<double>(last - first);
-}
-
 }  // namespace
 
 const char* const kMetricNames[kMetrics] = {"first 50", "last 100", "max of first 20", "min",
@@ -213,16 +211,14 @@ absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
   return EvaluateStudy(plan, std::move(records));
 }
 
-LossFigures FiguresOf(const std::vector<double>& losses) {
-  const auto at_most = [&losses](size_t n) {
-    return static_cast<std::ptrdiff_t>(std::min(n, losses.size()));
-  };
-  LossFigures figures;
-  figures.first_50 = Mean(losses.begin(), losses.begin() + at_most(50));
-  figures.last_100 = Mean(losses.end() - at_most(kLastSteps), losses.end());
-  figures.max_first_20 = *std::max_element(losses.begin(), losses.begin() + at_most(20));
-  figures.min = *std::min_element(losses.begin(), losses.end());
-  return figures;
+std::vector<const RunProbes*> ProbesOfGroup(const StudyPlan& plan, const StudyResults& results,
+                                            size_t group) {
+  std::vector<const RunProbes*> probes;
+  for (size_t i = 0; i < plan.runs.size(); ++i) {
+    const std::optional<RunProbes>& own = results.records[i].probes;
+    if (plan.runs[i].group == group && own) probes.push_back(&*own);
+  }
+  return probes;
 }
 
 bool IsCollapsed(double last_100, double unigram_entropy) {

@@ -16,15 +16,6 @@
 
 namespace plumb {
 
-inline constexpr int64_t kLastSteps = 100;  // number of steps in last_100
-
-// Figures of a run's training losses, one per step. Means cover fewer steps if the run is shorter.
-// Requires: losses is not empty.
-struct LossFigures {
-  double first_50 = 0, last_100 = 0, max_first_20 = 0, min = 0;
-};
-LossFigures FiguresOf(const std::vector<double>& losses);
-
 // Returns true if a model has learned no more than token frequencies: the mean of its last 100
 // losses is at least 99 % of the unigram entropy of the targets of those steps.
 bool IsCollapsed(double last_100, double unigram_entropy);
@@ -81,6 +72,10 @@ std::string MetricsHead(const StudyPlan& plan, const PlanRun& run);
 
 // Reads all run directories. Errors: a run directory is damaged.
 absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan);
+
+// Returns the probes of the runs of a group that have some.
+std::vector<const RunProbes*> ProbesOfGroup(const StudyPlan& plan, const StudyResults& results,
+                                            size_t group);
 
 // Computes the results from records that were already read.
 StudyResults EvaluateStudy(const StudyPlan& plan, std::vector<RunRecord> records);

@@ -63,63 +63,6 @@ std::string WithoutTime(absl::string_view line) {
   return members.substr(0, begin) + (end == std::string::npos ? "" : members.substr(end));
 }
 
-// Returns "layers.3" for "layers.3.mlp.up.weight"; "" for a parameter outside the layers.
-std::string LayerOf(absl::string_view name) {
-  if (!absl::StartsWith(name, "layers.")) return "";
-  const size_t dot = name.find('.', 7);
-  int64_t index = 0;
-  if (!absl::SimpleAtoi(name.substr(7, dot == absl::string_view::npos ? dot : dot - 7), &index)) {
-    return "";
-  }
-  return std::string(name.substr(0, dot));
-}
-
-void AddProbe(const Json& line, int64_t last_step, RunProbes* probes) {
-  const double step = Number(line, "step");
-  if (!(step >= 1) || step > static_cast<double>(last_step)) return;
-  const auto parameters = line.find("parameters");
-  if (parameters == line.end() || !parameters->is_object()) return;
-  std::map<std::string, double> squares;
-  for (const auto& [name, figures] : parameters->items()) {
-    const std::string layer = LayerOf(name);
-    if (layer.empty()) continue;
-    // The layers keep the order of the first line; every line has the same parameters.
-    if (probes->steps.empty() && squares.count(layer) == 0) probes->layers.push_back(layer);
-    const double norm = Number(figures, "grad_norm");
-    squares[layer] += norm * norm;
-  }
-  std::vector<double> norms, rms;
-  for (const std::string& layer : probes->layers) {
-    norms.push_back(squares.count(layer) != 0 ? std::sqrt(squares[layer]) : kNaN);
-    const auto activations = line.find("activations");
-    double value = kNaN;
-    if (activations != line.end() && activations->is_object()) {
-      const auto figures = activations->find(absl::StrCat(layer, ".residual"));
-      if (figures != activations->end()) value = Number(*figures, "rms");
-    }
-    rms.push_back(value);
-  }
-  // A repeated step replaces the first one, whose batch was dropped.
-  if (!probes->steps.empty() && probes->steps.back() == static_cast<int64_t>(step)) {
-    probes->steps.pop_back();
-    probes->gradient_norm.pop_back();
-    probes->residual_rms.pop_back();
-  }
-  probes->steps.push_back(static_cast<int64_t>(step));
-  probes->gradient_norm.push_back(std::move(norms));
-  probes->residual_rms.push_back(std::move(rms));
-}
-
-std::optional<RunProbes> ParseProbes(const std::string& text, int64_t last_step) {
-  RunProbes probes;
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    const Json object = Parse(line);
-    if (object.is_object()) AddProbe(object, last_step, &probes);
-  }
-  if (probes.steps.empty() || probes.layers.empty()) return std::nullopt;
-  return probes;
-}
-
 // Returns the number of Unicode characters in `text`, and how often the most frequent one occurs.
 std::pair<int64_t, int64_t> CountCharacters(const std::string& text) {
   std::map<std::string, int64_t> counts;

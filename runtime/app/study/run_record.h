@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/app/study/run_probes.h"
 
 namespace plumb {
 
@@ -32,13 +33,6 @@ struct RunResult {
   std::optional<double> validation;
   int64_t spikes = 0, skips = 0, step_backs = 0;  // see IncidentCounts
   std::vector<RunSample> samples;
-};
-
-// Figures of each layer at the probed steps.
-struct RunProbes {
-  std::vector<int64_t> steps;
-  std::vector<std::string> layers;                               // "layers.0"
-  std::vector<std::vector<double>> gradient_norm, residual_rms;  // [step][layer]; NaN: no figure
 };
 
 struct RunRecord {

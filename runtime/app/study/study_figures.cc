@@ -2,15 +2,18 @@
 #include "runtime/app/study/study_figures.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/app/figure/heat_map_figure.h"
 #include "runtime/app/figure/line_figure.h"
 #include "runtime/app/figure/ranking_figure.h"
@@ -32,6 +35,11 @@ constexpr size_t kMaxModelsOfCurves = 8;
 // the report page does at first.
 int64_t SmoothingWindow(int64_t steps) { return std::clamp<int64_t>(steps / 40, 1, 50); }
 
+std::string CapitalFirst(std::string text) {
+  text[0] = absl::ascii_toupper(static_cast<unsigned char>(text[0]));
+  return text;
+}
+
 class StudyArtist {
  public:
   StudyArtist(const StudyPlan& plan, const StudyResults& results, const FigureOptions& options)
@@ -44,6 +52,7 @@ class StudyArtist {
     for (const std::string& field : fields) DrawBySetting(field);
     DrawHeatMap();
     DrawCurves();
+    DrawProbes();
     return std::move(figures_);
   }
 
@@ -84,8 +93,8 @@ class StudyArtist {
   // Returns the cell at which a model is shown.
   size_t CellOf(size_t model) const { return results_.best ? results_.best->cells[model] : 0; }
 
-  void Add(std::string name, std::string caption, Drawing drawing) {
-    figures_.push_back({std::move(name), std::move(caption), std::move(drawing)});
+  void Add(std::string name, std::string caption, Drawing drawing, bool is_drawn_by_page = false) {
+    figures_.push_back({std::move(name), std::move(caption), std::move(drawing), is_drawn_by_page});
   }
 
   void DrawRanking() {
@@ -119,7 +128,7 @@ class StudyArtist {
         absl::StrCat(
             "Mean of ", Judged(), " with 95 % interval",
             results_.best ? absl::StrCat(", each model at its best ", CellNames(), ".") : "."),
-        figure.Draw());
+        figure.Draw(), /*is_drawn_by_page=*/true);
   }
 
   // Draws the loss of each model by a setting, if that has at least two numbers.
@@ -226,7 +235,7 @@ class StudyArtist {
     for (const size_t model : ModelsOfCurves()) {
       LineSeries series;
       series.name = ModelLabel(model);
-      series.points = CurveOf(model * plan_.cells.size() + CellOf(model), &window);
+      series.points = CurveOf(CurveGroup(model), &window);
       if (!series.points.empty()) figure.series.push_back(std::move(series));
     }
     if (figure.series.empty()) return;
@@ -234,7 +243,81 @@ class StudyArtist {
         absl::StrCat("Training loss by ", kAxisNames[axis], ", averaged over ",
                      Count(window, "step"), ": mean ± standard deviation over the seeds",
                      results_.best ? ", each model at its best setting." : "."),
-        figure.Draw());
+        figure.Draw(), /*is_drawn_by_page=*/true);
+  }
+
+  // Draws each kind of probe that the models have by layer and by step.
+  void DrawProbes() {
+    std::vector<std::pair<size_t, RunProbes>> probes;  // by model
+    for (const size_t model : ModelsOfCurves()) {
+      const std::vector<const RunProbes*> runs = ProbesOfGroup(plan_, results_, CurveGroup(model));
+      if (!runs.empty()) probes.emplace_back(model, MeanProbes(runs));
+    }
+    std::vector<const RunProbes*> all;
+    for (const auto& own : probes) all.push_back(&own.second);
+    for (const ProbeSeries* kind : KindsOf(all)) DrawProbe(*kind, probes);
+  }
+
+  void DrawProbe(const ProbeSeries& kind, const std::vector<std::pair<size_t, RunProbes>>& probes) {
+    LineFigure by_layer, by_step;
+    const size_t axis = static_cast<size_t>(options_.curve_axis);
+    for (LineFigure* figure : {&by_layer, &by_step}) {
+      figure->width = options_.width;
+      figure->y_label = Label(kind.name);
+      figure->y_scale = kind.is_log ? AxisScale::kLog10 : AxisScale::kLinear;
+    }
+    by_layer.x_label = Label("layer");
+    by_layer.with_markers = true;
+    by_step.x_label = Label(kAxisNames[axis]);
+    for (const auto& [model, own] : probes) {
+      const ProbeSeries* const series = own.Find(kind.name);
+      if (series == nullptr) continue;
+      const std::vector<double> amounts = MeanAmounts(CurveGroup(model));
+      LineSeries layers = {ModelLabel(model), {}}, steps = {ModelLabel(model), {}};
+      // A step that diverged may have no figure.
+      size_t last = own.steps.size() - 1;
+      while (last > 0 && std::isnan(series->OverLayers(last))) --last;
+      for (size_t layer = 0; layer < own.layers.size(); ++layer) {
+        layers.points.push_back({static_cast<double>(layer), series->values[last][layer]});
+      }
+      for (size_t i = 0; i < own.steps.size(); ++i) {
+        const auto step = static_cast<size_t>(own.steps[i]);
+        if (step <= amounts.size()) {
+          steps.points.push_back({amounts[step - 1], series->OverLayers(i)});
+        }
+      }
+      by_layer.series.push_back(std::move(layers));
+      by_step.series.push_back(std::move(steps));
+    }
+    std::string name = absl::AsciiStrToLower(DirectoryName(kind.name));
+    absl::StrReplaceAll({{"-", "_"}}, &name);
+    Add(absl::StrCat(name, "_by_layer"),
+        absl::StrCat(CapitalFirst(kind.name),
+                     " by layer at the last probed step, mean over the seeds."),
+        by_layer.Draw(), /*is_drawn_by_page=*/true);
+    Add(absl::StrCat(name, "_by_step"),
+        absl::StrCat(CapitalFirst(kind.name), " by ", kAxisNames[axis], ", ",
+                     kind.is_largest ? "largest of" : "mean over",
+                     " the layers, mean over the seeds."),
+        by_step.Draw(), /*is_drawn_by_page=*/true);
+  }
+
+  // Returns the group whose curves a model has.
+  size_t CurveGroup(size_t model) const { return model * plan_.cells.size() + CellOf(model); }
+
+  // Returns the mean position of each step of a group's runs on the axis of curves.
+  std::vector<double> MeanAmounts(size_t group) const {
+    std::vector<std::vector<double>> amounts;  // by step
+    for (size_t i = 0; i < plan_.runs.size(); ++i) {
+      if (plan_.runs[i].group != group) continue;
+      const std::vector<double> own =
+          AmountsOf(results_.records[i], plan_.groups[group].flops_per_token);
+      if (own.size() > amounts.size()) amounts.resize(own.size());
+      for (size_t step = 0; step < own.size(); ++step) amounts[step].push_back(own[step]);
+    }
+    std::vector<double> means;
+    for (const std::vector<double>& at : amounts) means.push_back(Summarize(at).mean);
+    return means;
   }
 
   // Returns the mean over a group's finished runs at each step.
@@ -323,10 +406,18 @@ absl::StatusOr<CurveAxis> ParseCurveAxis(absl::string_view text) {
       "\"", text, "\" is no axis of curves; there are steps, tokens, flops and seconds"));
 }
 
-absl::Status CheckLabels(const StudyPlan& plan, const std::map<std::string, std::string>& labels) {
+absl::Status CheckLabels(const StudyPlan& plan, const std::vector<RunRecord>& records,
+                         const std::map<std::string, std::string>& labels) {
   std::vector<std::string> known(std::begin(kAxisNames), std::end(kAxisNames));
   known.insert(known.end(), std::begin(kMetricNames), std::end(kMetricNames));
   known.emplace_back("training loss");
+  for (const RunRecord& record : records) {
+    if (!record.probes) continue;
+    for (const ProbeSeries& series : record.probes->series) known.push_back(series.name);
+    known.emplace_back("layer");
+  }
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
   for (const PlanModel& model : plan.models) known.push_back(model.name);
   for (const auto& setting : plan.cells.front()) {
     known.push_back(setting.first.substr(setting.first.find('.') + 1));

@@ -61,13 +61,15 @@ absl::Status WriteFiles(const StudyPlan& plan, const StudyResults& results, cons
                         const Json& provenance) {
   std::string metrics;
   for (const RunRecord& record : results.records) metrics += record.metrics;
+  Json page = report;
+  page["seconds_per_step"] = SecondsPerStep(plan, results);
   const std::pair<const char*, std::string> files[] = {
       {"metrics.jsonl", std::move(metrics)},
       {"runs.csv", RunsCsv(plan, results)},
       {"timing.csv", TimingCsv(plan, results)},
       {"provenance.json", provenance.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"},
       {"report.json", report.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"},
-      {"report.html", RenderReport(report)},
+      {"report.html", RenderReport(page)},
       {"table.csv", TableCsv(plan, results)},
       {"table.md", TableMarkdown(plan, results)},
       {"table.tex", ToLatex(SummaryTable(plan, results, /*with_times=*/false))},
@@ -364,7 +366,7 @@ absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
   StudyPlan& plan = found.plan;
   for (const std::string& warning : runtime->TakeWarnings()) host->Warn(warning);
   for (const std::string& warning : plan.warnings) host->Warn(warning);
-  PLUMB_RETURN_IF_ERROR(CheckLabels(plan, options.labels));
+  PLUMB_RETURN_IF_ERROR(CheckLabels(plan, found.records, options.labels));
   Relabel(options.labels, &plan);
   plan.out = request.out;
   PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, StudyLock::Acquire(request.out));

@@ -27,7 +27,7 @@ void LossSummary::Add(int64_t step, double loss, std::optional<double> val_loss)
   }
   min_ = std::min(loss, min_.value_or(loss));
   last_100_.push_back(loss);
-  if (last_100_.size() > 100) last_100_.pop_front();
+  if (last_100_.size() > kLastSteps) last_100_.pop_front();
 }
 
 void LossSummary::AddMetricsFile(const std::string& path, int64_t last_step) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LossSummary: statistics of a run's losses, for the report at its end. A value.
+// LossSummary: statistics of a run's losses, for the report at its end and for studies. A value.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_LOSS_SUMMARY_H_
 #define PLUMB_RUNTIME_APP_TRAIN_LOSS_SUMMARY_H_
 
@@ -12,6 +12,8 @@ namespace plumb {
 
 class LossSummary {
  public:
+  static constexpr int64_t kLastSteps = 100;  // number of steps in MeanOfLast100()
+
   struct Validation {
     int64_t step = 0;
     double loss = 0;
@@ -23,7 +25,7 @@ class LossSummary {
   // malformed lines, because a summary does not justify an error.
   void AddMetricsFile(const std::string& path, int64_t last_step);
 
-  // Return nullopt until such a step has been added.
+  // Return nullopt until such a step has been added. Means cover fewer steps if the run is shorter.
   std::optional<double> MeanOfLast100() const;
   std::optional<double> MeanOfFirst50() const;
   std::optional<double> MaxOfFirst20() const { return max_first_20_; }

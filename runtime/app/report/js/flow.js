@@ -1,38 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient flow: magnitudes of gradients and of the residual stream, layer by layer, of probed
-// runs.
+// Gradient flow: figures of each layer that were probed during training, such as magnitudes of
+// gradients and of the residual stream, as means over the seeds of a group.
 
-// Returns all steps of some probes, and the layers of the deepest one.
+// Returns all steps of some groups' probes, and the layers of the deepest one.
 const axesOf = (probed) => ({
   steps: stats.distinct(probed.flatMap((probes) => probes.steps)),
   layers: probed.map((probes) => probes.layers).reduce((a, b) => (b.length > a.length ? b : a)),
 });
 
-// Returns the geometric means over the seeds of a group's probes, [step][layer].
-function probesOf(report, group) {
-  const probed = group.runs.map((run) => report.runs[run]?.probes).filter(Boolean);
-  if (probed.length === 0) return null;
-  const { steps, layers } = axesOf(probed);
-  const mean = (field) =>
-    steps.map((step) => {
-      const rows = probed
-        .map((probes) => probes[field]?.[probes.steps.indexOf(step)])
-        .filter(Boolean);
-      return layers.map((_, layer) => stats.geometricMean(rows.map((row) => row[layer])));
-    });
-  return {
-    steps,
-    layers,
-    runs: probed.length,
-    gradient: mean("gradient_norm"),
-    residual: mean("residual_rms"),
-  };
-}
+const seriesOf = (probes, name) => probes.series.find((series) => series.name === name);
 
 function flowSection(report, view) {
-  const probed = report.groups.map((group) => probesOf(report, group));
+  const probed = report.groups.map((group) => group.probes);
   const shown = view.order.filter((index) => probed[index]);
   if (shown.length === 0) return null;
+  const kinds = [
+    ...new Set(shown.flatMap((index) => probed[index].series.map(({ name }) => name))),
+  ];
   const several = shown.some((index) => probed[index].runs > 1);
   return dom.section(
     "flow",
@@ -40,19 +24,17 @@ function flowSection(report, view) {
     dom.el(
       "p",
       { class: "lead" },
-      "Norms of each layer’s gradients and the size of the residual stream, measured during " +
-        "training" +
-        (several ? "; geometric means over the probed seeds." : "."),
+      `${format.list(kinds, Infinity).replace(/^./, (first) => first.toUpperCase())} by layer, ` +
+        `measured during training${several ? "; means over the probed seeds" : ""}.`,
     ),
     heatFigure(report, view, probed, shown),
-    layerFigures(report, view, probed, shown),
+    layerFigures(report, view, probed, shown, kinds),
   );
 }
 
 function heatFigure(report, view, probed, shown) {
-  const positive = shown
-    .flatMap((index) => probed[index].gradient.flat())
-    .filter((value) => value > 0);
+  const gradientOf = (index) => seriesOf(probed[index], "gradient norm")?.values ?? [];
+  const positive = shown.flatMap((index) => gradientOf(index).flat()).filter((value) => value > 0);
   if (positive.length === 0) return null;
   const { low, high } = stats.range(positive);
   const scale = new LogScale(low, high);
@@ -60,7 +42,7 @@ function heatFigure(report, view, probed, shown) {
   const hint = "Point at a cell, or move with the arrow keys, to read it in every model.";
   readout.textContent = hint;
   const maps = shown.map((index) => {
-    const { steps, layers, gradient, runs } = probed[index];
+    const { steps, layers, runs } = probed[index];
     const map = new HeatMap({
       label:
         `Gradient norms of ${report.groups[index].name}, ${layers.length} layers by ` +
@@ -68,7 +50,7 @@ function heatFigure(report, view, probed, shown) {
         `table below.`,
       steps,
       layers,
-      values: gradient,
+      values: gradientOf(index),
       scale,
       onCell: (column, layer) => pick(column === null ? null : [column, layer]),
     });
@@ -97,7 +79,7 @@ function heatFigure(report, view, probed, shown) {
         .map(
           ({ index }) =>
             `${report.groups[index].name} ` +
-            `${format.size(probed[index].gradient[cell[0]]?.[cell[1]])}`,
+            `${format.size(gradientOf(index)[cell[0]]?.[cell[1]])}`,
         )
         .join(" · ");
   }
@@ -121,7 +103,7 @@ function heatFigure(report, view, probed, shown) {
             layer,
             report.groups[index].name,
             ...kept.map((step) =>
-              format.size(probed[index].gradient[probed[index].steps.indexOf(step)]?.[i]),
+              format.size(gradientOf(index)[probed[index].steps.indexOf(step)]?.[i]),
             ),
           ]),
         ),
@@ -142,78 +124,38 @@ function heatFigure(report, view, probed, shown) {
   );
 }
 
-// Draws gradient norm and residual stream over depth, at a step that the reader chooses; dotted
-// lines show the first step.
-function layerFigures(report, view, probed, shown) {
+// Draws each kind of figure over depth, at a step that the reader chooses, where dotted lines show
+// the first step; and over the steps.
+function layerFigures(report, view, probed, shown, kinds) {
   const { steps, layers } = axesOf(shown.map((index) => probed[index]));
   let at = steps.length - 1;
-  const rowAt = (index, field, step) =>
-    probed[index][field][probed[index].steps.indexOf(step)] ?? [];
-  const drawn = (value) => (value > 0 ? value : null);
+  const drawn = (log, value) => ((log ? value > 0 : format.isNumber(value)) ? value : null);
 
-  function pane(field, title, note) {
-    const readout = dom.el("p", { class: "readout" });
-    const values = (layer) =>
-      shown
-        .filter(view.isShown)
-        .map(
-          (index) =>
-            `${report.groups[index].name} ${format.size(rowAt(index, field, steps[at])[layer])}`,
-        )
-        .join(" · ");
+  // Returns a chart with a line of readout and a table. textOf(group, x) is the text of the readout
+  // for one group, after placeOf(x); `table()` returns columns and rows; `lines(index)` those of a
+  // drawn group.
+  function pane({ title, note, axis, log, placeOf, textOf, table, linesOf }) {
+    const readout = dom.el("p", { class: "readout" }, " ");
+    const visible = () => shown.filter(view.isShown);
     const chart = new LineChart(
-      `${title} against depth. The arrow keys move the cursor; the numbers are in the table below.`,
+      `${title}. The arrow keys move the cursor; the numbers are in the table below.`,
       280,
       (x, aloud) => {
-        const layer = Math.round(x ?? 0);
         readout.setAttribute("aria-live", aloud ? "polite" : "off");
-        readout.textContent = x === null ? " " : `${layers[layer]}: ${values(layer)}`;
+        const values = visible().map((index) => `${report.groups[index].name} ${textOf(index, x)}`);
+        readout.textContent = x === null ? " " : `${placeOf(x)}: ${values.join(" · ")}`;
       },
     );
-    readout.textContent = " ";
-    const numbers = dom.numbers(`${title} by layer`, () => [
-      [
-        "layer",
-        ...dom.numeric(
-          shown
-            .filter(view.isShown)
-            .map((index) => `${report.groups[index].name}, step ${format.count(steps[at])}`),
-        ),
-      ],
-      layers.map((layer, i) => [
-        layer,
-        ...shown
-          .filter(view.isShown)
-          .map((index) => format.size(rowAt(index, field, steps[at])[i])),
-      ]),
-    ]);
+    const numbers = dom.numbers(title, () => table(visible()));
     const draw = () => {
-      const every = Math.ceil(layers.length / Math.max(2, Math.floor(chart.width() / 80)));
-      const ticks = layers.map((_, i) => i).filter((i) => i % every === 0);
-      const visible = shown.filter(view.isShown);
-      const line = (index, step, look) => ({
-        values: layers.map((_, i) => drawn(rowAt(index, field, step)[i])),
-        color: view.color(index),
-        ...look,
-      });
+      const lines = visible().flatMap(linesOf);
+      const { x, ys } = stats.join(lines);
       chart.draw({
-        x: layers.map((_, i) => i),
+        x,
+        ...axis(chart),
         bands: [],
-        log: true,
-        xLabel: "layer",
-        xTicks: { at: ticks, labels: ticks.map((i) => layers[i].replace(/^layers\./, "")) },
-        lines: [
-          ...(at > 0
-            ? visible.map((index) => line(index, steps[0], { width: 1, dash: [1, 3] }))
-            : []),
-          ...visible.map((index) =>
-            line(index, steps[at], {
-              width: 2.25,
-              dash: view.dash(index),
-              points: layers.length < 60,
-            }),
-          ),
-        ],
+        log,
+        lines: lines.map((line, i) => ({ ...line, values: ys[i] })),
       });
       numbers.draw();
     };
@@ -221,22 +163,104 @@ function layerFigures(report, view, probed, shown) {
     return { draw, node: dom.figure(title, note, chart.host, readout, numbers.node) };
   }
 
-  const has = (field) =>
-    shown.some((index) => probed[index][field].flat().some((value) => value > 0));
-  const panes = [
-    has("gradient") &&
-      pane(
-        "gradient",
-        "Gradient norm by layer",
-        "From the embedding (left) to the head, logarithmic.",
-      ),
-    has("residual") &&
-      pane(
-        "residual",
-        "Residual stream by layer",
-        "Root mean square of what each layer hands on, logarithmic.",
-      ),
-  ].filter(Boolean);
+  // Returns the two charts of a kind.
+  function charts(kind) {
+    const { log, largest } = shown
+      .map((index) => seriesOf(probed[index], kind))
+      .find((series) => series);
+    const rowAt = (index, step) =>
+      seriesOf(probed[index], kind)?.values[probed[index].steps.indexOf(step)] ?? [];
+    const name = kind.replace(/^./, (first) => first.toUpperCase());
+    const line = (index, look) => ({
+      color: view.color(index),
+      width: 2.25,
+      dash: view.dash(index),
+      ...look,
+    });
+    const places = layers.map((_, i) => i);
+    const byLayer = pane({
+      title: `${name} by layer`,
+      note: `From the embedding (left) to the head${log ? ", logarithmic" : ""}.`,
+      log,
+      axis: (chart) => {
+        const every = Math.ceil(layers.length / Math.max(2, Math.floor(chart.width() / 80)));
+        const ticks = places.filter((i) => i % every === 0);
+        const labels = ticks.map((i) => layers[i].replace(/^layers\./, ""));
+        return { xLabel: "layer", xTicks: { at: ticks, labels } };
+      },
+      placeOf: (x) => layers[Math.round(x)],
+      textOf: (index, x) => format.size(rowAt(index, steps[at])[Math.round(x)]),
+      table: (visible) => [
+        [
+          "layer",
+          ...dom.numeric(
+            visible.map((index) => `${report.groups[index].name}, step ${format.count(steps[at])}`),
+          ),
+        ],
+        layers.map((layer, i) => [
+          layer,
+          ...visible.map((index) => format.size(rowAt(index, steps[at])[i])),
+        ]),
+      ],
+      linesOf: (index) =>
+        (at > 0 ? [0, at] : [at]).map((place) => ({
+          at: places,
+          values: places.map((i) => drawn(log, rowAt(index, steps[place])[i])),
+          ...line(
+            index,
+            place === at ? { points: layers.length < 60 } : { width: 1, dash: [1, 3] },
+          ),
+        })),
+    });
+    const overLayers = (index, step) => {
+      const row = rowAt(index, step).filter(format.isNumber);
+      return row.length === 0 ? NaN : largest ? Math.max(...row) : stats.summary(row).mean;
+    };
+    const nearest = (index, x) => {
+      const step = view.stepAt(index, x);
+      return probed[index].steps.reduce((best, own) =>
+        Math.abs(own - step) < Math.abs(best - step) ? own : best,
+      );
+    };
+    const byStep =
+      steps.length > 1 &&
+      pane({
+        title: `${name} during training`,
+        note:
+          (largest ? "The largest of the layers" : "Mean over the layers") +
+          (log ? ", logarithmic." : "."),
+        log,
+        axis: () => view.xAxis(),
+        placeOf: view.positionText,
+        textOf: (index, x) => format.size(x === null ? NaN : overLayers(index, nearest(index, x))),
+        table: (visible) => [
+          ["step", ...dom.numeric(visible.map((index) => report.groups[index].name))],
+          steps
+            .filter((_, i) => i % Math.ceil(steps.length / 20) === 0)
+            .map((step) => [
+              format.count(step),
+              ...visible.map((index) => format.size(overLayers(index, step))),
+            ]),
+        ],
+        linesOf: (index) => {
+          const own = probed[index].steps;
+          return line(index, {
+            at: own.map((step) => view.positionOf(index, step)),
+            values: own.map((step) => drawn(log, overLayers(index, step))),
+            points: own.length < 60,
+          });
+        },
+      });
+    return { byLayer, byStep };
+  }
+
+  const hasValue = (kind) =>
+    shown.some((index) =>
+      seriesOf(probed[index], kind)
+        ?.values.flat()
+        .some((value) => drawn(seriesOf(probed[index], kind).log, value) !== null),
+    );
+  const pairs = kinds.filter(hasValue).map(charts);
   const slider = dom.slider(
     "probe-step",
     "At step",
@@ -248,15 +272,13 @@ function layerFigures(report, view, probed, shown) {
     },
     (place) => {
       at = place;
-      for (const { draw } of panes) draw();
+      for (const { byLayer } of pairs) byLayer.draw();
     },
   );
   return [
     steps.length > 1 && dom.el("div", { class: "controls" }, slider),
-    dom.el(
-      "div",
-      { class: "pair" },
-      panes.map(({ node }) => node),
+    ...pairs.map(({ byLayer, byStep }) =>
+      dom.el("div", { class: "pair" }, byLayer.node, byStep?.node),
     ),
   ];
 }

@@ -30,6 +30,13 @@ const format = (() => {
     return signed(String(Number(value.toPrecision(3))));
   }
 
+  // Formats an amount, 12345678 as "12.3M", up to 1e21; others like size().
+  function amount(value) {
+    if (!isNumber(value) || Math.abs(value) < 1e4 || Math.abs(value) >= 1e21) return size(value);
+    const power = Math.floor(Math.log10(Math.abs(value)) / 3);
+    return size(value / 1000 ** power) + ["", "k", "M", "G", "T", "P", "E"][power];
+  }
+
   const difference = (value) => (isNumber(value) && value >= 0.0005 ? "+" : "") + loss(value);
 
   const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? word : words}`;
@@ -56,5 +63,5 @@ const format = (() => {
     return parts.join(", ");
   }
 
-  return { isNumber, count, loss, size, difference, plural, list, ranges };
+  return { isNumber, count, loss, size, amount, difference, plural, list, ranges };
 })();

@@ -8,8 +8,9 @@ function roundStep(rough) {
 // Chart of lines over steps or layers, drawn by uPlot, with a cursor that the keyboard also moves.
 //
 // draw({x, lines: [{values, color, dash, width, points, background}],
-//       bands: [{upper, lower, fill}], log, shade: [[from, to]], xLabel, xTicks})
-// `values` has null for missing points. A line whose `background` is set does not extend the y
+//       bands: [{upper, lower, fill}], log, shade: [[from, to]], xLabel, xTicks, xFormat})
+// `values` has null for missing points, and undefined for positions of other lines. x has whole
+// numbers unless xFormat formats them. A line whose `background` is set does not extend the y
 // axis, or, with "bulk", only for most of its values; the parts outside of the axis are clipped.
 class LineChart {
   // Calls onCursor(x or null) when the reader points somewhere. `height` is in pixels.
@@ -41,6 +42,7 @@ class LineChart {
       spec.log,
       cssColor("--muted"),
       spec.shade,
+      spec.xLabel,
     ]);
     if (this.plot && shape === this.shape) {
       this.resize();
@@ -146,8 +148,8 @@ class LineChart {
           ...(spec.xTicks
             ? { splits: () => spec.xTicks.at, values: () => spec.xTicks.labels }
             : {
-                incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5],
-                values: (u, ticks) => ticks.map(format.count),
+                incrs: LineChart.increments(spec.xFormat ? -4 : 0),
+                values: (u, ticks) => ticks.map(spec.xFormat ?? format.count),
               }),
         },
         {
@@ -205,13 +207,20 @@ class LineChart {
     for (const line of lines.filter((candidate) => candidate.background === "bulk")) {
       const seen = line.values
         .slice(from ?? 0, (to ?? -1) + 1)
-        .filter((value, i) => value !== null && i % every === 0);
+        .filter((value) => value !== null && value !== undefined)
+        .filter((_, i) => i % every === 0);
       seen.sort((a, b) => a - b);
       if (seen.length === 0) continue;
       min = Math.min(min ?? Infinity, seen[Math.floor(seen.length * 0.15)]);
       max = Math.max(max ?? -Infinity, seen[Math.ceil(seen.length * 0.85) - 1]);
     }
     return LineChart.withMargin(min, max, log);
+  }
+
+  // Returns 1, 2 and 5 times the powers of ten from 10 ** `lowest` on.
+  static increments(lowest) {
+    const powers = Array.from({ length: 22 - lowest }, (_, i) => lowest + i);
+    return powers.flatMap((power) => [1, 2, 5].map((factor) => Number(`${factor}e${power}`)));
   }
 
   static withMargin(min, max, log) {

@@ -15,12 +15,17 @@ function outcomesSection(report, view, legend, curves) {
 
 function cumulativeFigure(report, view, legend, curves) {
   if (curves.length === 0) return null;
-  const groups = curves.byGroup(curves.losses.map((loss) => stats.cumulative(loss)));
+  const groups = curves.byGroup(curves.ofRuns(stats.cumulative));
   const showAt = (x, aloud) => {
-    const step = Math.round(x ?? curves.length);
     legend.show(
-      `average to step ${format.count(step)}`,
-      groups.map((group) => format.loss(group.mean[step - 1])),
+      x === null ? "average to the end" : `average to ${view.positionText(x)}`,
+      groups.map((group, index) => {
+        const block =
+          x === null
+            ? group.n.findLastIndex((n) => n > 0)
+            : curves.blockOf(index, view.stepAt(index, x));
+        return format.loss(group.mean[block]);
+      }),
       aloud,
     );
   };
@@ -34,25 +39,19 @@ function cumulativeFigure(report, view, legend, curves) {
     const steps = stats.distinct(
       Array.from({ length: 11 }, (_, i) => Math.max(1, Math.round((curves.length * i) / 10))),
     );
-    return [
-      ["to step", ...dom.numeric(view.drawn().map((index) => report.groups[index].name))],
-      steps.map((step) => [
-        format.count(step),
-        ...view.drawn().map((index) => format.loss(groups[index].mean[step - 1])),
-      ]),
-    ];
+    return tableOfCurves(report, view, curves, steps, (index, block) =>
+      format.loss(groups[index].mean[block]),
+    );
   });
   view.listen((kind) => {
     if (kind === "alpha") return;
     const shown = view.drawn();
-    const { x, ys } = stats.forDrawing(
-      shown.map((i) => groups[i].mean),
-      1,
-      curves.length,
-      mostPoints,
+    const { x, ys } = stats.join(
+      shown.map((index) => curves.part(index, view, groups[index].mean)),
     );
     chart.draw({
       x,
+      ...view.xAxis(),
       bands: [],
       log: view.log,
       lines: shown.map((group, i) => ({
@@ -157,7 +156,7 @@ function endsFigure(report, view) {
         seed: run.seed,
         status: run.status,
         collapsed: run.collapsed === true,
-        value: stats.endOf(run, window),
+        value: run.end ?? NaN,
       }));
   const noteOf = (group) => {
     const lost = group.runs.filter((run) => report.runs[run].status === "diverged").length;
@@ -208,46 +207,61 @@ function validationFigure(report, view, legend) {
       stats.summary(group.runs.map((run) => runs[run].find(([at]) => at === step)?.[1])),
     ),
   );
-  const nearest = (x) =>
-    steps.reduce((best, step, i) => (Math.abs(step - x) < Math.abs(steps[best] - x) ? i : best), 0);
+  const nearest = (step) =>
+    steps.reduce(
+      (best, at, i) => (Math.abs(at - step) < Math.abs(steps[best] - step) ? i : best),
+      0,
+    );
   const chart = new LineChart(
     "Validation loss by step. The arrow keys move the cursor; the numbers are in the table below.",
     260,
     (x, aloud) => {
-      const i = x === null ? steps.length - 1 : nearest(x);
       legend.show(
-        `validation, step ${format.count(steps[i])}`,
-        byGroup.map((group) => format.loss(group[i].mean)),
+        x === null ? "validation, at the end" : `validation, ${view.positionText(x)}`,
+        byGroup.map((group, index) =>
+          format.loss(
+            x === null
+              ? group.findLast(({ n }) => n > 0)?.mean
+              : group[nearest(view.stepAt(index, x))].mean,
+          ),
+        ),
         aloud,
       );
     },
   );
-  const orNull = (value) => (format.isNumber(value) ? value : null);
   view.listen((kind) => {
     if (kind === "alpha") return;
     const lines = [];
     const bands = [];
     for (const index of view.drawn()) {
-      const group = byGroup[index];
       const color = view.color(index);
+      const own = byGroup[index]
+        .map((loss, i) => ({ ...loss, at: view.positionOf(index, steps[i]) }))
+        .filter(({ n }) => n > 0);
+      const at = own.map((loss) => loss.at);
+      const add = (values, look) => lines.push({ at, values, color, dash: [], ...look }) - 1;
       if (view.band !== "none") {
-        const edge = { color: withAlpha(color, 0.35), dash: [], width: 0.75 };
-        bands.push({ upper: lines.length, lower: lines.length + 1, fill: withAlpha(color, 0.14) });
-        lines.push(
-          { ...edge, values: group.map(({ mean, sd }) => orNull(mean + (sd || 0))) },
-          { ...edge, values: group.map(({ mean, sd }) => orNull(mean - (sd || 0))) },
-        );
+        const edge = (sign) =>
+          add(
+            own.map(({ mean, sd }) => mean + sign * (sd || 0)),
+            { color: withAlpha(color, 0.35), width: 0.75 },
+          );
+        bands.push({ upper: edge(1), lower: edge(-1), fill: withAlpha(color, 0.14) });
       }
-      lines.push({
-        values: group.map(({ mean }) => orNull(mean)),
-        color,
-        dash: view.dash(index),
-        width: 2.25,
-        points: steps.length < 60,
-      });
+      add(
+        own.map(({ mean }) => mean),
+        { dash: view.dash(index), width: 2.25, points: steps.length < 60 },
+      );
     }
     numbers.draw();
-    chart.draw({ x: steps, lines, bands, log: view.log });
+    const { x, ys } = stats.join(lines);
+    chart.draw({
+      x,
+      ...view.xAxis(),
+      lines: lines.map((line, i) => ({ ...line, values: ys[i] })),
+      bands,
+      log: view.log,
+    });
   });
   const numbers = dom.numbers("Validation loss, mean ± standard deviation over seeds", () => [
     ["step", ...dom.numeric(view.drawn().map((index) => report.groups[index].name))],

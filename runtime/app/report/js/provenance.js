@@ -68,7 +68,7 @@ function runsTable(report) {
       String(run.seed),
       run.status + (run.collapsed ? ", collapsed" : ""),
       format.count(run.step),
-      format.loss((run.loss ?? []).findLast(format.isNumber)),
+      format.loss(run.last),
       run.message ?? "",
     ]),
   ]);

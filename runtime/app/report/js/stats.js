@@ -14,8 +14,9 @@ const stats = (() => {
 
   // Returns the exponential moving average, divided by the sum of its weights (bias correction, as
   // in Adam), so that it does not start at 0. alpha 0 returns the values. A missing value leaves a
-  // gap and is skipped.
-  function smooth(values, alpha) {
+  // gap and is skipped. `sizes` are the numbers of steps of which the values are means; without
+  // them each is one step.
+  function smooth(values, alpha, sizes) {
     const out = new Float64Array(values.length);
     let sum = 0;
     let weight = 0;
@@ -25,22 +26,24 @@ const stats = (() => {
         out[i] = NaN;
         continue;
       }
-      sum = alpha * sum + (1 - alpha) * value;
-      weight = alpha * weight + (1 - alpha);
+      const past = sizes ? alpha ** sizes[i] : alpha;
+      sum = past * sum + (1 - past) * value;
+      weight = past * weight + (1 - past);
       out[i] = sum / weight;
     }
     return out;
   }
 
-  // Returns the average of all values up to each step.
-  function cumulative(values) {
+  // Returns the average of all values up to each step; `sizes` as above.
+  function cumulative(values, sizes) {
     const out = new Float64Array(values.length);
     let sum = 0;
     let n = 0;
     for (let i = 0; i < values.length; ++i) {
       if (format.isNumber(values[i])) {
-        sum += values[i];
-        ++n;
+        const size = sizes ? sizes[i] : 1;
+        sum += size * values[i];
+        n += size;
         out[i] = sum / n;
       } else {
         out[i] = NaN;
@@ -75,38 +78,20 @@ const stats = (() => {
     return { n, mean, sd, low, high };
   }
 
-  // Returns points to draw: steps first..last (1-based) of each curve, with null for NaN. If these
-  // are more than `most` points in total, each range of steps is replaced by its min and max, in
-  // their order, so that no spike is lost. Curves must be smoothed before, never after.
-  function forDrawing(curves, first, last, most) {
-    const length = last - first + 1;
+  // Returns lines, [{at, values}] with a value for each position, on one axis: {x, ys}. A line has
+  // null for a missing value, and undefined at a position of other lines.
+  function join(lines) {
     const asNull = (value) => (value === value && value !== undefined ? value : null);
-    if (length * curves.length <= most) {
-      const x = Array.from({ length }, (_, i) => first + i);
-      return { x, ys: curves.map((curve) => x.map((step) => asNull(curve[step - 1]))) };
+    const axes = [...new Set(lines.map(({ at }) => at))];
+    if (axes.length < 2) {
+      const x = [...(axes[0] ?? [])];
+      return { x, ys: lines.map(({ values }) => x.map((_, i) => asNull(values[i]))) };
     }
-    const stretches = Math.max(300, Math.floor(most / curves.length / 2));
-    const width = Math.max(2, Math.ceil(length / stretches));
-    const x = [];
-    for (let begin = first; begin <= last; begin += width) {
-      x.push(begin);
-      if (Math.min(begin + width - 1, last) > begin) x.push(Math.min(begin + width - 1, last));
-    }
-    const ys = curves.map((curve) => {
-      const y = [];
-      for (let begin = first; begin <= last; begin += width) {
-        const end = Math.min(begin + width - 1, last);
-        let low = begin;
-        let high = begin;
-        for (let step = begin; step <= end; ++step) {
-          if (!(curve[step - 1] >= curve[low - 1]))
-            low = curve[step - 1] === curve[step - 1] ? step : low;
-          if (!(curve[step - 1] <= curve[high - 1]))
-            high = curve[step - 1] === curve[step - 1] ? step : high;
-        }
-        y.push(asNull(curve[Math.min(low, high) - 1]));
-        if (end > begin) y.push(asNull(curve[Math.max(low, high) - 1]));
-      }
+    const x = distinct(axes.flatMap((at) => [...at]));
+    const places = new Map(x.map((value, i) => [value, i]));
+    const ys = lines.map(({ at, values }) => {
+      const y = new Array(x.length).fill(undefined);
+      at.forEach((value, i) => (y[places.get(value)] = asNull(values[i])));
       return y;
     });
     return { x, ys };
@@ -123,19 +108,5 @@ const stats = (() => {
     };
   }
 
-  // Returns the mean loss over the last `window` steps of a finished run; NaN for other runs.
-  function endOf(run, window) {
-    if (run.status !== "finished") return NaN;
-    return summary((run.loss || []).slice(-window)).mean;
-  }
-
-  // Returns the exponential of the mean logarithm, because gradients differ between seeds by
-  // factors. Returns 0 only if all values are 0.
-  function geometricMean(values) {
-    const positive = present(values).filter((value) => value > 0);
-    if (positive.length === 0) return present(values).length > 0 ? 0 : NaN;
-    return Math.exp(positive.reduce((sum, value) => sum + Math.log(value), 0) / positive.length);
-  }
-
-  return { distinct, range, smooth, cumulative, across, forDrawing, summary, endOf, geometricMean };
+  return { distinct, range, smooth, cumulative, across, join, summary };
 })();

@@ -21,6 +21,21 @@ function smoothingOf(report) {
   };
 }
 
+// Returns the horizontal axes of curves by name, as far as the data have them. An axis is a function
+// of a group and returns the amount of one step, because amounts grow evenly during training.
+function axesOfCurves(report) {
+  const { groups } = report;
+  const axes = {
+    steps: () => 1,
+    tokens: (index) => groups[index].tokens_per_step,
+    FLOPs: (index) => groups[index].tokens_per_step * groups[index].flops_per_token,
+    seconds: (index) => report.seconds_per_step?.[index],
+  };
+  const has = ([, amount]) =>
+    groups.every((group, index) => group.runs.length === 0 || amount(index) > 0);
+  return Object.fromEntries(Object.entries(axes).filter(has));
+}
+
 // Returns the view: the reader's choices, and the functions that redraw when they change.
 //
 // A group whose curves are drawn has a slot, which is its color, and no two have the same. If there
@@ -54,6 +69,8 @@ function createView(report) {
   }
   const view = {
     ...smoothingOf(report),
+    axes: axesOfCurves(report),
+    x: "steps",
     band: "none",
     log: false,
     raw: true,
@@ -62,6 +79,16 @@ function createView(report) {
     shown: new Set(),
     theme: media.matches ? "dark" : "light",
     themeChosen: false,
+
+    // Return the position of a step of a group on the axis, the step at a position, and a position
+    // as text.
+    positionOf: (index, step) => step * view.axes[view.x](index),
+    stepAt: (index, x) => Math.max(1, Math.round(x / view.axes[view.x](index))),
+    positionText: (x) =>
+      view.x === "steps" ? `step ${format.count(x)}` : `${format.amount(x)} ${view.x}`,
+    // Returns how a chart labels the axis.
+    xAxis: () =>
+      view.x === "steps" ? { xLabel: "step" } : { xLabel: view.x, xFormat: format.amount },
 
     isShown: (index) => view.shown.has(index),
     // Returns the drawn groups, the best result first.
