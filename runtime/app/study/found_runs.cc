@@ -240,7 +240,8 @@ class Arranger {
   absl::Status Describe(const FoundRun& run, PlanGroup* group) {
     const std::string path = RunModelPath(run.directory), recipe_path = RunTrainPath(run.directory);
     PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ReadSpec(path));
-    PLUMB_ASSIGN_OR_RETURN(GroupModel made, MakeGroupModel(spec, runtime_, group));
+    PLUMB_ASSIGN_OR_RETURN(GroupModel made, MakeGroupModel(spec, runtime_));
+    static_cast<ModelFacts&>(*group) = made.facts;
     PLUMB_ASSIGN_OR_RETURN(group->memory, PlanTraining(made.model, recipe_path, {}));
     PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(recipe_path, {}));
     group->training.train_text = recipe.text;

@@ -163,19 +163,19 @@ class Planner {
     PlanGroup group;
     group.model = index;
     group.cell = cell;
-    PLUMB_ASSIGN_OR_RETURN(GroupModel made, Make(&group, {}));
+    PLUMB_ASSIGN_OR_RETURN(const GroupModel* made, Make(&group, {}));
     if (index > 0) {
-      PLUMB_ASSIGN_OR_RETURN(const Overrides matching, Match(plan_.groups[cell], group, made));
+      PLUMB_ASSIGN_OR_RETURN(const Overrides matching, Match(plan_.groups[cell], group, *made));
       if (!matching.empty()) {
         PLUMB_ASSIGN_OR_RETURN(made, Make(&group, matching));
       }
     }
     if (model.name.empty()) {
-      model.name = Unique(ModelName(model, made.description["name"]), " (", ")", &model_names_);
-      model.description = std::move(made.description);
-      model.text = std::move(made.text);
+      model.name = Unique(ModelName(model, made->description["name"]), " (", ")", &model_names_);
+      model.description = made->description;
+      model.text = made->text;
       // A model that cannot be drawn can still be trained.
-      model.picture = DrawModel(made.model).value_or("");
+      model.picture = DrawModel(made->model).value_or("");
     }
     group.name = model.name;
     if (!plan_.cells[cell].empty()) {
@@ -187,8 +187,8 @@ class Planner {
   }
 
   // Makes the model of a group with the study's settings, its values of the grid, and `matching`,
-  // and sets the group's facts about model and recipe.
-  absl::StatusOr<GroupModel> Make(PlanGroup* group, const Overrides& matching) {
+  // and sets the group's facts about model and recipe. The model is valid until the next call.
+  absl::StatusOr<const GroupModel*> Make(PlanGroup* group, const Overrides& matching) {
     const PlanModel& model = plan_.models[group->model];
     PLUMB_ASSIGN_OR_RETURN(api::Spec spec, ReadSpec(model.file));
     group->settings.clear();
@@ -210,7 +210,13 @@ class Planner {
     if (VocabSizeOf(spec) == 0) {
       PLUMB_RETURN_IF_ERROR(ToStatus(spec.Set("vocab_size", group->training.vocab_size)));
     }
-    return MakeGroupModel(spec, runtime_, group);
+    PLUMB_ASSIGN_OR_RETURN(const std::string text, ToStatus(spec.Text()));
+    if (text != made_text_ || !made_.has_value()) {
+      PLUMB_ASSIGN_OR_RETURN(made_, MakeGroupModel(spec, runtime_));
+      made_text_ = text;
+    }
+    static_cast<ModelFacts&>(*group) = made_->facts;
+    return &*made_;
   }
 
   // Returns the fields to set so that `group` costs what `reference`, the first model's group in
@@ -292,6 +298,9 @@ class Planner {
   HostRuntime* runtime_;
   std::set<std::string> model_names_, directories_;
   std::map<Overrides, TrainingPreview> previews_;
+  // The last model made, and its description: cells that differ in the recipe share it.
+  std::optional<GroupModel> made_;
+  std::string made_text_;
 };
 
 // Sets the unigram entropies of the groups' last steps. Reads the data once for all groups that
@@ -396,21 +405,21 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
   return plan;
 }
 
-absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* runtime,
-                                          PlanGroup* group) {
+absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* runtime) {
   PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
   PLUMB_ASSIGN_OR_RETURN(Json description, DescribeModel(model));
   PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(model, "graph", 1, 1));
   PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
-  group->fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
-  PLUMB_ASSIGN_OR_RETURN(group->norms, NormFiles(runtime, model));
-  group->parameters = description["totals"]["parameters"];
-  group->context_length = description["dims"]["context_length"];
+  ModelFacts facts;
+  facts.fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
+  PLUMB_ASSIGN_OR_RETURN(facts.norms, NormFiles(runtime, model));
+  facts.parameters = description["totals"]["parameters"];
+  facts.context_length = description["dims"]["context_length"];
   PLUMB_ASSIGN_OR_RETURN(
       const api::Work work,
-      ToStatus(model.Work(api::Pass::kTraining, group->context_length, api::Weights::kF32)));
-  group->flops_per_token = work.flops / static_cast<double>(group->context_length);
-  return GroupModel{std::move(model), std::move(description), std::move(text)};
+      ToStatus(model.Work(api::Pass::kTraining, facts.context_length, api::Weights::kF32)));
+  facts.flops_per_token = work.flops / static_cast<double>(facts.context_length);
+  return GroupModel{std::move(model), std::move(description), std::move(text), std::move(facts)};
 }
 
 bool IsSetting(const std::string& field) {

@@ -33,20 +33,24 @@ struct PlanModel {
   std::string picture;                 // SVG; "" if it cannot be drawn
 };
 
-struct PlanGroup {
+// Facts about the model of a group.
+struct ModelFacts {
+  int64_t parameters = 0, context_length = 0;
+  double flops_per_token = 0;  // of training, at the full context: plumb_model_work
+  std::string fingerprint;     // fingerprint of the resolved model
+  std::string norms;           // from NormFiles()
+};
+
+struct PlanGroup : ModelFacts {
   std::string name;       // "pre, n_layer=4"
   std::string directory;  // "pre-n_layer=4"
   size_t model = 0, cell = 0;
   Overrides settings;  // the grid's values, of the model and of the cell, in the grid's order
   Overrides model_overrides, train_overrides;
-  int64_t parameters = 0, context_length = 0;
-  double flops_per_token = 0;  // of training, at the full context: plumb_model_work
   TrainingPreview training;
   std::vector<double> unigram_entropies;  // one per seed of the study, over the last 100 steps
   TrainingMemory memory = {};             // for one run
   TrainingDisk disk = {};                 // for one run
-  std::string fingerprint;                // fingerprint of the resolved model
-  std::string norms;                      // from NormFiles()
 };
 
 struct PlanRun {
@@ -98,12 +102,11 @@ struct GroupModel {
   api::Model model;
   nlohmann::ordered_json description;  // DescribeModel
   std::string text;                    // protobuf text
+  ModelFacts facts;
 };
 
-// Makes the model of `spec`, and sets the facts about it in `group`: parameters, FLOPs, norms and
-// fingerprint. Errors: those of CreateModel.
-absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* runtime,
-                                          PlanGroup* group);
+// Makes the model of `spec`. Errors: those of CreateModel.
+absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* runtime);
 
 // Returns true if a grid's field is a setting with which every model is trained: a field of the
 // recipe, or a size of the model ("model.n_layer"). Other fields of the model make another model of
