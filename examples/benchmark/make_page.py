@@ -15,7 +15,7 @@ import sys
 ABOUT = """\
 # Which placement wins: a benchmark of small models
 
-After this page you know how the placements that ship with plumb compare on two small tasks, which published tables they confirm, and
+After this page you know how the placements that ship with plumb compare on small tasks, which published tables they confirm, and
 what that does not show. `examples/benchmark/run.sh` trains every run and writes this page.
 
 How to read a table: it is sorted by the mean of the validation loss. *Rank* says which ranks the data permit: 3–7 means that two
@@ -293,7 +293,7 @@ def how(out, studies):
                      f"`{origin['data']['sha256'][:16]}` |")
     lines.append("""
 Repeat it: `examples/benchmark/run.sh`, with `--text` and `--names` for the tasks whose data plumb does not ship. Another processor rounds differently,
-and the last digits with it. The runs of Shakespeare's characters are in [results](results), each with the hash of what determines it. To add a
+and the last digits with it. `results` next to this page has every run that takes minutes, with its hash, which names all that determines it. To add a
 placement, write its file into `plugins/placements` and give the same command with `--store DIR`: runs of the store are not trained again.
 """)
     return "\n".join(lines)
