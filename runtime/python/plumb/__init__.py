@@ -38,5 +38,5 @@ from .tokenizer import Decoder, Tokenizer
 from .training import StateTensor, StepInfo, Trainer, TrainerMemory, recipe_text
 
 __all__ = ["Cancelled", "Code", "Decoder", "Error", "Evaluator", "Model", "ModelInfo", "Norm", "Probe", "ProfileRow",
-           "Progress", "Runtime", "Session", "Spec", "StateTensor", "StepInfo", "Tensor", "Tokenizer", "Trainer", "TrainerMemory",
-           "load", "norm", "recipe_text", "version"]
+           "Progress", "Runtime", "Session", "Spec", "StateTensor", "StepInfo", "Tensor", "Tokenizer", "Trainer",
+           "TrainerMemory", "load", "norm", "recipe_text", "version"]
