@@ -22,6 +22,11 @@ grep -q '^step 300 loss 0\.' demo.out
 [ "$(grep -cE '^[a-z]+$' demo.out)" -ge 4 ]
 export PYTHONPATH="$work/copied" PLUMB_LIBRARY="$library"
 "$python" "$2/embed_python/demo.py" | cmp demo.out -
+# The norm in numpy learns, if there is a numpy.
+if "$tests/run.sh" "$python" -c 'import numpy' 2> /dev/null; then
+  "$tests/run.sh" "$python" "$2/embed_python/norm.py" | tee norm.out
+  grep -q '^step 40 loss 1\.' norm.out
+fi
 
 "$python" "$2/embed_python/compare.py" "$2/data/names.txt" study 50 | tee compare.out
 grep -qE '^(pre|peri) +at learning_rate=0\.0' compare.out

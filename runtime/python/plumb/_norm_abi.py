@@ -37,8 +37,9 @@ class NormLayout(ctypes.Structure):
 
 class NormCall(ctypes.Structure):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("dtype", c_uint32), ("dim", c_uint32),
-                ("rows", c_int64), ("x", c_void_p), ("x_pitch", c_int64), ("y", c_void_p), ("y_pitch", c_int64), ("dy", c_void_p),
-                ("dy_pitch", c_int64), ("dx", c_void_p), ("dx_pitch", c_int64), ("params", POINTER(c_void_p)),
+                ("rows", c_int64), ("x", c_void_p), ("x_pitch", c_int64), ("y", c_void_p), ("y_pitch", c_int64),
+                ("dy", c_void_p), ("dy_pitch", c_int64), ("dx", c_void_p), ("dx_pitch", c_int64),
+                ("params", POINTER(c_void_p)),
                 ("buffers", c_void_p), ("dparams", POINTER(c_void_p)), ("saved", c_void_p), ("saved_pitch", c_int64),
                 ("call_saved", c_void_p), ("scratch", c_void_p), ("rng_key", c_uint64), ("err", c_void_p),
                 ("err_cap", c_size_t), ("x2", c_void_p), ("x2_pitch", c_int64), ("dx2", c_void_p),

@@ -32,7 +32,8 @@ class RuntimeOptions(Struct):
 class ModelInfo(Struct):
     _fields_ = [("struct_size", c_uint32), ("n_layer", c_int64), ("d_model", c_int64), ("n_head", c_int64),
                 ("vocab_size", c_int64), ("context_length", c_int64), ("parameters", c_int64),
-                ("weight_bytes", c_int64), ("cache_bytes", c_int64), ("bidirectional", c_int32), ("token_types", c_int32)]
+                ("weight_bytes", c_int64), ("cache_bytes", c_int64), ("bidirectional", c_int32),
+                ("token_types", c_int32)]
 
 
 class Tensor(Struct):

@@ -52,9 +52,10 @@ class Norm:
             for name, value in self._attributes.items()))
         self._table = abi.NormPlugin(
             struct_size=ctypes.sizeof(abi.NormPlugin), id=id.encode(), name=id.rpartition(".")[2].encode(),
-            version=b"0", vendor=b"", license=b"", doc=(forward.__doc__ or "A norm written in Python.").strip().encode(),
-            dtypes=abi.DTYPE_F32 | abi.DTYPE_F64, n_attrs=len(attrs), attr_stride=ctypes.sizeof(abi.AttrDef),
-            attrs=attrs, create=abi.CreateFn(self._create), destroy=abi.DestroyFn(self._destroy),
+            version=b"0", vendor=b"", license=b"",
+            doc=(forward.__doc__ or "A norm written in Python.").strip().encode(), dtypes=abi.DTYPE_F32 | abi.DTYPE_F64,
+            n_attrs=len(attrs), attr_stride=ctypes.sizeof(abi.AttrDef), attrs=attrs,
+            create=abi.CreateFn(self._create), destroy=abi.DestroyFn(self._destroy),
             layout=abi.LayoutFn(self._layout), forward=abi.RowsFn(self._run_forward),
             backward=abi.RowsFn(self._run_backward))
 
