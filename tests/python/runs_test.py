@@ -73,10 +73,12 @@ class RunsTest(unittest.TestCase):
         self.assertEqual(run.info["seed"], 1)
 
     def test_callbacks_stop_a_run_and_their_exceptions_arrive(self) -> None:
-        stopped = plumb.train(PRE, NAMES, RECIPE, out=self.path("stopped"), set=SHORT, callbacks=lambda step: step.step < 3)
+        stopped = plumb.train(PRE, NAMES, RECIPE, out=self.path("stopped"), set=SHORT,
+                              callbacks=lambda step: step.step < 3)
         self.assertEqual(stopped.step, 3)
         with self.assertRaises(ZeroDivisionError):
-            plumb.train(PRE, NAMES, RECIPE, out=self.path("failed"), set=SHORT, callbacks=lambda step: 1 // (4 - step.step))
+            plumb.train(PRE, NAMES, RECIPE, out=self.path("failed"), set=SHORT,
+                        callbacks=lambda step: 1 // (4 - step.step))
         self.assertEqual(plumb.open_run(self.path("failed")).step, 4)
         self.assertEqual(plumb.train(PRE, NAMES, RECIPE, out=self.path("at"), set=SHORT, stop_at=5).step, 5)
 
@@ -95,8 +97,8 @@ class RunsTest(unittest.TestCase):
             file.write("n_layer: 1\nn_hed: 2\n")
         with self.assertRaises(plumb.Error) as raised:
             plumb.train(self.path("wrong.pbtxt"), NAMES, out=self.path("run"))
-        self.assertEqual((os.path.basename(raised.exception.file or ""), raised.exception.line, raised.exception.column),
-                         ("wrong.pbtxt", 2, 1))
+        error = raised.exception
+        self.assertEqual((os.path.basename(error.file or ""), error.line, error.column), ("wrong.pbtxt", 2, 1))
         for call in (lambda: plumb.open_run(self.path("none")), lambda: plumb.train(PRE, NAMES, out=self.path("run"),
                                                                                   set={"train.max_stps": 2}),
                      lambda: plumb.compare([PRE], NAMES, out=self.path("study"), grid={"train.lr": [1]}),
@@ -108,7 +110,8 @@ class RunsTest(unittest.TestCase):
 
     def test_a_study_equals_the_command_lines(self) -> None:
         grid = {"train.learning_rate": [0.003, 0.01]}
-        study = plumb.compare([PRE, POST], NAMES, RECIPE, out=self.path("study"), set=SHORT, grid=grid, seeds=3, samples=0)
+        study = plumb.compare([PRE, POST], NAMES, RECIPE, out=self.path("study"), set=SHORT, grid=grid, seeds=3,
+                              samples=0)
         command("compare", PRE, POST, "--data", NAMES, "--train", RECIPE, *WORDS, "--grid",
                 "train.learning_rate=0.003,0.01", "--seeds", "3", "--samples", "0", "--out", self.path("command"))
         for name in ("runs.csv", "metrics.jsonl", "table.csv"):

@@ -104,8 +104,9 @@ class Study:
     def _repr_html_(self) -> str:
         table = self.report["table"]
         head = "".join(f"<th>{html.escape(name)}</th>" for name in table["columns"])
-        rows = "".join("<tr>" + "".join(f"<td style='white-space: nowrap'>{html.escape(cell['text'])}</td>" for cell in row) + "</tr>"
-                       for row in table["rows"])
+        cells = [[f"<td style='white-space: nowrap'>{html.escape(cell['text'])}</td>" for cell in row]
+                 for row in table["rows"]]
+        rows = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         figures = "".join(figure.svg for figure in self.figures)
         return f"<p>{html.escape(self.conclusion)}</p><table><thead><tr>{head}</tr></thead>{rows}</table>{figures}"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions, placements, and the parts of the command line that have no function of their own in the library: they run
-the program `plumb` that belongs to the package."""
+"""Descriptions, placements, and the parts of the command line that have no function of their own in the library: they
+run the program `plumb` that belongs to the package."""
 from __future__ import annotations
 
 import json
@@ -61,7 +61,8 @@ def _lines(field: str, value: object) -> list[str]:
 
 
 class Description:
-    """A resolved model: `fields` as in model.schema.json, and the data flow of its blocks as SVG, which notebooks draw."""
+    """A resolved model: `fields` as in model.schema.json, and the data flow of its blocks as SVG, which notebooks
+    draw."""
 
     def __init__(self, model: Model) -> None:
         self.fields: dict[str, Any] = model.describe()
@@ -102,8 +103,8 @@ def import_checkpoint(directory: Path, out: Path, *, family: Optional[Path] = No
 
 
 def export(run: Union[Run, Path], out: Path, *, family: Optional[str] = None, average: bool = False) -> dict[str, Any]:
-    """Writes a run as a checkpoint for other programs into the directory `out`, and returns a report. `family`: a name or
-    a file; None: the family that the run was imported from. `average`: the moving average of the weights."""
+    """Writes a run as a checkpoint for other programs into the directory `out`, and returns a report. `family`: a name
+    or a file; None: the family that the run was imported from. `average`: the moving average of the weights."""
     words = ["export", run.path if isinstance(run, Run) else os.fspath(run), "--out", os.fspath(out)]
     words += ["--ema"] if average else []
     words += [] if family is None else ["--family", family]
