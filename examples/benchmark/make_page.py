@@ -168,12 +168,35 @@ class Ranking(Study):
             lines.append("\nWithout a run that ended: " + ", ".join(f"`{name}`" for name in without) + ".")
         return "\n".join(lines)
 
+    def against_baseline(self):
+        """Returns the models that differ significantly from the first one: (better, worse)."""
+        found = (set(), set())
+        for model, name in enumerate(self.names):
+            pair = self.pairs.get(frozenset((0, model)))
+            if pair is None or pair["p_holm"] is None or pair["p_holm"] >= 0.05:
+                continue
+            is_worse = self.best["models"][model]["mean"] > self.best["models"][0]["mean"]
+            found[is_worse].add(name)
+        return found
+
     def sentence(self):
         ranks = self.ranks()
         best = [self.names[model] for model, first, _ in ranks if first == 1]
         _, first, last = next(entry for entry in ranks if entry[0] == 0)
         return (f"{len(best)} of {len(self.names)} placements may be the best. `{self.names[ranks[0][0]]}` has the lowest "
                 f"mean. Pre-norm has a rank from {first} to {last}.")
+
+
+def listed(names):
+    return ", ".join(f"`{name}`" for name in sorted(names)) or "none"
+
+
+def both_depths(shallow, deep):
+    """Returns what is significant at both depths."""
+    better, worse = (a & b for a, b in zip(shallow.against_baseline(), deep.against_baseline()))
+    gained, lost = (b - a for a, b in zip(shallow.against_baseline(), deep.against_baseline()))
+    return (f"At both depths significantly better than pre-norm: {listed(better)}. Significantly worse at both: {listed(worse)}. At 16 "
+            f"layers only, better: {listed(gained)}; worse: {listed(lost)}.\n")
 
 
 def t_quantile(degrees):
@@ -322,6 +345,8 @@ def main():
             study = Ranking(os.path.join(out, name))
             print(about.format(depth=name.split("_")[-1], **study.facts()))
             print(f"{study.sentence()}\n\n{study.table()}\n")
+        if name == "names_16" and "names_4" in studies:
+            print(both_depths(Ranking(os.path.join(out, "names_4")), study))
     section = published(out)
     if section:
         print(section)
