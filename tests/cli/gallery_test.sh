@@ -26,7 +26,7 @@ while read -r link; do
   [ -s "$work/gallery/$link" ] || fail "$link leads nowhere"
 done <<< "$links"
 ! grep -qiE 'https?:|url\(|@import|<script|\{\{' "$index" || fail "the index is not whole in itself"
-[ "$(grep -c '<li class="card">' "$index")" = "$(find "$source/examples" -name study.pbtxt | wc -l)" ] ||
+[ "$(grep -c '<li class="card">' "$index")" = "$(find "$source/examples" -maxdepth 2 -name study.pbtxt | wc -l)" ] ||
   fail "not one card a study"
 
 cp "$index" "$work/before"

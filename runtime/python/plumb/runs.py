@@ -131,7 +131,7 @@ def train(model: Source, data: Path, recipe: Optional[Path] = None, *, out: Path
     checkpoint. `progress`: shows a line; None: on terminals and in notebooks.
 
     Ctrl-C, or an exception of a callback, ends the call after a checkpoint was written: `resume=True` continues the
-    run. Raises Error, with file, line and column for mistakes in files; its code is ABORTED if the loss diverged."""
+    run. Raises Error, with file, line and column for errors in files; its code is ABORTED if the loss diverged."""
     functions = [callbacks] if callable(callbacks) else list(callbacks)
     runtime = runtime or Runtime()
     shown: list[Progress] = []  # one, from the first step on

@@ -55,7 +55,7 @@ class Study:
 
     @property
     def conclusion(self) -> str:
-        """What the study found, in sentences."""
+        """The findings of the study, in sentences."""
         # Private-use characters surround names, for the page.
         return str(self.report["conclusion"]).translate(dict.fromkeys(range(0xE000, 0xE010)))
 
@@ -128,7 +128,7 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     divide, 0: all processors.
 
     Ctrl-C ends the call with the runs' checkpoints; the same call continues. Raises Error, with file, line and column
-    for mistakes in files."""
+    for errors in files."""
     sources, names = _sources(models)
     line, begin = Line(progress), time.monotonic()
     with Interruptible() as interruptible, spec_files(sources, names) as paths, \
