@@ -69,6 +69,10 @@ class RunsTest(unittest.TestCase):
         command("train", PRE, "--data", NAMES, "--train", RECIPE, *WORDS, "--out", self.path("command"))
         self.assert_equal_runs(self.path("run"), self.path("command"))
         self.assertEqual(len(run.metrics["loss"]), 20)
+        checkpoints = self.path("run/checkpoints")
+        checkpoint = plumb.open_run(os.path.join(checkpoints, os.listdir(checkpoints)[0]))
+        self.assertEqual(checkpoint.recipe, run.recipe)
+        self.assertEqual(checkpoint.prompt("ma"), run.prompt("ma"))
         self.assertIn("max_steps: 20", run.recipe)
         self.assertEqual(run.info["seed"], 1)
 

@@ -41,7 +41,7 @@ class RunStep(NamedTuple):
 class Run:
     """A run, trained or imported, or one of its checkpoints: its model with the newest weights, and its tokenizer.
 
-    `path`: its directory. `model`, `tokenizer`: as opened. `step`: number of completed steps, 0 for an import."""
+    `path`: as given. `model`, `tokenizer`: as opened. `step`: number of completed steps, 0 for an import."""
 
     def __init__(self, path: Path, runtime: Optional[Runtime] = None, *, average: bool = False) -> None:
         self.path = os.fspath(path)
@@ -58,8 +58,13 @@ class Run:
         return f"<plumb.Run {self.path!r}, step {self.step}: {self.model!r}>"
 
     def _file(self, name: str) -> str:
-        with open(os.path.join(self.path, name), encoding="utf-8") as file:
+        with open(self._path(name), encoding="utf-8") as file:
             return file.read()
+
+    def _path(self, name: str) -> str:
+        """Returns the path of a file of the run, which for a checkpoint is two directories above."""
+        is_checkpoint = os.path.exists(os.path.join(self.path, "state.json"))
+        return os.path.join(self.path, *([os.pardir, os.pardir] if is_checkpoint else []), name)
 
     @property
     def description(self) -> str:
@@ -106,7 +111,7 @@ class Run:
         least one."""
         ids, prefix = self.tokenizer.encode(text), list(self.tokenizer.prefix)
         begin = self.tokenizer.begin
-        has_documents = os.path.exists(os.path.join(self.path, "train.pbtxt")) and "format: DOCUMENTS" in self.recipe
+        has_documents = os.path.exists(self._path("train.pbtxt")) and "format: DOCUMENTS" in self.recipe
         if begin is not None and (has_documents or not (prefix or ids)):
             prefix = [begin]
         return [*prefix, *ids] or [*self.tokenizer.encode("\n")]
