@@ -64,7 +64,7 @@ if [ -n "$text" ]; then
   study text 2 5 "${shakespeare[@]}" --grid "model.block.placement=$finalists" --baseline pre \
     --grid 'train.learning_rate=0.001,0.003,0.01'
   study warm_up_text 0 5 "${shakespeare[@]}" --grid 'model.block.placement=pre,post' --grid 'train.warmup_steps=0,100'
-  study minigpt 0 3 "$here/minigpt/study.pbtxt" --data "$text"
+  study minigpt 0 2 "$here/minigpt/study.pbtxt" --data "$text"
 fi
 python3 "$here/make_page.py" "$out" > "$out/README.md.part"
 mv "$out/README.md.part" "$out/README.md"
