@@ -161,6 +161,18 @@ class RunsTest(unittest.TestCase):
         self.assertEqual([status for status in study.runs["status"]], ["finished"] * 4)
         self.assertEqual(study.runs["model"], ["halved", "halved", "pre", "pre"])
 
+    def test_the_command_line_extends_a_study_of_specs(self) -> None:
+        def spec(each: str) -> plumb.Spec:
+            return plumb.placement(each, name="mine").spec(n_layer=1, n_head=2, d_model=8, context_length=16)
+
+        models = {"a": spec("x = x + f(norm(x))"), "b": spec("x = norm(x + f(x))")}
+        short = {"train.max_steps": 5}
+        plumb.compare(models, NAMES, RECIPE, out=self.path("study"), seeds=2, samples=0, set=short)
+        command("compare", self.path("study/study.pbtxt"), "--seeds", "3", "--out", self.path("study"))
+        self.assertEqual(len(plumb.Study(self.path("study")).runs["seed"]), 6)
+        with self.assertRaises(FileExistsError):
+            plumb.compare({"a": spec("x = x + norm(f(x))")}, NAMES, RECIPE, out=self.path("study"), set=short)
+
     def test_descriptions_and_checkpoints(self) -> None:
         spec = plumb.placement("x = x + f(norm(x))", name="mine").spec(
             n_layer=2, n_head=2, d_model=16, context_length=8, mlp="{ activation: RELU }")

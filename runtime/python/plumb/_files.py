@@ -7,7 +7,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Optional, Union
 
 from .model import Spec
@@ -32,19 +32,25 @@ def quoted(text: str) -> str:
 
 
 @contextlib.contextmanager
-def spec_files(sources: Sequence[Source], names: Sequence[Optional[str]]) -> Iterator[list[str]]:
-    """Returns the absolute paths of the sources; a Spec is written to a temporary file, whose name is that of the
-    model unless the description has one."""
+def spec_file(source: Source) -> Iterator[str]:
+    """Returns the path of a model's file; a Spec is written to a temporary one."""
     with tempfile.TemporaryDirectory(prefix="plumb-") as directory:
-        paths = []
-        for i, (source, name) in enumerate(zip(sources, names)):
-            if not isinstance(source, Spec):
-                paths.append(os.path.abspath(os.fspath(source)))
-                continue
-            stem = re.sub(r"[^\w.+-]", "_", name) if name else f"model_{i + 1}" if len(sources) > 1 else "model"
-            path = os.path.join(directory, str(i), stem + ".pbtxt")
-            os.mkdir(os.path.dirname(path))
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(str(source))
-            paths.append(path)
-        yield paths
+        yield model_path(source, directory, "model")
+
+
+def model_path(source: Source, directory: str, name: str) -> str:
+    """Returns the absolute path of a model's file; a Spec is written to `directory`, as NAME.pbtxt. Raises
+    FileExistsError if another model has that file."""
+    if not isinstance(source, Spec):
+        return os.path.abspath(os.fspath(source))
+    path = os.path.join(os.path.abspath(directory), re.sub(r"[^\w.+-]", "_", name) + ".pbtxt")
+    text = str(source)
+    os.makedirs(directory, exist_ok=True)
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        with open(path, encoding="utf-8") as file:
+            if file.read() != text:
+                raise FileExistsError(f"{path}: is of another model; choose another name or another out") from None
+    return path

@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _structs as structs
 from ._calls import Interruptible, call, guarded
-from ._files import Settings, Source, settings_of, spec_files
+from ._files import Settings, Source, settings_of, spec_file
 from .errors import Cancelled
 from .model import Model
 from .progress import Progress
@@ -152,7 +152,7 @@ def train(model: Source, data: Path, recipe: Optional[Path] = None, *, out: Path
             return guarded(body) or int(interruptible.stops())
 
         on_step = structs.RunStepFn(receive)
-        with spec_files([model], [None]) as (path,):
+        with spec_file(model) as path:
             words, points = _strings(settings_of(set)), _strings(probe_points)
             training = structs.RunTraining(
                 resume=int(resume), model=os.fsencode(path), data=os.fsencode(data),

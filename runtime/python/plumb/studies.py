@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 from . import _structs as structs
 from ._calls import Interruptible, call, guarded
-from ._files import Settings, Source, quoted, settings_of, spec_files, value_text
+from ._files import Settings, Source, model_path, quoted, settings_of, value_text
 from .progress import Line, duration
 from .runtime import log_function
 
@@ -120,7 +120,8 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     """Trains each model with the same data, recipe and seeds in the directory `out`, and compares them. Trains only
     runs that `out`, or the `store`, does not have yet, so that a study can be interrupted and extended.
 
-    `models`: files or Specs; the first one is the baseline; the keys of a mapping name Specs. `grid`: fields with
+    `models`: files or Specs; the first one is the baseline; the keys of a mapping name Specs, which are written to
+    OUT/models. `grid`: fields with
     several values, {"train.learning_rate": [0.001, 0.01], "model.block.placement": ["pre", "post"]}. `seeds`: a number
     N, for 1 to N, or the seeds. `choosing_seeds`: number of seeds that choose each model's best cell, in which alone
     the others are trained. `set`: fields of every run. `match`: the cost that models in a cell have in common: "steps",
@@ -129,10 +130,9 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
 
     Ctrl-C ends the call with the runs' checkpoints; the same call continues. Raises Error, with file, line and column
     for errors in files."""
-    sources, names = _sources(models)
+    paths = [model_path(source, os.path.join(out, "models"), name) for name, source in _named(models)]
     line, begin = Line(progress), time.monotonic()
-    with Interruptible() as interruptible, spec_files(sources, names) as paths, \
-            tempfile.TemporaryDirectory(prefix="plumb-") as directory:
+    with Interruptible() as interruptible, tempfile.TemporaryDirectory(prefix="plumb-") as directory:
         def receive(_user: Any, found: Any) -> int:
             return guarded(lambda: line.show(_text_of(found.contents, begin))) or int(interruptible.stops())
 
@@ -154,12 +154,12 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     return Study(out)
 
 
-def _sources(models: Union[Source, Sequence[Source], Mapping[str, Source]]) -> Any:
+def _named(models: Union[Source, Sequence[Source], Mapping[str, Source]]) -> list[tuple[str, Source]]:
     if isinstance(models, Mapping):
-        return list(models.values()), list(models)
+        return list(models.items())
     if isinstance(models, Sequence) and not isinstance(models, str):
-        return list(models), [None] * len(models)
-    return [models], [None]
+        return [(f"model_{i + 1}", source) for i, source in enumerate(models)]
+    return [("model", models)]
 
 
 def _study_text(paths: Sequence[str], data: Path, recipe: Optional[Path], grid: Mapping[str, Sequence[object]],

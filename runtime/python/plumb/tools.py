@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
 from ._command import program
-from ._files import Settings, Source, quoted, settings_of, spec_files, value_text
+from ._files import Settings, Source, quoted, settings_of, spec_file, value_text
 from .errors import Code, Error
 from .model import Model, Spec
 from .runs import Run
@@ -129,7 +129,7 @@ def bench(model: Source, *, only: Optional[str] = None, batch: Optional[int] = N
 
 
 def _of_model(command: str, model: Source, set: Settings, options: Sequence[str]) -> dict[str, Any]:
-    with spec_files([model], [None]) as (path,):
+    with spec_file(model) as path:
         settings = [word for setting in settings_of(set) for word in ("--set", setting)]
         return run_json([command, path, *settings, *options])
 
