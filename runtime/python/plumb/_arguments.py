@@ -7,8 +7,8 @@ import collections.abc
 import numbers
 import operator
 from collections.abc import Iterable
-from ctypes import c_int32
-from typing import Any, SupportsIndex, TypeVar, Union, cast
+from ctypes import byref, c_char, c_int32
+from typing import Any, Optional, SupportsIndex, TypeVar, Union, cast
 
 # Token ids: one integer, or integers in any nesting: lists, arrays, buffers, numpy arrays, [tokens] or [rows, tokens].
 Ids = Union[SupportsIndex, Iterable[object]]
@@ -67,12 +67,33 @@ _INTEGERS = {1: "bB", 2: "hH", 4: "iI", 8: "qQ"}  # signed and unsigned, by size
 
 
 def tokens(ids: Ids, name: str = "ids") -> tuple[Any, int, object]:
-    """Returns token ids as (pointer, count, buffer to keep alive), in row-major order. A writable buffer of int32 is
+    """Returns token ids as (pointer, count, object to keep alive), in row-major order. A writable buffer of int32 is
     not copied."""
+    # The two usual kinds first, without the ctypes array of the others, because a step of a small model is short.
+    if type(ids) is list:
+        try:
+            own = array.array("i", ids)
+        except (TypeError, OverflowError):
+            pass  # nested, or an error that row_major() describes
+        else:
+            return own.buffer_info()[0], len(own), own
+    else:
+        view = _int32_view(ids)
+        if view is not None and view.nbytes:
+            return byref(c_char.from_buffer(view)), view.nbytes // 4, view
     is_one = type(ids) is not list and isinstance(ids, numbers.Integral)  # the second is slow
     kept, _ = row_major((ids,) if is_one else ids, name)
     count = len(kept)
     return (c_int32 * count).from_buffer(kept), count, kept
+
+
+def _int32_view(ids: Ids) -> Optional[memoryview]:
+    """Returns a view of a writable buffer of int32 in row-major order; None for anything else."""
+    try:
+        view = memoryview(cast(Any, ids))
+    except TypeError:
+        return None
+    return view if view.format in ("i", "<i") and not view.readonly and view.c_contiguous else None
 
 
 def row_major(ids: Ids, name: str) -> tuple[Any, tuple[int, ...]]:
@@ -87,11 +108,11 @@ def row_major(ids: Ids, name: str) -> tuple[Any, tuple[int, ...]]:
         if not isinstance(ids, collections.abc.Iterable):
             raise TypeError(f"{name} must be token ids, not {type(ids).__name__}") from None
         return _of_rows(list(ids), name)
+    if _int32_view(view) is not None:
+        return view.cast("B").cast("i"), view.shape or ()
     kind = view.format.lstrip("@=<>!")
     if kind not in tuple("bBhHiIlLqQnN"):
         raise TypeError(f"{name} must be integers, not of format {view.format!r}")
-    if view.format in ("i", "<i") and not view.readonly and view.c_contiguous:
-        return view.cast("B").cast("i"), view.shape or ()
     found: array.array[int] = array.array(_INTEGERS[view.itemsize][kind.isupper()], view.tobytes())  # in C order
     if view.format[0] in ">!":
         found.byteswap()

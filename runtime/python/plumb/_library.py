@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 
 from . import _structs as structs
 
-_ids = POINTER(c_int32)
+_ids = c_void_p  # an address or a ctypes array; both are faster than a typed pointer
 _made = POINTER(c_void_p)
 _size = POINTER(c_size_t)
 # Arguments of functions that can fail, without the last one, the error.
@@ -94,7 +94,7 @@ PLAIN: dict[str, tuple[list[Any], Any]] = {
     "version": ([], c_char_p),
     "error_code": ([c_void_p], c_int32),
     "error_message": ([c_void_p], c_char_p),
-    "error_location": ([c_void_p, POINTER(c_char_p), _ids, _ids], ctypes.c_int),
+    "error_location": ([c_void_p, POINTER(c_char_p), POINTER(c_int32), POINTER(c_int32)], ctypes.c_int),
     "runtime_threads": ([c_void_p], c_int32),
     "model_get_info": ([c_void_p, POINTER(structs.ModelInfo)], None),
     "model_changed": ([c_void_p], None),
