@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes random calls from several threads, with exceptions in callbacks, cancellations and interrupts, right and wrong
-arguments: random_calls_test.py [SEED [CALLS]]. Afterwards every handle is freed, memory is flat, and a training has the
-bits that it has without all this."""
+arguments. Afterwards every handle is freed, memory is flat, and a training has the bits that it has without all this.
+
+random_calls_test.py [SEED [CALLS]]          long sequences from a seed
+random_calls_test.py --hypothesis [COUNT]    short sequences by hypothesis, which finds the shortest one that fails
+"""
 import collections
+import functools
 import gc
+import importlib.util
 import random
 import signal
 import sys
@@ -27,14 +32,13 @@ class Caller:
         self.runtime, self.shared = runtime, shared
         self.counts = collections.Counter()
         self.objects = {}
-        self.calls = [getattr(self, name) for name in sorted(dir(self)) if name.startswith("call_")]
 
     def run(self, calls):
-        for _ in range(calls):
-            call = self.draw.choice(self.calls)
+        """Makes the calls, which are given by their names."""
+        for name in calls:
             try:
-                call()
-                self.counts[call.__name__] += 1
+                getattr(self, name)()
+                self.counts[name] += 1
             except EXPECTED as error:
                 self.counts[type(error).__name__] += 1
             except KeyboardInterrupt:
@@ -165,6 +169,9 @@ class Caller:
                 each.close()
 
 
+CALLS = [name for name in sorted(dir(Caller)) if name.startswith("call_")]
+
+
 def train():
     trainer = plumb.Trainer(plumb.Model(plumb.Runtime(threads=1), plumb.Spec(MODEL), seed=3), RECIPE)
     return [trainer.step(IDS[:16], IDS[1:])[2:4] for _ in range(20)]
@@ -180,33 +187,69 @@ def live():
     return sum(isinstance(each, (Handle, Lease)) for each in gc.get_objects())
 
 
-def call_randomly(seed, calls):
-    """Makes calls from four threads, of which the first is this one. Returns how many ended how."""
+def make_calls(seed, sequences):
+    """Makes each sequence of calls on a thread, the first on this one. Returns how many calls ended how."""
     # A runtime is for one thread at a time; the model is shared.
     shared = plumb.Model(plumb.Runtime(threads=2), plumb.Spec(MODEL), seed=1)
-    callers = [Caller(1000 * seed + i, plumb.Runtime(threads=2), shared) for i in range(4)]
-    threads = [threading.Thread(target=caller.run, args=(calls,)) for caller in callers[1:]]
+    callers = [Caller(1000 * seed + i, plumb.Runtime(threads=2), shared) for i in range(len(sequences))]
+    threads = [threading.Thread(target=caller.run, args=(calls,)) for caller, calls in zip(callers[1:], sequences[1:])]
     for thread in threads:
         thread.start()
-    callers[0].run(calls)
+    callers[0].run(sequences[0])
     for thread in threads:
         thread.join()
     return sum((caller.counts for caller in callers), collections.Counter())
 
 
-def main(seed=1, calls=300):
-    expected = train()
+def search(count):
+    """Has hypothesis choose `count` groups of sequences for one to four threads, and makes all of them once more:
+    hypothesis keeps what it has tried, so only then memory must be flat."""
+    from hypothesis import HealthCheck, given, settings, strategies
+    groups = []
+
+    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(strategies.integers(0, 2**32),
+           strategies.lists(strategies.lists(strategies.sampled_from(CALLS), max_size=12), min_size=1, max_size=4))
+    def check(seed, sequences):
+        groups.append((seed, sequences))
+        make_calls(seed, sequences)
+        assert live() == 0, f"{live()} handles are left"
+
+    check()
+    print(f"{len(groups)} groups of {sum(len(sequences) for _, sequences in groups)} sequences")
+    return measure([functools.partial(make_calls, *group) for group in groups])
+
+
+def repeat(seed, calls):
+    """Makes `calls` random calls on each of four threads, six times."""
+    draws = [random.Random(i) for i in range(seed, seed + 6)]
+    return measure([functools.partial(make_calls, seed + i, [draw.choices(CALLS, k=calls) for _ in range(4)])
+                    for i, draw in enumerate(draws)])
+
+
+def measure(groups):
+    """Runs the groups. Returns how many calls ended how, and the size of the process after each sixth."""
     counts, sizes = collections.Counter(), []
-    for i in range(6):
-        counts += call_randomly(seed + i, calls)
-        assert live() == 0, f"seed {seed + i}: {live()} handles are left"
-        sizes.append(resident_kilobytes())
+    for i, group in enumerate(groups, 1):
+        counts += group()
+        assert live() == 0, f"group {i}: {live()} handles are left"
+        if i * 6 // len(groups) > len(sizes):
+            sizes.append(resident_kilobytes())
+    return counts, sizes
+
+
+def main(seed="1", calls="300"):
+    if seed == "--hypothesis" and not importlib.util.find_spec("hypothesis"):
+        print("skipped: this Python has no hypothesis")
+        sys.exit(77)
+    expected = train()
+    counts, sizes = search(int(calls)) if seed == "--hypothesis" else repeat(int(seed), int(calls))
     print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
-    print("resident after each round:", ", ".join(f"{size} KiB" for size in sizes))
+    print("resident after each sixth:", ", ".join(f"{size} KiB" for size in sizes))
     assert train() == expected, "the bits of a training changed"
     ends = ("Error", "LookupError", "KeyboardInterrupt", "Cancelled", "call_step", "call_generate", "call_tokenize")
     assert all(counts[end] for end in ends), counts
     assert max(sizes[3:]) < min(sizes[1:3]) * 1.05, "memory grows"
 
 
-main(*map(int, sys.argv[1:]))
+main(*sys.argv[1:])
