@@ -83,13 +83,14 @@ int64_t CacheBytes(const ResolvedModel& model) {
     scope.placement = block->placement.get();
     for (const SublayerSpec& sublayer : block->sublayers) {
       ++scope.sublayer;
-      if (sublayer.kind == SublayerSpec::Kind::kAttention) {  // keys and values
+      if (sublayer.kind == SublayerSpec::Kind::kAttention) {
         // Evaluation cannot fail for a resolved model.
         const auto numbers = EvaluateAttention(sublayer.attention, scope);
         const double tokens =
             numbers.ok() ? static_cast<double>(numbers->CachedTokens(dims)) : context;
-        floats +=
-            2 * tokens * static_cast<double>(dims.n_kv_head) * static_cast<double>(dims.head_dim);
+        const double tensors = sublayer.attention.keys_as_values ? 1 : 2;
+        floats += tensors * tokens * static_cast<double>(dims.n_kv_head) *
+                  static_cast<double>(dims.head_dim);
       } else if (sublayer.kind == SublayerSpec::Kind::kConv) {  // inputs of the convolution
         floats += context * static_cast<double>(dims.d_model);
       }

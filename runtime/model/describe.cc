@@ -5,7 +5,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -28,6 +30,12 @@ class SlotCollector : public NullBackend {
     slots_[layer_].insert(absl::StrCat(site.slot, ": ", instance->ToString()));
     return inputs[0];
   }
+  absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
+                                        absl::Span<const TensorHandle> inputs,
+                                        AtPoint at_point) override {
+    for (const std::string& point : site.replaced) replaced_[point].push_back(layer_);
+    return NullBackend::Sublayer(site, inputs, at_point);
+  }
   void BeginLayer(int64_t layer_index, TensorHandle) override { layer_ = layer_index; }
 
   // Returns the slots of layers first..last, sorted.
@@ -39,8 +47,26 @@ class SlotCollector : public NullBackend {
     return {slots.begin(), slots.end()};
   }
 
+  // Returns a line for each point of layers first..last where statements replace the projection.
+  std::vector<std::string> Replaced(int64_t first, int64_t last) const {
+    std::vector<std::string> lines;
+    for (const auto& [point, layers] : replaced_) {
+      std::set<int64_t> here;
+      for (const int64_t layer : layers) {
+        if (layer >= first && layer <= last) here.insert(layer);
+      }
+      if (here.empty()) continue;
+      const bool all = static_cast<int64_t>(here.size()) == last - first + 1;
+      lines.push_back(
+          absl::StrCat(point, ": set by statements, without a projection",
+                       all ? "" : absl::StrCat(" in layers ", absl::StrJoin(here, ", "))));
+    }
+    return lines;
+  }
+
  private:
   int64_t layer_ = 0;
+  std::map<std::string, std::vector<int64_t>> replaced_;
   std::map<int64_t, std::set<std::string>> slots_;
 };
 
@@ -224,6 +250,7 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
         "parameters: shared, as layers.", model.first_layers[static_cast<size_t>(first)],
         block.own_norms ? "; norms and learned values are each layer's own" : ""));
   }
+  for (std::string& line : slots.Replaced(first, last)) group.scalars.push_back(std::move(line));
   group.norms = slots.Slots(first, last);
   return group;
 }

@@ -62,6 +62,20 @@ ValueId EmitDot(GraphBuilder* b, Operands operands, const std::string& name) {
   return b->Apply(op, {operands[0], operands[1]}, {{"size", int64_t{1}}}, name);
 }
 
+// Emits the channels `numbers` = {first, count} of a tensor.
+ValueId EmitSlice(GraphBuilder* b, ValueId whole, const std::vector<double>& numbers,
+                  const std::string& name) {
+  const double first = numbers[0], count = numbers[1];
+  const double after = static_cast<double>(b->type(whole).shape.last()) - first - count;
+  std::vector<double> widths;
+  if (first > 0) widths.push_back(first);
+  widths.push_back(count);
+  if (after > 0) widths.push_back(after);
+  const std::vector<ValueId> parts =
+      b->ApplyAll("split", {whole}, {{"widths", widths}, {"flat", false}}, name);
+  return b->ok() ? parts[first > 0 ? 1 : 0] : kNoValue;
+}
+
 }  // namespace
 
 ValueId EmitSum(GraphBuilder* b, absl::Span<const Term> terms, double constant,
@@ -90,6 +104,7 @@ ValueId EmitFunction(GraphBuilder* b, const Function& function, Operands operand
   }
   if (f == "dot") return EmitDot(b, operands, name);
   if (f == "stop") return b->Apply("stop", {operands[0]}, {}, name);
+  if (f == "slice") return EmitSlice(b, operands[0], function.numbers, name);
   if (f == "concat") return b->Apply("concat", Expanded(b, operands, 0), {}, name);
   if (f == "softmax") return EmitSoftmax(b, operands, name);
   if (f == "constant") {

@@ -135,8 +135,7 @@ class Lister : public NullBackend {
                                         AtPoint at_point) override {
     switch (site.spec->kind) {
       case SublayerSpec::Kind::kAttention:
-        Attention(site);
-        break;
+        return Attention(site, inputs, at_point);
       case SublayerSpec::Kind::kMlp: {
         PLUMB_ASSIGN_OR_RETURN(const int64_t d_ff, EvaluateMlpWidth(site.spec->mlp, site.scope));
         Mlp(site, site.name, site.spec->mlp, d_ff);
@@ -155,6 +154,8 @@ class Lister : public NullBackend {
     PLUMB_RETURN_IF_ERROR(status_);
     return NullBackend::Sublayer(site, inputs, at_point);
   }
+
+  void EndPoint(absl::string_view, int64_t width) override { point_width_ = width; }
 
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
     const ModelDims& d = model_.dims;
@@ -184,19 +185,32 @@ class Lister : public NullBackend {
   }
 
  private:
-  void Attention(const SublayerSite& site) {
+  absl::StatusOr<TensorHandle> Attention(const SublayerSite& site,
+                                         absl::Span<const TensorHandle> inputs, AtPoint at_point) {
     const ModelDims& d = model_.dims;
     const AttentionSpec& attention = site.spec->attention;
     const int64_t q_width = d.n_head * d.head_dim;
     const int64_t kv_width = d.n_kv_head * d.head_dim;
-    Linear(site, "q", q_width, d.d_model, attention.qkv_bias);
-    Linear(site, "k", kv_width, d.d_model, attention.qkv_bias);
-    Linear(site, "v", kv_width, d.d_model, attention.qkv_bias);
-    Linear(site, "o", d.d_model, q_width, attention.out_bias);
-    if (!attention.sinks) return;
-    const InitSpec zero{InitSpec::Kind::kConstant, 0, 0};
-    Add(Named(absl::StrCat(site.name, ".sink"), Shape({d.n_head})), {d.n_head, d.n_head}, zero,
-        site.scope);
+    if (site.projects("attention.q")) Linear(site, "q", q_width, d.d_model, attention.qkv_bias);
+    if (site.projects("attention.k")) Linear(site, "k", kv_width, d.d_model, attention.qkv_bias);
+    if (site.projects("attention.v") && !attention.keys_as_values) {
+      Linear(site, "v", kv_width, d.d_model, attention.qkv_bias);
+    }
+    // The statements decide the width of the context. Their parameters follow those of attention.
+    const size_t inside = parameters_.size();
+    PLUMB_ASSIGN_OR_RETURN(const TensorHandle out, NullBackend::Sublayer(site, inputs, at_point));
+    const size_t after = parameters_.size();
+    Linear(site, "o", d.d_model, point_width_, attention.out_bias);
+    if (attention.sinks) {
+      const InitSpec zero{InitSpec::Kind::kConstant, 0, 0};
+      Add(Named(absl::StrCat(site.name, ".sink"), Shape({d.n_head})), {d.n_head, d.n_head}, zero,
+          site.scope);
+    }
+    const auto begin = parameters_.begin() + static_cast<std::ptrdiff_t>(inside);
+    std::rotate(begin, parameters_.begin() + static_cast<std::ptrdiff_t>(after), parameters_.end());
+    for (size_t i = inside; i < parameters_.size(); ++i) at_[parameters_[i].name] = i;
+    PLUMB_RETURN_IF_ERROR(status_);
+    return out;
   }
 
   // Number of experts, and number that a token uses; 0: no mixture.
@@ -448,6 +462,7 @@ class Lister : public NullBackend {
   std::set<std::string> names_;    // names of both, and of the buffers
   std::set<std::string> learned_;  // already listed
   std::set<std::string> tables_;   // already listed
+  int64_t point_width_ = 0;        // width of the tensor at the last point
   absl::Status status_;
 };
 

@@ -90,17 +90,25 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   const std::string& name = site.name;
   const ValueId of_q = inputs_of_qkv.front(), of_v = inputs_of_qkv.back();
   const ValueId of_k = inputs_of_qkv.size() == 3 ? inputs_of_qkv[1] : of_q;
-  ValueId q = weights.Linear(absl::StrCat(name, ".q"), of_q, spec.qkv_bias);
-  PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q", q));
-  ValueId k = weights.Linear(absl::StrCat(name, ".k"), of_k, spec.qkv_bias);
-  PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k", k));
-  ValueId v = weights.Linear(absl::StrCat(name, ".v"), of_v, spec.qkv_bias);
-  PLUMB_ASSIGN_OR_RETURN(v, at_point("attention.v", v));
+  // Returns the projection after the point's statements, which may replace it.
+  const auto project = [&](const char* which, ValueId x) {
+    const std::string point = absl::StrCat("attention.", which);
+    return at_point(point, site.projects(point)
+                               ? weights.Linear(absl::StrCat(name, ".", which), x, spec.qkv_bias)
+                               : kNoValue);
+  };
+  PLUMB_ASSIGN_OR_RETURN(ValueId q, project("q", of_q));
+  PLUMB_ASSIGN_OR_RETURN(ValueId k, project("k", of_k));
+  ValueId v = kNoValue;
+  if (!spec.keys_as_values) {
+    PLUMB_ASSIGN_OR_RETURN(v, project("v", of_v));
+  }
   PLUMB_ASSIGN_OR_RETURN(const Rotation rotation, Rotation::At(context, site));
   q = rotation.Of(q, absl::StrCat(name, ".q.rope"));
   PLUMB_ASSIGN_OR_RETURN(q, at_point("attention.q_rot", q));
   k = rotation.Of(k, absl::StrCat(name, ".k.rope"));
   PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k_rot", k));
+  if (spec.keys_as_values) v = k;
 
   PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers, EvaluateAttention(spec, site.scope));
   Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", numbers.scale}};
@@ -112,17 +120,21 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   std::vector<ValueId> inputs = {q, k, v};
   if (is_cached) {
     const TensorType cache = CacheType(context, d.n_kv_head, numbers.CachedTokens(d), d.head_dim);
-    const ValueId k_cache = b.State(absl::StrCat(name, ".k_cache"), cache);
-    const ValueId v_cache = b.State(absl::StrCat(name, ".v_cache"), cache);
-    inputs.insert(inputs.end(), {k_cache, v_cache, context.positions});
+    if (spec.keys_as_values) inputs.pop_back();
+    inputs.push_back(b.State(absl::StrCat(name, ".k_cache"), cache));
+    if (!spec.keys_as_values) inputs.push_back(b.State(absl::StrCat(name, ".v_cache"), cache));
+    inputs.push_back(context.positions);
   }
   if (spec.sinks) inputs.push_back(weights.Param(absl::StrCat(name, ".sink")));
   if (context.lengths != kNoValue) {
     if (!spec.sinks) inputs.push_back(kNoValue);
     inputs.push_back(context.lengths);
   }
-  ValueId attended = b.Apply(is_cached ? "attention_cached" : "attention", std::move(inputs),
-                             std::move(attrs), absl::StrCat(name, ".context"));
+  const char* op = !is_cached            ? "attention"
+                   : spec.keys_as_values ? "attention_cached_keys"
+                                         : "attention_cached";
+  ValueId attended =
+      b.Apply(op, std::move(inputs), std::move(attrs), absl::StrCat(name, ".context"));
   PLUMB_ASSIGN_OR_RETURN(attended, at_point("attention.context", attended));
   return weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias);
 }

@@ -341,6 +341,58 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
+// -- Keys as values
+//
+// attention_cached_keys(q, k, k_cache, positions (, sink)) -> context, k_cache' is attention_cached
+// with values that are the keys, and one cache for both.
+
+// Returns the operands of attention_cached for those of attention_cached_keys.
+template <class T>
+std::vector<T> WithValues(absl::Span<const T> in) {
+  std::vector<T> all = {in[0], in[1], in[1], in[2], in[2]};
+  all.insert(all.end(), in.begin() + 3, in.end());
+  return all;
+}
+
+absl::StatusOr<std::vector<TensorType>> InferAttentionCachedKeys(const OpTypes& types) {
+  const std::vector<const TensorType*> inputs = WithValues(types.inputs);
+  PLUMB_ASSIGN_OR_RETURN(std::vector<TensorType> outputs,
+                         InferAttentionCached({inputs, {}, types.attrs}));
+  outputs.pop_back();
+  return outputs;
+}
+
+class AttentionCachedKeysKernel : public Kernel {
+ public:
+  AttentionCachedKeysKernel(std::unique_ptr<Kernel> attention, size_t inputs)
+      : attention_(std::move(attention)), inputs_(inputs) {}
+
+  int64_t scratch_bytes() const override { return attention_->scratch_bytes(); }
+  absl::Status Run(const KernelArgs& args) const override {
+    const void* in[kCachedSink + 1] = {args.in[0], args.in[1], args.in[1], args.in[2], args.in[2]};
+    std::copy_n(args.in + 3, inputs_ - 3, in + 5);
+    void* const out[] = {args.out[0], args.out[1], args.out[1]};
+    return attention_->Run({in, out, args.scratch, args.threads});
+  }
+
+ private:
+  const std::unique_ptr<Kernel> attention_;
+  const size_t inputs_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionCachedKeysKernel(const OpTypes& types) {
+  const std::vector<const TensorType*> inputs = WithValues(types.inputs);
+  PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> attention,
+                         MakeAttentionCachedKernel({inputs, {}, types.attrs}));
+  return std::make_unique<AttentionCachedKeysKernel>(std::move(attention), types.inputs.size());
+}
+
+absl::Status ReferenceAttentionCachedKeys(const ReferenceArgs& args) {
+  const std::vector<const ReferenceTensor*> inputs = WithValues(args.inputs);
+  const std::vector<ReferenceTensor*> outputs = {args.outputs[0], args.outputs[1], args.outputs[1]};
+  return ReferenceAttentionCached({inputs, outputs, args.attrs});
+}
+
 }  // namespace
 
 // -- Registration
@@ -356,6 +408,15 @@ void RegisterAttentionCached(OpRegistry* registry) {
   op.reference = ReferenceAttentionCached;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = AttentionCachedFlops;
+  registry->Add(op);
+
+  op.name = "attention_cached_keys";
+  op.min_inputs = 4;
+  op.max_inputs = 5;
+  op.updates = {{1, 2}};
+  op.infer = InferAttentionCachedKeys;
+  op.make_kernel = MakeAttentionCachedKeysKernel;
+  op.reference = ReferenceAttentionCachedKeys;
   registry->Add(std::move(op));
 }
 

@@ -90,6 +90,8 @@
 //       then attends to cache rows 0..position for the last Q <= T tokens; the caches are updated in place.
 //       Fails if a position is outside [0,C). With a window, of at most C tokens, the caches are rings: position
 //       p has row p mod C, and may be any number. No gradient.
+//   attention_cached_keys(q, k, k_cache, positions (, sink)) {..} -> context, k_cache'
+//       attention_cached with values that are the keys, and one cache for both
 //   causal_conv(x[B,T,d], weight f32[d,W] (, bias f32[d])) -> like x     channel by channel,
 //       y_t = bias + sum_{i<W} weight_i x_{t-i}; x is 0 before the first token
 //   causal_conv_grad(dy[B,T,d], weight) -> like dy          dx_t = sum_i weight_i dy_{t+i}

@@ -45,6 +45,10 @@ std::string FunctionLabel(const Function& function) {
     return absl::StrCat("part ", NumberText(function.numbers[0]), " of ",
                         NumberText(function.numbers[1]));
   }
+  if (function.name == "slice") {
+    return absl::StrCat(NumberText(function.numbers[1]), " channels from ",
+                        NumberText(function.numbers[0]));
+  }
   const std::string name = function.name == "pow" ? "^" : function.name;
   if (function.numbers.empty()) return name;
   return absl::StrCat(name, " ", absl::StrJoin(function.numbers, " "));

@@ -61,7 +61,7 @@ absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOpti
     const std::string& op = node.op->name;
     if (op == "matmul") work.forward_flops += LinearFlops(graph, node);
     if (IsOfExperts(node)) work.forward_flops += ExpertFlops(graph, node);
-    if (op == "attention" || op == "attention_cached") {
+    if (op == "attention" || op == "attention_cached" || op == "attention_cached_keys") {
       work.forward_flops += AttentionFlops(graph, node);
     }
     if (op == "embedding" || op == "embedding_int8") continue;

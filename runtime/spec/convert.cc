@@ -387,6 +387,7 @@ absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Lo
   PLUMB_ASSIGN_OR_RETURN(spec.score_cap, OptionalExpression(at, "score_cap"));
   PLUMB_ASSIGN_OR_RETURN(spec.window, OptionalExpression(at, "window"));
   spec.sinks = message.sinks();
+  spec.keys_as_values = message.keys_as_values();
   return spec;
 }
 

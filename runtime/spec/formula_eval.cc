@@ -224,7 +224,9 @@ absl::Status FormulaEval::Assign(const Statement& statement, Assignment assignme
                                          "read, not set"));
   }
   const bool is_point = name == scope_.point;
-  const int64_t width = is_point ? scope_.channels : scope_.model->dims.d_model;
+  const int64_t width = !is_point                       ? scope_.model->dims.d_model
+                        : scope_.point_may_change_width ? assignment.value.width
+                                                        : scope_.channels;
   if ((becomes_stream || is_point) && !IsTensorOf(assignment.value, width)) {
     return Error(statement.value, absl::StrCat("\"", name, "\" carries a tensor [batch, seq, ",
                                                width, "]; this is ", TypeName(assignment.value)));

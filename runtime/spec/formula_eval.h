@@ -38,6 +38,7 @@ struct FormulaScope {
   int64_t channels;         // size of a per_channel learned vector here
   int64_t heads = 0;        // size of a per_head learned vector; 0: no heads here
   std::string point;        // kInside: name of the point's tensor, which has `channels` channels
+  bool point_may_change_width = false;
   // Sublayers that may be called, keyed by the name used in calls.
   std::map<std::string, SublayerSite> sublayers;
 };
@@ -151,6 +152,7 @@ class FormulaEval {
   absl::StatusOr<Quantity> ApplyFunction(const Expr& expr, std::vector<Quantity> operands);
   absl::StatusOr<Quantity> ApplyTensorFunction(const Expr& expr);
   absl::StatusOr<Quantity> Part(const Expr& expr);
+  absl::StatusOr<Quantity> Slice(const Expr& expr);
   absl::StatusOr<Quantity> Concat(const Expr& expr);
   absl::StatusOr<Quantity> Concatenated(const Expr& expr, const std::vector<Quantity>& parts);
   absl::StatusOr<Quantity> DotProduct(const Expr& expr);

@@ -56,6 +56,7 @@ absl::StatusOr<Quantity> FormulaEval::Extremum(const Expr& expr,
 absl::StatusOr<Quantity> FormulaEval::ApplyTensorFunction(const Expr& expr) {
   if (expr.name == "dot") return DotProduct(expr);
   if (expr.name == "part") return Part(expr);
+  if (expr.name == "slice") return Slice(expr);
   if (expr.name == "concat") return Concat(expr);
   if (expr.name == "drop" || expr.name == "drop_path") return DropOut(expr);
   if (expr.name == "sum") {
@@ -125,6 +126,27 @@ absl::StatusOr<Quantity> FormulaEval::Part(const Expr& expr) {
   Quantity type = whole;
   type.width = whole.width / n;
   return Applied({"part", {static_cast<double>(i), static_cast<double>(n)}}, {tensor}, type);
+}
+
+absl::StatusOr<Quantity> FormulaEval::Slice(const Expr& expr) {
+  if (expr.args.size() != 3) {
+    return Error(expr,
+                 "slice takes a tensor, the first channel from 0, and the number of channels: "
+                 "slice(x, 0, 16)");
+  }
+  PLUMB_ASSIGN_OR_RETURN(const Quantity whole, Evaluate(expr.args[0]));
+  if (whole.is_number()) return Error(expr.args[0], "slice takes a tensor; this is a number");
+  PLUMB_ASSIGN_OR_RETURN(const int64_t first, Integer(expr.args[1], "the first channel"));
+  PLUMB_ASSIGN_OR_RETURN(const int64_t count, Integer(expr.args[2], "the number of channels"));
+  if (first < 0 || count < 1 || first + count > whole.width) {
+    return Error(expr, absl::StrCat(TypeName(whole), " has no ", count, " channels from ", first,
+                                    " on", scalars_.Where()));
+  }
+  if (count == whole.width) return whole;
+  Quantity type = whole;
+  type.width = count;
+  return Applied({"slice", {static_cast<double>(first), static_cast<double>(count)}},
+                 {Materialize(whole)}, type);
 }
 
 absl::StatusOr<Quantity> FormulaEval::Concat(const Expr& expr) {

@@ -84,6 +84,16 @@ class Walk {
                                     ": the block has experts and no MLP; statements inside ",
                                     "experts are not possible"));
       }
+      const auto has_values = [](const SublayerSpec& sublayer) {
+        return sublayer.kind == SublayerSpec::Kind::kAttention &&
+               !sublayer.attention.keys_as_values;
+      };
+      if (inside.point == kAttentionPoints[2] && has(SublayerSpec::Kind::kAttention) &&
+          std::none_of(block.sublayers.begin(), block.sublayers.end(), has_values)) {
+        return ErrorAt(inside.place,
+                       absl::StrCat("inside ", inside.point, ": the values are the keys ",
+                                    "(keys_as_values); write statements at attention.k_rot"));
+      }
       if (inside.point != kGatedMlpPoints[0]) continue;
       const bool gated = std::any_of(
           block.sublayers.begin(), block.sublayers.end(),
@@ -186,16 +196,43 @@ class Walk {
     return by_name ? RunSection(scope, block.placement->block) : absl::OkStatus();
   }
 
-  absl::StatusOr<TensorHandle> CallSublayer(const SublayerSite& site,
+  // Returns true if the block's statements at a projection set its result before they read it.
+  static absl::StatusOr<bool> Replaces(const BlockSpec& block, absl::string_view point,
+                                       const ScalarScope& scope) {
+    const std::string name = LastName(point);
+    for (const InsideSpec& inside : block.inside) {
+      if (inside.point != point) continue;
+      for (const Statement& statement : inside.statements) {
+        if (statement.condition.has_value()) {
+          PLUMB_ASSIGN_OR_RETURN(const double holds,
+                                 EvaluateScalar({statement.text, *statement.condition}, scope));
+          if (holds == 0) continue;
+        }
+        std::set<std::string> read;
+        CollectNames(statement, Expr::Kind::kName, &read);
+        if (read.count(name) > 0) return false;
+        if (statement.target == name && statement.index.empty()) return true;
+      }
+    }
+    return false;
+  }
+
+  absl::StatusOr<TensorHandle> CallSublayer(SublayerSite site,
                                             absl::Span<const TensorHandle> inputs) {
     const BlockSpec& block = *model_.layers[static_cast<size_t>(site.layer_index)];
+    if (site.spec->kind == SublayerSpec::Kind::kAttention) {
+      for (const char* point : {"attention.q", "attention.k", "attention.v"}) {
+        PLUMB_ASSIGN_OR_RETURN(const bool replaces, Replaces(block, point, site.scope));
+        if (replaces) site.replaced.push_back(point);
+      }
+    }
     const auto at_point = [&](absl::string_view point,
                               TensorHandle tensor) -> absl::StatusOr<TensorHandle> {
       int64_t hidden = 0;
       if (site.spec->kind == SublayerSpec::Kind::kMlp) {
         PLUMB_ASSIGN_OR_RETURN(hidden, EvaluateMlpWidth(site.spec->mlp, site.scope));
       }
-      const InsideSite inside = {site.name, site.scope, &inputs[0], hidden};
+      const InsideSite inside = {site.name, site.scope, &inputs[0], hidden, !site.projects(point)};
       return RunInside(block, inside, point, tensor);
     };
     return backend_->Sublayer(site, inputs, at_point);
@@ -210,7 +247,7 @@ class Walk {
     scope.dims = &model_.dims;
     scope.placement = last.placement.get();
     const auto at_point = [&](absl::string_view point, TensorHandle tensor) {
-      return RunInside(last, {"head", scope, nullptr, 0}, point, tensor);
+      return RunInside(last, {"head", scope, nullptr, 0, false}, point, tensor);
     };
     return backend_->Head(x, at_point);
   }
@@ -221,6 +258,7 @@ class Walk {
     ScalarScope scalars;
     const TensorHandle* input;  // input of the sublayer; null in the head
     int64_t hidden;             // width of an MLP's hidden layer
+    bool replaced;              // true if there is no tensor until a statement sets it
   };
 
   // Returns the width of the tensor at a point and the number of heads in it (0: none).
@@ -237,6 +275,8 @@ class Walk {
   absl::StatusOr<TensorHandle> RunInside(const BlockSpec& block, const InsideSite& site,
                                          absl::string_view point, TensorHandle tensor) {
     const auto [width, heads] = WidthAt(point, site.hidden);
+    int64_t width_now = width;
+    bool is_set = !site.replaced;
     for (const InsideSpec& inside : block.inside) {
       if (inside.point != point) continue;
       FormulaScope scope =
@@ -246,19 +286,24 @@ class Walk {
       scope.channels = width;
       scope.heads = heads;
       scope.point = LastName(point);
+      scope.point_may_change_width = point == "attention.context";
       const auto no_sublayers = [](const SublayerSite&, absl::Span<const TensorHandle> inputs) {
         return absl::StatusOr<TensorHandle>(inputs[0]);
       };
       FormulaEval eval(scope, backend_, &state_, no_sublayers);
-      eval.locals()[scope.point] = {Quantity::Tensor(tensor, width), false, -1};
+      if (is_set) eval.locals()[scope.point] = {Quantity::Tensor(tensor, width_now), false, -1};
       if (site.input != nullptr) {
         eval.locals()["input"] = {Quantity::Tensor(*site.input, model_.dims.d_model), true, -1};
       }
       PLUMB_RETURN_IF_ERROR(eval.Run(inside.statements));
-      const Variable& after = eval.locals().at(scope.point);
-      state_.settings.Reads(after.setting);  // read by the sublayer, and so by its caller
-      tensor = after.value.terms[0].tensor;
+      const auto after = eval.locals().find(scope.point);
+      if (after == eval.locals().end()) continue;    // other statements will set it
+      state_.settings.Reads(after->second.setting);  // read by the sublayer, and so by its caller
+      tensor = after->second.value.terms[0].tensor;
+      width_now = after->second.value.width;
+      is_set = true;
     }
+    backend_->EndPoint(point, width_now);
     return tensor;
   }
 
@@ -352,9 +397,15 @@ class Walk {
 
 }  // namespace
 
+bool SublayerSite::projects(absl::string_view point) const {
+  return std::find(replaced.begin(), replaced.end(), point) == replaced.end();
+}
+
 std::vector<const char*> PointsOf(const SublayerSpec& sublayer) {
   if (sublayer.kind == SublayerSpec::Kind::kAttention) {
-    return {std::begin(kAttentionPoints), std::end(kAttentionPoints)};
+    std::vector<const char*> points(std::begin(kAttentionPoints), std::end(kAttentionPoints));
+    if (sublayer.attention.keys_as_values) points.erase(points.begin() + 2);  // attention.v
+    return points;
   }
   if (sublayer.kind != SublayerSpec::Kind::kMlp) return {};
   if (sublayer.mlp.gated) return {std::begin(kGatedMlpPoints), std::end(kGatedMlpPoints)};

@@ -42,6 +42,7 @@ struct Term {
 //   pow (a) {exponent}; max, min (a) {number} or (a, b); < <= > >= == != (a) {number}, 1 or 0
 //   dot (a, b)         sum over channels, width 1; operands of equal width
 //   part (a) {i, n}    part i, from 0, of n equal parts of the channels
+//   slice (a) {i, n}   n channels from channel i on, counted from 0
 //   concat (a, ..)     along the channels
 //   softmax (s, ..)    over the operands, of equal width; the results are concatenated
 //   constant () {c}    vector of width 1
@@ -103,6 +104,11 @@ struct SublayerSite {
   const SublayerSpec* spec;
   int64_t layer_index;  // from 0
   ScalarScope scope;
+  // Points whose statements set the tensor before they read it: "attention.k". The sublayer has no
+  // projection there, and passes at_point any tensor.
+  std::vector<std::string> replaced = {};
+
+  bool projects(absl::string_view point) const;
 };
 
 // Read of an extra token table. The same site may be read several times.
@@ -162,6 +168,11 @@ class FormulaBackend {
   virtual TensorHandle SetName(const std::string& name, TensorHandle value) {
     static_cast<void>(name);
     return value;
+  }
+
+  // Called at the end of each point inside a sublayer, with the width of the resulting tensor.
+  virtual void EndPoint(absl::string_view point, int64_t width) {
+    static_cast<void>(point), static_cast<void>(width);
   }
 
   // Called before and after the statements of each layer, so that a backend can separate layers.

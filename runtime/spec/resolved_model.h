@@ -67,6 +67,7 @@ struct AttentionSpec {
   std::optional<Expression> score_cap;
   std::optional<Expression> window;
   bool sinks = false;
+  bool keys_as_values = false;  // values are the rotated keys; there is one cache for both
 };
 
 struct MlpSpec {

@@ -38,8 +38,8 @@ struct NamedFunction {
 constexpr NamedFunction kFunctions[] = {{"sqrt", 1, 1}, {"exp", 1, 1},     {"log", 1, 1},
                                         {"abs", 1, 1},  {"min", 1, 16},    {"max", 1, 16},
                                         {"tanh", 1, 1}, {"sigmoid", 1, 1}, {"erf", 1, 1}};
-constexpr const char* kTensorFunctions[] = {"dot",  "part",      "concat", "stop",
-                                            "drop", "drop_path", "sum",    "softmax"};
+constexpr const char* kTensorFunctions[] = {"dot",  "part",      "slice", "concat", "stop",
+                                            "drop", "drop_path", "sum",   "softmax"};
 
 absl::StatusOr<double> CallFunction(const Expr& expr, absl::Span<const double> v) {
   for (const NamedFunction& f : kFunctions) {

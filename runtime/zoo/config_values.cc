@@ -303,11 +303,12 @@ class Reader {
 };
 
 absl::StatusOr<double> EvaluateNode(const Expression& whole, const Expr& expr,
-                                    const ConfigValues& values, int64_t layer) {
+                                    const ConfigValues& values, int64_t layer, int64_t head) {
   const SourceText& text = whole.text;
   if (expr.kind == Expr::Kind::kNumber) return expr.number;
   if (expr.kind == Expr::Kind::kName && expr.index.empty()) {
     if (expr.name == "layer" && layer > 0) return static_cast<double>(layer);
+    if (expr.name == "head" && head >= 0) return static_cast<double>(head);
     if (const auto found = values.scalars.find(expr.name); found != values.scalars.end()) {
       return found->second;
     }
@@ -334,7 +335,7 @@ absl::StatusOr<double> EvaluateNode(const Expression& whole, const Expr& expr,
   }
   std::vector<double> operands;
   for (const Expr& arg : expr.args) {
-    PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateNode(whole, arg, values, layer));
+    PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateNode(whole, arg, values, layer, head));
     operands.push_back(value);
   }
   absl::StatusOr<double> value = ApplyScalarOperator(expr, operands);
@@ -368,14 +369,14 @@ absl::StatusOr<ConfigValues> ReadConfigValues(const Family& family, const Json& 
 }
 
 absl::StatusOr<double> Evaluate(const Expression& expression, const ConfigValues& values,
-                                int64_t layer) {
-  return EvaluateNode(expression, expression.root, values, layer);
+                                int64_t layer, int64_t head) {
+  return EvaluateNode(expression, expression.root, values, layer, head);
 }
 
 absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const ConfigValues& values,
-                                      int64_t layer) {
+                                      int64_t layer, int64_t head) {
   constexpr double kMax = 9007199254740992.0;  // 2^53: integers up to it are exact
-  PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(expression, values, layer));
+  PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(expression, values, layer, head));
   if (value < 0 || value > kMax || value != std::floor(value)) {
     return ErrorInText(expression.text, 0,
                        absl::StrCat("must be a whole number from 0, is ", PlainNumber(value)));

@@ -39,12 +39,13 @@ absl::StatusOr<ConfigValues> ReadConfigValues(const Family& family, const nlohma
                                               const std::string& file);
 
 // Evaluates a number, or a condition (0 is false). `layer` is counted from 1; 0 means outside of
-// the layers. Errors point into the expression.
+// the layers. `head` is the number of {head} in a tensor's name; -1: there is none. Errors point
+// into the expression.
 absl::StatusOr<double> Evaluate(const Expression& expression, const ConfigValues& values,
-                                int64_t layer = 0);
+                                int64_t layer = 0, int64_t head = -1);
 // Evaluates an expression whose value must be an integer >= 0.
 absl::StatusOr<int64_t> EvaluateCount(const Expression& expression, const ConfigValues& values,
-                                      int64_t layer = 0);
+                                      int64_t layer = 0, int64_t head = -1);
 
 }  // namespace plumb
 

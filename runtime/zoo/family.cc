@@ -175,7 +175,7 @@ size_t IndexOf(const std::vector<Rule>& rules, const std::string& name) {
 template <class Rule>
 absl::Status AddNamed(Rule rule, std::set<std::string>* own, std::vector<Rule>* rules) {
   const std::string& name = rule.name.value;
-  if (!own->insert(name).second || name == "layer") {
+  if (!own->insert(name).second || name == "layer" || name == "head") {
     return ErrorAt(rule.name.place, absl::StrCat("the name ", name, " is taken; choose another"));
   }
   const size_t at = IndexOf(*rules, name);

@@ -13,7 +13,7 @@
 namespace plumb {
 namespace {
 
-constexpr absl::string_view kLayer = "{layer}", kExpert = "{expert}";
+constexpr absl::string_view kLayer = "{layer}", kHead = "{head}", kExpert = "{expert}";
 
 // Consumes a number without leading zeros from the front of `name`.
 std::optional<int64_t> ConsumeNumber(absl::string_view* name) {
@@ -29,21 +29,23 @@ std::optional<int64_t> ConsumeNumber(absl::string_view* name) {
   return number;
 }
 
-bool Match(absl::string_view pattern, absl::string_view name, int64_t* layer) {
+bool Match(absl::string_view pattern, absl::string_view name, TensorNumbers* numbers) {
   while (!pattern.empty()) {
-    if (absl::ConsumePrefix(&pattern, kLayer)) {
+    const bool is_layer = absl::ConsumePrefix(&pattern, kLayer);
+    if (is_layer || absl::ConsumePrefix(&pattern, kHead)) {
       const std::optional<int64_t> number = ConsumeNumber(&name);
-      if (!number.has_value() || (*layer >= 0 && *layer != *number)) return false;
-      *layer = *number;
+      int64_t& known = is_layer ? numbers->layer : numbers->head;
+      if (!number.has_value() || (known >= 0 && known != *number)) return false;
+      known = *number;
     } else if (absl::ConsumePrefix(&pattern, kExpert)) {
       if (!ConsumeNumber(&name).has_value()) return false;
     } else if (absl::ConsumePrefix(&pattern, "*")) {
       if (pattern.empty()) return true;
       // Backtracking is cheap: patterns have one or two stars, and names are short.
       for (size_t skipped = 0; skipped <= name.size(); ++skipped) {
-        int64_t of_rest = *layer;
+        TensorNumbers of_rest = *numbers;
         if (!Match(pattern, name.substr(skipped), &of_rest)) continue;
-        *layer = of_rest;
+        *numbers = of_rest;
         return true;
       }
       return false;
@@ -58,12 +60,12 @@ bool Match(absl::string_view pattern, absl::string_view name, int64_t* layer) {
 
 }  // namespace
 
-std::optional<int64_t> MatchTensorName(absl::string_view pattern, absl::string_view name) {
+std::optional<TensorNumbers> MatchTensorName(absl::string_view pattern, absl::string_view name) {
   constexpr size_t kMaxLength = 4096;  // bounds the backtracking
-  int64_t layer = -1;
+  TensorNumbers numbers;
   if (name.size() > kMaxLength) return std::nullopt;
-  if (!Match(pattern, name, &layer)) return std::nullopt;
-  return layer;
+  if (!Match(pattern, name, &numbers)) return std::nullopt;
+  return numbers;
 }
 
 std::string FillTensorName(absl::string_view pattern, int64_t layer, int64_t expert) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns for names of tensors: {layer} and {expert} match numbers from 0, * matches any text.
+// Patterns for names of tensors: {layer}, {head} and {expert} match numbers from 0, * matches any
+// text.
 // Stateless.
 #ifndef PLUMB_RUNTIME_ZOO_TENSOR_NAMES_H_
 #define PLUMB_RUNTIME_ZOO_TENSOR_NAMES_H_
@@ -13,9 +14,13 @@
 
 namespace plumb {
 
-// Returns the layer of `name` if it matches the pattern (-1 if the pattern has no {layer}),
-// otherwise nullopt.
-std::optional<int64_t> MatchTensorName(absl::string_view pattern, absl::string_view name);
+// Numbers in a name, from 0; -1 if the pattern has none.
+struct TensorNumbers {
+  int64_t layer = -1, head = -1;
+};
+
+// Returns the numbers of `name` if it matches the pattern, otherwise nullopt.
+std::optional<TensorNumbers> MatchTensorName(absl::string_view pattern, absl::string_view name);
 
 // Returns the pattern with its numbers substituted.
 std::string FillTensorName(absl::string_view pattern, int64_t layer, int64_t expert);

@@ -17,21 +17,23 @@ namespace plumb {
 namespace {
 
 absl::StatusOr<AxisSlice> SliceOf(const std::optional<SliceRule>& rule, const ConfigValues& values,
-                                  int64_t layer) {
+                                  const TensorNumbers& numbers) {
+  const int64_t layer = numbers.layer + 1, head = numbers.head;
   AxisSlice part;
   if (!rule.has_value()) return part;
   if (rule->groups.has_value()) {
-    PLUMB_ASSIGN_OR_RETURN(part.groups, EvaluateCount(*rule->groups, values, layer));
+    PLUMB_ASSIGN_OR_RETURN(part.groups, EvaluateCount(*rule->groups, values, layer, head));
   }
   if (rule->first.has_value()) {
-    PLUMB_ASSIGN_OR_RETURN(part.first, EvaluateCount(*rule->first, values, layer));
+    PLUMB_ASSIGN_OR_RETURN(part.first, EvaluateCount(*rule->first, values, layer, head));
   }
-  PLUMB_ASSIGN_OR_RETURN(part.count, EvaluateCount(rule->count, values, layer));
+  PLUMB_ASSIGN_OR_RETURN(part.count, EvaluateCount(rule->count, values, layer, head));
   return part;
 }
 
 absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& values,
-                                    const WantedTensor& wanted, int64_t layer) {
+                                    const WantedTensor& wanted, const TensorNumbers& numbers) {
+  const int64_t layer = numbers.layer;
   TensorPiece piece;
   piece.name = wanted.name;
   piece.shape = wanted.shape;
@@ -54,8 +56,8 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
     piece.sources.push_back(FillTensorName(rule.source.value, layer, i));
   }
   if (!stacked) piece.older = FillTensorName(rule.older, layer, 0);
-  PLUMB_ASSIGN_OR_RETURN(piece.rows, SliceOf(rule.rows, values, layer + 1));
-  PLUMB_ASSIGN_OR_RETURN(piece.columns, SliceOf(rule.columns, values, layer + 1));
+  PLUMB_ASSIGN_OR_RETURN(piece.rows, SliceOf(rule.rows, values, numbers));
+  PLUMB_ASSIGN_OR_RETURN(piece.columns, SliceOf(rule.columns, values, numbers));
   return piece;
 }
 
@@ -178,11 +180,12 @@ class Planner {
   absl::StatusOr<const IgnoredRule*> RuleToIgnore(const CheckpointTensor& tensor) const {
     for (const IgnoredRule& rule : family_.ignored) {
       const absl::string_view pattern = WithoutPrefix(rule.name.value, family_.prefixes);
-      const std::optional<int64_t> layer =
+      const std::optional<TensorNumbers> numbers =
           MatchTensorName(pattern, WithoutPrefix(tensor.entry->name, family_.prefixes));
-      if (!layer.has_value()) continue;
+      if (!numbers.has_value()) continue;
       if (!rule.when.has_value()) return &rule;
-      PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*rule.when, values_, Layer(*layer)));
+      PLUMB_ASSIGN_OR_RETURN(const double holds,
+                             Evaluate(*rule.when, values_, Layer(numbers->layer)));
       if (holds != 0) return &rule;
     }
     return nullptr;
@@ -224,13 +227,14 @@ absl::StatusOr<std::vector<TensorPiece>> ResolvePieces(const Family& family,
   for (const WantedTensor& tensor : wanted) {
     const size_t before = pieces.size();
     for (const TensorRule& rule : family.tensors) {
-      const std::optional<int64_t> layer = MatchTensorName(rule.to.value, tensor.name);
-      if (!layer.has_value()) continue;
+      const std::optional<TensorNumbers> numbers = MatchTensorName(rule.to.value, tensor.name);
+      if (!numbers.has_value()) continue;
       if (rule.when.has_value()) {
-        PLUMB_ASSIGN_OR_RETURN(const double holds, Evaluate(*rule.when, values, *layer + 1));
+        PLUMB_ASSIGN_OR_RETURN(const double holds,
+                               Evaluate(*rule.when, values, numbers->layer + 1));
         if (holds == 0) continue;
       }
-      PLUMB_ASSIGN_OR_RETURN(TensorPiece piece, Resolve(rule, values, tensor, *layer));
+      PLUMB_ASSIGN_OR_RETURN(TensorPiece piece, Resolve(rule, values, tensor, *numbers));
       pieces.push_back(std::move(piece));
     }
     if (pieces.size() - before != 1) {

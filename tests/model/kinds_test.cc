@@ -109,6 +109,38 @@ constexpr char kSigmoidExperts[] = R"pbtxt(
     }
   } })pbtxt";
 
+// Multi-head latent attention in its absorbed form: the keys are the values, one for all heads.
+constexpr char kLatent[] = R"pbtxt(
+  n_layer: 2 n_kv_head: 1 head_dim: 6 positions { kind: ROPE rope_dims: "2" rope_interleaved: true }
+  attention { scale: "0.4" keys_as_values: true sinks: true out_bias: true window: "5 * (layer % 2)" }
+  placement {
+    name: "mla" extends: "pre"
+    linear { name: "q_content" out: "3 * n_head" } linear { name: "q_position" out: "2 * n_head" }
+    linear { name: "k_position" out: "2" } linear { name: "kv_down" out: "4" }
+    linear { name: "k_up" out: "4" } linear { name: "v_up" out: "5" }
+    inside {
+      point: "attention.q"
+      rule: "a = q_content(input)" rule: "b = q_position(input)"
+      rule: "q = concat(h = 0..n_head - 1, concat(part(b, h, n_head), k_up[h](part(a, h, n_head))))"
+    }
+    inside { point: "attention.k" rule: "k = concat(k_position(input), kv_norm(kv_down(input)))" }
+    inside {
+      point: "attention.context"
+      rule: "context = concat(h = 0..n_head - 1, v_up[h](slice(part(context, h, n_head), 2, 4)))"
+    }
+  }
+  block { placement: "mla" norm: "rms_norm" })pbtxt";
+
+// Later layers use the keys and values of the first, and have no projections of their own.
+constexpr char kSharedKeys[] = R"pbtxt(
+  n_layer: 3 n_kv_head: 2 attention { qkv_bias: true }
+  placement {
+    name: "mine" extends: "pre"
+    inside { point: "attention.k" rule: "k = keys[1] if layer > 1" rule: "keys[layer] = k if layer == 1" }
+    inside { point: "attention.v" rule: "v = values[1] if layer > 1" rule: "values[layer] = v if layer == 1" }
+  }
+  block { placement: "mine" norm: "rms_norm" })pbtxt";
+
 std::vector<Kind> Kinds() {
   return {
       {"cap", absl::StrCat("n_layer: 2 attention { score_cap: \"1.5\" }", kPre)},
@@ -137,6 +169,8 @@ std::vector<Kind> Kinds() {
       {"embedding_width",
        absl::StrCat("n_layer: 2 embedding_width: \"d_model / 2\" tie_embeddings: true ",
                     "embedding_scale: \"2\" head_bias: true ", kPre)},
+      {"latent_attention", kLatent},
+      {"shared_keys", kSharedKeys},
       {"alibi", absl::StrCat("n_layer: 2 positions { kind: ALIBI } ", kPre)},
       {"alibi_of_three_heads",
        absl::StrCat("n_layer: 2 n_head: 3 head_dim: 4 positions { kind: ALIBI alibi_scale: ",

@@ -215,7 +215,7 @@ class Writer {
 
   // Returns a value of one channel, or of a few channels that divide d_model.
   std::string Gate(int depth) {
-    switch (Below(9)) {
+    switch (Below(10)) {
       case 0:
         return absl::StrCat("dot(", Tensor(depth), ", ", Tensor(depth), ") / d_model");
       case 1:
@@ -229,6 +229,8 @@ class Writer {
       case 5:
         return absl::StrCat("part(", Tensor(depth), ", ", Below(4), ", 4)");
       case 6:
+        return absl::StrCat("slice(", Tensor(depth), ", ", Below(4), " * 2, d_model / 4)");
+      case 7:
         return "w[min(3, n_layer)]";
       default:
         return Number(depth);

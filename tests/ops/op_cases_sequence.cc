@@ -191,6 +191,10 @@ void AddCachedAttentionCase(std::vector<int32_t> first, int64_t tokens, Heads he
   c.attrs = AttentionAttrs(heads, head_dim);
   c.tolerance = bf16 ? kBf16Tolerance : 4e-6;
   cases->push_back(WithVariant(c, variant, heads.q));
+  if (capacity > 300) return;
+  c.op = "attention_cached_keys";
+  c.inputs = {c.inputs[0], c.inputs[1], c.inputs[3], c.inputs[5]};
+  cases->push_back(WithVariant(c, variant, heads.q));
 }
 
 void AddSinkGrad(int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim, Draw draw,
