@@ -143,7 +143,7 @@ TEST(FamilyTensorTest, OwnRulesReplaceImportedOnes) {
   const std::string p = "tensor { to: 'a' source: '1' } tensor { to: 'b' source: '2' }";
   EXPECT_EQ(TensorRules(p, "", "tensor { to: 'c' source: '3' }"),
             (Rules{"a < 1", "b < 2", "c < 3"}));
-  // All rules of the file for a tensor stay: their conditions tell them apart.
+  // All rules of the file for a tensor stay: the conditions choose between them.
   EXPECT_EQ(TensorRules(p, "",
                         "tensor { to: 'a' source: '3' when: 'n_layer == 1' }\n"
                         "tensor { to: 'a' source: '4' when: 'n_layer > 1' }"),

@@ -45,9 +45,9 @@ CASES = [
     family("which layers slide, by turns", "gemma2",
            ('text: "layer % 2"', 'text: "(layer + 1) % 2"')),
     config("which layers slide, by a pattern", "gemma3_text", sliding_window_pattern=2),
-    part("which layers turn with which base", "gemma3_text", "gemma3_block",
+    part("which layers turn with which base", "gemma3_text", "rope_by_type",
          ("(${local_theta} - ${rope_theta}) * (${slides})", "0 * ${local_theta}")),
-    part("which layers have the scaling", "gemma3_text", "gemma3_block", ("not (${slides})", "${slides}")),
+    part("which layers have the scaling", "gemma3_text", "rope_by_type", ("not (${slides})", "${slides}")),
     part("scale after the cap", "gemma2", "gemma_sandwich",
          ('score_cap: "${cap}"', 'score_cap: "${cap} / sqrt(${query_scale})"')),
     family("scale after the cap, with experts", "grok1",
@@ -82,7 +82,7 @@ CASES = [
     part("magnitude of LongRoPE", "scaled_longrope_5", "rope_scaling",
          ('longrope.attention_factor" text: "${@prefix@rope_attention}"',
           'longrope.attention_factor" text: "1"')),
-    part("scalings of the types of layers", "scaled_by_layer", "gemma3_block",
+    part("scalings of the types of layers", "scaled_by_layer", "rope_by_type",
          ('text: "${slides}"', 'text: "0"')),
     family("a window in all layers", "qwen3_moe_slides", ("slides and window", "0")),
     config("layers without positions", "smollm3", no_rope_layers=[1, 1, 1, 0]),
@@ -109,6 +109,23 @@ CASES = [
     config("scale of the residual", "granite", residual_multiplier=1.0),
     config("scale of the scores", "granite", attention_multiplier=0.5),
     config("scale by layer", "gpt2_scaled", scale_attn_by_inverse_layer_idx=False),
+    part("values before keys", "phi3", "fused_qkv",
+         ('first: "@q@ + @kv@"', 'first: "@"'), ('first: "@q@"', 'first: "@q@ + @kv@"'),
+         ('first: "@"', 'first: "@q@"')),
+    part("up before gate", "phi3", "fused_gate_up",
+         ('first: "0"', 'first: "@"'), ('first: "d_ff"', 'first: "0"'), ('first: "@"', 'first: "d_ff"')),
+    config("factors of LongRoPE", "phi3_longrope", rope_scaling=None),
+    part("which layers have the scaling", "olmo3", "rope_by_type", ('"not (${slides})"', '"1"')),
+    part("base of layers that slide", "olmo3_types", "rope_by_type",
+         ("(${local_theta} - ${rope_theta}) * (${slides})", "0 * ${local_theta}")),
+    family("layers without positions", "cohere2", ('"head_dim * (${slides})"', '"head_dim"')),
+    family("layers without positions", "exaone4", ('"head_dim * (${slides})"', '"head_dim"')),
+    part("rope layout, pairs as halves", "glm4", "glm_block", ("rope_interleaved: true", "")),
+    config("a part of each head turns", "glm4", partial_rotary_factor=1.0),
+    family("up before gate, of all experts", "granitemoe",
+           ('first: "0"', 'first: "@"'), ('first: "d_ff"', 'first: "0"'), ('first: "@"', 'first: "d_ff"')),
+    config("top-k weights renormalized", "qwen2_moe", norm_topk_prob=True),
+    config("bounds of queries, keys and values", "olmoe", clip_qkv=None),
 ]
 # Cases that are refused, because tensors would be missing or unused.
 REFUSED = [
@@ -121,6 +138,8 @@ REFUSED = [
     config("norms of queries and keys", "cohere_plus", use_qk_norm=False),
     config("which layers have experts", "qwen3_moe", decoder_sparse_step=1),
     config("embeddings of another width", "opt_350m", word_embed_proj_dim=20),
+    family("gate of the shared expert", "qwen2_moe", ('"shared_gate" text: "1"', '"shared_gate" text: "0"')),
+    family("norms after sublayers", "glm4", ('placement: "double"', 'placement: "pre"')),
 ]
 
 
