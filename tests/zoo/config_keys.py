@@ -137,6 +137,20 @@ def check_warnings(binary):
                 raise Failed(f"no warning of {words}: {run.returncode}\n{run.stderr}")
 
 
+def check_text_model_only(binary):
+    """Checks that the import of a model that reads images says what it leaves out, and which tensors."""
+    with tempfile.TemporaryDirectory() as scratch:
+        out = os.path.join(scratch, "run")
+        run = subprocess.run([binary, "import", os.path.join(CHECKPOINTS, "gemma3"), "--out", out],
+                             capture_output=True, text=True, timeout=300)
+        if run.returncode != 0 or "only the text model is imported" not in run.stderr:
+            raise Failed(f"no warning of images: {run.returncode}\n{run.stderr}")
+        reasons = {each["source"]: each.get("ignored") for each in read_json(out, "import.json")["tensors"]
+                   if "vision_tower" in each["source"]}
+        if not reasons or set(reasons.values()) != {"the images' model"}:
+            raise Failed(f"import.json does not say why tensors of images are ignored: {reasons}")
+
+
 def check_config_only(binary):
     """Checks that without weights the message names the family, or says that there is none."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -193,7 +207,8 @@ def main():
     checks = [lambda case=case: check_refused(binary, *case) for case in REFUSED]
     checks += [lambda case=case: check_accepted(binary, *case) for case in ACCEPTED]
     checks += [lambda: check_allowed(binary), lambda: check_warnings(binary),
-               lambda: check_config_only(binary), lambda: check_large_tokenizer(binary),
+               lambda: check_config_only(binary), lambda: check_text_model_only(binary),
+               lambda: check_large_tokenizer(binary),
                lambda: check_page(binary, page)]
     wrong = 0
     for check in checks:

@@ -116,7 +116,8 @@ def gradient_norms(model):
         for parameter in model.parameters():
             parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
     with tempfile.TemporaryDirectory() as scratch:
-        return {name: tensor.double().norm().item() for name, tensor in saved(model, scratch).items()}
+        return {name: tensor.double().norm().item() for name, tensor in saved(model, scratch).items()
+                if "vision_tower" not in name and "multi_modal_projector" not in name}
 
 
 def write_config(case, folder):
@@ -124,10 +125,11 @@ def write_config(case, folder):
     path = os.path.join(folder, "config.json")
     with open(path, encoding="utf-8") as file:
         config = json.load(file)
-    for key in ("transformers_version", "use_cache", "architectures", *case.without):
-        if key != "architectures":
-            config.pop(key, None)
-    config.update(case.published)
+    config.pop("transformers_version", None)
+    text = config.get("text_config", config)
+    for key in case.without:
+        text.pop(key, None)
+    text.update(case.published)
     write_json(folder, "config.json", config)
 
 

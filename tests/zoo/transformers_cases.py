@@ -145,6 +145,40 @@ def experts():
                num_key_value_heads=4, rope_parameters=default(500.0))
 
 
+def multimodal():
+    vision = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
+                  image_size=8, patch_size=4)
+
+    def wrapped(name, outer, vision_type, published=None, without=(), unit_offset=False, more=None,
+                **text):
+        text = {k: v for k, v in {**SIZES, **text}.items() if v is not ABSENT}
+        settings = dict(text_config=text, vision_config={"model_type": vision_type, **vision}, **(more or {}))
+        return Case(name, outer, settings, published or {}, without, None, unit_offset,
+                    "AutoModelForImageTextToText")
+
+    yield wrapped("gemma3", "gemma3", "siglip_vision_model", model_type="gemma3_text", head_dim=6,
+                  num_hidden_layers=4, rms_norm_eps=0.02, query_pre_attn_scalar=10, sliding_window=5,
+                  sliding_window_pattern=3, unit_offset=True, max_position_embeddings=32,
+                  more=dict(mm_tokens_per_image=4),
+                  rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0,
+                                                      "rope_theta": 1000000.0},
+                                   "sliding_attention": default(10000.0)},
+                  published=dict(rope_scaling={"rope_type": "linear", "factor": 8.0},
+                                 sliding_window_pattern=3),
+                  without=("rope_parameters", "layer_types"))
+    yarn = dict(rope_type="yarn", type="yarn", rope_theta=500.0, factor=4.0, beta_fast=8.0, beta_slow=1.0,
+                original_max_position_embeddings=24, max_position_embeddings=96, mscale=1.0,
+                mscale_all_dim=1.0, llama_4_scaling_beta=0.1)
+    yield case("ministral3", "ministral3", head_dim=6, rms_norm_eps=0.01, max_position_embeddings=96,
+               rope_parameters=yarn)
+    yield wrapped("mistral3", "mistral3", "pixtral", model_type="mistral", head_dim=6, rms_norm_eps=0.01,
+                  sliding_window=None, rope_parameters=default(500.0), more=dict(tie_word_embeddings=False),
+                  **version4(500.0))
+    yield wrapped("mistral3_ministral3", "mistral3", "pixtral", model_type="ministral3", head_dim=6,
+                  rms_norm_eps=0.01, max_position_embeddings=96, tie_word_embeddings=True,
+                  rope_parameters=yarn)
+
+
 def all_cases():
-    for group in (llama_like, sliding, glm, experts):
+    for group in (llama_like, sliding, glm, experts, multimodal):
         yield from group()
