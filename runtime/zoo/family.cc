@@ -268,8 +268,19 @@ absl::Status ReadRules(const v1::Import& message, const Located& at, Family* fam
   return absl::OkStatus();
 }
 
+// Removes rules for tensors to which the file has rules of its own: these replace imported ones.
+void RemoveReplaced(const v1::Import& message, std::vector<TensorRule>* rules) {
+  std::set<std::string> own;
+  for (const v1::TensorMap& tensor : message.tensor()) own.insert(tensor.to());
+  rules->erase(
+      std::remove_if(rules->begin(), rules->end(),
+                     [&own](const TensorRule& rule) { return own.count(rule.to.value) > 0; }),
+      rules->end());
+}
+
 absl::Status ReadTensors(const v1::Import& message, const Located& at, Family* family) {
   for (const std::string& prefix : message.prefix()) family->prefixes.push_back(prefix);
+  RemoveReplaced(message, &family->tensors);
   for (int i = 0; i < message.tensor_size(); ++i) {
     PLUMB_ASSIGN_OR_RETURN(
         TensorRule rule, ReadTensor(message.tensor(i), at.Nested("tensor", i), at.At("tensor", i)));

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/zoo/config_values.h"
@@ -118,6 +119,37 @@ TEST(FamilyModelTest, ComputedFieldsAreThoseOfThePiece) {
                   {{"list", {1, 2.5}}}),
             "positions {\n  rope_scaling {\n    linear: \"2\"\n  }\n  rope_scaling {\n"
             "    longrope {\n      factor: 1\n      factor: 2.5\n    }\n  }\n}\n");
+}
+
+// Returns "TO < SOURCE" for each tensor rule of a family that imports the parts p and q.
+std::vector<std::string> TensorRules(const std::string& p, const std::string& q,
+                                     const std::string& own) {
+  const absl::StatusOr<Family> family =
+      ParseFamily({"f", absl::StrCat(kHeader, "import { part: 'p' } import { part: 'q' }\n", own)},
+                  [&](const std::string& name) -> absl::StatusOr<FamilyText> {
+                    return FamilyText{name, name == "p" ? p : q};
+                  });
+  EXPECT_TRUE(family.ok()) << family.status();
+  std::vector<std::string> rules;
+  if (!family.ok()) return rules;
+  for (const TensorRule& rule : family->tensors) {
+    rules.push_back(absl::StrCat(rule.to.value, " < ", rule.source.value));
+  }
+  return rules;
+}
+
+TEST(FamilyTensorTest, OwnRulesReplaceImportedOnes) {
+  using Rules = std::vector<std::string>;
+  const std::string p = "tensor { to: 'a' source: '1' } tensor { to: 'b' source: '2' }";
+  EXPECT_EQ(TensorRules(p, "", "tensor { to: 'c' source: '3' }"),
+            (Rules{"a < 1", "b < 2", "c < 3"}));
+  // All rules of the file for a tensor stay: the conditions choose between them.
+  EXPECT_EQ(TensorRules(p, "",
+                        "tensor { to: 'a' source: '3' when: 'n_layer == 1' }\n"
+                        "tensor { to: 'a' source: '4' when: 'n_layer > 1' }"),
+            (Rules{"b < 2", "a < 3", "a < 4"}));
+  // A part replaces the rules of an earlier part.
+  EXPECT_EQ(TensorRules(p, "tensor { to: 'b' source: '5' }", ""), (Rules{"a < 1", "b < 5"}));
 }
 
 TEST(FamilyErrorTest, HasTheLocationInTheFile) {

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tiny models that transformers computes: the configuration of each, and how its family publishes it.
+
+Sizes are odd on purpose, as those of cases.py.
+"""
+
+import dataclasses
+
+import transformers
+
+SIZES = dict(vocab_size=53, hidden_size=20, intermediate_size=28, num_hidden_layers=3, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=24, bos_token_id=None, eos_token_id=None,
+             pad_token_id=None)
+
+
+EAGER = dict(attn_implementation="eager", experts_implementation="eager")
+
+
+@dataclasses.dataclass
+class Case:
+    """A model. `published` and `without` turn the config.json of transformers 5 into the published form."""
+    name: str
+    model_type: str
+    settings: dict
+    published: dict = dataclasses.field(default_factory=dict)
+    without: tuple = ()
+    top_k: int = None  # experts of a token
+    unit_offset: bool = False  # gains are stored less 1
+    auto: str = "AutoModelForCausalLM"
+
+    @property
+    def vocab(self):
+        return self.settings.get("text_config", self.settings)["vocab_size"]
+
+    @property
+    def encoder(self):
+        return self.auto == "AutoModelForMaskedLM"
+
+    def model(self):
+        config = transformers.AutoConfig.for_model(self.model_type, **self.settings)
+        model = getattr(transformers, self.auto).from_config(config, **EAGER)
+        return model.float().eval()
+
+    def load(self, folder):
+        model = getattr(transformers, self.auto).from_pretrained(folder, **EAGER)
+        return model.float().eval()
+
+
+def case(name, model_type, top_k=None, published=None, without=(), unit_offset=False, **settings):
+    sizes = {**SIZES, **settings}
+    return Case(name, model_type, {k: v for k, v in sizes.items() if v is not ABSENT}, published or {},
+                without, top_k, unit_offset)
+
+
+ABSENT = object()
+WINDOWS = ["sliding_attention", "sliding_attention", "full_attention"]
+
+
+def default(theta, **more):
+    return {"rope_type": "default", "rope_theta": theta, **more}
+
+
+def version4(theta, **more):
+    """Fields of version 4 for the positions: those of version 5 are dropped."""
+    return dict(published=dict(rope_theta=theta, **more), without=("rope_parameters",))
+
+
+def llama_like():
+    short = [1.0, 1.2, 1.5]
+    yield case("phi3", "phi3", hidden_size=24, rms_norm_eps=0.01, sliding_window=5,
+               original_max_position_embeddings=24, rope_parameters=default(500.0),
+               **version4(500.0, rope_scaling=None))
+    # A part of the head turns in Phi-4 mini.
+    longrope = dict(short_factor=short, long_factor=[2 * f for f in short])
+    yield case("phi3_longrope", "phi3", hidden_size=32, rms_norm_eps=0.01, tie_word_embeddings=True,
+               max_position_embeddings=48, original_max_position_embeddings=24,
+               rope_parameters={"rope_type": "longrope", "rope_theta": 500.0,
+                                "partial_rotary_factor": 0.75, **longrope},
+               **version4(500.0, rope_scaling={"type": "longrope", **longrope}, partial_rotary_factor=0.75))
+    yield case("seed_oss", "seed_oss", head_dim=6, rms_norm_eps=0.01, attention_out_bias=False,
+               mlp_bias=True, rope_parameters=default(500.0))
+    yield case("starcoder2", "starcoder2", hidden_size=24, num_hidden_layers=2, norm_epsilon=0.01,
+               sliding_window=5, rope_parameters=default(500.0),
+               **version4(500.0, activation_function="gelu_pytorch_tanh", mlp_type="default",
+                          norm_type="layer_norm"))
+    yield case("starcoder2_plain", "starcoder2", hidden_size=24, num_hidden_layers=2, norm_epsilon=0.01,
+               use_bias=False, tie_word_embeddings=False, rope_parameters=default(500.0))
+
+
+def sliding():
+    yarn = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=8, attention_factor=1.1,
+                beta_fast=8.0, beta_slow=1.0)
+    yield case("olmo3", "olmo3", hidden_size=24, num_hidden_layers=4, rms_norm_eps=0.01, sliding_window=5,
+               max_position_embeddings=32,
+               rope_parameters={"full_attention": {"rope_theta": 500000.0, **yarn},
+                                "sliding_attention": default(500000.0)},
+               **version4(500000.0, rope_scaling=yarn))
+    yield case("olmo3_types", "olmo3", hidden_size=24, rms_norm_eps=0.01, sliding_window=5,
+               layer_types=WINDOWS, max_position_embeddings=32,
+               rope_parameters={"full_attention": {"rope_theta": 300.0, **yarn},
+                                "sliding_attention": default(700.0)})
+    yield case("cohere2", "cohere2", hidden_size=24, num_hidden_layers=4, layer_norm_eps=0.01,
+               sliding_window=5, logit_scale=0.7, rope_parameters=default(500.0),
+               **version4(500.0, layer_switch=4, order_of_interleaved_layers="local_attn_first",
+                          position_embedding_type="rope_gptj", rotary_pct=1.0, sliding_window_pattern=4,
+                          use_parallel_block=True))
+    yield case("cohere2_bias", "cohere2", hidden_size=24, layer_norm_eps=0.01, sliding_window=5,
+               attention_bias=True, tie_word_embeddings=False, layer_types=WINDOWS,
+               rope_parameters=default(500.0))
+    yield case("exaone4", "exaone4", hidden_size=24, rms_norm_eps=0.01, sliding_window=5,
+               sliding_window_pattern="LLLG", layer_types=WINDOWS, rope_parameters=default(500.0),
+               **version4(500.0, rope_scaling=None))
+    yield case("exaone4_full", "exaone4", hidden_size=24, rms_norm_eps=0.01, sliding_window=None,
+               layer_types=["full_attention"] * 3, tie_word_embeddings=True,
+               rope_parameters=default(500.0))
+
+
+def glm():
+    yield case("glm4", "glm4", head_dim=8, rms_norm_eps=0.01, rope_parameters=default(500.0,
+               partial_rotary_factor=0.5), **version4(500.0, partial_rotary_factor=0.5))
+    yield case("glm4_plain", "glm4", head_dim=8, rms_norm_eps=0.01, attention_bias=False,
+               num_key_value_heads=1, tie_word_embeddings=True,
+               rope_parameters=default(500.0, partial_rotary_factor=0.75))
+
+
+def experts():
+    qwen = dict(hidden_size=16, num_hidden_layers=2, num_experts=5, num_experts_per_tok=3,
+                moe_intermediate_size=9, shared_expert_intermediate_size=11, rms_norm_eps=0.01,
+                rope_parameters=default(500.0))
+    yield case("qwen2_moe", "qwen2_moe", top_k=3, norm_topk_prob=False, decoder_sparse_step=2, **qwen,
+               **version4(500.0))
+    yield case("qwen2_moe_slides", "qwen2_moe", top_k=3, norm_topk_prob=True, qkv_bias=False,
+               use_sliding_window=True, sliding_window=5,
+               layer_types=["full_attention", "sliding_attention"], **qwen)
+    yield case("granitemoe", "granitemoe", top_k=2, hidden_size=16, intermediate_size=9,
+               num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, rms_norm_eps=0.01,
+               embedding_multiplier=0.7, attention_multiplier=0.3, residual_multiplier=0.8,
+               logits_scaling=0.6, tie_word_embeddings=True, rope_parameters=default(500.0),
+               **version4(500.0, rope_scaling=None))
+    yield case("olmoe", "olmoe", top_k=3, hidden_size=16, intermediate_size=9, num_hidden_layers=2,
+               num_experts=5, num_experts_per_tok=3, rms_norm_eps=0.01, clip_qkv=0.8,
+               rope_parameters=default(500.0), **version4(500.0, rope_scaling=None))
+    yield case("olmoe_plain", "olmoe", top_k=3, hidden_size=16, intermediate_size=9, num_hidden_layers=2,
+               num_experts=5, num_experts_per_tok=3, rms_norm_eps=0.01, norm_topk_prob=True,
+               num_key_value_heads=4, rope_parameters=default(500.0))
+
+
+def multimodal():
+    vision = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2,
+                  image_size=8, patch_size=4)
+
+    def wrapped(name, outer, vision_type, published=None, without=(), unit_offset=False, more=None,
+                **text):
+        text = {k: v for k, v in {**SIZES, **text}.items() if v is not ABSENT}
+        settings = dict(text_config=text, vision_config={"model_type": vision_type, **vision}, **(more or {}))
+        return Case(name, outer, settings, published or {}, without, None, unit_offset,
+                    "AutoModelForImageTextToText")
+
+    yield wrapped("gemma3", "gemma3", "siglip_vision_model", model_type="gemma3_text", head_dim=6,
+                  num_hidden_layers=4, rms_norm_eps=0.02, query_pre_attn_scalar=10, sliding_window=5,
+                  sliding_window_pattern=3, unit_offset=True, max_position_embeddings=32,
+                  more=dict(mm_tokens_per_image=4),
+                  rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0,
+                                                      "rope_theta": 1000000.0},
+                                   "sliding_attention": default(10000.0)},
+                  published=dict(rope_scaling={"rope_type": "linear", "factor": 8.0},
+                                 sliding_window_pattern=3),
+                  without=("rope_parameters", "layer_types"))
+    yarn = dict(rope_type="yarn", type="yarn", rope_theta=500.0, factor=4.0, beta_fast=8.0, beta_slow=1.0,
+                original_max_position_embeddings=24, max_position_embeddings=96, mscale=1.0,
+                mscale_all_dim=1.0, llama_4_scaling_beta=0.1)
+    yield case("ministral3", "ministral3", head_dim=6, rms_norm_eps=0.01, max_position_embeddings=96,
+               rope_parameters=yarn)
+    yield wrapped("mistral3", "mistral3", "pixtral", model_type="mistral", head_dim=6, rms_norm_eps=0.01,
+                  sliding_window=None, rope_parameters=default(500.0), more=dict(tie_word_embeddings=False),
+                  **version4(500.0))
+    yield wrapped("mistral3_ministral3", "mistral3", "pixtral", model_type="ministral3", head_dim=6,
+                  rms_norm_eps=0.01, max_position_embeddings=96, tie_word_embeddings=True,
+                  rope_parameters=yarn)
+
+
+def all_cases():
+    for group in (llama_like, sliding, glm, experts, multimodal):
+        yield from group()
