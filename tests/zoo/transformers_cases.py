@@ -179,6 +179,20 @@ def multimodal():
                   rope_parameters=yarn)
 
 
+def latent_attention():
+    sizes = dict(num_key_value_heads=4, intermediate_size=28, moe_intermediate_size=9, n_routed_experts=5,
+                 num_experts_per_tok=2, kv_lora_rank=10, qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=7,
+                 rms_norm_eps=0.01)
+    yarn = dict(factor=4.0, original_max_position_embeddings=12, beta_fast=32, beta_slow=1, mscale=0.7,
+                mscale_all_dim=0.9)
+    yield case("deepseek_v2", "deepseek_v2", top_k=2, q_lora_rank=11, n_shared_experts=2, first_k_dense_replace=1,
+               routed_scaling_factor=1.5, max_position_embeddings=48,
+               rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, **yarn},
+               **{**version4(500.0, rope_scaling={"type": "yarn", **yarn}), **sizes})
+    yield case("deepseek_v2_lite", "deepseek_v2", top_k=2, q_lora_rank=None, n_shared_experts=1, tie_word_embeddings=True,
+               rope_parameters=default(500.0), **{**version4(500.0, rope_scaling=None), **sizes})
+
+
 def all_cases():
-    for group in (llama_like, sliding, glm, experts, multimodal):
+    for group in (llama_like, sliding, glm, experts, multimodal, latent_attention):
         yield from group()

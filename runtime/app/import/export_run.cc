@@ -144,25 +144,26 @@ class Assembly {
                        [value](float each) { return each == value; });
   }
 
-  // Returns the length of the axis from which parts were taken.
-  static int64_t Length(int64_t own, const AxisSlice& part, int64_t reach) {
-    return part.all() ? own : part.groups * reach;
+  // Returns the length that an axis of the source needs, if the piece has `own` elements of it.
+  static int64_t Length(int64_t own, const AxisSlice& part) {
+    return part.all() ? own : part.groups * (part.first + part.count);
   }
 
+  // Returns the shape of a source: the smallest that has the elements of all its parts.
   Shape ShapeOf(const std::vector<Part>& parts) const {
-    int64_t rows_reach = 0, columns_reach = 0;
+    int64_t rows = 0, columns = 0;
     for (const Part& part : parts) {
       const TensorPiece& piece = pieces_[part.piece];
-      rows_reach = std::max(rows_reach, piece.rows.first + piece.rows.count);
-      columns_reach = std::max(columns_reach, piece.columns.first + piece.columns.count);
+      const MatrixDims own = DimsOf(piece.shape);
+      int64_t down = Length(own.rows, piece.rows), across = Length(own.columns, piece.columns);
+      if (piece.transpose) std::swap(down, across);
+      rows = std::max(rows, down);
+      columns = std::max(columns, across);
     }
     const TensorPiece& piece = pieces_[parts[0].piece];
     const MatrixDims own = DimsOf(piece.shape);
-    int64_t rows = Length(own.rows, piece.rows, rows_reach);
-    int64_t columns = Length(own.columns, piece.columns, columns_reach);
     if (piece.flat_rows > 0) return {piece.flat_rows, own.rows / piece.flat_rows};
     if (piece.shape.rank() == 1) return {rows};
-    if (piece.transpose) std::swap(rows, columns);
     if (piece.shape.rank() == 3 && !piece.stacked()) return {own.batch, rows, columns};
     return {rows, columns};
   }
