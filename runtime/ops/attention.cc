@@ -140,12 +140,24 @@ class AttentionKernel : public Kernel {
     const int32_t* lengths = nullptr;
     PLUMB_RETURN_IF_ERROR(ReadLengths(args, kLengths, shape_, has_lengths_, &lengths));
     ParallelFor(heads_ * blocks_, std::min(args.threads, slots_), [&](int64_t item, int slot) {
-      attend_(Call(args, lengths, item), Scratch(args, slot, slot_bytes_));
+      AttendArgs<T> call = Call(args, lengths, item);
+      if (lengths != nullptr && shape_.window > 0) DropPadding(&call);
+      if (call.queries > 0) attend_(call, Scratch(args, slot, slot_bytes_));
     });
     return absl::OkStatus();
   }
 
  private:
+  // Sets the results of queries behind the end of the sequence, whose windows may have no key, to 0.
+  static void DropPadding(AttendArgs<T>* call) {
+    const int64_t left = std::max<int64_t>(0, call->keys - call->offset);
+    for (int64_t i = left; i < call->queries; ++i) {
+      std::fill_n(call->context + i * call->context_stride, call->head_dim, T{});
+      call->lse[i] = 0;
+    }
+    call->queries = std::min(call->queries, left);
+  }
+
   // Items are ordered by row of the batch, head and block. The last blocks of a head see the most
   // keys: they run first, and small ones balance the load at the end.
   AttendArgs<T> Call(const KernelArgs& args, const int32_t* lengths, int64_t item) const {
@@ -340,8 +352,8 @@ struct Keys {
 };
 Keys KeysOf(const ReferenceArgs& args, size_t lengths, const AttentionShape& shape, int64_t row,
             int64_t query) {
-  if (args.has(lengths)) return {0, args.i(lengths)[static_cast<size_t>(row)]};
-  return {shape.first_key(query), query + 1};
+  if (!args.has(lengths)) return {shape.first_key(query), query + 1};
+  return {shape.first_key(query), shape.end_key(query, args.i(lengths)[static_cast<size_t>(row)])};
 }
 
 double Dot(const double* a, const double* b, int64_t n) {
@@ -369,6 +381,7 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
   const int64_t c = shape.head_dim;
   ForEachQuery(shape, [&](int64_t row, int64_t head, int64_t i) {
     const Keys keys = KeysOf(args, kLengths, shape, row, i);
+    if (keys.begin >= keys.end) return;
     std::vector<double> score;  // scores of the visible keys, and of a sink
     for (int64_t j = keys.begin; j < keys.end; ++j) {
       const double dot = Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c);

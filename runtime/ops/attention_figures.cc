@@ -51,8 +51,9 @@ void ComputeFiguresOfHead(const AttentionShape& shape, const AttentionOperands& 
       const float below = lse - logit;
       sum += static_cast<double>(std::exp(-below) * below);
     };
-    const int64_t begin = operands.lengths == nullptr ? shape.first_key(i) : 0;
-    const int64_t end = operands.lengths == nullptr ? i + 1 : operands.lengths[row];
+    const int64_t begin = shape.first_key(i);
+    const int64_t end =
+        operands.lengths == nullptr ? i + 1 : shape.end_key(i, operands.lengths[row]);
     for (int64_t j = begin; j < end; ++j) {
       float logit = scale * FigureDot(q + i * shape.q_stride(), k + j * shape.kv_stride(), c);
       if (cap != 0) logit = cap * std::tanh(logit / cap);

@@ -76,9 +76,10 @@ absl::Status CheckLengths(const OpTypes& types, size_t i, const AttentionShape& 
     return absl::InvalidArgumentError(absl::StrCat("the lengths are ", types.in(i).ToString(),
                                                    ", must be i32[", shape.batch, "]"));
   }
-  if (shape.window == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "window = ", shape.window, ": must be 0 if queries see all keys of their sequence"));
+  if (shape.window == 0 || shape.alibi == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("window = ", shape.window, " and alibi = ",
+                                                 shape.alibi,
+                                                 ": one must be 0 if attention is not causal"));
 }
 
 absl::Status CheckLengthValues(const int32_t* lengths, const AttentionShape& shape) {

@@ -40,6 +40,12 @@ struct AttentionShape {
   int64_t first_key(int64_t i) const {
     return window == 0 ? 0 : std::max<int64_t>(0, i - window + 1);
   }
+  // Returns the end of the keys visible to the query at position i of a sequence that is not
+  // causal. With a window, a query behind the end of the sequence sees none.
+  int64_t end_key(int64_t i, int64_t length) const {
+    if (window == 0) return length;
+    return i < length ? std::min(length, i + window) : first_key(i);
+  }
   // Returns the score `scale q . k`, capped.
   double Capped(double score) const { return cap == 0 ? score : cap * std::tanh(score / cap); }
   // Returns the decrease of a head's score for each token between query and key.
@@ -62,7 +68,7 @@ absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types);
 absl::Status CheckSinks(const OpTypes& types, size_t i, const AttentionShape& shape);
 
 // Fails unless input i, the number of tokens of each sequence, is absent, or is i32[B] and there is
-// no window.
+// no ALiBi with a window.
 absl::Status CheckLengths(const OpTypes& types, size_t i, const AttentionShape& shape);
 // Fails unless each length is in 1..T, so that a query sees at least one key.
 absl::Status CheckLengthValues(const int32_t* lengths, const AttentionShape& shape);

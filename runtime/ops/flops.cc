@@ -21,13 +21,16 @@ double PairFlops(const OpTypes& types, bool is_causal) {
   const Shape& q = types.in(0).shape;  // [B, Q, H*c], the last Q of the T tokens of k
   const double queries = static_cast<double>(q[1]);
   const double tokens = static_cast<double>(types.in(1).shape[1]);
-  // Twice the number of pairs. With a window w, queries from position w - 1 on see w keys.
+  const double window =
+      types.attrs.Has("window") ? static_cast<double>(types.attrs.GetInt("window")) : 0;
+  // Twice the number of pairs. With a window w, queries from position w - 1 on see w keys, or if
+  // attention is not causal 2 w - 1.
   double pairs = is_causal ? queries * (2 * tokens - queries + 1) : 2 * queries * tokens;
-  if (types.attrs.Has("window")) {
-    const double window = static_cast<double>(types.attrs.GetInt("window"));
+  if (window > 0 && !is_causal) pairs = 2 * queries * std::min(tokens, 2 * window - 1);
+  if (window > 0 && is_causal) {
     const double beyond = std::max(0.0, tokens - window);  // queries that do not see the first key
     const double cut = std::min(beyond, queries);
-    if (window > 0) pairs -= cut * (2 * beyond - cut + 1);
+    pairs -= cut * (2 * beyond - cut + 1);
   }
   return static_cast<double>(q[0]) * pairs * static_cast<double>(q.last());
 }

@@ -82,7 +82,8 @@
 //       own key and the window - 1 before it. If alibi > 0, scores are lowered by alibi times the head's slope
 //       times the distance of query and key (ALiBi). A sink is one more score, without a value.
 //       lse = log-sum-exp of the scores, including the sink. With lengths it is not causal: every query sees
-//       the first lengths[b] keys, 1..T, of its sequence; a window is not allowed then
+//       the first lengths[b] keys, 1..T, of its sequence, and with a window those up to window - 1 away; the
+//       results of later queries are then 0
 //   attention_grad(q, k, v, context, lse, dcontext (, lengths)) {..} -> dq, dk, dv
 //   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
 //   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}

@@ -23,7 +23,11 @@ double AttentionFlops(const Graph& graph, const Node& node) {
   const Shape& q = graph.value(node.inputs[0]).type.shape;
   const Shape& k = graph.value(node.inputs[1]).type.shape;
   int64_t keys = k[1];
-  if (node.attrs.Has("window")) keys = std::min(keys, node.attrs.GetInt("window"));
+  const bool is_causal = node.op->name != "attention" || node.inputs.size() <= 4;  // no lengths
+  if (node.attrs.Has("window")) {
+    const int64_t window = node.attrs.GetInt("window");
+    keys = std::min(keys, is_causal ? window : 2 * window - 1);
+  }
   return 4 * static_cast<double>(q.num_elements()) * static_cast<double>(keys);
 }
 

@@ -185,26 +185,12 @@ absl::StatusOr<int64_t> WidestHidden(const ResolvedModel& model) {
   return widest;
 }
 
-namespace {
-
-absl::Status CheckWindow(const ResolvedModel& model, const AttentionSpec& attention,
-                         const ScalarScope& scope) {
-  PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers, EvaluateAttention(attention, scope));
-  if (!model.bidirectional || numbers.window == 0) return absl::OkStatus();
-  return ErrorIn(*attention.window,
-                 absl::StrCat("window: ", numbers.window, scope.Where(),
-                              " looks back from a token, and the model is bidirectional; ",
-                              "drop one of the two"));
-}
-
-}  // namespace
-
 absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
   return ForEachSublayer(
       model, [&](const SublayerSpec& sublayer, const ScalarScope& scope) -> absl::Status {
         switch (sublayer.kind) {
           case SublayerSpec::Kind::kAttention:
-            PLUMB_RETURN_IF_ERROR(CheckWindow(model, sublayer.attention, scope));
+            PLUMB_RETURN_IF_ERROR(EvaluateAttention(sublayer.attention, scope).status());
             PLUMB_RETURN_IF_ERROR(EvaluateAlibi(model.positions, scope).status());
             if (model.positions.kind != PositionKind::kRope) break;
             return EvaluateRope(model.positions, scope).status();

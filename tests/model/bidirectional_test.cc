@@ -214,7 +214,10 @@ TEST_P(BidirectionalTest, CannotDecode) {
 INSTANTIATE_TEST_SUITE_P(All, BidirectionalTest,
                          ::testing::Values(Kind{"plain", "bias: true"},
                                            Kind{"cap", "score_cap: \"1.5\""},
-                                           Kind{"all", "score_cap: \"2\" sinks: true"}),
+                                           Kind{"all", "score_cap: \"2\" sinks: true"},
+                                           Kind{"window", "window: \"3 * (layer == 1)\""},
+                                           Kind{"all_in_a_window",
+                                                "window: \"7 + layer\" score_cap: \"2\" sinks: true"}),
                          [](const auto& test) { return test.param.name; });
 
 // A causal model with token types can decode, and every token then has type 0.

@@ -235,6 +235,15 @@ void AddBidirectional(Draw draw, std::vector<OpCase>* cases) {
     AddBidirectionalCases({300, 257, 2}, 300, {2, 1}, 5, draw, cases, variant);
   }
   AddBidirectionalCases({64}, 64, {1, 1}, 64, draw, cases);
+  // Windows on both sides: around the sizes of tiles and blocks, and wider than a sequence.
+  for (const int64_t window : {1, 3, 8, 61, 64, 66, 200}) {
+    const Variant plain = {0, window, false}, all = {1.5, window, true};
+    AddBidirectionalCases({5, 1, 3}, 5, {2, 1}, 20, draw, cases, plain);
+    AddBidirectionalCases({64, 63}, 64, {2, 2}, 8, draw, cases, all);
+    AddBidirectionalCases({129, 64, 65}, 129, {4, 2}, 8, draw, cases, plain);
+    AddBidirectionalCases({300, 257, 2}, 300, {2, 1}, 5, draw, cases, all);
+    AddBidirectionalCases({530}, 530, {1, 1}, 4, draw, cases, plain);
+  }
 }
 
 // Adds windows around the sizes of tiles, vectors and blocks, and all pairs of variants.

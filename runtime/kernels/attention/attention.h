@@ -22,7 +22,9 @@ namespace plumb {
 // Modifications of the softmax. A plain one has none, and no cost for them.
 struct SoftmaxVariant {
   float cap = 0;       // scores s become cap tanh(s / cap) (Gemma 2); 0: unchanged
-  int64_t window = 0;  // a query attends to its own key and the window - 1 before it; 0: no limit
+  // A query attends to its own key and the window - 1 before it, and if attention is not causal also
+  // to the window - 1 after it; 0: no limit.
+  int64_t window = 0;
   float slope = 0;     // then lowers scores by slope times the distance of the key (ALiBi)
   // Logit that adds to the denominator and has no value vector (gpt-oss); -infinity: none.
   float sink = -std::numeric_limits<float>::infinity();
@@ -46,7 +48,7 @@ struct AttendArgs {
   float* lse;        // [queries], log-sum-exp of the scaled scores; or null
   int64_t queries;   // at most kQueryRows
   int64_t offset;    // number of keys before the first query's own; ignored if `keys` is not 0
-  int64_t keys = 0;  // number of keys for every query, then without a window; 0: causal
+  int64_t keys = 0;  // number of keys for every query; 0: causal. With a window, also their end
   int64_t head_dim;
   float scale;
   SoftmaxVariant variant;
@@ -75,7 +77,7 @@ struct AttendGradArgs {
   int64_t kv_stride;
   const float* lse;
   int64_t tokens;
-  int64_t keys = 0;  // see AttendArgs; dk and dv of the other keys become 0
+  int64_t keys = 0;  // see AttendArgs; dk and dv of the other keys, and dq with a window, become 0
   int64_t group;
   int64_t head_dim;
   float scale;
@@ -123,9 +125,14 @@ struct CausalExtent {
   int64_t offset;  // query i attends to keys before min(offset + i + 1, keys)
   int64_t keys;
 };
-// Returns the extent; queries that attend to all keys (keys > 0) are placed after them.
-inline constexpr CausalExtent CausalExtentOf(int64_t offset, int64_t queries, int64_t keys) {
-  return keys > 0 ? CausalExtent{keys, keys} : CausalExtent{offset, offset + queries};
+// Returns the extent. Queries that attend to later keys are placed after those: to all of them, or
+// with a window to window - 1.
+inline constexpr CausalExtent CausalExtentOf(int64_t offset, int64_t queries, int64_t keys,
+                                             int64_t window) {
+  if (keys == 0) return {offset, offset + queries};
+  if (window == 0) return {keys, keys};
+  const int64_t shifted = offset + window - 1;
+  return {shifted, std::min(keys, shifted + queries)};
 }
 
 // Block sizes. A KV block fits the L1 cache and is packed once for kQueryRows queries, whose state

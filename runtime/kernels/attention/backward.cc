@@ -211,7 +211,9 @@ void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t 
   const auto causal_extent = [&](int64_t i) { return std::min(n_keys, i + diagonal + 1); };
   for (int64_t r0 = 0; r0 < rows; r0 += kRowTile) {
     const int64_t i = i0 + r0;
-    const int64_t extent = causal_extent(i + kRowTile - 1), vectors = VectorCount(extent);
+    const int64_t extent = causal_extent(i + kRowTile - 1);
+    // Tiles of keys below read whole tiles of columns.
+    const int64_t vectors = VectorCount(RoundUp(extent, kRowTile));
     const TileGradient<E> tile(x, r0);
     const int64_t end = i + diagonal + 1;  // end of the keys of the first row
     const bool whole =
@@ -235,8 +237,8 @@ void DifferentiateBlock(const AttendGradArgs<typename E::Tensor>& args, int64_t 
 
   const int64_t extent = causal_extent(i0 + rows - 1);
   for (int64_t g = 0; g < extent; g += kRowTile) {
-    // The first query that attends to key g. Its tile has set all columns of this tile.
-    const int64_t from = std::max<int64_t>(0, g - diagonal - i0);
+    // The tile with the first query that attends to key g, which has set all columns of this tile.
+    const int64_t from = std::max<int64_t>(0, g - diagonal - i0) / kRowTile * kRowTile;
     const int64_t left = from / kTerms * kKeyBlock + g, right = (i0 + from) / kTerms * x.width;
     const Left p = {x.p_by_query + left, 1, kKeyBlock}, ds = {x.ds_by_query + left, 1, kKeyBlock};
     const int64_t depth = CeilDiv(rows - from, kTerms);
@@ -297,10 +299,11 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
   PackQueries(args, head, s0, rows, x);
   if (!IsOneBlock(args)) ZeroRows(x.dq, RoundUp(rows, kRowTile), x.width);
 
-  const auto [offset, keys] = CausalExtentOf(s0, rows, args.keys);
+  const auto [offset, keys] = CausalExtentOf(s0, rows, args.keys, args.variant.window);
   const int64_t first_key = plain ? 0 : FirstKeyBlock(offset, x.window);
   for (int64_t j0 = first_key; j0 < keys; j0 += kKeyBlock) {
-    const int64_t n_keys = std::min(kKeyBlock, keys - j0);
+    // The first block of queries with some of these keys sets the sums of all of them.
+    const int64_t n_keys = std::min(kKeyBlock, std::max(keys, args.keys) - j0);
     PackRight<E>(args.k + j0 * stride, stride, n_keys, c, x.k_right, x.width);
     PackTransposed<E>(args.k + j0 * stride, stride, n_keys, c, x.k_transposed);
     PackTransposed<E>(args.v + j0 * stride, stride, n_keys, c, x.v_transposed);
@@ -311,7 +314,7 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
     ZeroRows(x.dk, RoundUp(n_keys, kRowTile), x.width);
     ZeroRows(x.dv, RoundUp(n_keys, kRowTile), x.width);
 
-    const int64_t from = std::max<int64_t>(0, j0 - offset);
+    const int64_t from = std::max<int64_t>(0, j0 - offset) / kRowTile * kRowTile;
     // First tile whose windows are entirely after these keys.
     const int64_t end =
         plain ? rows : std::min(rows, RoundUp(j0 + n_keys - offset + x.window - 1, kRowTile));
@@ -320,8 +323,8 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
                                    plain, x);
     }
 
-    // In causal attention, a key's own block of queries is the first with a contribution.
-    const bool add = head > 0 || (args.keys > 0 ? s0 > 0 : j0 < s0);
+    const int64_t ahead = offset - s0;
+    const bool add = head > 0 || s0 > std::max<int64_t>(0, j0 - ahead) / kQueryRows * kQueryRows;
     const auto add_to = [&](auto* dk, auto* dv, int64_t to_stride) {
       Unpack(x.dk, n_keys, x.width, args.scale, c, add, dk + j0 * to_stride, to_stride);
       Unpack(x.dv, n_keys, x.width, 1.0f, c, add, dv + j0 * to_stride, to_stride);
@@ -348,7 +351,7 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   const SoftmaxVariant& variant = args.variant;
   x.cap = variant.cap * kLog2E;
   x.scale = x.cap == 0 ? args.scale * kLog2E : args.scale / variant.cap;
-  x.window = WindowOf(variant, args.keys + args.tokens + kRowTile);
+  x.window = WindowOf(variant, args.keys == 0, args.keys + args.tokens + kRowTile);
   x.q_right = x.q_left = take_packed(rows * width);
   x.dcontext_right = x.dcontext_left = take_packed(rows * width);
   x.dq = arena.Take<float>(rows * width);
@@ -376,11 +379,15 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
   arena.CheckWithin(AttendGradScratchBytes(n, c, sizeof(typename E::Tensor)));
 
   // A sink is not a key: the softmax of a variant with only a sink is plain except for its lse.
+  const int64_t queries = args.keys > 0 && variant.window > 0 ? args.keys : n;
   const bool is_plain = variant.cap == 0 && variant.window == 0 && variant.slope == 0;
   for (int64_t head = 0; head < args.group; ++head) {
     x.distance_slope = kLog2E * (args.slopes != nullptr ? args.slopes[head] : variant.slope);
-    for (int64_t s0 = 0; s0 < n; s0 += kQueryRows) {
-      DifferentiateQueries<E>(args, head, s0, std::min(kQueryRows, n - s0), is_plain, x);
+    for (int64_t s0 = 0; s0 < queries; s0 += kQueryRows) {
+      DifferentiateQueries<E>(args, head, s0, std::min(kQueryRows, queries - s0), is_plain, x);
+    }
+    for (int64_t i = queries; i < n; ++i) {
+      std::fill_n(args.dq + i * args.q_stride + head * c, c, typename E::Tensor{});
     }
   }
   const int64_t seen = args.keys > 0 ? args.keys : n;  // number of keys with a query

@@ -248,9 +248,10 @@ HWY_INLINE Vf DistanceBias(float slope, int64_t own, int64_t at) {
   const Vf distance = hn::Abs(hn::Iota(d, static_cast<float>(at - own)));
   return hn::Mul(hn::Set(d, -slope), distance);
 }
-// Returns the window, or one that is wide enough to have no effect.
-HWY_INLINE int64_t WindowOf(const SoftmaxVariant& variant, int64_t keys) {
-  return variant.window > 0 ? variant.window : keys + kMaxRowTile;
+// Returns the number of keys in a window, or one that is large enough to have no effect.
+HWY_INLINE int64_t WindowOf(const SoftmaxVariant& variant, bool is_causal, int64_t keys) {
+  if (variant.window == 0) return keys + kMaxRowTile;
+  return is_causal ? variant.window : 2 * variant.window - 1;
 }
 // Returns the first KV block of a query that has `before` keys before its own.
 HWY_INLINE int64_t FirstKeyBlock(int64_t before, int64_t window) {
