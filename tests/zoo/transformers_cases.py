@@ -46,10 +46,11 @@ class Case:
         return model.float().eval()
 
 
-def case(name, model_type, top_k=None, published=None, without=(), unit_offset=False, **settings):
+def case(name, model_type, top_k=None, published=None, without=(), unit_offset=False, auto="AutoModelForCausalLM",
+         **settings):
     sizes = {**SIZES, **settings}
     return Case(name, model_type, {k: v for k, v in sizes.items() if v is not ABSENT}, published or {},
-                without, top_k, unit_offset)
+                without, top_k, unit_offset, auto)
 
 
 ABSENT = object()
@@ -193,6 +194,18 @@ def latent_attention():
                rope_parameters=default(500.0), **{**version4(500.0, rope_scaling=None), **sizes})
 
 
+def encoders():
+    by_type = {"full_attention": default(500.0), "sliding_attention": default(50.0)}
+    sizes = dict(hidden_size=24, num_hidden_layers=4, norm_eps=0.01, auto="AutoModelForMaskedLM", num_key_value_heads=ABSENT,
+                 max_position_embeddings=24)
+    yield case("modernbert", "modernbert", local_attention=7, rope_parameters=by_type,
+               published=dict(global_rope_theta=500.0, local_rope_theta=50.0, global_attn_every_n_layers=3),
+               without=("rope_parameters", "layer_types"), **sizes)
+    yield case("modernbert_biases", "modernbert", local_attention=4, rope_parameters=by_type, norm_bias=True,
+               attention_bias=True, decoder_bias=False, classifier_bias=True, tie_word_embeddings=False,
+               layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"], **sizes)
+
+
 def all_cases():
-    for group in (llama_like, sliding, glm, experts, multimodal, latent_attention):
+    for group in (llama_like, sliding, glm, experts, multimodal, latent_attention, encoders):
         yield from group()
