@@ -22,8 +22,8 @@ def tokens_file(expected):
     """Returns the input of `eval --tokens`."""
     if "targets" not in expected:
         return expected["tokens"]
-    return {"sequences": expected["tokens"], "targets": expected["targets"],
-            "token_types": expected["types"]}
+    types = {"token_types": expected["types"]} if "types" in expected else {}
+    return {"sequences": expected["tokens"], "targets": expected["targets"], **types}
 
 
 def evaluate(binary, run, expected, scratch):
