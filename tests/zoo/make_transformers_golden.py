@@ -25,6 +25,7 @@ def draw_parameters(model, generator, unit_offset):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
+            name = name.lower()
             if name.endswith("bias"):
                 parameter.copy_(0.3 * noise)
             elif "norm" in name or "ln_" in name:

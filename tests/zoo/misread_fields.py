@@ -126,6 +126,14 @@ CASES = [
            ('first: "0"', 'first: "@"'), ('first: "d_ff"', 'first: "0"'), ('first: "@"', 'first: "d_ff"')),
     config("top-k weights renormalized", "qwen2_moe", norm_topk_prob=True),
     config("bounds of queries, keys and values", "olmoe", clip_qkv=None),
+    family("rope layout, pairs as halves", "ernie4_5", ("rope_interleaved: true", "")),
+    family("norms before the rotary embedding", "hunyuan_dense", ('"qk_norm_rotated"', '"qk_norm"')),
+    family("base of the positions", "hunyuan_dense_alpha", ("* alpha ^ (head_dim / (head_dim - 2))", "")),
+    family("order of q, k and v: one after the other", "gpt_bigcode_heads",
+           ('"groups" text: "n_kv_head"', '"groups" text: "1"'),
+           ('text: "n_head / n_kv_head * head_dim"', 'text: "d_model"'), ('text: "head_dim"', 'text: "d_model"')),
+    family("scale of the scores", "gpt_neo", ('scale: "1" ', "")),
+    config("a part of each head turns", "stablelm", partial_rotary_factor=0.5),
 ]
 # Cases that are refused, because tensors would be missing or unused.
 REFUSED = [

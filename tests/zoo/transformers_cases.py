@@ -119,6 +119,8 @@ def sliding():
 def glm():
     yield case("glm4", "glm4", head_dim=8, rms_norm_eps=0.01, rope_parameters=default(500.0,
                partial_rotary_factor=0.5), **version4(500.0, partial_rotary_factor=0.5))
+    yield case("glm", "glm", head_dim=8, rms_norm_eps=0.01, attention_bias=True,
+               rope_parameters=default(500.0, partial_rotary_factor=0.5))
     yield case("glm4_plain", "glm4", head_dim=8, rms_norm_eps=0.01, attention_bias=False,
                num_key_value_heads=1, tie_word_embeddings=True,
                rope_parameters=default(500.0, partial_rotary_factor=0.75))
@@ -180,6 +182,52 @@ def multimodal():
                   rope_parameters=yarn)
 
 
+def more_llama_like():
+    yield case("stablelm", "stablelm", hidden_size=32, layer_norm_eps=0.01, use_qkv_bias=True,
+               rope_parameters=default(500.0, partial_rotary_factor=0.25),
+               **version4(500.0, partial_rotary_factor=0.25))
+    yield case("stablelm_parallel", "stablelm", hidden_size=32, layer_norm_eps=0.01,
+               use_parallel_residual=True, num_hidden_layers=2, tie_word_embeddings=True,
+               rope_parameters=default(500.0, partial_rotary_factor=0.5))
+    yield case("ernie4_5", "ernie4_5", head_dim=6, rms_norm_eps=0.01, use_bias=True,
+               rope_parameters=default(500.0), **version4(500.0))
+    yield case("helium", "helium", hidden_size=24, head_dim=6, rms_norm_eps=0.01, attention_bias=True,
+               rope_parameters=default(500.0), **version4(500.0))
+    yield case("hunyuan_dense", "hunyuan_v1_dense", head_dim=6, rms_norm_eps=0.01, attention_bias=True,
+               rope_parameters=default(500.0))
+    alpha = dict(alpha=50.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=0.0)
+    yield case("hunyuan_dense_alpha", "hunyuan_v1_dense", head_dim=6, rms_norm_eps=0.01,
+               tie_word_embeddings=True,
+               rope_parameters={"rope_type": "dynamic", "rope_theta": 500.0, **alpha},
+               **version4(500.0, rope_scaling={"type": "dynamic", **alpha}, use_qk_norm=True))
+
+
+def gpts():
+    sizes = {**{key: ABSENT for key in SIZES}, "vocab_size": 53, "layer_norm_epsilon": 0.01}
+    gpt2 = dict(n_embd=20, n_layer=2, n_head=4, n_positions=24, bos_token_id=None, eos_token_id=None)
+    yield case("gpt_bigcode", "gpt_bigcode", **{**sizes, **gpt2})
+    yield case("gpt_bigcode_heads", "gpt_bigcode", **{**sizes, **gpt2}, multi_query=False, n_inner=28,
+               scale_attn_weights=False, tie_word_embeddings=False)
+    yield case("gpt_neo", "gpt_neo", **{**sizes, "hidden_size": 20, "max_position_embeddings": 24,
+                                       "bos_token_id": None, "eos_token_id": None},
+               num_layers=3, num_heads=4, window_size=5,
+               attention_types=[[["global", "local"], 1], [["local"], 1]])
+    mpt = dict(d_model=18, n_heads=3, n_layers=2, max_seq_len=24)
+    yield case("mpt", "mpt", **{**sizes, **mpt})
+    yield case("mpt_clip", "mpt", **{**sizes, **mpt}, tie_word_embeddings=False,
+               attn_config=dict(clip_qkv=0.8, softmax_scale=0.3))
+
+
+def convolutions():
+    yield case("lfm2", "lfm2", hidden_size=24, num_hidden_layers=4, intermediate_size=40, norm_eps=0.01,
+               block_multiple_of=4, block_ffn_dim_multiplier=0.9, num_heads=4,
+               layer_types=["conv", "full_attention", "conv", "full_attention"],
+               rope_parameters=default(500.0), **version4(500.0, block_ff_dim=40, block_dim=24))
+    yield case("lfm2_plain", "lfm2", hidden_size=24, norm_eps=0.01, block_auto_adjust_ff_dim=False,
+               conv_bias=True, conv_L_cache=4, tie_word_embeddings=False,
+               layer_types=["full_attention", "conv", "conv"], rope_parameters=default(500.0))
+
+
 def latent_attention():
     sizes = dict(num_key_value_heads=4, intermediate_size=28, moe_intermediate_size=9, n_routed_experts=5,
                  num_experts_per_tok=2, kv_lora_rank=10, qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=7,
@@ -190,14 +238,18 @@ def latent_attention():
                routed_scaling_factor=1.5, max_position_embeddings=48,
                rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, **yarn},
                **{**version4(500.0, rope_scaling={"type": "yarn", **yarn}), **sizes})
-    yield case("deepseek_v2_lite", "deepseek_v2", top_k=2, q_lora_rank=None, n_shared_experts=1, tie_word_embeddings=True,
-               rope_parameters=default(500.0), **{**version4(500.0, rope_scaling=None), **sizes})
+    yield case("deepseek_v2_lite", "deepseek_v2", top_k=2, q_lora_rank=None, n_shared_experts=1,
+               tie_word_embeddings=True, rope_parameters=default(500.0), **{**version4(500.0, rope_scaling=None), **sizes})
 
 
 def encoders():
+    sizes = dict(vocab_size=53, dim=20, hidden_dim=28, n_heads=4, n_layers=2, max_position_embeddings=24,
+                 pad_token_id=0)
+    yield Case("distilbert", "distilbert", sizes, published=dict(tie_weights_=True),
+               auto="AutoModelForMaskedLM")
     by_type = {"full_attention": default(500.0), "sliding_attention": default(50.0)}
-    sizes = dict(hidden_size=24, num_hidden_layers=4, norm_eps=0.01, auto="AutoModelForMaskedLM", num_key_value_heads=ABSENT,
-                 max_position_embeddings=24)
+    sizes = dict(hidden_size=24, num_hidden_layers=4, norm_eps=0.01, auto="AutoModelForMaskedLM",
+                 num_key_value_heads=ABSENT, max_position_embeddings=24)
     yield case("modernbert", "modernbert", local_attention=7, rope_parameters=by_type,
                published=dict(global_rope_theta=500.0, local_rope_theta=50.0, global_attn_every_n_layers=3),
                without=("rope_parameters", "layer_types"), **sizes)
@@ -207,5 +259,6 @@ def encoders():
 
 
 def all_cases():
-    for group in (llama_like, sliding, glm, experts, multimodal, latent_attention, encoders):
+    for group in (llama_like, sliding, glm, experts, multimodal, more_llama_like, gpts,
+                  convolutions, latent_attention, encoders):
         yield from group()
