@@ -57,9 +57,11 @@ ValueId EmitSoftmax(GraphBuilder* b, Operands operands, const std::string& name)
   return parts.size() == 1 ? parts[0] : b->Apply("concat", std::move(parts), {}, name);
 }
 
-ValueId EmitDot(GraphBuilder* b, Operands operands, const std::string& name) {
+ValueId EmitDot(GraphBuilder* b, Operands operands, const std::vector<double>& groups,
+                const std::string& name) {
   const char* op = HasRows(*b, operands[0]) ? "row_dot" : "mul_reduce";
-  return b->Apply(op, {operands[0], operands[1]}, {{"size", int64_t{1}}}, name);
+  const int64_t size = groups.empty() ? 1 : static_cast<int64_t>(groups[0]);
+  return b->Apply(op, {operands[0], operands[1]}, {{"size", size}}, name);
 }
 
 // Emits the channels `numbers` = {first, count} of a tensor.
@@ -102,7 +104,7 @@ ValueId EmitFunction(GraphBuilder* b, const Function& function, Operands operand
   if (f == "tanh" || f == "sigmoid" || f == "erf") {
     return b->Apply("act", {operands[0]}, {{"kind", f}}, name);
   }
-  if (f == "dot") return EmitDot(b, operands, name);
+  if (f == "dot") return EmitDot(b, operands, function.numbers, name);
   if (f == "stop") return b->Apply("stop", {operands[0]}, {}, name);
   if (f == "slice") return EmitSlice(b, operands[0], function.numbers, name);
   if (f == "concat") return b->Apply("concat", Expanded(b, operands, 0), {}, name);

@@ -77,14 +77,19 @@ absl::StatusOr<Quantity> FormulaEval::ApplyTensorFunction(const Expr& expr) {
 }
 
 absl::StatusOr<Quantity> FormulaEval::DotProduct(const Expr& expr) {
-  if (expr.args.size() != 2) {
-    return Error(expr, absl::StrCat("dot takes two tensors, not ", expr.args.size(), " arguments"));
+  if (expr.args.size() != 2 && expr.args.size() != 3) {
+    return Error(expr, absl::StrCat("dot takes two tensors, and may take a number of groups of ",
+                                    "channels; not ", expr.args.size(), " arguments"));
   }
   std::vector<Quantity> operands;
-  for (const Expr& arg : expr.args) {
-    PLUMB_ASSIGN_OR_RETURN(Quantity operand, Evaluate(arg));
-    if (operand.is_number()) return Error(arg, "dot takes tensors; this is a number");
+  for (const Expr* arg : {&expr.args[0], &expr.args[1]}) {
+    PLUMB_ASSIGN_OR_RETURN(Quantity operand, Evaluate(*arg));
+    if (operand.is_number()) return Error(*arg, "dot takes tensors; this is a number");
     operands.push_back(std::move(operand));
+  }
+  int64_t groups = 1;
+  if (expr.args.size() == 3) {
+    PLUMB_ASSIGN_OR_RETURN(groups, Integer(expr.args[2], "the number of groups"));
   }
   if (operands[0].level < operands[1].level) std::swap(operands[0], operands[1]);
   const Quantity &a = operands[0], &b = operands[1];
@@ -92,8 +97,13 @@ absl::StatusOr<Quantity> FormulaEval::DotProduct(const Expr& expr) {
     return Error(expr, absl::StrCat("dot of ", TypeName(a), " and ", TypeName(b),
                                     ": their widths must be equal"));
   }
+  if (groups < 1 || a.width % groups != 0) {
+    return Error(expr.args[2], absl::StrCat(TypeName(a), " has no ", groups, " equal groups"));
+  }
+  Function dot = {"dot", {}};
+  if (groups > 1) dot.numbers.push_back(static_cast<double>(groups));
   const TensorHandle left = Materialize(a), right = Materialize(b);
-  return Quantity::Tensor(backend_->Apply({"dot", {}}, {left, right}), 1, a.level);
+  return Quantity::Tensor(backend_->Apply(dot, {left, right}), groups, a.level);
 }
 
 absl::StatusOr<Quantity> FormulaEval::Part(const Expr& expr) {

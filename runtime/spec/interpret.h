@@ -40,7 +40,7 @@ struct Term {
 // Function of tensors and numbers:
 //   exp log sqrt abs tanh sigmoid erf reciprocal (a)   elementwise
 //   pow (a) {exponent}; max, min (a) {number} or (a, b); < <= > >= == != (a) {number}, 1 or 0
-//   dot (a, b)         sum over channels, width 1; operands of equal width
+//   dot (a, b) {n}     sums over n (default 1) groups of channels, width n; operands of equal width
 //   part (a) {i, n}    part i, from 0, of n equal parts of the channels
 //   slice (a) {i, n}   n channels from channel i on, counted from 0
 //   concat (a, ..)     along the channels

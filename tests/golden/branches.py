@@ -213,6 +213,34 @@ def deep_delta(m, x):
     return m.norm(x, "end.norm")
 
 
+def orthogonal_residual(m, x):
+    """Adds the part of the sublayer's output that is orthogonal to the stream."""
+    for _, name, f in each(m):
+        y = f(m.norm(x, name + ".norm"))
+        unit = torch.nn.functional.normalize(x, dim=-1)
+        x = x + y - (y * unit).sum(-1, keepdim=True) * unit
+    return m.norm(x, "end.norm")
+
+
+def exclusive_attention(m, x):
+    """Takes tanh(alpha) of each head's component along the token's own value off the head."""
+    def inside(m, i):
+        own = []
+
+        def keep(v):
+            own.append(v.unflatten(-1, (m.c.n_kv_head, -1)).repeat_interleave(m.c.n_head // m.c.n_kv_head, -2))
+            return v
+
+        def context(c):
+            heads, v = c.unflatten(-1, (m.c.n_head, -1)), own[0]
+            part = (heads * v).sum(-1, keepdim=True) / (v * v).sum(-1, keepdim=True).clamp_min(1e-8)
+            alpha = torch.tanh(m.learned(f"layers.{i}.attention.alpha", m.c.n_head))[:, None]
+            return (heads - alpha * part * v).flatten(-2)
+
+        return dict(v=keep, context=context)
+    return _pre(m, x, inside)
+
+
 def gated_attention(m, x):
     return _gated(m, x, lambda i, h: m.project(h, f"layers.{i}.attention.gate",
                                                m.c.n_head * m.c.head_dim))

@@ -56,6 +56,8 @@ def _branch_cases():
     yield _shipped(branches.highway, LAYER_NORM)
     yield _shipped(branches.gtrxl, LAYER_NORM)
     yield _shipped(branches.deep_delta)
+    yield _shipped(branches.orthogonal_residual)
+    yield _shipped(branches.exclusive_attention, n_head=4, n_kv_head=2, d_model=16)
     yield _shipped(branches.gated_attention, n_head=4, d_model=16)
     yield _shipped(branches.gated_attention_headwise, n_head=4, n_kv_head=2, d_model=16)
 
