@@ -79,14 +79,14 @@ class ChunkGradient : public Chunk {
     SolveTransposed();
 
     products.RightTransposed(n, kp, vp, u, vp, of_state, vp, product, kp);
-    ApplyDecay(Span::kToEnd, 1, product, dk_column, false);
+    ApplyDecay(Span::kToEnd, 1, product, dk_column);
     SumOfEnd(of_state);
     products.RightTransposed(n, kp, vp, dout, vp, h, vp, product, kp);
-    ApplyDecay(Span::kFromStart, 1, product, dq, false);
+    ApplyDecay(Span::kFromStart, 1, product, dq);
     std::fill_n(dk_row, n * kp, 0.0f);
     if (delta) {
       products.RightTransposed(n, kp, vp, z, vp, h, vp, product, kp);
-      ApplyDecay(Span::kFromStart, -1, product, dk_row, false);
+      ApplyDecay(Span::kFromStart, -1, product, dk_row);
     }
     products.RightTransposed(n, n, vp, dout, vp, u, vp, dp, kC);
     if (delta) products.RightTransposed(n, n, vp, z, vp, u, vp, da, kC);

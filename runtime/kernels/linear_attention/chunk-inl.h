@@ -87,8 +87,8 @@ class ChunkProducts {
   float* const scratch_;
 };
 
-// Where a factor e^(..) of a row comes from: the decay from the start of the chunk to the row's
-// token, or from there to the end.
+// Tokens whose decays a row is multiplied by: those from the start of the chunk to its own, or
+// those after its own.
 enum class Span { kFromStart, kToEnd };
 
 class Chunk {
@@ -132,9 +132,9 @@ class Chunk {
       beta[t] = ElementOf(args.beta + (first + t) * args.beta_stride);
     }
     LoadDecay(args, first);
-    ApplyDecay(Span::kFromStart, 1, q, q_decayed, false);
-    ApplyDecay(Span::kToEnd, 1, k, k_to_end, false);
-    if (delta) ApplyDecay(Span::kFromStart, -1, k, k_decayed, false);
+    ApplyDecay(Span::kFromStart, 1, q, q_decayed);
+    ApplyDecay(Span::kToEnd, 1, k, k_to_end);
+    if (delta) ApplyDecay(Span::kFromStart, -1, k, k_decayed);
     per_key ? PairByChannel() : PairByToken();
   }
 
@@ -161,8 +161,8 @@ class Chunk {
     }
   }
 
-  // Computes rows to_t = coefficient * factor_t * from_t, or adds them to `to`.
-  void ApplyDecay(Span span, float coefficient, const float* from, float* to, bool add) const {
+  // Computes rows to_t = coefficient * factor_t * from_t.
+  void ApplyDecay(Span span, float coefficient, const float* from, float* to) const {
     const RecurTag d;
     const RecurVec c = hn::Set(d, coefficient);
     for (int64_t t = 0; t < n; ++t) {
@@ -175,8 +175,7 @@ class Chunk {
                                              ? own
                                              : hn::Sub(hn::Load(d, g + (n - 1) * kp + e), own)));
         }
-        const RecurVec x = hn::Mul(factor, hn::Load(d, from + t * kp + e));
-        hn::Store(add ? hn::Add(hn::Load(d, to + t * kp + e), x) : x, d, to + t * kp + e);
+        hn::Store(hn::Mul(factor, hn::Load(d, from + t * kp + e)), d, to + t * kp + e);
       }
     }
   }
@@ -212,6 +211,12 @@ class Chunk {
         hn::Store(hn::Mul(factor, hn::Load(d, k + t * kp + e)), d, to + kTriangle * kp);
       }
     }
+  }
+
+  // Returns e^(g_t - g_s) of the channels from e on. Requires: per_key.
+  HWY_INLINE RecurVec PairFactor(int64_t t, int64_t s, int64_t e) const {
+    const RecurTag d;
+    return FastExp(d, hn::Sub(hn::Load(d, g + t * kp + e), hn::Load(d, g + s * kp + e)));
   }
 
   const bool per_key, delta;
@@ -308,13 +313,6 @@ class Chunk {
         }
       }
     }
-  }
-
- public:
-  // Returns e^(g_t - g_s) of the channels from e on. Requires: per_key.
-  HWY_INLINE RecurVec PairFactor(int64_t t, int64_t s, int64_t e) const {
-    const RecurTag d;
-    return FastExp(d, hn::Sub(hn::Load(d, g + t * kp + e), hn::Load(d, g + s * kp + e)));
   }
 };
 
