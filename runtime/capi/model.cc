@@ -93,6 +93,14 @@ int64_t CacheBytes(const ResolvedModel& model) {
                   static_cast<double>(dims.head_dim);
       } else if (sublayer.kind == SublayerSpec::Kind::kConv) {  // inputs of the convolution
         floats += context * static_cast<double>(dims.d_model);
+      } else if (sublayer.kind == SublayerSpec::Kind::kLinearAttention) {
+        const LinearAttentionSpec& spec = sublayer.linear_attention;
+        const auto numbers = EvaluateLinearAttention(spec, scope);
+        if (!numbers.ok()) continue;
+        floats += static_cast<double>(numbers->n_head) * static_cast<double>(numbers->state());
+        if (!spec.conv.has_value()) continue;
+        floats += static_cast<double>(ConvCacheTokens(*spec.conv, dims)) *
+                  static_cast<double>(2 * numbers->keys() + numbers->values());
       }
     }
   }

@@ -294,7 +294,8 @@ typedef struct plumb_model_info {
   int64_t n_layer, d_model, n_head, vocab_size, context_length;
   int64_t parameters;    /* number of trained elements */
   int64_t weight_bytes;  /* bytes of the parameters in f32 */
-  int64_t cache_bytes;   /* bytes of one sequence's KV cache; half of it for PLUMB_WEIGHTS_BF16 */
+  int64_t cache_bytes;   /* bytes of one sequence's KV cache; half of it for PLUMB_WEIGHTS_BF16, but
+                            for the states of linear attention */
   int32_t bidirectional; /* 1: each token sees those after it; such a model has no sessions */
   int32_t token_types;   /* number of token types; 0: none */
 } plumb_model_info;
@@ -991,8 +992,8 @@ PLUMB_API const float* plumb_session_logits(const plumb_session* session, int32_
 /* Returns the number of tokens in a sequence; -1 if the sequence does not exist. */
 PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t sequence);
 /* Removes all but the first `length` tokens of a sequence. It has no logits until more tokens are
- * fed. If tokens have left a layer's window that becomes visible again, the next feed computes the
- * sequence again.
+ * fed. If tokens have left a layer's window that becomes visible again, or a layer is linear
+ * attention, the next feed computes the sequence again.
  * Errors: PLUMB_STATUS_OUT_OF_RANGE. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_truncate(plumb_session* session,
                                                               int32_t sequence, int64_t length,

@@ -110,6 +110,27 @@ std::string ExpertsEquation(const SublayerSpec& sublayer, const ExpertsNumbers& 
   return absl::StrCat(text, "; p = ", weights);
 }
 
+// Adds "delta: S = S + beta (v - S k) k', o = S q; 16 states of 8 x 8".
+absl::Status AddLinearAttention(const SublayerSpec& sublayer, const ScalarScope& scope,
+                                std::vector<std::string>* lines) {
+  const LinearAttentionSpec& spec = sublayer.linear_attention;
+  PLUMB_ASSIGN_OR_RETURN(const LinearAttentionNumbers numbers,
+                         EvaluateLinearAttention(spec, scope));
+  const bool decays = spec.decay != LinearAttentionSpec::Decay::kNone;
+  const std::string kept = decays ? "S diag(exp(decay))" : "S";
+  lines->push_back(absl::StrCat(
+      sublayer.name, ": S = ", kept,
+      spec.delta ? absl::StrCat(" + beta (v - ", kept, " k) k'") : " + v k'", ", o = S q; ",
+      numbers.n_head, " states of ", numbers.value_dim, " x ", numbers.key_dim,
+      numbers.n_key_head == numbers.n_head
+          ? ""
+          : absl::StrCat(", ", numbers.n_key_head, " heads of keys")));
+  if (spec.conv.has_value()) {
+    lines->push_back(absl::StrCat(sublayer.name, ".conv: over ", spec.conv->width, " tokens"));
+  }
+  return absl::OkStatus();
+}
+
 // Adds the fields by which a sublayer differs from a plain attention or MLP, with their values at
 // this layer.
 absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
@@ -125,6 +146,9 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
     case SublayerSpec::Kind::kConv:
       lines->push_back(absl::StrCat(sublayer.name, ": convolution over ", sublayer.conv.width,
                                     sublayer.conv.width == 1 ? " token" : " tokens"));
+      break;
+    case SublayerSpec::Kind::kLinearAttention:
+      PLUMB_RETURN_IF_ERROR(AddLinearAttention(sublayer, scope, lines));
       break;
     case SublayerSpec::Kind::kMlp:
       PLUMB_RETURN_IF_ERROR(add("d_ff", sublayer.mlp.d_ff));

@@ -148,8 +148,14 @@ class Lister : public NullBackend {
         break;
       }
       case SublayerSpec::Kind::kConv:
-        Conv(site);
+        Conv(site.name, site.spec->conv, model_.dims.d_model, site.scope);
         break;
+      case SublayerSpec::Kind::kLinearAttention: {
+        PLUMB_ASSIGN_OR_RETURN(const LinearAttentionNumbers numbers,
+                               EvaluateLinearAttention(site.spec->linear_attention, site.scope));
+        LinearAttention(site, numbers);
+        break;
+      }
     }
     PLUMB_RETURN_IF_ERROR(status_);
     return NullBackend::Sublayer(site, inputs, at_point);
@@ -248,13 +254,33 @@ class Lister : public NullBackend {
 
   // Adds a convolution with the initial values of torch.nn.Conv1d: uniform in +-1/sqrt(fan_in),
   // with the taps of one channel as fan_in.
-  void Conv(const SublayerSite& site) {
-    const int64_t channels = model_.dims.d_model, width = site.spec->conv.width;
-    const Fans fans = {width, channels * width};
-    ParameterSpec weight = Named(absl::StrCat(site.name, ".weight"), Shape({channels, width}));
+  void Conv(const std::string& name, const ConvSpec& spec, int64_t channels,
+            const ScalarScope& scope) {
+    const Fans fans = {spec.width, channels * spec.width};
+    ParameterSpec weight = Named(absl::StrCat(name, ".weight"), Shape({channels, spec.width}));
     weight.elementwise = true;
-    Add(std::move(weight), fans, LinearInit(width), site.scope);
-    if (site.spec->conv.bias) Bias(absl::StrCat(site.name, ".bias"), channels, width, site.scope);
+    Add(std::move(weight), fans, LinearInit(spec.width), scope);
+    if (spec.bias) Bias(absl::StrCat(name, ".bias"), channels, spec.width, scope);
+  }
+
+  void LinearAttention(const SublayerSite& site, const LinearAttentionNumbers& numbers) {
+    using Decay = LinearAttentionSpec::Decay;
+    const LinearAttentionSpec& spec = site.spec->linear_attention;
+    const int64_t d_model = model_.dims.d_model, heads = numbers.n_head;
+    const auto add = [&](const char* which, int64_t width) {
+      Linear(site, which, width, d_model, false);
+      if (!spec.conv.has_value()) return;
+      Conv(absl::StrCat(site.name, ".", which, "_conv"), *spec.conv, width, site.scope);
+    };
+    add("q", numbers.keys());
+    add("k", numbers.keys());
+    add("v", numbers.values());
+    if (spec.decay == Decay::kPerHead) Linear(site, "decay", heads, d_model, false);
+    if (spec.decay == Decay::kPerKey) {
+      Linear(site, "decay", heads * numbers.key_dim, d_model, false);
+    }
+    if (spec.delta) Linear(site, "beta", heads, d_model, false);
+    Linear(site, "o", d_model, numbers.values(), false);
   }
 
   // Fails if later code could not count elements and bytes in 64 bits.

@@ -222,20 +222,77 @@ absl::StatusOr<ValueId> EmitExperts(const SublayerContext& context, const Sublay
                  absl::StrCat(name, ".out"));
 }
 
-ValueId EmitConv(const SublayerContext& context, const SublayerSite& site, ValueId x) {
+// Emits a convolution whose parameters and cache are named "<name>.weight" and so on. `cached` is
+// the number of tokens that decoding stores.
+ValueId EmitConv(const SublayerContext& context, const std::string& name, const ConvSpec& spec,
+                 ValueId x, int64_t cached) {
   const GraphWeights& weights = *context.weights;
-  const std::string& name = site.name;
+  GraphBuilder& b = *context.b;
   std::vector<ValueId> inputs = {x, weights.Param(absl::StrCat(name, ".weight"))};
   const bool is_cached = context.options->program == Program::kCached;
   if (is_cached) {
-    const ModelDims& d = context.model->dims;
-    const TensorType cache = CacheType(context, 1, d.context_length, d.d_model);
-    inputs.push_back(context.b->State(absl::StrCat(name, ".x_cache"), cache));
+    const TensorType cache = CacheType(context, 1, cached, b.type(x).shape.last());
+    inputs.push_back(b.State(absl::StrCat(name, ".x_cache"), cache));
     inputs.push_back(context.positions);
   }
-  if (site.spec->conv.bias) inputs.push_back(weights.Param(absl::StrCat(name, ".bias")));
-  return context.b->Apply(is_cached ? "causal_conv_cached" : "causal_conv", std::move(inputs), {},
-                          absl::StrCat(name, ".out"));
+  if (spec.bias) inputs.push_back(weights.Param(absl::StrCat(name, ".bias")));
+  Attrs attrs;
+  if (is_cached && cached < context.model->dims.context_length) attrs.Set("ring", true);
+  return b.Apply(is_cached ? "causal_conv_cached" : "causal_conv", std::move(inputs),
+                 std::move(attrs), absl::StrCat(name, ".out"));
+}
+
+absl::StatusOr<ValueId> EmitLinearAttention(const SublayerContext& context,
+                                            const SublayerSite& site, ValueId x, AtPoint at_point) {
+  using Decay = LinearAttentionSpec::Decay;
+  const LinearAttentionSpec& spec = site.spec->linear_attention;
+  const GraphWeights& weights = *context.weights;
+  GraphBuilder& b = *context.b;
+  const std::string& name = site.name;
+  PLUMB_ASSIGN_OR_RETURN(const LinearAttentionNumbers numbers,
+                         EvaluateLinearAttention(spec, site.scope));
+  ValueId decay = kNoValue, beta = kNoValue;
+  if (spec.decay == Decay::kFixed) {
+    const std::vector<double> dims = {static_cast<double>(numbers.n_head)};
+    const ValueId zeros = b.Apply("fill", {}, {{"dims", dims}, {"value", 0.0}});
+    decay = b.Apply("expand", {zeros, x}, {{"width", numbers.n_head}});
+  } else if (spec.decay != Decay::kNone) {
+    decay = weights.Linear(absl::StrCat(name, ".decay"), x, false);
+  }
+  if (decay != kNoValue) {
+    PLUMB_ASSIGN_OR_RETURN(decay, at_point("linear_attention.decay", decay));
+  }
+  if (spec.delta) {
+    beta = weights.Linear(absl::StrCat(name, ".beta"), x, false);
+    PLUMB_ASSIGN_OR_RETURN(beta, at_point("linear_attention.beta", beta));
+  }
+  const auto project = [&](const char* which) -> absl::StatusOr<ValueId> {
+    ValueId y = weights.Linear(absl::StrCat(name, ".", which), x, false);
+    if (spec.conv.has_value()) {
+      y = EmitConv(context, absl::StrCat(name, ".", which, "_conv"), *spec.conv, y,
+                   ConvCacheTokens(*spec.conv, context.model->dims));
+    }
+    return at_point(absl::StrCat("linear_attention.", which), y);
+  };
+  PLUMB_ASSIGN_OR_RETURN(const ValueId q, project("q"));
+  PLUMB_ASSIGN_OR_RETURN(const ValueId k, project("k"));
+  PLUMB_ASSIGN_OR_RETURN(const ValueId v, project("v"));
+
+  std::vector<ValueId> inputs = {q, k, v};
+  Attrs attrs = {{"n_head", numbers.n_head}, {"n_key_head", numbers.n_key_head}};
+  const bool is_cached = context.options->program == Program::kCached;
+  if (is_cached) {
+    const Shape state = {context.options->batch, numbers.n_head, numbers.state()};
+    inputs.push_back(b.State(absl::StrCat(name, ".recurrent_state"), {DType::kF32, state}));
+    inputs.push_back(context.positions);
+  }
+  if (context.options->program == Program::kTrain) attrs.Set("train", true);
+  if (decay != kNoValue || beta != kNoValue) inputs.push_back(decay);
+  if (beta != kNoValue) inputs.push_back(beta);
+  ValueId out = b.Apply(is_cached ? "linear_attention_cached" : "linear_attention",
+                        std::move(inputs), std::move(attrs), absl::StrCat(name, ".context"));
+  PLUMB_ASSIGN_OR_RETURN(out, at_point("linear_attention.context", out));
+  return weights.Linear(absl::StrCat(name, ".o"), out, false);
 }
 
 }  // namespace
@@ -249,10 +306,13 @@ absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const Subla
       return EmitMlp(context, site.name, site.spec->mlp, inputs[0], at_point);
     case SublayerSpec::Kind::kExperts:
       return EmitExperts(context, site, inputs[0]);
+    case SublayerSpec::Kind::kLinearAttention:
+      return EmitLinearAttention(context, site, inputs[0], at_point);
     case SublayerSpec::Kind::kConv:
       break;
   }
-  return EmitConv(context, site, inputs[0]);
+  return EmitConv(context, site.name, site.spec->conv, inputs[0],
+                  context.model->dims.context_length);
 }
 
 }  // namespace plumb

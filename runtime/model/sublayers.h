@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emits sublayers (attention, MLPs, experts, convolutions) and the sums and functions of formulas
-// as ops. Part of BuildForward (build.h). Stateless; all functions append to a builder.
+// Emits sublayers (attention, linear attention, MLPs, experts, convolutions) and the sums and
+// functions of formulas as ops. Part of BuildForward (build.h). Stateless; all functions append to
+// a builder.
 #ifndef PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 #define PLUMB_RUNTIME_MODEL_SUBLAYERS_H_
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // causal_conv and its gradients: a causal depthwise convolution over tokens, as in Allen-Zhu,
 // "Canon layers" (2025); with width 2 it is a token shift (Peng et al., "RWKV", 2023).
-// causal_conv_cached: the same for new tokens, after those in a cache.
+// causal_conv_cached: the same for new tokens, after those in a cache, which may be a ring.
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
@@ -77,6 +80,11 @@ absl::StatusOr<std::vector<TensorType>> InferCausalConvCached(const OpTypes& typ
     return absl::InvalidArgumentError(absl::StrCat("the cache is ", cache.ToString(), ", must be ",
                                                    DTypeName(x.dtype), "[", x.shape[0],
                                                    ", 1, capacity, ", x.shape.last(), "]"));
+  }
+  const int64_t width = types.in(1).shape.last();
+  if (types.attrs.GetBool("ring", false) && cache.shape[2] < width) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a ring of ", cache.shape[2], " tokens does not hold those of width ", width));
   }
   if (positions != I32({x.shape[0], x.shape[1]})) {
     return absl::InvalidArgumentError(absl::StrCat("positions are ", positions.ToString(),
@@ -220,70 +228,103 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeCausalConvWeightGradKernel(const OpT
   return std::make_unique<CausalConvWeightGradKernel>(types.in(0), types.attrs.GetInt("width"));
 }
 
-// The new rows are written to the cache first, which then contains all rows that they read.
+// The new rows are written to the cache first, which then contains all rows that they read. Rows of
+// a ring would overwrite some of these, so there they are copied to scratch, behind the rows before
+// them.
 class CausalConvCachedKernel : public Kernel {
  public:
-  CausalConvCachedKernel(const TensorType& x, int64_t width, int64_t capacity, bool has_bias)
+  CausalConvCachedKernel(const TensorType& x, int64_t width, int64_t capacity, bool is_ring,
+                         bool has_bias)
       : dtype_(x.dtype),
         batch_(x.shape[0]),
         tokens_(x.shape[1]),
         channels_(x.shape.last()),
         width_(width),
         capacity_(capacity),
+        is_ring_(is_ring),
         has_bias_(has_bias),
         tasks_(TaskCount(batch_ * tokens_, 2 * x.num_elements() * width)),
         convolve_(ChooseConvolve(x.dtype)) {}
 
   int64_t scratch_bytes() const override {
-    return width_ * channels_ * static_cast<int64_t>(sizeof(float));
+    return TapBytes() + (is_ring_ ? batch_ * laid_out() * channels_ * SizeOf(dtype_) : 0);
   }
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* positions = args.i32(3);
-    PLUMB_RETURN_IF_ERROR(CheckPositions(positions, batch_, tokens_, capacity_));
-    const int64_t elements = tokens_ * channels_;
+    const int64_t end = is_ring_ ? std::numeric_limits<int32_t>::max() : capacity_;
+    PLUMB_RETURN_IF_ERROR(CheckPositions(positions, batch_, tokens_, end));
     for (int64_t b = 0; b < batch_; ++b) {
-      std::copy_n(
-          static_cast<const char*>(AtElement(args.in[0], dtype_, b * elements)),
-          elements * SizeOf(dtype_),
-          static_cast<char*>(AtElement(args.out[1], dtype_, At(b, positions[b * tokens_]))));
+      if (is_ring_) LayOut(args, b, positions[b * tokens_]);
+      for (int64_t t = is_ring_ ? std::max<int64_t>(0, tokens_ - capacity_) : 0; t < tokens_; ++t) {
+        const int64_t row = positions[b * tokens_] + t;
+        Copy(In(args, b, t), 1, At(args.out[1], b * capacity_ + row % capacity_));
+      }
     }
     const float* taps = Taps(args.f32(1), channels_, width_, args.scratch);
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range rows = TaskRange(batch_ * tokens_, tasks_, task);
       for (int64_t row = rows.begin; row < rows.end;) {
-        const int64_t b = row / tokens_, first = positions[b * tokens_];
-        const int64_t end = std::min(rows.end, (b + 1) * tokens_);
+        const int64_t b = row / tokens_, first = is_ring_ ? width_ - 1 : positions[b * tokens_];
+        const int64_t task_end = std::min(rows.end, (b + 1) * tokens_);
         ConvolveArgs call;
-        call.x = AtElement(args.out[1], dtype_, At(b, 0));
-        call.y = AtElement(args.out[0], dtype_, b * elements);
-        call.rows = capacity_;
+        call.x = is_ring_ ? At(LaidOut(args), b * laid_out()) : At(args.out[1], b * capacity_);
+        call.y = At(args.out[0], b * tokens_);
+        call.rows = is_ring_ ? laid_out() : capacity_;
         call.first = first;
         call.channels = channels_;
         call.width = width_;
         call.step = -1;
         call.taps = taps;
         call.bias = has_bias_ ? args.f32(kConvCachedBias) : nullptr;
-        convolve_(call, first + row - b * tokens_, first + end - b * tokens_);
-        row = end;
+        convolve_(call, first + row - b * tokens_, first + task_end - b * tokens_);
+        row = task_end;
       }
     });
     return absl::OkStatus();
   }
 
  private:
-  int64_t At(int64_t b, int64_t position) const { return (b * capacity_ + position) * channels_; }
+  int64_t TapBytes() const {
+    return AlignUp(width_ * channels_ * static_cast<int64_t>(sizeof(float)));
+  }
+  int64_t laid_out() const { return width_ - 1 + tokens_; }  // rows of a sequence in scratch
+  void* LaidOut(const KernelArgs& args) const {
+    return static_cast<char*>(args.scratch) + TapBytes();
+  }
+  void* At(void* rows, int64_t row) const { return AtElement(rows, dtype_, row * channels_); }
+  const void* In(const KernelArgs& args, int64_t b, int64_t t) const {
+    return AtElement(args.in[0], dtype_, (b * tokens_ + t) * channels_);
+  }
+  void Copy(const void* from, int64_t rows, void* to) const {
+    std::memcpy(to, from, static_cast<size_t>(rows * channels_ * SizeOf(dtype_)));
+  }
+
+  // Copies the rows before position `first` and the new ones; rows before the sequence are 0.
+  void LayOut(const KernelArgs& args, int64_t b, int64_t first) const {
+    for (int64_t i = 0; i < width_ - 1; ++i) {
+      const int64_t position = first - (width_ - 1) + i;
+      void* const to = At(LaidOut(args), b * laid_out() + i);
+      if (position < 0) {
+        std::memset(to, 0, static_cast<size_t>(channels_ * SizeOf(dtype_)));
+      } else {
+        Copy(At(args.out[1], b * capacity_ + position % capacity_), 1, to);
+      }
+    }
+    Copy(In(args, b, 0), tokens_, At(LaidOut(args), b * laid_out() + width_ - 1));
+  }
 
   const DType dtype_;
   const int64_t batch_, tokens_, channels_, width_, capacity_;
-  const bool has_bias_;
+  const bool is_ring_, has_bias_;
   const int64_t tasks_;
   const ConvolveFn convolve_;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeCausalConvCachedKernel(const OpTypes& types) {
-  return std::make_unique<CausalConvCachedKernel>(types.in(0), types.in(1).shape.last(),
-                                                  types.in(2).shape[2], types.has(kConvCachedBias));
+  return std::make_unique<CausalConvCachedKernel>(
+      types.in(0), types.in(1).shape.last(), types.in(2).shape[2],
+      types.attrs.GetBool("ring", false), types.has(kConvCachedBias));
 }
 
 // -- References
@@ -333,12 +374,14 @@ absl::Status ReferenceCausalConvCached(const ReferenceArgs& args) {
   const Shape& x = args.shape(0);
   const int64_t tokens = x[1], channels = x.last(), width = args.shape(1).last();
   const int64_t capacity = args.shape(2)[2];
-  PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(3).data(), x[0], tokens, capacity));
+  const int64_t end =
+      args.attrs.GetBool("ring", false) ? std::numeric_limits<int32_t>::max() : capacity;
+  PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(3).data(), x[0], tokens, end));
   for (int64_t row = 0; row < x.rows(); ++row) {
     const int64_t position = args.i(3)[static_cast<size_t>(row)];
     for (int64_t c = 0; c < channels; ++c) {
       const auto cached = [&](int64_t at) -> double& {
-        const int64_t token = row / tokens * capacity + at;
+        const int64_t token = row / tokens * capacity + at % capacity;
         return args.out(1)[static_cast<size_t>(token * channels + c)];
       };
       const size_t e = static_cast<size_t>(row * channels + c);

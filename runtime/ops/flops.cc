@@ -35,6 +35,14 @@ double PairFlops(const OpTypes& types, bool is_causal) {
   return static_cast<double>(q[0]) * pairs * static_cast<double>(q.last());
 }
 
+// Returns the FLOPs of the products of queries, keys and values with the states of linear
+// attention.
+double StateFlops(const OpTypes& types, bool has_beta) {
+  const double keys = static_cast<double>(types.in(0).shape.last());
+  const double key_dim = keys / static_cast<double>(types.attrs.GetInt("n_key_head"));
+  return (has_beta ? 6 : 4) * key_dim * static_cast<double>(types.in(2).num_elements());
+}
+
 }  // namespace
 
 double MatmulFlops(const OpTypes& types) {
@@ -72,5 +80,13 @@ double AttentionFlops(const OpTypes& types) { return 2 * PairFlops(types, !types
 double AttentionCachedFlops(const OpTypes& types) { return 2 * PairFlops(types, true); }
 
 double AttentionGradFlops(const OpTypes& types) { return 5 * PairFlops(types, !types.has(6)); }
+
+double LinearAttentionFlops(const OpTypes& types) { return StateFlops(types, types.has(4)); }
+
+double LinearAttentionCachedFlops(const OpTypes& types) { return StateFlops(types, types.has(6)); }
+
+double LinearAttentionGradFlops(const OpTypes& types) {
+  return 2.5 * StateFlops(types, types.has(6));
+}
 
 }  // namespace plumb

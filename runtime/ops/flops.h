@@ -28,6 +28,13 @@ double AttentionCachedFlops(const OpTypes& types);
 // queries and keys.
 double AttentionGradFlops(const OpTypes& types);
 
+// Counts, for each token and head, the update of the state and its product with the query, and with
+// the delta rule its product with the key. The products inside chunks are not counted. The gradient
+// has two products for each of them, and computes half of them again.
+double LinearAttentionFlops(const OpTypes& types);
+double LinearAttentionCachedFlops(const OpTypes& types);
+double LinearAttentionGradFlops(const OpTypes& types);
+
 }  // namespace plumb
 
 #endif  // PLUMB_RUNTIME_OPS_FLOPS_H_

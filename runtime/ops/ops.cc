@@ -23,6 +23,7 @@ void RegisterOps(OpRegistry* registry, const GemmPolicy& policy) {
   RegisterAttention(registry);
   RegisterAttentionCached(registry);
   RegisterCausalConv(registry);
+  RegisterLinearAttention(registry);
   RegisterCrossEntropy(registry);
   RegisterFill(registry);
   RegisterLastToken(registry);

@@ -97,8 +97,17 @@
 //       y_t = bias + sum_{i<W} weight_i x_{t-i}; x is 0 before the first token
 //   causal_conv_grad(dy[B,T,d], weight) -> like dy          dx_t = sum_i weight_i dy_{t+i}
 //   causal_conv_weight_grad(x, dy) {width=W} -> f32[d,W]    sum over B and t of x_{t-i} dy_t
-//   causal_conv_cached(x[B,T,d], weight, cache[B,1,C,d], positions i32[B,T] (, bias)) -> y, cache'
-//       writes x at `positions`, as attention_cached does, and reads earlier ones from the cache. No gradient.
+//   causal_conv_cached(x[B,T,d], weight, cache[B,1,C,d], positions i32[B,T] (, bias)) {ring} -> y, cache'
+//       writes x at `positions`, as attention_cached does, and reads earlier ones from the cache, which may be
+//       a ring of at least W tokens. No gradient.
+//   linear_attention(q[B,T,G*c], k[B,T,G*c], v[B,T,H*d] (, decay[B,T,H or H*c]) (, beta[B,T,H]))
+//       {n_head=H, n_key_head=G, train} -> context like v (, starts f32[B,H,chunks,c*d])   each head of keys
+//       serves H / G consecutive heads of values, which have a state [c,d] each (linear_attention.h). decay:
+//       logarithms, at most 0, of the factors of a state, or of its rows; beta: present for the delta rule.
+//       With train: the states before each chunk of tokens, which the gradient reads
+//   linear_attention_grad(q, k, v, starts, dcontext (, decay) (, beta)) {..} -> dq, dk, dv (, ddecay) (, dbeta)
+//   linear_attention_cached(q, k, v, state f32[B,H,c*d], positions i32[B,T] (, decay) (, beta)) {..}
+//       -> context, state'     continues from the state, or from 0 where the first position is 0. No gradient.
 //   cross_entropy(logits[..,V], targets i32[..]) -> loss[1], lse[R]   mean over targets >= 0 of
 //       lse - logit[target]; ignores targets < 0, fails if others are outside [0,V); 0 if no target is left
 //       {label_smoothing, z_loss}: a third output, objective[1], the mean of (1 - label_smoothing)
@@ -165,6 +174,7 @@ void RegisterRope(OpRegistry* registry);
 void RegisterAttention(OpRegistry* registry);
 void RegisterAttentionCached(OpRegistry* registry);
 void RegisterCausalConv(OpRegistry* registry);
+void RegisterLinearAttention(OpRegistry* registry);
 void RegisterCrossEntropy(OpRegistry* registry);
 void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);

@@ -74,6 +74,9 @@ absl::StatusOr<std::vector<std::string>> FieldMarks(const SublayerSite& site) {
   if (site.spec->kind == SublayerSpec::Kind::kConv) {
     marks.push_back(absl::StrCat(site.spec->conv.width, " tokens"));
   }
+  if (site.spec->kind == SublayerSpec::Kind::kLinearAttention) {
+    marks.push_back(site.spec->linear_attention.delta ? "delta rule" : "linear attention");
+  }
   if (site.spec->kind == SublayerSpec::Kind::kExperts) {
     PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
                            EvaluateExperts(site.spec->experts, site.scope));

@@ -65,6 +65,7 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
   std::map<std::string, Cache> caches;
   int64_t total = 0;  // bytes of one sequence
   int64_t shortest_ring = 0;
+  bool has_states = false;
   for (const Value& value : graph.values) {
     if (value.kind != ValueKind::kState) continue;
     if (weights_->parameters().states().Find(value.name) != nullptr) continue;  // a norm's
@@ -72,9 +73,13 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
     // [batch, heads, tokens, channels]
     cache.heads = value.type.shape[1];
     cache.head_bytes = value.type.bytes() / (value.type.shape[0] * cache.heads);
+    total += AlignUp(cache.bytes());
+    if (value.type.shape.rank() == 3) {  // [batch, heads, elements]: a recurrent state
+      has_states = true;
+      continue;
+    }
     cache.rows = value.type.shape[2];
     cache.row_bytes = cache.head_bytes / cache.rows;
-    total += AlignUp(cache.bytes());
     if (cache.rows == context_length()) continue;
     shortest_ring = shortest_ring == 0 ? cache.rows : std::min(shortest_ring, cache.rows);
   }
@@ -85,6 +90,7 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
   chunk_memory_ = std::move(chunk_memory);
   caches_ = std::move(caches);
   shortest_ring_ = shortest_ring;
+  has_states_ = has_states;
   int64_t at = 0;
   for (auto& [name, cache] : caches_) {
     cache.memory = cache_memory_.data() + batch() * at;
@@ -128,6 +134,12 @@ void DecodeSession::CopyCaches(int64_t sequence, int64_t begin, int64_t end, boo
         std::memcpy(to_chunk ? chunk : own, to_chunk ? own : chunk, bytes);
       }
     };
+    if (cache.rows == 0) {
+      std::byte* const own = cache.memory + sequence * cache.bytes();
+      std::memcpy(to_chunk ? cache.chunk : own, to_chunk ? own : cache.chunk,
+                  static_cast<size_t>(cache.bytes()));
+      continue;
+    }
     // A ring holds only the last rows; they may wrap around its end.
     const int64_t rows = std::min(end - begin, cache.rows), row = (end - rows) % cache.rows;
     const int64_t straight = std::min(rows, cache.rows - row);
@@ -165,13 +177,14 @@ absl::Status DecodeSession::RunChunks(int64_t sequence, int64_t begin,
   return absl::OkStatus();
 }
 
-absl::Status DecodeSession::RestoreRings(int64_t sequence) {
+absl::Status DecodeSession::RestoreCaches(int64_t sequence) {
   const int64_t n = length(sequence);
   int64_t& written = written_[static_cast<size_t>(sequence)];
   if (n == 0) written = 0;
   // A ring of r rows holds the r tokens that were written last; token n attends to the r - 1 before
-  // it.
-  if (shortest_ring_ == 0 || written <= shortest_ring_ || written <= n + 1) return absl::OkStatus();
+  // it. A state is that after the tokens that were written.
+  const bool has_lost_rows = shortest_ring_ > 0 && written > shortest_ring_ && written > n + 1;
+  if (!has_lost_rows && !(has_states_ && written > n)) return absl::OkStatus();
   chunk_tokens_.clear();
   const auto tokens = absl::MakeConstSpan(fed_[static_cast<size_t>(sequence)]);
   PLUMB_RETURN_IF_ERROR(RunChunks(sequence, 0, tokens.subspan(0, static_cast<size_t>(n))));
@@ -191,7 +204,7 @@ absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tok
     return absl::InvalidArgumentError("there are no tokens to feed; give one or more");
   }
   PLUMB_RETURN_IF_ERROR(CheckLength(sequence, static_cast<int64_t>(tokens.size())));
-  PLUMB_RETURN_IF_ERROR(RestoreRings(sequence));
+  PLUMB_RETURN_IF_ERROR(RestoreCaches(sequence));
   int64_t& length = lengths_[static_cast<size_t>(sequence)];
   const int64_t end = length + static_cast<int64_t>(tokens.size());
   const bool copies = batch() > 1, from_start = length == 0;
@@ -232,7 +245,7 @@ absl::Status DecodeSession::FeedBatch(absl::Span<const int32_t> tokens) {
   for (int64_t b = 0; b < batch(); ++b) {
     PLUMB_RETURN_IF_ERROR(CheckLength(b, 1));
   }
-  for (int64_t b = 0; b < batch(); ++b) PLUMB_RETURN_IF_ERROR(RestoreRings(b));
+  for (int64_t b = 0; b < batch(); ++b) PLUMB_RETURN_IF_ERROR(RestoreCaches(b));
   for (int64_t b = 0; b < batch(); ++b) {
     positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
     written_[static_cast<size_t>(b)] = std::max(written_[static_cast<size_t>(b)], length(b) + 1);

@@ -49,8 +49,9 @@ class DecodeSession {
   void ForgetPrompts() { chunk_tokens_.clear(); }
 
   // Removes all but the first `length` tokens of a sequence. Its logits are invalid until the next
-  // tokens are fed. If a layer's window has already overwritten keys that are visible again, the
-  // tokens are recomputed then. Requires: 0 <= length <= this->length(sequence).
+  // tokens are fed. If a layer's window has already overwritten keys that are visible again, or a
+  // layer has a recurrent state, the tokens are recomputed then. Requires: 0 <= length <=
+  // this->length(sequence).
   void Truncate(int64_t sequence, int64_t length) {
     lengths_[static_cast<size_t>(sequence)] = length;
   }
@@ -94,7 +95,9 @@ class DecodeSession {
     std::byte* chunk = nullptr;   // cache of the chunk's sequence; `memory` if there is only one
     int64_t heads = 0;            // heads of keys and values; 1 for a convolution
     int64_t head_bytes = 0;       // bytes of one head of one sequence
-    int64_t rows = 0;             // rows of a head, one per token; fewer than the context's: a ring
+    // Rows of a head, one per token; fewer than the context's: a ring. 0: a state that all tokens
+    // of the sequence share.
+    int64_t rows = 0;
     int64_t row_bytes = 0;
 
     int64_t bytes() const { return heads * head_bytes; }  // bytes of one sequence
@@ -111,8 +114,9 @@ class DecodeSession {
   void CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk);
   // Feeds tokens in chunks; their cache rows are [begin, begin + tokens.size()).
   absl::Status RunChunks(int64_t sequence, int64_t begin, absl::Span<const int32_t> tokens);
-  // Recomputes a sequence if its rings have lost rows that its next token attends to.
-  absl::Status RestoreRings(int64_t sequence);
+  // Recomputes a sequence if its rings have lost rows that its next token attends to, or its
+  // recurrent states include tokens that were removed.
+  absl::Status RestoreCaches(int64_t sequence);
   // Appends tokens to fed_, from which a sequence is recomputed.
   void Remember(int64_t sequence, absl::Span<const int32_t> tokens);
 
@@ -121,10 +125,11 @@ class DecodeSession {
   const PackedWeights* weights_;
   int threads_;
   std::vector<int64_t> lengths_;  // indexed by sequence
-  // Max position written to the rings of each sequence, plus 1, since they were last computed from
-  // the beginning.
+  // Max position written to the rings and states of each sequence, plus 1, since they were last
+  // computed from the beginning.
   std::vector<int64_t> written_;
   int64_t shortest_ring_ = 0;              // in rows; 0: no cache is a ring
+  bool has_states_ = false;                // some caches are recurrent states
   std::vector<std::vector<int32_t>> fed_;  // indexed by sequence: its first length(sequence) tokens
   ExecutableCache chunk_executables_, step_executable_;
   std::map<std::string, Cache> caches_;  // keyed by the name of the state

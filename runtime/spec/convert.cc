@@ -448,6 +448,34 @@ absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at) {
   return spec;
 }
 
+absl::StatusOr<LinearAttentionSpec> ToLinearAttention(const v1::LinearAttention& message,
+                                                      const Located& at) {
+  using Decay = LinearAttentionSpec::Decay;
+  LinearAttentionSpec spec;
+  PLUMB_ASSIGN_OR_RETURN(spec.n_head, OptionalExpression(at, "n_head"));
+  PLUMB_ASSIGN_OR_RETURN(spec.n_key_head, OptionalExpression(at, "n_key_head"));
+  PLUMB_ASSIGN_OR_RETURN(spec.key_dim, OptionalExpression(at, "key_dim"));
+  PLUMB_ASSIGN_OR_RETURN(spec.value_dim, OptionalExpression(at, "value_dim"));
+  switch (message.decay()) {
+    case v1::LinearAttention::PER_HEAD:
+      spec.decay = Decay::kPerHead;
+      break;
+    case v1::LinearAttention::PER_KEY:
+      spec.decay = Decay::kPerKey;
+      break;
+    case v1::LinearAttention::FIXED:
+      spec.decay = Decay::kFixed;
+      break;
+    default:
+      spec.decay = Decay::kNone;
+  }
+  spec.delta = message.delta();
+  if (message.has_conv()) {
+    PLUMB_ASSIGN_OR_RETURN(spec.conv, ToConv(message.conv(), at.Nested("conv")));
+  }
+  return spec;
+}
+
 absl::StatusOr<int64_t> ToEmbeddingWidth(const Located& model, const ScalarScope& scope) {
   PLUMB_ASSIGN_OR_RETURN(const Expression width, ToExpression(model, "embedding_width", "d_model"));
   return EvaluateWidth(width, "embedding_width:", scope);

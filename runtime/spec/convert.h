@@ -41,6 +41,8 @@ absl::StatusOr<MlpSpec> ToMlp(const v1::Mlp& message, const Located& at);
 absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located& at,
                                       const SourceLocation& place);
 absl::StatusOr<ConvSpec> ToConv(const v1::Conv& message, const Located& at);
+absl::StatusOr<LinearAttentionSpec> ToLinearAttention(const v1::LinearAttention& message,
+                                                      const Located& at);
 // Returns the model's embedding_width, evaluated in `scope`.
 absl::StatusOr<int64_t> ToEmbeddingWidth(const Located& model, const ScalarScope& scope);
 // Evaluates the table's width in `scope`.

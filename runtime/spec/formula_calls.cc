@@ -211,7 +211,7 @@ absl::StatusOr<Quantity> FormulaEval::ApplyNorm(const Expr& expr,
                    absl::StrCat("the slot \"", expr.name,
                                 "\" normalizes per head; there are heads only inside attention"));
     }
-    site.dim = scope_.model->dims.head_dim;
+    site.dim = scope_.channels / scope_.heads;
     site.heads = site.width / site.dim;
     if (site.width % site.dim != 0) {
       return Error(expr.args[0], absl::StrCat("the slot \"", expr.name, "\" normalizes heads of ",

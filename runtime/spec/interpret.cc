@@ -23,6 +23,9 @@ constexpr const char* kAttentionPoints[] = {"attention.q",     "attention.k",
                                             "attention.k_rot", "attention.context"};
 constexpr const char* kGatedMlpPoints[] = {"mlp.gate", "mlp.up", "mlp.hidden"};
 constexpr const char* kMlpPoints[] = {"mlp.up", "mlp.hidden"};
+constexpr const char* kLinearAttentionPoints[] = {
+    "linear_attention.decay", "linear_attention.beta", "linear_attention.q",
+    "linear_attention.k",     "linear_attention.v",    "linear_attention.context"};
 
 std::string LastName(absl::string_view point) {
   return std::string(point.substr(point.rfind('.') + 1));
@@ -94,6 +97,7 @@ class Walk {
                        absl::StrCat("inside ", inside.point, ": the values are the keys ",
                                     "(keys_as_values); write statements at attention.k_rot"));
       }
+      PLUMB_RETURN_IF_ERROR(CheckLinearAttentionPoint(block, inside));
       if (inside.point != kGatedMlpPoints[0]) continue;
       const bool gated = std::any_of(
           block.sublayers.begin(), block.sublayers.end(),
@@ -105,6 +109,24 @@ class Walk {
                                   "true }, or use mlp.up"));
     }
     return absl::OkStatus();
+  }
+
+  static absl::Status CheckLinearAttentionPoint(const BlockSpec& block, const InsideSpec& inside) {
+    const bool is_decay = inside.point == kLinearAttentionPoints[0];
+    if (!is_decay && inside.point != kLinearAttentionPoints[1]) return absl::OkStatus();
+    bool lacks = false;
+    for (const SublayerSpec& sublayer : block.sublayers) {
+      const std::vector<const char*> points = PointsOf(sublayer);
+      if (std::find(points.begin(), points.end(), inside.point) != points.end()) {
+        return absl::OkStatus();
+      }
+      lacks = lacks || sublayer.kind == SublayerSpec::Kind::kLinearAttention;
+    }
+    if (!lacks) return absl::OkStatus();
+    return ErrorAt(inside.place,
+                   absl::StrCat("inside ", inside.point, ": no linear attention of the block has ",
+                                is_decay ? "a decay; write decay: PER_HEAD, PER_KEY or FIXED"
+                                         : "the delta rule; write delta: true"));
   }
 
   // Checks what can be checked without running a placement.
@@ -228,11 +250,8 @@ class Walk {
     }
     const auto at_point = [&](absl::string_view point,
                               TensorHandle tensor) -> absl::StatusOr<TensorHandle> {
-      int64_t hidden = 0;
-      if (site.spec->kind == SublayerSpec::Kind::kMlp) {
-        PLUMB_ASSIGN_OR_RETURN(hidden, EvaluateMlpWidth(site.spec->mlp, site.scope));
-      }
-      const InsideSite inside = {site.name, site.scope, &inputs[0], hidden, !site.projects(point)};
+      PLUMB_ASSIGN_OR_RETURN(const PointShape shape, ShapeAt(point, site));
+      const InsideSite inside = {site.name, site.scope, &inputs[0], shape, !site.projects(point)};
       return RunInside(block, inside, point, tensor);
     };
     return backend_->Sublayer(site, inputs, at_point);
@@ -247,34 +266,50 @@ class Walk {
     scope.dims = &model_.dims;
     scope.placement = last.placement.get();
     const auto at_point = [&](absl::string_view point, TensorHandle tensor) {
-      return RunInside(last, {"head", scope, nullptr, 0, false}, point, tensor);
+      const PointShape shape = {model_.dims.vocab_size, 0};
+      return RunInside(last, {"head", scope, nullptr, shape, false}, point, tensor);
     };
     return backend_->Head(x, at_point);
   }
 
+  // Width of the tensor at a point and number of heads in it (0: none).
+  struct PointShape {
+    int64_t width, heads;
+  };
   // Context of the statements that run inside a sublayer or the head.
   struct InsideSite {
     std::string prefix;
     ScalarScope scalars;
     const TensorHandle* input;  // input of the sublayer; null in the head
-    int64_t hidden;             // width of an MLP's hidden layer
-    bool replaced;              // true if there is no tensor until a statement sets it
+    PointShape shape;
+    bool replaced;  // true if there is no tensor until a statement sets it
   };
 
-  // Returns the width of the tensor at a point and the number of heads in it (0: none).
-  std::pair<int64_t, int64_t> WidthAt(absl::string_view point, int64_t hidden) const {
+  absl::StatusOr<PointShape> ShapeAt(absl::string_view point, const SublayerSite& site) const {
     const ModelDims& dims = model_.dims;
-    if (point == "attention.k" || point == "attention.v" || point == "attention.k_rot") {
-      return {dims.n_kv_head * dims.head_dim, dims.n_kv_head};
+    if (site.spec->kind == SublayerSpec::Kind::kMlp) {
+      PLUMB_ASSIGN_OR_RETURN(const int64_t width, EvaluateMlpWidth(site.spec->mlp, site.scope));
+      return PointShape{width, 0};
     }
-    if (absl::StartsWith(point, "mlp.")) return {hidden, 0};
-    if (point == kHeadPoint) return {dims.vocab_size, 0};
-    return {dims.n_head * dims.head_dim, dims.n_head};
+    if (site.spec->kind == SublayerSpec::Kind::kLinearAttention) {
+      const LinearAttentionSpec& spec = site.spec->linear_attention;
+      PLUMB_ASSIGN_OR_RETURN(const LinearAttentionNumbers numbers,
+                             EvaluateLinearAttention(spec, site.scope));
+      const std::string name = LastName(point);
+      if (name == "q" || name == "k") return PointShape{numbers.keys(), numbers.n_key_head};
+      if (name == "v" || name == "context") return PointShape{numbers.values(), numbers.n_head};
+      const bool per_key = name == "decay" && spec.decay == LinearAttentionSpec::Decay::kPerKey;
+      return PointShape{numbers.n_head * (per_key ? numbers.key_dim : 1), numbers.n_head};
+    }
+    if (point == "attention.k" || point == "attention.v" || point == "attention.k_rot") {
+      return PointShape{dims.n_kv_head * dims.head_dim, dims.n_kv_head};
+    }
+    return PointShape{dims.n_head * dims.head_dim, dims.n_head};
   }
 
   absl::StatusOr<TensorHandle> RunInside(const BlockSpec& block, const InsideSite& site,
                                          absl::string_view point, TensorHandle tensor) {
-    const auto [width, heads] = WidthAt(point, site.hidden);
+    const auto [width, heads] = site.shape;
     int64_t width_now = width;
     bool is_set = !site.replaced;
     for (const InsideSpec& inside : block.inside) {
@@ -407,6 +442,14 @@ std::vector<const char*> PointsOf(const SublayerSpec& sublayer) {
     if (sublayer.attention.keys_as_values) points.erase(points.begin() + 2);  // attention.v
     return points;
   }
+  if (sublayer.kind == SublayerSpec::Kind::kLinearAttention) {
+    std::vector<const char*> points(std::begin(kLinearAttentionPoints),
+                                    std::end(kLinearAttentionPoints));
+    const LinearAttentionSpec& spec = sublayer.linear_attention;
+    if (!spec.delta) points.erase(points.begin() + 1);
+    if (spec.decay == LinearAttentionSpec::Decay::kNone) points.erase(points.begin());
+    return points;
+  }
   if (sublayer.kind != SublayerSpec::Kind::kMlp) return {};
   if (sublayer.mlp.gated) return {std::begin(kGatedMlpPoints), std::end(kGatedMlpPoints)};
   return {std::begin(kMlpPoints), std::end(kMlpPoints)};
@@ -414,6 +457,7 @@ std::vector<const char*> PointsOf(const SublayerSpec& sublayer) {
 
 std::vector<const char*> AllSublayerPoints() {
   std::vector<const char*> points(std::begin(kAttentionPoints), std::end(kAttentionPoints));
+  points.insert(points.end(), std::begin(kLinearAttentionPoints), std::end(kLinearAttentionPoints));
   points.insert(points.end(), std::begin(kGatedMlpPoints), std::end(kGatedMlpPoints));
   return points;
 }

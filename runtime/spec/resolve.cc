@@ -308,7 +308,35 @@ class Resolver {
                              ToInside(message.inside(i), at.Nested("inside", i)));
       block->inside.push_back(std::move(inside));
     }
+    PLUMB_RETURN_IF_ERROR(AddDefaultStatements(block.get()));
     return std::shared_ptr<const BlockSpec>(std::move(block));
+  }
+
+  // Adds the statements that make decays and strengths of the projections of linear attention,
+  // where the block has none at those points.
+  static absl::Status AddDefaultStatements(BlockSpec* block) {
+    using Decay = LinearAttentionSpec::Decay;
+    const auto add = [block](const char* point, const char* rule) -> absl::Status {
+      for (const InsideSpec& inside : block->inside) {
+        if (inside.point == point) return absl::OkStatus();
+      }
+      PLUMB_ASSIGN_OR_RETURN(Statement statement, ParseStatement({rule, block->place}, point));
+      block->inside.push_back({point, {std::move(statement)}, block->place});
+      return absl::OkStatus();
+    };
+    for (const SublayerSpec& sublayer : block->sublayers) {
+      if (sublayer.kind != SublayerSpec::Kind::kLinearAttention) continue;
+      const LinearAttentionSpec& spec = sublayer.linear_attention;
+      if (spec.delta) {
+        PLUMB_RETURN_IF_ERROR(add("linear_attention.beta", "beta = sigmoid(beta)"));
+      }
+      if (spec.decay == Decay::kPerHead || spec.decay == Decay::kPerKey) {
+        // log(sigmoid(decay)), which does not overflow
+        PLUMB_RETURN_IF_ERROR(
+            add("linear_attention.decay", "decay = min(decay, 0) - log(1 + exp(-abs(decay)))"));
+      }
+    }
+    return absl::OkStatus();
   }
 
   static absl::Status ResolveSharing(const v1::Block& message, const Located& at,
@@ -437,11 +465,19 @@ class Resolver {
                                ToExperts(sublayer.experts(), at.Nested("experts"), place));
         return absl::OkStatus();
       }
+      case v1::Sublayer::kLinearAttention: {
+        spec->kind = SublayerSpec::Kind::kLinearAttention;
+        spec->name = "attention";
+        PLUMB_ASSIGN_OR_RETURN(
+            spec->linear_attention,
+            ToLinearAttention(sublayer.linear_attention(), at.Nested("linear_attention")));
+        return absl::OkStatus();
+      }
       case v1::Sublayer::KIND_NOT_SET:
         break;
     }
-    return ErrorAt(place,
-                   absl::StrCat(path, ": give attention {}, mlp {}, experts {..} or conv {}"));
+    return ErrorAt(place, absl::StrCat(path, ": give attention {}, linear_attention {..}, mlp {}, ",
+                                       "experts {..} or conv {}"));
   }
 
   absl::StatusOr<NormBinding> ResolveNorm(const std::string& name, const SourceLocation& at,

@@ -94,13 +94,23 @@ struct ConvSpec {
   bool bias = false;
 };
 
+// Linear attention with a state per head.
+struct LinearAttentionSpec {
+  enum class Decay { kNone, kPerHead, kPerKey, kFixed } decay = Decay::kNone;
+  // Absent: n_head of the model, n_head, head_dim of the model twice.
+  std::optional<Expression> n_head, n_key_head, key_dim, value_dim;
+  bool delta = false;
+  std::optional<ConvSpec> conv;
+};
+
 struct SublayerSpec {
-  enum class Kind { kAttention, kMlp, kConv, kExperts } kind = Kind::kAttention;
+  enum class Kind { kAttention, kMlp, kConv, kExperts, kLinearAttention } kind = Kind::kAttention;
   std::string name;  // "attention"
   AttentionSpec attention;
   MlpSpec mlp;
   ConvSpec conv = {};
   ExpertsSpec experts = {};
+  LinearAttentionSpec linear_attention = {};
 };
 
 // Norm bound to a slot.

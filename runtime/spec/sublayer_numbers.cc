@@ -66,6 +66,8 @@ absl::Status ForEachSublayer(const ResolvedModel& model, const Visit& visit) {
 
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr int64_t kMaxExperts = 1 << 16;
+constexpr int64_t kMaxHeads = 1 << 14;    // of linear attention
+constexpr int64_t kMaxHeadDim = 1 << 12;  // a state has the square of it
 
 }  // namespace
 
@@ -96,6 +98,34 @@ absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const Sc
     PLUMB_ASSIGN_OR_RETURN(numbers.scale, EvaluateScalar(*spec.scale, scope));
   }
   return numbers;
+}
+
+absl::StatusOr<LinearAttentionNumbers> EvaluateLinearAttention(const LinearAttentionSpec& spec,
+                                                               const ScalarScope& scope) {
+  const auto number = [&scope](const std::optional<Expression>& field, const char* name,
+                               int64_t max, int64_t fallback) -> absl::StatusOr<int64_t> {
+    if (!field.has_value()) return fallback;
+    return WholeNumber(*field, name, 1, max, scope);
+  };
+  LinearAttentionNumbers numbers;
+  PLUMB_ASSIGN_OR_RETURN(numbers.n_head,
+                         number(spec.n_head, "n_head", kMaxHeads, scope.dims->n_head));
+  PLUMB_ASSIGN_OR_RETURN(numbers.n_key_head,
+                         number(spec.n_key_head, "n_key_head", kMaxHeads, numbers.n_head));
+  PLUMB_ASSIGN_OR_RETURN(numbers.key_dim,
+                         number(spec.key_dim, "key_dim", kMaxHeadDim, scope.dims->head_dim));
+  PLUMB_ASSIGN_OR_RETURN(numbers.value_dim,
+                         number(spec.value_dim, "value_dim", kMaxHeadDim, scope.dims->head_dim));
+  if (numbers.n_head % numbers.n_key_head != 0) {
+    return ErrorIn(*spec.n_key_head,
+                   absl::StrCat("n_key_head: ", numbers.n_key_head, scope.Where(),
+                                " does not divide the ", numbers.n_head, " heads of n_head"));
+  }
+  return numbers;
+}
+
+int64_t ConvCacheTokens(const ConvSpec& spec, const ModelDims& dims) {
+  return std::min(spec.width, dims.context_length);
 }
 
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
@@ -198,6 +228,8 @@ absl::Status CheckSublayerNumbers(const ResolvedModel& model) {
             return EvaluateMlpWidth(sublayer.mlp, scope).status();
           case SublayerSpec::Kind::kExperts:
             return EvaluateExperts(sublayer.experts, scope).status();
+          case SublayerSpec::Kind::kLinearAttention:
+            return EvaluateLinearAttention(sublayer.linear_attention, scope).status();
           case SublayerSpec::Kind::kConv:
             break;
         }

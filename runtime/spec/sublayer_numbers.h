@@ -54,6 +54,21 @@ struct ExpertsNumbers {
 };
 absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const ScalarScope& scope);
 
+struct LinearAttentionNumbers {
+  int64_t n_head = 1, n_key_head = 1;  // of values; of queries and keys
+  int64_t key_dim = 1, value_dim = 1;
+
+  int64_t keys() const { return n_key_head * key_dim; }  // width of the queries, and of the keys
+  int64_t values() const { return n_head * value_dim; }
+  int64_t state() const { return key_dim * value_dim; }  // elements of a head's state
+};
+absl::StatusOr<LinearAttentionNumbers> EvaluateLinearAttention(const LinearAttentionSpec& spec,
+                                                               const ScalarScope& scope);
+
+// Returns the number of tokens that decoding stores for a convolution inside linear attention,
+// whose state cannot go back to earlier tokens.
+int64_t ConvCacheTokens(const ConvSpec& spec, const ModelDims& dims);
+
 // Returns the factor of the ALiBi slopes, or 0 if the model has no ALiBi.
 absl::StatusOr<double> EvaluateAlibi(const PositionSpec& positions, const ScalarScope& scope);
 

@@ -149,6 +149,7 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   if (!tensor.source().empty()) rule.source = at.TextOf("source");
   rule.older = tensor.older();
   rule.transpose = tensor.transpose();
+  rule.depthwise = tensor.depthwise();
   if (tensor.has_rows()) {
     PLUMB_ASSIGN_OR_RETURN(rule.rows, ReadSlice(tensor.rows(), at.Nested("rows"), at.At("rows")));
   }

@@ -93,6 +93,7 @@ struct TensorRule {
   SourceText to, source;  // empty source: `fill` is set
   std::string older;      // name of the source in older files; "": the same
   bool transpose = false;
+  bool depthwise = false;
   std::optional<SliceRule> rows, columns;
   std::optional<Expression> when, fill, flat_rows;
 };

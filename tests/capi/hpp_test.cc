@@ -98,6 +98,19 @@ TEST(HppTest, CachesKeepWhatWentIntoConvolutions) {
   EXPECT_EQ(plumb::Model::Create(runtime, spec).value().Info().cache_bytes, 3 * 16 * 8 * 4);
 }
 
+// A state of 6 x 3 for each of 4 heads, and 3 tokens of 2 x 3, 2 x 3 and 4 x 6 channels.
+TEST(HppTest, CachesOfLinearAttentionKeepStates) {
+  plumb::Runtime runtime = MakeRuntime();
+  const plumb::Spec spec =
+      plumb::Spec::FromText(
+          "n_layer: 1 n_head: 4 d_model: 8 vocab_size: 5 context_length: 1000 "
+          "block { placement: \"none\" sublayer { linear_attention { "
+          "n_key_head: \"2\" key_dim: \"3\" value_dim: \"6\" conv { width: 3 } } } }")
+          .value();
+  EXPECT_EQ(plumb::Model::Create(runtime, spec).value().Info().cache_bytes,
+            (4 * 6 * 3 + 3 * (6 + 6 + 24)) * 4);
+}
+
 // The windows are 4, none, and one that is longer than the context.
 TEST(HppTest, CachesOfWindowsKeepTheWindows) {
   plumb::Runtime runtime = MakeRuntime();

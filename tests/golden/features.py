@@ -5,6 +5,7 @@ generate.py has the text of each rule next to the name of its function here.
 """
 
 import torch
+import torch.nn.functional as F
 
 import placements
 from decoder import Norm
@@ -140,6 +141,34 @@ def conv_each(m, x):
         x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
         x = x + m.conv(i, m.norm(x, f"layers.{i}.conv.norm"), "conv", 3, bias=True)
         x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
+def gated_delta_net(m, x):
+    """Gated DeltaNet (Yang et al. 2024) of 4 heads of values and 2 of keys, token by token; attention in
+    the second layer."""
+    h, at, sizes = m.norm(x, "layers.0.delta.norm"), "layers.0.delta", {"q": (2, 5), "k": (2, 5), "v": (4, 3)}
+    heads = {}
+    for name, (count, size) in sizes.items():
+        y = m.conv(0, m.linear(h, f"{at}.{name}", count * size, False), f"delta.{name}_conv", 3)
+        heads[name] = F.silu(y).unflatten(-1, (count, size)).repeat_interleave(4 // count, 2)
+    q, k, v = heads["q"] / heads["q"].norm(dim=-1, keepdim=True), heads["k"], heads["v"]
+    k = k / k.norm(dim=-1, keepdim=True)
+    kept = torch.exp(-m.learned(f"{at}.a_log", 4).exp() * F.softplus(
+        m.linear(h, f"{at}.decay", 4, False) + m.learned(f"{at}.dt_bias", 4)))
+    beta = torch.sigmoid(m.linear(h, f"{at}.beta", 4, False))
+    state, out = torch.zeros(x.shape[0], 4, 3, 5, dtype=x.dtype), []
+    for t in range(x.shape[1]):
+        state = state * kept[:, t, :, None, None]
+        change = v[:, t] - torch.einsum("bhvk,bhk->bhv", state, k[:, t])
+        state = state + torch.einsum("bhv,bhk->bhvk", beta[:, t, :, None] * change, k[:, t])
+        out.append(torch.einsum("bhvk,bhk->bhv", state, q[:, t] / 5**0.5))
+    y = m.norm(torch.stack(out, 1), f"{at}.head_norm").flatten(-2)
+    y = y * F.silu(m.project(h, f"{at}.z", 12))
+    x = x + m.linear(y, f"{at}.o", m.c.d_model, False)
+    x = x + m.mlp(0, m.norm(x, "layers.0.mlp.norm"))
+    x = x + m.attention(1, m.norm(x, "layers.1.attention.norm"))
+    x = x + m.mlp(1, m.norm(x, "layers.1.mlp.norm"))
     return m.norm(x, "end.norm")
 
 

@@ -200,6 +200,46 @@ block {
   sublayer { conv { width: 3 bias: true } }
   sublayer { mlp {} }
 }""")
+    yield Case("gated_delta_net", features.gated_delta_net, Config(norm=RMS_NORM), """
+norm { name: "unit" plugin: "l2_norm" }
+placement {
+  name: "gated_delta_net"
+  extends: "pre"
+  learned { name: "a_log" init: 1.5 per_head: true }
+  learned { name: "dt_bias" init: 1 per_head: true }
+  linear { name: "z" out: "12" }
+  slot { name: "unit_norm" per_head: true }
+  slot { name: "head_norm" per_head: true }
+  inside {
+    point: "linear_attention.decay"
+    rule: "t = decay + dt_bias"
+    rule: "decay = -exp(a_log) * (max(t, 0) + log(1 + exp(-abs(t))))"
+  }
+  inside { point: "linear_attention.q" rule: "q = unit_norm(q * sigmoid(q)) / sqrt(5)" }
+  inside { point: "linear_attention.k" rule: "k = unit_norm(k * sigmoid(k))" }
+  inside { point: "linear_attention.v" rule: "v = v * sigmoid(v)" }
+  inside {
+    point: "linear_attention.context"
+    rule: "g = z(input)"
+    rule: "context = head_norm(context) * g * sigmoid(g)"
+  }
+}
+layers {
+  block {
+    placement: "gated_delta_net"
+    norm: "norm"
+    slot { name: "unit_norm" norm: "unit" }
+    sublayer {
+      name: "delta"
+      linear_attention {
+        n_head: "4" n_key_head: "2" key_dim: "5" value_dim: "3"
+        decay: PER_HEAD delta: true conv { width: 3 }
+      }
+    }
+    sublayer { mlp {} }
+  }
+}
+layers { block { placement: "pre" norm: "norm" } }""", own_layers=True)
     yield Case("mix_ln", features.mix_ln, Config(n_layer=3, norm=LAYER_NORM), """
 layers { block { placement: "post" norm: "norm" } }
 layers { repeat: 2 block { placement: "pre" norm: "norm" } }""", own_layers=True)

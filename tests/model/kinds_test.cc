@@ -48,6 +48,72 @@ constexpr char kCanon[] = R"pbtxt(
     sublayer { name: "shift" conv { width: 2 } }
   })pbtxt";
 
+// Gated DeltaNet as in Qwen3-Next, and full attention in every second layer.
+constexpr char kGatedDeltaNet[] = R"pbtxt(
+  norm { name: "l2" plugin: "l2_norm" }
+  placement {
+    name: "delta" extends: "pre"
+    learned { name: "a_log" init: 0.5 per_head: true }
+    learned { name: "dt_bias" init: 0.3 per_head: true }
+    linear { name: "z" out: "4 * 3" }
+    slot { name: "q_norm" per_head: true } slot { name: "k_norm" per_head: true }
+    slot { name: "head_norm" per_head: true }
+    inside {
+      point: "linear_attention.decay"
+      rule: "t = decay + dt_bias"
+      rule: "decay = -exp(a_log) * (max(t, 0) + log(1 + exp(-abs(t))))"
+    }
+    inside { point: "linear_attention.q" rule: "q = q_norm(q * sigmoid(q))" }
+    inside { point: "linear_attention.k" rule: "k = k_norm(k * sigmoid(k))" }
+    inside {
+      point: "linear_attention.context"
+      rule: "g = z(input)" rule: "context = head_norm(context) * g * sigmoid(g)"
+    }
+  }
+  layers {
+    repeat: 3
+    block {
+      placement: "delta" norm: "rms_norm"
+      slot { name: "q_norm" norm: "l2" } slot { name: "k_norm" norm: "l2" }
+      sublayer {
+        linear_attention {
+          n_key_head: "2" key_dim: "5" value_dim: "3" decay: PER_HEAD delta: true
+          conv { width: 3 bias: true }
+        }
+      }
+      sublayer { mlp {} }
+    }
+    block { placement: "pre" norm: "rms_norm" }
+  })pbtxt";
+// Linear attention with a decay per channel and the delta rule, as in Kimi Linear; without the
+// delta rule, as in GLA; with the fixed decays of RetNet; and without decays.
+constexpr char kLinearAttentions[] = R"pbtxt(
+  norm { name: "l2" plugin: "l2_norm" }
+  placement {
+    name: "kda" extends: "pre" slot { name: "k_norm" per_head: true }
+    inside { point: "linear_attention.k" rule: "k = k_norm(k)" }
+  }
+  placement {
+    name: "retention" extends: "pre"
+    inside {
+      point: "linear_attention.decay"
+      rule: "decay = concat(h = 0..n_head - 1, part(decay, h, n_head) + log(1 - 2 ^ (-5 - h)))"
+    }
+  }
+  layers { block {
+    placement: "kda" norm: "rms_norm" slot { name: "k_norm" norm: "l2" }
+    sublayer { linear_attention { n_head: "2 * layer" n_key_head: "1" decay: PER_KEY delta: true } }
+    sublayer { mlp {} }
+  } }
+  layers { block {
+    placement: "pre" norm: "rms_norm"
+    sublayer { linear_attention { value_dim: "6" decay: PER_KEY conv { width: 30 } } }
+  } }
+  layers { block {
+    placement: "retention" norm: "rms_norm"
+    sublayer { linear_attention { decay: FIXED } } sublayer { name: "plain" linear_attention {} }
+  } })pbtxt";
+
 // Layers that alternately share all parameters, or all but norms and learned values.
 constexpr char kLooped[] = R"pbtxt(
   positions { kind: ROPE } attention { sinks: true bias: true } tie_embeddings: true
@@ -177,6 +243,8 @@ std::vector<Kind> Kinds() {
                     "\"1 / layer\" } attention { window: \"5\" score_cap: \"2\" sinks: true } ",
                     kPre)},
       {"canon", kCanon},
+      {"gated_delta_net", kGatedDeltaNet, /*chooses=*/false, /*seed=*/2},
+      {"linear_attentions", kLinearAttentions},
       {"experts", kExperts, /*chooses=*/true, /*seed=*/2},
       {"all_experts", kAllExperts},
       {"shared_expert", kSharedExpert, /*chooses=*/true},

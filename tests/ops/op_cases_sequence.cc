@@ -386,6 +386,14 @@ void AddCachedConv(std::vector<int32_t> first, int64_t tokens, int64_t channels,
   if (bias) c.inputs.push_back(Random({channels}));
   cases->push_back(c);
   cases->push_back(InBf16(c, {0, 2}));
+  for (const int64_t rows : {width, width + 2}) {
+    OpCase ring = c;
+    ring.name = absl::StrCat(c.name, " ring of ", rows);
+    ring.inputs[2] = Random({batch, 1, rows, channels});
+    ring.attrs = {{"ring", true}};
+    cases->push_back(ring);
+    cases->push_back(InBf16(ring, {0, 2}));
+  }
 }
 
 void AddConvs(std::vector<OpCase>* cases) {
@@ -399,6 +407,79 @@ void AddConvs(std::vector<OpCase>* cases) {
   AddCachedConv({13, 2}, 1, 20, 4, true, cases);
   AddCachedConv({3, 0, 11}, 6, 33, 3, true, cases);
   AddCachedConv({1}, 19, 500, 6, false, cases);  // several tasks
+}
+
+// -- Linear attention
+
+struct Recurrence {
+  int64_t batch, tokens, heads, key_heads, key_dim, value_dim;
+  enum { kNone, kPerHead, kPerKey } decay;
+  bool delta;
+  double slowest = -0.01, fastest = -1;  // range of the log decays
+};
+
+void AddLinearAttentionCases(const Recurrence& r, std::vector<OpCase>* cases) {
+  const Shape keys = {r.batch, r.tokens, r.key_heads * r.key_dim};
+  const Shape values = {r.batch, r.tokens, r.heads * r.value_dim};
+  const int64_t decays = r.heads * (r.decay == Recurrence::kPerKey ? r.key_dim : 1);
+  // Keys of length 1 and beta in 0..2 are where the delta rule is stable.
+  const double unit = 1.7 / std::sqrt(static_cast<double>(r.key_dim));
+  OpCase forward;
+  forward.op = "linear_attention";
+  forward.name = absl::StrCat(keys.ToString(), " ", values.ToString(), " of ", r.heads, " and ",
+                              r.key_heads, " decay ", static_cast<int>(r.decay),
+                              r.delta ? " delta" : "", r.fastest < -9 ? " fast" : "");
+  forward.attrs = {{"n_head", r.heads}, {"n_key_head", r.key_heads}, {"train", true}};
+  forward.tolerance = 2e-5;
+  forward.inputs = {Random(keys), Random(keys, -unit, unit), Random(values)};
+  std::vector<CaseInput> others = {Absent(), Absent()};
+  if (r.decay != Recurrence::kNone) {
+    others[0] = Random({r.batch, r.tokens, decays}, r.fastest, r.slowest);
+  }
+  if (r.delta) others[1] = Random({r.batch, r.tokens, r.heads}, 0, 1.5);
+  const auto with_others = [&others](OpCase c) {
+    c.inputs.insert(c.inputs.end(), others.begin(), others.end());
+    return c;
+  };
+  const auto add = [&](const OpCase& c, std::vector<size_t> bf16) {
+    cases->push_back(c);
+    OpCase narrow = InBf16(c, bf16);
+    narrow.checked_elements = 4;
+    cases->push_back(narrow);
+  };
+  add(with_others(forward), {0, 1, 2, 3, 4});
+
+  OpCase grad = forward;
+  grad.op = "linear_attention_grad";
+  const int64_t chunks = (r.tokens + 63) / 64;
+  grad.inputs.push_back(Random({r.batch, r.heads, chunks, r.key_dim * r.value_dim}, -1, 1));
+  grad.inputs.push_back(Random(values));
+  add(with_others(grad), {0, 1, 2, 4, 5, 6});
+
+  OpCase cached = forward;
+  cached.op = "linear_attention_cached";
+  cached.attrs = {{"n_head", r.heads}, {"n_key_head", r.key_heads}};
+  cached.inputs.push_back(Random({r.batch, r.heads, r.key_dim * r.value_dim}, -1, 1));
+  std::vector<int32_t> positions;
+  for (int64_t b = 0; b < r.batch; ++b) {
+    for (int64_t t = 0; t < r.tokens; ++t) positions.push_back(static_cast<int32_t>(5 * b + t));
+  }
+  cached.inputs.push_back(Ints({r.batch, r.tokens}, positions));
+  add(with_others(cached), {0, 1, 2, 5, 6});
+}
+
+void AddLinearAttention(std::vector<OpCase>* cases) {
+  for (const auto decay : {Recurrence::kNone, Recurrence::kPerHead, Recurrence::kPerKey}) {
+    for (const bool delta : {false, true}) {
+      AddLinearAttentionCases({1, 1, 1, 1, 1, 1, decay, delta}, cases);
+      AddLinearAttentionCases({2, 3, 4, 2, 5, 7, decay, delta}, cases);
+      AddLinearAttentionCases({1, 63, 2, 2, 18, 33, decay, delta}, cases);
+      AddLinearAttentionCases({2, 150, 2, 1, 8, 6, decay, delta}, cases);
+      AddLinearAttentionCases({3, 17, 6, 2, 64, 32, decay, delta}, cases);
+      // Products of decays over a chunk are about e^-1300.
+      AddLinearAttentionCases({1, 64, 1, 1, 16, 16, decay, delta, -0.01, -40}, cases);
+    }
+  }
 }
 
 // -- Cross entropy
@@ -483,6 +564,7 @@ std::vector<OpCase> SequenceOpCases() {
   AddBidirectional(RandomBf16, &cases);
   AddRings(RandomBf16, &cases);
   AddConvs(&cases);
+  AddLinearAttention(&cases);
   AddCrossEntropies(&cases);
   return cases;
 }

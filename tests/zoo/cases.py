@@ -10,6 +10,7 @@ import bert
 import experts
 import gemma
 import gpt2
+import linear_attention
 import llama_like
 import opt
 import parallel
@@ -102,6 +103,13 @@ def expert_cases():
                      norm_topk_prob=True, decoder_sparse_step=2, **qwen)
     yield llama_case("qwen3_moe_shares", experts.Qwen3Moe, "Qwen3MoeForCausalLM", "qwen3_moe",
                      norm_topk_prob=False, decoder_sparse_step=1, **qwen)
+    yield llama_case("qwen3_next", linear_attention.Qwen3Next, "Qwen3NextForCausalLM", "qwen3_next",
+                     norm_topk_prob=True, decoder_sparse_step=1, full_attention_interval=4,
+                     layer_types=3 * ["linear_attention"] + ["full_attention"],
+                     linear_conv_kernel_dim=3, linear_key_head_dim=6, linear_value_head_dim=5,
+                     linear_num_key_heads=2, linear_num_value_heads=4, partial_rotary_factor=0.5,
+                     shared_expert_intermediate_size=7,
+                     **{**qwen, "head_dim": 8, "num_hidden_layers": 4})
     yield llama_case("grok1", experts.Grok1, "Grok1ModelForCausalLM", "grok-1",
                      num_experts=4, num_experts_per_tok=2, intermediate_size=14, head_dim=ABSENT,
                      hidden_size=16, attention_bias=ABSENT, hidden_act=ABSENT, num_hidden_layers=2,
