@@ -149,6 +149,7 @@ absl::StatusOr<TensorRule> ReadTensor(const v1::TensorMap& tensor, const Located
   if (!tensor.source().empty()) rule.source = at.TextOf("source");
   rule.older = tensor.older();
   rule.transpose = tensor.transpose();
+  rule.depthwise = tensor.depthwise();
   if (tensor.has_rows()) {
     PLUMB_ASSIGN_OR_RETURN(rule.rows, ReadSlice(tensor.rows(), at.Nested("rows"), at.At("rows")));
   }
@@ -215,6 +216,7 @@ absl::StatusOr<TemplateRule> ReadPiece(const v1::Template& piece, const Located&
   TemplateRule rule;
   PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(at, piece.when(), "when"));
   rule.set = piece.set();
+  rule.per_layer = piece.per_layer();
   for (const StringField& string : StringFields(&rule.set, at.Nested("set"))) {
     PLUMB_ASSIGN_OR_RETURN(TextTemplate text, ParseTemplate(string.text));
     rule.strings.push_back(std::move(text));

@@ -36,6 +36,7 @@ absl::StatusOr<TensorPiece> Resolve(const TensorRule& rule, const ConfigValues& 
   piece.name = wanted.name;
   piece.shape = wanted.shape;
   piece.transpose = rule.transpose;
+  piece.depthwise = rule.depthwise;
   if (rule.flat_rows.has_value()) {
     PLUMB_ASSIGN_OR_RETURN(piece.flat_rows, EvaluateCount(*rule.flat_rows, values, layer + 1));
   }

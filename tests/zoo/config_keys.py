@@ -22,8 +22,8 @@ REFUSED = [
      '"quantization_config": it is an object, and none of its keys is read'),
     ("llama", {"use_qk_norm": True}, '"use_qk_norm": cohere'),
     ("llama", {"logit_scale": 0.5}, '"logit_scale": cohere'),
-    ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "alpha": 3}},
-     '"rope_scaling.alpha": the rest of rope_scaling is read'),
+    ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0, "gamma": 3}},
+     '"rope_scaling.gamma": the rest of rope_scaling is read'),
     ("llama", {"rope_parameters": {"full_attention": {"rope_theta": 5.0}}},
      '"rope_parameters.full_attention": it is an object, and none of its keys is read'),
     ("llama", {"partial_rotary_factor": 0.5}, '"partial_rotary_factor": '),
@@ -57,6 +57,14 @@ REFUSED = [
         "rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}}, "longrope has 1 factors"),
     ("gemma3_text", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False}},
      "truncate"),
+    ("phi3", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}},
+     'plumb\'s phi3 has "default", "longrope", "su"'),
+    ("cohere2", {"sliding_window": None}, "no published model is without positions"),
+    ("qwen2_moe", {"use_sliding_window": True, "layer_types": None},
+     "versions of readers slide in different layers"),
+    ("stablelm", {"qk_layernorm": True}, "qk_layernorm"),
+    ("mpt", {"logit_scale": 0.5}, "readers pass over it"),
+    ("lfm2", {"full_attn_idxs": [1]}, "not that of a published model"),
 ]
 # Entries are (case, added keys, entry of import.json for one of them).
 ACCEPTED = [

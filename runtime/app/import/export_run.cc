@@ -162,6 +162,7 @@ class Assembly {
     int64_t columns = Length(own.columns, piece.columns, columns_reach);
     if (piece.flat_rows > 0) return {piece.flat_rows, own.rows / piece.flat_rows};
     if (piece.shape.rank() == 1) return {rows};
+    if (piece.depthwise) return {rows, 1, columns};
     if (piece.transpose) std::swap(rows, columns);
     if (piece.shape.rank() == 3 && !piece.stacked()) return {own.batch, rows, columns};
     return {rows, columns};
@@ -173,7 +174,8 @@ class Assembly {
     write.name = name;
     write.type = F32(ShapeOf(parts));
     const TensorPiece& first = pieces_[parts[0].piece];
-    if (!first.stacked() && !first.transpose && first.rows.all() && first.columns.all()) {
+    if (!first.stacked() && !first.transpose && !first.depthwise && first.rows.all() &&
+        first.columns.all()) {
       write.data = DataOf(parts[0].piece);
       return write;
     }
