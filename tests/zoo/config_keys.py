@@ -146,7 +146,7 @@ def check_warnings(binary):
 
 
 def check_text_model_only(binary):
-    """Checks that the import of a model that reads images says what it leaves out, and which tensors."""
+    """Checks that the import of a model that reads images names the omitted tensors."""
     with tempfile.TemporaryDirectory() as scratch:
         out = os.path.join(scratch, "run")
         run = subprocess.run([binary, "import", os.path.join(CHECKPOINTS, "gemma3"), "--out", out],
