@@ -216,6 +216,7 @@ absl::StatusOr<TemplateRule> ReadPiece(const v1::Template& piece, const Located&
   TemplateRule rule;
   PLUMB_ASSIGN_OR_RETURN(rule.when, Optional(at, piece.when(), "when"));
   rule.set = piece.set();
+  rule.per_layer = piece.per_layer();
   for (const StringField& string : StringFields(&rule.set, at.Nested("set"))) {
     PLUMB_ASSIGN_OR_RETURN(TextTemplate text, ParseTemplate(string.text));
     rule.strings.push_back(std::move(text));

@@ -82,6 +82,7 @@ struct TemplateRule {
   v1::Model set;
   std::vector<TextTemplate> strings;  // of `set`, in the order of StringFields (model_fields.h)
   std::vector<ComputedFieldRule> computed;
+  bool per_layer = false;
 };
 
 struct SliceRule {
@@ -92,8 +93,7 @@ struct SliceRule {
 struct TensorRule {
   SourceText to, source;  // empty source: `fill` is set
   std::string older;      // name of the source in older files; "": the same
-  bool transpose = false;
-  bool depthwise = false;
+  bool transpose = false, depthwise = false;
   std::optional<SliceRule> rows, columns;
   std::optional<Expression> when, fill, flat_rows;
 };

@@ -50,9 +50,10 @@ std::string ByLayer(const std::vector<double>& values) {
   return terms.empty() ? "0" : absl::StrJoin(terms, " + ");
 }
 
-absl::StatusOr<bool> Holds(const std::optional<Expression>& when, const ConfigValues& values) {
+absl::StatusOr<bool> Holds(const std::optional<Expression>& when, const ConfigValues& values,
+                           int64_t layer) {
   if (!when.has_value()) return true;
-  PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(*when, values));
+  PLUMB_ASSIGN_OR_RETURN(const double value, Evaluate(*when, values, layer));
   return value != 0;
 }
 
@@ -64,18 +65,29 @@ absl::Status SetModelField(const SourceText& path, const std::string& text, v1::
 }
 
 // Returns the piece with the values in its strings and computed fields.
-absl::StatusOr<v1::Model> RenderPiece(const TemplateRule& rule, const ConfigValues& values) {
+absl::StatusOr<v1::Model> RenderPiece(const TemplateRule& rule, const ConfigValues& values,
+                                      int64_t layer) {
   v1::Model piece = rule.set;
   const std::vector<StringField> strings = StringFields(&piece, Located("", piece, nullptr));
   for (size_t i = 0; i < strings.size(); ++i) {
-    PLUMB_ASSIGN_OR_RETURN(std::string text, Render(rule.strings[i], values));
+    PLUMB_ASSIGN_OR_RETURN(std::string text, Render(rule.strings[i], values, layer));
     ReplaceString(strings[i], std::move(text));
   }
   for (const ComputedFieldRule& computed : rule.computed) {
-    PLUMB_ASSIGN_OR_RETURN(const std::string text, Render(computed.text, values));
+    PLUMB_ASSIGN_OR_RETURN(const std::string text, Render(computed.text, values, layer));
     PLUMB_RETURN_IF_ERROR(SetModelField(computed.path, text, &piece));
   }
   return piece;
+}
+
+// Merges a piece into the model if its condition holds. `layer` is 0 for a piece of all layers.
+absl::Status MergePiece(const TemplateRule& rule, const ConfigValues& values, int64_t layer,
+                        v1::Model* model) {
+  PLUMB_ASSIGN_OR_RETURN(const bool holds, Holds(rule.when, values, layer));
+  if (!holds) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(const v1::Model piece, RenderPiece(rule, values, layer));
+  MergeFields(piece, model);
+  return absl::OkStatus();
 }
 
 // Sets the fields that have the values of scalars and words.
@@ -122,11 +134,19 @@ absl::StatusOr<std::string> Render(const TextTemplate& text, const ConfigValues&
 
 absl::StatusOr<std::string> ModelText(const Family& family, const ConfigValues& values) {
   v1::Model model;
-  for (const TemplateRule& rule : family.model) {
-    PLUMB_ASSIGN_OR_RETURN(const bool holds, Holds(rule.when, values));
-    if (!holds) continue;
-    PLUMB_ASSIGN_OR_RETURN(const v1::Model piece, RenderPiece(rule, values));
-    MergeFields(piece, &model);
+  const std::vector<TemplateRule>& pieces = family.model;
+  for (size_t begin = 0, end; begin < pieces.size(); begin = end) {
+    end = begin + 1;
+    if (!pieces[begin].per_layer) {
+      PLUMB_RETURN_IF_ERROR(MergePiece(pieces[begin], values, 0, &model));
+      continue;
+    }
+    while (end < pieces.size() && pieces[end].per_layer) ++end;
+    for (int64_t layer = 1; layer <= values.n_layer(); ++layer) {
+      for (size_t i = begin; i < end; ++i) {
+        PLUMB_RETURN_IF_ERROR(MergePiece(pieces[i], values, layer, &model));
+      }
+    }
   }
   PLUMB_RETURN_IF_ERROR(SetModelFields(family, values, &model));
   return textproto::PrintText(model);

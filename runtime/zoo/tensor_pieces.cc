@@ -13,19 +13,24 @@ namespace {
 // Maps an axis of plumb's tensor to the axis of the source from which `part` selects it.
 class Axis {
  public:
-  Axis(const AxisSlice& part, int64_t size)
+  Axis(const AxisSlice& part, int64_t size, bool reversed = false)
       : group_(part.all() ? size : size / std::max<int64_t>(1, part.groups)),
         first_(part.all() ? 0 : part.first),
-        count_(part.all() ? size : part.count) {}
+        count_(part.all() ? size : part.count),
+        reversed_(reversed) {}
 
   // Returns the index in the source of plumb's element i.
   int64_t operator()(int64_t i) const {
-    return count_ == 0 ? 0 : i / count_ * group_ + first_ + i % count_;
+    if (count_ == 0) return 0;
+    const int64_t at = i % count_;
+    return i / count_ * group_ + first_ + (reversed_ ? count_ - 1 - at : at);
   }
-  bool whole() const { return first_ == 0 && count_ == group_; }
+  // Returns true if the whole axis is taken as it is.
+  bool whole() const { return first_ == 0 && count_ == group_ && !reversed_; }
 
  private:
   int64_t group_, first_, count_;
+  bool reversed_;
 };
 
 // Returns the number of elements selected from an axis of `size`; -1 if it has too few.
@@ -41,6 +46,7 @@ int64_t Taken(const AxisSlice& part, int64_t size) {
 MatrixDims SourceDims(const TensorPiece& piece, const Shape& source) {
   if (piece.depthwise) return {1, source[0], source[2]};
   MatrixDims dims = DimsOf(source);
+  if (piece.depthwise && source.rank() == 3) std::swap(dims.batch, dims.rows);
   if (piece.transpose) std::swap(dims.rows, dims.columns);
   return dims;
 }
@@ -56,7 +62,7 @@ struct Geometry {
         own{piece.stacked() ? static_cast<int64_t>(piece.sources.size()) : source.batch,
             Taken(piece.rows, source.rows), Taken(piece.columns, source.columns)},
         row(piece.rows, source.rows),
-        column(piece.columns, source.columns),
+        column(piece.columns, source.columns, piece.depthwise),
         transpose(piece.transpose),
         stacked(piece.stacked()),
         reverse(piece.depthwise) {}

@@ -35,7 +35,7 @@ struct TensorPiece {
   std::vector<std::string> sources;  // names in the checkpoint, which export writes; one per expert
   std::string older;                 // name of the single source in older files; "": the same
   bool transpose = false;
-  bool depthwise = false;      // the source is [rows, 1, columns], with columns in reverse order
+  bool depthwise = false;      // the source is [rows, 1, columns] with its columns reversed
   int64_t flat_rows = 0;       // not 0: number of rows of a matrix that becomes a vector
   AxisSlice rows, columns;     // parts of the source after transposition
   std::optional<double> fill;  // value of a tensor without a source

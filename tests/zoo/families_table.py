@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the table of families in docs/zoo.md is current: families_table.py FAMILIES PAGE [--write]
+"""Checks that pages are current in what they say of families: families_table.py FAMILIES PAGE.. [--write]
 
-The table is made from the files of the directory FAMILIES, plugins/zoo. With --write the page gets it.
+The table in docs/zoo.md is made from the files of the directory FAMILIES, plugins/zoo, and "N families" in any page has
+their number. With --write the pages get them.
 """
 
 import os
@@ -129,25 +130,30 @@ def row(folder, name):
 
 
 def current(folder, page):
-    """Returns the page with the table and the number of families."""
+    """Returns a page with the table, if it has one, and the number of families."""
     names = sorted(name for name in os.listdir(folder) if name.endswith(".import.pbtxt"))
     table = HEADER + "".join(row(folder, name) for name in names)
-    page = re.sub(r"The table lists the \d+ families", f"The table lists the {len(names)} families", page)
+    page = re.sub(r"\b\d+ families", f"{len(names)} families", page)
     return re.sub(r"\| family \|.*\n(?:\|.*\n)+", lambda _: table, page)
 
 
 def main():
-    folder, path = sys.argv[1:3]
-    with open(path, encoding="utf-8") as file:
-        page = file.read()
-    wanted = current(folder, page)
-    if sys.argv[3:] == ["--write"]:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(wanted)
-    elif page != wanted:
-        print(f"the table in {path} is not current: python3 {' '.join(sys.argv)} --write")
-        return 1
-    return 0
+    folder, *paths = sys.argv[1:]
+    writes = paths[-1] == "--write"
+    wrong = 0
+    for path in paths[:-1] if writes else paths:
+        with open(path, encoding="utf-8") as file:
+            page = file.read()
+        wanted = current(folder, page)
+        if page == wanted:
+            continue
+        if writes:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(wanted)
+        else:
+            print(f"{path} is not current: python3 {' '.join(sys.argv)} --write")
+            wrong += 1
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

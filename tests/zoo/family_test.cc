@@ -110,6 +110,19 @@ TEST(FamilyModelTest, PiecesHavePrecedenceOverScalars) {
   EXPECT_EQ(Model(scalars, {{"c", 9}, {"theta", 50}}), "context_length: 8\n");
 }
 
+TEST(FamilyModelTest, MergesPiecesLayerByLayer) {
+  EXPECT_EQ(Model("model { per_layer: true when: 'layer % 2 == 1'\n"
+                  "  set { layers { block { norm: 'a${layer}' } } } }\n"
+                  "model { per_layer: true when: 'layer % 2 == 0'\n"
+                  "  set { layers { repeat: 1 block { norm: 'b' } } }\n"
+                  "  computed { model_field: 'layers[0].repeat' text: '${layer}' } }"),
+            "layers {\n  block {\n    norm: \"a1\"\n  }\n}\n"
+            "layers {\n  repeat: 2\n  block {\n    norm: \"b\"\n  }\n}\n"
+            "layers {\n  block {\n    norm: \"a3\"\n  }\n}\n"
+            "layers {\n  repeat: 4\n  block {\n    norm: \"b\"\n  }\n}\n");
+  EXPECT_EQ(Model("model { when: 'layer == 1' set { bidirectional: true } }").substr(0, 4), "f:2:");
+}
+
 TEST(FamilyModelTest, ComputedFieldsAreThoseOfThePiece) {
   EXPECT_EQ(Model("word { name: 'list' field: 'list' numbers: true }\n"
                   "model { set { positions { rope_scaling { linear: '2' } } } }\n"

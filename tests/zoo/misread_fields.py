@@ -139,6 +139,8 @@ CASES = [
            ('text: "n_head / n_kv_head * head_dim"', 'text: "d_model"'), ('text: "head_dim"', 'text: "d_model"')),
     family("scale of the scores", "gpt_neo", ('scale: "1" ', "")),
     config("a part of each head turns", "stablelm", partial_rotary_factor=0.5),
+    family("order of the gates", "lfm2", ('first: "0"', 'first: "@"'), ('first: "d_model"', 'first: "0"'),
+           ('first: "@"', 'first: "d_model"')),
 ]
 # Cases that are refused, because tensors would be missing or unused.
 REFUSED = [
@@ -152,6 +154,7 @@ REFUSED = [
     config("which layers have experts", "qwen3_moe", decoder_sparse_step=1),
     config("embeddings of another width", "opt_350m", word_embed_proj_dim=20),
     family("gate of the shared expert", "qwen2_moe", ('"shared_gate" text: "1"', '"shared_gate" text: "0"')),
+    family("a depthwise convolution", "lfm2", (" depthwise: true", "")),
     family("norms after sublayers", "glm4", ('placement: "double"', 'placement: "pre"')),
 ]
 

@@ -93,7 +93,7 @@ def lost_tensors(source, exported, prefixes):
     """Returns the checkpoint's parameters that are missing or different in the exported file."""
     before = read_safetensors(os.path.join(source, "model.safetensors"))
     after = read_safetensors(os.path.join(exported, "model.safetensors"))
-    # Of a model that also reads images only the text model is exported.
+    # The text model alone is exported if the model also reads images.
     return [name for name in read_json(source, "expected.json")["grad_l2"]
             if not any(after.get(prefix + name.replace("language_model.", "")) == before[name]
                        for prefix in prefixes)]

@@ -219,10 +219,14 @@ def gpts():
 
 
 def convolutions():
-    yield case("lfm2", "lfm2", hidden_size=24, num_hidden_layers=4, intermediate_size=40, norm_eps=0.01,
-               block_multiple_of=4, block_ffn_dim_multiplier=0.9, num_heads=4,
-               layer_types=["conv", "full_attention", "conv", "full_attention"],
-               rope_parameters=default(500.0), **version4(500.0, block_ff_dim=40, block_dim=24))
+    # The published files have the layers with attention, and names of their own for two fields.
+    yield case("lfm2", "lfm2", hidden_size=12, num_hidden_layers=16, num_attention_heads=2,
+               num_key_value_heads=1, intermediate_size=19, norm_eps=0.01, block_multiple_of=5,
+               block_ffn_dim_multiplier=0.8, full_attn_idxs=[2, 5, 8, 10, 12, 14],
+               rope_parameters=default(500.0),
+               published=dict(rope_theta=500.0, block_ff_dim=19, block_dim=12, num_heads=2,
+                              tie_embedding=True),
+               without=("rope_parameters", "layer_types", "intermediate_size", "tie_word_embeddings"))
     yield case("lfm2_plain", "lfm2", hidden_size=24, norm_eps=0.01, block_auto_adjust_ff_dim=False,
                conv_bias=True, conv_L_cache=4, tie_word_embeddings=False,
                layer_types=["full_attention", "conv", "conv"], rope_parameters=default(500.0))

@@ -49,11 +49,29 @@ FAMILIES = {
     "smollm3": dict(GROUPED, num_hidden_layers=4, use_sliding_window=True, sliding_window=7),
     "phi": dict(GROUPED, hidden_size=64, partial_rotary_factor=0.5),
     "gpt_neox": dict(SIZES, hidden_size=64, rotary_pct=0.25),
+    "phi3": dict(GROUPED, partial_rotary_factor=0.75, hidden_size=64,
+                 original_max_position_embeddings=ORIGINAL),
+    "olmo3": dict(GROUPED, sliding_window=9, num_hidden_layers=5),
+    "cohere2": dict(GROUPED, sliding_window=9, num_hidden_layers=5),
+    "exaone4": dict(GROUPED, sliding_window=9, num_hidden_layers=5),
+    "starcoder2": dict(GROUPED, sliding_window=9),
+    "seed_oss": dict(GROUPED, head_dim=12),
+    "glm": dict(GROUPED, head_dim=16, partial_rotary_factor=0.5),
+    "glm4": dict(GROUPED, head_dim=16, partial_rotary_factor=0.5),
+    "stablelm": dict(GROUPED, hidden_size=64, partial_rotary_factor=0.25),
+    "ernie4_5": dict(GROUPED, head_dim=12),
+    "helium": dict(GROUPED, head_dim=8),
+    "hunyuan_v1_dense": dict(GROUPED, head_dim=12),
+    "qwen2_moe": dict(EXPERTS, num_experts=4, moe_intermediate_size=24,
+                      shared_expert_intermediate_size=20),
+    "granitemoe": dict(EXPERTS, num_local_experts=4, residual_multiplier=0.7),
+    "olmoe": dict(EXPERTS, num_experts=4),
+    "lfm2": dict(GROUPED, layer_types=["conv", "full_attention", "conv"]),
 }
 
 # Variants that versions of transformers interpret in different ways.
-REFUSED = {("gemma3_text", "yarn_no_truncate"), ("gemma3_text", "longrope"),
-           ("gemma3_text", "longrope_attention")}
+REFUSED = {(family, kind) for family in ("gemma3_text", "olmo3")
+           for kind in ("yarn_no_truncate", "longrope", "longrope_attention")}
 
 
 def scalings(pairs):
@@ -98,7 +116,7 @@ def configuration(transformers, name, scaling):
         del settings["intermediate_size"]
     if old and scaling.get("rope_type") in ("linear", "dynamic"):  # OLMo knows no other name
         scaling = {"type": scaling["rope_type"], "factor": scaling["factor"]}
-    if name == "gemma3_text":
+    if name in ("gemma3_text", "olmo3") and (name == "gemma3_text" or not old):
         if old:
             settings.update(rope_theta=5000.0, rope_local_base_freq=theta,
                             rope_scaling=scaling or None)

@@ -39,6 +39,7 @@ Json TargetJson(const PlannedTensor& tensor, size_t source, bool copied) {
   const TensorPiece& piece = tensor.piece;
   Json target = {{"tensor", piece.name}};
   if (piece.transpose) target["transposed"] = true;
+  if (piece.depthwise) target["depthwise"] = true;
   if (!piece.rows.all()) target["rows"] = SliceJson(piece.rows);
   if (!piece.columns.all()) target["columns"] = SliceJson(piece.columns);
   if (piece.stacked()) target["part"] = source;
