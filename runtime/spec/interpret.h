@@ -38,7 +38,8 @@ struct Term {
 };
 
 // Function of tensors and numbers:
-//   exp log sqrt abs tanh sigmoid erf reciprocal (a)   elementwise
+//   exp log sqrt abs tanh sigmoid erf relu gelu gelu_tanh silu softplus reciprocal (a)
+//                      elementwise
 //   pow (a) {exponent}; max, min (a) {number} or (a, b); < <= > >= == != (a) {number}, 1 or 0
 //   dot (a, b)         sum over channels, width 1; operands of equal width
 //   part (a) {i, n}    part i, from 0, of n equal parts of the channels
