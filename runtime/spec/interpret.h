@@ -114,7 +114,8 @@ struct TokenEmbeddingSite {
 };
 
 // Callback that runs the placement's statements for `point` on `tensor` and returns the resulting
-// tensor. A sublayer must call it once for each of its points, in the order of the data.
+// tensor. A sublayer must call it once for each of its points, in the order of the data. Tensors of
+// points "experts." have rows [tokens * top_k, width], sorted by expert.
 using AtPoint =
     absl::FunctionRef<absl::StatusOr<TensorHandle>(absl::string_view point, TensorHandle tensor)>;
 
@@ -195,11 +196,15 @@ class NullBackend : public FormulaBackend {
   TensorHandle TokenEmbedding(const TokenEmbeddingSite&) override { return 0; }
 };
 
-// Returns the points of a sublayer, in the order of the data: "attention.q", ...
+// Returns the points of a sublayer, in the order of the data: "attention.q", ... Experts have
+// "experts.up", ..., and "shared.up", ... for the shared expert.
 std::vector<const char*> PointsOf(const SublayerSpec& sublayer);
-// Returns the points of all kinds of sublayers.
-std::vector<const char*> AllSublayerPoints();
 inline constexpr char kHeadPoint[] = "head.logits";
+
+// Returns true if statements may name the point: "attention.q", or "NAME.q" for a sublayer's name.
+bool MayBePoint(absl::string_view point);
+// Returns the error for a point that does not exist. `own` are points by sublayers' own names.
+absl::Status UnknownPoint(const InsideSpec& inside, const std::vector<std::string>& own);
 
 // Walks the whole model. Errors: those of the user's formulas, with their location, and those of
 // the backend.
