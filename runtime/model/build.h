@@ -50,6 +50,8 @@ struct BuildOptions {
   // kTrain: the program is one of several passes of a step. It has the input kLossWeightInput, the
   // pass's share of the step, and an output "objective": the minimized loss times that share.
   bool weighs_loss = false;
+  // kTrain: adds the choices that fall on each expert to the state of its router's correction.
+  bool counts_loads = false;
 };
 
 // Returns the element type of the parameter in a program.

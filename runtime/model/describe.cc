@@ -99,6 +99,12 @@ std::string ExpertsEquation(const SublayerSpec& sublayer, const ExpertsNumbers& 
   const char* const weights = experts.router == "softmax"   ? "softmax(router(x))"
                               : experts.router == "sigmoid" ? "sigmoid(router(x))"
                                                             : "softmax of the chosen router(x)";
+  const std::string sum = experts.renormalize ? " / their sum" : "";
+  std::string choice;
+  if (experts.correction) absl::StrAppend(&choice, "; chosen by score + router.correction");
+  if (numbers.n_group > numbers.top_group) {
+    absl::StrAppend(&choice, "; from ", numbers.top_group, " of ", numbers.n_group, " groups");
+  }
   std::string text = absl::StrCat(sublayer.name, "(x) = ");
   if (numbers.scale != 1) absl::StrAppend(&text, numbers.scale, " * ");
   absl::StrAppend(&text, "sum over ", numbers.top_k, " of ", numbers.n_expert,
@@ -107,7 +113,7 @@ std::string ExpertsEquation(const SublayerSpec& sublayer, const ExpertsNumbers& 
     absl::StrAppend(&text, " + ", experts.shared_gate ? "sigmoid(shared_gate(x)) * " : "",
                     "shared(x)");
   }
-  return absl::StrCat(text, "; p = ", weights);
+  return absl::StrCat(text, "; p = ", weights, sum, choice);
 }
 
 // Adds "delta: S = S + beta (v - S k) k', o = S q; 16 states of 8 x 8".

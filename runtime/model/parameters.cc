@@ -80,7 +80,7 @@ class Lister : public NullBackend {
     BufferSpec buffer;
     buffer.name = kStepBuffer;
     buffer.shape = Shape({1});
-    states_.push_back({StateName(kStepBuffer), 1, {std::move(buffer)}});
+    states_.push_back({StateName(kStepBuffer), 1, {std::move(buffer)}, ""});
     return 0;
   }
 
@@ -245,6 +245,19 @@ class Lister : public NullBackend {
     router.shape = Shape({numbers.n_expert, d_model});
     router.is_router = true;
     Add(std::move(router), {d_model, numbers.n_expert}, LinearInit(d_model), site.scope);
+    if (experts.router_bias) {
+      Bias(absl::StrCat(site.name, ".router.bias"), numbers.n_expert, d_model, site.scope);
+    }
+    if (experts.correction) {
+      ParameterSpec correction =
+          Named(absl::StrCat(site.name, ".router.correction"), Shape({numbers.n_expert}));
+      correction.role = ParameterSpec::Role::kLearned;
+      correction.is_correction = true;
+      const std::string name = shared_.NameOf(correction.name, /*is_weight=*/false);
+      Keep(Append(std::move(correction)));
+      states_.push_back(
+          {StateName(absl::StrCat(site.name, ".router")), numbers.n_expert, {}, name});
+    }
     Mlp(site, absl::StrCat(site.name, ".experts"), experts.mlp, numbers.d_ff,
         {numbers.n_expert, numbers.top_k});
     if (numbers.shared_d_ff == 0) return;

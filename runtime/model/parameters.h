@@ -55,6 +55,8 @@ struct ParameterSpec {
   double lr_scale = 1;
   bool elementwise = false;  // convolution weight, which is no operand of a matrix product
   bool is_router = false;    // selects experts; is never int8, which could change the selection
+  bool is_correction =
+      false;  // balances the choice of experts; has no gradient and no update by it
   // Above 0: the first dimension counts experts, of which each token uses top_k.
   int64_t top_k = 0;
 
@@ -78,11 +80,14 @@ struct BufferSpec {
 };
 
 // All buffers of a norm at one place of the model, concatenated to one tensor f32[elements], which
-// is one state of programs.
+// is one state of programs. Also the loads of one router.
 struct NormStateSpec {
   std::string name;  // "layers.0.attention.norm.state"
   int64_t elements = 0;
   std::vector<BufferSpec> buffers;
+  // Not empty: the state has no buffers but the loads of experts in a step, for the update of this
+  // parameter, a router's correction. Its elements are 0 between steps.
+  std::string correction;
 };
 
 // Returns 1..n_layer for a tensor of a layer ("layers.0.attention.q.weight"), 0 for others.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/sublayer_numbers.h"
@@ -139,54 +140,64 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   return weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias);
 }
 
-// Emits an MLP whose projections are named "<name>.up" and so on.
+// Emits an MLP whose values are named "<name>.hidden" and so on. `project` emits a projection, "up"
+// for example; `points` is the first part of its points.
 absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const std::string& name,
-                                const MlpSpec& spec, ValueId x, AtPoint at_point) {
-  const GraphWeights& weights = *context.weights;
-  const Attrs kind = {{"kind", spec.activation}};
-  ValueId hidden;
+                                const MlpSpec& spec, const char* points, ValueId x,
+                                absl::FunctionRef<ValueId(const char*, ValueId)> project,
+                                AtPoint at_point) {
+  GraphBuilder& b = *context.b;
+  const auto run_statements = [&](const char* which, ValueId tensor) {
+    return at_point(absl::StrCat(points, ".", which), tensor);
+  };
+  std::vector<ValueId> factors;  // gate, if any, and up
   if (spec.gated) {
-    ValueId gate = weights.Linear(absl::StrCat(name, ".gate"), x, spec.bias);
-    PLUMB_ASSIGN_OR_RETURN(gate, at_point("mlp.gate", gate));
-    ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
-    PLUMB_ASSIGN_OR_RETURN(up, at_point("mlp.up", up));
-    hidden = context.b->Apply("gated", {gate, up}, kind, absl::StrCat(name, ".hidden"));
-  } else {
-    ValueId up = weights.Linear(absl::StrCat(name, ".up"), x, spec.bias);
-    PLUMB_ASSIGN_OR_RETURN(up, at_point("mlp.up", up));
-    hidden = context.b->Apply("act", {up}, kind, absl::StrCat(name, ".hidden"));
+    PLUMB_ASSIGN_OR_RETURN(const ValueId gate, run_statements("gate", project("gate", x)));
+    factors.push_back(gate);
   }
-  PLUMB_ASSIGN_OR_RETURN(hidden, at_point("mlp.hidden", hidden));
-  return weights.Linear(absl::StrCat(name, ".down"), hidden, spec.bias);
+  PLUMB_ASSIGN_OR_RETURN(const ValueId up, run_statements("up", project("up", x)));
+  factors.push_back(up);
+  const std::string hidden_name = absl::StrCat(name, ".hidden");
+  ValueId hidden = up;
+  if (!spec.activation.empty()) {
+    hidden =
+        b.Apply(spec.gated ? "gated" : "act", factors, {{"kind", spec.activation}}, hidden_name);
+  } else if (spec.gated) {
+    hidden = b.Apply("mul", factors, {}, hidden_name);
+  }
+  PLUMB_ASSIGN_OR_RETURN(hidden, run_statements("hidden", hidden));
+  return project("down", hidden);
 }
 
-// Emits the experts' projections for rows that are grouped by expert.
-ValueId EmitExpertRows(const SublayerContext& context, const SublayerSite& site, ValueId rows,
-                       ValueId starts) {
-  const MlpSpec& spec = site.spec->experts.mlp;
-  const auto project = [&](const char* which, ValueId x) {
-    return context.weights->ExpertLinear(absl::StrCat(site.name, ".experts.", which), x, starts,
-                                         spec.bias);
+// Emits an MLP that all tokens use, with projections "<name>.up" and so on.
+absl::StatusOr<ValueId> EmitTokenMlp(const SublayerContext& context, const std::string& name,
+                                     const MlpSpec& spec, const char* points, ValueId x,
+                                     AtPoint at_point) {
+  const auto project = [&](const char* which, ValueId in) {
+    return context.weights->Linear(absl::StrCat(name, ".", which), in, spec.bias);
   };
-  const Attrs kind = {{"kind", spec.activation}};
-  const std::string name = absl::StrCat(site.name, ".experts.hidden");
-  if (spec.gated) {
-    const ValueId gate = project("gate", rows), up = project("up", rows);
-    return project("down", context.b->Apply("gated", {gate, up}, kind, name));
-  }
-  return project("down", context.b->Apply("act", {project("up", rows)}, kind, name));
+  return EmitMlp(context, name, spec, points, x, project, at_point);
+}
+
+// Emits the experts' MLPs for rows that are grouped by expert.
+absl::StatusOr<ValueId> EmitExpertRows(const SublayerContext& context, const SublayerSite& site,
+                                       ValueId rows, ValueId starts, AtPoint at_point) {
+  const MlpSpec& spec = site.spec->experts.mlp;
+  const std::string name = absl::StrCat(site.name, ".experts");
+  const auto project = [&](const char* which, ValueId in) {
+    return context.weights->ExpertLinear(absl::StrCat(name, ".", which), in, starts, spec.bias);
+  };
+  return EmitMlp(context, name, spec, "experts", rows, project, at_point);
 }
 
 // Emits the expert that all tokens use.
 absl::StatusOr<ValueId> EmitSharedExpert(const SublayerContext& context, const SublayerSite& site,
-                                         ValueId x) {
+                                         ValueId x, AtPoint at_point) {
   const ExpertsSpec& spec = site.spec->experts;
   GraphBuilder& b = *context.b;
   const std::string name = absl::StrCat(site.name, ".shared");
-  const auto no_statements = [](absl::string_view, TensorHandle tensor) {
-    return absl::StatusOr<TensorHandle>(tensor);
-  };
-  PLUMB_ASSIGN_OR_RETURN(const ValueId out, EmitMlp(context, name, spec.mlp, x, no_statements));
+  PLUMB_ASSIGN_OR_RETURN(const ValueId out,
+                         EmitTokenMlp(context, name, spec.mlp, "shared", x, at_point));
   if (!spec.shared_gate) return out;
   const ValueId logit = context.weights->Linear(absl::StrCat(site.name, ".shared_gate"), x, false);
   const ValueId gate = b.Apply("act", {logit}, {{"kind", std::string("sigmoid")}});
@@ -194,16 +205,25 @@ absl::StatusOr<ValueId> EmitSharedExpert(const SublayerContext& context, const S
 }
 
 absl::StatusOr<ValueId> EmitExperts(const SublayerContext& context, const SublayerSite& site,
-                                    ValueId x) {
+                                    ValueId x, AtPoint at_point) {
   const ExpertsSpec& spec = site.spec->experts;
   GraphBuilder& b = *context.b;
   const std::string& name = site.name;
   PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers, EvaluateExperts(spec, site.scope));
-  const ValueId logits = context.weights->Linear(absl::StrCat(name, ".router"), x, false);
+  const ValueId logits =
+      context.weights->Linear(absl::StrCat(name, ".router"), x, spec.router_bias);
+  Attrs attrs = {{"top_k", numbers.top_k}, {"router", spec.router}, {"scale", numbers.scale}};
+  if (spec.renormalize) attrs.Set("renormalize", true);
+  if (numbers.n_group > numbers.top_group) {
+    attrs.Set("n_group", numbers.n_group);
+    attrs.Set("top_group", numbers.top_group);
+  }
+  std::vector<ValueId> scores = {logits};
+  if (spec.correction) {
+    scores.push_back(context.weights->Param(absl::StrCat(name, ".router.correction")));
+  }
   const std::vector<ValueId> route =
-      b.ApplyAll("route", {logits},
-                 {{"top_k", numbers.top_k}, {"router", spec.router}, {"scale", numbers.scale}},
-                 absl::StrCat(name, ".route"));
+      b.ApplyAll("route", std::move(scores), std::move(attrs), absl::StrCat(name, ".route"));
   if (!b.ok()) return kNoValue;
   const ValueId weights = route[0], places = route[1], starts = route[2];
   if (numbers.balance_loss > 0 && context.options->program == Program::kTrain) {
@@ -211,12 +231,17 @@ absl::StatusOr<ValueId> EmitExperts(const SublayerContext& context, const Sublay
                                             {{"coefficient", numbers.balance_loss}},
                                             absl::StrCat(name, ".balance_loss")));
   }
+  if (spec.correction && context.options->counts_loads) {
+    const ValueId loads =
+        b.State(StateName(absl::StrCat(name, ".router")), F32({numbers.n_expert}));
+    b.Apply("expert_load", {loads, starts}, {}, absl::StrCat(name, ".router.load"));
+  }
   const ValueId rows = b.Apply("to_experts", {x, places}, {}, absl::StrCat(name, ".experts.in"));
-  const ValueId y = EmitExpertRows(context, site, rows, starts);
+  PLUMB_ASSIGN_OR_RETURN(const ValueId y, EmitExpertRows(context, site, rows, starts, at_point));
   const ValueId routed =
       b.Apply("from_experts", {y, places, weights}, {}, absl::StrCat(name, ".experts.out"));
   if (numbers.shared_d_ff == 0) return routed;
-  PLUMB_ASSIGN_OR_RETURN(const ValueId shared, EmitSharedExpert(context, site, x));
+  PLUMB_ASSIGN_OR_RETURN(const ValueId shared, EmitSharedExpert(context, site, x, at_point));
   return b.Apply("combine", {routed, shared},
                  {{"coefs", std::vector<double>{1, 1}}, {"constant", 0.0}},
                  absl::StrCat(name, ".out"));
@@ -303,9 +328,9 @@ absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const Subla
     case SublayerSpec::Kind::kAttention:
       return EmitAttention(context, site, inputs, at_point);
     case SublayerSpec::Kind::kMlp:
-      return EmitMlp(context, site.name, site.spec->mlp, inputs[0], at_point);
+      return EmitTokenMlp(context, site.name, site.spec->mlp, "mlp", inputs[0], at_point);
     case SublayerSpec::Kind::kExperts:
-      return EmitExperts(context, site, inputs[0]);
+      return EmitExperts(context, site, inputs[0], at_point);
     case SublayerSpec::Kind::kLinearAttention:
       return EmitLinearAttention(context, site, inputs[0], at_point);
     case SublayerSpec::Kind::kConv:

@@ -113,6 +113,7 @@ class Planner {
         update.rule < 0 ? nullptr : &spec_.rules[static_cast<size_t>(update.rule)];
     PLUMB_ASSIGN_OR_RETURN(update.optimizer, OptimizerOf(rule, parameter));
     PLUMB_RETURN_IF_ERROR(Apply(rule, parameter, &update));
+    if (parameter.is_correction) update.lr_scale = update.lr_offset = 0;  // has no gradient
     return update;
   }
 

@@ -178,6 +178,40 @@ absl::Status ReferenceBalanceLossGrad(const ReferenceArgs& args) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<TensorType>> InferExpertLoad(const OpTypes& types) {
+  PLUMB_RETURN_IF_ERROR(CheckF32(types, 0, "load"));
+  if (types.in(0).shape.rank() != 1) return absl::InvalidArgumentError("load must be f32[E]");
+  PLUMB_RETURN_IF_ERROR(CheckExpertStarts(types, 1, types.in(0).shape.last()));
+  return std::vector<TensorType>{types.in(0)};
+}
+
+class ExpertLoadKernel : public Kernel {
+ public:
+  explicit ExpertLoadKernel(const OpTypes& types) : experts_(types.in(0).shape.last()) {}
+
+  absl::Status Run(const KernelArgs& args) const override {
+    const int32_t* const starts = args.i32(1);
+    for (int64_t e = 0; e < experts_; ++e) {
+      args.out_f32(0)[e] = args.f32(0)[e] + static_cast<float>(starts[e + 1] - starts[e]);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int64_t experts_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeExpertLoad(const OpTypes& types) {
+  return std::make_unique<ExpertLoadKernel>(types);
+}
+
+absl::Status ReferenceExpertLoad(const ReferenceArgs& args) {
+  for (size_t e = 0; e < args.out(0).size(); ++e) {
+    args.out(0)[e] = args.f(0)[e] + args.i(1)[e + 1] - args.i(1)[e];
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void RegisterBalanceLoss(OpRegistry* registry) {
@@ -197,6 +231,15 @@ void RegisterBalanceLoss(OpRegistry* registry) {
   grad.make_kernel = MakeBalanceKernel<BalanceLossGradKernel>;
   grad.reference = ReferenceBalanceLossGrad;
   registry->Add(std::move(grad));
+
+  OpDef load;
+  load.name = "expert_load";
+  load.min_inputs = load.max_inputs = 2;
+  load.updates = {{0, 0}};
+  load.infer = InferExpertLoad;
+  load.make_kernel = MakeExpertLoad;
+  load.reference = ReferenceExpertLoad;
+  registry->Add(std::move(load));
 }
 
 }  // namespace plumb

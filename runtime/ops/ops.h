@@ -119,10 +119,13 @@
 // Mixtures of experts: E experts, k of them per token, n = tokens * k assignments. Rows are grouped by expert,
 // one row per assignment: token t's j-th expert has row places[t,j]; expert e has rows starts[e] to
 // starts[e+1]. The cost is proportional to n, not to E.
-//   route(logits[..,E]) {top_k=k, router, scale} -> weights f32[..,k], places i32[..,k], starts i32[E+1]
+//   route(logits[..,E] (, correction f32[E])) {top_k=k, router, scale, (renormalize, n_group, top_group)}
+//       -> weights f32[..,k], places i32[..,k], starts i32[E+1]
 //       the k largest logits (of equal ones the lower index); weights = scale u; router: softmax_of_top_k (u
-//       is the softmax of the chosen), softmax (u of all experts, not renormalized), sigmoid
-//   route_grad(logits, dweights) {..} -> like logits
+//       is the softmax of the chosen), softmax (u of all experts, not renormalized), sigmoid (renormalize: u
+//       is divided by its sum + 1e-20); with a correction the k largest of score + correction, the score
+//       being the sigmoid, else the softmax of all; among the experts of the top_group best groups only
+//   route_grad(logits, dweights (, correction)) {..} -> like logits
 //   to_experts(x[..,d], places (, weights f32[..,k])) -> [n,d]     y[places[t,j]] = (weights[t,j]) x[t]
 //   from_experts(y[n,d], places (, weights)) -> [..,d]              sum_j (weights[t,j]) y[places[t,j]]
 //   expert_dot(y[n,d], x[..,d], places) -> f32[..,k]                y[places[t,j]] x[t]
@@ -130,6 +133,7 @@
 //       product of the rows of each expert and its matrix; x and w are both f32 or both bf16
 //   expert_outer(a[n,M], b[n,N], starts) -> f32[E,M,N]              sum of a^T b over the rows of each expert
 //   expert_sum(x[n,N], starts) -> f32[E,N]                          sum over the rows of each expert
+//   expert_load(load f32[E], starts) -> f32[E]                     load + number of rows of each expert; updates load
 //   balance_loss(logits[..,E], starts) {coefficient} -> f32[1]      balance_loss.cc
 //   balance_loss_grad(logits, starts, dloss[1]) {coefficient} -> like logits
 //

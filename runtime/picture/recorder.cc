@@ -278,6 +278,7 @@ absl::StatusOr<TensorHandle> FlowRecorder::Sublayer(const SublayerSite& site,
   PLUMB_ASSIGN_OR_RETURN(sublayer.marks, FieldMarks(site));
   const size_t first = tensors_.size();
   for (const char* point : PointsOf(*site.spec)) {
+    if (absl::StartsWith(point, "shared.")) continue;  // the same statements as for other experts
     PLUMB_RETURN_IF_ERROR(Splice(point, inputs, at_point, &sublayer.marks, &sublayer.inputs));
   }
   for (size_t i = first; i < tensors_.size(); ++i) {

@@ -193,7 +193,7 @@ absl::Status ParameterLayout::Check(absl::string_view prefix, const SafetensorsF
 
 StateLayout::StateLayout(const std::vector<NormStateSpec>& states) {
   for (const NormStateSpec& state : states) {
-    entries.push_back({state.name, size, state.elements});
+    entries.push_back({state.name, size, state.elements, !state.correction.empty()});
     for (const BufferSpec& buffer : state.buffers) {
       buffers.push_back({buffer.name, buffer.shape, size + buffer.offset});
     }
@@ -209,7 +209,8 @@ const StateLayout::Entry* StateLayout::Find(absl::string_view state) const {
 
 absl::Status StateLayout::Bind(float* data, Executable* executable) const {
   for (const Entry& entry : entries) {
-    PLUMB_RETURN_IF_ERROR(executable->Bind(entry.name, data + entry.begin));
+    const absl::Status bound = executable->Bind(entry.name, data + entry.begin);
+    if (!entry.optional || !absl::IsNotFound(bound)) PLUMB_RETURN_IF_ERROR(bound);
   }
   return absl::OkStatus();
 }

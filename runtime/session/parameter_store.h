@@ -62,6 +62,7 @@ struct StateLayout {
     std::string name;   // name of the state
     int64_t begin = 0;  // in elements; a multiple of 32
     int64_t elements = 0;
+    bool optional = false;  // programs may lack it: loads of experts
   };
   struct Buffer {
     std::string name;

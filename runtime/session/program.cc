@@ -89,7 +89,7 @@ std::string KeyOf(const ModelContext& context, const BuildOptions& options, bool
       static_cast<int>(options.program), " ", static_cast<int>(options.weights), " ", options.batch,
       " ", options.seq, " ", options.output_logits, options.drop, " ",
       absl::StrFormat("%a %a", options.label_smoothing, options.z_loss), " ", options.weighs_loss,
-      gradients, optimize.recompute_blocks, optimize.gradient_norms, " ",
+      options.counts_loads, gradients, optimize.recompute_blocks, optimize.gradient_norms, " ",
       absl::StrJoin(optimize.disabled, ","), "\n", context.model.self_contained_text);
 }
 

@@ -35,7 +35,7 @@ absl::Status CheckRanks(const ModelContext& context, const TrainSpec& spec, int 
                      spec.gradient_accumulation_steps, ") that is at least ", ranks));
   }
   for (const NormStateSpec& state : context.states) {
-    if (state.name == StateName(kStepBuffer)) continue;
+    if (state.name == StateName(kStepBuffer) || !state.correction.empty()) continue;
     absl::string_view site = state.name;
     absl::ConsumeSuffix(&site, ".state");
     return absl::InvalidArgumentError(absl::StrCat(

@@ -58,6 +58,7 @@ BuildOptions TrainProgram(const TrainSpec& spec) {
   options.label_smoothing = spec.label_smoothing;
   options.z_loss = spec.z_loss;
   options.weighs_loss = spec.num_units() > 1;
+  options.counts_loads = spec.router_correction_rate > 0;
   return options;
 }
 

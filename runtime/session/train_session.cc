@@ -50,6 +50,17 @@ absl::Status CheckMasking(const TrainSpec& spec, const ResolvedModel& model) {
                                                  " is not in the vocabulary of ", vocabulary));
 }
 
+absl::Status CheckCorrections(const TrainSpec& spec, const ModelContext& context) {
+  const auto is_correction = [](const ParameterSpec& parameter) { return parameter.is_correction; };
+  if (spec.router_correction_rate == 0 ||
+      std::any_of(context.parameters.begin(), context.parameters.end(), is_correction)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "router_correction_rate updates the corrections of routers, and the model has none; drop it "
+      "from the recipe, or write experts { correction: true .. } in the model");
+}
+
 // Returns an error if memory runs out, so that this rank still sends what other ranks wait for.
 absl::Status OrOutOfMemory(absl::FunctionRef<absl::Status()> work) {
   try {
@@ -67,6 +78,7 @@ absl::StatusOr<TrainSession::Plan> TrainSession::MakeOwnPlan(const ModelContext*
                                                              int rank, int ranks) {
   PLUMB_RETURN_IF_ERROR(CheckSchedule(ScheduleSpec(spec)));
   PLUMB_RETURN_IF_ERROR(CheckMasking(spec, context->model));
+  PLUMB_RETURN_IF_ERROR(CheckCorrections(spec, *context));
   PLUMB_RETURN_IF_ERROR(CheckRanks(*context, spec, ranks));
   PLUMB_ASSIGN_OR_RETURN(OptimizerPlan optimizer, PlanOptimizer(spec, *context));
   ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
@@ -455,8 +467,45 @@ absl::Status TrainSession::Update(const StepResult& result) {
   }
   // Muon's products may fail on any rank.
   if (ranks_ != nullptr && spec_.UsesMuon()) updated = RankError(AllOk(ranks_, updated));
-  if (!updated.ok() || !optimizer_.is_sharded()) return updated;
-  return exchange_->GatherFromOwners(parameters_);
+  if (updated.ok() && optimizer_.is_sharded()) updated = exchange_->GatherFromOwners(parameters_);
+  if (!updated.ok() || spec_.router_correction_rate == 0) return updated;
+  return UpdateCorrections();
+}
+
+// Loads are whole numbers, whose sums over layers, units and ranks are exact in any order.
+absl::Status TrainSession::UpdateCorrections() {
+  const std::vector<StateLayout::Entry>& entries = parameters_.states().entries;
+  std::map<std::string, std::vector<double>> loads;  // keyed by the correction's name
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const std::string& correction = context_->states[i].correction;
+    if (correction.empty()) continue;
+    std::vector<double>& sums = loads[correction];
+    sums.resize(static_cast<size_t>(entries[i].elements));
+    float* const load = parameters_.state_data() + entries[i].begin;
+    for (size_t e = 0; e < sums.size(); ++e) {
+      sums[e] += static_cast<double>(std::exchange(load[e], 0.0f));
+    }
+  }
+  for (auto& [name, sums] : loads) {
+    if (ranks_ != nullptr) {
+      const absl::StatusOr<std::vector<double>> all = AllGather(ranks_, sums);
+      if (!all.ok()) return RankError(all.status());
+      const size_t n = sums.size();
+      std::fill(sums.begin(), sums.end(), 0);
+      for (size_t k = 0; k < all->size(); ++k) sums[k % n] += (*all)[k];
+    }
+    const double total = std::accumulate(sums.begin(), sums.end(), 0.0);
+    const std::vector<ParameterLayout::Entry>& weights = parameters_.layout().entries;
+    const auto at = std::find_if(weights.begin(), weights.end(),
+                                 [&name = name](const auto& entry) { return entry.name == name; });
+    float* const correction = parameters_.floats(static_cast<size_t>(at - weights.begin()));
+    for (size_t e = 0; e < sums.size(); ++e) {
+      const double surplus = sums[e] * static_cast<double>(sums.size()) - total;
+      const double sign = surplus < 0 ? 1 : surplus > 0 ? -1 : 0;
+      correction[e] += static_cast<float>(sign * spec_.router_correction_rate);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TrainSession::EndProbe() {

@@ -216,6 +216,8 @@ class TrainSession {
   absl::Status RunAllUnits();
   absl::Status FinishExchange();
   absl::Status Update(const StepResult& result);
+  // Updates the corrections of routers by the loads of the step, and clears these.
+  absl::Status UpdateCorrections();
   absl::Status EndProbe();
   void CopyStates(const float* from, float* to) const;
   absl::Status Diverged(absl::string_view what, const Executable* executable);

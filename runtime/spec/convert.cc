@@ -11,7 +11,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/interpret.h"
@@ -54,7 +53,7 @@ absl::StatusOr<std::optional<Expression>> OptionalExpression(const Located& at, 
   return std::optional<Expression>(std::move(expression));
 }
 
-// Returns the name in op `act`.
+// Returns the name in op `act`, "" for the identity.
 const char* ActivationName(v1::Mlp::Activation activation) {
   switch (activation) {
     case v1::Mlp::RELU:
@@ -63,6 +62,8 @@ const char* ActivationName(v1::Mlp::Activation activation) {
       return "gelu";
     case v1::Mlp::SILU:
       return "silu";
+    case v1::Mlp::NONE:
+      return "";
     default:
       return "gelu_tanh";
   }
@@ -297,13 +298,6 @@ absl::Status AddLinear(const v1::Placement& message, const Located& at, Placemen
   return absl::OkStatus();
 }
 
-std::vector<std::string> AllPoints() {
-  std::vector<std::string> points;
-  for (const char* point : AllSublayerPoints()) points.push_back(point);
-  points.push_back(kHeadPoint);
-  return points;
-}
-
 }  // namespace
 
 bool IsIdentifier(const std::string& name) {
@@ -349,19 +343,9 @@ absl::StatusOr<PlacementSpec> ToPlacement(const v1::Placement& message, const Lo
 absl::StatusOr<InsideSpec> ToInside(const v1::Inside& message, const Located& at) {
   InsideSpec inside;
   inside.point = message.point();
-  const bool has_point = !message.point().empty();
-  inside.place = has_point || message.rule().empty() ? at.At("point") : at.At("rule", 0);
-  const std::vector<std::string> points = AllPoints();
-  bool known = false;
-  for (const std::string& point : points) known = known || point == inside.point;
-  if (!known) {
-    return ErrorAt(
-        inside.place,
-        absl::StrCat(
-            "inside: ",
-            has_point ? absl::StrCat("unknown point \"", inside.point, "\"") : "point is missing",
-            "; the points are ", absl::StrJoin(points, ", "), DidYouMean(inside.point, points)));
-  }
+  inside.place =
+      !message.point().empty() || message.rule().empty() ? at.At("point") : at.At("rule", 0);
+  if (!MayBePoint(inside.point)) return UnknownPoint(inside, {});
   if (message.rule().empty()) {
     return ErrorAt(inside.place, absl::StrCat("inside ", inside.point, " has no rule"));
   }
@@ -428,6 +412,16 @@ absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located&
   PLUMB_ASSIGN_OR_RETURN(spec.shared_d_ff, OptionalExpression(at, "shared_d_ff"));
   PLUMB_ASSIGN_OR_RETURN(spec.balance_loss, OptionalExpression(at, "balance_loss"));
   PLUMB_ASSIGN_OR_RETURN(spec.scale, OptionalExpression(at, "scale"));
+  PLUMB_ASSIGN_OR_RETURN(spec.n_group, OptionalExpression(at, "n_group"));
+  PLUMB_ASSIGN_OR_RETURN(spec.top_group, OptionalExpression(at, "top_group"));
+  spec.router_bias = message.router_bias();
+  spec.correction = message.correction();
+  spec.renormalize = message.renormalize();
+  if (spec.renormalize && spec.router != "sigmoid") {
+    return ErrorAt(at.At("renormalize"),
+                   "renormalize is for router: SIGMOID; a softmax whose chosen weights are divided "
+                   "by their sum is router: SOFTMAX_OF_TOP_K");
+  }
   spec.shared_gate = message.shared_gate();
   if (spec.shared_gate && !spec.shared_d_ff.has_value()) {
     return ErrorAt(at.At("shared_gate"),

@@ -23,8 +23,12 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateCall(const Expr& expr) {
   }
   if (sublayer != scope_.sublayers.end()) return ApplySublayer(expr, sublayer->second);
   if (IsScalarFunction(expr.name)) return EvaluateOperator(expr);
-  if (IsFunction(expr.name)) return ApplyTensorFunction(expr);
+  if (IsFunction(expr.name)) {
+    PLUMB_RETURN_IF_ERROR(CheckExpertRows(expr));
+    return ApplyTensorFunction(expr);
+  }
   if (linear == nullptr) PLUMB_RETURN_IF_ERROR(CheckCallable(expr));
+  PLUMB_RETURN_IF_ERROR(CheckExpertRows(expr));
   if (linear == nullptr && expr.args.size() == 2) return ApplyNormOfTwo(expr);
   // The argument is evaluated here, not in the functions below, so that a level of nesting uses
   // little stack.

@@ -223,6 +223,11 @@ absl::Status FormulaEval::Assign(const Statement& statement, Assignment assignme
                                          "\" is a stream; inside a sublayer it can be "
                                          "read, not set"));
   }
+  if (indexed && scope_.in_experts) {
+    return ErrorAtOffset(0,
+                         absl::StrCat("\"", name, "\": statements inside experts set no indexed ",
+                                      "names, since rows are tokens sorted by expert"));
+  }
   const bool is_point = name == scope_.point;
   const int64_t width = !is_point                       ? scope_.model->dims.d_model
                         : scope_.point_may_change_width ? assignment.value.width

@@ -39,6 +39,7 @@ struct FormulaScope {
   int64_t heads = 0;        // size of a per_head learned vector; 0: no heads here
   std::string point;        // kInside: name of the point's tensor, which has `channels` channels
   bool point_may_change_width = false;
+  bool in_experts = false;  // rows are tokens sorted by expert, not those of other tensors
   // Sublayers that may be called, keyed by the name used in calls.
   std::map<std::string, SublayerSite> sublayers;
 };
@@ -97,6 +98,8 @@ class FormulaEval {
   absl::StatusOr<Assignment> Evaluate(const Statement& statement);
   absl::Status Assign(const Statement& statement, Assignment assignment);
   absl::Status CheckTarget(const Statement& statement) const;
+  // Fails if the scope is inside experts and `expr` needs the rows of other tensors.
+  absl::Status CheckExpertRows(const Expr& expr) const;
   absl::Status Bind(const std::string& variable, size_t offset);
   absl::StatusOr<Quantity> Evaluate(const Expr& expr);
   // Fails if the whole walk exceeds its limit of evaluated operations.

@@ -55,7 +55,25 @@ Quantity FormulaEval::Read(Variable* variable) {
   return variable->value;
 }
 
+absl::Status FormulaEval::CheckExpertRows(const Expr& expr) const {
+  if (!scope_.in_experts || locals_.count(expr.name) > 0) return absl::OkStatus();
+  const LearnedSpec* learned = FindLearned(expr.name);
+  const bool is_call = expr.kind == Expr::Kind::kCall;
+  const bool is_drop = expr.name == "drop" || expr.name == "drop_path";
+  const bool has_rows = is_call ? is_drop || !IsFunction(expr.name)
+                                : expr.name == "input" || walk_.streams.count(expr.name) > 0 ||
+                                      !IndexedNames(expr.name).empty() ||
+                                      FindTokenTable(*scope_.model, expr.name) != nullptr ||
+                                      (learned != nullptr && learned->per_channel);
+  if (!has_rows) return absl::OkStatus();
+  return Error(expr,
+               absl::StrCat("inside experts there is no \"", expr.name, "\": rows are tokens ",
+                            "sorted by expert, and statements use the point's tensor, ",
+                            "functions, numbers and learned scalars"));
+}
+
 absl::StatusOr<Quantity> FormulaEval::EvaluateName(const Expr& expr) {
+  PLUMB_RETURN_IF_ERROR(CheckExpertRows(expr));
   if (Variable* variable = FindVariable(expr.name)) return Read(variable);
   if (const LearnedSpec* learned = FindLearned(expr.name)) return LearnedValue(expr, *learned);
   PLUMB_ASSIGN_OR_RETURN(const std::optional<double> scalar, scalars_.Lookup(expr.name));
@@ -87,6 +105,7 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateName(const Expr& expr) {
 }
 
 absl::StatusOr<Quantity> FormulaEval::EvaluateIndexed(const Expr& expr) {
+  PLUMB_RETURN_IF_ERROR(CheckExpertRows(expr));
   if (const LearnedSpec* learned = FindLearned(expr.name)) return LearnedValue(expr, *learned);
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, Indices(expr.index));
   const std::string name = absl::StrCat(expr.name, "[", absl::StrJoin(indices, ", "), "]");

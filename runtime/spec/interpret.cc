@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/formula_eval.h"
@@ -21,14 +22,40 @@ namespace {
 constexpr const char* kAttentionPoints[] = {"attention.q",     "attention.k",
                                             "attention.v",     "attention.q_rot",
                                             "attention.k_rot", "attention.context"};
-constexpr const char* kGatedMlpPoints[] = {"mlp.gate", "mlp.up", "mlp.hidden"};
-constexpr const char* kMlpPoints[] = {"mlp.up", "mlp.hidden"};
 constexpr const char* kLinearAttentionPoints[] = {
     "linear_attention.decay", "linear_attention.beta", "linear_attention.q",
     "linear_attention.k",     "linear_attention.v",    "linear_attention.context"};
+// The first point is that of gated ones only.
+constexpr const char* kMlpPoints[] = {"mlp.gate", "mlp.up", "mlp.hidden"};
+constexpr const char* kExpertsPoints[] = {"experts.gate", "experts.up", "experts.hidden"};
+constexpr const char* kSharedPoints[] = {"shared.gate", "shared.up", "shared.hidden"};
 
 std::string LastName(absl::string_view point) {
   return std::string(point.substr(point.rfind('.') + 1));
+}
+
+const char* KindOf(const SublayerSpec& sublayer) {
+  switch (sublayer.kind) {
+    case SublayerSpec::Kind::kAttention:
+      return "attention";
+    case SublayerSpec::Kind::kMlp:
+      return "mlp";
+    case SublayerSpec::Kind::kExperts:
+      return "experts";
+    case SublayerSpec::Kind::kLinearAttention:
+      return "linear_attention";
+    case SublayerSpec::Kind::kConv:
+      break;
+  }
+  return "conv";
+}
+
+// Returns true if statements at `wanted`, a point by the sublayer's kind or name, run at `point` of
+// the sublayer.
+bool IsPointOf(const SublayerSpec& sublayer, absl::string_view point, absl::string_view wanted) {
+  const std::string last = absl::StrCat(".", LastName(point));
+  return wanted == absl::StrCat(KindOf(sublayer), last) ||
+         wanted == absl::StrCat(sublayer.name, last);
 }
 
 class Walk {
@@ -73,60 +100,57 @@ class Walk {
   }
 
   // Fails if the block has statements at a point that its sublayers do not have, since they would
-  // never run. Points of a missing attention or MLP are allowed, as a block may lack one of them.
+  // never run. Points of a missing kind of sublayer are allowed, as a block may lack one.
   static absl::Status CheckPoints(const BlockSpec& block) {
-    const auto has = [&block](SublayerSpec::Kind kind) {
-      return std::any_of(block.sublayers.begin(), block.sublayers.end(),
-                         [kind](const SublayerSpec& s) { return s.kind == kind; });
-    };
     for (const InsideSpec& inside : block.inside) {
-      if (absl::StartsWith(inside.point, "mlp.") && has(SublayerSpec::Kind::kExperts) &&
-          !has(SublayerSpec::Kind::kMlp)) {
-        return ErrorAt(inside.place,
-                       absl::StrCat("inside ", inside.point,
-                                    ": the block has experts and no MLP; statements inside ",
-                                    "experts are not possible"));
-      }
-      const auto has_values = [](const SublayerSpec& sublayer) {
-        return sublayer.kind == SublayerSpec::Kind::kAttention &&
-               !sublayer.attention.keys_as_values;
-      };
-      if (inside.point == kAttentionPoints[2] && has(SublayerSpec::Kind::kAttention) &&
-          std::none_of(block.sublayers.begin(), block.sublayers.end(), has_values)) {
-        return ErrorAt(inside.place,
-                       absl::StrCat("inside ", inside.point, ": the values are the keys ",
-                                    "(keys_as_values); write statements at attention.k_rot"));
-      }
-      PLUMB_RETURN_IF_ERROR(CheckLinearAttentionPoint(block, inside));
-      if (inside.point != kGatedMlpPoints[0]) continue;
-      const bool gated = std::any_of(
-          block.sublayers.begin(), block.sublayers.end(),
-          [](const SublayerSpec& s) { return s.kind == SublayerSpec::Kind::kMlp && s.mlp.gated; });
-      if (gated) continue;
-      return ErrorAt(inside.place,
-                     absl::StrCat("inside ", inside.point,
-                                  ": no MLP of the block is gated; write mlp { gated: "
-                                  "true }, or use mlp.up"));
+      if (inside.point != kHeadPoint) PLUMB_RETURN_IF_ERROR(CheckPoint(block, inside));
     }
     return absl::OkStatus();
   }
 
-  static absl::Status CheckLinearAttentionPoint(const BlockSpec& block, const InsideSpec& inside) {
-    const bool is_decay = inside.point == kLinearAttentionPoints[0];
-    if (!is_decay && inside.point != kLinearAttentionPoints[1]) return absl::OkStatus();
-    bool lacks = false;
+  static absl::Status CheckPoint(const BlockSpec& block, const InsideSpec& inside) {
+    bool has_experts = false, has_mlp = false, has_attention = false, has_linear_attention = false;
+    std::vector<std::string> own;
     for (const SublayerSpec& sublayer : block.sublayers) {
-      const std::vector<const char*> points = PointsOf(sublayer);
-      if (std::find(points.begin(), points.end(), inside.point) != points.end()) {
-        return absl::OkStatus();
+      has_experts = has_experts || sublayer.kind == SublayerSpec::Kind::kExperts;
+      has_mlp = has_mlp || sublayer.kind == SublayerSpec::Kind::kMlp;
+      has_attention = has_attention || sublayer.kind == SublayerSpec::Kind::kAttention;
+      has_linear_attention =
+          has_linear_attention || sublayer.kind == SublayerSpec::Kind::kLinearAttention;
+      for (const char* point : PointsOf(sublayer)) {
+        if (IsPointOf(sublayer, point, inside.point)) return absl::OkStatus();
+        own.push_back(absl::StrCat(sublayer.name, ".", LastName(point)));
       }
-      lacks = lacks || sublayer.kind == SublayerSpec::Kind::kLinearAttention;
     }
-    if (!lacks) return absl::OkStatus();
-    return ErrorAt(inside.place,
-                   absl::StrCat("inside ", inside.point, ": no linear attention of the block has ",
-                                is_decay ? "a decay; write decay: PER_HEAD, PER_KEY or FIXED"
-                                         : "the delta rule; write delta: true"));
+    const absl::string_view kind =
+        absl::string_view(inside.point).substr(0, inside.point.find('.'));
+    if (LastName(inside.point) == "gate") {
+      return ErrorAt(inside.place,
+                     absl::StrCat("inside ", inside.point, ": no MLP of the block is ",
+                                  "gated; write gated: true, or use ", kind, ".up"));
+    }
+    if (kind == "mlp" && has_experts && !has_mlp) {
+      return ErrorAt(inside.place,
+                     absl::StrCat("inside ", inside.point, ": the block has experts ",
+                                  "and no MLP; use experts.", LastName(inside.point)));
+    }
+    if (kind == "attention" && has_attention) {
+      return ErrorAt(inside.place,
+                     absl::StrCat("inside ", inside.point, ": the values are the keys ",
+                                  "(keys_as_values); use attention.k_rot"));
+    }
+    if (kind == "linear_attention" && has_linear_attention) {
+      return ErrorAt(
+          inside.place,
+          absl::StrCat("inside ", inside.point, ": no linear attention of the block has ",
+                       LastName(inside.point) == "decay"
+                           ? "a decay; write decay: PER_HEAD, PER_KEY or FIXED"
+                           : "the delta rule; write delta: true"));
+    }
+    if (kind == "attention" || kind == "linear_attention" || kind == "mlp" || kind == "experts") {
+      return absl::OkStatus();
+    }
+    return UnknownPoint(inside, own);
   }
 
   // Checks what can be checked without running a placement.
@@ -220,14 +244,15 @@ class Walk {
 
   // Returns true if the block's statements at a projection set its result before they read it.
   static absl::StatusOr<bool> Replaces(const BlockSpec& block, absl::string_view point,
-                                       const ScalarScope& scope) {
+                                       const SublayerSite& site) {
     const std::string name = LastName(point);
     for (const InsideSpec& inside : block.inside) {
-      if (inside.point != point) continue;
+      if (!IsPointOf(*site.spec, point, inside.point)) continue;
       for (const Statement& statement : inside.statements) {
         if (statement.condition.has_value()) {
-          PLUMB_ASSIGN_OR_RETURN(const double holds,
-                                 EvaluateScalar({statement.text, *statement.condition}, scope));
+          PLUMB_ASSIGN_OR_RETURN(
+              const double holds,
+              EvaluateScalar({statement.text, *statement.condition}, site.scope));
           if (holds == 0) continue;
         }
         std::set<std::string> read;
@@ -244,14 +269,15 @@ class Walk {
     const BlockSpec& block = *model_.layers[static_cast<size_t>(site.layer_index)];
     if (site.spec->kind == SublayerSpec::Kind::kAttention) {
       for (const char* point : {"attention.q", "attention.k", "attention.v"}) {
-        PLUMB_ASSIGN_OR_RETURN(const bool replaces, Replaces(block, point, site.scope));
+        PLUMB_ASSIGN_OR_RETURN(const bool replaces, Replaces(block, point, site));
         if (replaces) site.replaced.push_back(point);
       }
     }
     const auto at_point = [&](absl::string_view point,
                               TensorHandle tensor) -> absl::StatusOr<TensorHandle> {
       PLUMB_ASSIGN_OR_RETURN(const PointShape shape, ShapeAt(point, site));
-      const InsideSite inside = {site.name, site.scope, &inputs[0], shape, !site.projects(point)};
+      const InsideSite inside = {site.name,  site.scope, site.spec,
+                                 &inputs[0], shape,      !site.projects(point)};
       return RunInside(block, inside, point, tensor);
     };
     return backend_->Sublayer(site, inputs, at_point);
@@ -267,7 +293,7 @@ class Walk {
     scope.placement = last.placement.get();
     const auto at_point = [&](absl::string_view point, TensorHandle tensor) {
       const PointShape shape = {model_.dims.vocab_size, 0};
-      return RunInside(last, {"head", scope, nullptr, shape, false}, point, tensor);
+      return RunInside(last, {"head", scope, nullptr, nullptr, shape, false}, point, tensor);
     };
     return backend_->Head(x, at_point);
   }
@@ -280,15 +306,28 @@ class Walk {
   struct InsideSite {
     std::string prefix;
     ScalarScope scalars;
-    const TensorHandle* input;  // input of the sublayer; null in the head
+    const SublayerSpec* sublayer;  // this and the next: null in the head
+    const TensorHandle* input;     // input of the sublayer
     PointShape shape;
     bool replaced;  // true if there is no tensor until a statement sets it
   };
+
+  // Returns the width of the hidden layer at a point of experts; 0 at one of a shared expert that
+  // the layer lacks.
+  static absl::StatusOr<int64_t> ExpertsWidth(const SublayerSite& site, absl::string_view point) {
+    PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
+                           EvaluateExperts(site.spec->experts, site.scope));
+    return absl::StartsWith(point, "shared.") ? numbers.shared_d_ff : numbers.d_ff;
+  }
 
   absl::StatusOr<PointShape> ShapeAt(absl::string_view point, const SublayerSite& site) const {
     const ModelDims& dims = model_.dims;
     if (site.spec->kind == SublayerSpec::Kind::kMlp) {
       PLUMB_ASSIGN_OR_RETURN(const int64_t width, EvaluateMlpWidth(site.spec->mlp, site.scope));
+      return PointShape{width, 0};
+    }
+    if (site.spec->kind == SublayerSpec::Kind::kExperts) {
+      PLUMB_ASSIGN_OR_RETURN(const int64_t width, ExpertsWidth(site, point));
       return PointShape{width, 0};
     }
     if (site.spec->kind == SublayerSpec::Kind::kLinearAttention) {
@@ -310,24 +349,30 @@ class Walk {
   absl::StatusOr<TensorHandle> RunInside(const BlockSpec& block, const InsideSite& site,
                                          absl::string_view point, TensorHandle tensor) {
     const auto [width, heads] = site.shape;
+    const bool in_experts =
+        site.sublayer != nullptr && site.sublayer->kind == SublayerSpec::Kind::kExperts;
+    if (in_experts && width == 0) return tensor;  // there is no shared expert here
     int64_t width_now = width;
     bool is_set = !site.replaced;
     for (const InsideSpec& inside : block.inside) {
-      if (inside.point != point) continue;
+      const bool runs = site.sublayer == nullptr ? inside.point == point
+                                                 : IsPointOf(*site.sublayer, point, inside.point);
+      if (!runs) continue;
       FormulaScope scope =
-          MakeScope(FormulaScope::Kind::kInside, block, absl::StrCat("inside ", point));
+          MakeScope(FormulaScope::Kind::kInside, block, absl::StrCat("inside ", inside.point));
       scope.prefix = site.prefix;
       scope.scalars = site.scalars;
       scope.channels = width;
       scope.heads = heads;
       scope.point = LastName(point);
       scope.point_may_change_width = point == "attention.context";
+      scope.in_experts = in_experts;
       const auto no_sublayers = [](const SublayerSite&, absl::Span<const TensorHandle> inputs) {
         return absl::StatusOr<TensorHandle>(inputs[0]);
       };
       FormulaEval eval(scope, backend_, &state_, no_sublayers);
       if (is_set) eval.locals()[scope.point] = {Quantity::Tensor(tensor, width_now), false, -1};
-      if (site.input != nullptr) {
+      if (site.input != nullptr && !in_experts) {
         eval.locals()["input"] = {Quantity::Tensor(*site.input, model_.dims.d_model), true, -1};
       }
       PLUMB_RETURN_IF_ERROR(eval.Run(inside.statements));
@@ -450,16 +495,55 @@ std::vector<const char*> PointsOf(const SublayerSpec& sublayer) {
     if (spec.decay == LinearAttentionSpec::Decay::kNone) points.erase(points.begin());
     return points;
   }
-  if (sublayer.kind != SublayerSpec::Kind::kMlp) return {};
-  if (sublayer.mlp.gated) return {std::begin(kGatedMlpPoints), std::end(kGatedMlpPoints)};
-  return {std::begin(kMlpPoints), std::end(kMlpPoints)};
+  if (sublayer.kind == SublayerSpec::Kind::kMlp) {
+    return {std::begin(kMlpPoints) + (sublayer.mlp.gated ? 0 : 1), std::end(kMlpPoints)};
+  }
+  if (sublayer.kind != SublayerSpec::Kind::kExperts) return {};
+  const int first = sublayer.experts.mlp.gated ? 0 : 1;
+  std::vector<const char*> points(std::begin(kExpertsPoints) + first, std::end(kExpertsPoints));
+  if (sublayer.experts.shared_d_ff.has_value()) {
+    points.insert(points.end(), std::begin(kSharedPoints) + first, std::end(kSharedPoints));
+  }
+  return points;
 }
 
-std::vector<const char*> AllSublayerPoints() {
-  std::vector<const char*> points(std::begin(kAttentionPoints), std::end(kAttentionPoints));
+namespace {
+
+// Returns the points by the kinds of sublayers, and the head's.
+std::vector<std::string> AllPoints() {
+  std::vector<std::string> points(std::begin(kAttentionPoints), std::end(kAttentionPoints));
   points.insert(points.end(), std::begin(kLinearAttentionPoints), std::end(kLinearAttentionPoints));
-  points.insert(points.end(), std::begin(kGatedMlpPoints), std::end(kGatedMlpPoints));
+  points.insert(points.end(), std::begin(kMlpPoints), std::end(kMlpPoints));
+  points.insert(points.end(), std::begin(kExpertsPoints), std::end(kExpertsPoints));
+  points.push_back(kHeadPoint);
   return points;
+}
+
+}  // namespace
+
+bool MayBePoint(absl::string_view point) {
+  const absl::string_view owner = point.substr(0, point.rfind('.'));
+  const std::vector<std::string> points = AllPoints();
+  return std::any_of(points.begin(), points.end(), [&](const std::string& known) {
+    const bool is_kind =
+        owner == "attention" || owner == "linear_attention" || owner == "mlp" || owner == "experts";
+    return point == known ||
+           (!is_kind && owner != "head" && !owner.empty() && known != kHeadPoint &&
+            point == absl::StrCat(owner, ".", LastName(known)));
+  });
+}
+
+absl::Status UnknownPoint(const InsideSpec& inside, const std::vector<std::string>& own) {
+  std::vector<std::string> points = AllPoints();
+  for (const std::string& point : own) {
+    if (std::count(points.begin(), points.end(), point) == 0) points.push_back(point);
+  }
+  const std::string what = inside.point.empty()
+                               ? "point is missing"
+                               : absl::StrCat("unknown point \"", inside.point, "\"");
+  return ErrorAt(inside.place,
+                 absl::StrCat("inside: ", what, "; the points are ", absl::StrJoin(points, ", "),
+                              DidYouMean(inside.point, points)));
 }
 
 absl::StatusOr<TensorHandle> NullBackend::Sublayer(const SublayerSite& site,

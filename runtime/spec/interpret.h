@@ -38,7 +38,8 @@ struct Term {
 };
 
 // Function of tensors and numbers:
-//   exp log sqrt abs tanh sigmoid erf reciprocal (a)   elementwise
+//   exp log sqrt abs tanh sigmoid erf relu gelu gelu_tanh silu softplus reciprocal (a)
+//                      elementwise
 //   pow (a) {exponent}; max, min (a) {number} or (a, b); < <= > >= == != (a) {number}, 1 or 0
 //   dot (a, b) {n}     sums over n (default 1) groups of channels, width n; operands of equal width
 //   part (a) {i, n}    part i, from 0, of n equal parts of the channels
@@ -119,7 +120,8 @@ struct TokenEmbeddingSite {
 };
 
 // Callback that runs the placement's statements for `point` on `tensor` and returns the resulting
-// tensor. A sublayer must call it once for each of its points, in the order of the data.
+// tensor. A sublayer must call it once for each of its points, in the order of the data. Tensors of
+// points "experts." have rows [tokens * top_k, width], sorted by expert.
 using AtPoint =
     absl::FunctionRef<absl::StatusOr<TensorHandle>(absl::string_view point, TensorHandle tensor)>;
 
@@ -205,11 +207,15 @@ class NullBackend : public FormulaBackend {
   TensorHandle TokenEmbedding(const TokenEmbeddingSite&) override { return 0; }
 };
 
-// Returns the points of a sublayer, in the order of the data: "attention.q", ...
+// Returns the points of a sublayer, in the order of the data: "attention.q", ... Experts have
+// "experts.up", ..., and "shared.up", ... for the shared expert.
 std::vector<const char*> PointsOf(const SublayerSpec& sublayer);
-// Returns the points of all kinds of sublayers.
-std::vector<const char*> AllSublayerPoints();
 inline constexpr char kHeadPoint[] = "head.logits";
+
+// Returns true if statements may name the point: "attention.q", or "NAME.q" for a sublayer's name.
+bool MayBePoint(absl::string_view point);
+// Returns the error for a point that does not exist. `own` are points by sublayers' own names.
+absl::Status UnknownPoint(const InsideSpec& inside, const std::vector<std::string>& own);
 
 // Walks the whole model. Errors: those of the user's formulas, with their location, and those of
 // the backend.

@@ -18,15 +18,17 @@ struct Known {
 };
 constexpr Known kKnown[] = {
     // activations
-    {"relu", "write max(x, 0)"},
+    {"relu", "write relu(x)"},
     {"leakyrelu", "write max(x, 0.01 * x)"},
     {"elu", "write max(x, 0) + exp(min(x, 0)) - 1"},
-    {"silu", "write x * sigmoid(x)"},
-    {"swish", "write x * sigmoid(x)"},
-    {"gelu",
-     "write 0.5 * x * (1 + erf(x / sqrt(2))), or let the MLP do it: mlp { activation: GELU }"},
-    {"softplus", "write log(1 + exp(x))"},
-    {"mish", "write x * tanh(log(1 + exp(x)))"},
+    {"silu", "write silu(x)"},
+    {"swish", "write silu(x)"},
+    {"gelu", "write gelu(x), or gelu_tanh(x) for its approximation"},
+    {"gelunew", "write gelu_tanh(x)"},
+    {"quickgelu", "write x * sigmoid(1.702 * x)"},
+    {"softplus", "write softplus(x)"},
+    {"logsigmoid", "write -softplus(-x)"},
+    {"mish", "write x * tanh(softplus(x))"},
     {"logistic", "write sigmoid(x)"},
     {"hardtanh", "write min(max(x, -1), 1)"},
     // arithmetic

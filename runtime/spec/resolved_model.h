@@ -71,7 +71,7 @@ struct AttentionSpec {
 };
 
 struct MlpSpec {
-  std::string activation;  // name in op `act`
+  std::string activation;  // name in op `act`; "": the identity
   bool gated = false;
   bool bias = false;
   std::optional<Expression> d_ff;  // absent: that of the model
@@ -86,6 +86,10 @@ struct ExpertsSpec {
   bool shared_gate = false;
   std::optional<Expression> balance_loss;
   std::optional<Expression> scale;
+  bool router_bias = false;
+  bool renormalize = false;  // the weights of a sigmoid router are divided by their sum
+  bool correction = false;   // experts are chosen by score + correction
+  std::optional<Expression> n_group, top_group;
 };
 
 // Causal depthwise convolution.

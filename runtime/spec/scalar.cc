@@ -35,11 +35,14 @@ struct NamedFunction {
   const char* name;
   size_t min_args, max_args;
 };
-constexpr NamedFunction kFunctions[] = {{"sqrt", 1, 1}, {"exp", 1, 1},     {"log", 1, 1},
-                                        {"abs", 1, 1},  {"min", 1, 16},    {"max", 1, 16},
-                                        {"tanh", 1, 1}, {"sigmoid", 1, 1}, {"erf", 1, 1}};
+constexpr NamedFunction kFunctions[] = {
+    {"sqrt", 1, 1}, {"exp", 1, 1},     {"log", 1, 1},       {"abs", 1, 1},     {"min", 1, 16},
+    {"max", 1, 16}, {"tanh", 1, 1},    {"erf", 1, 1},       {"relu", 1, 1},    {"gelu", 1, 1},
+    {"silu", 1, 1}, {"sigmoid", 1, 1}, {"gelu_tanh", 1, 1}, {"softplus", 1, 1}};
 constexpr const char* kTensorFunctions[] = {"dot",  "part",      "slice", "concat", "stop",
                                             "drop", "drop_path", "sum",   "softmax"};
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 absl::StatusOr<double> CallFunction(const Expr& expr, absl::Span<const double> v) {
   for (const NamedFunction& f : kFunctions) {
@@ -58,7 +61,15 @@ absl::StatusOr<double> CallFunction(const Expr& expr, absl::Span<const double> v
   if (expr.name == "max") return *std::max_element(v.begin(), v.end());
   if (expr.name == "tanh") return std::tanh(v[0]);
   if (expr.name == "erf") return std::erf(v[0]);
-  return 1 / (1 + std::exp(-v[0]));  // sigmoid
+  if (expr.name == "relu") return std::max(v[0], 0.0);
+  if (expr.name == "gelu") return v[0] * 0.5 * std::erfc(-v[0] * std::sqrt(0.5));
+  if (expr.name == "silu") return v[0] * Sigmoid(v[0]);
+  if (expr.name == "gelu_tanh") {
+    const double pi = std::acos(-1.0), cube = v[0] * v[0] * v[0];
+    return v[0] * Sigmoid(2 * std::sqrt(2 / pi) * (v[0] + 0.044715 * cube));
+  }
+  if (expr.name == "softplus") return std::max(v[0], 0.0) + std::log1p(std::exp(-std::abs(v[0])));
+  return Sigmoid(v[0]);
 }
 
 double CallOperator(const std::string& op, double a, double b) {

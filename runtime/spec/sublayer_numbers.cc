@@ -97,6 +97,24 @@ absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const Sc
   if (spec.scale.has_value()) {
     PLUMB_ASSIGN_OR_RETURN(numbers.scale, EvaluateScalar(*spec.scale, scope));
   }
+  if (spec.n_group.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(numbers.n_group,
+                           WholeNumber(*spec.n_group, "n_group", 1, numbers.n_expert, scope));
+    if (numbers.n_expert % numbers.n_group != 0) {
+      return ErrorIn(*spec.n_group,
+                     absl::StrCat("n_group: ", numbers.n_group, scope.Where(),
+                                  " does not divide the ", numbers.n_expert, " experts"));
+    }
+  }
+  if (spec.top_group.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(numbers.top_group,
+                           WholeNumber(*spec.top_group, "top_group", 1, numbers.n_group, scope));
+  }
+  const int64_t eligible = numbers.top_group * (numbers.n_expert / numbers.n_group);
+  if (numbers.top_k > eligible) {
+    return ErrorIn(spec.top_k, absl::StrCat("top_k: ", numbers.top_k, scope.Where(), " is more ",
+                                            "than the ", eligible, " experts of top_group groups"));
+  }
   return numbers;
 }
 

@@ -51,6 +51,7 @@ struct ExpertsNumbers {
   int64_t shared_d_ff = 0;  // 0: no shared expert
   double balance_loss = 0;
   double scale = 1;
+  int64_t n_group = 1, top_group = 1;
 };
 absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const ScalarScope& scope);
 

@@ -88,6 +88,8 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.label_smoothing >= 0 && s.label_smoothing <= 1, "label_smoothing", "in [0, 1]");
   require(s.z_loss >= 0 && std::isfinite(s.z_loss), "z_loss", "zero or positive");
   require(s.ema_decay >= 0 && s.ema_decay < 1, "ema_decay", "in [0, 1)");
+  require(s.router_correction_rate >= 0 && std::isfinite(s.router_correction_rate),
+          "router_correction_rate", "zero or positive");
   const bool named = s.vocabulary == VocabularyKind::kTokenizer;
   checks.Require(named == !s.tokenizer.empty(), data, "tokenizer",
                  "set with vocabulary: TOKENIZER, and with no other vocabulary");
@@ -220,6 +222,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   s.label_smoothing = message.label_smoothing();
   s.z_loss = message.z_loss();
   s.ema_decay = message.ema_decay();
+  s.router_correction_rate = message.router_correction_rate();
   const Located at(file, message, &locations);
   PLUMB_RETURN_IF_ERROR(CheckRanges(s, at, at.Nested("data")));
   if (message.has_masked_tokens()) {
@@ -310,6 +313,7 @@ std::string TrainSpec::ToText() const {
   message.set_label_smoothing(label_smoothing);
   message.set_z_loss(z_loss);
   message.set_ema_decay(ema_decay);
+  message.set_router_correction_rate(router_correction_rate);
   if (masked_tokens.has_value()) {
     WriteMaskedTokens(*masked_tokens, message.mutable_masked_tokens());
   }

@@ -73,6 +73,7 @@ struct TrainSpec {
   double z_loss = 0;
   std::optional<MaskedTokensSpec> masked_tokens;  // absent: the targets are given
   double ema_decay = 0;                           // 0 = no average of the weights
+  double router_correction_rate = 0;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   MuonSpec muon;
   std::vector<Statement> lets;   // for the expressions of rules

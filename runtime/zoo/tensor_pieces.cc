@@ -46,7 +46,6 @@ int64_t Taken(const AxisSlice& part, int64_t size) {
 MatrixDims SourceDims(const TensorPiece& piece, const Shape& source) {
   if (piece.depthwise) return {1, source[0], source[2]};
   MatrixDims dims = DimsOf(source);
-  if (piece.depthwise && source.rank() == 3) std::swap(dims.batch, dims.rows);
   if (piece.transpose) std::swap(dims.rows, dims.columns);
   return dims;
 }
@@ -55,7 +54,7 @@ MatrixDims SourceDims(const TensorPiece& piece, const Shape& source) {
 struct Geometry {
   MatrixDims source, own;
   Axis row, column;
-  bool transpose, stacked, reverse;
+  bool transpose, stacked;
 
   Geometry(const TensorPiece& piece, const Shape& shape)
       : source(SourceDims(piece, shape)),
@@ -64,13 +63,11 @@ struct Geometry {
         row(piece.rows, source.rows),
         column(piece.columns, source.columns, piece.depthwise),
         transpose(piece.transpose),
-        stacked(piece.stacked()),
-        reverse(piece.depthwise) {}
+        stacked(piece.stacked()) {}
 
   // Returns the offset of an element in its source.
   int64_t At(int64_t batch, int64_t r, int64_t c) const {
     const int64_t matrix = (stacked ? 0 : batch) * source.rows * source.columns;
-    if (reverse) c = own.columns - 1 - c;
     return matrix +
            (transpose ? column(c) * source.rows + row(r) : row(r) * source.columns + column(c));
   }
@@ -127,7 +124,7 @@ std::string TensorPiece::WhyNot(const Shape& source) const {
 int64_t TensorPiece::ContiguousFrom(const Shape& source) const {
   const Geometry at(*this, source);
   if (stacked() || (transpose && at.source.rows > 1 && at.source.columns > 1)) return -1;
-  if (!at.column.whole() || at.reverse) return -1;
+  if (!at.column.whole()) return -1;
   if (at.row.whole()) return 0;
   const bool one = rows.groups == 1 && at.own.batch == 1;
   return one ? rows.first * at.source.columns : -1;
@@ -139,7 +136,7 @@ void CopyPiece(const TensorPiece& piece, const Shape& source,
   constexpr int64_t kRowsAtOnce = 64;
   const Geometry at(piece, source);
   const int64_t width = at.own.columns, rows = at.own.rows;
-  const bool by_rows = !at.transpose && !at.reverse && at.column.whole();
+  const bool by_rows = !at.transpose && at.column.whole();
   while (n > 0) {
     const int64_t c = begin % width, r = begin / width % rows, batch = begin / width / rows;
     const char* const from = data[static_cast<size_t>(at.stacked ? batch : 0)].data();

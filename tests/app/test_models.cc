@@ -95,7 +95,7 @@ std::string TinyModel::Text() const {
       " d_ff: \"", d_ff, "\" vocab_size: ", vocab_size, " context_length: ", context_length,
       " positions { kind: ", positions, " }\n", more, "\nblock { placement: \"", placement, "\" ");
   if (!norm.empty()) absl::StrAppend(&text, "norm: \"", norm, "\" ");
-  return absl::StrCat(text, "}\n");
+  return absl::StrCat(text, block, "}\n");
 }
 
 std::vector<float> GenericValues(const ParameterSpec& parameter, uint64_t seed) {

@@ -54,7 +54,8 @@ struct TinyModel {
   int vocab_size = 5;
   int context_length = 8;
   std::string positions = "LEARNED";
-  std::string more;  // further fields of the model
+  std::string more;   // further fields of the model
+  std::string block;  // further fields of its block
 
   std::string Text() const;
 };

@@ -32,11 +32,8 @@ std::string Text(const std::string& experts, const std::string& more = "") {
   model.context_length = kTokens;
   model.vocab_size = 6;
   model.more = more;
-  const std::string text = model.Text();
-  const size_t block = text.find("block");
-  return absl::StrCat(text.substr(0, block),
-                      "block { placement: \"pre\" norm: \"rms_norm\" sublayer { attention {} } ",
-                      "sublayer { experts { ", experts, " } } }");
+  model.block = absl::StrCat("sublayer { attention {} } sublayer { experts { ", experts, " } } ");
+  return model.Text();
 }
 
 class ExpertsTest : public RecipeTest {
@@ -237,6 +234,114 @@ TEST_F(ExpertsTest, TrainingWithTheBalanceLossSpreadsTheChoices) {
   const double without = balance(""), with = balance("balance_loss: \"0.3\"");
   EXPECT_LT(with, 2.2) << "two layers that are used alike have 2";
   EXPECT_GT(without, with);
+}
+
+// -- Corrections of routers
+
+TEST_F(ExpertsTest, ACorrectionChangesTheChoiceAndNotTheWeights) {
+  const auto context =
+      Context("n_expert: \"4\" top_k: \"1\" router: SIGMOID correction: true router_bias: true");
+  EXPECT_EQ(Of(*context, "layers.1.mlp.router.correction").shape, Shape({4}));
+  EXPECT_EQ(Of(*context, "layers.1.mlp.router.correction").init.ToString(), "constant(0)");
+  EXPECT_EQ(Of(*context, "layers.1.mlp.router.bias").shape, Shape({4}));
+  const Tokens tokens = RandomTokens(2, 6, 6);
+  const auto run = [&](float of_third) {
+    ParameterStore parameters = GenericParameters(*context);
+    for (size_t i = 0; i < context->parameters.size(); ++i) {
+      if (!context->parameters[i].is_correction) continue;
+      std::fill_n(parameters.floats(i), 4, 0.0f);
+      parameters.floats(i)[2] = of_third;
+    }
+    BuildOptions options;
+    options.batch = 2;
+    options.seq = 6;
+    Graph graph = *BuildForward(context->model, context->parameters, *context->ops, options);
+    for (const char* name : {"layers.0.mlp.route", "layers.0.mlp.router"}) {
+      for (size_t v = 0; v < graph.values.size(); ++v) {
+        if (graph.values[v].name == name) graph.outputs.push_back({name, static_cast<ValueId>(v)});
+      }
+    }
+    return *ReferenceRun(graph, Feeds(parameters, tokens));
+  };
+  // The sum of the scores is below 2, so a correction of 2 makes all tokens choose the third.
+  const auto all = run(2);
+  const std::vector<double>& logits = all.at("layers.0.mlp.router").f;
+  const std::vector<double>& weights = all.at("layers.0.mlp.route").f;
+  ASSERT_EQ(weights.size(), 12u);
+  for (size_t t = 0; t < weights.size(); ++t) {
+    EXPECT_NEAR(weights[t], 1 / (1 + std::exp(-logits[4 * t + 2])), 1e-12);
+  }
+  EXPECT_NE(run(0).at("loss").f, all.at("loss").f);
+}
+
+TEST_F(ExpertsTest, AStepMovesCorrectionsByTheRateTowardsEqualLoads) {
+  const std::string fields = "n_expert: \"6\" top_k: \"1\" router: SIGMOID correction: true";
+  const auto context = Context(fields);
+  const Dataset data = Documents(200, 5, 5, 0);
+  const TrainSpec spec = Spec(
+      "batch_size: 8 learning_rate: 0.02 units: 4 weight_decay_on: EVERYTHING weight_decay: 0.5 "
+      "router_correction_rate: 0.125 data { keep_order: true }");
+  const auto session = Make(*context, data, spec);
+  const auto corrections = [&] {
+    std::vector<float> values;
+    for (size_t i = 0; i < context->parameters.size(); ++i) {
+      const float* const from = session->parameters().floats(i);
+      if (context->parameters[i].is_correction) values.insert(values.end(), from, from + 6);
+    }
+    return values;
+  };
+  EXPECT_EQ(corrections(), std::vector<float>(12, 0.0f));
+  // The loads of a step, by a pass over all of its inputs: the last token of a document is none.
+  Tokens tokens = StepTokens(data, 0, 8);
+  for (auto& row : tokens) row.pop_back();
+  BuildOptions options;
+  options.batch = 8;
+  options.seq = 6;
+  options.counts_loads = true;
+  const auto outputs =
+      *ReferenceRun(*BuildForward(context->model, context->parameters, *context->ops, options),
+                    Feeds(session->parameters(), tokens));
+  std::vector<float> expected;
+  for (const char* state : {"layers.0.mlp.router.state", "layers.1.mlp.router.state"}) {
+    for (const double load : outputs.at(state).f) {
+      expected.push_back(load * 6 < 48 ? 0.125f : load * 6 > 48 ? -0.125f : 0.0f);
+    }
+  }
+  ASSERT_TRUE(session->Step().ok());
+  EXPECT_EQ(corrections(), expected);
+  for (int64_t i = 0; i < session->parameters().states().size; ++i) {
+    EXPECT_EQ(session->parameters().state_data()[i], 0) << "loads are of one step";
+  }
+}
+
+TEST_F(ExpertsTest, CorrectionsSpreadTheChoices) {
+  const Dataset data = Documents(200, 5, 5, 0);
+  const auto largest_share = [&](const std::string& recipe) {
+    const auto context =
+        Context("n_expert: \"6\" top_k: \"1\" router: SIGMOID renormalize: true correction: true");
+    const auto session = Make(*context, data, Spec("batch_size: 8 learning_rate: 0.02 " + recipe));
+    for (int i = 0; i < 60; ++i) EXPECT_TRUE(session->Step().ok());
+    BuildOptions options;
+    options.batch = 8;
+    options.seq = 7;
+    options.counts_loads = true;
+    const auto outputs =
+        *ReferenceRun(*BuildForward(context->model, context->parameters, *context->ops, options),
+                      Feeds(session->parameters(), StepTokens(data, 0, 8)));
+    const std::vector<double>& loads = outputs.at("layers.1.mlp.router.state").f;
+    return *std::max_element(loads.begin(), loads.end()) / 56;
+  };
+  EXPECT_LT(largest_share("router_correction_rate: 0.02"), largest_share(""));
+}
+
+TEST_F(ExpertsTest, ARateWithoutCorrectionsIsRefused) {
+  const auto context = Context("n_expert: \"4\" top_k: \"1\"");
+  const Dataset data = Documents(20, 5, 5, 0);
+  const auto session =
+      TrainSession::Create(context.get(), &data, Spec("router_correction_rate: 0.001"), 1);
+  EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(session.status().message(), "the model has none"))
+      << session.status();
 }
 
 // -- Updates

@@ -25,7 +25,7 @@ struct Kind {
   std::string text;  // fields of the model besides its dimensions
   // True if it chooses experts. Rounding to bf16 may change the choice, which makes results jump.
   bool chooses = false;
-  uint64_t seed = 1;  // of parameters that are far enough from such a jump for differences
+  uint64_t seed = 1;  // of parameters that are far enough from a jump or a kink for differences
 };
 void PrintTo(const Kind& kind, std::ostream* os) { *os << kind.name; }
 
@@ -207,6 +207,76 @@ constexpr char kSharedKeys[] = R"pbtxt(
   }
   block { placement: "mine" norm: "rms_norm" })pbtxt";
 
+// gpt-oss: clamps and an activation as statements inside experts, and a bias of the router.
+constexpr char kExpertStatements[] = R"pbtxt(
+  n_layer: 2
+  placement {
+    name: "clamped" extends: "pre"
+    learned { name: "slope" init: 1.7 }
+    inside { point: "experts.gate" rule: "gate = min(gate, 0.7)" rule: "gate = gate * sigmoid(slope * gate)" }
+    inside { point: "experts.up" rule: "up = max(min(up, 0.7), -0.7) + 1" }
+    inside { point: "moe.hidden" rule: "hidden = 2 * hidden" }
+  }
+  block {
+    placement: "clamped" norm: "rms_norm" sublayer { attention {} }
+    sublayer {
+      name: "moe"
+      experts {
+        n_expert: "4" top_k: "2" gated: true activation: NONE bias: true router_bias: true shared_d_ff: "10"
+      }
+    }
+  })pbtxt";
+// DeepSeek-V3: groups of experts, chosen with a correction, and sigmoids divided by their sum.
+constexpr char kCorrectedGroups[] = R"pbtxt(
+  n_layer: 2
+  block {
+    placement: "pre" norm: "rms_norm" sublayer { attention {} }
+    sublayer {
+      experts {
+        n_expert: "8" top_k: "3" router: SIGMOID renormalize: true correction: true n_group: "4" top_group: "2"
+        scale: "2.5" gated: true activation: SILU
+      }
+    }
+  })pbtxt";
+// DeepSeek-V2: groups without a correction. The other layer corrects a softmax (ERNIE 4.5).
+constexpr char kGroups[] = R"pbtxt(
+  layers {
+    block {
+      placement: "pre" norm: "rms_norm" sublayer { attention {} }
+      sublayer { experts { n_expert: "6" top_k: "2" router: SOFTMAX n_group: "3" top_group: "layer" } }
+    }
+    block {
+      placement: "pre" norm: "rms_norm" sublayer { attention {} }
+      sublayer { experts { n_expert: "5" top_k: "2" correction: true router_bias: true } }
+    }
+  })pbtxt";
+// Squared ReLU, and in the second layer xIELU (Huang 2024), whose shapes are learned.
+constexpr char kStatementActivations[] = R"pbtxt(
+  mlp { activation: NONE }
+  placement {
+    name: "relu_squared" extends: "pre"
+    inside { point: "mlp.up" rule: "up = relu(up) ^ 2" }
+  }
+  placement {
+    name: "xielu" extends: "pre"
+    learned { name: "alpha_p" init: 0.8 }
+    learned { name: "alpha_n" init: 0.3 }
+    inside {
+      point: "mlp.up"
+      rule: "low = min(up, 0)"
+      rule: "up = softplus(alpha_p) * relu(up) ^ 2 + (0.5 + softplus(alpha_n)) * (exp(low) - 1 - low) + 0.5 * up"
+    }
+  }
+  layers {
+    block { placement: "relu_squared" norm: "rms_norm" }
+    block {
+      placement: "xielu" norm: "rms_norm" sublayer { attention {} }
+      sublayer { name: "ffn" mlp { activation: NONE } }
+      sublayer { name: "ffn_2" mlp { activation: NONE gated: true } }
+      inside { point: "ffn_2.gate" rule: "gate = silu(gate)" }
+    }
+  })pbtxt";
+
 std::vector<Kind> Kinds() {
   return {
       {"cap", absl::StrCat("n_layer: 2 attention { score_cap: \"1.5\" }", kPre)},
@@ -249,6 +319,10 @@ std::vector<Kind> Kinds() {
       {"all_experts", kAllExperts},
       {"shared_expert", kSharedExpert, /*chooses=*/true},
       {"sigmoid_experts", kSigmoidExperts, /*chooses=*/true},
+      {"expert_statements", kExpertStatements, /*chooses=*/true},
+      {"corrected_groups", kCorrectedGroups, /*chooses=*/true},
+      {"groups", kGroups, /*chooses=*/true},
+      {"statement_activations", kStatementActivations, /*chooses=*/false, /*seed=*/2},
       {"tables", kTables},
       {"looped", kLooped},
       {"shared_in_turns", kSharedInTurns},

@@ -181,7 +181,9 @@ class Writer {
         return absl::StrCat(Pick({"max", "min"}), "(", a, ", ",
                             Chance(2) ? Number(1) : Tensor(depth - 1), ")");
       case 5:
-        return absl::StrCat(Pick({"tanh", "sigmoid", "abs", "erf"}), "(", a, ")");
+        return absl::StrCat(Pick({"tanh", "sigmoid", "abs", "erf", "relu", "gelu", "gelu_tanh",
+                                  "silu", "softplus"}),
+                            "(", a, ")");
       case 6:
         return absl::StrCat("exp(-abs(", a, "))");
       case 7:
@@ -252,7 +254,7 @@ class Writer {
       case 1:
         return absl::StrCat("(", a, " / (1 + abs(", b, ")))");
       case 2:
-        return absl::StrCat(Pick({"sqrt", "log"}), "(1 + abs(", a, "))");
+        return absl::StrCat(Pick({"sqrt", "log", "softplus", "gelu"}), "(1 + abs(", a, "))");
       case 3:
         return absl::StrCat(Pick({"min", "max"}), "(", a, ", ", b, ")");
       case 4:
@@ -281,7 +283,7 @@ class Writer {
       case 3:
         return absl::StrCat("h[", Number(1), "]");
       case 4:
-        return "relu(x)";
+        return "leaky_relu(x)";
       case 5:
         return absl::StrCat("part(x, ", Number(1), ", ", Number(1), ")");
       case 6:

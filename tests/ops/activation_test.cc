@@ -56,6 +56,7 @@ double TailExponent(ActivationKind kind, double x) {
       return -1.5957691216 * (x + 0.044715 * x * x * x);
     case ActivationKind::kSilu:
     case ActivationKind::kSigmoid:
+    case ActivationKind::kSoftplus:
       return -x;
     case ActivationKind::kRelu:
     case ActivationKind::kTanh:
@@ -104,8 +105,8 @@ TEST_P(ActivationTest, NanGivesNan) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ActivationTest,
-                         testing::Values("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid",
-                                         "erf"),
+                         testing::Values("relu", "gelu", "gelu_tanh", "silu", "softplus", "tanh",
+                                         "sigmoid", "erf"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(ActivationKindTest, SuggestsANameForAMisspeltOne) {

@@ -102,7 +102,8 @@ void AddMul(std::vector<OpCase>* cases) {
 }
 
 void AddActivations(std::vector<OpCase>* cases) {
-  for (const char* kind : {"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "erf"}) {
+  for (const char* kind :
+       {"relu", "gelu", "gelu_tanh", "silu", "softplus", "tanh", "sigmoid", "erf"}) {
     const Attrs attrs({{"kind", std::string(kind)}});
     for (const int64_t n : {1, 17, 64}) {
       const Shape shape = {3, n};

@@ -35,6 +35,34 @@ OpCase TiedRoute(const std::string& router) {
   return c;
 }
 
+// Adds a correction to the scores. It has no gradient.
+OpCase Corrected(OpCase c) {
+  absl::StrAppend(&c.name, " corrected");
+  CaseInput correction = Random({c.inputs[0].type.shape.last()});
+  correction.constant = true;
+  c.inputs.push_back(correction);
+  return c;
+}
+
+OpCase Grouped(OpCase c, int64_t groups, int64_t chosen) {
+  absl::StrAppend(&c.name, " from ", chosen, " of ", groups, " groups");
+  c.attrs.Set("n_group", groups);
+  c.attrs.Set("top_group", chosen);
+  return c;
+}
+
+// Adds a case and that of its gradient, in f32 and bf16.
+void AddWithGradient(const OpCase& c, std::vector<OpCase>* cases) {
+  OpCase grad = c;
+  grad.op = "route_grad";
+  grad.inputs.insert(grad.inputs.begin() + 1,
+                     Random(c.inputs[0].type.shape.WithLast(c.attrs.GetInt("top_k"))));
+  for (const OpCase& each : {c, grad}) {
+    cases->push_back(each);
+    cases->push_back(InBf16(each, {0}));
+  }
+}
+
 void AddRoutes(std::vector<OpCase>* cases) {
   for (const std::string router : {"softmax_of_top_k", "softmax", "sigmoid"}) {
     cases->push_back(Route(router, {7, 4}, 2));
@@ -46,14 +74,23 @@ void AddRoutes(std::vector<OpCase>* cases) {
     OpCase scaled = Route(router, {7, 4}, 2);
     absl::StrAppend(&scaled.name, " scaled");
     scaled.attrs.Set("scale", 2.5);
-    cases->push_back(scaled);
-    cases->push_back(InBf16(Route(router, {9, 5}, 2), {0}));
+    AddWithGradient(scaled, cases);
 
-    OpCase grad = scaled;
-    grad.op = "route_grad";
-    grad.inputs.push_back(Random({7, 2}));
-    cases->push_back(grad);
-    cases->push_back(InBf16(grad, {0}));
+    OpCase corrected = Corrected(Route(router, {9, 6}, 2));
+    AddWithGradient(corrected, cases);
+    AddWithGradient(Grouped(corrected, 3, 2), cases);
+    AddWithGradient(Grouped(Route(router, {9, 6}, 2), 2, 1), cases);
+    cases->push_back(Grouped(TiedRoute(router), 2, 1));  // of equal groups the first
+    cases->push_back(Grouped(Corrected(Route(router, {300, 32}, 8)), 8, 4));
+    cases->push_back(Grouped(Route(router, {5, 3}, 2), 3, 2));  // groups of one expert
+    cases->push_back(Grouped(Corrected(Route(router, {5, 3}, 2)), 3, 2));
+  }
+  for (OpCase c :
+       {Route("sigmoid", {7, 4}, 2), Grouped(Corrected(Route("sigmoid", {8, 9}, 3)), 3, 2)}) {
+    absl::StrAppend(&c.name, " renormalized");
+    c.attrs.Set("renormalize", true);
+    c.attrs.Set("scale", 2.5);
+    AddWithGradient(c, cases);
   }
 }
 
@@ -166,6 +203,7 @@ void AddBalanceLosses(Shape logits, const Groups& groups, std::vector<OpCase>* c
   const Attrs attrs = {{"coefficient", 0.5}};
   AddCase(cases, "balance_loss", name, {Random(logits), groups.Starts()}, attrs);
   cases->push_back(InBf16(cases->back(), {0}));
+  AddCase(cases, "expert_load", name, {Random({groups.count()}), groups.Starts()});
   AddCase(cases, "balance_loss_grad", name, {Random(logits), groups.Starts(), Random({1})}, attrs);
   cases->push_back(InBf16(cases->back(), {0}));
 }

@@ -159,10 +159,10 @@ std::vector<Sizes> FusedSizes(bool transpose_a) {
 }
 
 void AddFused(std::vector<OpCase>* cases) {
-  const char* const kinds[] = {"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"};
+  const char* const kinds[] = {"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "softplus"};
   size_t next = 0;
   for (Sizes s : FusedSizes(/*transpose_a=*/true)) {
-    const std::string kind = kinds[next++ % 6];
+    const std::string kind = kinds[next++ % std::size(kinds)];
     for (const bool keep : {false, true}) {
       Attrs attrs = s.Transposes();
       attrs.Set("kind", kind);

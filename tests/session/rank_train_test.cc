@@ -100,6 +100,27 @@ TEST_F(RankTrainTest, AModelOfManyParametersGivesTheBitsOfOne) {
   }
 }
 
+TEST_F(RankTrainTest, CorrectionsOfRoutersCountTheLoadsOfAllRanks) {
+  TinyModel model = Model();
+  model.block =
+      "share: \"all\" own_norms: true sublayer { attention {} } sublayer { experts { n_expert: "
+      "\"5\" "
+      "top_k: \"2\" router: SIGMOID correction: true } }";
+  const auto context = MakeContext(runtime_.get(), model.Text());
+  const Dataset data = TextOf(2000, 26);
+  for (const char* shard : {"NONE", "GRADIENTS"}) {
+    const TrainSpec spec =
+        Recipe(absl::StrCat("router_correction_rate: 0.02 dtype: BF16 shard: ", shard));
+    const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
+    for (const int ranks : {2, 3, 8}) {
+      for (const auto& trace : TraceOfRanks(*context, data, spec, 3, ranks, 1)) {
+        EXPECT_EQ(trace, expected);
+      }
+    }
+    EXPECT_NE(expected, TraceOfOne(*context, data, Recipe("dtype: BF16"), 3));
+  }
+}
+
 TEST_F(RankTrainTest, TheWireChangesNumbersAndHowManyRanksThereAreDoesNot) {
   const auto context = MakeContext(runtime_.get(), Model().Text());
   const Dataset data = TextOf(2000, 26);

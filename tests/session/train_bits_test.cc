@@ -81,6 +81,14 @@ TinyModel WithDropout() {
   return model;
 }
 
+TinyModel WithCorrections() {
+  TinyModel model = ModelForThreads();
+  model.block =
+      "sublayer { attention {} } sublayer { experts { n_expert: \"6\" top_k: \"2\" d_ff: \"48\" "
+      "router: SIGMOID renormalize: true correction: true } }";
+  return model;
+}
+
 TinyModel Masked() {
   TinyModel model = ModelForThreads();
   model.vocab_size = 7;  // letters a..e, the begin/end token, the mask
@@ -120,6 +128,8 @@ std::vector<TrainCase> ModelCases() {
       {"large", large, "batch_size: 8", Letters},
       {"dropout", WithDropout(), kEveryStep, Letters},
       {"statistics", WithRunningStatistics(), kEveryStep, DocumentsOfManyLengths},
+      {"corrections", WithCorrections(),
+       absl::StrCat(kEveryStep, "router_correction_rate: 0.01 ema_decay: 0.5"), Letters},
       {"masked", Masked(), absl::StrCat(kEveryStep, "masked_tokens {}"), DocumentsOfManyLengths},
   });
 }

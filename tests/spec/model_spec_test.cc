@@ -123,7 +123,7 @@ TEST(ModelSpecTest, SetSaysWhatIsWrong) {
   EXPECT_EQ(SetError("positions.rope_theta", "inf"),
             "positions.rope_theta: \"inf\" is not a number");
   EXPECT_EQ(SetError("mlp.activation", "swish"),
-            "mlp.activation: \"swish\" is not one of RELU, GELU, GELU_TANH, SILU");
+            "mlp.activation: \"swish\" is not one of RELU, GELU, GELU_TANH, SILU, NONE");
   EXPECT_EQ(SetError("block", "pre"),
             "block: is a group of fields; set one of placement, norm, slot, sublayer, inside, "
             "share, own_norms");

@@ -107,6 +107,13 @@ TEST_F(ScalarTest, ComputesWithFunctions) {
   EXPECT_EQ(Value("max(3)"), 3);
   EXPECT_EQ(Value("tanh(0.5)"), std::tanh(0.5));
   EXPECT_EQ(Value("sigmoid(0)"), 0.5);
+  EXPECT_EQ(Value("relu(-3) + relu(2)"), 2);
+  EXPECT_EQ(Value("silu(2)"), 2 / (1 + std::exp(-2.0)));
+  EXPECT_NEAR(Value("gelu(-1)"), -0.15865525393145705, 1e-15);
+  EXPECT_NEAR(Value("gelu_tanh(-1)"), -0.15880800939172324, 1e-15);
+  EXPECT_EQ(Value("softplus(0)"), std::log(2.0));
+  EXPECT_EQ(Value("softplus(1000)"), 1000);
+  EXPECT_EQ(Value("softplus(-100)"), std::exp(-100.0));
 }
 
 TEST_F(ScalarTest, EveryFunctionThatIsNamedCanBeCalled) {

@@ -71,7 +71,7 @@ constexpr char kEverything[] =
     "seed: 18446744073709551615 eval_interval: 20 eval_batches: 4 checkpoint_interval: 50\n"
     "keep_checkpoints: 3 dtype: BF16 recompute: BLOCK\n"
     "on_divergence: STEP_BACK max_divergences: 4 step_back_learning_rate_scale: 0.5\n"
-    "label_smoothing: 0.1 z_loss: 1e-4 ema_decay: 0.999\n"
+    "label_smoothing: 0.1 z_loss: 1e-4 ema_decay: 0.999 router_correction_rate: 0.002\n"
     "data { format: DOCUMENTS vocabulary: BYTES val_fraction: 0.25 keep_order: true }\n";
 
 TEST(TrainSpecTest, TakesGivenValues) {
@@ -98,6 +98,7 @@ TEST(TrainSpecTest, TakesGivenValues) {
   EXPECT_EQ(s.label_smoothing, 0.1);
   EXPECT_EQ(s.z_loss, 1e-4);
   EXPECT_EQ(s.ema_decay, 0.999);
+  EXPECT_EQ(s.router_correction_rate, 0.002);
   EXPECT_EQ(s.format, DataFormat::kDocuments);
   EXPECT_EQ(s.vocabulary, VocabularyKind::kBytes);
   EXPECT_EQ(s.val_fraction, 0.25);
@@ -148,6 +149,7 @@ TEST(TrainSpecTest, ItsTextReadsBackAsTheSame) {
     EXPECT_EQ(again->label_smoothing, s.label_smoothing);
     EXPECT_EQ(again->z_loss, s.z_loss);
     EXPECT_EQ(again->ema_decay, s.ema_decay);
+    EXPECT_EQ(again->router_correction_rate, s.router_correction_rate);
   }
 }
 

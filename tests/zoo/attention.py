@@ -15,11 +15,12 @@ def join(x):
     return x.transpose(1, 2).flatten(-2)
 
 
-def attend(q, k, v, scale, cap=None, window=None, bias=None, causal=True, lengths=None):
+def attend(q, k, v, scale, cap=None, window=None, bias=None, causal=True, lengths=None, sinks=None):
     """Returns softmax(scale q k^T) v. Groups of query heads share key heads.
 
     cap: bound on the scaled scores. window: how many keys a token sees, its own the last of them.
     bias: added to the scaled scores. lengths: of the sequences; keys beyond them are not seen.
+    sinks: a further score of each head, which takes a part of its weights.
     """
     groups = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
@@ -35,7 +36,10 @@ def attend(q, k, v, scale, cap=None, window=None, bias=None, causal=True, length
         seen = seen & (key > query - window)
     if lengths is not None:
         seen = seen & (key < torch.tensor(lengths)[:, None, None, None])
-    return torch.where(seen, scores, torch.tensor(-math.inf, dtype=scores.dtype)).softmax(-1) @ v
+    scores = torch.where(seen, scores, torch.tensor(-math.inf, dtype=scores.dtype))
+    if sinks is not None:
+        scores = torch.cat([scores, sinks[:, None, None].expand(*scores.shape[:-1], 1)], -1)
+    return scores.softmax(-1)[..., :k.shape[2]] @ v
 
 
 def rotary(config, dims, layer_type=None):

@@ -14,6 +14,7 @@ import linear_attention
 import llama_like
 import opt
 import parallel
+import ungated
 from checkpoint import Config
 
 
@@ -115,6 +116,37 @@ def expert_cases():
                      hidden_size=16, attention_bias=ABSENT, hidden_act=ABSENT, num_hidden_layers=2,
                      attn_output_multiplier=0.6, max_attn_value=1.5, embedding_multiplier_scale=3.0,
                      output_multiplier_scale=0.7)
+
+
+    yield llama_case("gpt_oss", experts.GptOss, "GptOssForCausalLM", "gpt_oss", attention_bias=True,
+                     num_local_experts=4, num_experts_per_tok=2, intermediate_size=9, hidden_size=16,
+                     sliding_window=4, swiglu_limit=0.6, rope_theta=500.0, layer_types=[
+                         "sliding_attention", "full_attention", "sliding_attention"],
+                     rope_scaling={"rope_type": "yarn", "factor": 4.0, "beta_fast": 3.0,
+                                   "beta_slow": 0.05, "truncate": False,
+                                   "original_max_position_embeddings": 8})
+    glm = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=5, hidden_size=16,
+               first_k_dense_replace=1, partial_rotary_factor=0.5, head_dim=8, rope_scaling=None,
+               num_nextn_predict_layers=1)
+    yield llama_case("glm4_moe", experts.Glm4Moe, "Glm4MoeForCausalLM", "glm4_moe", use_qk_norm=True,
+                     attention_bias=True, n_shared_experts=2, n_group=4, topk_group=2,
+                     norm_topk_prob=True, routed_scaling_factor=1.5, **glm)
+    yield llama_case("glm4_moe_air", experts.Glm4Moe, "Glm4MoeForCausalLM", "glm4_moe",
+                     use_qk_norm=False, attention_bias=False, n_shared_experts=1, n_group=1,
+                     topk_group=1, norm_topk_prob=False, routed_scaling_factor=1.0,
+                     **{**glm, "num_hidden_layers": 2})
+
+
+def ungated_cases():
+    yield llama_case("apertus", ungated.Apertus, "ApertusForCausalLM", "apertus", hidden_act="xielu",
+                     head_dim=ABSENT, hidden_size=24, num_hidden_layers=2, rope_theta=500.0,
+                     rope_scaling={"factor": 3.0, "high_freq_factor": 4.0, "low_freq_factor": 0.5,
+                                   "original_max_position_embeddings": 16, "rope_type": "llama3"})
+    yield llama_case("arcee", ungated.Arcee, "ArceeForCausalLM", "arcee", hidden_act="relu2",
+                     mlp_bias=True, num_hidden_layers=2, rope_scaling=None)
+    yield llama_case("nemotron", ungated.Nemotron, "NemotronForCausalLM", "nemotron",
+                     hidden_act="relu2", mlp_bias=True, attention_bias=True, num_hidden_layers=2,
+                     head_dim=8, rms_norm_eps=ABSENT, norm_eps=0.01, partial_rotary_factor=0.5)
 
 
 def gpt_cases():
@@ -254,6 +286,6 @@ def scaled_cases():
 
 
 def all_cases():
-    for cases in (llama_cases, gemma_cases, expert_cases, gpt_cases, neox_cases, opt_cases,
+    for cases in (llama_cases, gemma_cases, expert_cases, ungated_cases, gpt_cases, neox_cases, opt_cases,
                   more_parallel_cases, encoder_cases, scaled_cases):
         yield from cases()

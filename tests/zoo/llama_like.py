@@ -43,6 +43,9 @@ class Llama:
         """Changes q and k after heads are split and before they are rotated."""
         return q, k
 
+    def attend(self, q, k, v, name, layer):
+        return attend(q, k, v, self.scale(), window=self.window(layer))
+
     def mlp(self, x, name, layer):
         return gated_mlp(self.m, x, name + ".mlp", self.c.intermediate_size, self.c.hidden_act,
                          self.c.get("mlp_bias", False))
@@ -70,7 +73,7 @@ class Llama:
         if self.rotates(layer):
             angles, stretch = rotary(c, self.head_dim)
             q, k = rotate(q, angles, stretch), rotate(k, angles, stretch)
-        y = attend(q, k, split(v, self.n_kv_head), self.scale(), window=self.window(layer))
+        y = self.attend(q, k, split(v, self.n_kv_head), at, layer)
         return m.linear(join(y), at + ".o_proj", c.hidden_size, self.out_bias())
 
     def forward(self, tokens):

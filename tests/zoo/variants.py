@@ -45,6 +45,13 @@ FAMILIES = {
     "granite": dict(GROUPED, residual_multiplier=0.7, embedding_multiplier=2.0,
                     attention_multiplier=0.3, logits_scaling=1.5),
     "cohere": dict(GROUPED, logit_scale=0.5, use_qk_norm=True),
+    "apertus": dict(GROUPED),
+    "arcee": dict(GROUPED, mlp_bias=True),
+    "nemotron": dict(GROUPED, partial_rotary_factor=0.5),
+    "gpt_oss": dict(EXPERTS, num_local_experts=4, head_dim=12, sliding_window=7, swiglu_limit=0.8),
+    "glm4_moe": dict(EXPERTS, n_routed_experts=8, n_group=4, topk_group=2, head_dim=12,
+                     moe_intermediate_size=24, routed_scaling_factor=1.5, use_qk_norm=True,
+                     attention_bias=True, partial_rotary_factor=0.5),
     "falcon": dict(SIZES, new_decoder_architecture=True, num_kv_heads=2, ffn_hidden_size=48),
     "smollm3": dict(GROUPED, num_hidden_layers=4, use_sliding_window=True, sliding_window=7),
     "phi": dict(GROUPED, hidden_size=64, partial_rotary_factor=0.5),
@@ -147,6 +154,9 @@ def make(torch, transformers, name, scaling, directory):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.25) if parameter.dim() > 1 else parameter.uniform_(0.5, 1.5)
+        for buffer_name, buffer in model.named_buffers():
+            if buffer_name.endswith("e_score_correction_bias"):
+                buffer.uniform_(-0.3, 0.3)
     tokens = torch.randint(3, SIZES["vocab_size"], (BATCH, SEQ))
     with torch.no_grad():
         logits = model(tokens).logits

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/kernels/simd/activation_kind.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -30,13 +31,10 @@ absl::StatusOr<ActivationKind> ParseActivationKind(absl::string_view name) {
     const char* name;
     ActivationKind kind;
   } kKinds[] = {
-      {"relu", ActivationKind::kRelu},
-      {"gelu", ActivationKind::kGelu},
-      {"gelu_tanh", ActivationKind::kGeluTanh},
-      {"silu", ActivationKind::kSilu},
-      {"tanh", ActivationKind::kTanh},
-      {"sigmoid", ActivationKind::kSigmoid},
-      {"erf", ActivationKind::kErf},
+      {"relu", ActivationKind::kRelu},          {"gelu", ActivationKind::kGelu},
+      {"gelu_tanh", ActivationKind::kGeluTanh}, {"silu", ActivationKind::kSilu},
+      {"softplus", ActivationKind::kSoftplus},  {"tanh", ActivationKind::kTanh},
+      {"sigmoid", ActivationKind::kSigmoid},    {"erf", ActivationKind::kErf},
   };
   std::vector<std::string> known;
   for (const auto& entry : kKinds) {
@@ -57,6 +55,8 @@ double ReferenceActivation(ActivationKind kind, double x) {
       return x * Sigmoid(TwiceInner(x));
     case ActivationKind::kSilu:
       return x * Sigmoid(x);
+    case ActivationKind::kSoftplus:
+      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
     case ActivationKind::kTanh:
       return std::tanh(x);
     case ActivationKind::kSigmoid:
@@ -80,6 +80,8 @@ double ReferenceActivationDerivative(ActivationKind kind, double x) {
     }
     case ActivationKind::kSilu:
       return Sigmoid(x) + x * Sigmoid(x) * Sigmoid(-x);
+    case ActivationKind::kSoftplus:
+      return Sigmoid(x);
     case ActivationKind::kTanh:
       return 1 - std::tanh(x) * std::tanh(x);
     case ActivationKind::kSigmoid:

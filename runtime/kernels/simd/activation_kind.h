@@ -5,6 +5,7 @@
 //   gelu       x Phi(x), Phi the normal distribution function (Hendrycks & Gimpel 2016)
 //   gelu_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the same paper's approximation
 //   silu       x sigmoid(x)
+//   softplus   log(1 + e^x), computed as max(x, 0) + log(1 + e^-|x|)
 //   tanh, sigmoid, erf
 #ifndef PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_KIND_H_
 #define PLUMB_RUNTIME_KERNELS_SIMD_ACTIVATION_KIND_H_
@@ -14,7 +15,7 @@
 
 namespace plumb {
 
-enum class ActivationKind { kRelu, kGelu, kGeluTanh, kSilu, kTanh, kSigmoid, kErf };
+enum class ActivationKind { kRelu, kGelu, kGeluTanh, kSilu, kSoftplus, kTanh, kSigmoid, kErf };
 
 // Parses a name. Errors: kInvalidArgument with a suggestion.
 absl::StatusOr<ActivationKind> ParseActivationKind(absl::string_view name);
