@@ -57,7 +57,7 @@ FAMILIES = {
     "phi": dict(GROUPED, hidden_size=64, partial_rotary_factor=0.5),
     "gpt_neox": dict(SIZES, hidden_size=64, rotary_pct=0.25),
     "phi3": dict(GROUPED, partial_rotary_factor=0.75, hidden_size=64,
-                 original_max_position_embeddings=ORIGINAL),
+                 original_max_position_embeddings=32),
     "olmo3": dict(GROUPED, sliding_window=9, num_hidden_layers=5),
     "cohere2": dict(GROUPED, sliding_window=9, num_hidden_layers=5),
     "exaone4": dict(GROUPED, sliding_window=9, num_hidden_layers=5),
@@ -77,8 +77,8 @@ FAMILIES = {
 }
 
 # Variants that versions of transformers interpret in different ways.
-REFUSED = {(family, kind) for family in ("gemma3_text", "olmo3")
-           for kind in ("yarn_no_truncate", "longrope", "longrope_attention")}
+REFUSED = {("gemma3_text", "yarn_no_truncate"), ("gemma3_text", "longrope"),
+           ("gemma3_text", "longrope_attention"), ("olmo3", "yarn_no_truncate")}
 
 
 def scalings(pairs):
