@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of fuse-residual-norms on the models of all shipped placements: no bit of the loss or of a
-// gradient may change, and the pass must find its patterns.
+// gradient may change, and the pass must find its patterns. Also of activations as statements.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -102,6 +103,32 @@ TEST_F(FusionTest, FindsTheSumsBeforeAndAfterNorms) {
   const Fused both = WhatIsFused("double");
   EXPECT_EQ(both.norms, 5);  // the norms after the sublayers have no sum before them
   EXPECT_EQ(both.gradients, 4);
+}
+
+// The statement must use the epilogue of the product, as the field does.
+TEST_F(FusionTest, AnActivationAsAStatementMakesTheProgramOfTheField) {
+  const auto ops = [&](const std::string& mlp, const std::string& block) {
+    TinyModel model;
+    model.more = mlp;
+    model.block = block;
+    const auto context = MakeContext(runtime_.get(), model.Text());
+    BuildOptions options;
+    options.program = Program::kTrain;
+    options.batch = kBatch;
+    options.seq = kSeq;
+    const Graph graph = *BuildProgram(*context, options, true);
+    std::vector<std::string> names;
+    for (const Node& node : graph.nodes) {
+      names.push_back(absl::StrCat(node.op->name, node.attrs.ToString()));
+    }
+    return names;
+  };
+  const auto field = ops("mlp { activation: SILU }", "");
+  EXPECT_EQ(std::count_if(field.begin(), field.end(),
+                          [](const std::string& op) { return op.find("matmul_act{") == 0; }),
+            2);
+  EXPECT_EQ(ops("mlp { activation: NONE }", "inside { point: \"mlp.up\" rule: \"up = silu(up)\" }"),
+            field);
 }
 
 }  // namespace
