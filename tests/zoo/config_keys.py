@@ -26,7 +26,7 @@ REFUSED = [
      '"rope_scaling.alpha": the rest of rope_scaling is read'),
     ("llama", {"rope_parameters": {"full_attention": {"rope_theta": 5.0}}},
      '"rope_parameters.full_attention": it is an object, and none of its keys is read'),
-    ("llama", {"partial_rotary_factor": 0.5}, '"partial_rotary_factor": gpt_neox, phi read it'),
+    ("llama", {"partial_rotary_factor": 0.5}, '"partial_rotary_factor": gpt_neox, phi, qwen3_next read it'),
     ("gpt2", {"rope_scaling": {"type": "linear", "factor": 2.0}}, '"rope_scaling"'),
     ("mistral", {"layer_types": ["full_attention"] * 3}, '"layer_types"'),
     ("qwen2", {"num_experts": 1}, '"num_experts"'),  # 1 is neutral only for a multiplier
