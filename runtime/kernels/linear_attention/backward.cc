@@ -79,14 +79,14 @@ class ChunkGradient : public Chunk {
     SolveTransposed();
 
     products.RightTransposed(n, kp, vp, u, vp, of_state, vp, product, kp);
-    ApplyDecay(Span::kToEnd, 1, product, dk_column);
+    MultiplyRows(to_end, 1, product, dk_column);
     SumOfEnd(of_state);
     products.RightTransposed(n, kp, vp, dout, vp, h, vp, product, kp);
-    ApplyDecay(Span::kFromStart, 1, product, dq);
+    MultiplyRows(from_start, 1, product, dq);
     std::fill_n(dk_row, n * kp, 0.0f);
     if (delta) {
       products.RightTransposed(n, kp, vp, z, vp, h, vp, product, kp);
-      ApplyDecay(Span::kFromStart, -1, product, dk_row);
+      MultiplyRows(from_start, -1, product, dk_row);
     }
     products.RightTransposed(n, n, vp, dout, vp, u, vp, dp, kC);
     if (delta) products.RightTransposed(n, n, vp, z, vp, u, vp, da, kC);
@@ -153,9 +153,9 @@ class ChunkGradient : public Chunk {
     for (int64_t t = 0; t < n; ++t) {
       for (int64_t s = 0; s < n; s += RecurLanes()) {
         const int64_t e = t * kC + s;
-        const RecurVec decay = hn::Load(d, pair_decay + e);
-        hn::Store(hn::Mul(decay, hn::Load(d, dp + e)), d, dp + e);
-        if (delta) hn::Store(hn::Neg(hn::Mul(decay, hn::Load(d, da + e))), d, da + e);
+        const RecurVec factor = hn::Load(d, pair_decay + e);
+        hn::Store(hn::Mul(factor, hn::Load(d, dp + e)), d, dp + e);
+        if (delta) hn::Store(hn::Neg(hn::Mul(factor, hn::Load(d, da + e))), d, da + e);
       }
       da[t * kC + t] = 0;
     }
@@ -174,7 +174,8 @@ class ChunkGradient : public Chunk {
       const int64_t end = std::min(n, first + kTriangle);
       if (first > 0) AddAnchored(first, end);
       for (int64_t t = first; t < end; ++t) {
-        for (int64_t s = first; s <= t; ++s) AddPair(t, s);
+        std::fill_n(running, kp, 1.0f);
+        for (int64_t s = t; s >= first; --s) AddPair(t, s);
       }
     }
   }
@@ -184,14 +185,13 @@ class ChunkGradient : public Chunk {
     const RecurTag d;
     const int64_t rows = end - first;
     Anchor(first, end);
-    const float* const anchor = g + (first - 1) * kp;
     const auto add_rows = [&](const float* pairs, float* to) HWY_ATTR {
       products.Plain(rows, kp, first, pairs + first * kC, kC, anchored_keys, kp, false, product,
                      kp);
       for (int64_t e = 0; e < kp; e += RecurLanes()) {
-        const RecurVec at = hn::Load(d, anchor + e);
+        RecurVec factor = hn::Set(d, 1.0f);
         for (int64_t t = first; t < end; ++t) {
-          const RecurVec factor = FastExp(d, hn::Sub(hn::Load(d, g + t * kp + e), at));
+          factor = hn::Mul(factor, hn::Load(d, decay + t * kp + e));
           const RecurVec x = hn::Load(d, product + (t - first) * kp + e);
           hn::Store(hn::MulAdd(factor, x, hn::Load(d, to + t * kp + e)), d, to + t * kp + e);
         }
@@ -206,21 +206,24 @@ class ChunkGradient : public Chunk {
                               kp, true, product, kp);
     }
     for (int64_t e = 0; e < kp; e += RecurLanes()) {
-      const RecurVec at = hn::Load(d, anchor + e);
-      for (int64_t s = 0; s < first; ++s) {
-        const RecurVec factor = FastExp(d, hn::Sub(at, hn::Load(d, g + s * kp + e)));
+      RecurVec factor = hn::Set(d, 1.0f);
+      for (int64_t s = first - 1; s >= 0; --s) {
         float* const to = dk_column + s * kp + e;
         hn::Store(hn::MulAdd(factor, hn::Load(d, product + s * kp + e), hn::Load(d, to)), d, to);
+        factor = hn::Mul(factor, hn::Load(d, decay + s * kp + e));
       }
     }
   }
 
+  // Adds the product of row t and column s. `running` has the decays after s up to t, and gets that
+  // of s.
   void AddPair(int64_t t, int64_t s) const {
     const RecurTag d;
     const RecurVec of_p = hn::Set(d, dp[t * kC + s]);
     const RecurVec of_a = hn::Set(d, delta && s < t ? da[t * kC + s] : 0.0f);
     for (int64_t e = 0; e < kp; e += RecurLanes()) {
-      const RecurVec factor = PairFactor(t, s, e);
+      const RecurVec factor = hn::Load(d, running + e);
+      hn::Store(hn::Mul(factor, hn::Load(d, decay + s * kp + e)), d, running + e);
       const RecurVec key = hn::Mul(factor, hn::Load(d, k + s * kp + e));
       float *const to_q = dq + t * kp + e, *const to_row = dk_row + t * kp + e;
       float* const to_column = dk_column + s * kp + e;

@@ -87,10 +87,6 @@ class ChunkProducts {
   float* const scratch_;
 };
 
-// Tokens whose decays a row is multiplied by: those from the start of the chunk to its own, or
-// those after its own.
-enum class Span { kFromStart, kToEnd };
-
 class Chunk {
  public:
   static constexpr int64_t kC = kRecurrenceChunk;
@@ -104,7 +100,10 @@ class Chunk {
         products(scratch->Take(SmallGemmScratch(kMaxSmallGemmTerms))),
         q(scratch->Take(kC * kp)),
         k(scratch->Take(kC * kp)),
-        g(scratch->Take(kC * kp)),
+        decay(scratch->Take(kC * kp)),
+        from_start(scratch->Take(kC * kp)),
+        to_end(scratch->Take(kC * kp)),
+        running(scratch->Take(kp)),
         q_decayed(scratch->Take(kC * kp)),
         k_decayed(scratch->Take(kC * kp)),
         k_to_end(scratch->Take(kC * kp)),
@@ -132,9 +131,9 @@ class Chunk {
       beta[t] = ElementOf(args.beta + (first + t) * args.beta_stride);
     }
     LoadDecay(args, first);
-    ApplyDecay(Span::kFromStart, 1, q, q_decayed);
-    ApplyDecay(Span::kToEnd, 1, k, k_to_end);
-    if (delta) ApplyDecay(Span::kFromStart, -1, k, k_decayed);
+    MultiplyRows(from_start, 1, q, q_decayed);
+    MultiplyRows(to_end, 1, k, k_to_end);
+    if (delta) MultiplyRows(from_start, -1, k, k_decayed);
     per_key ? PairByChannel() : PairByToken();
   }
 
@@ -161,21 +160,15 @@ class Chunk {
     }
   }
 
-  // Computes rows to_t = coefficient * factor_t * from_t.
-  void ApplyDecay(Span span, float coefficient, const float* from, float* to) const {
+  // Computes rows to_t = coefficient * factors_t * from_t, with from_start or to_end as factors.
+  void MultiplyRows(const float* factors, float coefficient, const float* from, float* to) const {
     const RecurTag d;
     const RecurVec c = hn::Set(d, coefficient);
     for (int64_t t = 0; t < n; ++t) {
-      RecurVec factor =
-          per_key ? c : hn::Mul(c, hn::Set(d, std::exp(Exponent(span, g[t], g[n - 1]))));
-      for (int64_t e = 0; e < kp; e += RecurLanes()) {
-        if (per_key) {
-          const RecurVec own = hn::Load(d, g + t * kp + e);
-          factor = hn::Mul(c, FastExp(d, span == Span::kFromStart
-                                             ? own
-                                             : hn::Sub(hn::Load(d, g + (n - 1) * kp + e), own)));
-        }
-        hn::Store(hn::Mul(factor, hn::Load(d, from + t * kp + e)), d, to + t * kp + e);
+      const RecurVec of_token = hn::Set(d, factors[t]);
+      for (int64_t e = t * kp; e < (t + 1) * kp; e += RecurLanes()) {
+        const RecurVec factor = per_key ? hn::Load(d, factors + e) : of_token;
+        hn::Store(hn::Mul(hn::Mul(c, factor), hn::Load(d, from + e)), d, to + e);
       }
     }
   }
@@ -190,22 +183,22 @@ class Chunk {
       }
     }
   }
-  float WholeDecay(int64_t c) const { return std::exp(per_key ? g[(n - 1) * kp + c] : g[n - 1]); }
+  float WholeDecay(int64_t c) const { return from_start[per_key ? (n - 1) * kp + c : n - 1]; }
 
-  // Sets anchored_keys to k_s e^(g_anchor - g_s) for s < first, and anchored_rows to q_t and,
-  // behind them, to k_t, times e^(g_t - g_anchor) for t in [first, end). The anchor is the token
-  // before `first`, so that no exponent is above 0.
+  // Sets anchored_keys to k_s times the decays of the tokens after s and before `first`, and
+  // anchored_rows to q_t and, behind them, to k_t, times the decays from `first` to t, for t in
+  // [first, end). Requires: per_key.
   void Anchor(int64_t first, int64_t end) const {
     const RecurTag d;
-    const float* const anchor = g + (first - 1) * kp;
     for (int64_t e = 0; e < kp; e += RecurLanes()) {
-      const RecurVec at = hn::Load(d, anchor + e);
-      for (int64_t s = 0; s < first; ++s) {
-        const RecurVec factor = FastExp(d, hn::Sub(at, hn::Load(d, g + s * kp + e)));
+      RecurVec factor = hn::Set(d, 1.0f);
+      for (int64_t s = first - 1; s >= 0; --s) {
         hn::Store(hn::Mul(factor, hn::Load(d, k + s * kp + e)), d, anchored_keys + s * kp + e);
+        factor = hn::Mul(factor, hn::Load(d, decay + s * kp + e));
       }
+      factor = hn::Set(d, 1.0f);
       for (int64_t t = first; t < end; ++t) {
-        const RecurVec factor = FastExp(d, hn::Sub(hn::Load(d, g + t * kp + e), at));
+        factor = hn::Mul(factor, hn::Load(d, decay + t * kp + e));
         float* const to = anchored_rows + (t - first) * kp + e;
         hn::Store(hn::Mul(factor, hn::Load(d, q + t * kp + e)), d, to);
         hn::Store(hn::Mul(factor, hn::Load(d, k + t * kp + e)), d, to + kTriangle * kp);
@@ -213,47 +206,51 @@ class Chunk {
     }
   }
 
-  // Returns e^(g_t - g_s) of the channels from e on. Requires: per_key.
-  HWY_INLINE RecurVec PairFactor(int64_t t, int64_t s, int64_t e) const {
-    const RecurTag d;
-    return FastExp(d, hn::Sub(hn::Load(d, g + t * kp + e), hn::Load(d, g + s * kp + e)));
-  }
-
   const bool per_key, delta;
   const int64_t kp, vp;  // padded key_dim and value_dim
   const ChunkProducts products;
-  int64_t n = 0;                             // tokens
-  float *const q, *const k;                  // [kC, kp]
-  float* const g;                            // log decays up to a token, [kC] or [kC, kp]
-  float *const q_decayed, *const k_decayed;  // Q * e^g, -K * e^g
-  float* const k_to_end;                     // K * e^(g_end - g)
+  int64_t n = 0;             // tokens
+  float *const q, *const k;  // [kC, kp]
+  // Products of decays, [kC] or [kC, kp]: of a token, of all up to it, of all after it.
+  float *const decay, *const from_start, *const to_end;
+  float* const running;                      // [kp]
+  float *const q_decayed, *const k_decayed;  // Q * from_start, -K * from_start
+  float* const k_to_end;                     // K * to_end
   float *const anchored_keys, *const anchored_rows;
   float* const u;            // [kC, vp]
   float* const h;            // H before the chunk, [kp, vp]
   float *const a, *const p;  // -A and P, [kC, kC], 0 above the diagonal
-  float* const pair_decay;   // e^(g_t - g_s), 0 above the diagonal; unless per_key
+  float* const pair_decay;   // decays after s up to t, 0 above the diagonal; unless per_key
   float* const beta;
 
  private:
-  static float Exponent(Span span, float own, float end) {
-    return span == Span::kFromStart ? own : end - own;
-  }
-
   template <class T>
   void LoadDecay(const RecurrenceArgs<T>& args, int64_t first) const {
     const RecurTag d;
+    const T* const given = args.decay + first * args.decay_stride;
     if (!per_key) {
-      float sum = 0;
-      std::fill_n(g, kC, 0.0f);
-      for (int64_t t = 0; args.decay != nullptr && t < n; ++t) {
-        g[t] = sum += ElementOf(args.decay + (first + t) * args.decay_stride);
+      for (int64_t t = 0; t < n; ++t) {
+        decay[t] = args.decay == nullptr ? 1 : std::exp(ElementOf(given + t * args.decay_stride));
+        from_start[t] = t == 0 ? decay[t] : from_start[t - 1] * decay[t];
+      }
+      for (int64_t t = n - 1; t >= 0; --t) {
+        to_end[t] = t == n - 1 ? 1 : to_end[t + 1] * decay[t + 1];
       }
       return;
     }
-    LoadRows(args.decay + first * args.decay_stride, args.decay_stride, n, args.key_dim, g, kp);
-    for (int64_t t = 1; t < n; ++t) {
-      for (int64_t e = t * kp; e < (t + 1) * kp; e += RecurLanes()) {
-        hn::Store(hn::Add(hn::Load(d, g + e), hn::Load(d, g + e - kp)), d, g + e);
+    LoadRows(given, args.decay_stride, n, args.key_dim, decay, kp);
+    for (int64_t e = 0; e < kp; e += RecurLanes()) {
+      RecurVec factor = hn::Set(d, 1.0f);
+      for (int64_t t = 0; t < n; ++t) {
+        const RecurVec own = FastExp(d, hn::Load(d, decay + t * kp + e));
+        factor = hn::Mul(factor, own);
+        hn::Store(own, d, decay + t * kp + e);
+        hn::Store(factor, d, from_start + t * kp + e);
+      }
+      factor = hn::Set(d, 1.0f);
+      for (int64_t t = n - 1; t >= 0; --t) {
+        hn::Store(factor, d, to_end + t * kp + e);
+        factor = hn::Mul(factor, hn::Load(d, decay + t * kp + e));
       }
     }
   }
@@ -263,18 +260,20 @@ class Chunk {
     const RecurTag d;
     products.RightTransposed(n, n, kp, q, kp, k, kp, p, kC);
     if (delta) products.RightTransposed(n, n, kp, k, kp, k, kp, a, kC);
+    std::fill_n(pair_decay, kC, 0.0f);
     for (int64_t t = 0; t < n; ++t) {
-      const RecurVec own = hn::Set(d, g[t]), row = hn::Set(d, static_cast<float>(t));
+      const RecurVec row = hn::Set(d, static_cast<float>(t)), own = hn::Set(d, decay[t]);
       for (int64_t s = 0; s < n; s += RecurLanes()) {
         const RecurVec token = hn::Iota(d, static_cast<float>(s));
-        const auto seen = hn::Le(token, row);
-        const RecurVec decay =
-            hn::IfThenElseZero(seen, FastExp(d, hn::Sub(own, hn::Load(d, g + s))));
         const int64_t e = t * kC + s;
-        hn::Store(decay, d, pair_decay + e);
-        hn::Store(hn::IfThenElseZero(seen, hn::Mul(decay, hn::Load(d, p + e))), d, p + e);
+        const RecurVec before = hn::Load(d, pair_decay + (t == 0 ? e : e - kC));
+        const RecurVec factor =
+            hn::IfThenElse(hn::Eq(token, row), hn::Set(d, 1.0f), hn::Mul(before, own));
+        hn::Store(factor, d, pair_decay + e);
+        const auto seen = hn::Le(token, row);
+        hn::Store(hn::IfThenElseZero(seen, hn::Mul(factor, hn::Load(d, p + e))), d, p + e);
         if (!delta) continue;
-        const RecurVec minus = hn::Neg(hn::Mul(decay, hn::Load(d, a + e)));
+        const RecurVec minus = hn::Neg(hn::Mul(factor, hn::Load(d, a + e)));
         hn::Store(hn::IfThenElseZero(hn::Lt(token, row), minus), d, a + e);
       }
     }
@@ -301,12 +300,15 @@ class Chunk {
       for (int64_t t = first; t < end; ++t) {
         std::fill(p + t * kC + t + 1, p + t * kC + kC, 0.0f);
         std::fill(a + t * kC + t, a + t * kC + kC, 0.0f);
-        for (int64_t s = first; s <= t; ++s) {
+        std::fill_n(running, kp, 1.0f);
+        for (int64_t s = t; s >= first; --s) {
           RecurVec of_q = hn::Zero(d), of_k = hn::Zero(d);
           for (int64_t e = 0; e < kp; e += RecurLanes()) {
-            const RecurVec key = hn::Mul(PairFactor(t, s, e), hn::Load(d, k + s * kp + e));
+            const RecurVec factor = hn::Load(d, running + e);
+            const RecurVec key = hn::Mul(factor, hn::Load(d, k + s * kp + e));
             of_q = hn::MulAdd(hn::Load(d, q + t * kp + e), key, of_q);
             of_k = hn::MulAdd(hn::Load(d, k + t * kp + e), key, of_k);
+            hn::Store(hn::Mul(factor, hn::Load(d, decay + s * kp + e)), d, running + e);
           }
           p[t * kC + s] = SumLanes(of_q);
           if (s < t) a[t * kC + s] = -SumLanes(of_k);

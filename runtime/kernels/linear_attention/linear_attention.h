@@ -16,7 +16,9 @@
 //   U = diag(b) W,  O = (Q * e^g) H + P U,  P_ts = sum_c q_tc k_sc e^(g_tc - g_sc) for s <= t
 //   H <- diag(e^g_end) H + (K * e^(g_end - g))' U
 //
-// All exponents are differences that are at most 0 if the decays are at most 1.
+// e^(g_t - g_s) is computed as the product of the decays after s up to t. So nothing is divided by
+// a decay, nothing overflows if decays are at most 1, and no digits of large sums of logarithms
+// cancel.
 //
 // Stateless. Scratch belongs to the caller and is aligned to 64 bytes.
 #ifndef PLUMB_RUNTIME_KERNELS_LINEAR_ATTENTION_LINEAR_ATTENTION_H_
