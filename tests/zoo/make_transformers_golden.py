@@ -34,6 +34,9 @@ def draw_parameters(model, generator, unit_offset):
                 parameter.copy_(0.4 * noise)
             else:
                 parameter.copy_(1.2 / parameter.shape[-1] ** 0.5 * noise)
+        for name, buffer in model.named_buffers():
+            if name.endswith("correction_bias"):
+                buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
 
 
 def continue_greedily(model, prompt):
@@ -116,6 +119,9 @@ def gradient_norms(model):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+        for name, buffer in model.named_buffers():
+            if name.endswith("correction_bias"):
+                buffer.zero_()
     with tempfile.TemporaryDirectory() as scratch:
         return {name: tensor.double().norm().item() for name, tensor in saved(model, scratch).items()
                 if "vision_tower" not in name and "multi_modal_projector" not in name}

@@ -244,6 +244,17 @@ def latent_attention():
                **{**version4(500.0, rope_scaling={"type": "yarn", **yarn}), **sizes})
     yield case("deepseek_v2_lite", "deepseek_v2", top_k=2, q_lora_rank=None, n_shared_experts=1,
                tie_word_embeddings=True, rope_parameters=default(500.0), **{**version4(500.0, rope_scaling=None), **sizes})
+    yield case("deepseek_v2_groups", "deepseek_v2", top_k=2, q_lora_rank=None, n_shared_experts=1, n_group=3,
+               topk_group=2, topk_method="group_limited_greedy", rope_parameters=default(500.0),
+               **{**sizes, "n_routed_experts": 6})
+    sizes = {**sizes, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2}
+    yield case("deepseek_v3", "deepseek_v3", q_lora_rank=11, first_k_dense_replace=1, max_position_embeddings=48,
+               rope_parameters={"rope_type": "yarn", "rope_theta": 500.0, **yarn},
+               **{**version4(500.0, rope_scaling={"type": "yarn", **yarn}, scoring_func="sigmoid",
+                             topk_method="noaux_tc", num_nextn_predict_layers=1), **sizes})
+    yield case("deepseek_v3_halves", "deepseek_v3", q_lora_rank=None, first_k_dense_replace=0, rope_interleave=False,
+               norm_topk_prob=False, routed_scaling_factor=1.3, n_shared_experts=2, rope_parameters=default(500.0),
+               **sizes)
 
 
 def encoders():
