@@ -211,14 +211,14 @@ TEST_P(BidirectionalTest, CannotDecode) {
   EXPECT_NE(status.message().find("bidirectional"), absl::string_view::npos) << status;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BidirectionalTest,
-                         ::testing::Values(Kind{"plain", "bias: true"},
-                                           Kind{"cap", "score_cap: \"1.5\""},
-                                           Kind{"all", "score_cap: \"2\" sinks: true"},
-                                           Kind{"window", "window: \"3 * (layer == 1)\""},
-                                           Kind{"all_in_a_window",
-                                                "window: \"7 + layer\" score_cap: \"2\" sinks: true"}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, BidirectionalTest,
+    ::testing::Values(Kind{"plain", "bias: true"}, Kind{"cap", "score_cap: \"1.5\""},
+                      Kind{"all", "score_cap: \"2\" sinks: true"},
+                      Kind{"window", "window: \"3 * (layer == 1)\""},
+                      Kind{"all_in_a_window",
+                           "window: \"7 + layer\" score_cap: \"2\" sinks: true"}),
+    [](const auto& test) { return test.param.name; });
 
 // A causal model with token types can decode, and every token then has type 0.
 TEST(TokenTypesTest, DecodingHasTypeZero) {

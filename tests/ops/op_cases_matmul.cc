@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/ops/op_cases.h"
@@ -171,8 +173,12 @@ void AddFused(std::vector<OpCase>* cases) {
       // With small sums, an activation differs from its argument, zero and one.
       CaseInput a = s.A();
       a.low = -0.05, a.high = 0.05;
-      AddProduct(cases, "matmul_act", name, {a, s.B()}, attrs);
-      AddProduct(cases, "matmul_act", name + " bias", {a, s.B(), s.Bias()}, attrs);
+      for (const bool bias : {false, true}) {
+        std::vector<CaseInput> inputs = {a, s.B()};
+        if (bias) inputs.push_back(s.Bias());
+        AddProduct(cases, "matmul_act", name + (bias ? " bias" : ""), std::move(inputs), attrs);
+        if (s.k > 1000) cases->back().tolerance = std::max(cases->back().tolerance, 5e-6);
+      }
     }
     AddProduct(cases, "matmul_act_grad", s.Name(), {s.A(), s.B(), s.Result()}, s.Transposes());
     AddProduct(cases, "matmul_add", s.Name(), {s.A(), s.B(), Absent(), s.Result()}, s.Transposes());
