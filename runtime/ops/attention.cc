@@ -148,7 +148,8 @@ class AttentionKernel : public Kernel {
   }
 
  private:
-  // Sets the results of queries behind the end of the sequence, whose windows may have no key, to 0.
+  // Sets the results of queries behind the end of the sequence, whose windows may have no key, to
+  // 0.
   static void DropPadding(AttendArgs<T>* call) {
     const int64_t left = std::max<int64_t>(0, call->keys - call->offset);
     for (int64_t i = left; i < call->queries; ++i) {

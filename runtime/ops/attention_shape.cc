@@ -77,8 +77,8 @@ absl::Status CheckLengths(const OpTypes& types, size_t i, const AttentionShape& 
                                                    ", must be i32[", shape.batch, "]"));
   }
   if (shape.window == 0 || shape.alibi == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("window = ", shape.window, " and alibi = ",
-                                                 shape.alibi,
+  return absl::InvalidArgumentError(absl::StrCat("window = ", shape.window,
+                                                 " and alibi = ", shape.alibi,
                                                  ": one must be 0 if attention is not causal"));
 }
 

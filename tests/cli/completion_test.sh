@@ -47,7 +47,7 @@ plumb plugin describe rms|rms_norm
 plumb help p|placements plugin
 plumb help placements resi|resi_dual
 plumb help norms rms|rms_norm
-plumb export run --family gpt_|gpt_neox'
+plumb export run --family gptj|gptj'
 
 tried=0
 # try SHELL compares the sorted answers of ask_SHELL with the cases.

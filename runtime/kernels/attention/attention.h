@@ -21,11 +21,11 @@ namespace plumb {
 
 // Modifications of the softmax. A plain one has none, and no cost for them.
 struct SoftmaxVariant {
-  float cap = 0;       // scores s become cap tanh(s / cap) (Gemma 2); 0: unchanged
-  // A query attends to its own key and the window - 1 before it, and if attention is not causal also
-  // to the window - 1 after it; 0: no limit.
+  float cap = 0;  // scores s become cap tanh(s / cap) (Gemma 2); 0: unchanged
+  // A query attends to its own key and the window - 1 before it, and if attention is not causal
+  // also to the window - 1 after it; 0: no limit.
   int64_t window = 0;
-  float slope = 0;     // then lowers scores by slope times the distance of the key (ALiBi)
+  float slope = 0;  // then lowers scores by slope times the distance of the key (ALiBi)
   // Logit that adds to the denominator and has no value vector (gpt-oss); -infinity: none.
   float sink = -std::numeric_limits<float>::infinity();
 
