@@ -37,7 +37,7 @@ NAMES = """\
 ## Names, {depth} layers
 
 The model of `examples/why_normalise`: 16 wide, RMSNorm, learned positions, one name a step for {steps} steps, without warm-up. Rates
-{rates}; {choosing} seeds choose, {reported} are reported; a tenth of the names is held out.
+{rates}; {choosing}, {reported} are reported; a tenth of the names is held out.
 """
 
 TEXT = """\
@@ -45,7 +45,7 @@ TEXT = """\
 
 nanoGPT's recipe for a CPU (`examples/shakespeare`): 4 layers, 128 wide, 0.8 million parameters, LayerNorm without biases, 12 windows of 64 characters a
 step for {steps} steps, warm-up of 100 steps, cosine decay. The twenty placements with the lowest mean rank on names, and six controls
-(`text.txt`). Rates {rates}; {choosing} seeds choose, {reported} are reported; the last tenth of the text is held out.
+(`text.txt`). Rates {rates}; {choosing}, {reported} are reported; the last tenth of the text is held out.
 """
 
 PUBLISHED = """\
@@ -121,7 +121,7 @@ class Ranking(Study):
 
     def facts(self):
         choosing = self.best["chosen_with"]
-        return {"steps": self.report["steps"], "rates": ", ".join(self.rates), "choosing": choosing,
+        return {"steps": self.report["steps"], "rates": ", ".join(self.rates), "choosing": "1 seed chooses" if choosing == 1 else f"{choosing} seeds choose",
                 "reported": len(self.seeds) - choosing}
 
     def rate(self, model):
