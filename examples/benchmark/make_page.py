@@ -121,7 +121,8 @@ class Ranking(Study):
 
     def facts(self):
         choosing = self.best["chosen_with"]
-        return {"steps": self.report["steps"], "rates": ", ".join(self.rates), "choosing": "1 seed chooses" if choosing == 1 else f"{choosing} seeds choose",
+        chooses = "1 seed chooses" if choosing == 1 else f"{choosing} seeds choose"
+        return {"steps": self.report["steps"], "rates": ", ".join(self.rates), "choosing": chooses,
                 "reported": len(self.seeds) - choosing}
 
     def rate(self, model):
