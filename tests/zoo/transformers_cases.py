@@ -257,6 +257,13 @@ def latent_attention():
                **sizes)
 
 
+def others():
+    yield case("dots1", "dots1", head_dim=6, rms_norm_eps=0.01, moe_intermediate_size=9, n_routed_experts=6,
+               num_experts_per_tok=2, n_shared_experts=2, first_k_dense_replace=1, n_group=3, topk_group=2,
+               norm_topk_prob=True, routed_scaling_factor=1.4, attention_bias=True, sliding_window=5,
+               layer_types=WINDOWS, rope_parameters=default(500.0))
+
+
 def encoders():
     sizes = dict(vocab_size=53, dim=20, hidden_dim=28, n_heads=4, n_layers=2, max_position_embeddings=24,
                  pad_token_id=0)
@@ -275,5 +282,5 @@ def encoders():
 
 def all_cases():
     for group in (llama_like, sliding, glm, experts, multimodal, more_llama_like, gpts,
-                  convolutions, latent_attention, encoders):
+                  convolutions, latent_attention, others, encoders):
         yield from group()
