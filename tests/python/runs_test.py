@@ -133,7 +133,7 @@ class RunsTest(unittest.TestCase):
         # The timer's signal arrives while runs are trained.
         previous = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
         self.addCleanup(signal.signal, signal.SIGALRM, previous)
-        long = {"model.n_layer": 2, "train.max_steps": 20000}
+        long = {"model.n_layer": 2, "train.max_steps": 1000000}
         signal.setitimer(signal.ITIMER_REAL, 2)
         with self.assertRaises(KeyboardInterrupt):
             plumb.compare([PRE, POST], NAMES, RECIPE, out=self.path("study"), set=long, seeds=2, samples=0)
