@@ -45,8 +45,11 @@ absl::Status Settings::Check(const std::vector<std::string>& streams,
                              const std::string& note) const {
   const std::vector<bool> live = Live();
   std::set<const Statement*> used;
+  std::set<std::string> read;
   for (size_t i = 1; i < settings_.size(); ++i) {
-    if (live[i]) used.insert(settings_[i].statement);
+    if (!live[i]) continue;
+    used.insert(settings_[i].statement);
+    read.insert(settings_[i].name);
   }
   const auto place = [](const Setting* setting) {
     const SourceLocation& p = setting->statement->text.place;
@@ -55,12 +58,25 @@ absl::Status Settings::Check(const std::vector<std::string>& streams,
   const Setting* first = nullptr;
   for (size_t i = 1; i < settings_.size(); ++i) {
     if (used.count(settings_[i].statement) > 0) continue;
+    // A stream that a later layer replaces before it reads it, as behind a prelude, has to be
+    // declared in "begin". A copy of another stream declares it without cost.
+    const Statement& statement = *settings_[i].statement;
+    if (statement.section == "begin" && statement.index.empty() &&
+        statement.value.kind == Expr::Kind::kName && read.count(settings_[i].name) > 0) {
+      continue;
+    }
     if (first == nullptr || place(&settings_[i]) < place(first)) first = &settings_[i];
   }
   if (first != nullptr) {
     const bool is_stream = std::find(streams.begin(), streams.end(), first->name) != streams.end();
     if (!is_stream)
       return Error(*first, absl::StrCat("\"", first->name, "\" is set and never read"));
+    if (first->statement->section == "begin" && read.count(first->name) > 0) {
+      return Error(*first, absl::StrCat("the stream \"", first->name,
+                                        "\" is set again before anything reads it; a copy declares "
+                                        "it: ",
+                                        first->name, " = x"));
+    }
     return Error(*first, absl::StrCat("the stream \"", first->name,
                                       "\" is set and never read; \"end\" must use it", note));
   }

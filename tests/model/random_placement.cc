@@ -23,12 +23,13 @@ class Writer {
                      gated_ ? "mlp { gated: true }\n" : "", "placement {\n  name: \"p\"\n");
     Declarations();
     wiring_ = static_cast<Wiring>(Below(4));
+    const std::string sublayers = Sublayers();
     Body();
     Insides();
     if (Chance(3)) Damage(&lines_[Below(lines_.size())]);
     for (const std::string& line : lines_) absl::StrAppend(&text, "  ", line, "\n");
     absl::StrAppend(&text, "}\nblock { placement: \"p\" norm: \"",
-                    Pick({"rms_norm", "layer_norm", "none"}), "\" }\n");
+                    Pick({"rms_norm", "layer_norm", "none"}), "\"", sublayers, " }\n");
     return text;
   }
 
@@ -62,6 +63,41 @@ class Writer {
     // Every declaration must be used.
     used_ = absl::StrCat("0.1 * (g * proj(x) * mix(x) * w[0]", has_square_ ? " + r[1, 0] * x" : "",
                          has_let_ ? " + c * x" : "", ")");
+  }
+
+  // Returns the sublayers of the block: none, which means those of the model, or kinds with their
+  // fields.
+  std::string Sublayers() {
+    if (Chance(2)) return "";
+    linear_ = Chance(2);
+    experts_ = Chance(2);
+    std::string text = " sublayer { ";
+    if (linear_) {
+      decay_ = Pick({"", "PER_HEAD", "PER_KEY", "FIXED"});
+      delta_ = Chance(2);
+      absl::StrAppend(&text, "linear_attention { n_head: \"2\" n_key_head: \"", Pick({"1", "2"}),
+                      "\" key_dim: \"", Pick({"2", "4"}), "\" value_dim: \"4\"",
+                      decay_.empty() ? "" : absl::StrCat(" decay: ", decay_),
+                      delta_ ? " delta: true" : "", Chance(2) ? " conv { width: 2 }" : "", " }");
+    } else {
+      absl::StrAppend(&text, "attention { ",
+                      Pick({"window: \"1 + layer\"", "sinks: true", "score_cap: \"5\"",
+                            "keys_as_values: true", "bias: true", "scale: \"1 / layer\""}),
+                      " }");
+    }
+    text += " } sublayer { ";
+    if (experts_) {
+      absl::StrAppend(&text, "experts { n_expert: \"4\" top_k: \"2\" d_ff: \"4\" activation: ",
+                      Pick({"SILU", "GELU", "NONE"}), gated_ ? " gated: true" : "", " router: ",
+                      Pick({"SOFTMAX", "SOFTMAX_OF_TOP_K", "SIGMOID renormalize: true",
+                            "SIGMOID n_group: \"2\" top_group: \"1\""}),
+                      Pick({"", " router_bias: true", " correction: true", " shared_d_ff: \"4\""}),
+                      " }");
+    } else {
+      absl::StrAppend(&text, "mlp { activation: ", Pick({"RELU", "SILU", "NONE"}),
+                      gated_ ? " gated: true" : "", " }");
+    }
+    return text + " }";
   }
 
   void Body() {
@@ -129,9 +165,21 @@ class Writer {
     const std::vector<std::string> points = {
         "attention.q", "attention.k",       "attention.v", "attention.q_rot", "attention.k_rot",
         "mlp.up",      "attention.context", "mlp.hidden",  "mlp.gate",        "head.logits"};
+    if (linear_) LinearAttentionInsides();
     for (size_t n = Below(3); n > 0; --n) {
       const std::string point = Pick(points);
       if (point == "mlp.gate" && !gated_) continue;
+      const std::string sublayer = point.substr(0, point.find('.'));
+      if (sublayer == "attention" && linear_) continue;
+      if (sublayer == "mlp" && experts_) {
+        const std::string name = point.substr(point.find('.') + 1);
+        lines_.push_back(absl::StrCat(
+            "inside { point: \"", point, "\" rule: \"", name, " = ",
+            Pick({absl::StrCat("relu(", name, ") ^ 2"), absl::StrCat("max(min(", name, ", 3), -3)"),
+                  absl::StrCat("tanh(", name, ") * w[0]"), absl::StrCat("norm_i(", name, ")")}),
+            "\" }"));
+        continue;
+      }
       const std::string name = point.substr(point.find('.') + 1);
       const std::string read = point == "head.logits" ? "x" : "input";
       const std::string rule =
@@ -139,10 +187,30 @@ class Writer {
                 absl::StrCat("sigmoid(mix(", read, ")) * ", name),
                 absl::StrCat("max(", name, ", 0) ^ 2"),
                 absl::StrCat(name, " * dot(", read, ", ", read, ") / 8"),
-                absl::StrCat(name, " + w[1]")});
+                absl::StrCat(name, " * dot(", read, ", proj(", read, "), 2)"),
+                absl::StrCat("proj(", read, ")"), absl::StrCat(name, " + w[1]")});
       lines_.push_back(
           absl::StrCat("inside { point: \"", point, "\" rule: \"", name, " = ", rule, "\" }"));
     }
+  }
+
+  // Adds statements that make numbers of the projections of linear attention, as papers do.
+  void LinearAttentionInsides() {
+    const auto add = [this](const std::string& name, const std::string& value) {
+      lines_.push_back(absl::StrCat("inside { point: \"linear_attention.", name, "\" rule: \"",
+                                    name, " = ", value, "\" }"));
+    };
+    if (!decay_.empty() && Chance(2)) {
+      add("decay", Pick({"-softplus(-decay) / 16", "-exp(w[0]) * softplus(decay + g)",
+                         "-abs(decay) - 0.1", "min(decay, 0)"}));
+    }
+    if (delta_ && Chance(2))
+      add("beta", Pick({"sigmoid(beta)", "0.5 + 0 * beta", "tanh(beta) ^ 2"}));
+    if (Chance(2)) add("q", Pick({"silu(q)", "norm_i(q) / 2", "tanh(q)"}));
+    if (Chance(2)) add("k", Pick({"silu(k)", "norm_i(k) / 2", "tanh(k)"}));
+    if (Chance(2)) add("v", Pick({"silu(v)", "v * w[1]", "v * sigmoid(mix(input))"}));
+    if (Chance(2))
+      add("context", Pick({"proj(input) * context", "norm_i(context)", "relu(context)"}));
   }
 
   // Returns the residual sum with a call of the sublayer.
@@ -333,6 +401,8 @@ class Writer {
   const RngStream stream_;
   uint64_t draw_ = 0;
   Wiring wiring_ = Wiring::kPlain;
+  bool linear_ = false, experts_ = false, delta_ = false;
+  std::string decay_;
   bool gated_ = false, has_let_ = false, has_square_ = false, in_each_ = false, in_layer_ = true;
   std::vector<std::string> lines_, tensors_ = {"x"};
   std::string used_;
