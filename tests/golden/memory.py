@@ -73,6 +73,27 @@ def block_attention_residuals(m, x):
     return m.norm(_attend(m, blocks + [partial], "end"), "end.norm")
 
 
+def kimi_k3(m, x):
+    """Stored streams, one every four layers; attention's output is the first term of the next stream."""
+    def mix(values, norm, score):
+        values = torch.stack(values, -2)  # [batch, seq, value, d_model]
+        scores = m.project(m.norm(values, norm), score, 1)
+        return (scores.softmax(-2) * values).sum(-2)
+
+    stored = []
+    for i in range(m.c.n_layer):
+        given = mix(stored + [x], f"layers.{i}.norm_k", f"layers.{i}.attention_score")
+        a = m.attention(i, m.norm(given, f"layers.{i}.norm_1"))
+        if i % 4 == 0:
+            stored.append(x)
+            x = a
+        else:
+            x = x + a
+        given = mix(stored + [x], f"layers.{i}.norm_m", f"layers.{i}.mlp_score")
+        x = x + m.mlp(i, m.norm(given, f"layers.{i}.norm_2"))
+    return m.norm(mix(stored + [x], "end.norm_k", "end.end_score"), "end.norm")
+
+
 def deep_cross_attention(m, x):
     """Queries, keys and values are read from three mixtures of all outputs before the layer."""
     def mixture(outputs, weight, bias):

@@ -28,9 +28,9 @@ struct Case {
 // Returns true for placements that apply one slot over a range, which norms with statistics over
 // tokens refuse.
 bool SharesASlot(const std::string& placement) {
-  static const std::set<std::string> names = {"attention_residuals", "block_attention_residuals",
+  static const std::set<std::string> names = {"attention_residuals",  "block_attention_residuals",
                                               "deep_cross_attention", "frac_connections",
-                                              "hyper_connections"};
+                                              "hyper_connections",    "kimi_k3"};
   return names.count(placement) > 0;
 }
 

@@ -114,9 +114,13 @@ FlowSection LargeSection(int inner) {
 
 std::vector<NamedFlow> FlowsOfAllSorts() {
   // In these wirings many streams mix with each other, and their lines overlap (layout.h).
-  const std::set<std::string> crowded = {"altup_gemma3n",     "block_attention_residuals",
-                                         "hyper_connections", "kromhc",
-                                         "kromhc_static",     "mhc_static",
+  const std::set<std::string> crowded = {"altup_gemma3n",
+                                         "block_attention_residuals",
+                                         "hyper_connections",
+                                         "kimi_k3",
+                                         "kromhc",
+                                         "kromhc_static",
+                                         "mhc_static",
                                          "muddformer"};
   std::vector<NamedFlow> flows;
   for (const std::string& placement : ShippedPlacements()) {
