@@ -98,6 +98,22 @@ std::string TinyModel::Text() const {
   return absl::StrCat(text, block, "}\n");
 }
 
+TinyModel WithLinearAttention(TinyModel model) {
+  model.placement = "delta";
+  absl::StrAppend(
+      &model.more,
+      " norm { name: \"unit\" plugin: \"rms_norm\" attr { name: \"affine\" flag: false } }"
+      " placement { name: \"delta\" extends: \"pre\""
+      " slot { name: \"unit_norm\" per_head: true }"
+      " inside { point: \"linear_attention.k\""
+      "          rule: \"k = unit_norm(silu(k)) / sqrt(head_dim)\" } }");
+  absl::StrAppend(&model.block,
+                  "slot { name: \"unit_norm\" norm: \"unit\" } sublayer { linear_attention { "
+                  "n_key_head: \"1\" decay: PER_HEAD delta: true conv { width: 3 } } } "
+                  "sublayer { mlp {} } ");
+  return model;
+}
+
 std::vector<float> GenericValues(const ParameterSpec& parameter, uint64_t seed) {
   using Role = ParameterSpec::Role;
   const RngStream stream(seed, absl::StrCat("generic ", parameter.name));

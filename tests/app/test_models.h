@@ -60,6 +60,10 @@ struct TinyModel {
   std::string Text() const;
 };
 
+// Returns the model with linear attention in place of attention: a decay, the delta rule and
+// convolutions.
+TinyModel WithLinearAttention(TinyModel model);
+
 // Returns values without symmetry for a parameter: gains near their initial value, nonzero gates
 // and biases, and matrices that keep activations near 1. They depend only on the name and the seed.
 // Buffers of norms have their initial values.

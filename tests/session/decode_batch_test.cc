@@ -183,6 +183,7 @@ std::vector<Case> Cases() {
     cases.push_back({std::string("Study") + name, Study(), format, 1});
     cases.push_back({std::string("Wide") + name, Wide(), format, 2});
     cases.push_back({std::string("Windowed") + name, Windowed(), format, 2});
+    cases.push_back({std::string("Linear") + name, WithLinearAttention(Wide()), format, 2});
   }
   return cases;
 }

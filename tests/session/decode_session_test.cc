@@ -152,6 +152,12 @@ std::string WindowedModel() {
   return model.Text();
 }
 
+std::string LinearAttentionModel() {
+  TinyModel model;
+  model.context_length = 600;
+  return WithLinearAttention(model).Text();
+}
+
 TEST_F(DecodeSessionTest, LayersWithAWindowKeepNoMoreThanIt) {
   const auto context = MakeContext(runtime_.get(), WindowedModel());
   BuildOptions options;
@@ -167,9 +173,12 @@ TEST_F(DecodeSessionTest, LayersWithAWindowKeepNoMoreThanIt) {
   EXPECT_EQ(rows(2), 600);
 }
 
+class PassedTokensTest : public DecodeSessionTest,
+                         public ::testing::WithParamInterface<std::string> {};
+
 // Feeds chunks and single tokens, also after truncation to tokens whose rows were overwritten.
-TEST_F(DecodeSessionTest, RemovedTokensRecomputePassedWindows) {
-  const auto context = MakeContext(runtime_.get(), WindowedModel());
+TEST_P(PassedTokensTest, AreComputedAgainIfOthersAreRemoved) {
+  const auto context = MakeContext(runtime_.get(), GetParam());
   const ParameterStore parameters = GenericParameters(*context);
   const std::vector<int32_t> tokens = RandomTokens(1, 560, 5, 1)[0];
   const std::vector<int32_t> others = RandomTokens(1, 560, 5, 2)[0];
@@ -212,8 +221,8 @@ TEST_F(DecodeSessionTest, RemovedTokensRecomputePassedWindows) {
 }
 
 // A feed that fails has written rows; the sequence must continue as if it had not run.
-TEST_F(DecodeSessionTest, AFailedFeedLeavesRingsAsTheyWere) {
-  const auto context = MakeContext(runtime_.get(), WindowedModel());
+TEST_P(PassedTokensTest, AreAsTheyWereAfterAFailedFeed) {
+  const auto context = MakeContext(runtime_.get(), GetParam());
   const ParameterStore parameters = GenericParameters(*context);
   std::vector<int32_t> tokens = RandomTokens(1, 600, 5)[0];
   DecodeSession decode(context.get(), &parameters, 1), fresh(context.get(), &parameters, 1);
@@ -230,6 +239,10 @@ TEST_F(DecodeSessionTest, AFailedFeedLeavesRingsAsTheyWere) {
   ASSERT_TRUE(fresh.Feed(part(20, 40)).ok());
   EXPECT_EQ(Logits(decode), Logits(fresh));
 }
+
+INSTANTIATE_TEST_SUITE_P(All, PassedTokensTest,
+                         ::testing::Values(WindowedModel(), LinearAttentionModel()),
+                         [](const auto& at) { return at.index == 0 ? "Windows" : "States"; });
 
 TEST_F(DecodeSessionTest, ResetForgetsTheSequence) {
   DecodeSession decode(context_.get(), &parameters_, 1), fresh(context_.get(), &parameters_, 1);

@@ -100,6 +100,18 @@ TEST_F(RankTrainTest, AModelOfManyParametersGivesTheBitsOfOne) {
   }
 }
 
+TEST_F(RankTrainTest, LinearAttentionGivesTheBitsOfOne) {
+  const auto context = MakeContext(runtime_.get(), WithLinearAttention(Model()).Text());
+  const Dataset data = TextOf(2000, 26);
+  for (const char* dtype : {"F32", "BF16"}) {
+    const TrainSpec spec = Recipe(absl::StrCat("dtype: ", dtype));
+    const std::vector<double> expected = TraceOfOne(*context, data, spec, 3);
+    for (const auto& trace : TraceOfRanks(*context, data, spec, 3, 4, 2)) {
+      EXPECT_EQ(trace, expected);
+    }
+  }
+}
+
 TEST_F(RankTrainTest, CorrectionsOfRoutersCountTheLoadsOfAllRanks) {
   TinyModel model = Model();
   model.block =

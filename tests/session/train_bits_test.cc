@@ -127,6 +127,7 @@ std::vector<TrainCase> ModelCases() {
   return InBothTypes({
       {"large", large, "batch_size: 8", Letters},
       {"dropout", WithDropout(), kEveryStep, Letters},
+      {"linear_attention", WithLinearAttention(ModelForThreads()), kEveryStep, Letters},
       {"statistics", WithRunningStatistics(), kEveryStep, DocumentsOfManyLengths},
       {"corrections", WithCorrections(),
        absl::StrCat(kEveryStep, "router_correction_rate: 0.01 ema_decay: 0.5"), Letters},
