@@ -107,8 +107,10 @@ std::string ExpertsEquation(const SublayerSpec& sublayer, const ExpertsNumbers& 
   }
   std::string text = absl::StrCat(sublayer.name, "(x) = ");
   if (numbers.scale != 1) absl::StrAppend(&text, numbers.scale, " * ");
-  absl::StrAppend(&text, "sum over ", numbers.top_k, " of ", numbers.n_expert,
-                  " experts e of p_e expert_e(x)");
+  const bool latent = numbers.latent > 0;
+  absl::StrAppend(&text, latent ? "latent.up(" : "", "sum over ", numbers.top_k, " of ",
+                  numbers.n_expert, " experts e of p_e expert_e(",
+                  latent ? "latent.down(x)))" : "x)");
   if (numbers.shared_d_ff > 0) {
     absl::StrAppend(&text, " + ", experts.shared_gate ? "sigmoid(shared_gate(x)) * " : "",
                     "shared(x)");
@@ -165,6 +167,7 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
       lines->push_back(ExpertsEquation(sublayer, numbers));
       PLUMB_RETURN_IF_ERROR(add("d_ff", sublayer.experts.mlp.d_ff));
       PLUMB_RETURN_IF_ERROR(add("shared_d_ff", sublayer.experts.shared_d_ff));
+      PLUMB_RETURN_IF_ERROR(add("latent", sublayer.experts.latent));
       PLUMB_RETURN_IF_ERROR(add("balance_loss", sublayer.experts.balance_loss));
       break;
     }

@@ -138,7 +138,7 @@ class Lister : public NullBackend {
         return Attention(site, inputs, at_point);
       case SublayerSpec::Kind::kMlp: {
         PLUMB_ASSIGN_OR_RETURN(const int64_t d_ff, EvaluateMlpWidth(site.spec->mlp, site.scope));
-        Mlp(site, site.name, site.spec->mlp, d_ff);
+        Mlp(site, site.name, site.spec->mlp, model_.dims.d_model, d_ff);
         break;
       }
       case SublayerSpec::Kind::kExperts: {
@@ -224,17 +224,16 @@ class Lister : public NullBackend {
     int64_t experts, top_k;
   };
 
-  // Adds the projections of an MLP, or of all experts, under `name`.
-  void Mlp(const SublayerSite& site, const std::string& name, const MlpSpec& mlp, int64_t d_ff,
-           Mixture mixture = {0, 0}) {
-    const int64_t d_model = model_.dims.d_model;
+  // Adds the projections of an MLP, or of all experts, under `name`. `width` is that of the input.
+  void Mlp(const SublayerSite& site, const std::string& name, const MlpSpec& mlp, int64_t width,
+           int64_t d_ff, Mixture mixture = {0, 0}) {
     const auto add = [&](const char* which, int64_t out, int64_t in) {
       const std::string projection = absl::StrCat(name, ".", which);
       Projection(projection, {out, in, mixture}, mlp.bias, site.scope);
     };
-    if (mlp.gated) add("gate", d_ff, d_model);
-    add("up", d_ff, d_model);
-    add("down", d_model, d_ff);
+    if (mlp.gated) add("gate", d_ff, width);
+    add("up", d_ff, width);
+    add("down", width, d_ff);
   }
 
   void Experts(const SublayerSite& site, const ExpertsNumbers& numbers) {
@@ -258,10 +257,15 @@ class Lister : public NullBackend {
       states_.push_back(
           {StateName(absl::StrCat(site.name, ".router")), numbers.n_expert, {}, name});
     }
-    Mlp(site, absl::StrCat(site.name, ".experts"), experts.mlp, numbers.d_ff,
+    const int64_t width = numbers.latent > 0 ? numbers.latent : d_model;
+    if (numbers.latent > 0) {
+      Linear(site, "latent.down", width, d_model, false);
+      Linear(site, "latent.up", d_model, width, false);
+    }
+    Mlp(site, absl::StrCat(site.name, ".experts"), experts.mlp, width, numbers.d_ff,
         {numbers.n_expert, numbers.top_k});
     if (numbers.shared_d_ff == 0) return;
-    Mlp(site, absl::StrCat(site.name, ".shared"), experts.mlp, numbers.shared_d_ff);
+    Mlp(site, absl::StrCat(site.name, ".shared"), experts.mlp, d_model, numbers.shared_d_ff);
     if (experts.shared_gate) Linear(site, "shared_gate", 1, d_model, false);
   }
 

@@ -236,10 +236,16 @@ absl::StatusOr<ValueId> EmitExperts(const SublayerContext& context, const Sublay
         b.State(StateName(absl::StrCat(name, ".router")), F32({numbers.n_expert}));
     b.Apply("expert_load", {loads, starts}, {}, absl::StrCat(name, ".router.load"));
   }
-  const ValueId rows = b.Apply("to_experts", {x, places}, {}, absl::StrCat(name, ".experts.in"));
+  const bool latent = numbers.latent > 0;
+  const ValueId read =
+      latent ? context.weights->Linear(absl::StrCat(name, ".latent.down"), x, false) : x;
+  const ValueId rows = b.Apply("to_experts", {read, places}, {}, absl::StrCat(name, ".experts.in"));
   PLUMB_ASSIGN_OR_RETURN(const ValueId y, EmitExpertRows(context, site, rows, starts, at_point));
-  const ValueId routed =
+  ValueId routed =
       b.Apply("from_experts", {y, places, weights}, {}, absl::StrCat(name, ".experts.out"));
+  if (latent) {
+    routed = context.weights->Linear(absl::StrCat(name, ".latent.up"), routed, false);
+  }
   if (numbers.shared_d_ff == 0) return routed;
   PLUMB_ASSIGN_OR_RETURN(const ValueId shared, EmitSharedExpert(context, site, x, at_point));
   return b.Apply("combine", {routed, shared},

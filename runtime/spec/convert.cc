@@ -410,6 +410,7 @@ absl::StatusOr<ExpertsSpec> ToExperts(const v1::Experts& message, const Located&
   PLUMB_ASSIGN_OR_RETURN(spec.n_expert, ToExpression(at, "n_expert", "1"));
   PLUMB_ASSIGN_OR_RETURN(spec.top_k, ToExpression(at, "top_k", "1"));
   PLUMB_ASSIGN_OR_RETURN(spec.shared_d_ff, OptionalExpression(at, "shared_d_ff"));
+  PLUMB_ASSIGN_OR_RETURN(spec.latent, OptionalExpression(at, "latent"));
   PLUMB_ASSIGN_OR_RETURN(spec.balance_loss, OptionalExpression(at, "balance_loss"));
   PLUMB_ASSIGN_OR_RETURN(spec.scale, OptionalExpression(at, "scale"));
   PLUMB_ASSIGN_OR_RETURN(spec.n_group, OptionalExpression(at, "n_group"));

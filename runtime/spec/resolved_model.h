@@ -83,6 +83,7 @@ struct ExpertsSpec {
   std::string router;  // name in op `route`
   Expression n_expert, top_k;
   std::optional<Expression> shared_d_ff;  // absent: no shared expert
+  std::optional<Expression> latent;       // absent: experts are d_model wide
   bool shared_gate = false;
   std::optional<Expression> balance_loss;
   std::optional<Expression> scale;

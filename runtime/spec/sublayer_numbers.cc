@@ -91,6 +91,10 @@ absl::StatusOr<ExpertsNumbers> EvaluateExperts(const ExpertsSpec& spec, const Sc
     PLUMB_ASSIGN_OR_RETURN(numbers.shared_d_ff,
                            WholeNumber(*spec.shared_d_ff, "shared_d_ff", min, kMaxWidth, scope));
   }
+  if (spec.latent.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(numbers.latent,
+                           WholeNumber(*spec.latent, "latent", 1, kMaxWidth, scope));
+  }
   PLUMB_ASSIGN_OR_RETURN(numbers.balance_loss,
                          NotNegative(spec.balance_loss, "balance_loss",
                                      "a coefficient above 0, or 0 for no such loss", scope));

@@ -49,6 +49,7 @@ struct ExpertsNumbers {
   int64_t n_expert = 1, top_k = 1;
   int64_t d_ff = 0;
   int64_t shared_d_ff = 0;  // 0: no shared expert
+  int64_t latent = 0;       // width of the experts; 0: d_model, without projections
   double balance_loss = 0;
   double scale = 1;
   int64_t n_group = 1, top_group = 1;

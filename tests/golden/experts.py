@@ -15,17 +15,17 @@ def expert(m, x, weights):
     return hidden @ weights["down"].t()
 
 
-def matrices(m, name, n_expert, d_ff, gated=True):
+def matrices(m, name, n_expert, d, d_ff, gated=True):
     """Returns the matrices of all experts, stacked in plumb's layout [n_expert, out, in]."""
-    d = m.c.d_model
     shapes = {"gate": (d_ff, d)} if gated else {}
     shapes.update({"up": (d_ff, d), "down": (d, d_ff)})
     return {which: m.parameter(f"{name}.experts.{which}.weight", [n_expert, *shape])
             for which, shape in shapes.items()}
 
 
-def mixture(m, layer, x, n_expert, d_ff, choose, gated=True):
-    """Applies the chosen experts in a loop. choose(logits) -> weights and indices, [tokens, k]."""
+def mixture(m, layer, x, n_expert, d_ff, choose, gated=True, read=None):
+    """Applies the chosen experts in a loop, to `read` instead of x if it is given. choose(logits) ->
+    weights and indices, [tokens, k]."""
     name = f"layers.{layer}.mlp"
     flat = x.flatten(0, -2)
     logits = m.linear(flat, name + ".router", n_expert, False)
@@ -33,13 +33,15 @@ def mixture(m, layer, x, n_expert, d_ff, choose, gated=True):
     lowest_chosen = logits.gather(1, chosen).min(1).values
     others = logits.scatter(1, chosen, -torch.inf).max(1).values
     assert (lowest_chosen - others).min() > SMALLEST_MARGIN, name
-    stacked = matrices(m, name, n_expert, d_ff, gated)
-    out = torch.zeros_like(flat)
+    read = x if read is None else read
+    rows = read.flatten(0, -2)
+    stacked = matrices(m, name, n_expert, rows.shape[-1], d_ff, gated)
+    out = torch.zeros_like(rows)
     for e in range(n_expert):
         tokens, slots = torch.where(chosen == e)
-        y = expert(m, flat[tokens], {which: w[e] for which, w in stacked.items()})
+        y = expert(m, rows[tokens], {which: w[e] for which, w in stacked.items()})
         out = out.index_add(0, tokens, y * weights[tokens, slots, None])
-    return out.view_as(x), logits, chosen
+    return out.view_as(read), logits, chosen
 
 
 def softmax_then_top_k(k, renormalize):
@@ -94,6 +96,16 @@ def qwen2_moe(m, x):
     """The chosen weights are not renormalized, and a shared expert has a gate."""
     return pre(m, x, lambda i, h: mixture(m, i, h, 6, 6, softmax_then_top_k(2, False))[0]
                + shared_expert(m, i, h, 10))
+
+
+def latent_experts(m, x):
+    """Experts between two projections; the router and the shared expert read the full width."""
+    def mlp(i, h):
+        name = f"layers.{i}.mlp.latent"
+        low = m.linear(h, name + ".down", 3, False)
+        y = mixture(m, i, h, 6, 5, softmax_then_top_k(2, False), read=low)[0]
+        return m.linear(y, name + ".up", m.c.d_model, False) + shared_expert(m, i, h, 10)
+    return pre(m, x, mlp)
 
 
 def grok_1(m, x):

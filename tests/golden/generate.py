@@ -300,6 +300,8 @@ block {{
     yield case("qwen3_moe", f'n_expert: "16" top_k: "3" d_ff: "4" {gated}')
     yield case("qwen2_moe", f'n_expert: "6" top_k: "2" d_ff: "6" {gated} router: SOFTMAX '
                'shared_d_ff: "10" shared_gate: true')
+    yield case("latent_experts", f'n_expert: "6" top_k: "2" d_ff: "5" {gated} router: SOFTMAX '
+               'shared_d_ff: "10" shared_gate: true latent: "3"')
     yield case("grok_1", 'n_expert: "8" top_k: "2" d_ff: "14" gated: true activation: GELU_TANH '
                "router: SOFTMAX", placement="double", activation="GELU_TANH")
     yield case("switch", 'n_expert: "4" top_k: "1" d_ff: "10" activation: GELU router: SOFTMAX '

@@ -171,7 +171,8 @@ constexpr char kSigmoidExperts[] = R"pbtxt(
   layers { repeat: 2 share: true block {
     placement: "pre" norm: "rms_norm" sublayer { attention {} }
     sublayer {
-      experts { n_expert: "6" top_k: "1" router: SIGMOID gated: true activation: GELU_TANH shared_d_ff: "5" }
+      experts { n_expert: "6" top_k: "1" router: SIGMOID gated: true activation: GELU_TANH shared_d_ff: "5"
+        latent: "4" }
     }
   } })pbtxt";
 

@@ -91,7 +91,8 @@ class Writer {
                       Pick({"SILU", "GELU", "NONE"}), gated_ ? " gated: true" : "", " router: ",
                       Pick({"SOFTMAX", "SOFTMAX_OF_TOP_K", "SIGMOID renormalize: true",
                             "SIGMOID n_group: \"2\" top_group: \"1\""}),
-                      Pick({"", " router_bias: true", " correction: true", " shared_d_ff: \"4\""}),
+                      Pick({"", " router_bias: true", " correction: true", " shared_d_ff: \"4\"",
+                            " latent: \"6\""}),
                       " }");
     } else {
       absl::StrAppend(&text, "mlp { activation: ", Pick({"RELU", "SILU", "NONE"}),
