@@ -164,6 +164,12 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
                                 " longer than the context of ", info.context_length,
                                 " tokens; the rest of them is not used"));
   }
+  if (info.skipped_documents > 0) {
+    progress->Note(absl::StrCat("warning: the prompt of ",
+                                Count(info.skipped_documents, "training document"),
+                                " fills the context of ", info.context_length,
+                                " tokens, so that no target is left; they are skipped"));
+  }
 }
 
 // Trains until the run is done, stop_at is reached, or a stop is requested.
