@@ -165,10 +165,10 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
                                 " tokens; the rest of them is not used"));
   }
   if (info.skipped_documents > 0) {
-    progress->Note(absl::StrCat("warning: the prompt of ",
+    progress->Note(absl::StrCat("warning: skipping ",
                                 Count(info.skipped_documents, "training document"),
-                                " fills the context of ", info.context_length,
-                                " tokens, so that no target is left; they are skipped"));
+                                " whose prompt fills the context of ", info.context_length,
+                                " tokens and leaves no target"));
   }
 }
 
