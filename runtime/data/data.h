@@ -7,9 +7,9 @@
 // document, or a prompt and its completion, in JSON (runtime/formats/jsonl.h); these two are
 // tokenized separately, and form a document whose first tokens, the prompt, are no targets.
 // `tokens`: token files (token_file.h), which are not loaded and may be larger than memory. The
-// vocabulary comes from the
-// whole file, so that a run does not depend on the held-out part, or from a given tokenizer (for
-// evaluating and resuming). A byte order mark at the start of the file is dropped.
+// vocabulary comes from the whole file, so that a run does not depend on the held-out part, or from
+// a given tokenizer (for evaluating and resuming). A byte order mark at the start of the file is
+// dropped.
 #ifndef PLUMB_RUNTIME_DATA_DATA_H_
 #define PLUMB_RUNTIME_DATA_DATA_H_
 
@@ -53,7 +53,7 @@ class Dataset {
  public:
   // Reads `path`; for token files, opens a file or a directory of shards.
   // Errors: kInvalidArgument for an empty file, a file without a document, text that is not UTF-8
-  // if the vocabulary is characters, a line that is not in jsonl, a wrong mask, documents if
+  // if the vocabulary is characters, a line that is no JSONL document, a wrong mask, documents if
   // `tokenizer` has no end token, and, with `path:line:column`, characters outside the vocabulary;
   // kResourceExhausted.
   static absl::StatusOr<Dataset> Load(const std::string& path, const DatasetOptions& options,
@@ -109,7 +109,7 @@ class Dataset {
   // Number of documents that do not fit: those with more than context_length tokens, the end token
   // included. A batch keeps only the first context_length of them.
   int64_t num_cropped(Split split, int64_t context_length) const;
-  // Number of those whose prompt does not fit, so that no target is left.
+  // Number of documents whose prompt fills the context, so that no target is left.
   int64_t num_without_targets(Split split, int64_t context_length) const;
 
  private:
