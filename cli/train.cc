@@ -164,6 +164,12 @@ void PrintOpening(const TrainInfo& info, TrainProgress* progress) {
                                 " longer than the context of ", info.context_length,
                                 " tokens; the rest of them is not used"));
   }
+  if (info.skipped_documents > 0) {
+    progress->Note(absl::StrCat("warning: skipping ",
+                                Count(info.skipped_documents, "training document"),
+                                " whose prompt fills the context of ", info.context_length,
+                                " tokens and leaves no target"));
+  }
 }
 
 // Trains until the run is done, stop_at is reached, or a stop is requested.

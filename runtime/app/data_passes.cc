@@ -33,21 +33,20 @@ api::EvaluatorOptions ToEvaluatorOptions(const EvalBatches& batches) {
 absl::StatusOr<SplitLoss> MeasureLoss(const EvalBatches& batches, int64_t max_batches,
                                       const std::optional<TokenMasking>& masking,
                                       api::Evaluator* evaluator, Batch* batch) {
-  const int64_t count = max_batches > 0 ? std::min(max_batches, batches.size()) : batches.size();
   SplitLoss sum;
-  for (int64_t i = 0; i < count; ++i) {
+  int64_t measured = 0, i = 0;
+  for (; i < batches.size() && (max_batches <= 0 || measured < max_batches); ++i) {
     PLUMB_RETURN_IF_ERROR(batches.TryFill(i, batch));
-    if (masking.has_value()) {
-      MaskTokens(*masking, kEvaluationMasks, i * batches.rows(), batch);
-      if (batch->valid_targets == 0) continue;  // all tokens are special
-    }
+    if (masking.has_value()) MaskTokens(*masking, kEvaluationMasks, i * batches.rows(), batch);
+    if (batch->valid_targets == 0) continue;  // prompts, or special tokens
+    ++measured;
     PLUMB_ASSIGN_OR_RETURN(const double mean,
                            ToStatus(evaluator->Loss(batch->tokens, batch->targets)));
     sum.loss += mean * static_cast<double>(batch->valid_targets);
     sum.targets += batch->valid_targets;
   }
   sum.loss /= static_cast<double>(std::max<int64_t>(1, sum.targets));
-  sum.sequences = std::min(batches.num_sequences(), count * batches.rows());
+  sum.sequences = std::min(batches.num_sequences(), i * batches.rows());
   return sum;
 }
 

@@ -25,9 +25,9 @@ absl::StatusOr<api::StepInfo> StepOnBatches(int64_t first, TrainBatches* batches
 // defaults.
 api::EvaluatorOptions ToEvaluatorOptions(const EvalBatches& batches);
 
-// Returns the mean loss over all targets of the batches, or of the first `max_batches` if that is
-// positive. With `masking`, only masked tokens are targets. `batch`, from batches.MakeBatch, is a
-// buffer. Does not set `split` in the result.
+// Returns the mean loss over all targets of the batches, or of the first `max_batches` that have
+// targets if that is positive. With `masking`, only masked tokens are targets. `batch`, from
+// batches.MakeBatch, is a buffer. Does not set `split` in the result.
 absl::StatusOr<SplitLoss> MeasureLoss(const EvalBatches& batches, int64_t max_batches,
                                       const std::optional<TokenMasking>& masking,
                                       api::Evaluator* evaluator, Batch* batch);

@@ -22,13 +22,23 @@ double Entropy(const std::vector<double>& weights) {
   return entropy;
 }
 
-// Adds the targets of a batch, with a total weight of 1, since the loss of a step is the mean over
-// its batches of the mean over their targets.
-void AddTargets(const Batch& batch, std::vector<double>* weights) {
-  for (const int32_t target : batch.targets) {
-    if (target < 0) continue;
-    (*weights)[static_cast<size_t>(target)] += 1 / static_cast<double>(batch.valid_targets);
+// Adds the targets of a step, with a total weight of 1, since its loss is the mean over all of
+// them.
+absl::Status AddTargets(int64_t first_batch, int64_t batches, TrainBatches* source, Batch* batch,
+                        std::vector<double>* weights) {
+  std::vector<double> counts(weights->size());
+  int64_t targets = 0;
+  for (int64_t i = first_batch; i < first_batch + batches; ++i) {
+    PLUMB_RETURN_IF_ERROR(source->TryFill(i, batch));
+    for (const int32_t target : batch->targets) {
+      if (target >= 0) counts[static_cast<size_t>(target)] += 1;
+    }
+    targets += batch->valid_targets;
   }
+  for (size_t t = 0; t < counts.size() && targets > 0; ++t) {
+    (*weights)[t] += counts[t] / static_cast<double>(targets);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -54,9 +64,8 @@ absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_pat
     PLUMB_ASSIGN_OR_RETURN(TrainBatches source, TrainBatches::Create(&data, options));
     Batch batch = source.MakeBatch();
     std::vector<double> weights(static_cast<size_t>(data.tokenizer().vocab_size()));
-    for (int64_t i = begin; i < end; ++i) {
-      PLUMB_RETURN_IF_ERROR(source.TryFill(i, &batch));
-      AddTargets(batch, &weights);
+    for (int64_t i = begin; i < end; i += batches_per_step) {
+      PLUMB_RETURN_IF_ERROR(AddTargets(i, batches_per_step, &source, &batch, &weights));
     }
     entropies.push_back(Entropy(weights));
   }

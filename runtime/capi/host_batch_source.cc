@@ -17,7 +17,8 @@ absl::Status HostBatchSource::CheckIds(absl::string_view name, const int32_t* id
   const int64_t at =
       fill_ == nullptr ? micro_batch * rows_ * max_seq_ + (wrong - ids) : wrong - ids;
   return absl::InvalidArgumentError(absl::StrCat(name, ": id ", *wrong, " at ", at,
-                                                 " is not in the vocabulary of ", vocabulary_));
+                                                 " is not in the vocabulary of ", vocabulary_,
+                                                 min < 0 ? ", nor -1" : ""));
 }
 
 absl::Status HostBatchSource::Check(const int32_t* inputs, const int32_t* targets, int64_t seq,

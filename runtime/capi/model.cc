@@ -46,8 +46,9 @@ absl::Status ModelState::CheckTokens(const int32_t* tokens, size_t count, int32_
   const int64_t vocabulary = vocab_size();
   for (size_t i = 0; i < count; ++i) {
     if (tokens[i] >= min && tokens[i] < vocabulary) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("id ", tokens[i], " at ", i, " is not in the vocabulary of ", vocabulary));
+    return absl::InvalidArgumentError(absl::StrCat("id ", tokens[i], " at ", i,
+                                                   " is not in the vocabulary of ", vocabulary,
+                                                   min < 0 ? ", nor -1" : ""));
   }
   return absl::OkStatus();
 }

@@ -18,6 +18,9 @@ namespace {
 // Maximum number of tokens in a batch: a larger one is surely a typing error and exhausts memory.
 constexpr int64_t kMaxBatchTokens = int64_t{1} << 27;
 
+// Maximum number of windows that are drawn until one has a target.
+constexpr int kMaxDraws = 100;
+
 absl::Status CheckSizes(int64_t batch_size, int64_t context_length) {
   if (batch_size < 1) {
     return absl::InvalidArgumentError(absl::StrCat("batch_size must be >= 1, is ", batch_size));
@@ -37,7 +40,8 @@ absl::Status CheckSizes(int64_t batch_size, int64_t context_length) {
 absl::Status EmptySplit(const Dataset& dataset, Split split) {
   return absl::InvalidArgumentError(
       absl::StrCat(dataset.name(), ": the ", SplitName(split),
-                   " split has nothing to predict; change val_fraction or use more data"));
+                   " split has nothing to predict; change val_fraction or use more data",
+                   dataset.has_masks() ? ", a larger context_length or another mask" : ""));
 }
 
 // Returns the number of inputs of a document: the begin token and the document, truncated.
@@ -79,7 +83,10 @@ Marks MarksOf(const Tokenizer& tokenizer) {
   return {*tokenizer.begin_token(), *tokenizer.end_token()};
 }
 
-void PutDocument(absl::Span<const int32_t> document, Marks marks, int64_t row, Batch* batch) {
+// Writes the i-th document of a split, whose prompt has no targets.
+void PutDocument(const Dataset& dataset, Split split, int64_t i, int64_t row, Batch* batch) {
+  const absl::Span<const int32_t> document = dataset.document(split, i);
+  const Marks marks = MarksOf(dataset.tokenizer());
   const int64_t n = static_cast<int64_t>(document.size());
   const int64_t length = std::min(n + 1, batch->seq);
   int32_t* tokens = batch->tokens.data() + row * batch->seq;
@@ -88,7 +95,9 @@ void PutDocument(absl::Span<const int32_t> document, Marks marks, int64_t row, B
   std::copy_n(document.begin(), length - 1, tokens + 1);
   std::copy_n(document.begin(), std::min(n, length), targets);
   if (length == n + 1) targets[n] = marks.end;
-  batch->valid_targets += length;
+  const int64_t prompt = std::min(dataset.prompt_size(split, i), length);
+  std::fill_n(targets, prompt, -1);
+  batch->valid_targets += length - prompt;
 }
 
 // Writes the window of a split that begins at `begin` and has `length` inputs, of which the first
@@ -100,9 +109,10 @@ void PutWindow(const Dataset& dataset, Split split, int64_t begin, int64_t lengt
     return absl::MakeSpan(of->data() + from, static_cast<size_t>(count));
   };
   dataset.ReadText(split, begin, part(&batch->tokens, at, length));
-  dataset.ReadText(split, begin + 1 + context,
-                   part(&batch->targets, at + context, length - context));
-  batch->valid_targets += length - context;
+  const auto targets = part(&batch->targets, at + context, length - context);
+  dataset.ReadTargets(split, begin + 1 + context, targets);
+  batch->valid_targets +=
+      std::count_if(targets.begin(), targets.end(), [](int32_t target) { return target >= 0; });
 }
 
 }  // namespace
@@ -120,17 +130,24 @@ absl::StatusOr<TrainBatches> TrainBatches::Create(const Dataset* dataset, const 
           options.context_length + 1, "; use more text or a smaller context_length"));
     }
   }
-  return TrainBatches(dataset, options);
+  TrainBatches batches(dataset, options);
+  const bool has_targets =
+      dataset->is_running() ? dataset->has_targets(Split::kTrain) : !batches.documents_.empty();
+  if (!has_targets) return EmptySplit(*dataset, Split::kTrain);
+  return batches;
 }
 
 TrainBatches::TrainBatches(const Dataset* dataset, const Options& options)
-    : dataset_(dataset), options_(options), max_seq_(options.context_length) {
-  if (dataset->is_running()) return;
-  max_seq_ = DocumentSeq(dataset->longest_document(Split::kTrain), options.context_length);
-  rows_.resize(static_cast<size_t>(options.batch_size));
-  if (!options.keep_order) {
-    order_.resize(static_cast<size_t>(dataset->num_documents(Split::kTrain)));
+    : dataset_(dataset), options_(options) {
+  if (dataset->is_running()) max_seq_ = options.context_length;
+  for (int64_t i = 0; i < dataset->num_documents(Split::kTrain); ++i) {
+    if (dataset->prompt_size(Split::kTrain, i) >= options.context_length) continue;
+    documents_.push_back(i);
+    const auto tokens = static_cast<int64_t>(dataset->document(Split::kTrain, i).size());
+    max_seq_ = std::max(max_seq_, DocumentSeq(tokens, options.context_length));
   }
+  rows_.resize(static_cast<size_t>(options.batch_size));
+  if (!options.keep_order) order_.resize(documents_.size());
 }
 
 Batch TrainBatches::MakeBatch() const { return Reserved(options_.batch_size, max_seq_); }
@@ -150,13 +167,13 @@ absl::Status TrainBatches::TryFill(int64_t index, Batch* batch) {
 }
 
 int64_t TrainBatches::DocumentOf(int64_t sequence) {
-  const int64_t n = dataset_->num_documents(Split::kTrain);
+  const auto n = static_cast<int64_t>(documents_.size());
   const int64_t epoch = sequence / n;
-  if (options_.keep_order) return sequence % n;
+  if (options_.keep_order) return documents_[static_cast<size_t>(sequence % n)];
   if (epoch != epoch_) {
     // This is Permutation, without its allocation.
     const RngStream stream(options_.seed, "document-order", static_cast<uint64_t>(epoch));
-    std::iota(order_.begin(), order_.end(), int64_t{0});
+    std::copy(documents_.begin(), documents_.end(), order_.begin());
     for (size_t i = order_.size() - 1; i > 0; --i) {
       std::swap(order_[i], order_[stream.Below(i, i + 1)]);
     }
@@ -174,9 +191,8 @@ void TrainBatches::FillDocuments(int64_t index, Batch* batch) {
                        DocumentSeq(static_cast<int64_t>(document.size()), options_.context_length));
   }
   Reset(options_.batch_size, longest, options_.padding, batch);
-  const Marks marks = MarksOf(dataset_->tokenizer());
   for (size_t i = 0; i < rows_.size(); ++i) {
-    PutDocument(dataset_->document(Split::kTrain, rows_[i]), marks, static_cast<int64_t>(i), batch);
+    PutDocument(*dataset_, Split::kTrain, rows_[i], static_cast<int64_t>(i), batch);
   }
 }
 
@@ -185,12 +201,16 @@ void TrainBatches::FillWindows(int64_t index, Batch* batch) const {
   const int64_t starts = dataset_->num_tokens(Split::kTrain) - length;
   const int64_t step = index / options_.micro_batches;
   const int64_t first_row = index % options_.micro_batches * options_.batch_size;
+  const int64_t rows_of_step = options_.micro_batches * options_.batch_size;
   const RngStream stream(options_.seed, "window", static_cast<uint64_t>(step));
   Reset(options_.batch_size, options_.context_length, options_.padding, batch);
   for (int64_t row = 0; row < options_.batch_size; ++row) {
-    const uint64_t start =
-        stream.Below(static_cast<uint64_t>(first_row + row), static_cast<uint64_t>(starts));
-    PutWindow(*dataset_, Split::kTrain, static_cast<int64_t>(start), length, 0, row, batch);
+    const int64_t before = batch->valid_targets;
+    for (int draw = 0; draw < kMaxDraws && batch->valid_targets == before; ++draw) {
+      const auto number = static_cast<uint64_t>(first_row + row + draw * rows_of_step);
+      const auto start = static_cast<int64_t>(stream.Below(number, static_cast<uint64_t>(starts)));
+      PutWindow(*dataset_, Split::kTrain, start, length, 0, row, batch);
+    }
   }
 }
 
@@ -219,17 +239,18 @@ EvalBatches::EvalBatches(const Dataset* dataset, Split split, const Options& opt
       stride_(options.stride > 0 ? options.stride : options.context_length),
       padding_(options.padding) {
   if (dataset->is_running()) {
-    num_targets_ = std::max<int64_t>(dataset->num_tokens(split) - 1, 0);
-    // The first window has context_length targets, each later one a stride.
-    const int64_t rest = std::max<int64_t>(num_targets_ - context_length_, 0);
-    num_sequences_ = num_targets_ > 0 ? 1 + CeilDiv(rest, stride_) : 0;
-    max_seq_ = std::min(num_targets_, context_length_);
+    num_targets_ = dataset->num_targets(split);
+    num_inputs_ = std::max<int64_t>(dataset->num_tokens(split) - 1, 0);
+    // The first window has context_length inputs, each later one a stride of new ones.
+    const int64_t rest = std::max<int64_t>(num_inputs_ - context_length_, 0);
+    num_sequences_ = num_inputs_ > 0 ? 1 + CeilDiv(rest, stride_) : 0;
+    max_seq_ = std::min(num_inputs_, context_length_);
   } else {
     num_sequences_ = dataset->num_documents(split);
     for (int64_t i = 0; i < num_sequences_; ++i) {
       const int64_t tokens = static_cast<int64_t>(dataset->document(split, i).size());
       const int64_t seq = DocumentSeq(tokens, context_length_);
-      num_targets_ += seq;
+      num_targets_ += std::max<int64_t>(seq - dataset->prompt_size(split, i), 0);
       max_seq_ = std::max(max_seq_, seq);
     }
   }
@@ -253,7 +274,7 @@ void EvalBatches::Fill(int64_t index, Batch* batch) const {
     Reset(rows_, max_seq_, padding_, batch);
     for (int64_t row = 0; row < count; ++row) {
       const int64_t window = first + row, begin = window * stride_;
-      PutWindow(*dataset_, split_, begin, std::min(context_length_, num_targets_ - begin),
+      PutWindow(*dataset_, split_, begin, std::min(context_length_, num_inputs_ - begin),
                 window > 0 ? context_length_ - stride_ : 0, row, batch);
     }
     return;
@@ -264,9 +285,8 @@ void EvalBatches::Fill(int64_t index, Batch* batch) const {
     longest = std::max(longest, DocumentSeq(tokens, context_length_));
   }
   Reset(rows_, longest, padding_, batch);
-  const Marks marks = MarksOf(dataset_->tokenizer());
   for (int64_t row = 0; row < count; ++row) {
-    PutDocument(dataset_->document(split_, first + row), marks, row, batch);
+    PutDocument(*dataset_, split_, first + row, row, batch);
   }
 }
 

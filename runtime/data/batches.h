@@ -24,7 +24,7 @@ struct Batch {
   int64_t seq = 0;
   int64_t valid_targets = 0;       // number of targets that are not -1
   std::vector<int32_t> tokens;     // inputs
-  std::vector<int32_t> targets;    // next token of each input; -1: none, not part of the loss
+  std::vector<int32_t> targets;    // next token of each input; -1: not part of the loss
   std::vector<int32_t> positions;  // 0, 1, 2, ... in every row
 
   // Memory in bytes of this batch, and of one with capacity for `rows` rows of `max_seq` tokens.
@@ -66,8 +66,8 @@ class TrainBatches : public BatchSource {
     bool keep_order = false;  // keep the documents in the order of the file in every epoch
     int32_t padding = 0;      // token of padding; -1 for bidirectional models
   };
-  // Errors: kInvalidArgument if the training split is empty, if a text is shorter than a window of
-  // context_length + 1 tokens (the message states both), or if a size is invalid.
+  // Errors: kInvalidArgument if the training split has no target, if a text is shorter than a
+  // window of context_length + 1 tokens (the message states both), or if a size is invalid.
   static absl::StatusOr<TrainBatches> Create(const Dataset* dataset, const Options& options);
 
   Batch MakeBatch() const override;
@@ -76,11 +76,13 @@ class TrainBatches : public BatchSource {
   // 0). Row i is sequence s = index * batch_size + i of the run, and row s mod (micro_batches *
   // batch_size) of its step, so the sequences of a step do not depend on how it is divided.
   //   documents: sequence s is document s mod n of epoch s / n, whose order is
-  //     Permutation(RngStream(seed, "document-order", epoch), n). The inputs are the begin token
-  //     and the document, the targets are the document and the end token, both truncated to
+  //     Permutation(RngStream(seed, "document-order", epoch), n), for the n documents whose prompt
+  //     is shorter than context_length. The inputs are the begin token and the document, the
+  //     targets are the document without its prompt and the end token, both truncated to
   //     context_length. seq is the length of the longest row.
   //   text: a window of context_length inputs that starts at RngStream(seed, "window",
-  //     step).Below(row of the step, n - context_length), for n tokens. seq is context_length.
+  //     step).Below(row of the step, n - context_length), for n tokens. seq is context_length. A
+  //     window in which a mask leaves no target is drawn again, up to 100 times.
   void Fill(int64_t index, Batch* batch) override;
   // Does the same. Fails if the dataset could not be read.
   absl::Status TryFill(int64_t index, Batch* batch) override;
@@ -95,10 +97,11 @@ class TrainBatches : public BatchSource {
 
   const Dataset* dataset_;
   Options options_;
-  int64_t max_seq_;
-  int64_t epoch_ = -1;          // epoch of order_
-  std::vector<int64_t> order_;  // order of the documents; empty with keep_order
-  std::vector<int64_t> rows_;   // document of each row
+  int64_t max_seq_ = 0;
+  int64_t epoch_ = -1;              // epoch of order_
+  std::vector<int64_t> documents_;  // documents that have targets
+  std::vector<int64_t> order_;      // the same in the epoch's order; empty with keep_order
+  std::vector<int64_t> rows_;       // document of each row
 };
 
 // Every sequence of a split once, in the order of the file, so that the mean of the losses weighted
@@ -149,6 +152,7 @@ class EvalBatches {
   int64_t max_seq_ = 0;
   int64_t num_sequences_ = 0;
   int64_t num_targets_ = 0;
+  int64_t num_inputs_ = 0;  // of a text: all its tokens but the last
 };
 
 }  // namespace plumb

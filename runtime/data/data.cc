@@ -15,6 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
 #include "runtime/formats/hash.h"
+#include "runtime/formats/jsonl.h"
 #include "runtime/tokenizer/bpe_trainer.h"
 #include "runtime/tokenizer/tokenizer_file.h"
 
@@ -129,6 +130,10 @@ absl::StatusOr<Dataset> Dataset::LoadTokens(const std::string& path, const Datas
   dataset.validation_begin_ = shards.validation_begin() < shards.size()
                                   ? shards.validation_begin()
                                   : TrainCount(shards.size(), options.val_fraction);
+  const int64_t held_out = dataset.validation_begin_;
+  PLUMB_ASSIGN_OR_RETURN(dataset.train_targets_, shards.CountTargets(1, held_out));
+  PLUMB_ASSIGN_OR_RETURN(dataset.validation_targets_,
+                         shards.CountTargets(held_out + 1, shards.size()));
   dataset.shards_ = std::make_shared<const TokenShards>(std::move(shards));
   return dataset;
 }
@@ -140,12 +145,19 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
     return absl::InvalidArgumentError(
         absl::StrCat("val_fraction must be between 0 and 1, is ", options.val_fraction));
   }
-  const bool documents = options.format == DatasetOptions::Format::kDocuments;
+  const bool jsonl = options.format == DatasetOptions::Format::kJsonl;
+  const bool documents = options.format == DatasetOptions::Format::kDocuments || jsonl;
   const std::string data_hash = HexDigits(Fnv1a64(content));
   if (absl::StartsWith(content, "\xef\xbb\xbf")) content.remove_prefix(3);
   if (content.empty()) return Error(name, "the file is empty");
-  const std::vector<absl::string_view> texts =
-      documents ? FindDocuments(content) : std::vector<absl::string_view>{content};
+  Jsonl parsed;
+  std::vector<absl::string_view> texts = {content};
+  if (jsonl) {
+    PLUMB_ASSIGN_OR_RETURN(parsed, ParseJsonl(content, name));
+    texts.assign(parsed.texts.begin(), parsed.texts.end());
+  } else if (documents) {
+    texts = FindDocuments(content);
+  }
   if (texts.empty()) {
     return Error(name, absl::StrCat("no document: all ", PlaceOf(content, content.size() - 1).line,
                                     " lines are empty; a document is a line with text"));
@@ -174,12 +186,21 @@ absl::StatusOr<Dataset> Dataset::FromContent(absl::string_view content, const st
   dataset.data_hash_ = data_hash;
   if (tokenizer->subwords() == nullptr) dataset.tokens_.reserve(content.size());
   TokenEncoder encoder(tokenizer);
-  for (absl::string_view text : texts) {
-    dataset.document_begin_.push_back(static_cast<int64_t>(dataset.tokens_.size()));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const absl::string_view text = texts[i];
+    const bool is_completion = jsonl && i % 2 == 1;
+    const auto begin = static_cast<int64_t>(dataset.tokens_.size());
+    if (is_completion) {
+      dataset.prompt_size_.push_back(begin - dataset.document_begin_.back());
+    } else {
+      dataset.document_begin_.push_back(begin);
+    }
     size_t bad_byte = 0;
-    const absl::Status status = encoder.Append(text, &dataset.tokens_, &bad_byte);
+    const bool continues = is_completion && !texts[i - 1].empty();
+    const absl::Status status = encoder.Append(text, &dataset.tokens_, &bad_byte, continues);
     if (!status.ok()) {
-      const size_t offset = static_cast<size_t>(text.data() - content.data()) + bad_byte;
+      const size_t offset =
+          jsonl ? parsed.places[i] : static_cast<size_t>(text.data() - content.data()) + bad_byte;
       const TextPlace place = PlaceOf(content, offset);
       return Annotate(status, absl::StrCat(name, ":", place.line, ":", place.column, ": "));
     }
@@ -209,8 +230,17 @@ void Dataset::SplitDocuments(double val_fraction) {
   std::sort(validation_documents_.begin(), validation_documents_.end());
 }
 
-bool Dataset::has_targets(Split split) const {
-  return is_running() ? num_tokens(split) >= 2 : num_documents(split) > 0;
+int64_t Dataset::num_targets(Split split) const {
+  if (shards_ != nullptr) return split == Split::kTrain ? train_targets_ : validation_targets_;
+  if (is_running()) return std::max<int64_t>(num_tokens(split) - 1, 0);
+  int64_t count = num_tokens(split) + num_documents(split);
+  for (int64_t i = 0; i < num_documents(split); ++i) count -= prompt_size(split, i);
+  return count;
+}
+
+bool Dataset::has_masks() const {
+  if (shards_ != nullptr) return shards_->has_masks();
+  return std::any_of(prompt_size_.begin(), prompt_size_.end(), [](int64_t n) { return n > 0; });
 }
 
 int64_t Dataset::num_tokens(Split split) const {
@@ -234,6 +264,11 @@ void Dataset::ReadText(Split split, int64_t begin, absl::Span<int32_t> out) cons
   std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
 }
 
+void Dataset::ReadTargets(Split split, int64_t begin, absl::Span<int32_t> out) const {
+  if (shards_ == nullptr) return ReadText(split, begin, out);
+  shards_->ReadTargets(split == Split::kValidation ? begin + validation_begin_ : begin, out);
+}
+
 absl::Status Dataset::read_status() const {
   return shards_ == nullptr ? absl::OkStatus() : shards_->read_status();
 }
@@ -250,14 +285,24 @@ absl::Span<const int32_t> Dataset::document(Split split, int64_t i) const {
   return absl::MakeConstSpan(tokens_).subspan(begin, end - begin);
 }
 
+int64_t Dataset::prompt_size(Split split, int64_t i) const {
+  PLUMB_CHECK(i >= 0 && i < num_documents(split), "the split has such a document");
+  if (prompt_size_.empty()) return 0;
+  return prompt_size_[static_cast<size_t>(documents(split)[static_cast<size_t>(i)])];
+}
+
 std::string Dataset::Description() const {
-  const std::string vocabulary = tokenizer_.Description();
-  if (format_ == DatasetOptions::Format::kDocuments) {
-    return absl::StrCat(name_, ": ", num_documents(Split::kTrain), " documents to train on, ",
-                        num_documents(Split::kValidation), " held out; ", vocabulary);
+  const auto counts = [](int64_t training, const char* what, int64_t held_out) {
+    return absl::StrCat(training, " ", what, " to train on, ", held_out, " held out; ");
+  };
+  std::string text = absl::StrCat(name_, ": ");
+  text += is_running() ? counts(num_tokens(Split::kTrain), "tokens", num_tokens(Split::kValidation))
+                       : counts(num_documents(Split::kTrain), "documents",
+                                num_documents(Split::kValidation));
+  if (has_masks()) {
+    text += counts(num_targets(Split::kTrain), "targets", num_targets(Split::kValidation));
   }
-  return absl::StrCat(name_, ": ", num_tokens(Split::kTrain), " tokens to train on, ",
-                      num_tokens(Split::kValidation), " held out; ", vocabulary);
+  return text + tokenizer_.Description();
 }
 
 int64_t Dataset::longest_document(Split split) const {
@@ -272,6 +317,14 @@ int64_t Dataset::num_cropped(Split split, int64_t context_length) const {
   int64_t count = 0;
   for (int64_t i = 0; i < num_documents(split); ++i) {
     count += static_cast<int64_t>(document(split, i).size()) + 1 > context_length ? 1 : 0;
+  }
+  return count;
+}
+
+int64_t Dataset::num_without_targets(Split split, int64_t context_length) const {
+  int64_t count = 0;
+  for (int64_t i = 0; i < num_documents(split); ++i) {
+    count += prompt_size(split, i) >= context_length ? 1 : 0;
   }
   return count;
 }

@@ -43,8 +43,15 @@ int BytesPerToken(TokenLayout layout, int64_t vocab_size) {
 
 absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path, TokenLayout headerless,
                                           RandomAccessFile::Descriptor descriptor) {
-  PLUMB_ASSIGN_OR_RETURN(RandomAccessFile file, RandomAccessFile::Open(path, descriptor));
-  return Of(std::move(file), headerless);
+  PLUMB_ASSIGN_OR_RETURN(RandomAccessFile opened, RandomAccessFile::Open(path, descriptor));
+  PLUMB_ASSIGN_OR_RETURN(TokenFile file, Of(std::move(opened), headerless));
+  const std::string mask_path = absl::StrCat(path, ".mask");
+  if (!FileExists(mask_path)) return file;
+  PLUMB_ASSIGN_OR_RETURN(file.mask_, RandomAccessFile::Open(mask_path, descriptor));
+  if (file.mask_->size() == file.size()) return file;
+  return absl::InvalidArgumentError(absl::StrCat(
+      mask_path, ": has ", file.mask_->size(), " bytes, but a mask has one for each of the ",
+      file.size(), " tokens in ", path, "; write it with mask.astype(numpy.uint8).tofile(..)"));
 }
 
 absl::StatusOr<TokenFile> TokenFile::FromContent(absl::string_view content, const std::string& path,
@@ -103,6 +110,40 @@ absl::Status TokenFile::Read(int64_t begin, absl::Span<int32_t> out) const {
     done += count;
   }
   return absl::OkStatus();
+}
+
+absl::Status TokenFile::ReadTargets(int64_t begin, absl::Span<int32_t> out) const {
+  PLUMB_RETURN_IF_ERROR(Read(begin, out));
+  char bytes[4096];
+  while (mask_.has_value() && !out.empty()) {
+    const absl::Span<int32_t> part = out.first(std::min(out.size(), std::size(bytes)));
+    const auto count = static_cast<int64_t>(part.size());
+    PLUMB_RETURN_IF_ERROR(mask_->Read(begin, count, bytes));
+    for (size_t i = 0; i < part.size(); ++i) part[i] = bytes[i] == 0 ? -1 : part[i];
+    out.remove_prefix(part.size());
+    begin += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> TokenFile::CountTargets(int64_t begin, int64_t end) const {
+  if (!mask_.has_value()) return end - begin;
+  int64_t targets = 0;
+  std::string bytes(size_t{1} << 16, '\0');
+  while (begin < end) {
+    const int64_t count = std::min<int64_t>(end - begin, static_cast<int64_t>(bytes.size()));
+    PLUMB_RETURN_IF_ERROR(mask_->Read(begin, count, &bytes[0]));
+    const auto last = bytes.begin() + count;
+    const auto wrong = std::find_if(bytes.begin(), last, [](char c) { return c != 0 && c != 1; });
+    if (wrong != last) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          mask_->path(), ": byte ", begin + (wrong - bytes.begin()), " is ",
+          static_cast<int>(static_cast<unsigned char>(*wrong)), "; a mask has 0 and 1 only"));
+    }
+    targets += std::count(bytes.begin(), last, 1);
+    begin += count;
+  }
+  return targets;
 }
 
 std::string TokenFileHeader(TokenLayout layout, int64_t vocab_size, int64_t tokens) {

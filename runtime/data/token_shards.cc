@@ -68,23 +68,41 @@ absl::StatusOr<TokenShards> TokenShards::Open(const std::string& path, TokenLayo
   return shards;
 }
 
-void TokenShards::Read(int64_t begin, absl::Span<int32_t> out) const {
+void TokenShards::ReadEach(absl::Status (TokenFile::*read)(int64_t, absl::Span<int32_t>) const,
+                           int64_t begin, absl::Span<int32_t> out) const {
   size_t shard = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), begin) -
                                      starts_.begin() - 1);
   while (!out.empty()) {
     const int64_t left = starts_[shard + 1] - begin;
     const size_t count = static_cast<size_t>(std::min(left, static_cast<int64_t>(out.size())));
-    const absl::Status read = files_[shard].Read(begin - starts_[shard], out.first(count));
-    if (!read.ok()) {
+    const absl::Status status = (files_[shard].*read)(begin - starts_[shard], out.first(count));
+    if (!status.ok()) {
       std::fill(out.begin(), out.end(), 0);
       const std::lock_guard<std::mutex> lock(error_->mutex);
-      error_->first.Update(read);
+      error_->first.Update(status);
       return;
     }
     out.remove_prefix(count);
     begin += static_cast<int64_t>(count);
     ++shard;
   }
+}
+
+bool TokenShards::has_masks() const {
+  return std::any_of(files_.begin(), files_.end(),
+                     [](const TokenFile& file) { return file.mask() != nullptr; });
+}
+
+absl::StatusOr<int64_t> TokenShards::CountTargets(int64_t begin, int64_t end) const {
+  int64_t targets = 0;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    const int64_t from = std::max(begin, starts_[i]), to = std::min(end, starts_[i + 1]);
+    if (from >= to) continue;
+    PLUMB_ASSIGN_OR_RETURN(const int64_t count,
+                           files_[i].CountTargets(from - starts_[i], to - starts_[i]));
+    targets += count;
+  }
+  return targets;
 }
 
 absl::Status TokenShards::read_status() const {
@@ -96,13 +114,15 @@ absl::StatusOr<std::string> TokenShards::Hash() const {
   ContentHasher hasher;
   std::string piece;
   for (const TokenFile& shard : files_) {
-    const RandomAccessFile& file = shard.file();
-    hasher.Update(absl::StrCat(file.size(), ":"));
-    piece.resize(static_cast<size_t>(std::min(file.size(), kHashedAtEitherEnd)));
-    const int64_t n = static_cast<int64_t>(piece.size());
-    for (const int64_t begin : {int64_t{0}, file.size() - n}) {
-      PLUMB_RETURN_IF_ERROR(file.Read(begin, n, &piece[0]));
-      hasher.Update(piece);
+    for (const RandomAccessFile* file : {&shard.file(), shard.mask()}) {
+      if (file == nullptr) continue;
+      hasher.Update(absl::StrCat(file->size(), ":"));
+      piece.resize(static_cast<size_t>(std::min(file->size(), kHashedAtEitherEnd)));
+      const int64_t n = static_cast<int64_t>(piece.size());
+      for (const int64_t begin : {int64_t{0}, file->size() - n}) {
+        PLUMB_RETURN_IF_ERROR(file->Read(begin, n, &piece[0]));
+        hasher.Update(piece);
+      }
     }
   }
   return HexDigits(hasher.Finish());

@@ -36,11 +36,21 @@ class TokenShards {
   // Copies tokens [begin, begin + out.size()). Allocates nothing unless it fails. After an error,
   // which read_status() keeps, the tokens that could not be read are 0.
   // Requires: begin + out.size() <= size().
-  void Read(int64_t begin, absl::Span<int32_t> out) const;
+  void Read(int64_t begin, absl::Span<int32_t> out) const {
+    ReadEach(&TokenFile::Read, begin, out);
+  }
+  // Does the same, but tokens that are no targets become -1.
+  void ReadTargets(int64_t begin, absl::Span<int32_t> out) const {
+    ReadEach(&TokenFile::ReadTargets, begin, out);
+  }
+  // Returns true if a shard has a mask.
+  bool has_masks() const;
+  // Returns the number of targets in [begin, end). Errors: those of TokenFile::CountTargets.
+  absl::StatusOr<int64_t> CountTargets(int64_t begin, int64_t end) const;
   // First error of Read, for example that a file was truncated while in use. It stays.
   absl::Status read_status() const;
   // Returns the identity of the data, 16 hexadecimal digits: a hash over the size and the first and
-  // last MiB of every shard.
+  // last MiB of every shard and of every mask.
   absl::StatusOr<std::string> Hash() const;
 
  private:
@@ -48,6 +58,9 @@ class TokenShards {
     std::mutex mutex;
     absl::Status first;
   };
+
+  void ReadEach(absl::Status (TokenFile::*read)(int64_t, absl::Span<int32_t>) const, int64_t begin,
+                absl::Span<int32_t> out) const;
 
   std::unique_ptr<ReadError> error_ = std::make_unique<ReadError>();
   std::vector<TokenFile> files_;

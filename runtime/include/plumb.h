@@ -737,9 +737,10 @@ PLUMB_API int64_t plumb_trainer_steps(const plumb_trainer* trainer);
 PLUMB_API void plumb_trainer_get_memory(const plumb_trainer* trainer, plumb_trainer_memory* memory);
 
 /* Does one optimizer step on inputs [micro-batch, row, position] and targets of the same shape: the
- * id of the next token, or -1 for none, which is excluded from the loss. Rows of a bidirectional
- * model may end in inputs of -1, padding that no token sees. With the recipe's masked_tokens,
- * targets are chosen from the inputs and the given ones are not read. `info` may be NULL.
+ * id of the next token, or -1 for one that does not count for the loss, such as those of a prompt
+ * (PyTorch's ignore_index). The loss is the mean over all others. Rows of a bidirectional model may
+ * end in inputs of -1, padding that no token sees. With the recipe's masked_tokens, targets are
+ * chosen from the inputs and the given ones are not read. `info` may be NULL.
  * Errors: PLUMB_STATUS_INVALID_ARGUMENT for n other than plumb_trainer_step_tokens, an id outside
  * the vocabulary, or no target at all; PLUMB_STATUS_ABORTED if the loss or a gradient is not
  * finite, with the name of the first such tensor. The trainer is then unchanged. */

@@ -192,6 +192,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   const v1::Data& data = message.data();
   if (data.format() == v1::Data::DOCUMENTS) s.format = DataFormat::kDocuments;
   if (data.format() == v1::Data::TOKENS) s.format = DataFormat::kTokens;
+  if (data.format() == v1::Data::JSONL) s.format = DataFormat::kJsonl;
   // A tokenizer file implies the vocabulary TOKENIZER.
   if (data.vocabulary() == v1::Data::TOKENIZER || !data.tokenizer().empty()) {
     s.vocabulary = VocabularyKind::kTokenizer;
@@ -284,6 +285,7 @@ std::string TrainSpec::ToText() const {
   v1::Data* data = message.mutable_data();
   data->set_format(format == DataFormat::kDocuments ? v1::Data::DOCUMENTS
                    : format == DataFormat::kTokens  ? v1::Data::TOKENS
+                   : format == DataFormat::kJsonl   ? v1::Data::JSONL
                                                     : v1::Data::TEXT);
   data->set_vocabulary(vocabulary == VocabularyKind::kBytes       ? v1::Data::BYTES
                        : vocabulary == VocabularyKind::kTokenizer ? v1::Data::TOKENIZER

@@ -18,7 +18,7 @@ namespace plumb {
 
 enum class ScheduleKind { kConstant, kLinear, kCosine, kWsd, kInverseSqrt };
 enum class CooldownKind { kLinear, kOneMinusSqrt, kCosine };
-enum class DataFormat { kText, kDocuments, kTokens };
+enum class DataFormat { kText, kDocuments, kTokens, kJsonl };
 enum class VocabularyKind { kCharacters, kBytes, kTokenizer, kBpe };
 enum class Shard { kNone, kOptimizer, kGradients };
 enum class OnDivergence { kStop, kSkip, kStepBack };

@@ -101,6 +101,11 @@ absl::Status SubwordEncoder::Encode(absl::string_view text, const Options& optio
 absl::Status SubwordEncoder::EncodeSegment(absl::string_view segment, Call* call) {
   SplitContext context{&call->budget};
   context.begins_text = segment.data() == call->text.data();
+  if (context.begins_text && call->options.continues) {
+    const std::vector<int32_t>& before = *call->tokens;
+    context.begins_text = false;
+    context.begins_segment = !before.empty() && tokenizer_->is_special(before.back());
+  }
   for (size_t at = 0; at < segment.size();) {
     const absl::string_view rest = segment.substr(at);
     call->NotePlace(rest);

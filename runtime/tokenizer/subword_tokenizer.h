@@ -90,6 +90,9 @@ class SubwordEncoder {
   struct Options {
     bool finds_added = true;  // recognize added tokens in the text
     bool post_process = false;
+    // The text follows the one whose tokens `tokens` holds, so no space or mark is put before it,
+    // except where one follows a special token.
+    bool continues = false;
   };
   explicit SubwordEncoder(const SubwordTokenizer* tokenizer);
 

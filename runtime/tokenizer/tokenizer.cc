@@ -202,9 +202,11 @@ TokenEncoder::TokenEncoder(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {
 }
 
 absl::Status TokenEncoder::Append(absl::string_view text, std::vector<int32_t>* tokens,
-                                  size_t* bad_byte) {
-  return subwords_ != nullptr ? subwords_->Encode(text, {}, tokens, bad_byte)
-                              : tokenizer_->AppendTokens(text, tokens, bad_byte);
+                                  size_t* bad_byte, bool continues) {
+  if (subwords_ == nullptr) return tokenizer_->AppendTokens(text, tokens, bad_byte);
+  SubwordEncoder::Options options;
+  options.continues = continues;
+  return subwords_->Encode(text, options, tokens, bad_byte);
 }
 
 absl::Status TokenEncoder::Append(absl::string_view text, const SubwordEncoder::Options& options,

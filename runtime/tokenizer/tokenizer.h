@@ -124,7 +124,9 @@ class Tokenizer {
 class TokenEncoder {
  public:
   explicit TokenEncoder(const Tokenizer* tokenizer);
-  absl::Status Append(absl::string_view text, std::vector<int32_t>* tokens, size_t* bad_byte);
+  // `continues`: see SubwordEncoder::Options.
+  absl::Status Append(absl::string_view text, std::vector<int32_t>* tokens, size_t* bad_byte,
+                      bool continues = false);
   // Works like SubwordEncoder::Encode. Kinds other than subwords ignore the options.
   absl::Status Append(absl::string_view text, const SubwordEncoder::Options& options,
                       std::vector<int32_t>* tokens, size_t* bad_byte,

@@ -89,7 +89,8 @@ TEST_F(BidirectionalApiTest, WrongInputsAndTypesAreRefused) {
     });
   };
   EXPECT_EQ(run(evaluator, {1, 2, -1, 3}), "inputs: id 3 at 3 comes after -1, the end of its row");
-  EXPECT_EQ(run(evaluator, {1, -2, 1, 1}), "inputs: id -2 at 1 is not in the vocabulary of 5");
+  EXPECT_EQ(run(evaluator, {1, -2, 1, 1}),
+            "inputs: id -2 at 1 is not in the vocabulary of 5, nor -1");
   EXPECT_EQ(run(other, {1, -1, 1, 1}), "inputs: id -1 at 1 is not in the vocabulary of 5");
   const auto types = [](const EvaluatorHandle& of, std::vector<int32_t> given) {
     return Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_evaluator_set_types, of.get, given.data(),

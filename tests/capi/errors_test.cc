@@ -49,6 +49,9 @@ TEST_F(CapiTest, InvalidCallsAreErrorsWithPlaces) {
   inputs[3] = 5;
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, step(8)), HasSubstr("inputs: id 5 at 3"));
   inputs[3] = 1;
+  targets[2] = -100;
+  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, step(8)),
+              HasSubstr("targets: id -100 at 2 is not in the vocabulary of 5, nor -1"));
   targets.assign(8, -1);
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, step(8)), HasSubstr("all targets are -1"));
   EXPECT_EQ(Weights(model.get), before);

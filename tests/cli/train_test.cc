@@ -238,6 +238,107 @@ TEST_F(TrainTest, LongDocumentsAreAnnounced) {
   EXPECT_THAT(result.err, HasSubstr("warning: 1 training document is longer than the context"));
 }
 
+// Data with prompts: training, resuming, evaluating and comparing count completions only.
+TEST_F(TrainTest, JsonlIsTrainedOnItsCompletions) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i) {
+    const int a = i % 5, b = i % 4;
+    lines += "{\"prompt\": \"" + std::to_string(a) + "+" + std::to_string(b) +
+             "=\", \"completion\": \"" + std::to_string(a + b) + "\"}\n";
+  }
+  lines += "{\"prompt\": \"1+1+1+1+1+1+1+1+1\", \"completion\": \"9\"}\n";
+  Write("sums.jsonl", lines);
+  Write("sums.pbtxt",
+        "batch_size: 2 gradient_accumulation_steps: 2 max_steps: 24 learning_rate: 0.01\n"
+        "eval_interval: 8 eval_batches: 1 data { format: JSONL vocabulary: BYTES }");
+  const auto train = [this](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "pre.pbtxt", "--data", "sums.jsonl", "--train",
+                               "sums.pbtxt", "--set", "model.vocab_size=257", "--out", out});
+    return RunPlumb(more);
+  };
+  const Finished whole = train("whole", {});
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.err, HasSubstr("sums.jsonl: 18 documents to train on, 3 held out; "));
+  EXPECT_THAT(whole.err, HasSubstr("warning: skipping 1 training document whose prompt fills the"));
+  ASSERT_EQ(train("parts", {"--stop-at", "11"}).exit_code, 0);
+  const Finished rest = RunPlumb({"train", "--resume", "--out", "parts", "--data", "sums.jsonl"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(Losses("parts"), Losses("whole"));
+  EXPECT_EQ(Read("parts/checkpoints/step-000024/model.safetensors"),
+            Read("whole/checkpoints/step-000024/model.safetensors"));
+
+  // The loss of one document is that of its completion and the end token alone.
+  Write("one.jsonl", "{\"prompt\": \"3+1=\", \"completion\": \"4\"}\n");
+  Write("one.json",
+        "{\"sequences\": [[256, 51, 43, 49, 61, 52]], \"targets\": [[-100, -100, -100, -100, 52, "
+        "256]]}");
+  const auto eval = [this](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"eval", "whole", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished result = RunPlumb(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, false);
+  };
+  const auto one = eval({"--data", "one.jsonl"})["splits"]["training"];
+  EXPECT_EQ(one["targets"], 2);
+  EXPECT_NEAR(one["loss"].get<double>(), eval({"--tokens", "one.json"})["loss"].get<double>(),
+              1e-6);
+  const auto all = eval({"--data", "sums.jsonl"})["splits"];
+  EXPECT_EQ(all["training"]["targets"], 17 * 2);  // one prompt leaves no target
+  EXPECT_EQ(all["training"]["sequences"], 18);
+  EXPECT_EQ(all["validation"]["targets"], 3 * 2);
+  EXPECT_EQ(RunPlumb({"sample", "whole", "--prompt", "2+1=", "--num", "1"}).exit_code, 0);
+
+  const Finished compared = RunPlumb({"compare", "pre.pbtxt", "post.pbtxt", "--data", "sums.jsonl",
+                                      "--train", "sums.pbtxt", "--set", "model.vocab_size=257",
+                                      "--seeds", "2", "--samples", "0", "--out", "study"});
+  EXPECT_EQ(compared.exit_code, 0) << compared.err;
+  EXPECT_EQ(Losses("study/runs/pre-seed1"), Losses("whole"));
+
+  Write("wrong.jsonl", lines + "{\"prompt\": \"1\"}\n");
+  const Finished wrong = RunPlumb({"eval", "whole", "--data", "wrong.jsonl"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("wrong.jsonl:22:1: keys are missing"));
+}
+
+TEST_F(TrainTest, AMaskOfTokensIsPartOfTheData) {
+  std::string ids, mask;
+  for (int i = 0; i < 200; ++i) {
+    ids += {static_cast<char>(i * i % 7), 0};
+    mask += static_cast<char>(i % 3 == 0);
+  }
+  Write("ids.bin", ids);
+  Write("ids.bin.mask", mask);
+  Write("bytes.json", R"({"format": "plumb-tokenizer", "version": 1, "kind": "bytes",
+                          "begin_end_token": null, "vocab_size": 256})");
+  Write("ids.pbtxt", "batch_size: 2 max_steps: 6 data { format: TOKENS tokenizer: 'bytes.json' }");
+  const auto train = [this](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"train",   "pre.pbtxt", "--data", "ids.bin",
+                                          "--train", "ids.pbtxt", "--set",  "model.vocab_size=257"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunPlumb(arguments);
+  };
+  const Finished half = train({"--out", "run", "--stop-at", "3"});
+  ASSERT_EQ(half.exit_code, 0) << half.err;
+  EXPECT_THAT(half.err, HasSubstr("180 tokens to train on, 20 held out; 59 targets to train on, 6 "
+                                  "held out; "));
+  const auto step = nlohmann::json::parse(
+      Read("run/metrics.jsonl").substr(0, Read("run/metrics.jsonl").find('\n')), nullptr, false);
+  EXPECT_THAT(step["tokens"].get<int>(), AllOf(testing::Ge(10), testing::Le(12)));
+  mask[0] = 0;
+  mask[1] = 1;
+  Write("ids.bin.mask", mask);
+  const Finished other = RunPlumb({"train", "--resume", "--out", "run", "--data", "ids.bin"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("resume with that data, or start another run"));
+  Write("bert.pbtxt", Read("pre.pbtxt") + "\nbidirectional: true\n");
+  const Finished bert =
+      RunPlumb({"train", "bert.pbtxt", "--data", "ids.bin", "--train", "ids.pbtxt", "--set",
+                "model.vocab_size=257", "--set", "train.masked_tokens.share=0.2", "--out", "bert"});
+  EXPECT_EQ(bert.exit_code, 2);
+  EXPECT_THAT(bert.err, HasSubstr("ids.bin: masked_tokens chooses the targets, but this data"));
+}
+
 TEST_F(TrainTest, TrainsWithoutNorms) {
   const Finished result = RunPlumb({"train", "none.pbtxt", "--train", "train.pbtxt", "--data",
                                     "names.txt", "--set", "train.max_steps=3", "--out", "run"});

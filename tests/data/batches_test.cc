@@ -80,6 +80,65 @@ TEST(TrainBatchesTest, DocumentsStandBetweenBeginEndTokens) {
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3));
 }
 
+// Ids of a b c <be>: 0 1 2 3.
+constexpr char kPrompts[] = R"({"prompt": "ab", "completion": "ca"}
+{"text": "bc"}
+{"prompt": "abcabc", "completion": "c"}
+{"prompt": "abc", "completion": "abcabc"}
+)";
+
+TEST(TrainBatchesTest, APromptIsNoTargetAndMustLeaveOne) {
+  const Dataset dataset = MakeDataset(kPrompts, DatasetOptions::Format::kJsonl);
+  TrainBatches batches = Train(dataset, 3, 5, 1, /*keep_order=*/true);
+  Batch batch = batches.MakeBatch();
+  batches.Fill(0, &batch);
+  EXPECT_EQ(batch.seq, 5);
+  EXPECT_EQ(batch.valid_targets, 3 + 3 + 2);
+  EXPECT_THAT(batch.tokens, ElementsAre(3, 0, 1, 2, 0,     //
+                                        3, 1, 2, 0, 0,     //
+                                        3, 0, 1, 2, 0));   // the third document has no target
+  EXPECT_THAT(batch.targets, ElementsAre(-1, -1, 2, 0, 3,  //
+                                         1, 2, 3, -1, -1,  //
+                                         -1, -1, -1, 0, 1));
+  TrainBatches shuffled = Train(dataset, 3, 5, 1);
+  for (int64_t epoch = 0; epoch < 4; ++epoch) {
+    shuffled.Fill(epoch, &batch);
+    EXPECT_EQ(batch.valid_targets, 8) << "each epoch has the same three documents";
+  }
+  TrainBatches whole = Train(dataset, 4, 12, 1, true);
+  whole.Fill(0, &batch);
+  EXPECT_EQ(batch.valid_targets, dataset.num_targets(Split::kTrain));
+
+  const Dataset prompts =
+      MakeDataset("{\"prompt\": \"abc\", \"completion\": \"b\"}", DatasetOptions::Format::kJsonl);
+  TrainBatches::Options options;
+  options.context_length = 3;
+  EXPECT_EQ(TrainBatches::Create(&prompts, options).status().message(),
+            "d.txt: the training split has nothing to predict; change val_fraction or use more "
+            "data, a larger context_length or another mask");
+  options.context_length = 4;
+  EXPECT_TRUE(TrainBatches::Create(&prompts, options).ok());
+}
+
+TEST(EvalBatchesTest, PromptsAreContextOnly) {
+  const Dataset dataset = MakeDataset(kPrompts, DatasetOptions::Format::kJsonl, 1);
+  EvalBatches::Options options;
+  options.batch_size = 3;
+  options.context_length = 5;
+  const auto batches = EvalBatches::Create(&dataset, Split::kValidation, options);
+  ASSERT_TRUE(batches.ok()) << batches.status();
+  EXPECT_EQ(batches->num_targets(), 3 + 3 + 0 + 2);
+  EXPECT_EQ(batches->num_sequences(), 4);
+  Batch batch = batches->MakeBatch();
+  batches->Fill(0, &batch);
+  EXPECT_EQ(batch.valid_targets, 6);
+  EXPECT_THAT(batch.targets, ElementsAre(-1, -1, 2, 0, 3,  //
+                                         1, 2, 3, -1, -1,  //
+                                         -1, -1, -1, -1, -1));
+  batches->Fill(1, &batch);
+  EXPECT_EQ(batch.valid_targets, 2);
+}
+
 TEST(TrainBatchesTest, OptionsNameTheTokensAroundDocuments) {
   DatasetOptions options;
   options.format = DatasetOptions::Format::kDocuments;

@@ -169,6 +169,39 @@ TEST(DatasetTest, AGivenTokenizerIsTheVocabulary) {
   EXPECT_THAT(ErrorOf(Documents("fa\n", 0, &of_text)), HasSubstr("name it with data.end_token"));
 }
 
+TEST(DatasetTest, JsonlHasPromptsThatAreNoTargets) {
+  const DatasetOptions options = Options(DatasetOptions::Format::kJsonl, 0);
+  const auto load = [&](absl::string_view content, const Tokenizer* tokenizer = nullptr) {
+    return Dataset::FromContent(content, "d.jsonl", options, tokenizer);
+  };
+  const absl::StatusOr<Dataset> dataset =
+      load("\xef\xbb\xbf{\"prompt\": \"ab\", \"completion\": \"cd\"}\n\n{\"text\": \"bad\"}\n");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_EQ(dataset->num_documents(Split::kTrain), 2);
+  EXPECT_EQ(DocumentText(*dataset, Split::kTrain, 0), "abcd");
+  EXPECT_EQ(DocumentText(*dataset, Split::kTrain, 1), "bad");
+  EXPECT_EQ(dataset->prompt_size(Split::kTrain, 0), 2);
+  EXPECT_EQ(dataset->prompt_size(Split::kTrain, 1), 0);
+  EXPECT_EQ(dataset->tokenizer(), *Tokenizer::Characters({"abcd"}, true));
+  EXPECT_FALSE(dataset->is_running());
+  EXPECT_TRUE(dataset->has_masks());
+  EXPECT_EQ(dataset->num_targets(Split::kTrain), 3 + 4);
+  EXPECT_EQ(dataset->num_without_targets(Split::kTrain, 2), 1);
+  EXPECT_EQ(dataset->num_without_targets(Split::kTrain, 3), 0);
+  EXPECT_EQ(dataset->Description(),
+            "d.jsonl: 2 documents to train on, 0 held out; 7 targets to train on, 0 held out; 4 "
+            "characters \"abcd\", and a begin/end token");
+  EXPECT_FALSE(load("{\"text\": \"bad\"}")->has_masks());
+
+  const Tokenizer letters = *Tokenizer::Characters({"abcd"}, true);
+  EXPECT_THAT(
+      ErrorOf(load("{\"text\": \"a\"}\n{\"prompt\": \"b\", \"completion\": \"xa\"}", &letters)),
+      HasSubstr("d.jsonl:2:17: 'x' (U+0078) is not in the vocabulary"));
+  EXPECT_EQ(ErrorOf(load("\n \n")),
+            "d.jsonl: no document: all 2 lines are empty; a document is a line with text");
+  EXPECT_THAT(ErrorOf(load("a name\n")), HasSubstr("d.jsonl:1:1: syntax error"));
+}
+
 TEST(DatasetTest, HashIsOfTheFileAsItIs) {
   EXPECT_EQ(Documents("foobar")->data_hash(), "85944171f73967e8");
   EXPECT_NE(Documents("foobar\n")->data_hash(), "85944171f73967e8");

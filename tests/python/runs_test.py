@@ -76,6 +76,14 @@ class RunsTest(unittest.TestCase):
         self.assertIn("max_steps: 20", run.recipe)
         self.assertEqual(run.info["seed"], 1)
 
+    def test_prompts_are_context_and_completions_are_targets(self) -> None:
+        with open(self.path("sums.jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(f'{{"prompt": "{i % 5}+{i % 4}=", "completion": "{i % 5 + i % 4}"}}\n' for i in range(20))
+        settings = {"model.n_layer": 2, "train.max_steps": 4, "train.batch_size": 16, "train.data.format": "JSONL"}
+        run = plumb.train(PRE, self.path("sums.jsonl"), out=self.path("sums"), set=settings)
+        self.assertEqual(run.metrics["tokens"], [2 * 16] * 4)  # the sum and the end token of 16 documents
+        self.assertEqual(run.prompt("1+1="), [run.tokenizer.begin, *run.tokenizer.encode("1+1=")])
+
     def test_callbacks_stop_a_run_and_their_exceptions_arrive(self) -> None:
         stopped = plumb.train(PRE, NAMES, RECIPE, out=self.path("stopped"), set=SHORT,
                               callbacks=lambda step: step.step < 3)

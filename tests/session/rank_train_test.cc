@@ -77,10 +77,22 @@ TEST_F(RankTrainTest, SequencesOfDifferentLengthsGiveTheBitsOfOne) {
   TinyModel model = Model();
   model.vocab_size = 6;
   const auto context = MakeContext(runtime_.get(), model.Text());
-  const Dataset data = Documents(60, 2, 10);
+  std::string prompts;
+  for (int i = 0; i < 60; ++i) {
+    absl::StrAppend(&prompts, "{\"prompt\": \"", std::string(i % 9, "abcde"[i % 5]),
+                    "\", \"completion\": \"", i % 2 == 0 ? "edcba" : "b", "\"}\n");
+  }
+  DatasetOptions options;
+  options.format = DatasetOptions::Format::kJsonl;
+  options.val_fraction = 0;
   const TrainSpec spec = Recipe("");
-  const std::vector<double> expected = TraceOfOne(*context, data, spec, 4);
-  for (const auto& trace : TraceOfRanks(*context, data, spec, 4, 4, 1)) EXPECT_EQ(trace, expected);
+  for (const Dataset& data :
+       {Documents(60, 2, 10), *Dataset::FromContent(prompts, "prompts.jsonl", options)}) {
+    const auto expected = TraceOfOne(*context, data, spec, 4);
+    for (const auto& trace : TraceOfRanks(*context, data, spec, 4, 4, 1)) {
+      EXPECT_EQ(trace, expected) << data.name();
+    }
+  }
 }
 
 TEST_F(RankTrainTest, AModelOfManyParametersGivesTheBitsOfOne) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step does not depend on its division: as one batch, as micro-batches, as units and on ranks it
 // has, up to rounding, one loss, which is that of an evaluation of the same sequences, and one
-// gradient. This holds for documents of very different lengths and for masked tokens, too.
+// gradient. This holds for documents of very different lengths, for prompts, for token files with a
+// mask and for masked tokens, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,9 +19,10 @@
 namespace plumb {
 namespace {
 
-enum class Kind { kText, kDocuments, kTokens, kMasked };
+enum class Kind { kText, kDocuments, kTokens, kMasked, kPrompts, kTokenMask };
 
-constexpr const char* kKindNames[] = {"text", "documents", "tokens", "masked"};
+constexpr const char* kKindNames[] = {"text",   "documents", "tokens",
+                                      "masked", "prompts",   "token_mask"};
 constexpr int64_t kRows = 4;  // rows of a step
 constexpr int kSteps = 3;
 
@@ -59,6 +61,19 @@ class SplitStepTest : public RankTrainTest,
     return content;
   }
 
+  // Returns documents with prompts of 0 to 28 tokens and 2 to 9 targets.
+  static std::string OfPrompts() {
+    std::string content;
+    for (int i = 0; i < 12; ++i) {
+      std::string prompt, completion;
+      for (int k = 0; k < i * 7 % 4 * 9 + i % 2; ++k) prompt += static_cast<char>('a' + i * k % 5);
+      for (int k = 0; k <= i * 5 % 8; ++k) completion += static_cast<char>('a' + (i + k * k) % 5);
+      absl::StrAppend(&content, "{\"prompt\": \"", prompt, "\", \"completion\": \"", completion,
+                      "\"}\n");
+    }
+    return content;
+  }
+
   Dataset MakeData() const {
     DatasetOptions options;
     options.val_fraction = 0;
@@ -66,10 +81,19 @@ class SplitStepTest : public RankTrainTest,
       options.format = DatasetOptions::Format::kDocuments;
       return *Dataset::FromContent(OfDifferentLengths(), "documents.txt", options);
     }
+    if (kind() == Kind::kPrompts) {
+      options.format = DatasetOptions::Format::kJsonl;
+      return *Dataset::FromContent(OfPrompts(), "prompts.jsonl", options);
+    }
     if (kind() == Kind::kText) return TextOf(900, 6);
     std::string ids;
     for (int i = 0; i < 700; ++i) ids += {static_cast<char>(i * i % 7 % 6), 0};
     scratch_.Write("ids.bin", ids);
+    if (kind() == Kind::kTokenMask) {
+      std::string mask;
+      for (int i = 0; i < 700; ++i) mask += static_cast<char>(i % 90 > 70 && i % 3 > 0);
+      scratch_.Write("ids.bin.mask", mask);
+    }
     options.format = DatasetOptions::Format::kTokens;
     options.token_bits = 16;
     const Dataset letters = TextOf(60, 6);
@@ -193,7 +217,8 @@ TEST_P(SplitStepTest, LossAndGradientDoNotDependOnIt) {
 
 INSTANTIATE_TEST_SUITE_P(All, SplitStepTest,
                          ::testing::Combine(::testing::Values(Kind::kText, Kind::kDocuments,
-                                                              Kind::kTokens, Kind::kMasked),
+                                                              Kind::kTokens, Kind::kMasked,
+                                                              Kind::kPrompts, Kind::kTokenMask),
                                             ::testing::Values(DType::kF32, DType::kBF16)),
                          [](const auto& at) {
                            return absl::StrCat(

@@ -44,6 +44,31 @@ TEST(SubwordTokenizerTest, ARunContinuesWithATextAndItsSpaces) {
   EXPECT_FALSE(tokenizer->Decode({6}).ok());
 }
 
+TEST(SubwordTokenizerTest, ATextThatContinuesAnotherGetsNoMark) {
+  const auto append = [](const Tokenizer& tokenizer, std::vector<int32_t> tokens,
+                         absl::string_view text) {
+    size_t bad_byte = 0;
+    EXPECT_TRUE(TokenEncoder(&tokenizer).Append(text, &tokens, &bad_byte, /*continues=*/true).ok());
+    return tokens;
+  };
+  const auto marks = Tokenizer::FromJson(kMarks);
+  ASSERT_TRUE(marks.ok()) << marks.status();
+  EXPECT_EQ(append(*marks, *marks->Encode("a"), " ab"), *marks->Encode("a ab"));
+  EXPECT_EQ(append(*marks, *marks->Encode("a"), "b"), *marks->Encode("ab"));
+  // The text after a special token begins a segment.
+  EXPECT_EQ(append(*marks, *marks->Encode("a</s>"), "a"), *marks->Encode("a</s>a"));
+
+  std::string json = R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": true},
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"\u0120": 0, "a": 1, "b": 2, "\u0120a": 3},
+              "merges": ["\u0120 a"]}})";
+  const auto bytes = Tokenizer::FromJson(json);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_THAT(*bytes->Encode("a"), ElementsAre(3));
+  EXPECT_THAT(append(*bytes, *bytes->Encode("a"), "a"), ElementsAre(3, 1));
+  EXPECT_THAT(append(*bytes, *bytes->Encode("a"), " a"), ElementsAre(3, 3));
+}
+
 TEST(SubwordTokenizerTest, UnknownTextIsAnErrorWithItsPlace) {
   const auto tokenizer = Tokenizer::FromJson(kMarks);
   ASSERT_TRUE(tokenizer.ok());

@@ -129,6 +129,85 @@ TEST(TokenFileTest, ARetrievalShardIsTrainedOn) {
   EXPECT_EQ(data->num_tokens(Split::kValidation), 0);
 }
 
+// a.bin has the tokens 1 to 8 and a mask, b.bin the same and none.
+TEST(TokenFileTest, AMaskExcludesTargets) {
+  Shards shards("mask_shards", {"a.bin", "b.bin", "val.bin"});
+  const std::string mask = JoinPath(shards.directory, "a.bin.mask");
+  const std::string plain_hash = Dataset::Load(shards.directory, shards.options)->data_hash();
+  const auto load = [&](absl::string_view bytes) {
+    EXPECT_TRUE(WriteFileAtomically(mask, bytes).ok());
+    return Dataset::Load(shards.directory, shards.options);
+  };
+  const auto data = load(absl::string_view("\1\0\0\1\0\0\1\0", 8));
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE(data->has_masks());
+  EXPECT_NE(data->data_hash(), plain_hash);
+  EXPECT_NE(load(absl::string_view("\1\0\0\1\0\0\0\1", 8))->data_hash(), data->data_hash());
+  EXPECT_EQ(data->num_targets(Split::kTrain), 2 + 8) << "the first token is no target";
+  EXPECT_EQ(data->num_targets(Split::kValidation), 7);
+  EXPECT_THAT(data->Description(), HasSubstr("16 tokens to train on, 8 held out; 10 targets to "
+                                             "train on, 7 held out; "));
+  std::vector<int32_t> tokens(10);
+  data->ReadTargets(Split::kTrain, 1, absl::MakeSpan(tokens));
+  EXPECT_THAT(tokens, ElementsAre(-1, -1, 4, -1, -1, 7, -1, 1, 2, 3));
+  data->ReadText(Split::kTrain, 1, absl::MakeSpan(tokens));
+  EXPECT_THAT(tokens, ElementsAre(2, 3, 4, 5, 6, 7, 8, 1, 2, 3));
+  for (const int64_t stride : {0, 1, 2}) {
+    const auto batches = EvalBatches::Create(&*data, Split::kTrain, {2, 3, stride});
+    ASSERT_TRUE(batches.ok()) << batches.status();
+    EXPECT_EQ(batches->num_targets(), 10);
+    Batch batch = batches->MakeBatch();
+    int64_t targets = 0;
+    for (int64_t i = 0; i < batches->size(); ++i) {
+      batches->Fill(i, &batch);
+      targets += batch.valid_targets;
+    }
+    EXPECT_EQ(targets, 10) << "stride " << stride;
+  }
+}
+
+TEST(TokenFileTest, AWindowWithoutTargetsIsDrawnAgain) {
+  Shards shards("sparse_mask", {"a.bin"});
+  shards.options.val_fraction = 0;
+  const std::string mask = JoinPath(shards.directory, "a.bin.mask");
+  ASSERT_TRUE(WriteFileAtomically(mask, absl::string_view("\0\0\0\0\0\1\0\0", 8)).ok());
+  const auto data = Dataset::Load(shards.directory, shards.options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  auto train = TrainBatches::Create(&*data, {3, 2, 2, 1});
+  ASSERT_TRUE(train.ok()) << train.status();
+  auto whole = TrainBatches::Create(&*data, {6, 1, 2, 1});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  Batch batch = train->MakeBatch(), step = whole->MakeBatch();
+  for (int64_t i = 0; i < 20; ++i) {
+    whole->Fill(i, &step);
+    EXPECT_EQ(step.valid_targets, 6);
+    std::vector<int32_t> targets;
+    for (const int64_t part : {0, 1}) {
+      train->Fill(2 * i + part, &batch);
+      targets.insert(targets.end(), batch.targets.begin(), batch.targets.end());
+    }
+    EXPECT_EQ(targets, step.targets) << "also if the step is divided";
+  }
+  ASSERT_TRUE(WriteFileAtomically(mask, std::string(8, '\0')).ok());
+  const auto none = Dataset::Load(shards.directory, shards.options);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_THAT(std::string(TrainBatches::Create(&*none, {3, 2, 2, 1}).status().message()),
+              HasSubstr("the training split has nothing to predict"));
+}
+
+TEST(TokenFileTest, AWrongMaskIsAnError) {
+  Shards shards("wrong_masks", {"a.bin"});
+  const std::string mask = JoinPath(shards.directory, "a.bin.mask");
+  const auto error = [&](absl::string_view bytes) {
+    EXPECT_TRUE(WriteFileAtomically(mask, bytes).ok());
+    return std::string(Dataset::Load(shards.directory, shards.options).status().message());
+  };
+  EXPECT_THAT(
+      error(std::string(64, '\1')),
+      HasSubstr("a.bin.mask: has 64 bytes, but a mask has one for each of the 8 tokens in"));
+  EXPECT_THAT(error("10110111"), HasSubstr("a.bin.mask: byte 1 is 48; a mask has 0 and 1 only"));
+}
+
 TEST(TokenFileTest, AFileThatIsCutWhileItIsInUseIsAnError) {
   const Shards shards("cut", {"a.bin", "b.bin", "val.bin"});
   const auto data = Dataset::Load(shards.directory, shards.options);

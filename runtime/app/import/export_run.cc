@@ -223,7 +223,7 @@ absl::Status WriteTokenizerFiles(const std::string& run, const RunFiles& files,
   };
   PLUMB_RETURN_IF_ERROR(write(kGenerationConfigFile, GenerationConfigJson(files.special)));
   if (!files.tokenizer.ok()) return absl::OkStatus();
-  const bool begins_texts = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
+  const bool begins_texts = HasDocuments(files.recipe);
   PLUMB_ASSIGN_OR_RETURN(const std::string tokenizer,
                          LibraryTokenizerJson(*files.tokenizer, begins_texts));
   PLUMB_RETURN_IF_ERROR(write("tokenizer.json", tokenizer));

@@ -92,7 +92,7 @@ absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
   preview.data = data.Description();
   preview.data_hash = data.data_hash();
   preview.vocab_size = data.tokenizer().vocab_size();
-  preview.has_documents = recipe.fields.data().format() == v1::Data::DOCUMENTS;
+  preview.has_documents = HasDocuments(recipe);
   preview.has_validation = data.has_targets(Split::kValidation);
   return preview;
 }

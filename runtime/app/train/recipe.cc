@@ -142,6 +142,7 @@ DatasetOptions ToDatasetOptions(const Recipe& recipe) {
   DatasetOptions options;
   if (data.format() == v1::Data::DOCUMENTS) options.format = DatasetOptions::Format::kDocuments;
   if (data.format() == v1::Data::TOKENS) options.format = DatasetOptions::Format::kTokens;
+  if (data.format() == v1::Data::JSONL) options.format = DatasetOptions::Format::kJsonl;
   if (data.vocabulary() == v1::Data::BYTES) options.vocabulary = Tokenizer::Kind::kBytes;
   if (data.vocabulary() == v1::Data::TOKENIZER || data.vocabulary() == v1::Data::BPE) {
     options.vocabulary = Tokenizer::Kind::kSubwords;
@@ -155,6 +156,19 @@ DatasetOptions ToDatasetOptions(const Recipe& recipe) {
   return options;
 }
 
+bool HasDocuments(const Recipe& recipe) {
+  const v1::Data::Format format = recipe.fields.data().format();
+  return format == v1::Data::DOCUMENTS || format == v1::Data::JSONL;
+}
+
+absl::Status CheckOneMask(const Dataset& data, const Recipe& recipe) {
+  if (!data.has_masks() || !recipe.fields.has_masked_tokens()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      data.name(),
+      ": masked_tokens chooses the targets, but this data has a mask or prompts, which exclude "
+      "some; drop masked_tokens, or use data without them"));
+}
+
 absl::StatusOr<TrainBatches> MakeTrainBatches(const Dataset* data, const Recipe& recipe,
                                               const api::ModelInfo& model) {
   const bool is_bidirectional = model.bidirectional != 0;
@@ -163,6 +177,7 @@ absl::StatusOr<TrainBatches> MakeTrainBatches(const Dataset* data, const Recipe&
         "the model is bidirectional: a token sees the next one, so that nothing is learned from "
         "predicting it; write masked_tokens {} into the recipe to train it to fill gaps");
   }
+  PLUMB_RETURN_IF_ERROR(CheckOneMask(*data, recipe));
   TrainBatches::Options options;
   options.batch_size = recipe.fields.batch_size();
   options.micro_batches = recipe.fields.gradient_accumulation_steps();

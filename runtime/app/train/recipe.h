@@ -56,8 +56,14 @@ std::string OptimizerText(const Recipe& recipe);
 
 DatasetOptions ToDatasetOptions(const Recipe& recipe);
 
+// Returns true if a sequence of the data is a document, between begin and end token.
+bool HasDocuments(const Recipe& recipe);
+
+// Fails for a recipe with masked_tokens and data that say which tokens are targets.
+absl::Status CheckOneMask(const Dataset& data, const Recipe& recipe);
+
 // Returns the training batches of a model. Errors: kInvalidArgument for a bidirectional model whose
-// recipe has no masked_tokens.
+// recipe has no masked_tokens; those of CheckOneMask.
 absl::StatusOr<TrainBatches> MakeTrainBatches(const Dataset* data, const Recipe& recipe,
                                               const api::ModelInfo& model);
 

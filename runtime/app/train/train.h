@@ -89,6 +89,7 @@ struct TrainInfo {
   std::string optimizer;  // optimizers and their peak learning rates, for users
   int threads = 1;
   int64_t cropped_documents = 0;  // training documents longer than the context
+  int64_t skipped_documents = 0;  // training documents whose prompt fills the context
   int64_t context_length = 0;
   int64_t probe_every = 0;   // interval of probes; 0: none
   int64_t chosen_units = 0;  // units per step if they were chosen for the ranks, else 0

@@ -283,9 +283,9 @@ absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
   info.dtype = DTypeOf(recipe);
   info.optimizer = OptimizerText(recipe);
   info.context_length = of_model.context_length;
-  if (data->format() == DatasetOptions::Format::kDocuments) {
-    info.cropped_documents = data->num_cropped(Split::kTrain, info.context_length);
-  }
+  info.skipped_documents = data->num_without_targets(Split::kTrain, info.context_length);
+  info.cropped_documents =
+      data->num_cropped(Split::kTrain, info.context_length) - info.skipped_documents;
   info.probe_every = probe_options.every;
   const bool writes = !request.out.empty() && !request.dry_run;
   probe =

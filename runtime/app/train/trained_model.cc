@@ -164,7 +164,7 @@ struct TrainedModel::Impl {
     Prompt prompt{tokenizer.prompt_prefix(), text, absl::nullopt};
     const absl::optional<int32_t> begin = tokenizer.begin_token();
     // A document begins as in training.
-    const bool documents = files.recipe.fields.data().format() == v1::Data::DOCUMENTS;
+    const bool documents = HasDocuments(files.recipe);
     const bool wants_begin = prompt.tokens.empty() && encoded->empty();
     if (begin.has_value() && (documents || wants_begin)) prompt.tokens = {*begin};
     prompt.tokens.insert(prompt.tokens.end(), encoded->begin(), encoded->end());
@@ -419,6 +419,7 @@ absl::StatusOr<std::vector<SplitLoss>> TrainedModel::Evaluate(const std::string&
   PLUMB_ASSIGN_OR_RETURN(
       const Dataset data,
       Dataset::Load(data_path, ToDatasetOptions(impl.files.recipe), &*impl.files.tokenizer));
+  PLUMB_RETURN_IF_ERROR(CheckOneMask(data, impl.files.recipe));
   if (stride > 0 && impl.files.recipe.fields.has_masked_tokens()) {
     return absl::InvalidArgumentError(
         "a stride needs a model that predicts the next token, and this one was trained with "

@@ -111,7 +111,8 @@ class Run:
         least one."""
         ids, prefix = self.tokenizer.encode(text), list(self.tokenizer.prefix)
         begin = self.tokenizer.begin
-        has_documents = os.path.exists(self._path("train.pbtxt")) and "format: DOCUMENTS" in self.recipe
+        has_documents = os.path.exists(self._path("train.pbtxt")) and any(
+            f"format: {name}" in self.recipe for name in ("DOCUMENTS", "JSONL"))
         if begin is not None and (has_documents or not (prefix or ids)):
             prefix = [begin]
         return [*prefix, *ids] or [*self.tokenizer.encode("\n")]
