@@ -5,6 +5,7 @@
 #define PLUMB_RUNTIME_SESSION_TRAIN_MEMORY_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,8 +26,9 @@ WeightFormat WeightFormatOf(const TrainSpec& spec);
 // Returns the micro-batches of a step that contain the units `units`.
 UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units);
 
-// Returns the build options of a unit's training program, without `seq`.
-BuildOptions TrainProgram(const TrainSpec& spec);
+// Returns the build options of a unit's training program, without `seq`. `frozen` as in
+// UpdatePlan.
+BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>& frozen = {});
 // Returns its compiler passes: those of the context and those that the recipe enables.
 OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec);
 // Returns true if the program sums the squares of each gradient (outputs
