@@ -208,7 +208,8 @@ TEST_F(FreezeRulesTest, OnlyTrainedTensorsCountForClipping) {
   EXPECT_NEAR(std::sqrt(square), 0.01, 1e-6);
 }
 
-// Layer 1 is trained: what lies below it, and the gradients of frozen weights, are not computed.
+// A weight of layer 1 is trained: gradients of frozen weights, and those below it, are not
+// computed.
 TEST_F(FreezeRulesTest, ThePassEndsBelowTheFirstTrainedTensor) {
   const auto context = MakeContext(runtime_.get(), SmallModel().Text());
   const TrainSpec spec =
