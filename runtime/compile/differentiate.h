@@ -14,9 +14,9 @@
 namespace plumb {
 
 // Returns `graph` with the nodes of its backward pass, and one output "grad.<parameter>" for every
-// parameter that is not in `frozen` (zeros if the loss does not depend on it). `loss` names an
-// output of type f32[1]. Several gradients of one value are summed by one `combine` node, in the
-// order in which its readers run backward.
+// parameter (zeros if the loss does not depend on it). `loss` names an output of type f32[1].
+// Several gradients of one value are summed by one `combine` node, in the order in which its
+// readers run backward. Parameters whose names are in `frozen` have no gradient.
 absl::StatusOr<Graph> Differentiate(Graph graph, const OpRegistry& registry, absl::string_view loss,
                                     const std::vector<std::string>& frozen = {});
 

@@ -52,9 +52,7 @@ struct BuildOptions {
   bool weighs_loss = false;
   // kTrain: adds the choices that fall on each expert to the state of its router's correction.
   bool counts_loads = false;
-  // kTrain: names of parameters without gradient, in the order of the parameters. The forward pass
-  // does not depend on them.
-  std::vector<std::string> frozen;
+  std::vector<std::string> frozen;  // kTrain: UpdatePlan::frozen, for the backward pass only
 };
 
 // Returns the element type of the parameter in a program.

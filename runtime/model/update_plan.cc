@@ -338,13 +338,12 @@ class Planner {
   }
 
   absl::Status CheckAnyTrained() const {
+    const ParameterUpdate* frozen = nullptr;
     for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (plan_.parameters[i].is_frozen) frozen = &plan_.parameters[i];
       if (!plan_.parameters[i].is_frozen && !parameters_[i].is_correction) return absl::OkStatus();
     }
-    const auto frozen =
-        std::find_if(plan_.parameters.rbegin(), plan_.parameters.rend(),
-                     [](const ParameterUpdate& update) { return update.is_frozen; });
-    if (frozen == plan_.parameters.rend()) return absl::OkStatus();
+    if (frozen == nullptr) return absl::OkStatus();
     return ErrorInText(
         MatchOf(*frozen), 0,
         absl::StrCat("rule: nothing is left to train, as every tensor is frozen; put "
@@ -472,19 +471,17 @@ std::string NamesText(const std::vector<std::string>& names) {
 std::string ToString(const UpdatePlan& plan, const TrainSpec& spec,
                      absl::Span<const ParameterSpec> parameters) {
   std::vector<std::pair<ParameterUpdate, std::vector<std::string>>> groups;
+  int64_t trained = 0, all = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterUpdate& update = plan.parameters[i];
+    all += parameters[i].shape.num_elements();
+    if (!update.is_frozen) trained += parameters[i].shape.num_elements();
     auto alike = std::find_if(groups.begin(), groups.end(),
                               [&update](const auto& group) { return group.first == update; });
     if (alike == groups.end()) alike = groups.insert(groups.end(), {update, {}});
     alike->second.push_back(parameters[i].name);
   }
   std::string text = "updates, at the peak of the schedule\n";
-  int64_t trained = 0, all = 0;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    all += parameters[i].shape.num_elements();
-    if (!plan.parameters[i].is_frozen) trained += parameters[i].shape.num_elements();
-  }
   for (const auto& [update, names] : groups) {
     const std::string rule =
         update.rule < 0

@@ -31,9 +31,9 @@ struct BucketPlan {
   std::vector<bool> OwnedBy(int rank) const;  // indexed by parameter
   int64_t ElementsOf(int rank) const;         // elements that `rank` owns
 
-  // Returns the buckets that have gradients in the order in which a pass of `program` completes
-  // them, which is the order in which they are sent. The outputs of the program are "grad." and the
-  // names of the layout.
+  // Returns the buckets in the order in which a pass of `program` completes them, which is the
+  // order in which they are sent. The outputs of the program are "grad." and the names of the
+  // layout. Buckets of frozen parameters are left out.
   struct Ready {
     size_t node;    // node that completes the bucket
     size_t bucket;  // index in `buckets`

@@ -94,8 +94,8 @@ class Optimizer {
   void SetRemote(Remote* remote) { remote_ = remote; }
 
   // Returns the states for a file: "m.<parameter>", AdamW's first moment or Muon's momentum, and,
-  // for parameters that AdamW updates, "v.<parameter>". Frozen ones have none. States of other
-  // ranks are copied from there.
+  // for parameters that AdamW updates, "v.<parameter>". States of other ranks are copied from
+  // there. Frozen parameters have none.
   std::vector<TensorToWrite> Tensors() const;
   // Copies the states from a file, or returns the error of doing so. Errors: as
   // ParameterLayout::Read.
@@ -110,8 +110,7 @@ class Optimizer {
     const float* data;
     int64_t n;
   };
-  // Returns none for a frozen parameter, or if they are on another rank.
-  std::vector<State> StatesOf(size_t parameter) const;
+  std::vector<State> StatesOf(size_t parameter) const;  // empty if frozen, or on another rank
 
   float* first_moments() const { return m_.as<float>(); }  // packed, of owned parameters
   // Packed second moments of the owned parameters that AdamW updates.

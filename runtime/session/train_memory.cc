@@ -49,8 +49,7 @@ std::vector<bool> OwnedWeights(const ModelContext& context, const TrainSpec& spe
   if (spec.ema_decay > 0) return {};
   const auto updates = PlanUpdates(spec, context.model, context.parameters);
   if (!updates.ok()) return {};  // TrainSession::Create returns this error on all ranks
-  const ParameterLayout layout(context.parameters, updates->frozen);
-  return BucketPlan::Of(layout, ranks).OwnedBy(rank);
+  return BucketPlan::Of(ParameterLayout(context.parameters, updates->frozen), ranks).OwnedBy(rank);
 }
 
 BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>& frozen) {

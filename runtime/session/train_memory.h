@@ -26,8 +26,7 @@ WeightFormat WeightFormatOf(const TrainSpec& spec);
 // Returns the micro-batches of a step that contain the units `units`.
 UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units);
 
-// Returns the build options of a unit's training program, without `seq`. `frozen` as in
-// UpdatePlan.
+// Returns the build options of a unit's training program, without `seq`.
 BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>& frozen = {});
 // Returns its compiler passes: those of the context and those that the recipe enables.
 OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec);

@@ -2,6 +2,7 @@
 // Compares the training of some tensors, all others frozen, with the training of all of them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -187,6 +188,39 @@ INSTANTIATE_TEST_SUITE_P(All, FreezeTest,
                          });
 
 class FreezeRulesTest : public RecipeTest {};
+
+// Values whose other readers were gradients of frozen tensors may be fused, which changes rounding.
+TEST_F(FreezeRulesTest, GradientsAreThoseOfTheWholeInAllPlacements) {
+  const Dataset data = Documents(64, 5, 5);
+  for (const std::string& placement : ShippedPlacements()) {
+    SCOPED_TRACE(placement);
+    TinyModel model;
+    model.vocab_size = 6;
+    model.placement = placement;
+    model.more = "mlp { bias: true }";
+    const auto context = MakeContext(runtime_.get(), model.Text());
+    const std::string recipe = "batch_size: 2 grad_clip: 0 ";
+    const auto whole = Make(*context, data, Spec(recipe));
+    ASSERT_TRUE(whole->Step().ok());
+    for (const char* tensors : {"MATRICES", "VECTORS"}) {
+      const auto part = Make(
+          *context, data,
+          Spec(absl::StrCat(recipe, "rule { match: '*' tensors: ", tensors, " freeze: true }")));
+      ASSERT_TRUE(part->Step().ok());
+      for (size_t i = 0; i < context->parameters.size(); ++i) {
+        const ParameterLayout::Entry& entry = part->gradient_layout().entries[i];
+        const float* const got = part->gradients() + entry.begin;
+        const float* const want = whole->gradients() + whole->gradient_layout().entries[i].begin;
+        double largest = 0, difference = 0;
+        for (int64_t e = 0; e < entry.end - entry.begin; ++e) {
+          largest = std::max(largest, std::fabs(static_cast<double>(want[e])));
+          difference = std::max(difference, std::fabs(static_cast<double>(got[e] - want[e])));
+        }
+        EXPECT_LE(difference, 1e-5 * largest) << entry.name;
+      }
+    }
+  }
+}
 
 // The gradients are scaled by the bound over the norm of those that are trained.
 TEST_F(FreezeRulesTest, OnlyTrainedTensorsCountForClipping) {
