@@ -778,8 +778,7 @@ PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
 /* Returns the gradient of the last step's mean loss for the i-th parameter, before clipping, summed
  * over units and ranks. Valid until the next step. Otherwise like plumb_model_tensor.
  * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION before the first step, if
- * ranks share gradients (shard: GRADIENTS), and for a parameter that a rule of the recipe freezes
- * (freeze). */
+ * ranks share gradients (shard: GRADIENTS), and for a parameter that a rule freezes. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer,
                                                               size_t i, plumb_tensor* tensor,
                                                               plumb_error** error);
@@ -896,7 +895,7 @@ typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
  * "attention", "sublayers". Losses and weights stay the same bits. `probe` may be NULL, as
  * plumb_trainer_get_probe also returns the statistics. With several ranks each probes its own
  * units.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point;
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point, also one of a frozen parameter;
  * PLUMB_STATUS_FAILED_PRECONDITION if ranks share gradients (shard: GRADIENTS). */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
                                                            const char* const* points, size_t count,

@@ -33,7 +33,7 @@ struct BucketPlan {
 
   // Returns the buckets in the order in which a pass of `program` completes them, which is the
   // order in which they are sent. The outputs of the program are "grad." and the names of the
-  // layout. Buckets of frozen parameters are left out.
+  // layout. Omits buckets of frozen parameters.
   struct Ready {
     size_t node;    // node that completes the bucket
     size_t bucket;  // index in `buckets`
