@@ -117,7 +117,8 @@ absl::StatusOr<double> Pass(plumb_evaluator* evaluator, const int32_t* inputs,
   if (probe != nullptr) probe->Begin();
   PLUMB_ASSIGN_OR_RETURN(const double loss, evaluator->gradients->Run(ids, seq, probe));
   if (probe != nullptr) {
-    probe->End(0, *evaluator->model->parameters, evaluator->gradients->gradients(),
+    const ParameterStore& parameters = *evaluator->model->parameters;
+    probe->End(0, parameters, parameters.layout(), evaluator->gradients->gradients(),
                evaluator->model->threads());
   }
   if (evaluator->stopped) return absl::CancelledError("the probe callback asked to stop");

@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
 #include "runtime/capi/handles.h"
 #include "runtime/compile/memory_plan.h"
+#include "runtime/compile/node_cost.h"
 #include "runtime/model/update_plan.h"
 #include "runtime/picture/picture.h"
 #include "runtime/session/probe.h"
@@ -39,17 +41,29 @@ absl::StatusOr<std::string> ProbesText(const ModelContext& context) {
   return text;
 }
 
+// Returns the FLOPs of a pass of the training program.
+absl::StatusOr<double> FlopsOf(const ModelContext& context, const TrainSpec& recipe,
+                               const BuildOptions& program) {
+  PLUMB_ASSIGN_OR_RETURN(const Graph graph, BuildProgram(context, program, /*gradients=*/true,
+                                                         TrainPasses(context, recipe)));
+  double flops = 0;
+  for (const NodeTime& node : NodeCosts(graph)) flops += node.flops;
+  return flops;
+}
+
 // Prints a stage; `program` is the training step's.
 absl::StatusOr<std::string> ExplainStage(const ModelContext& context,
                                          const plumb_explain_options& options,
-                                         const TrainSpec& recipe, BuildOptions program) {
+                                         const TrainSpec& recipe, const UpdatePlan& updates,
+                                         BuildOptions program) {
   switch (options.stage) {
     case PLUMB_EXPLAIN_GRAPH:
     case PLUMB_EXPLAIN_GRADIENTS: {
       PLUMB_ASSIGN_OR_RETURN(
           Graph graph, BuildForward(context.model, context.parameters, *context.ops, program));
       if (options.stage == PLUMB_EXPLAIN_GRAPH) return ToString(graph);
-      PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops));
+      PLUMB_ASSIGN_OR_RETURN(graph,
+                             AddBackwardPass(std::move(graph), *context.ops, program.frozen));
       return ToString(graph);
     }
     case PLUMB_EXPLAIN_PROMPT: {
@@ -61,9 +75,15 @@ absl::StatusOr<std::string> ExplainStage(const ModelContext& context,
     case PLUMB_EXPLAIN_PROBES:
       return ProbesText(context);
     case PLUMB_EXPLAIN_UPDATES: {
-      PLUMB_ASSIGN_OR_RETURN(const UpdatePlan plan,
-                             PlanUpdates(recipe, context.model, context.parameters));
-      return ToString(plan, recipe, context.parameters);
+      std::string text = ToString(updates, recipe, context.parameters);
+      if (updates.frozen.empty()) return text;
+      PLUMB_ASSIGN_OR_RETURN(const double trained, FlopsOf(context, recipe, program));
+      program.frozen.clear();
+      PLUMB_ASSIGN_OR_RETURN(const double all, FlopsOf(context, recipe, program));
+      absl::StrAppendFormat(&text, "  FLOPs of a token: %.3g, %.0f %% of those without freeze\n",
+                            trained / static_cast<double>(program.batch * program.seq),
+                            100 * trained / all);
+      return text;
     }
     case PLUMB_EXPLAIN_SVG:
       return DrawModel(context.model, {});
@@ -109,10 +129,12 @@ absl::StatusOr<std::string> Explain(const ModelContext& context,
                                      ? absl::string_view()
                                      : absl::string_view(options.recipe, options.recipe_size);
   PLUMB_ASSIGN_OR_RETURN(const TrainSpec recipe, ParseTrainSpec(text, "recipe", {}));
-  BuildOptions program = TrainProgram(recipe);
+  PLUMB_ASSIGN_OR_RETURN(const UpdatePlan updates,
+                         PlanUpdates(recipe, context.model, context.parameters));
+  BuildOptions program = TrainProgram(recipe, updates.frozen);
   program.batch = batch;
   program.seq = seq;
-  return ExplainStage(context, options, recipe, program);
+  return ExplainStage(context, options, recipe, updates, program);
 }
 
 absl::StatusOr<plumb_work> WorkOf(const ModelContext& context, int32_t pass, int64_t tokens,

@@ -375,7 +375,11 @@ plumb_status plumb_trainer_gradient(const plumb_trainer* trainer, size_t i, plum
           "with train.shard: GRADIENTS each rank has the gradients of some parameters only; "
           "OPTIMIZER and NONE keep all on every rank");
     }
-    const auto& entries = trainer->model->parameters->layout().entries;
+    const auto& entries = trainer->session->gradient_layout().entries;
+    if (i < entries.size() && entries[i].is_frozen()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          entries[i].name, " is frozen by a rule of the recipe, so it has no gradient"));
+    }
     const int64_t begin = i < entries.size() ? entries[i].begin : 0;
     return plumb::capi::WriteTensor(
         *trainer->model, i, const_cast<float*>(trainer->session->gradients()) + begin, tensor);

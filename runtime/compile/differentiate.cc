@@ -67,8 +67,8 @@ void NameGradients(const Graph& forward, const ReversePass& reverse, Graph* grap
 
 }  // namespace
 
-absl::StatusOr<Graph> Differentiate(Graph graph, const OpRegistry& registry,
-                                    absl::string_view loss) {
+absl::StatusOr<Graph> Differentiate(Graph graph, const OpRegistry& registry, absl::string_view loss,
+                                    const std::vector<std::string>& frozen) {
   const ValueId id = graph.FindOutput(loss);
   if (id == kNoValue) {
     return absl::InvalidArgumentError(absl::StrCat("the graph has no output \"", loss, "\""));
@@ -79,20 +79,21 @@ absl::StatusOr<Graph> Differentiate(Graph graph, const OpRegistry& registry,
                                                    ", but only f32[1] can be differentiated"));
   }
   const Graph forward = std::move(graph);
+  const absl::flat_hash_set<std::string> no_gradient(frozen.begin(), frozen.end());
   std::vector<bool> wanted;
   for (const Value& value : forward.values) {
-    wanted.push_back(value.kind == ValueKind::kParameter);
+    wanted.push_back(value.kind == ValueKind::kParameter && !no_gradient.contains(value.name));
     if (!wanted.back() || IsFloating(value.type.dtype)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("parameter ", value.name, " is ", value.type.ToString(),
                      "; only floating-point parameters have gradients"));
   }
   GraphBuilder builder(&registry, forward);
-  ReversePass reverse(forward, std::move(wanted), &builder);
+  ReversePass reverse(forward, wanted, &builder);
   PLUMB_RETURN_IF_ERROR(reverse.Run({{id, Fill(&builder, Shape({1}), 1)}}));
   for (size_t i = 0; i < forward.values.size(); ++i) {
     const Value& value = forward.values[i];
-    if (value.kind != ValueKind::kParameter) continue;
+    if (!wanted[i]) continue;
     ValueId gradient = reverse.gradient(static_cast<ValueId>(i));
     if (gradient == kNoValue) gradient = Fill(&builder, value.type.shape, 0);
     builder.Output(absl::StrCat("grad.", value.name), gradient);

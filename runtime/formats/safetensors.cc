@@ -204,7 +204,7 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorTo
 }
 
 absl::Status CheckTensorsFit(const SafetensorsFile& file, absl::Span<const WantedTensor> wanted,
-                             absl::string_view prefix) {
+                             absl::string_view prefix, absl::string_view owner) {
   std::vector<std::string> errors;
   std::set<std::string> known;
   for (const WantedTensor& tensor : wanted) {
@@ -226,8 +226,8 @@ absl::Status CheckTensorsFit(const SafetensorsFile& file, absl::Span<const Wante
         absl::StrCat("surplus: ", tensor.name, shown ? DidYouMean(tensor.name, names) : ""));
   }
   if (errors.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(file.path(), ": does not fit the model:\n  ", ListDiagnostics(errors, "\n  ")));
+  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": does not fit ", owner, ":\n  ",
+                                                 ListDiagnostics(errors, "\n  ")));
 }
 
 }  // namespace plumb

@@ -117,10 +117,14 @@ struct WantedTensor {
   Shape shape;  // the dtype is f32
 };
 
-// Checks that a file has the tensors of a model. Errors: kInvalidArgument with all tensors that are
+// Owner of the states of an optimizer, for the errors of CheckTensorsFit.
+inline constexpr char kOptimizerOfTheRecipe[] =
+    "the recipe (a run continues with the frozen tensors and the optimizers that it began with)";
+
+// Checks that a file has the tensors of `owner`. Errors: kInvalidArgument with all tensors that are
 // missing or misshapen, and all surplus ones whose names begin with `prefix`.
 absl::Status CheckTensorsFit(const SafetensorsFile& file, absl::Span<const WantedTensor> wanted,
-                             absl::string_view prefix);
+                             absl::string_view prefix, absl::string_view owner = "the model");
 
 }  // namespace plumb
 

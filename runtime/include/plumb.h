@@ -377,10 +377,10 @@ typedef struct plumb_work {
 #define PLUMB_WORK_INIT \
   { sizeof(plumb_work), 0.0, 0 }
 
-/* Counts the min work of a pass over one sequence of `tokens` tokens: forward and backward, or
- * feeding a session, which computes the logits of the last token only. `weights`, as in
- * plumb_session_options, determines weight_bytes.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT, also for `tokens` outside 1 .. context_length. */
+/* Counts the min work of a pass over one sequence of `tokens` tokens: forward and backward, as if
+ * all parameters were trained, or feeding a session, which computes the logits of the last token
+ * only. `weights`, as in plumb_session_options, determines weight_bytes. Errors:
+ * PLUMB_STATUS_INVALID_ARGUMENT, also for `tokens` outside 1 .. context_length. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_work(const plumb_model* model, int32_t pass,
                                                         int64_t tokens, int32_t weights,
                                                         plumb_work* work, plumb_error** error);
@@ -681,7 +681,7 @@ typedef struct plumb_step_info {
   int64_t step;         /* 1 for the first */
   int64_t tokens;       /* number of targets */
   double loss;          /* mean over the step's targets, before the update, in nats */
-  double gradient_norm; /* L2 norm of all gradients, before clipping */
+  double gradient_norm; /* L2 norm of all gradients (frozen tensors have none), before clipping */
   double learning_rate;
   double seconds;
 } plumb_step_info;
@@ -778,8 +778,8 @@ PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
 
 /* Returns the gradient of the last step's mean loss for the i-th parameter, before clipping, summed
  * over units and ranks. Valid until the next step. Otherwise like plumb_model_tensor.
- * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION before the first step, and if
- * ranks share gradients (shard: GRADIENTS). */
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION before the first step, if
+ * ranks share gradients (shard: GRADIENTS), and for a parameter that a rule freezes. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer,
                                                               size_t i, plumb_tensor* tensor,
                                                               plumb_error** error);
@@ -791,7 +791,8 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_save(const plumb_trainer* t
                                                           const char* path, plumb_error** error);
 /* Loads a file of plumb_trainer_save into a trainer of the same model, which then continues to the
  * same bits as the one that was saved. Logs a warning if the file describes the model differently.
- * Errors: those of plumb_model_load; nothing has changed then. */
+ * Errors: those of plumb_model_load, also if its recipe froze other tensors or gave them other
+ * optimizers; nothing has changed then. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_load(plumb_trainer* trainer, const char* path,
                                                           plumb_error** error);
 
@@ -813,7 +814,8 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_check(const plumb_trainer* 
  * files. Writing all of it back and calling plumb_trainer_set_steps continues to the same bits. */
 enum {
   PLUMB_STATE_MODEL = 0, /* weights, indexed as by plumb_model_tensor, then norms' buffers */
-  /* Optimizer states (AdamW: "m.NAME" and "v.NAME" of each weight), then averages ("ema.NAME"). */
+  /* Optimizer states (AdamW: "m.NAME" and "v.NAME" of each weight that is not frozen), then
+   * averages ("ema.NAME" of each weight). */
   PLUMB_STATE_OPTIMIZER = 1
 };
 /* Returns the i-th tensor, like plumb_model_tensor; it may be written to between steps. `data` is
@@ -894,7 +896,7 @@ typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
  * "attention", "sublayers". Losses and weights stay the same bits. `probe` may be NULL, as
  * plumb_trainer_get_probe also returns the statistics. With several ranks each probes its own
  * units.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point;
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point, also one of a frozen parameter;
  * PLUMB_STATUS_FAILED_PRECONDITION if ranks share gradients (shard: GRADIENTS). */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
                                                            const char* const* points, size_t count,

@@ -52,6 +52,7 @@ struct BuildOptions {
   bool weighs_loss = false;
   // kTrain: adds the choices that fall on each expert to the state of its router's correction.
   bool counts_loads = false;
+  std::vector<std::string> frozen;  // kTrain: UpdatePlan::frozen, for the backward pass only
 };
 
 // Returns the element type of the parameter in a program.

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/status.h"
+#include "runtime/base/text_format.h"
 #include "runtime/model/init_rules.h"
 #include "runtime/spec/scalar.h"
 
@@ -57,8 +58,10 @@ class Planner {
     for (const ParameterSpec& parameter : parameters_) {
       PLUMB_ASSIGN_OR_RETURN(ParameterUpdate update, UpdateOf(parameter));
       plan_.parameters.push_back(update);
+      if (update.is_frozen) plan_.frozen.push_back(parameter.name);
     }
     PLUMB_RETURN_IF_ERROR(CheckAllMatched());
+    PLUMB_RETURN_IF_ERROR(CheckAnyTrained());
     PLUMB_RETURN_IF_ERROR(PlanNormalized());
     return std::move(plan_);
   }
@@ -111,6 +114,12 @@ class Planner {
     }
     const TrainRule* const rule =
         update.rule < 0 ? nullptr : &spec_.rules[static_cast<size_t>(update.rule)];
+    if (rule != nullptr && rule->freezes && !parameter.is_correction) {
+      ParameterUpdate frozen;
+      frozen.rule = update.rule;
+      frozen.is_frozen = true;
+      return frozen;
+    }
     PLUMB_ASSIGN_OR_RETURN(update.optimizer, OptimizerOf(rule, parameter));
     PLUMB_RETURN_IF_ERROR(Apply(rule, parameter, &update));
     if (parameter.is_correction) update.lr_scale = update.lr_offset = 0;  // has no gradient
@@ -290,6 +299,13 @@ class Planner {
               absl::StrCat("normalize: ", parameter.name, " is normalized already, by \"",
                            rule_of[i]->match.value, "\""));
         }
+        if (plan_.parameters[i].is_frozen) {
+          return ErrorInText(
+              rule.match, 0,
+              absl::StrCat("normalize: ", parameter.name, " is frozen by the rule for \"",
+                           MatchOf(plan_.parameters[i]).value,
+                           "\", and normalizing would change it; drop one"));
+        }
         rule_of[i] = &rule;
         plan_.parameters[i].unit_length = rule.columns ? UnitLength::kColumns : UnitLength::kRows;
       }
@@ -314,6 +330,25 @@ class Planner {
                                     : tensors == TensorClass::kVectors ? "vector"
                                                                        : "tensor",
                                     hint, "; plumb describe lists them"));
+  }
+
+  // Returns the pattern of the rule that applies to a parameter.
+  const SourceText& MatchOf(const ParameterUpdate& update) const {
+    return spec_.rules[static_cast<size_t>(update.rule)].match;
+  }
+
+  absl::Status CheckAnyTrained() const {
+    const ParameterUpdate* frozen = nullptr;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      if (plan_.parameters[i].is_frozen) frozen = &plan_.parameters[i];
+      if (!plan_.parameters[i].is_frozen && !parameters_[i].is_correction) return absl::OkStatus();
+    }
+    if (frozen == nullptr) return absl::OkStatus();
+    return ErrorInText(
+        MatchOf(*frozen), 0,
+        absl::StrCat("rule: nothing is left to train, as every tensor is frozen; put "
+                     "a rule before it that matches those to train: rule { match: \"",
+                     parameters_.back().name, "\" }"));
   }
 
   absl::Status CheckAllMatched() const {
@@ -354,7 +389,8 @@ bool ParameterUpdate::operator==(const ParameterUpdate& other) const {
   return rule == other.rule && optimizer == other.optimizer && lr_scale == other.lr_scale &&
          lr_offset == other.lr_offset && weight_decay == other.weight_decay &&
          beta1 == other.beta1 && beta2 == other.beta2 && eps == other.eps &&
-         clip_group == other.clip_group && unit_length == other.unit_length;
+         clip_group == other.clip_group && unit_length == other.unit_length &&
+         is_frozen == other.is_frozen;
 }
 
 namespace {
@@ -370,6 +406,7 @@ std::string RateText(const ParameterUpdate& update, double peak) {
 
 std::string UpdateText(const ParameterUpdate& update, const UpdatePlan& plan,
                        const TrainSpec& spec) {
+  if (update.is_frozen) return "frozen";
   const bool is_muon = update.optimizer == OptimizerKind::kMuon;
   const double clip = plan.clips[static_cast<size_t>(update.clip_group)];
   const char* const unit_length = update.unit_length == UnitLength::kRows ? ", rows of length 1"
@@ -434,8 +471,11 @@ std::string NamesText(const std::vector<std::string>& names) {
 std::string ToString(const UpdatePlan& plan, const TrainSpec& spec,
                      absl::Span<const ParameterSpec> parameters) {
   std::vector<std::pair<ParameterUpdate, std::vector<std::string>>> groups;
+  int64_t trained = 0, all = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterUpdate& update = plan.parameters[i];
+    all += parameters[i].shape.num_elements();
+    if (!update.is_frozen) trained += parameters[i].shape.num_elements();
     auto alike = std::find_if(groups.begin(), groups.end(),
                               [&update](const auto& group) { return group.first == update; });
     if (alike == groups.end()) alike = groups.insert(groups.end(), {update, {}});
@@ -450,6 +490,10 @@ std::string ToString(const UpdatePlan& plan, const TrainSpec& spec,
                            "\"");
     absl::StrAppend(&text, "  ", rule, "\n    ", UpdateText(update, plan, spec), "\n",
                     NamesText(names));
+  }
+  if (trained < all) {
+    absl::StrAppend(&text, "  trained: ", WithCommas(trained), " of ", Count(all, "parameter"),
+                    "\n");
   }
   return text;
 }

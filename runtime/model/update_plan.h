@@ -29,6 +29,7 @@ struct ParameterUpdate {
   double beta1 = 0, beta2 = 0, eps = 0;  // for AdamW
   int clip_group = 0;                    // index in UpdatePlan::clips
   UnitLength unit_length = UnitLength::kNothing;
+  bool is_frozen = false;  // has no gradient and no update; the values above have no meaning
 
   double LearningRate(double lr) const { return lr_scale * lr + lr_offset; }
   bool operator==(const ParameterUpdate& other) const;
@@ -36,6 +37,7 @@ struct ParameterUpdate {
 
 struct UpdatePlan {
   std::vector<ParameterUpdate> parameters;  // in the order of the model's parameters
+  std::vector<std::string> frozen;          // names of the frozen ones, in the same order
   // Max gradient norms of the groups; 0: unlimited. The first is the recipe's grad_clip, which
   // covers all parameters in no other group.
   std::vector<double> clips;
@@ -44,7 +46,8 @@ struct UpdatePlan {
 // Plans the update of each parameter. Its optimizer is that of its rule, else the recipe's; if the
 // recipe's is Muon, parameters other than matrices of layers use AdamW. Errors, with locations: a
 // rule that matches no tensor, or only tensors of earlier rules; an expression that cannot be
-// evaluated for a matched tensor, or has a value that the optimizer cannot use.
+// evaluated for a matched tensor, or has a value that the optimizer cannot use; rules that freeze
+// all tensors, or one that is normalized.
 absl::StatusOr<UpdatePlan> PlanUpdates(const TrainSpec& spec, const ResolvedModel& model,
                                        absl::Span<const ParameterSpec> parameters);
 

@@ -18,14 +18,14 @@ namespace plumb {
 struct BucketPlan {
   struct Bucket {
     size_t first = 0, end = 0;  // parameters [first, end)
-    ElementRange range;         // their elements, with the padding after each
+    ElementRange range;         // their elements, with the padding after each; empty: all frozen
     int owner = 0;
   };
   std::vector<Bucket> buckets;
 
   // Plans buckets of 1 MiB of gradients, or of one parameter if it is larger. Buckets are smaller
   // if there would be fewer than two for each rank. Buckets are assigned so that the owners' bytes
-  // are nearly equal.
+  // are nearly equal, those of gradients and those of weights in buckets without gradients.
   static BucketPlan Of(const ParameterLayout& layout, int ranks);
 
   std::vector<bool> OwnedBy(int rank) const;  // indexed by parameter
@@ -33,7 +33,7 @@ struct BucketPlan {
 
   // Returns the buckets in the order in which a pass of `program` completes them, which is the
   // order in which they are sent. The outputs of the program are "grad." and the names of the
-  // layout.
+  // layout. Omits buckets of frozen parameters.
   struct Ready {
     size_t node;    // node that completes the bucket
     size_t bucket;  // index in `buckets`

@@ -312,6 +312,7 @@ absl::Status GradientExchange::GatherFromOwners(const ParameterStore& weights) {
   const StageTimer timer(profile_, "weights: sending and waiting");
   std::vector<Communicator::Transfer> transfers;
   for (const BucketPlan::Bucket& bucket : plan_.buckets) {
+    if (bucket.range.size() == 0) continue;  // frozen
     for (const absl::Span<std::byte> part : weights.Storage(bucket.first, bucket.end)) {
       for (int rank = 0; rank < ranks_->size() && status_.ok(); ++rank) {
         if (rank == me()) continue;

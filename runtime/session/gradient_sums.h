@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GradientSums: the gradients of the current unit, and the sums of the units before it, of one
 // rank: those nodes of the UnitTree in its range. Owns their memory, each in the layout of
-// the parameters. Allocates in its constructor only. Thread-compatible.
+// the parameters without the frozen ones. Allocates in its constructor only. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_GRADIENT_SUMS_H_
 #define PLUMB_RUNTIME_SESSION_GRADIENT_SUMS_H_
 
@@ -31,6 +31,7 @@ class GradientSums {
     return (1 + SumsToKeep(units, range)) * elements * SizeOf(DType::kF32);
   }
   int64_t bytes() const;
+  const ParameterLayout& layout() const { return layout_; }
 
   // Buffer into which a pass writes the gradients of its unit.
   float* pass() const { return pass_.as<float>(); }

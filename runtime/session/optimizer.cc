@@ -62,7 +62,7 @@ absl::StatusOr<OptimizerPlan> PlanOptimizer(const TrainSpec& spec, const ModelCo
 
 int64_t Optimizer::StateBytes(const std::vector<ParameterSpec>& parameters,
                               const OptimizerPlan& plan, const std::vector<bool>& owned) {
-  const ParameterLayout layout(parameters);
+  const ParameterLayout layout(parameters, plan.updates.frozen);
   const auto is_owned = [&owned](size_t i) { return owned.empty() || owned[i]; };
   int64_t m = 0, v = 0;
   PlaceStates(layout, is_owned, &m);
@@ -74,7 +74,7 @@ int64_t Optimizer::StateBytes(const std::vector<ParameterSpec>& parameters,
 Optimizer::Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan plan,
                      const ParameterStore& store, std::vector<bool> owned)
     : plan_(std::move(plan)),
-      layout_(parameters),
+      layout_(parameters, plan_.updates.frozen),
       owned_(std::move(owned)),
       squares_(plan_.updates.clips.size()) {
   int64_t m = 0, v = 0;
@@ -85,11 +85,14 @@ Optimizer::Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan
       &v);
   m_ = AlignedBuffer(m * SizeOf(DType::kF32));
   v_ = AlignedBuffer(v * SizeOf(DType::kF32));
-  for (size_t i = 0; i < parameters.size(); ++i) states_.push_back({i, false});
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!plan_.updates.parameters[i].is_frozen) states_.push_back({i, false});
+  }
   for (size_t i = 0; i < parameters.size(); ++i) {
     const ParameterUpdate& update = plan_.updates.parameters[i];
     const Shape shape = parameters[i].one();
     one_.push_back(shape);
+    if (update.is_frozen) continue;
     if (!IsMuons(update)) {
       states_.push_back({i, true});
       if (IsOwned(i)) AddSegment(i, m_begin_[i], v_begin_[i], store);
@@ -279,13 +282,14 @@ absl::Status Optimizer::Check(const SafetensorsFile& file) const {
       if (state.is_second != is_second) continue;
       wanted.push_back({NameOf(state), layout_.entries[state.parameter].shape});
     }
-    PLUMB_RETURN_IF_ERROR(CheckTensorsFit(file, wanted, is_second ? kSecond : kFirst));
+    PLUMB_RETURN_IF_ERROR(
+        CheckTensorsFit(file, wanted, is_second ? kSecond : kFirst, kOptimizerOfTheRecipe));
   }
   return absl::OkStatus();
 }
 
 std::vector<Optimizer::State> Optimizer::StatesOf(size_t parameter) const {
-  if (!IsOwned(parameter)) return {};
+  if (!IsOwned(parameter) || plan_.updates.parameters[parameter].is_frozen) return {};
   const ParameterLayout::Entry& entry = layout_.entries[parameter];
   const int64_t n = entry.end - entry.begin;
   const float* const m = DataOf({parameter, false});

@@ -37,7 +37,7 @@ absl::StatusOr<OptimizerPlan> PlanOptimizer(const TrainSpec& spec, const ModelCo
 
 class Optimizer {
  public:
-  // Creates an optimizer of `parameters`, laid out as in `store`, which must outlive it. `owned`
+  // Creates an optimizer of `parameters`, the weights of `store`, which must outlive it. `owned`
   // has the parameters that this rank updates and keeps the states of; empty: all.
   Optimizer(const std::vector<ParameterSpec>& parameters, OptimizerPlan plan,
             const ParameterStore& store, std::vector<bool> owned = {});
@@ -46,6 +46,8 @@ class Optimizer {
   static int64_t StateBytes(const std::vector<ParameterSpec>& parameters, const OptimizerPlan& plan,
                             const std::vector<bool>& owned);
 
+  const std::vector<std::string>& frozen() const { return plan_.updates.frozen; }
+
   // Allocated bytes.
   int64_t state_bytes() const { return m_.size() + v_.size(); }
   int64_t scratch_bytes() const {
@@ -53,8 +55,8 @@ class Optimizer {
   }
 
   struct Gradients {
-    const float* values;  // in the layout of the parameters
-    double norm;          // over all parameters
+    const float* values;  // in the layout of the parameters, without the frozen ones
+    double norm;          // over all of them
     // Sum of squares of each parameter's gradient; null: not computed yet.
     const double* squares = nullptr;
   };
@@ -93,7 +95,7 @@ class Optimizer {
 
   // Returns the states for a file: "m.<parameter>", AdamW's first moment or Muon's momentum, and,
   // for parameters that AdamW updates, "v.<parameter>". States of other ranks are copied from
-  // there.
+  // there. Frozen parameters have none.
   std::vector<TensorToWrite> Tensors() const;
   // Copies the states from a file, or returns the error of doing so. Errors: as
   // ParameterLayout::Read.
@@ -108,7 +110,7 @@ class Optimizer {
     const float* data;
     int64_t n;
   };
-  std::vector<State> StatesOf(size_t parameter) const;  // empty if they are on another rank
+  std::vector<State> StatesOf(size_t parameter) const;  // empty if frozen, or on another rank
 
   float* first_moments() const { return m_.as<float>(); }  // packed, of owned parameters
   // Packed second moments of the owned parameters that AdamW updates.

@@ -151,9 +151,13 @@ absl::StatusOr<std::vector<const TensorInFile*>> FindEntries(
 
 }  // namespace
 
-ParameterLayout::ParameterLayout(const std::vector<ParameterSpec>& parameters) {
+ParameterLayout::ParameterLayout(const std::vector<ParameterSpec>& parameters,
+                                 const std::vector<std::string>& frozen) {
+  size_t left_out = 0;
   for (const ParameterSpec& parameter : parameters) {
-    const int64_t n = parameter.shape.num_elements();
+    const bool is_frozen = left_out < frozen.size() && frozen[left_out] == parameter.name;
+    if (is_frozen) ++left_out;
+    const int64_t n = is_frozen ? 0 : parameter.shape.num_elements();
     entries.push_back({parameter.name, parameter.shape, size, size + n});
     size += WholeLines(n);
   }
@@ -168,6 +172,7 @@ int64_t ParameterLayout::num_parameters() const {
 absl::Status ParameterLayout::Bind(absl::string_view prefix, float* buffer,
                                    Executable* executable) const {
   for (const Entry& entry : entries) {
+    if (entry.is_frozen()) continue;
     PLUMB_RETURN_IF_ERROR(executable->Bind(absl::StrCat(prefix, entry.name), buffer + entry.begin));
   }
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ParameterLayout: the offsets of the parameters in a flat buffer. Gradients and optimizer moments
-// use buffers of the same layout, so that one pass over memory updates everything. ParameterStore:
+// use buffers of one layout, that of the weights without the frozen ones, so that one pass over
+// memory updates everything. ParameterStore:
 // the persistent state of one model. It owns the weights in such a buffer, as floats or as split
 // f32, or maps the files that contain them, and owns the buffers of the norms. Both are
 // thread-compatible.
@@ -29,21 +30,25 @@
 
 namespace plumb {
 
-// Offsets of parameters. A value.
+// Offsets of parameters. Frozen ones have no elements: begin == end. A value.
 struct ParameterLayout {
   struct Entry {
     std::string name;
     Shape shape;
     int64_t begin = 0;  // in elements; a multiple of 32: aligned in a buffer of bf16 too
     int64_t end = 0;
+    bool is_frozen() const { return begin == end; }
   };
   std::vector<Entry> entries;  // ordered by offset
   int64_t size = 0;            // in elements, with padding
 
-  explicit ParameterLayout(const std::vector<ParameterSpec>& parameters);
+  // `frozen` has the names of frozen parameters, in the order of `parameters`.
+  explicit ParameterLayout(const std::vector<ParameterSpec>& parameters,
+                           const std::vector<std::string>& frozen = {});
   int64_t num_parameters() const;  // without padding
 
-  // Binds every tensor of `buffer` to the value or output `prefix` + name of the executable.
+  // Binds every tensor of `buffer` that is not frozen to the value or output `prefix` + name of the
+  // executable.
   absl::Status Bind(absl::string_view prefix, float* buffer, Executable* executable) const;
 
   // Returns the tensors of `buffer` for a file, named `prefix` + name.

@@ -210,8 +210,10 @@ std::vector<ProbePoint> DefaultProbePoints(std::vector<ProbePoint> points) {
 }
 
 absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context,
-                                                        WeightFormat format) {
+                                                        WeightFormat format,
+                                                        const std::vector<std::string>& frozen) {
   BuildOptions options;
+  options.frozen = frozen;
   options.weights = format;
   options.program = Program::kTrain;
   options.seq = context.model.dims.context_length;
@@ -247,8 +249,8 @@ absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& cont
     std::string gradient = gradients.NameOf(points[i].value);
     if (!gradient.empty()) points.push_back({Kind::kGradient, points[i].name, std::move(gradient)});
   }
-  for (const ParameterSpec& parameter : context.parameters) {
-    points.push_back({Kind::kParameter, parameter.name, parameter.name});
+  for (const ParameterLayout::Entry& entry : ParameterLayout(context.parameters, frozen).entries) {
+    if (!entry.is_frozen()) points.push_back({Kind::kParameter, entry.name, entry.name});
   }
   return points;
 }
@@ -274,8 +276,9 @@ absl::StatusOr<std::vector<ProbePoint>> SelectProbePoints(std::vector<ProbePoint
 
 absl::StatusOr<std::unique_ptr<Probe>> Probe::Create(const ModelContext& context,
                                                      absl::Span<const std::string> globs,
-                                                     WeightFormat format) {
-  PLUMB_ASSIGN_OR_RETURN(std::vector<ProbePoint> points, ListProbePoints(context, format));
+                                                     WeightFormat format,
+                                                     const std::vector<std::string>& frozen) {
+  PLUMB_ASSIGN_OR_RETURN(std::vector<ProbePoint> points, ListProbePoints(context, format, frozen));
   if (!globs.empty()) {
     PLUMB_ASSIGN_OR_RETURN(points, SelectProbePoints(std::move(points), globs));
     return std::unique_ptr<Probe>(new Probe(points));
@@ -420,7 +423,7 @@ void Probe::Observe(size_t slot, const TensorType& type, const void* data,
 }
 
 const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
-                              const float* gradients, int threads,
+                              const ParameterLayout& layout, const float* gradients, int threads,
                               absl::Span<const TensorStats> weights) {
   result_.step = step;
   for (size_t i = 0; i < activation_slots_.size(); ++i) {
@@ -431,7 +434,7 @@ const ProbeResult& Probe::End(int64_t step, const ParameterStore& parameters,
   }
   // Both lists are in the order of the layout.
   size_t i = 0;
-  const std::vector<ParameterLayout::Entry>& entries = parameters.layout().entries;
+  const std::vector<ParameterLayout::Entry>& entries = layout.entries;
   for (size_t e = 0; e < entries.size(); ++e) {
     if (i == result_.parameters.size()) break;
     const ParameterLayout::Entry& entry = entries[e];

@@ -43,9 +43,11 @@ struct ProbePoint {
   std::string FullName() const;
 };
 
-// Returns all points of a model's training program in a format, in execution order.
-absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(const ModelContext& context,
-                                                        WeightFormat format = WeightFormat::kF32);
+// Returns all points of a model's training program in a format, in execution order. Parameters that
+// are frozen (UpdatePlan), and gradients that only they need, are no points.
+absl::StatusOr<std::vector<ProbePoint>> ListProbePoints(
+    const ModelContext& context, WeightFormat format = WeightFormat::kF32,
+    const std::vector<std::string>& frozen = {});
 
 // Returns the points that match one of `globs`, in which * is any text and ? any character. A glob
 // is about activations unless it begins with "grad." or "param.". "default" is the default points,
@@ -87,10 +89,12 @@ using ProbeObserver = std::function<void(const ObservedTensor& tensor)>;
 // Owns the statistics of a step. Allocates only for an executable's first run. Thread-compatible.
 class Probe {
  public:
-  // Creates a probe; no globs: the default points. `context` need not outlive the probe.
+  // Creates a probe; no globs: the default points. `context` need not outlive the probe. `frozen`
+  // as in ListProbePoints.
   static absl::StatusOr<std::unique_ptr<Probe>> Create(const ModelContext& context,
                                                        absl::Span<const std::string> globs,
-                                                       WeightFormat format = WeightFormat::kF32);
+                                                       WeightFormat format = WeightFormat::kF32,
+                                                       const std::vector<std::string>& frozen = {});
 
   // Sets an observer, called for activations and their gradients in each micro-batch, right after
   // the node that computes them, and for parameters and their gradients by End.
@@ -101,11 +105,12 @@ class Probe {
   // Runs one micro-batch of the step like Executable::Run, with the same bits. `executable` is one
   // of the context's training programs in the probe's format, and is identified by its address.
   absl::Status Run(const Executable& executable, int threads);
-  // Ends the step. `gradients` are those of its loss, in the layout of the parameters. `weights`
+  // Ends the step. `gradients` are those of its loss, in the layout `layout`. `weights`
   // has the parameters' statistics; if it is empty, they are computed here, from bf16 if the f32
   // are on another rank.
-  const ProbeResult& End(int64_t step, const ParameterStore& parameters, const float* gradients,
-                         int threads, absl::Span<const TensorStats> weights = {});
+  const ProbeResult& End(int64_t step, const ParameterStore& parameters,
+                         const ParameterLayout& layout, const float* gradients, int threads,
+                         absl::Span<const TensorStats> weights = {});
 
   void set_diverged() { result_.diverged = true; }  // until Begin
   const ProbeResult& result() const { return result_; }

@@ -69,12 +69,13 @@ absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options
   return absl::OkStatus();
 }
 
-absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops) {
+absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops,
+                                      const std::vector<std::string>& frozen) {
   const auto is_objective = [](const GraphOutput& output) { return output.name == "objective"; };
   const bool has_objective =
       std::any_of(forward.outputs.begin(), forward.outputs.end(), is_objective);
-  PLUMB_ASSIGN_OR_RETURN(
-      Graph graph, Differentiate(std::move(forward), ops, has_objective ? "objective" : "loss"));
+  PLUMB_ASSIGN_OR_RETURN(Graph graph, Differentiate(std::move(forward), ops,
+                                                    has_objective ? "objective" : "loss", frozen));
   graph.outputs.erase(std::remove_if(graph.outputs.begin(), graph.outputs.end(), is_objective),
                       graph.outputs.end());
   return graph;
@@ -90,7 +91,8 @@ std::string KeyOf(const ModelContext& context, const BuildOptions& options, bool
       " ", options.seq, " ", options.output_logits, options.drop, " ",
       absl::StrFormat("%a %a", options.label_smoothing, options.z_loss), " ", options.weighs_loss,
       options.counts_loads, gradients, optimize.recompute_blocks, optimize.gradient_norms, " ",
-      absl::StrJoin(optimize.disabled, ","), "\n", context.model.self_contained_text);
+      absl::StrJoin(optimize.disabled, ","), " ", absl::StrJoin(options.frozen, ","), "\n",
+      context.model.self_contained_text);
 }
 
 absl::StatusOr<Graph> BuildOptimizedForward(const ModelContext& context,
@@ -110,6 +112,7 @@ absl::StatusOr<Graph> ForwardOf(const ModelContext& context, const BuildOptions&
   if (context.cache == nullptr) return BuildOptimizedForward(context, options, optimize);
   BuildOptions any_length = options;
   any_length.seq = takes_last ? 2 : 1;
+  any_length.frozen.clear();
   const auto build = [&]() -> absl::StatusOr<std::shared_ptr<const Graph>> {
     PLUMB_ASSIGN_OR_RETURN(Graph graph, BuildOptimizedForward(context, options, optimize));
     return std::make_shared<const Graph>(std::move(graph));
@@ -151,7 +154,7 @@ absl::StatusOr<Graph> BuildProgram(const ModelContext& context, const BuildOptio
   PLUMB_RETURN_IF_ERROR(CheckSizes(context, options));
   PLUMB_ASSIGN_OR_RETURN(Graph graph, ForwardOf(context, options, optimize));
   if (gradients) {
-    PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops));
+    PLUMB_ASSIGN_OR_RETURN(graph, AddBackwardPass(std::move(graph), *context.ops, options.frozen));
   }
   return Optimize(std::move(graph), *context.ops, optimize);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -38,7 +39,9 @@ absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options
 
 // Appends the backward pass to a program of BuildForward, with outputs "grad.<parameter>". It is
 // that of the program's objective, which is no output any longer, or, without one, of its loss.
-absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops);
+// `frozen`: names of parameters without gradient.
+absl::StatusOr<Graph> AddBackwardPass(Graph forward, const OpRegistry& ops,
+                                      const std::vector<std::string>& frozen = {});
 
 // Returns the forward pass for sequences of `seq` tokens, given that of the same model and options
 // for another length, which must be more than one token if seq > 1.

@@ -47,10 +47,12 @@ std::vector<bool> OwnedWeights(const ModelContext& context, const TrainSpec& spe
                                int ranks) {
   if (ranks == 1 || spec.shard == Shard::kNone || spec.dtype != DType::kBF16) return {};
   if (spec.ema_decay > 0) return {};
-  return BucketPlan::Of(ParameterLayout(context.parameters), ranks).OwnedBy(rank);
+  const auto updates = PlanUpdates(spec, context.model, context.parameters);
+  if (!updates.ok()) return {};  // TrainSession::Create returns this error on all ranks
+  return BucketPlan::Of(ParameterLayout(context.parameters, updates->frozen), ranks).OwnedBy(rank);
 }
 
-BuildOptions TrainProgram(const TrainSpec& spec) {
+BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>& frozen) {
   BuildOptions options;
   options.program = Program::kTrain;
   options.weights = WeightFormatOf(spec);
@@ -59,6 +61,7 @@ BuildOptions TrainProgram(const TrainSpec& spec) {
   options.z_loss = spec.z_loss;
   options.weighs_loss = spec.num_units() > 1;
   options.counts_loads = spec.router_correction_rate > 0;
+  options.frozen = frozen;
   return options;
 }
 
@@ -90,7 +93,7 @@ absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const T
                                             int64_t seq, int ranks) {
   PLUMB_RETURN_IF_ERROR(CheckRanks(context, spec, ranks));
   PLUMB_ASSIGN_OR_RETURN(const OptimizerPlan optimizer, PlanOptimizer(spec, context));
-  BuildOptions options = TrainProgram(spec);
+  BuildOptions options = TrainProgram(spec, optimizer.updates.frozen);
   options.seq = seq;
   PLUMB_ASSIGN_OR_RETURN(
       Graph graph, BuildProgram(context, options, /*gradients=*/true, TrainPasses(context, spec)));
@@ -108,7 +111,7 @@ absl::StatusOr<TrainMemory> PlanTrainMemory(const ModelContext& context, const T
 TrainMemory PlanTrainMemory(const ModelContext& context, const TrainSpec& spec,
                             const OptimizerPlan& optimizer, int64_t seq, int64_t workspace,
                             int rank, int ranks) {
-  const ParameterLayout layout(context.parameters);
+  const ParameterLayout layout(context.parameters, optimizer.updates.frozen);
   TrainMemory memory;
   memory.weights = ParameterStore::Bytes(context.parameters, WeightFormatOf(spec),
                                          OwnedWeights(context, spec, rank, ranks));

@@ -5,6 +5,7 @@
 #define PLUMB_RUNTIME_SESSION_TRAIN_MEMORY_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,7 +27,7 @@ WeightFormat WeightFormatOf(const TrainSpec& spec);
 UnitRange MicroBatchesOf(const TrainSpec& spec, const UnitRange& units);
 
 // Returns the build options of a unit's training program, without `seq`.
-BuildOptions TrainProgram(const TrainSpec& spec);
+BuildOptions TrainProgram(const TrainSpec& spec, const std::vector<std::string>& frozen = {});
 // Returns its compiler passes: those of the context and those that the recipe enables.
 OptimizeOptions TrainPasses(const ModelContext& context, const TrainSpec& spec);
 // Returns true if the program sums the squares of each gradient (outputs

@@ -81,8 +81,8 @@ absl::StatusOr<TrainSession::Plan> TrainSession::MakeOwnPlan(const ModelContext*
   PLUMB_RETURN_IF_ERROR(CheckCorrections(spec, *context));
   PLUMB_RETURN_IF_ERROR(CheckRanks(*context, spec, ranks));
   PLUMB_ASSIGN_OR_RETURN(OptimizerPlan optimizer, PlanOptimizer(spec, *context));
-  ExecutableCache executables(context, TrainProgram(spec), /*gradients=*/true,
-                              TrainPasses(*context, spec));
+  ExecutableCache executables(context, TrainProgram(spec, optimizer.updates.frozen),
+                              /*gradients=*/true, TrainPasses(*context, spec));
   PLUMB_ASSIGN_OR_RETURN(const int64_t workspace, executables.Prepare(batches.max_seq()));
   const TrainMemory memory =
       PlanTrainMemory(*context, spec, optimizer, batches.max_seq(), workspace, rank, ranks);
@@ -91,7 +91,7 @@ absl::StatusOr<TrainSession::Plan> TrainSession::MakeOwnPlan(const ModelContext*
   PLUMB_RETURN_IF_ERROR(CheckFits(with_reserve, spec, ProcessMemoryLimit()));
   Plan plan{std::move(executables), memory, std::move(optimizer), {}, {}};
   if (ranks == 1) return plan;
-  const ParameterLayout layout(context->parameters);
+  const ParameterLayout layout(context->parameters, plan.optimizer.updates.frozen);
   plan.buckets = BucketPlan::Of(layout, ranks);
   for (const BucketPlan::Ready& ready :
        plan.buckets.ReadyIn(plan.executables.prepared(batches.max_seq()), layout)) {
@@ -174,7 +174,8 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
       ranks_(ranks),
       range_(ranks == nullptr ? UnitRange{0, spec.num_units()}
                               : UnitsOfRank(spec.num_units(), ranks->rank(), ranks->size())),
-      sums_(parameters_.layout(), spec.num_units(), range_, spec.wire),
+      sums_(ParameterLayout(context->parameters, plan.optimizer.updates.frozen), spec.num_units(),
+            range_, spec.wire),
       optimizer_(context->parameters, std::move(plan.optimizer), parameters_,
                  ranks == nullptr || spec.shard == Shard::kNone
                      ? std::vector<bool>()
@@ -216,13 +217,14 @@ TrainSession::TrainSession(const ModelContext* context, const TrainSpec& spec,
 absl::Status TrainSession::BindExecutable(Executable* executable) const {
   if (keeps_denormals_) executable->KeepDenormals();
   PLUMB_RETURN_IF_ERROR(weights_.Bind(executable));
-  PLUMB_RETURN_IF_ERROR(parameters_.layout().Bind("grad.", sums_.pass(), executable));
+  PLUMB_RETURN_IF_ERROR(gradient_layout().Bind("grad.", sums_.pass(), executable));
   PLUMB_RETURN_IF_ERROR(inputs_.Bind(executable));
   PLUMB_RETURN_IF_ERROR(BindRandom(random_, executable));
   if (spec_.num_units() > 1) {
     PLUMB_RETURN_IF_ERROR(executable->Bind(kLossWeightInput, loss_weight_.data()));
   }
   for (size_t i = 0; grad_squares_.size() > 0 && i < context_->parameters.size(); ++i) {
+    if (gradient_layout().entries[i].is_frozen()) continue;
     PLUMB_RETURN_IF_ERROR(
         executable->Bind(absl::StrCat("grad_square.", context_->parameters[i].name),
                          grad_squares_.as<float>() + static_cast<int64_t>(i) * kFloatsPerLine));
@@ -249,7 +251,8 @@ absl::Status TrainSession::SetProbe(int64_t every, absl::Span<const std::string>
         "has "
         "them; probe with OPTIMIZER or NONE");
   }
-  PLUMB_ASSIGN_OR_RETURN(probe_, Probe::Create(*context_, globs, weights_.format()));
+  PLUMB_ASSIGN_OR_RETURN(probe_,
+                         Probe::Create(*context_, globs, weights_.format(), optimizer_.frozen()));
   probe_->SetObserver(std::move(observer));
   return absl::OkStatus();
 }
@@ -263,7 +266,7 @@ absl::Status TrainSession::Diverged(absl::string_view what, const Executable* ex
     CopyStates(states_before_unit_.as<float>(), parameters_.state_data());
     probe_->Begin();
     PLUMB_RETURN_IF_ERROR(probe_->Run(*executable, threads_));
-    probe_->End(step_ + 1, parameters_, sums_.pass(), threads_);
+    probe_->End(step_ + 1, parameters_, gradient_layout(), sums_.pass(), threads_);
     probe_->set_diverged();
     probed_ = true;
   }
@@ -331,7 +334,7 @@ absl::Status TrainSession::RunProgram(const Executable& executable, bool sends) 
     return profile_ != nullptr ? profile_->Run(executable, threads_) : executable.Run(threads_);
   }
   std::vector<BucketPlan::Ready>& ready = ready_[&executable];
-  if (ready.empty()) ready = exchange_->plan().ReadyIn(executable, parameters_.layout());
+  if (ready.empty()) ready = exchange_->plan().ReadyIn(executable, gradient_layout());
   size_t there = 0;
   const auto after = [&](size_t node) {
     const ScopedNoDenormals no_denormals(!keeps_denormals_);
@@ -388,7 +391,7 @@ double TrainSession::GradSquare() const {
   // this range, with a margin below, the squares are summed again in double.
   constexpr double kMin = 1e-30;
   if (std::isfinite(sum) && sum > kMin) return sum;
-  return SumOfSquares(sums_.pass(), parameters_.layout().size, threads_);
+  return SumOfSquares(sums_.pass(), gradient_layout().size, threads_);
 }
 
 absl::StatusOr<StepResult> TrainSession::Step() {
@@ -427,7 +430,7 @@ absl::Status TrainSession::RunUnits() {
     const StageTimer timer(profile_, "gradient accumulation");
     const ScopedNoDenormals no_denormals(!keeps_denormals_);
     if (is_last) {
-      sums_.AddLast({0, parameters_.layout().size}, threads_, share_.squares.data());
+      sums_.AddLast({0, gradient_layout().size}, threads_, share_.squares.data());
     } else {
       sums_.Add(threads_);
     }
@@ -515,7 +518,7 @@ absl::Status TrainSession::EndProbe() {
                            ShareWeightStats(ranks_, exchange_->plan(), parameters_, threads_));
   }
   if (!probed_) return absl::OkStatus();
-  probe_->End(step_ + 1, parameters_, gradients(), threads_, weights);
+  probe_->End(step_ + 1, parameters_, gradient_layout(), gradients(), threads_, weights);
   return absl::OkStatus();
 }
 

@@ -46,7 +46,7 @@ struct StepResult {
   int64_t step = 0;  // 1 for the first
   double loss = 0;   // mean over the step's targets, before the update, in nats
   double learning_rate = 0;
-  double grad_norm = 0;  // global, before clipping
+  double grad_norm = 0;  // of all parameters that are not frozen, before clipping
   int64_t tokens = 0;    // targets of the step
 };
 
@@ -109,9 +109,11 @@ class TrainSession {
   // that is not finite, which is possible if an update overflowed although its gradient was finite.
   absl::Status CheckFinite() const;
 
-  // Gradient of the last step's mean loss over its targets, before clipping, in the parameters'
-  // layout. If has_all_gradients() is false, only this rank's shard is valid.
+  // Gradient of the last step's mean loss over its targets, before clipping, in gradient_layout(),
+  // where frozen parameters have no elements. If has_all_gradients() is false, only this rank's
+  // shard is valid.
   const float* gradients() const { return sums_.sum(0); }
+  const ParameterLayout& gradient_layout() const { return sums_.layout(); }
   bool has_all_gradients() const {
     return exchange_ == nullptr || spec_.shard != Shard::kGradients;
   }

@@ -43,17 +43,17 @@ absl::StatusOr<TrainRule> ToRule(const v1::Rule& message, const Located& at,
   if (message.tensors() == v1::Rule::VECTORS) rule.tensors = TensorClass::kVectors;
   if (message.optimizer() == v1::Train::ADAMW) rule.optimizer = OptimizerKind::kAdamW;
   if (message.optimizer() == v1::Train::MUON) rule.optimizer = OptimizerKind::kMuon;
-  bool says_something = rule.optimizer.has_value();
+  rule.freezes = message.freeze();
+  const auto excluded = [&at](const char* field) {
+    return ErrorAt(at.At(field), absl::StrCat("rule: freeze excludes ", field,
+                                              ", as frozen tensors are not updated; drop one"));
+  };
+  if (rule.freezes && rule.optimizer.has_value()) return excluded("optimizer");
   for (const RuleField field : kRuleFields) {
     const SourceText text = at.TextOf(NameOf(field));
     if (text.value.empty()) continue;
+    if (rule.freezes) return excluded(NameOf(field));
     PLUMB_ASSIGN_OR_RETURN(rule.fields[static_cast<size_t>(field)], ParseExpression(text));
-    says_something = true;
-  }
-  if (!says_something) {
-    return ErrorAt(rule.match.place,
-                   "rule: sets nothing; give it learning_rate, weight_decay, beta1, beta2, eps, "
-                   "clip or optimizer");
   }
   return rule;
 }
@@ -228,6 +228,7 @@ void WriteRules(const TrainSpec& spec, v1::Train* message) {
       out->set_optimizer(*rule.optimizer == OptimizerKind::kMuon ? v1::Train::MUON
                                                                  : v1::Train::ADAMW);
     }
+    out->set_freeze(rule.freezes);
   }
 }
 

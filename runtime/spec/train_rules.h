@@ -34,6 +34,7 @@ struct TrainRule {
   TensorClass tensors = TensorClass::kAll;
   std::optional<Expression> fields[kNumRuleFields];  // indexed by RuleField
   std::optional<OptimizerKind> optimizer;
+  bool freezes = false;  // if true, no field and no optimizer is set
 
   const std::optional<Expression>& field(RuleField f) const {
     return fields[static_cast<size_t>(f)];

@@ -132,7 +132,7 @@ absl::StatusOr<ProbeResult> ProbeBatch(const ModelContext& context,
   PLUMB_ASSIGN_OR_RETURN(
       const BatchOutputs outputs,
       RunBatch(context, parameters, tokens, /*with_gradients=*/true, threads, probe.get()));
-  return probe->End(0, parameters, outputs.gradients.data(), threads);
+  return probe->End(0, parameters, parameters.layout(), outputs.gradients.data(), threads);
 }
 
 }  // namespace plumb

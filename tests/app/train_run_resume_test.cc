@@ -75,6 +75,35 @@ TEST_F(TrainRunTest, ABf16RunIsRecordedAndResumesToTheSameBits) {
   EXPECT_EQ(TestRun::Steps(run.get(), 99), std::vector<double>(losses.begin() + 3, losses.end()));
 }
 
+TEST_F(TrainRunTest, ARunWithFrozenTensorsResumesToTheSameBitsAndKeepsThem) {
+  const char kRules[] =
+      "max_steps: 8 batch_size: 2 learning_rate: 0.01 checkpoint_interval: 3 ema_decay: 0.5 "
+      "data { format: DOCUMENTS val_fraction: 0.25 } "
+      "rule { match: 'layers.1.*' } rule { match: '*' freeze: true }";
+  TrainRequest request = test_.Request("");
+  request.train_path = test_.dir().Write("frozen.pbtxt", kRules);
+  const std::vector<double> losses = TestRun::Steps(test_.Open(request).get(), 8);
+  ASSERT_EQ(losses.size(), 8u);
+  request.out = test_.out();
+  TestRun::Steps(test_.Open(request).get(), 5);
+  const auto states =
+      SafetensorsFile::Open(RunFile("checkpoints/step-000003/optimizer.safetensors"));
+  ASSERT_TRUE(states.ok()) << states.status();
+  for (const TensorEntry& tensor : states->tensors()) {
+    EXPECT_THAT(tensor.name, ::testing::AnyOf(HasSubstr("ema."), HasSubstr("layers.1.")));
+  }
+  EXPECT_NE(states->Find("ema.head.weight"), nullptr);
+  TrainRequest other = test_.Resume();
+  other.train_overrides = {{"rule[1].match", "layers.*"}};
+  ExpectError(other, absl::StatusCode::kInvalidArgument,
+              {"optimizer.safetensors: does not fit the recipe (a run continues with the frozen "
+               "tensors and the optimizers that it began with)",
+               "missing: m.embedding.token.weight"});
+  const auto run = test_.Open(test_.Resume());
+  ASSERT_NE(run, nullptr);
+  EXPECT_EQ(TestRun::Steps(run.get(), 99), std::vector<double>(losses.begin() + 3, losses.end()));
+}
+
 TEST_F(TrainRunTest, ARunKeepsItsDType) {
   Begin(2, {{"checkpoint_interval", "1"}});
   TrainRequest request = test_.Resume();

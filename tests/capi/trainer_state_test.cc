@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/capi/host_life.h"
 #include "tests/session/scratch_dir.h"
@@ -342,6 +343,35 @@ TEST_F(TrainerStateTest, TheLearningRateIsScaled) {
   EXPECT_EQ(plumb_trainer_learning_rate(trainer.get), 0);
   for (const double scale : {-1.0, std::nan(""), HUGE_VAL}) {
     Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_trainer_scale_learning_rate, trainer.get, scale);
+  }
+}
+
+TEST_F(TrainerStateTest, FrozenTensorsHaveNeitherGradientsNorStates) {
+  const ModelHandle model = Create(WideModel());
+  const std::string recipe =
+      absl::StrCat(kThreeSteps, "rule { match: 'head.*' } rule { match: '*' freeze: true }");
+  const TrainerHandle trainer = Train(model.get, recipe);
+  const plumb_step_info info = Step(trainer.get, {});
+  double squares = 0;
+  const std::vector<plumb_tensor> weights = StateOf(trainer.get, PLUMB_STATE_MODEL);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    auto gradient = MakeStruct<plumb_tensor>();
+    if (absl::StartsWith(weights[i].name, "head.")) {
+      EXPECT_PLUMB_OK(plumb_trainer_gradient(trainer.get, i, &gradient, err));
+      const auto* const data = static_cast<const float*>(gradient.data);
+      for (int64_t e = 0; e < ElementsOf(gradient); ++e) {
+        squares += static_cast<double>(data[e]) * static_cast<double>(data[e]);
+      }
+      continue;
+    }
+    EXPECT_THAT(
+        Fails(PLUMB_STATUS_FAILED_PRECONDITION, plumb_trainer_gradient, trainer.get, i, &gradient),
+        HasSubstr("is frozen by a rule of the recipe, so it has no gradient"))
+        << weights[i].name;
+  }
+  EXPECT_NEAR(info.gradient_norm, std::sqrt(squares), 1e-5);
+  for (const plumb_tensor& state : StateOf(trainer.get, PLUMB_STATE_OPTIMIZER)) {
+    EXPECT_THAT(std::string(state.name), HasSubstr(".head."));
   }
 }
 

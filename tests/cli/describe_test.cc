@@ -147,6 +147,35 @@ TEST_F(DescribeTest, ARecipesRulesAreShownWithTheirTensorsAndNumbers) {
                                HasSubstr("(twice.pbtxt:5:8)")));
 }
 
+TEST_F(DescribeTest, FrozenTensorsAreAGroupAndTakeNoMemoryAndNoWork) {
+  Write("frozen.pbtxt",
+        "rule { match: 'layers.7.*' } rule { match: 'head.*' clip: '1' }\n"
+        "rule { match: '*' freeze: true }\n");
+  const Finished text = RunPlumb({"describe", "pre.pbtxt", "--train", "frozen.pbtxt"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("updates, at the peak of the schedule\n"
+                                        "  rule \"*\"\n"
+                                        "    frozen\n"
+                                        "      embedding.token.weight\n"
+                                        "      embedding.position.weight\n"
+                                        "      layers.0..6.attention.norm.weight\n"
+                                        "      layers.0..6.attention.q.weight\n"
+                                        "      layers.0..6.attention.k.weight\n"
+                                        "      layers.0..6.attention.v.weight\n"
+                                        "      layers.0..6.attention.o.weight\n"
+                                        "      layers.0..6.mlp.norm.weight\n"
+                                        "      layers.0..6.mlp.up.weight\n"
+                                        "      layers.0..6.mlp.down.weight\n"
+                                        "      end.norm.weight\n"
+                                        "  rule \"layers.7.*\"\n"
+                                        "    AdamW, "),
+                              HasSubstr("  trained: 3,536 of 25,968 parameters\n"
+                                        "  FLOPs of a token: 6.97e+04, 42 % of those without "
+                                        "freeze\n"),
+                              HasSubstr("  gradients                      14.0 KiB\n"
+                                        "  optimizer's moments            28.0 KiB\n")));
+}
+
 TEST_F(DescribeTest, TheMemoryOfAStepAddsUpAndFollowsTheRecipe) {
   Write("recipe.pbtxt", "batch_size: 4 gradient_accumulation_steps: 2");
   const auto memory = [this](const std::vector<std::string>& more) {

@@ -138,6 +138,21 @@ TEST_F(DifferentiateTest, GivesZerosToAParameterThatTheLossDoesNotReach) {
   EXPECT_EQ(got->nodes[static_cast<size_t>(grad.producer)].op->name, "fill");
 }
 
+TEST_F(DifferentiateTest, FrozenParametersHaveNoGradient) {
+  const Graph graph = Build([](GraphBuilder& b) {
+    const ValueId low = b.Apply("reverse", {b.Parameter("low", F32({4}))});
+    const ValueId product = b.Apply("mul", {low, b.Parameter("w", F32({4}))});
+    b.Output("loss", b.Apply("sum", {b.Apply("mul", {product, b.Parameter("high", F32({4}))})}));
+  });
+  const absl::StatusOr<Graph> got = Differentiate(graph, ops_, "loss", {"low", "high"});
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_NE(got->FindOutput("grad.w"), kNoValue);
+  EXPECT_EQ(got->outputs.size(), 2u) << "the loss and the gradient of w";
+  int reversals = 0;
+  for (const Node& node : got->nodes) reversals += node.op->name == "reverse";
+  EXPECT_EQ(reversals, 1) << "of the forward pass only";
+}
+
 TEST_F(DifferentiateTest, GivesZerosWhenTheLossDependsOnNoParameter) {
   const Graph graph = Build([](GraphBuilder& b) {
     b.Parameter("w", F32({4}));

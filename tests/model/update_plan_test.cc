@@ -120,6 +120,40 @@ TEST_F(UpdatePlanTest, TheFirstRuleThatMatchesHoldsAlone) {
   EXPECT_EQ(Plan(recipe)->clips, (std::vector<double>{1, 0.5}));
 }
 
+TEST_F(UpdatePlanTest, FrozenTensorsHaveNoUpdateUnlessAnEarlierRuleMatches) {
+  const std::string recipe =
+      "optimizer: MUON rule { match: '*.q.weight' } rule { match: '*.norm.weight' clip: '0.5' } "
+      "rule { match: '*' freeze: true }";
+  EXPECT_FALSE(Of(recipe, kQ).is_frozen);
+  EXPECT_EQ(Of(recipe, kQ).optimizer, OptimizerKind::kMuon) << "the recipe's";
+  EXPECT_EQ(Of(recipe, kQ).LearningRate(0.1), Of("optimizer: MUON", kQ).LearningRate(0.1));
+  EXPECT_FALSE(Of(recipe, kNorm).is_frozen);
+  EXPECT_TRUE(Of(recipe, kDownBias).is_frozen);
+  const auto plan = Plan(recipe);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (size_t i = 0, frozen = 0; i < plan->parameters.size(); ++i) {
+    const std::string& name = context_->parameters[i].name;
+    EXPECT_EQ(plan->parameters[i].is_frozen,
+              !absl::StrContains(name, ".q.") && !absl::StrContains(name, ".norm."));
+    if (!plan->parameters[i].is_frozen) continue;
+    EXPECT_EQ(plan->frozen[frozen++], name);
+  }
+  EXPECT_TRUE(Plan("rule { match: '*' freeze: false }")->frozen.empty());
+}
+
+TEST_F(UpdatePlanTest, SomethingMustBeTrainedAndFrozenMatricesAreNotNormalized) {
+  EXPECT_THAT(
+      Error("max_steps: 3\nrule { match: 'layers.*' freeze: true }\n"
+            "rule { match: '*' freeze: true }"),
+      HasSubstr("t.pbtxt:3:8: rule: nothing is left to train, as every tensor is frozen; put "
+                "a rule before it that matches those to train: rule { match: "
+                "\"head.weight\" }"));
+  EXPECT_THAT(
+      Error("rule { match: '*.q.*' freeze: true }\nnormalize { match: '*.q.*' }"),
+      HasSubstr("t.pbtxt:2:13: normalize: layers.0.attention.q.weight is frozen by the rule "
+                "for \"*.q.*\", and normalizing would change it; drop one"));
+}
+
 TEST_F(UpdatePlanTest, ARuleWithoutMatchesIsAnError) {
   EXPECT_THAT(Error("max_steps: 3\nrule { match: 'layers.0.atention.q.weight' clip: '1' }"),
               HasSubstr("t.pbtxt:2:8: rule: matches no tensor; did you mean "

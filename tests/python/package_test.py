@@ -732,6 +732,13 @@ class Tensors(unittest.TestCase):
         trainer.close()
         self.assertIsInstance(gradient[(0,) * gradient.ndim], float)
 
+    def test_a_frozen_tensor_has_no_gradient(self):
+        trainer = plumb.Trainer(model(), "batch_size: 2 rule { match: 'head.*' } rule { match: '*' freeze: true }")
+        trainer.step(*next(counting()))
+        with self.assertRaisesRegex(plumb.Error, "frozen by a rule of the recipe"):
+            trainer.gradient(0)
+        trainer.close()
+
     def test_a_view_forbids_bf16(self):
         made = model()
         view = made.tensor(0).view

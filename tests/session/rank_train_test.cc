@@ -37,6 +37,10 @@ const Case kCases[] = {
      "",
      {{"units", "10"}, {"gradient_accumulation_steps", "1"}, {"batch_size", "10"}}},
     {"bf16_muon", "dtype: BF16 optimizer: MUON ema_decay: 0.5"},
+    {"frozen", "ema_decay: 0.9 rule { match: 'layers.1.*' } rule { match: '*' freeze: true }"},
+    {"bf16_frozen",
+     "dtype: BF16 wire: BF16 rule { match: 'layers.0.*' freeze: true } rule { match: '*.norm.*' "
+     "freeze: true } rule { match: 'embedding.*' freeze: true }"},
 };
 
 class RankTrainCaseTest : public RankTrainTest,
@@ -240,7 +244,9 @@ TEST_F(RankTrainTest, TheMemoryOfEachRankIsWhatWasPlanned) {
   const Dataset data = TextOf(2000, 26);
   for (const char* recipe :
        {"", "shard: OPTIMIZER", "shard: GRADIENTS wire: BF16", "dtype: BF16",
-        "dtype: BF16 shard: OPTIMIZER", "dtype: BF16 shard: GRADIENTS ema_decay: 0.5"}) {
+        "dtype: BF16 shard: OPTIMIZER", "dtype: BF16 shard: GRADIENTS ema_decay: 0.5",
+        "dtype: BF16 shard: OPTIMIZER rule { match: 'layers.*.mlp.*' freeze: true }",
+        "wire: BF16 shard: GRADIENTS rule { match: 'head.*' } rule { match: '*' freeze: true }"}) {
     const TrainSpec spec = Recipe(recipe);
     std::vector<int64_t> totals(3);
     const auto results = RunRanks(3, [&](Communicator* rank) -> absl::Status {
@@ -399,6 +405,30 @@ TEST_F(RankTrainTest, GradientsTravelWhileTheRestOfThePassIsComputed) {
   EXPECT_LT(ready.front().node, program->graph().nodes.size() * 3 / 4)
       << "the first bucket is there long before the end of the pass";
   EXPECT_GT(ready.back().node, ready.front().node);
+}
+
+TEST_F(RankTrainTest, RanksDivideGradientsAndFrozenWeightsEvenly) {
+  const auto context = MakeContext(runtime_.get(), Model().Text());
+  const TrainSpec spec = Recipe("rule { match: 'layers.2.*' } rule { match: '*' freeze: true }");
+  const auto updates = PlanUpdates(spec, context->model, context->parameters);
+  ASSERT_TRUE(updates.ok()) << updates.status();
+  const ParameterLayout layout(context->parameters, updates->frozen);
+  const BucketPlan plan = BucketPlan::Of(layout, 2);
+  int64_t frozen[2] = {0, 0}, gradients = 0;
+  for (const BucketPlan::Bucket& bucket : plan.buckets) {
+    EXPECT_EQ(bucket.range.begin, gradients);
+    gradients = bucket.range.end;
+    for (size_t i = bucket.first; i < bucket.end; ++i) {
+      if (!layout.entries[i].is_frozen()) continue;
+      frozen[bucket.owner] += layout.entries[i].shape.num_elements();
+    }
+  }
+  EXPECT_EQ(gradients, layout.size);
+  const double half = static_cast<double>(plan.ElementsOf(0) + plan.ElementsOf(1)) / 2;
+  EXPECT_EQ(2 * half, static_cast<double>(layout.size));
+  EXPECT_NEAR(static_cast<double>(plan.ElementsOf(0)), half, 0.2 * half);
+  const double frozen_half = static_cast<double>(frozen[0] + frozen[1]) / 2;
+  EXPECT_NEAR(static_cast<double>(frozen[0]), frozen_half, 0.2 * frozen_half);
 }
 
 TEST_F(RankTrainTest, StatesOfOtherRanksAreThereWhenAllShareThemOnly) {

@@ -158,11 +158,12 @@ constexpr char kRules[] =
     "rule { match: '*.norm.weight' learning_rate: '0.1 * lr' weight_decay: '0' }\n"
     "rule { match: '*' tensors: MATRICES beta1: '0.8' beta2: '0.9' eps: 'eps / m' clip: '1.5' }\n"
     "rule { match: '*' tensors: VECTORS clip: '2' }\n"
+    "rule { match: 'head.*' } rule { match: 'embedding.*' freeze: true }\n"
     "normalize { match: '*.q.weight' axis: OUT } normalize { match: 'head.weight' }\n";
 
 TEST(TrainSpecTest, RulesAreKeptInOrderAndReadBackAsTheSame) {
   const TrainSpec s = ParseTrainSpec(kRules, "t.pbtxt", {}).value();
-  ASSERT_EQ(s.rules.size(), 3u);
+  ASSERT_EQ(s.rules.size(), 5u);
   EXPECT_EQ(s.rules[0].match.value, "*.norm.weight");
   EXPECT_EQ(s.rules[0].field(RuleField::kWeightDecay)->text.value, "0");
   EXPECT_FALSE(s.rules[0].field(RuleField::kClip).has_value());
@@ -170,7 +171,11 @@ TEST(TrainSpecTest, RulesAreKeptInOrderAndReadBackAsTheSame) {
   EXPECT_EQ(s.rules[2].tensors, TensorClass::kVectors);
   const TrainSpec again = ParseTrainSpec(s.ToText(), "run/train.pbtxt", {}).value();
   EXPECT_EQ(again.ToText(), s.ToText());
-  ASSERT_EQ(again.rules.size(), 3u);
+  ASSERT_EQ(again.rules.size(), 5u);
+  for (const TrainSpec* spec : {&s, &again}) {
+    EXPECT_FALSE(spec->rules[3].freezes);
+    EXPECT_TRUE(spec->rules[4].freezes);
+  }
   EXPECT_EQ(again.lets.size(), 2u);
   ASSERT_EQ(again.normalize.size(), 2u);
   EXPECT_EQ(again.normalize[0].match.value, "*.q.weight");

@@ -59,7 +59,9 @@ absl::Status ReadState(const SafetensorsFile& file, api::Trainer* trainer, api::
   const std::vector<api::TensorView<float>> tensors = TensorsOf(trainer, state);
   std::vector<WantedTensor> wanted;
   for (const auto& tensor : tensors) wanted.push_back({std::string(tensor.name), ShapeOf(tensor)});
-  PLUMB_RETURN_IF_ERROR(CheckTensorsFit(file, wanted, /*prefix=*/""));
+  PLUMB_RETURN_IF_ERROR(
+      CheckTensorsFit(file, wanted, /*prefix=*/"",
+                      state == api::State::kOptimizer ? kOptimizerOfTheRecipe : "the model"));
   for (size_t i = 0; i < tensors.size(); ++i) {
     PLUMB_RETURN_IF_ERROR(ReadInBlocks(*file.Find(wanted[i].name), trainer, state, i));
   }

@@ -177,7 +177,8 @@ class Trainer {
   // Ends Run before its next step. Any thread, and signal handlers.
   void Cancel() const noexcept { plumb_trainer_cancel(handle_.get()); }
 
-  // Returns the gradient of the last step for the i-th parameter, before clipping.
+  // Returns the gradient of the last step for the i-th parameter, before clipping. A frozen one has
+  // none: Code::kFailedPrecondition.
   Result<TensorView<const float>> Gradient(std::size_t i) const {
     return internal::TensorOf<const float>([&](plumb_tensor* tensor, plumb_error** error) {
       return plumb_trainer_gradient(handle_.get(), i, tensor, error);

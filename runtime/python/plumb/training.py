@@ -293,6 +293,6 @@ class Trainer(Object):
 
     def gradient(self, i: SupportsIndex) -> Tensor:
         """Returns the gradient of the last step for the i-th parameter, of the parameter's shape, valid until the next
-        step. Also in on_step."""
+        step. Also in on_step. A parameter that the recipe freezes has none, which is an Error."""
         with self._look() as handle:
             return self._model._tensor("trainer_gradient", handle, i)
