@@ -166,6 +166,7 @@ CASES = [
            attn_config={"clip_qkv": 8, "kv_n_heads": 2, "rope_theta": 500.0}),
     family("top-k weights not renormalized", "dbrx", ('choice { when: "power"', 'choice { when: "0"'),
            ('choice { when: "not power"', 'choice { when: "1"')),
+    part("queries beyond the original context", "ministral3", "ministral_block", ("1 + floor(", "0 + floor(1 + 0 * ")),
     family("up before gate", "dbrx", ("mlp.w1", "mlp.@"), ("mlp.v1", "mlp.w1"), ("mlp.@", "mlp.v1")),
 ]
 # Cases that are refused, because tensors would be missing or unused.

@@ -170,7 +170,7 @@ def multimodal():
                                  sliding_window_pattern=3),
                   without=("rope_parameters", "layer_types"))
     yarn = dict(rope_type="yarn", type="yarn", rope_theta=500.0, factor=4.0, beta_fast=8.0, beta_slow=1.0,
-                original_max_position_embeddings=24, max_position_embeddings=96, mscale=1.0,
+                original_max_position_embeddings=8, max_position_embeddings=96, mscale=1.0,
                 mscale_all_dim=1.0, llama_4_scaling_beta=0.1)
     yield case("ministral3", "ministral3", head_dim=6, rms_norm_eps=0.01, max_position_embeddings=96,
                rope_parameters=yarn)
