@@ -995,8 +995,8 @@ PLUMB_API const float* plumb_session_logits(const plumb_session* session, int32_
 /* Returns the number of tokens in a sequence; -1 if the sequence does not exist. */
 PLUMB_API int64_t plumb_session_length(const plumb_session* session, int32_t sequence);
 /* Removes all but the first `length` tokens of a sequence. It has no logits until more tokens are
- * fed. If tokens have left a layer's window that becomes visible again, or a layer is linear
- * attention, the next feed computes the sequence again.
+ * fed. If tokens have left a layer's window or a shift's reach that becomes visible again, or a
+ * layer is linear attention, the next feed computes the sequence again.
  * Errors: PLUMB_STATUS_OUT_OF_RANGE. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_truncate(plumb_session* session,
                                                               int32_t sequence, int64_t length,

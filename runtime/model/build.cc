@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/model/build.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -83,14 +84,27 @@ class Emitter : public FormulaBackend {
   }
 
   TensorHandle Combine(absl::Span<const Term> terms, double constant) override {
-    return EmitSum(&b_, terms, constant, absl::StrCat(scope_, "sum"));
+    std::vector<ValueId> tensors;
+    for (const Term& term : terms) tensors.push_back(term.tensor);
+    tensors = OfOneType(std::move(tensors));
+    std::vector<Term> alike;
+    for (size_t i = 0; i < terms.size(); ++i) alike.push_back({terms[i].coefficient, tensors[i]});
+    return EmitSum(&b_, alike, constant, absl::StrCat(scope_, "sum"));
   }
 
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override {
-    return b_.Apply("mul", {a, b}, {}, absl::StrCat(scope_, "product"));
+    return b_.Apply("mul", OfOneType({a, b}), {}, absl::StrCat(scope_, "product"));
   }
 
-  TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> operands) override {
+  TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> given) override {
+    if (function.name == "position") {
+      return b_.Apply("convert", {Positions()}, {}, absl::StrCat(scope_, "position"));
+    }
+    const std::vector<ValueId> operands = OfOneType({given.begin(), given.end()});
+    if (function.name == "shift") {
+      return EmitShift(Context(), absl::StrCat(scope_, "shift.", ++shifts_),
+                       InModelType(operands[0]), static_cast<int64_t>(function.numbers[0]));
+    }
     if (function.name != "part") return EmitFunction(&b_, function, operands, scope_);
     // All parts of a tensor share one split.
     const int64_t n = static_cast<int64_t>(function.numbers[1]);
@@ -120,7 +134,8 @@ class Emitter : public FormulaBackend {
     return Parts(parameter, parts, /*flat=*/true)[static_cast<size_t>(site.index)];
   }
 
-  absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override {
+  absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle given) override {
+    const ValueId a = InModelType(given);
     if (site.out > 1) return weights_.Linear(site.name, a, site.spec->bias);
     // With one output the weight is a vector.
     const ValueId weight = Param(absl::StrCat(site.name, ".weight"));
@@ -142,11 +157,11 @@ class Emitter : public FormulaBackend {
     if (site.norm->plugin->identity()) return inputs[0];
     PLUMB_ASSIGN_OR_RETURN(const auto instance,
                            site.norm->plugin->Instantiate(site.dim, site.norm->attrs, site.heads));
-    std::vector<ValueId> operands = {inputs[0]};
+    std::vector<ValueId> operands = {InModelType(inputs[0])};
     for (const NormParam& param : instance->params()) {
       operands.push_back(Param(absl::StrCat(site.name, ".", param.name)));
     }
-    if (instance->two_inputs()) operands.push_back(inputs[1]);
+    if (instance->two_inputs()) operands.push_back(InModelType(inputs[1]));
     if (instance->wants_positions()) operands.push_back(Positions());
     if (instance->wants_step()) operands.push_back(Step());
     const std::shared_ptr<const AttrObject> attr = std::make_shared<NormAttr>(instance);
@@ -157,12 +172,17 @@ class Emitter : public FormulaBackend {
   }
 
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
-                                        absl::Span<const TensorHandle> inputs,
-                                        AtPoint at_point) override {
+                                        absl::Span<const TensorHandle> given,
+                                        AtPoint run_statements) override {
     const std::string outer = std::exchange(scope_, absl::StrCat(site.name, "."));
-    absl::StatusOr<TensorHandle> out =
-        EmitSublayer({&model_, &options_, &weights_, &b_, positions_, lengths_, &extra_losses_},
-                     site, inputs, at_point);
+    std::vector<ValueId> inputs;
+    for (const TensorHandle input : given) inputs.push_back(InModelType(input));
+    const auto at_point = [&](absl::string_view point,
+                              TensorHandle tensor) -> absl::StatusOr<TensorHandle> {
+      PLUMB_ASSIGN_OR_RETURN(const TensorHandle after, run_statements(point, tensor));
+      return InModelType(after);
+    };
+    absl::StatusOr<TensorHandle> out = EmitSublayer(Context(), site, inputs, at_point);
     scope_ = outer;
     sublayer_ = site.name;
     return out;
@@ -170,6 +190,7 @@ class Emitter : public FormulaBackend {
 
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
     const bool cached = options_.program == Program::kCached;
+    x = InModelType(x);
     if (cached && options_.seq > 1) {
       x = b_.Apply("last_token", {x}, {}, "head.last_token");
       if (!model_.token_tables.empty())
@@ -199,6 +220,28 @@ class Emitter : public FormulaBackend {
   }
 
  private:
+  SublayerContext Context() {
+    return {&model_, &options_, &weights_, &b_, positions_, lengths_, &extra_losses_};
+  }
+
+  // Returns rows of positions, which are f32, in the type of the model's other rows.
+  ValueId InModelType(ValueId x) {
+    if (options_.weights != WeightFormat::kBf16 || head_is_f32_ || !b_.ok()) return x;
+    const TensorType& type = b_.type(x);
+    if (type.dtype != DType::kF32 || type.shape.rank() == 1) return x;
+    return b_.Apply("convert", {x}, {{"bf16", true}}, absl::StrCat(scope_, "rounded"));
+  }
+
+  // Returns the operands with rows of one type.
+  std::vector<ValueId> OfOneType(std::vector<ValueId> operands) {
+    const bool rounds =
+        b_.ok() && std::any_of(operands.begin(), operands.end(),
+                               [this](ValueId id) { return b_.type(id).dtype == DType::kBF16; });
+    if (!rounds) return operands;
+    for (ValueId& id : operands) id = InModelType(id);
+    return operands;
+  }
+
   // Returns the positions of the tokens that formulas see at this point.
   ValueId Positions() {
     if (!head_is_last_) return positions_;
@@ -310,6 +353,7 @@ class Emitter : public FormulaBackend {
   ValueId types_ = kNoValue, lengths_ = kNoValue;  // kNoValue if the model has none
   ValueId step_ = kNoValue, random_ = kNoValue;    // created when a formula reads it
   std::map<std::pair<ValueId, size_t>, std::vector<ValueId>> parts_;  // (value, number of parts)
+  int64_t shifts_ = 0;  // number of shifts so far, which names their caches
   double embedding_scale_ = 1;
   absl::flat_hash_map<std::string, ValueId> tables_;  // rows already read, keyed by table
   std::vector<ValueId> extra_losses_;                 // added to the cross-entropy

@@ -22,9 +22,9 @@ enum class Program {
            // pass
   kEval,   // same inputs and output as kTrain; nothing is saved for a backward pass
   kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache" and, for
-            // convolutions, ".x_cache", [batch, heads, tokens, channels], and for linear attention
-            // ".recurrent_state", f32[batch, heads, elements]; output "logits" of the last token,
-            // [batch, 1, vocab]. A prefill has a long seq, decoding has seq 1.
+            // convolutions and shifts, ".x_cache", [batch, heads, tokens, channels], and for linear
+            // attention ".recurrent_state", f32[batch, heads, elements]; output "logits" of the
+            // last token, [batch, 1, vocab]. A prefill has a long seq, decoding has seq 1.
 };
 
 // Storage format of weight matrices, which decides the type that programs compute in. With kBf16
@@ -63,8 +63,8 @@ std::string ScalesName(const std::string& matrix);
 
 // Builds one program. Inputs are i32[batch, seq]; targets < 0 are ignored. Caches hold
 // context_length tokens per sequence. With an attention window the cache is a ring of `window`
-// rows, and position p is in row p mod window; so it is for convolutions of linear attention, with
-// their width. Errors: kFailedPrecondition for a kCached program of
+// rows, and position p is in row p mod window; so it is for shifts and for convolutions of linear
+// attention, with their width. Errors: kFailedPrecondition for a kCached program of
 // a bidirectional model.
 absl::StatusOr<Graph> BuildForward(const ResolvedModel& model,
                                    const std::vector<ParameterSpec>& parameters,

@@ -253,24 +253,32 @@ absl::StatusOr<ValueId> EmitExperts(const SublayerContext& context, const Sublay
                  absl::StrCat(name, ".out"));
 }
 
-// Emits a convolution whose parameters and cache are named "<name>.weight" and so on. `cached` is
-// the number of tokens that decoding stores.
-ValueId EmitConv(const SublayerContext& context, const std::string& name, const ConvSpec& spec,
-                 ValueId x, int64_t cached) {
-  const GraphWeights& weights = *context.weights;
+// Emits a convolution with the given weight and bias (kNoValue: none). Its cache is
+// "<name>.x_cache", and `cached` the number of tokens that decoding stores.
+ValueId EmitConvolution(const SublayerContext& context, const std::string& name, ValueId x,
+                        ValueId weight, ValueId bias, int64_t cached) {
   GraphBuilder& b = *context.b;
-  std::vector<ValueId> inputs = {x, weights.Param(absl::StrCat(name, ".weight"))};
+  std::vector<ValueId> inputs = {x, weight};
   const bool is_cached = context.options->program == Program::kCached;
   if (is_cached) {
     const TensorType cache = CacheType(context, 1, cached, b.type(x).shape.last());
     inputs.push_back(b.State(absl::StrCat(name, ".x_cache"), cache));
     inputs.push_back(context.positions);
   }
-  if (spec.bias) inputs.push_back(weights.Param(absl::StrCat(name, ".bias")));
+  if (bias != kNoValue) inputs.push_back(bias);
   Attrs attrs;
   if (is_cached && cached < context.model->dims.context_length) attrs.Set("ring", true);
   return b.Apply(is_cached ? "causal_conv_cached" : "causal_conv", std::move(inputs),
                  std::move(attrs), absl::StrCat(name, ".out"));
+}
+
+// Emits a convolution whose parameters are "<name>.weight" and "<name>.bias".
+ValueId EmitConv(const SublayerContext& context, const std::string& name, const ConvSpec& spec,
+                 ValueId x, int64_t cached) {
+  const GraphWeights& weights = *context.weights;
+  const ValueId bias = spec.bias ? weights.Param(absl::StrCat(name, ".bias")) : kNoValue;
+  return EmitConvolution(context, name, x, weights.Param(absl::StrCat(name, ".weight")), bias,
+                         cached);
 }
 
 absl::StatusOr<ValueId> EmitLinearAttention(const SublayerContext& context,
@@ -327,6 +335,19 @@ absl::StatusOr<ValueId> EmitLinearAttention(const SublayerContext& context,
 }
 
 }  // namespace
+
+ValueId EmitShift(const SublayerContext& context, const std::string& name, ValueId x, int64_t by) {
+  GraphBuilder& b = *context.b;
+  if (!b.ok()) return kNoValue;
+  const double channels = static_cast<double>(b.type(x).shape.last());
+  const auto fill = [&](double columns, double value) {
+    return b.Apply("fill", {},
+                   {{"dims", std::vector<double>{channels, columns}}, {"value", value}});
+  };
+  const ValueId weight = b.Apply("concat", {fill(static_cast<double>(by), 0), fill(1, 1)});
+  const int64_t cached = std::min(by + 1, context.model->dims.context_length);
+  return EmitConvolution(context, name, x, weight, kNoValue, cached);
+}
 
 absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
                                      absl::Span<const ValueId> inputs, AtPoint at_point) {

@@ -33,11 +33,16 @@ struct SublayerContext {
 absl::StatusOr<ValueId> EmitSublayer(const SublayerContext& context, const SublayerSite& site,
                                      absl::Span<const ValueId> inputs, AtPoint at_point);
 
+// Emits the values of x `by` tokens before, and zeros before the first token: a convolution with
+// constant weights, whose cache is "<name>.x_cache".
+ValueId EmitShift(const SublayerContext& context, const std::string& name, ValueId x, int64_t by);
+
 // Emits the sum of coefficient * tensor over `terms`, plus `constant`, broadcast.
 ValueId EmitSum(GraphBuilder* b, absl::Span<const Term> terms, double constant,
                 const std::string& name);
 
-// Emits any function of interpret.h except part. `scope` is the prefix of value names: "layers.3.".
+// Emits any function of interpret.h except part, shift and position. `scope` is the prefix of value
+// names: "layers.3.".
 ValueId EmitFunction(GraphBuilder* b, const Function& function,
                      absl::Span<const TensorHandle> operands, const std::string& scope);
 

@@ -81,6 +81,9 @@ struct MinFn {
 struct Step {
   static HWY_INLINE V Slope(V, V) { return hn::Zero(D()); }
 };
+struct FloorFn : Step {
+  static HWY_INLINE V Value(V x, V) { return hn::Floor(x); }
+};
 struct LessFn : Step {
   static HWY_INLINE V Value(V x, V c) { return Where(hn::Lt(x, c)); }
 };
@@ -120,6 +123,8 @@ auto WithMap(MapKind kind, const Select& select) {
       return select(MaxFn());
     case MapKind::kMin:
       return select(MinFn());
+    case MapKind::kFloor:
+      return select(FloorFn());
     case MapKind::kLess:
       return select(LessFn());
     case MapKind::kLessEqual:

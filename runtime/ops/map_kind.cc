@@ -10,8 +10,8 @@ namespace plumb {
 namespace {
 
 // Names, in the order of MapKind.
-constexpr const char* kNames[] = {"exp", "log", "sqrt", "abs", "reciprocal", "pow", "max",
-                                  "min", "<",   "<=",   ">",   ">=",         "==",  "!="};
+constexpr const char* kNames[] = {"exp",   "log", "sqrt", "abs", "reciprocal", "pow", "max", "min",
+                                  "floor", "<",   "<=",   ">",   ">=",         "==",  "!="};
 
 }  // namespace
 
@@ -22,7 +22,7 @@ absl::StatusOr<MapKind> ParseMapKind(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("unknown function \"", name, "\" of map"));
 }
 
-bool IsComparison(MapKind kind) { return kind >= MapKind::kLess; }
+bool IsPiecewiseConstant(MapKind kind) { return kind >= MapKind::kFloor; }
 
 double ReferenceMapValue(MapKind kind, double x, double c) {
   switch (kind) {
@@ -42,6 +42,8 @@ double ReferenceMapValue(MapKind kind, double x, double c) {
       return std::max(x, c);
     case MapKind::kMin:
       return std::min(x, c);
+    case MapKind::kFloor:
+      return std::floor(x);
     case MapKind::kLess:
       return x < c ? 1 : 0;
     case MapKind::kLessEqual:

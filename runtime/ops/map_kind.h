@@ -4,6 +4,7 @@
 //   exp, log, sqrt, abs, reciprocal   of x
 //   pow                               x ^ c
 //   max, min                          of x and c; the derivative is 0 at c
+//   floor                             of x; the derivative is 0
 //   <, <=, >, >=, ==, !=              1 if x compares so with c, else 0
 #ifndef PLUMB_RUNTIME_OPS_MAP_KIND_H_
 #define PLUMB_RUNTIME_OPS_MAP_KIND_H_
@@ -23,6 +24,7 @@ enum class MapKind {
   kPow,
   kMax,
   kMin,
+  kFloor,
   kLess,
   kLessEqual,
   kGreater,
@@ -32,7 +34,8 @@ enum class MapKind {
 };
 
 absl::StatusOr<MapKind> ParseMapKind(const std::string& name);
-bool IsComparison(MapKind kind);
+// Returns true for floor and comparisons, which have no gradient.
+bool IsPiecewiseConstant(MapKind kind);
 
 // References: the function and its derivative with respect to x.
 double ReferenceMapValue(MapKind kind, double x, double c);

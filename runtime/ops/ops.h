@@ -114,6 +114,7 @@
 //       (lse - logit[target]) + label_smoothing (lse - mean of logits) + z_loss lse^2; loss is the same
 //   cross_entropy_grad(logits, targets, lse, dloss[1]) {label_smoothing, z_loss} -> like logits
 //   fill() {dims=[..], value, (bf16)} -> f32[dims], or bf16[dims]
+//   convert(x) {bf16} -> like x, in bf16 or f32             or i32[B,T] -> [B,T,1]; bf16: y is bf16
 //   last_token(x[B,T,d]) -> [B,1,d]                         or i32[B,T] -> [B,1]; no gradient
 //
 // Mixtures of experts: E experts, k of them per token, n = tokens * k assignments. Rows are grouped by expert,
@@ -180,6 +181,7 @@ void RegisterAttentionCached(OpRegistry* registry);
 void RegisterCausalConv(OpRegistry* registry);
 void RegisterLinearAttention(OpRegistry* registry);
 void RegisterCrossEntropy(OpRegistry* registry);
+void RegisterConvert(OpRegistry* registry);
 void RegisterFill(OpRegistry* registry);
 void RegisterLastToken(OpRegistry* registry);
 void RegisterPointwise(OpRegistry* registry);

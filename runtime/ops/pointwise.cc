@@ -117,7 +117,7 @@ std::vector<ValueId> VjpPointwise(GraphBuilder& b, const Node& node,
 // A comparison is constant almost everywhere.
 std::vector<ValueId> VjpMap(GraphBuilder& b, const Node& node, absl::Span<const ValueId> d_outputs,
                             const std::vector<bool>& wanted) {
-  if (IsComparison(Map::KindOf(node.attrs))) return {kNoValue};
+  if (IsPiecewiseConstant(Map::KindOf(node.attrs))) return {kNoValue};
   return VjpPointwise(b, node, d_outputs, wanted);
 }
 

@@ -79,8 +79,13 @@ absl::Status CheckRopeAttrs(const Attrs& attrs) {
     }
     return absl::InvalidArgumentError("factors must have a positive number for each pair");
   }
+  if (scaling == "linear") {
+    const double factor = attrs.GetDouble("factor", 0);
+    if (factor != 0 && std::isfinite(factor)) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("factor = ", factor, " must be finite and not 0"));
+  }
   PLUMB_RETURN_IF_ERROR(CheckPositive(attrs, "factor"));
-  if (scaling == "linear") return absl::OkStatus();
   PLUMB_RETURN_IF_ERROR(CheckPositive(attrs, "original_context"));
   const bool yarn = scaling == "yarn";
   if (!yarn && scaling != "llama3") {

@@ -57,6 +57,7 @@ std::string FunctionLabel(const Function& function) {
 // Returns the text in a formula: "tanh(gate)", "gate ^ 2".
 std::string FunctionFormula(const Function& function, std::vector<std::string> operands) {
   if (function.name == "constant") return NumberText(function.numbers[0]);
+  if (function.name == "position") return "position";
   if (function.name == "reciprocal") return absl::StrCat("1 / ", Factor(operands[0]));
   const bool is_infix = function.name == "pow" || IsComparison(function.name);
   if (is_infix && !function.numbers.empty()) {

@@ -49,9 +49,9 @@ class DecodeSession {
   void ForgetPrompts() { chunk_tokens_.clear(); }
 
   // Removes all but the first `length` tokens of a sequence. Its logits are invalid until the next
-  // tokens are fed. If a layer's window has already overwritten keys that are visible again, or a
-  // layer has a recurrent state, the tokens are recomputed then. Requires: 0 <= length <=
-  // this->length(sequence).
+  // tokens are fed. If a layer's window, or a shift, has already overwritten rows that are visible
+  // again, or a layer has a recurrent state, the tokens are recomputed then. Requires: 0 <= length
+  // <= this->length(sequence).
   void Truncate(int64_t sequence, int64_t length) {
     lengths_[static_cast<size_t>(sequence)] = length;
   }

@@ -88,6 +88,7 @@ std::string TakenAs(const std::string& name) {
   if (IsBuiltInScalar(name)) return "a scalar of the language";
   if (IsFunction(name)) return "a function of the language";
   if (name == "step") return "the training step";
+  if (name == "position") return "the position of a token";
   if (name == "input") return "a sublayer's input";
   if (name == "x") return "the residual stream";
   if (name == "f") return "the sublayer";

@@ -99,7 +99,8 @@ absl::Status FormulaEval::Bind(const std::string& variable, size_t offset) {
   const bool taken = scalar.has_value() || IsFunction(variable) ||
                      FindVariable(variable) != nullptr || FindLearned(variable) != nullptr ||
                      FindLinear(variable) != nullptr || IsBuiltInScalar(variable) ||
-                     variable == "step" || scope_.sublayers.count(variable) > 0;
+                     variable == "step" || variable == "position" ||
+                     scope_.sublayers.count(variable) > 0;
   if (taken) {
     return ErrorAtOffset(offset, absl::StrCat("\"", variable,
                                               "\" means something already; give the index another "
@@ -190,6 +191,7 @@ absl::Status FormulaEval::CheckTarget(const Statement& statement) const {
                      : is_let                           ? "a let"
                      : IsBuiltInScalar(name)            ? "a scalar of the language"
                      : name == "step"                   ? "the training step"
+                     : name == "position"               ? "the position of a token"
                      : name == "input"                  ? "what the sublayer was given"
                      : scope_.sublayers.count(name) > 0 ? "a sublayer"
                      : IsFunction(name)                 ? "a function"

@@ -156,6 +156,7 @@ class FormulaEval {
   absl::StatusOr<Quantity> ApplyTensorFunction(const Expr& expr);
   absl::StatusOr<Quantity> Part(const Expr& expr);
   absl::StatusOr<Quantity> Slice(const Expr& expr);
+  absl::StatusOr<Quantity> Shift(const Expr& expr);
   absl::StatusOr<Quantity> Concat(const Expr& expr);
   absl::StatusOr<Quantity> Concatenated(const Expr& expr, const std::vector<Quantity>& parts);
   absl::StatusOr<Quantity> DotProduct(const Expr& expr);

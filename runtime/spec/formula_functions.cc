@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMaxSoftmax = 1024;  // each weight becomes a part of one tensor
 constexpr int64_t kMaxParts = 10000;   // each becomes a value of the graph, even if unused
+constexpr int64_t kMaxShift = 255;     // a convolution of at most 256 tokens
 
 }  // namespace
 
@@ -58,6 +59,7 @@ absl::StatusOr<Quantity> FormulaEval::ApplyTensorFunction(const Expr& expr) {
   if (expr.name == "part") return Part(expr);
   if (expr.name == "slice") return Slice(expr);
   if (expr.name == "concat") return Concat(expr);
+  if (expr.name == "shift") return Shift(expr);
   if (expr.name == "drop" || expr.name == "drop_path") return DropOut(expr);
   if (expr.name == "sum") {
     return Error(expr,
@@ -157,6 +159,23 @@ absl::StatusOr<Quantity> FormulaEval::Slice(const Expr& expr) {
   type.width = count;
   return Applied({"slice", {static_cast<double>(first), static_cast<double>(count)}},
                  {Materialize(whole)}, type);
+}
+
+absl::StatusOr<Quantity> FormulaEval::Shift(const Expr& expr) {
+  if (expr.args.size() != 2) {
+    return Error(expr, "shift takes a tensor and a number of tokens: shift(x, 1)");
+  }
+  if (scope_.prefix == "head") {
+    return Error(expr,
+                 "there is no shift in the head: decoding computes it for the last token alone");
+  }
+  PLUMB_ASSIGN_OR_RETURN(const Quantity argument, TensorArgument(expr, expr.args[0]));
+  PLUMB_ASSIGN_OR_RETURN(const int64_t by, Integer(expr.args[1], "the number of tokens"));
+  if (by < 1 || by > kMaxShift) {
+    return Error(expr.args[1], absl::StrCat("the number of tokens is 1 to ", kMaxShift,
+                                            ", back from a token; this is ", by, scalars_.Where()));
+  }
+  return Applied({"shift", {static_cast<double>(by)}}, {Materialize(argument)}, argument);
 }
 
 absl::StatusOr<Quantity> FormulaEval::Concat(const Expr& expr) {

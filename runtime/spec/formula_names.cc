@@ -59,9 +59,10 @@ absl::Status FormulaEval::CheckExpertRows(const Expr& expr) const {
   if (!scope_.in_experts || locals_.count(expr.name) > 0) return absl::OkStatus();
   const LearnedSpec* learned = FindLearned(expr.name);
   const bool is_call = expr.kind == Expr::Kind::kCall;
-  const bool is_drop = expr.name == "drop" || expr.name == "drop_path";
-  const bool has_rows = is_call ? is_drop || !IsFunction(expr.name)
-                                : expr.name == "input" || walk_.streams.count(expr.name) > 0 ||
+  const bool is_of_tokens = expr.name == "drop" || expr.name == "drop_path" || expr.name == "shift";
+  const bool has_rows = is_call ? is_of_tokens || !IsFunction(expr.name)
+                                : expr.name == "input" || expr.name == "position" ||
+                                      walk_.streams.count(expr.name) > 0 ||
                                       !IndexedNames(expr.name).empty() ||
                                       FindTokenTable(*scope_.model, expr.name) != nullptr ||
                                       (learned != nullptr && learned->per_channel);
@@ -81,6 +82,7 @@ absl::StatusOr<Quantity> FormulaEval::EvaluateName(const Expr& expr) {
   if (expr.name == "step") {
     return Quantity::Tensor(backend_->Step(), 1, Quantity::Level::kVector);
   }
+  if (expr.name == "position") return Quantity::Tensor(backend_->Apply({"position", {}}, {}), 1);
   if (const TokenTable* table = FindTokenTable(*scope_.model, expr.name)) {
     if (!table->per_layer) return TableRows(*table, 0);
     return Error(

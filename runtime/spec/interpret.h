@@ -38,15 +38,17 @@ struct Term {
 };
 
 // Function of tensors and numbers:
-//   exp log sqrt abs tanh sigmoid erf relu gelu gelu_tanh silu softplus reciprocal (a)
+//   exp log sqrt abs floor tanh sigmoid erf relu gelu gelu_tanh silu softplus reciprocal (a)
 //                      elementwise
 //   pow (a) {exponent}; max, min (a) {number} or (a, b); < <= > >= == != (a) {number}, 1 or 0
 //   dot (a, b) {n}     sums over n (default 1) groups of channels, width n; operands of equal width
 //   part (a) {i, n}    part i, from 0, of n equal parts of the channels
 //   slice (a) {i, n}   n channels from channel i on, counted from 0
 //   concat (a, ..)     along the channels
+//   shift (a) {n}      of each token the value of a n tokens before, 0 before the first token
 //   softmax (s, ..)    over the operands, of equal width; the results are concatenated
 //   constant () {c}    vector of width 1
+//   position ()        position of each token in its sequence, from 0, width 1
 //   stop (a)           a without a gradient
 struct Function {
   std::string name;

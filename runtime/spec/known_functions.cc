@@ -10,7 +10,8 @@ namespace {
 constexpr char kProjection[] =
     "declare a projection: linear { name: \"proj\" }, and call it: proj(x)";
 constexpr char kOverTokens[] =
-    "a formula sees one token; neighbouring tokens are mixed by sublayers: attention, conv";
+    "tokens are mixed by shift(x, n), which is x n tokens before, and by sublayers: attention, "
+    "conv";
 
 struct Known {
   const char* name;  // lower case, without underscores
@@ -40,7 +41,8 @@ constexpr Known kKnown[] = {
     {"clip", "write min(max(x, low), high)"},
     {"where", "write c * a + (1 - c) * b, with a comparison for c: (x > 0)"},
     {"sign", "write (x > 0) - (x < 0)"},
-    {"floor", "of numbers, write a - a % 1"},
+    {"ceil", "write -floor(-x)"},
+    {"round", "write floor(x + 0.5)"},
     {"ln", "write log(x); a norm slot has \"norm\" in its name"},
     {"log2", "write log(x) / log(2)"},
     {"log10", "write log(x) / log(10)"},
@@ -84,8 +86,8 @@ constexpr Known kKnown[] = {
     // over tokens
     {"conv", kOverTokens},
     {"conv1d", kOverTokens},
-    {"shift", kOverTokens},
-    {"roll", kOverTokens},
+    {"roll", "write shift(x, 1) for the value of the token before"},
+    {"tokenshift", "write shift(x, 1) for the value of the token before"},
     {"cumsum", kOverTokens},
 };
 

@@ -416,8 +416,8 @@ class Resolver {
                        absl::StrCat(path, ".sublayer[", i, "]: \"", spec.name,
                                     "\" cannot be its name; a formula must be able to call it"));
       }
-      if (spec.name == "f" || spec.name == "x" || spec.name == "step" || spec.name == "input" ||
-          !names.insert(spec.name).second) {
+      if (spec.name == "f" || spec.name == "x" || spec.name == "step" || spec.name == "position" ||
+          spec.name == "input" || !names.insert(spec.name).second) {
         return ErrorAt(at.At("sublayer", i),
                        absl::StrCat(path, ".sublayer[", i, "]: the name \"", spec.name,
                                     "\" is taken; give it another"));

@@ -36,11 +36,11 @@ struct NamedFunction {
   size_t min_args, max_args;
 };
 constexpr NamedFunction kFunctions[] = {
-    {"sqrt", 1, 1}, {"exp", 1, 1},     {"log", 1, 1},       {"abs", 1, 1},     {"min", 1, 16},
-    {"max", 1, 16}, {"tanh", 1, 1},    {"erf", 1, 1},       {"relu", 1, 1},    {"gelu", 1, 1},
-    {"silu", 1, 1}, {"sigmoid", 1, 1}, {"gelu_tanh", 1, 1}, {"softplus", 1, 1}};
+    {"sqrt", 1, 1}, {"exp", 1, 1},     {"log", 1, 1},       {"abs", 1, 1},      {"min", 1, 16},
+    {"max", 1, 16}, {"tanh", 1, 1},    {"erf", 1, 1},       {"relu", 1, 1},     {"gelu", 1, 1},
+    {"silu", 1, 1}, {"sigmoid", 1, 1}, {"gelu_tanh", 1, 1}, {"softplus", 1, 1}, {"floor", 1, 1}};
 constexpr const char* kTensorFunctions[] = {"dot",  "part",      "slice", "concat", "stop",
-                                            "drop", "drop_path", "sum",   "softmax"};
+                                            "drop", "drop_path", "shift", "sum",    "softmax"};
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -59,6 +59,7 @@ absl::StatusOr<double> CallFunction(const Expr& expr, absl::Span<const double> v
   if (expr.name == "abs") return std::abs(v[0]);
   if (expr.name == "min") return *std::min_element(v.begin(), v.end());
   if (expr.name == "max") return *std::max_element(v.begin(), v.end());
+  if (expr.name == "floor") return std::floor(v[0]);
   if (expr.name == "tanh") return std::tanh(v[0]);
   if (expr.name == "erf") return std::erf(v[0]);
   if (expr.name == "relu") return std::max(v[0], 0.0);
@@ -212,6 +213,10 @@ std::string ScalarScope::Hint(const std::string& name,
   if (name == "step") {
     return "; it changes while a model is trained: statements may read it, but not what is decided "
            "when the model is loaded";
+  }
+  if (name == "position") {
+    return "; it differs from token to token: statements may read it, but not what is decided when "
+           "the model is loaded";
   }
   if (name == "sublayer") return "; it has a value only in \"each\" and inside sublayers";
   if (IsBuiltInScalar(name)) return "; it has no value here";

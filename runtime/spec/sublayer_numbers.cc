@@ -197,7 +197,12 @@ absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const Sc
   }
   if (numbers.scaling == nullptr) return numbers;
   const RopeScaling& scaling = *numbers.scaling;
-  PLUMB_ASSIGN_OR_RETURN(numbers.linear_factor, Positive(scaling.linear, "linear", 1, scope));
+  if (scaling.linear.has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(numbers.linear_factor, EvaluateScalar(*scaling.linear, scope));
+    if (numbers.linear_factor == 0) {
+      return ErrorIn(*scaling.linear, absl::StrCat("linear: 0", scope.Where(), " must not be 0"));
+    }
+  }
   const int64_t factors = static_cast<int64_t>(scaling.factors.size());
   if (scaling.kind == RopeScaling::Kind::kLongRope && numbers.dims != 0 &&
       factors != numbers.dims / 2) {

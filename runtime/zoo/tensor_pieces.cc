@@ -42,10 +42,14 @@ int64_t Taken(const AxisSlice& part, int64_t size) {
   return part.groups * part.count;
 }
 
-// Returns the dimensions of a source after transposition.
+// Returns the dimensions of a source, split into the piece's matrices, after transposition.
 MatrixDims SourceDims(const TensorPiece& piece, const Shape& source) {
   if (piece.depthwise) return {1, source[0], source[2]};
   MatrixDims dims = DimsOf(source);
+  const int64_t batch = piece.flat_rows > 0 ? DimsOf(piece.shape).batch : 1;
+  if (batch > 1 && dims.rows == piece.flat_rows && dims.rows % batch == 0) {
+    dims = {batch * dims.batch, dims.rows / batch, dims.columns};
+  }
   if (piece.transpose) std::swap(dims.rows, dims.columns);
   return dims;
 }

@@ -36,7 +36,7 @@ struct TensorPiece {
   std::string older;                 // name of the single source in older files; "": the same
   bool transpose = false;
   bool depthwise = false;      // the source is [rows, 1, columns] with its columns reversed
-  int64_t flat_rows = 0;       // not 0: number of rows of a matrix that becomes a vector
+  int64_t flat_rows = 0;       // not 0: rows of a matrix that becomes a vector, or several matrices
   AxisSlice rows, columns;     // parts of the source after transposition
   std::optional<double> fill;  // value of a tensor without a source
 

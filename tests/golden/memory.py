@@ -176,6 +176,17 @@ def x0_lambdas(m, x):
     return m.norm(x, "end.norm")
 
 
+def smear(m, x):
+    """The stack reads embeddings that take a part of the previous token's."""
+    x = m.norm(x, "begin.norm")
+    gate = torch.sigmoid(m.project(x[..., :24], "begin.gate", 1)) * m.learned("begin.s", 1)
+    x = torch.cat([x[:, :1], x[:, 1:] + gate[:, 1:] * x[:, :-1]], dim=1)
+    for i in range(m.c.n_layer):
+        x = x + m.attention(i, m.norm(x, f"layers.{i}.attention.norm"))
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
 def value_residual(m, x):
     return _with_values(m, x, lambda v, first: 0.5 * v + 0.5 * first)
 

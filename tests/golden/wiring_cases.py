@@ -90,6 +90,7 @@ def _memory_cases():
     yield _shipped(memory.unet_skip, n_layer=4)
     yield _shipped(memory.backout)
     yield _shipped(memory.x0_lambdas, PLAIN_RMS)
+    yield _shipped(memory.smear, PLAIN_RMS, d_model=32)
     yield _shipped(memory.value_residual, n_head=4, n_kv_head=2)
     yield _shipped(memory.svformer)
     yield _shipped(memory.modded_nanogpt, PLAIN_RMS,

@@ -28,7 +28,7 @@ constexpr char kBert[] = R"pbtxt(
   placement {
     name: "bert"
     linear { name: "head_dense" bias: true }
-    begin: "x = embedding_norm(x)"
+    begin: "x = embedding_norm(x + 0.3 * shift(x, 1) + position / 20)"
     each: "x = norm(x + f(x))"
     end: "h = head_dense(x)"
     end: "x = head_norm(0.5 * h * (1 + erf(h / sqrt(2))))"

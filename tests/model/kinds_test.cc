@@ -38,14 +38,14 @@ constexpr char kCanon[] = R"pbtxt(
     name: "canon"
     block: "h = norm_1(x)" block: "x = x + attention(h + canon_a(h))"
     block: "g = norm_2(x)" block: "x = x + mlp(g + canon_c(g))"
-    block: "x = x + shift(x)"
+    block: "x = x + last(x)"
     end: "x = norm(x)"
   }
   block {
     placement: "canon" norm: "rms_norm"
     sublayer { name: "canon_a" conv {} } sublayer { attention {} }
     sublayer { name: "canon_c" conv { width: 6 bias: true } } sublayer { mlp {} }
-    sublayer { name: "shift" conv { width: 2 } }
+    sublayer { name: "last" conv { width: 2 } }
   })pbtxt";
 
 // Gated DeltaNet as in Qwen3-Next, and full attention in every second layer.
@@ -278,6 +278,37 @@ constexpr char kStatementActivations[] = R"pbtxt(
     }
   })pbtxt";
 
+// Values of earlier tokens, in streams and inside sublayers, up to beyond the context.
+constexpr char kShifts[] = R"pbtxt(
+  n_layer: 2
+  placement {
+    name: "shifts"
+    linear { name: "gate" out: "1" }
+    begin: "x = x + sigmoid(gate(slice(x, 0, 6))) * shift(x, 1)"
+    block: "x = x + attention(norm_1(x) - 0.5 * shift(x, 3))"
+    block: "x = x + mlp(norm_2(x))"
+    end: "x = norm(x + shift(shift(x, 1), 20) + 0.3 * shift(x, 12))"
+    inside { point: "attention.k" rule: "k = k + 0.5 * shift(k, 1)" }
+    inside { point: "mlp.hidden" rule: "hidden = hidden * sigmoid(shift(part(hidden, 1, 3), 2))" }
+  }
+  block { placement: "shifts" norm: "rms_norm" })pbtxt";
+// A temperature by position (Llama 4), positions in the stream, and in the head.
+constexpr char kByPosition[] = R"pbtxt(
+  n_layer: 2 positions { kind: ROPE }
+  placement {
+    name: "by_position" extends: "pre"
+    learned { name: "rate" init: 0.3 }
+    linear { name: "mix" out: "d_model" }
+    begin: "x = x + mix(concat(position / 8, floor(position / 3) - 1))"
+    inside {
+      point: "attention.q_rot"
+      rule: "q_rot = q_rot * (1 + rate * log(floor((position + 1) / 4) + 1))"
+    }
+    inside { point: "mlp.up" rule: "up = max(up, position / 10)" }
+    inside { point: "head.logits" rule: "logits = logits * (1 + position / 20)" }
+  }
+  block { placement: "by_position" norm: "rms_norm" })pbtxt";
+
 std::vector<Kind> Kinds() {
   return {
       {"cap", absl::StrCat("n_layer: 2 attention { score_cap: \"1.5\" }", kPre)},
@@ -324,6 +355,8 @@ std::vector<Kind> Kinds() {
       {"corrected_groups", kCorrectedGroups, /*chooses=*/true},
       {"groups", kGroups, /*chooses=*/true},
       {"statement_activations", kStatementActivations, /*chooses=*/false, /*seed=*/2},
+      {"shifts", kShifts},
+      {"by_position", kByPosition},
       {"tables", kTables},
       {"looped", kLooped},
       {"shared_in_turns", kSharedInTurns},

@@ -189,7 +189,9 @@ class Writer {
                 absl::StrCat("max(", name, ", 0) ^ 2"),
                 absl::StrCat(name, " * dot(", read, ", ", read, ") / 8"),
                 absl::StrCat(name, " * dot(", read, ", proj(", read, "), 2)"),
-                absl::StrCat("proj(", read, ")"), absl::StrCat(name, " + w[1]")});
+                absl::StrCat("proj(", read, ")"),
+                absl::StrCat(name, " + shift(", name, ", 1) / (1 + position)"),
+                absl::StrCat(name, " + w[1]")});
       lines_.push_back(
           absl::StrCat("inside { point: \"", point, "\" rule: \"", name, " = ", rule, "\" }"));
     }
@@ -237,7 +239,7 @@ class Writer {
     if (Chance(60)) return Anything(depth);
     if (depth <= 0) return tensors_[Below(tensors_.size())];
     const std::string a = Tensor(depth - 1);
-    switch (Below(18)) {
+    switch (Below(20)) {
       case 0:
         return absl::StrCat(a, Pick({" + ", " - "}), Tensor(depth - 1));
       case 1:
@@ -279,6 +281,10 @@ class Writer {
         return absl::StrCat("log(abs(", a, ") + 1)");
       case 16:
         return absl::StrCat("concat(p", depth, " = 0..1, part(", a, ", p", depth, ", 2))");
+      case 17:
+        return absl::StrCat("shift(", a, ", ", 1 + Below(4), ")");
+      case 18:
+        return absl::StrCat("floor(0.37 * (", a, ") + 0.011)");
       default:
         return a;
     }
@@ -286,7 +292,9 @@ class Writer {
 
   // Returns a value of one channel, or of a few channels that divide d_model.
   std::string Gate(int depth) {
-    switch (Below(10)) {
+    switch (Below(11)) {
+      case 9:
+        return "(position / 3)";
       case 0:
         return absl::StrCat("dot(", Tensor(depth), ", ", Tensor(depth), ") / d_model");
       case 1:
@@ -342,7 +350,9 @@ class Writer {
 
   // Returns an expression that may be invalid at this place.
   std::string Anything(int depth) {
-    switch (Below(12)) {
+    switch (Below(13)) {
+      case 11:
+        return absl::StrCat("shift(", Gate(0), ", ", Number(1), ")");
       case 0:
         return Number(depth);
       case 1:

@@ -130,7 +130,7 @@ TEST(MapTest, LogOfWhatHasNoLogarithmIsNoNumber) {
 TEST(MapTest, NanGivesNan) {
   ForEachSimdTarget([&](const std::string& target) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    for (const char* kind : {"exp", "log", "sqrt", "abs", "reciprocal"}) {
+    for (const char* kind : {"exp", "log", "sqrt", "abs", "reciprocal", "floor"}) {
       for (const double y : Apply("map", kind, std::vector<double>(21, nan))) {
         EXPECT_TRUE(std::isnan(y)) << kind << " on " << target;
       }

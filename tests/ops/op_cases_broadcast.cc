@@ -108,6 +108,7 @@ void AddMaps(std::vector<OpCase>* cases) {
                            {"pow", -2, 2, 3},
                            {"max", -2, 2, 0.25},
                            {"min", -2, 2, -0.25},
+                           {"floor", -2, 2, 0},
                            {"<", -2, 2, 0.5},
                            {"<=", -2, 2, 0},
                            {">", -2, 2, 0},
@@ -117,8 +118,8 @@ void AddMaps(std::vector<OpCase>* cases) {
     const Attrs attrs({{"kind", std::string(f.kind)}, {"number", f.number}});
     const std::string name = absl::StrCat(f.kind, " ", f.number);
     AddCase(cases, "map", name, {Random({2, 5, 17}, f.low, f.high)}, attrs);
-    const bool compares = f.kind[0] < 'a';
-    cases->back().inputs[0].constant = compares;
+    const bool is_step = f.kind[0] < 'a' || f.kind == std::string("floor");
+    cases->back().inputs[0].constant = is_step;
     AddCase(cases, "map_grad", name, {Random({2, 5, 17}, f.low, f.high), Random({2, 5, 17})},
             attrs);
   }

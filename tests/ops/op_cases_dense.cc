@@ -178,6 +178,10 @@ std::vector<OpCase> DenseOpCases() {
           Attrs({{"dims", std::vector<double>{3, 17}}, {"value", 0.0}}));
   AddCase(&cases, "fill", "many", {},
           Attrs({{"dims", std::vector<double>{401, 333}}, {"value", 0.25}}));
+  AddCase(&cases, "convert", "f32", {Random({2, 7, 17})});
+  AddCase(&cases, "convert", "to bf16", {Random({2, 7, 17})}, {{"bf16", true}});
+  AddCase(&cases, "convert", "from bf16", {RandomBf16({3, 333, 129})});
+  AddCase(&cases, "convert", "positions", {Ints({2, 3}, {4, 5, 6, 131071, 131072, 131073})});
   AddCase(&cases, "last_token", "two rows", {Random({2, 7, 17})});
   AddCase(&cases, "last_token", "one token", {Random({3, 1, 16})});
   AddBf16(&cases);

@@ -402,7 +402,7 @@ TEST_F(SequenceOpsTest, RotationRefusesScalingsThatMeanNothing) {
   c.op = "rope";
   c.inputs = {Random({1, 2, 8}), Ints({1, 2}, {0, 1})};
   c.attrs = {{"head_dim", int64_t{8}}, {"theta", 10000.0}, {"scaling", std::string("linear")}};
-  EXPECT_THAT(Refusal(c), HasSubstr("factor = 0 is not a positive number"));
+  EXPECT_THAT(Refusal(c), HasSubstr("factor = 0 must be finite and not 0"));
   c.attrs.Set("factor", 2.0);
   c.attrs.Set("scaling", std::string("longrope"));
   c.attrs.Set("factors", std::vector<double>{1, 2, 3});

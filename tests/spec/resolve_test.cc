@@ -108,13 +108,13 @@ TEST(ResolveTest, BiasesAreSetTogetherOrSeparately) {
 TEST(ResolveTest, ConvolutionsAreFourTokensWideUnlessTheySayOtherwise) {
   const ResolvedModel model = Resolved(
       absl::StrCat(kDims, "block { placement: \"pre\" norm: \"rms_norm\" sublayer { conv {} }",
-                   " sublayer { name: \"shift\" conv { width: 2 bias: true } } }"));
+                   " sublayer { name: \"last\" conv { width: 2 bias: true } } }"));
   const std::vector<SublayerSpec>& sublayers = model.layers[0]->sublayers;
   EXPECT_EQ(sublayers[0].kind, SublayerSpec::Kind::kConv);
   EXPECT_EQ(sublayers[0].name, "conv");
   EXPECT_EQ(sublayers[0].conv.width, 4);
   EXPECT_FALSE(sublayers[0].conv.bias);
-  EXPECT_EQ(sublayers[1].name, "shift");
+  EXPECT_EQ(sublayers[1].name, "last");
   EXPECT_EQ(sublayers[1].conv.width, 2);
   EXPECT_TRUE(sublayers[1].conv.bias);
 }

@@ -156,6 +156,18 @@ CASES = [
     config("a part of each head turns", "stablelm", partial_rotary_factor=0.5),
     family("order of the gates", "lfm2", ('first: "0"', 'first: "@"'), ('first: "d_model"', 'first: "0"'),
            ('first: "@"', 'first: "d_model"')),
+    family("order of q, k and v: one after the other", "persimmon",
+           ('"groups" text: "n_head"', '"groups" text: "1"'), ('text: "head_dim"', 'text: "d_model"')),
+    config("a part of each head turns", "persimmon", partial_rotary_factor=1.0),
+    family("direction in which pairs turn", "nanochat", ('linear: "-1"', 'linear: "1"')),
+    family("a norm on the embedding", "nanochat", ('begin: "x = norm(x)"', "")),
+    config("cap of the logits", "nanochat", final_logit_softcapping=None),
+    config("bounds of queries, keys and values", "dbrx",
+           attn_config={"clip_qkv": 8, "kv_n_heads": 2, "rope_theta": 500.0}),
+    family("top-k weights not renormalized", "dbrx", ('choice { when: "power"', 'choice { when: "0"'),
+           ('choice { when: "not power"', 'choice { when: "1"')),
+    part("queries beyond the original context", "ministral3", "ministral_block", ("1 + floor(", "0 + floor(1 + 0 * ")),
+    family("up before gate", "dbrx", ("mlp.w1", "mlp.@"), ("mlp.v1", "mlp.w1"), ("mlp.@", "mlp.v1")),
 ]
 # Cases that are refused, because tensors would be missing or unused.
 REFUSED = [
@@ -171,6 +183,8 @@ REFUSED = [
     family("gate of the shared expert", "qwen2_moe", ('"shared_gate" text: "1"', '"shared_gate" text: "0"')),
     family("a depthwise convolution", "lfm2", (" depthwise: true", "")),
     family("norms after sublayers", "glm4", ('placement: "double"', 'placement: "pre"')),
+    config("norms of queries and keys", "persimmon", qk_layernorm=False),
+    family("matrices down are transposed", "dbrx", ("  transpose: true\n", "")),
 ]
 
 

@@ -170,7 +170,7 @@ def multimodal():
                                  sliding_window_pattern=3),
                   without=("rope_parameters", "layer_types"))
     yarn = dict(rope_type="yarn", type="yarn", rope_theta=500.0, factor=4.0, beta_fast=8.0, beta_slow=1.0,
-                original_max_position_embeddings=24, max_position_embeddings=96, mscale=1.0,
+                original_max_position_embeddings=8, max_position_embeddings=96, mscale=1.0,
                 mscale_all_dim=1.0, llama_4_scaling_beta=0.1)
     yield case("ministral3", "ministral3", head_dim=6, rms_norm_eps=0.01, max_position_embeddings=96,
                rope_parameters=yarn)
@@ -262,6 +262,24 @@ def others():
                num_experts_per_tok=2, n_shared_experts=2, first_k_dense_replace=1, n_group=3, topk_group=2,
                norm_topk_prob=True, routed_scaling_factor=1.4, attention_bias=True, sliding_window=5,
                layer_types=WINDOWS, rope_parameters=default(500.0))
+    yield case("persimmon", "persimmon", hidden_size=32, num_key_value_heads=ABSENT, layer_norm_eps=0.01,
+               rope_parameters=default(500.0, partial_rotary_factor=0.5),
+               **version4(500.0, partial_rotary_factor=0.5))
+    yield case("persimmon_plain", "persimmon", hidden_size=32, num_key_value_heads=ABSENT, num_hidden_layers=2,
+               layer_norm_eps=0.01, qk_layernorm=False, tie_word_embeddings=True,
+               rope_parameters=default(500.0, partial_rotary_factor=0.25))
+    yield case("nanochat", "nanochat", hidden_size=24, rms_norm_eps=0.01, final_logit_softcapping=2.0,
+               rope_parameters=default(500.0))
+    yield case("nanochat_plain", "nanochat", hidden_size=24, num_key_value_heads=4, rms_norm_eps=0.01,
+               num_hidden_layers=2, final_logit_softcapping=None, attention_bias=True, tie_word_embeddings=True,
+               rope_parameters=default(500.0))
+    dbrx = dict({key: ABSENT for key in SIZES}, vocab_size=53, d_model=16, n_heads=4, n_layers=2, max_seq_len=24)
+    yield case("dbrx", "dbrx", top_k=2, attn_config=dict(clip_qkv=0.8, kv_n_heads=2, rope_theta=500.0),
+               ffn_config=dict(ffn_hidden_size=9, moe_num_experts=4, moe_top_k=2),
+               rope_parameters=default(500.0), **dbrx)
+    yield case("dbrx_plain", "dbrx", top_k=3, attn_config=dict(clip_qkv=1.5, kv_n_heads=4, rope_theta=10000.0),
+               ffn_config=dict(ffn_hidden_size=9, moe_num_experts=5, moe_top_k=3, ffn_act_fn={"name": "gelu"},
+                               moe_normalize_expert_weights=None), **dbrx)
 
 
 def encoders():

@@ -162,7 +162,9 @@ class Assembly {
     }
     const TensorPiece& piece = pieces_[parts[0].piece];
     const MatrixDims own = DimsOf(piece.shape);
-    if (piece.flat_rows > 0) return {piece.flat_rows, own.rows / piece.flat_rows};
+    if (piece.flat_rows > 0) {
+      return {piece.flat_rows, piece.shape.num_elements() / piece.flat_rows};
+    }
     if (piece.shape.rank() == 1) return {rows};
     if (piece.depthwise) return {rows, 1, columns};
     if (piece.shape.rank() == 3 && !piece.stacked()) return {own.batch, rows, columns};
