@@ -277,6 +277,31 @@ constexpr char kStatementActivations[] = R"pbtxt(
     }
   })pbtxt";
 
+// LoRA of all projections, whose widths differ by layer, of which the second layer has no keys; and
+// in layers that share parameters, with vectors as updates of rank 1, and experts without updates.
+constexpr char kAdapter[] = R"pbtxt(
+  n_layer: 2 n_kv_head: 2 positions { kind: ROPE } attention { bias: true }
+  adapter {
+    extends: "lora" let: "rank = 3" let: "alpha = 2"
+    let: "on_k = 1" let: "on_o = 1" let: "on_gate = 1" let: "on_up = 1" let: "on_down = 1"
+  }
+  placement {
+    name: "mine" extends: "pre" let: "alpha = 0.5" slot { name: "q_norm" per_head: true }
+    inside { point: "attention.q" rule: "q = q_norm(q)" }
+    inside { point: "attention.k" rule: "k = keys[1] if layer > 1" rule: "keys[layer] = k if layer == 1" }
+    inside { point: "mlp.down" rule: "down = alpha * down + dot(input, input)" }
+  }
+  block {
+    placement: "mine" norm: "rms_norm" sublayer { attention {} }
+    sublayer { mlp { gated: true activation: SILU d_ff: "16 * layer" } }
+  })pbtxt";
+constexpr char kSharedAdapter[] = R"pbtxt(
+  adapter { extends: "lora" let: "rank = 1" let: "alpha = 0.1" let: "on_up = 1" let: "on_o = 1" }
+  layers { repeat: 2 share: true block {
+    placement: "deepnorm" norm: "layer_norm" sublayer { attention {} }
+    sublayer { experts { n_expert: "3" top_k: "3" d_ff: "40" gated: true router: SOFTMAX } }
+  } })pbtxt";
+
 std::vector<Kind> Kinds() {
   return {
       {"cap", absl::StrCat("n_layer: 2 attention { score_cap: \"1.5\" }", kPre)},
@@ -326,6 +351,8 @@ std::vector<Kind> Kinds() {
       {"tables", kTables},
       {"looped", kLooped},
       {"shared_in_turns", kSharedInTurns},
+      {"adapter", kAdapter},
+      {"shared_adapter", kSharedAdapter},
   };
 }
 
