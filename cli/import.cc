@@ -126,10 +126,13 @@ void AddExportCommand(CLI::App* program, Invocation* invocation) {
       ->type_name("DIR");
   app->option_defaults()->group("Checkpoint");
   AddText(app, "--family", "FAMILY|FILE", &flags->family,
-          "Layout of the checkpoint: the name of a family, or a file of one. Default: the family "
-          "that the run was imported from");
+          "Layout of the checkpoint: the name of a family, or a file of one. Default: that of the "
+          "import that the run is, or began with (train --init)");
   app->add_flag("--ema", flags->request.average,
                 "Write the moving average of the weights (the recipe's ema_decay)");
+  app->add_flag("--adapter", flags->request.adapter,
+                "Write only the model's adapter, for PEFT. Default: an adapter is merged into the "
+                "weights");
   app->option_defaults()->group("Output");
   app->add_flag("--json", flags->json, "Print the result as JSON");
   AddGlobalOptions(app, invocation);

@@ -18,6 +18,9 @@ install(TARGETS ${norms}
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/placements/"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/placements" COMPONENT norms
   FILES_MATCHING PATTERN "*.pbtxt")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/adapters/"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/adapters" COMPONENT norms
+  FILES_MATCHING PATTERN "*.pbtxt")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/plugins/zoo/"
   DESTINATION "${CMAKE_INSTALL_DATADIR}/plumb/zoo" COMPONENT norms
   FILES_MATCHING PATTERN "*.pbtxt")

@@ -123,6 +123,7 @@ absl::StatusOr<std::string> DescribeModel(const ModelContext& context) {
   for (const LayerGroup& group : stack.groups) Write(group, &json);
   json.EndArray();
   json.TextList("end", stack.end);
+  json.TextList("adapter", stack.adapter);
   json.Number("norm_sites", stack.routes.norm_sites);
   json.Text("identity_route", stack.routes.identity.ToString());
   json.Number("norms_before_head", stack.routes.identity.end_norms);

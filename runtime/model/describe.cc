@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/spec/interpret.h"
@@ -17,6 +19,39 @@
 
 namespace plumb {
 namespace {
+
+// Describes a statement of an adapter at projection `name`: as an update of its weight if it adds
+// "scale * up(down(input))", with dropout of the input or without, else as it is.
+std::string DescribeUpdate(const std::string& name, const Statement& statement,
+                           const ScalarScope& scope) {
+  // Returns the argument of a call of a projection without bias, else null.
+  const auto argument = [&scope](const Expr* expr) -> const Expr* {
+    for (const LinearSpec& linear : scope.placement->linear) {
+      const bool called = expr != nullptr && expr->kind == Expr::Kind::kCall && expr->index.empty();
+      if (called && linear.name == expr->name && !linear.bias) return &expr->args[0];
+    }
+    return nullptr;
+  };
+  const std::string as_it_is = absl::StrCat(name, ": ", statement.ToString());
+  const std::string& target = statement.target;
+  const Expr& sum = statement.value;
+  const bool adds = sum.kind == Expr::Kind::kBinary && sum.name == "+" &&
+                    sum.args[0].ToString() == target && absl::EndsWith(name, "." + target);
+  if (!adds || !statement.index.empty()) return as_it_is;
+  const Expr* up = &sum.args[1];
+  absl::StatusOr<double> scale = 1.0;
+  if (up->kind == Expr::Kind::kBinary && up->name == "*") {
+    scale = EvaluateScalar({statement.text, up->args[0]}, scope);
+    up = &up->args[1];
+  }
+  const Expr* const down = argument(up);
+  const Expr* input = argument(down);
+  if (input != nullptr && input->name == "drop") input = &input->args[0];
+  if (!scale.ok() || input == nullptr || input->ToString() != "input") return as_it_is;
+  const std::string prefix = name.substr(0, name.rfind('.'));
+  return absl::StrFormat("%s.weight += %.17g * %s.%s.weight * %s.%s.weight", name, *scale, prefix,
+                         up->name, prefix, down->name);
+}
 
 // Collects the norm of each slot in each layer by a walk of the model. Norms of "begin" count as
 // the first layer's, those of "end" and the head as the last layer's, since its block supplies
@@ -37,6 +72,17 @@ class SlotCollector : public NullBackend {
     return NullBackend::Sublayer(site, inputs, at_point);
   }
   void BeginLayer(int64_t layer_index, TensorHandle) override { layer_ = layer_index; }
+  void Adapt(const std::string& name, const InsideSpec& inside, const ScalarScope& scope) override {
+    for (const Statement& statement : inside.statements) {
+      if (statement.condition.has_value()) {
+        const auto holds = EvaluateScalar({statement.text, *statement.condition}, scope);
+        if (holds.ok() && *holds == 0) continue;
+      }
+      updates_.push_back(DescribeUpdate(name, statement, scope));
+    }
+  }
+  // Returns StackDescription::adapter.
+  std::vector<std::string> updates() const { return updates_; }
 
   // Returns the slots of layers first..last, sorted.
   std::vector<std::string> Slots(int64_t first, int64_t last) const {
@@ -68,6 +114,7 @@ class SlotCollector : public NullBackend {
   int64_t layer_ = 0;
   std::map<std::string, std::vector<int64_t>> replaced_;
   std::map<int64_t, std::set<std::string>> slots_;
+  std::vector<std::string> updates_;
 };
 
 void AddLines(const char* label, const std::vector<Statement>& statements,
@@ -245,6 +292,11 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
   group.doc = placement.doc;
   AddLines("each", placement.each, &group.equations);
   AddLines("block", placement.block, &group.equations);
+  if (model.adapter != nullptr) {
+    for (const InsideSpec& inside : model.adapter->inside) {
+      AddLines(absl::StrCat("adapter ", inside.point).c_str(), inside.statements, &group.equations);
+    }
+  }
   for (const InsideSpec& inside : block.inside) {
     // The head runs the statements of the last layer's block.
     if (inside.point == kHeadPoint && last + 1 < model.dims.n_layer) continue;
@@ -337,6 +389,7 @@ absl::StatusOr<StackDescription> DescribeStack(const ResolvedModel& model) {
   StackDescription description;
   SlotCollector slots;
   PLUMB_RETURN_IF_ERROR(RunStack(model, &slots));
+  description.adapter = slots.updates();
   PLUMB_ASSIGN_OR_RETURN(description.routes, AnalyzeRoutes(model));
   const int64_t width = model.embedding_width, d_model = model.dims.d_model;
   if (width != d_model) {

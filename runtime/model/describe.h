@@ -37,6 +37,10 @@ struct LayerGroup {
 
 struct StackDescription {
   std::vector<std::string> begin, end;
+  // Low-rank updates of weights by the adapter, "W.weight += 2 * up.weight * down.weight" with
+  // names of parameters without sharing, and its other statements: "layers.0.attention.q: q = 2 *
+  // q".
+  std::vector<std::string> adapter;
   std::vector<LayerGroup> groups;
   Routes routes;
 };

@@ -161,7 +161,9 @@ class Lister : public NullBackend {
     return NullBackend::Sublayer(site, inputs, at_point);
   }
 
-  void EndPoint(absl::string_view, int64_t width) override { point_width_ = width; }
+  void EndPoint(absl::string_view point, int64_t width) override {
+    if (point == "attention.context") context_width_ = width;
+  }
 
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
     const ModelDims& d = model_.dims;
@@ -206,7 +208,7 @@ class Lister : public NullBackend {
     const size_t inside = parameters_.size();
     PLUMB_ASSIGN_OR_RETURN(const TensorHandle out, NullBackend::Sublayer(site, inputs, at_point));
     const size_t after = parameters_.size();
-    Linear(site, "o", d.d_model, point_width_, attention.out_bias);
+    Linear(site, "o", d.d_model, context_width_, attention.out_bias);
     if (attention.sinks) {
       const InitSpec zero{InitSpec::Kind::kConstant, 0, 0};
       Add(Named(absl::StrCat(site.name, ".sink"), Shape({d.n_head})), {d.n_head, d.n_head}, zero,
@@ -505,7 +507,7 @@ class Lister : public NullBackend {
   std::set<std::string> names_;    // names of both, and of the buffers
   std::set<std::string> learned_;  // already listed
   std::set<std::string> tables_;   // already listed
-  int64_t point_width_ = 0;        // width of the tensor at the last point
+  int64_t context_width_ = 0;      // width of the last context of attention
   absl::Status status_;
 };
 

@@ -137,7 +137,7 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   ValueId attended =
       b.Apply(op, std::move(inputs), std::move(attrs), absl::StrCat(name, ".context"));
   PLUMB_ASSIGN_OR_RETURN(attended, at_point("attention.context", attended));
-  return weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias);
+  return at_point("attention.o", weights.Linear(absl::StrCat(name, ".o"), attended, spec.out_bias));
 }
 
 // Emits an MLP whose values are named "<name>.hidden" and so on. `project` emits a projection, "up"
@@ -166,7 +166,7 @@ absl::StatusOr<ValueId> EmitMlp(const SublayerContext& context, const std::strin
     hidden = b.Apply("mul", factors, {}, hidden_name);
   }
   PLUMB_ASSIGN_OR_RETURN(hidden, run_statements("hidden", hidden));
-  return project("down", hidden);
+  return run_statements("down", project("down", hidden));
 }
 
 // Emits an MLP that all tokens use, with projections "<name>.up" and so on.
@@ -331,7 +331,7 @@ absl::StatusOr<ValueId> EmitLinearAttention(const SublayerContext& context,
   ValueId out = b.Apply(is_cached ? "linear_attention_cached" : "linear_attention",
                         std::move(inputs), std::move(attrs), absl::StrCat(name, ".context"));
   PLUMB_ASSIGN_OR_RETURN(out, at_point("linear_attention.context", out));
-  return weights.Linear(absl::StrCat(name, ".o"), out, false);
+  return at_point("linear_attention.o", weights.Linear(absl::StrCat(name, ".o"), out, false));
 }
 
 }  // namespace

@@ -60,14 +60,16 @@ std::vector<std::string> NamesOfElements(const Message& message, const Field& fi
   return names;
 }
 
-// Returns the index of the element that the step names.
+// Returns the index of the element that the step names. That of a text may be the next one.
 absl::StatusOr<int> FindElement(absl::string_view path, const Step& step, const Message& message,
                                 const Field& field) {
   const int size = message.Size(field);
-  if (size == 0) return BadPath(path, absl::StrCat("there is no ", step.name, " to set"));
-  int index = -1;
+  const bool is_text = field.type == FieldType::kString;
+  if (size == 0 && !is_text)
+    return BadPath(path, absl::StrCat("there is no ", step.name, " to set"));
+  int index = size == 0 ? 0 : -1;
   if (!step.element.has_value() || absl::SimpleAtoi(*step.element, &index)) {
-    if (index >= 0 && index < size) return index;
+    if (index >= 0 && index < size + (is_text ? 1 : 0)) return index;
     return BadPath(path,
                    absl::StrCat(step.name, " needs an index below ", size, ": ", step.name, "[0]"));
   }
@@ -114,7 +116,7 @@ absl::StatusOr<Found> FindStep(absl::string_view path, absl::string_view part, b
 
 template <class T>
 absl::Status Set(Message* message, const Field& field, int index, T value) {
-  if (field.repeated()) {
+  if (field.repeated() && index < message->Size(field)) {
     message->Replace(field, index, std::move(value));
   } else {
     message->Put(field, std::move(value));
@@ -191,6 +193,9 @@ absl::StatusOr<FieldAtPath> FindField(const Message& message, absl::string_view 
   for (size_t i = 0;; ++i) {
     const bool is_last = i + 1 == parts.size();
     PLUMB_ASSIGN_OR_RETURN(const Found found, FindStep(path, parts[i], is_last, *at));
+    if (found.index >= at->Size(*found.field)) {
+      return BadPath(path, absl::StrCat("there is no ", parts[i]));
+    }
     if (is_last) return FieldAtPath{at, found.field, found.index};
     at = &at->GetMessage(*found.field, found.index);
   }

@@ -67,8 +67,9 @@ struct FieldAtPath {
 absl::StatusOr<FieldAtPath> FindField(const Message& message, absl::string_view path);
 
 // Sets the field at `path` from text: strings without quotes, enums by name in any case, all
-// elements of a repeated number as "1, 2.5". Errors: those of FindField, and kInvalidArgument for
-// the value; messages along the path may have been created by then.
+// elements of a repeated number as "1, 2.5". The next index of a repeated string appends one.
+// Errors: those of FindField, and kInvalidArgument for the value; messages along the path may have
+// been created by then.
 absl::Status SetField(Message* message, absl::string_view path, absl::string_view value);
 
 }  // namespace plumb::textproto

@@ -19,19 +19,27 @@
 namespace plumb {
 namespace {
 
-constexpr const char* kAttentionPoints[] = {"attention.q",     "attention.k",
-                                            "attention.v",     "attention.q_rot",
-                                            "attention.k_rot", "attention.context"};
+constexpr const char* kAttentionPoints[] = {
+    "attention.q",     "attention.k",       "attention.v", "attention.q_rot",
+    "attention.k_rot", "attention.context", "attention.o"};
 constexpr const char* kLinearAttentionPoints[] = {
     "linear_attention.decay", "linear_attention.beta", "linear_attention.q",
-    "linear_attention.k",     "linear_attention.v",    "linear_attention.context"};
+    "linear_attention.k",     "linear_attention.v",    "linear_attention.context",
+    "linear_attention.o"};
 // The first point is that of gated ones only.
-constexpr const char* kMlpPoints[] = {"mlp.gate", "mlp.up", "mlp.hidden"};
-constexpr const char* kExpertsPoints[] = {"experts.gate", "experts.up", "experts.hidden"};
-constexpr const char* kSharedPoints[] = {"shared.gate", "shared.up", "shared.hidden"};
+constexpr const char* kMlpPoints[] = {"mlp.gate", "mlp.up", "mlp.hidden", "mlp.down"};
+constexpr const char* kExpertsPoints[] = {"experts.gate", "experts.up", "experts.hidden",
+                                          "experts.down"};
+constexpr const char* kSharedPoints[] = {"shared.gate", "shared.up", "shared.hidden",
+                                         "shared.down"};
 
 std::string LastName(absl::string_view point) {
   return std::string(point.substr(point.rfind('.') + 1));
+}
+
+// Returns true for the points after the projection that ends a sublayer.
+bool IsOutput(absl::string_view point) {
+  return LastName(point) == "o" || LastName(point) == "down";
 }
 
 const char* KindOf(const SublayerSpec& sublayer) {
@@ -81,6 +89,9 @@ class Walk {
         RunSection(MakeScope(FormulaScope::Kind::kEnd, last, "end"), last.placement->end));
     PLUMB_RETURN_IF_ERROR(RunHead(last));
     PLUMB_RETURN_IF_ERROR(CheckAllRead());
+    if (model_.adapter != nullptr && !adapted_) {
+      return ErrorAt(model_.adapter->place, "adapter: no sublayer has a projection at its points");
+    }
     return CheckSlots();
   }
 
@@ -276,8 +287,13 @@ class Walk {
     const auto at_point = [&](absl::string_view point,
                               TensorHandle tensor) -> absl::StatusOr<TensorHandle> {
       PLUMB_ASSIGN_OR_RETURN(const PointShape shape, ShapeAt(point, site));
-      const InsideSite inside = {site.name,  site.scope, site.spec,
-                                 &inputs[0], shape,      !site.projects(point)};
+      const std::string name = LastName(point);
+      PointTensor input = {inputs[0], model_.dims.d_model};
+      if (name == "k") input.tensor = inputs[inputs.size() / 2];
+      if (name == "v") input.tensor = inputs.back();
+      if (IsOutput(point)) input = last_;  // the context, or the hidden layer
+      const InsideSite inside = {site.name, site.scope, site.spec,
+                                 &input,    shape,      !site.projects(point)};
       return RunInside(block, inside, point, tensor);
     };
     return backend_->Sublayer(site, inputs, at_point);
@@ -302,12 +318,16 @@ class Walk {
   struct PointShape {
     int64_t width, heads;
   };
+  struct PointTensor {
+    TensorHandle tensor;
+    int64_t width;
+  };
   // Context of the statements that run inside a sublayer or the head.
   struct InsideSite {
     std::string prefix;
     ScalarScope scalars;
     const SublayerSpec* sublayer;  // this and the next: null in the head
-    const TensorHandle* input;     // input of the sublayer
+    const PointTensor* input;      // input of the projection at the point, else of the sublayer
     PointShape shape;
     bool replaced;  // true if there is no tensor until a statement sets it
   };
@@ -324,12 +344,13 @@ class Walk {
     const ModelDims& dims = model_.dims;
     if (site.spec->kind == SublayerSpec::Kind::kMlp) {
       PLUMB_ASSIGN_OR_RETURN(const int64_t width, EvaluateMlpWidth(site.spec->mlp, site.scope));
-      return PointShape{width, 0};
+      return PointShape{IsOutput(point) ? dims.d_model : width, 0};
     }
     if (site.spec->kind == SublayerSpec::Kind::kExperts) {
       PLUMB_ASSIGN_OR_RETURN(const int64_t width, ExpertsWidth(site, point));
-      return PointShape{width, 0};
+      return PointShape{IsOutput(point) && width > 0 ? dims.d_model : width, 0};
     }
+    if (IsOutput(point)) return PointShape{dims.d_model, 0};
     if (site.spec->kind == SublayerSpec::Kind::kLinearAttention) {
       const LinearAttentionSpec& spec = site.spec->linear_attention;
       PLUMB_ASSIGN_OR_RETURN(const LinearAttentionNumbers numbers,
@@ -354,14 +375,29 @@ class Walk {
     if (in_experts && width == 0) return tensor;  // there is no shared expert here
     int64_t width_now = width;
     bool is_set = !site.replaced;
-    for (const InsideSpec& inside : block.inside) {
+    // An adapter adds to the result of a projection, before the block's own statements.
+    std::vector<std::pair<const BlockSpec*, const InsideSpec*>> insides;
+    if (model_.adapter != nullptr && !in_experts && !site.replaced) {
+      for (const InsideSpec& inside : model_.adapter->inside) {
+        insides.emplace_back(model_.adapter.get(), &inside);
+      }
+    }
+    for (const InsideSpec& inside : block.inside) insides.emplace_back(&block, &inside);
+    for (const auto& [owner, each] : insides) {
+      const InsideSpec& inside = *each;
       const bool runs = site.sublayer == nullptr ? inside.point == point
                                                  : IsPointOf(*site.sublayer, point, inside.point);
       if (!runs) continue;
       FormulaScope scope =
-          MakeScope(FormulaScope::Kind::kInside, block, absl::StrCat("inside ", inside.point));
+          MakeScope(FormulaScope::Kind::kInside, *owner, absl::StrCat("inside ", inside.point));
       scope.prefix = site.prefix;
       scope.scalars = site.scalars;
+      scope.scalars.placement = owner->placement.get();
+      scope.scalars.point_width = width;
+      if (owner != &block) {
+        adapted_ = true;
+        backend_->Adapt(absl::StrCat(site.prefix, ".", LastName(point)), inside, scope.scalars);
+      }
       scope.channels = width;
       scope.heads = heads;
       scope.point = LastName(point);
@@ -373,7 +409,8 @@ class Walk {
       FormulaEval eval(scope, backend_, &state_, no_sublayers);
       if (is_set) eval.locals()[scope.point] = {Quantity::Tensor(tensor, width_now), false, -1};
       if (site.input != nullptr && !in_experts) {
-        eval.locals()["input"] = {Quantity::Tensor(*site.input, model_.dims.d_model), true, -1};
+        eval.locals()["input"] = {Quantity::Tensor(site.input->tensor, site.input->width), true,
+                                  -1};
       }
       PLUMB_RETURN_IF_ERROR(eval.Run(inside.statements));
       const auto after = eval.locals().find(scope.point);
@@ -384,6 +421,7 @@ class Walk {
       is_set = true;
     }
     backend_->EndPoint(point, width_now);
+    last_ = {tensor, width_now};
     return tensor;
   }
 
@@ -473,6 +511,8 @@ class Walk {
   FormulaBackend* backend_;
   FormulaEval::Walk state_;
   int64_t sublayers_ = 0;
+  PointTensor last_ = {0, 0};  // the tensor after the last point
+  bool adapted_ = false;       // the adapter has statements that ran
 };
 
 }  // namespace

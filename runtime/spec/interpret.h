@@ -179,6 +179,12 @@ class FormulaBackend {
     static_cast<void>(point), static_cast<void>(width);
   }
 
+  // Called before the adapter's statements at a point run on the result of projection `name`,
+  // "layers.3.attention.q".
+  virtual void Adapt(const std::string& name, const InsideSpec& inside, const ScalarScope& scope) {
+    static_cast<void>(name), static_cast<void>(inside), static_cast<void>(scope);
+  }
+
   // Called before and after the statements of each layer, so that a backend can separate layers.
   virtual void BeginLayer(int64_t layer_index, TensorHandle x) {
     static_cast<void>(layer_index), static_cast<void>(x);

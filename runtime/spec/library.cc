@@ -155,7 +155,10 @@ absl::StatusOr<const NameTable::PlacementEntry*> NameTable::FindPlacement(
     const std::string& name, const SourceLocation& at) {
   if (const auto it = placements_.find(name); it != placements_.end()) return &it->second;
   for (const std::string& directory : shipped_) {
-    const std::string path = JoinPath(directory, absl::StrCat(name, ".pbtxt"));
+    std::string path = JoinPath(directory, absl::StrCat(name, ".pbtxt"));
+    if (!FileExists(path)) {
+      path = JoinPath(DirectoryOf(directory), absl::StrCat("adapters/", name, ".pbtxt"));
+    }
     if (!IsPlainName(name) || !FileExists(path)) continue;
     PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxTextBytes));
     PLUMB_ASSIGN_OR_RETURN(const File* file, ParseLibrary(path, text));

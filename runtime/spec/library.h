@@ -22,7 +22,8 @@ namespace plumb {
 
 class NameTable {
  public:
-  // Requires: each directory in `shipped` holds one placement per file, "<name>.pbtxt".
+  // Requires: each directory in `shipped` holds one placement per file, "<name>.pbtxt". Those
+  // of adapters are next to it, in "adapters".
   explicit NameTable(std::vector<std::string> shipped) : shipped_(std::move(shipped)) {}
 
   // Adds the model's own names, then reads its imports. Errors: an unreadable file, a cycle of

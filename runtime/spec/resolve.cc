@@ -67,6 +67,7 @@ class Resolver {
     PLUMB_RETURN_IF_ERROR(ResolveDims());
     PLUMB_RETURN_IF_ERROR(ResolveEmbedding());
     PLUMB_RETURN_IF_ERROR(ResolveLayers());
+    PLUMB_RETURN_IF_ERROR(ResolveAdapter());
     PLUMB_RETURN_IF_ERROR(ResolveHiddenWidth());
     for (int i = 0; i < message_.init_size(); ++i) {
       PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToInitRule(message_.init(i), at_.Nested("init", i)));
@@ -310,6 +311,28 @@ class Resolver {
     }
     PLUMB_RETURN_IF_ERROR(AddDefaultStatements(block.get()));
     return std::shared_ptr<const BlockSpec>(std::move(block));
+  }
+
+  absl::Status ResolveAdapter() {
+    const v1::Placement& message = message_.adapter();
+    if (message.IsEmpty()) return absl::OkStatus();
+    const Located at = at_.Nested("adapter");
+    std::shared_ptr<const PlacementSpec> base;
+    if (!message.extends().empty()) {
+      PLUMB_ASSIGN_OR_RETURN(base, names_.Placement(message.extends(), at.At("extends")));
+    }
+    PLUMB_ASSIGN_OR_RETURN(PlacementSpec spec, ToPlacement(message, at, base.get()));
+    if (spec.name.empty()) spec.name = base == nullptr ? "adapter" : base->name;
+    if (spec.inside.empty() || !spec.begin.empty() || !spec.each.empty() || !spec.block.empty() ||
+        !spec.end.empty() || !spec.slot_per_head.empty()) {
+      return ErrorAt(at_.At("adapter"),
+                     "adapter: it has statements inside sublayers, and neither begin, each, block, "
+                     "end nor slot; write extends: \"lora\" for LoRA");
+    }
+    BlockSpec block = {nullptr, {}, {}, {}, spec.inside, "", false, at_.At("adapter")};
+    block.placement = std::make_shared<const PlacementSpec>(std::move(spec));
+    model_.adapter = std::make_shared<const BlockSpec>(std::move(block));
+    return absl::OkStatus();
   }
 
   // Adds the statements that make decays and strengths of the projections of linear attention,

@@ -218,6 +218,8 @@ struct ResolvedModel {
   bool bidirectional = false;  // attention sees all tokens of the sequence
   std::vector<TokenTable> token_tables;
   std::vector<std::shared_ptr<const BlockSpec>> layers;  // n_layer of them; a block may repeat
+  // Statements before those of every block, with lets and projections of their own; null: none.
+  std::shared_ptr<const BlockSpec> adapter;
   // For each layer, from 0: the first layer with which it shares parameters, or itself.
   std::vector<int64_t> first_layers;
   std::vector<InitRule> init;

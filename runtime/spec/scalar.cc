@@ -100,6 +100,7 @@ std::vector<std::string> KnownNames(const ScalarScope& scope, size_t lets) {
   }
   if (scope.layer > 0) names.push_back("layer");
   if (scope.sublayer > 0) names.push_back("sublayer");
+  if (scope.point_width > 0) names.push_back("point_width");
   for (const auto& [name, value] : scope.indices) names.push_back(name);
   for (size_t i = 0; i < lets; ++i) names.push_back(scope.placement->lets[i].target);
   return names;
@@ -170,6 +171,7 @@ std::optional<double> LookupBuiltIn(const ScalarScope& scope, const std::string&
   }
   if (name == "layer" && scope.layer > 0) return static_cast<double>(scope.layer);
   if (name == "sublayer" && scope.sublayer > 0) return static_cast<double>(scope.sublayer);
+  if (name == "point_width" && scope.point_width > 0) return static_cast<double>(scope.point_width);
   for (const NamedScalar& scalar : kDims) {
     if (name != scalar.name || scope.dims->*scalar.field == 0) continue;
     return static_cast<double>(scope.dims->*scalar.field);
@@ -232,7 +234,7 @@ std::string ScalarScope::Where() const {
 }
 
 bool IsBuiltInScalar(const std::string& name) {
-  return name == "layer" || name == "sublayer" ||
+  return name == "layer" || name == "sublayer" || name == "point_width" ||
          std::any_of(std::begin(kDims), std::end(kDims),
                      [&name](const NamedScalar& scalar) { return name == scalar.name; });
 }

@@ -22,6 +22,7 @@ struct ScalarScope {
   const PlacementSpec* placement = nullptr;  // the placement that defines `let`s; may be null
   int64_t layer = 0;                         // 1..n_layer; 0 outside the layers
   int64_t sublayer = 0;                      // 1..n_sublayer; 0 outside the sublayers
+  int64_t point_width = 0;                   // channels at a point inside a sublayer; 0 elsewhere
   std::vector<std::pair<std::string, double>> indices;  // from ranges, innermost last
 
   // Returns the value of a name, or nullopt if it is no scalar here. Fails if its `let` cannot be

@@ -79,12 +79,14 @@ absl::Status CheckNamesAreUsed(const ResolvedModel& model) {
   }
   std::map<const PlacementSpec*, Names> used;
   std::set<const BlockSpec*> seen;
-  for (const auto& block : model.layers) {
+  auto blocks = model.layers;
+  if (model.adapter != nullptr) blocks.push_back(model.adapter);
+  for (const auto& block : blocks) {
     if (!seen.insert(block.get()).second) continue;
     Names& names = used.insert({block->placement.get(), of_model}).first->second;
     Add(*block, &names);
   }
-  for (const auto& block : model.layers) {
+  for (const auto& block : blocks) {
     const PlacementSpec& placement = *block->placement;
     const Names& names = used.at(&placement);
     const auto unused = [&](const std::string& name) {

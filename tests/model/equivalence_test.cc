@@ -310,6 +310,48 @@ TEST_F(EquivalenceTest, WiringsBeginAsPre) {
   EXPECT_GT(RelativeError(LogitsAtInit(Tiny("x0_lambdas")), pre), 1e-3);
 }
 
+// The second matrix of each update begins at 0, and other weights are drawn as without an adapter.
+// Updates of the last projections change how sums with the stream are rounded.
+TEST_F(EquivalenceTest, AnAdaptedModelBeginsAsTheModel) {
+  for (const char* placement : {"pre", "deepnorm", "qk_norm", "deep_cross_attention"}) {
+    TinyModel adapted = Tiny(placement);
+    adapted.more =
+        "adapter { extends: \"lora\" let: \"rank = 2\" let: \"on_k = 1\" let: \"on_up = 1\" }";
+    EXPECT_EQ(LogitsAtInit(adapted), LogitsAtInit(Tiny(placement))) << placement;
+    EXPECT_GT(RelativeError(Logits(adapted), Logits(Tiny(placement))), 1e-3) << placement;
+    adapted.more = "adapter { extends: \"lora\" let: \"on_o = 1\" let: \"on_down = 1\" }";
+    EXPECT_LE(RelativeError(LogitsAtInit(adapted), LogitsAtInit(Tiny(placement))), 1e-6);
+  }
+}
+
+// The adapter acts before the placement's statements at a point, on the input of the projection.
+TEST_F(EquivalenceTest, UpdatesCanBeWrittenAsStatementsOfThePlacement) {
+  const std::string projections =
+      "linear { name: \"lora_v_a\" out: \"2\" } linear { name: \"lora_v_b\" out: \"d_model\" } "
+      "linear { name: \"lora_o_a\" out: \"2\" } linear { name: \"lora_o_b\" out: \"d_model\" } ";
+  const std::string v = "v = v + 4 * lora_v_b(lora_v_a(e))",
+                    o = "o = o + 4 * lora_o_b(lora_o_a(u[layer]))";
+  const auto text = [](const std::string& more, const std::string& of_v, const std::string& of_o) {
+    return Mine(
+        absl::StrCat("begin: \"e = x\" end: \"x = norm(x)\" "
+                     "block: \"x = x + attention(x, x, e)\" block: \"x = x + mlp(norm_2(x))\" ",
+                     more, "inside { point: \"attention.v\" ", of_v,
+                     " rule: \"v = v_norm(v)\" } inside { point: \"attention.context\" "
+                     "rule: \"context = 2 * context\" rule: \"u[layer] = context\" } "
+                     "inside { point: \"attention.o\" ",
+                     of_o, " rule: \"o = o * o + u[layer]\" } "));
+  };
+  const auto rule = [](const std::string& statement) {
+    return absl::StrCat("rule: \"", statement, "\" ");
+  };
+  TinyModel adapted = text("", "", "");
+  absl::StrAppend(&adapted.more,
+                  "adapter { extends: \"lora\" let: \"rank = 2\" let: \"alpha = 8\" ",
+                  "let: \"on_q = 0\" let: \"on_o = 1\" }");
+  EXPECT_EQ(Logits(adapted), Logits(text(projections, rule(v), rule(o))));
+  EXPECT_NE(Logits(adapted), Logits(text("", "", "")));
+}
+
 TEST_F(EquivalenceTest, AModelWithoutKvHeadsHasOnePerQueryHead) {
   const std::string text = Tiny("pre").Text();
   EXPECT_EQ(Logits(absl::StrReplaceAll(text, {{" n_kv_head: 2", ""}})), Logits(text));

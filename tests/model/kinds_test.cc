@@ -308,6 +308,30 @@ constexpr char kByPosition[] = R"pbtxt(
     inside { point: "head.logits" rule: "logits = logits * (1 + position / 20)" }
   }
   block { placement: "by_position" norm: "rms_norm" })pbtxt";
+// LoRA of all projections, whose widths differ by layer, of which the second layer has no keys; and
+// in layers that share parameters, with vectors as updates of rank 1, and experts without updates.
+constexpr char kAdapter[] = R"pbtxt(
+  n_layer: 2 n_kv_head: 2 positions { kind: ROPE } attention { bias: true }
+  adapter {
+    extends: "lora" let: "rank = 3" let: "alpha = 2"
+    let: "on_k = 1" let: "on_o = 1" let: "on_gate = 1" let: "on_up = 1" let: "on_down = 1"
+  }
+  placement {
+    name: "mine" extends: "pre" let: "alpha = 0.5" slot { name: "q_norm" per_head: true }
+    inside { point: "attention.q" rule: "q = q_norm(q)" }
+    inside { point: "attention.k" rule: "k = keys[1] if layer > 1" rule: "keys[layer] = k if layer == 1" }
+    inside { point: "mlp.down" rule: "down = alpha * down + dot(input, input)" }
+  }
+  block {
+    placement: "mine" norm: "rms_norm" sublayer { attention {} }
+    sublayer { mlp { gated: true activation: SILU d_ff: "16 * layer" } }
+  })pbtxt";
+constexpr char kSharedAdapter[] = R"pbtxt(
+  adapter { extends: "lora" let: "rank = 1" let: "alpha = 0.1" let: "on_up = 1" let: "on_o = 1" }
+  layers { repeat: 2 share: true block {
+    placement: "deepnorm" norm: "layer_norm" sublayer { attention {} }
+    sublayer { experts { n_expert: "3" top_k: "3" d_ff: "40" gated: true router: SOFTMAX } }
+  } })pbtxt";
 
 std::vector<Kind> Kinds() {
   return {
@@ -360,6 +384,8 @@ std::vector<Kind> Kinds() {
       {"tables", kTables},
       {"looped", kLooped},
       {"shared_in_turns", kSharedInTurns},
+      {"adapter", kAdapter},
+      {"shared_adapter", kSharedAdapter},
   };
 }
 

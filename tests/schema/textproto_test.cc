@@ -123,7 +123,7 @@ TEST(TextprotoErrorTest, FindsUnknownFieldsUpToAnotherError) {
       "f:1:1: unknown field \"a\" in Model; it has name, import, n_layer, n_head, n_kv_head, "
       "d_model, d_ff, head_dim, vocab_size, context_length, bidirectional, positions, "
       "embedding_scale, embedding_width, token_types, embedding, tie_embeddings, head_bias, "
-      "attention, mlp, norm, placement, block, layers, init\n" +
+      "attention, mlp, norm, placement, block, layers, init, adapter\n" +
           [] {
             std::string others;
             const std::string known = ModelError("a: 1").substr(24);

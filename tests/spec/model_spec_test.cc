@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/spec/model_spec.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -139,6 +140,17 @@ TEST(ModelSpecTest, SetSaysWhatIsWrong) {
   EXPECT_EQ(SetError("n_layer[0]", "2"), "n_layer[0]: n_layer takes no index");
   EXPECT_EQ(SetError("placement[0].each", "x = x"),
             "placement[0].each: each needs an index below 2: each[0]");
+}
+
+TEST(ModelSpecTest, TheNextIndexOfAListOfTextsAppends) {
+  ModelSpec spec = Spec();
+  ASSERT_TRUE(spec.Set("adapter.let", "a = 1").ok());
+  ASSERT_TRUE(spec.Set("adapter.let[1]", "b = 2").ok());
+  ASSERT_TRUE(spec.Set("adapter.let[0]", "a = 3").ok());
+  EXPECT_THAT(spec.ToText(), ::testing::HasSubstr("let: \"a = 3\"\n  let: \"b = 2\""));
+  EXPECT_EQ(std::string(spec.Set("adapter.let", "c = 1").message()),
+            "adapter.let: let needs an index below 2: let[0]");
+  EXPECT_FALSE(spec.Set("adapter.let[3]", "c = 1").ok());
 }
 
 TEST(ModelSpecTest, FieldsThatAreSetAreChecked) {

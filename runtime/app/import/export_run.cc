@@ -11,19 +11,24 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "plumb/v1/model.schema.h"
 #include "runtime/app/checkpoint/staged_directory.h"
 #include "runtime/app/import/families.h"
 #include "runtime/app/import/import.h"
 #include "runtime/app/import/import_files.h"
 #include "runtime/app/import/import_json.h"
 #include "runtime/app/model.h"
+#include "runtime/app/train/init_from_run.h"
 #include "runtime/app/train/run_directory.h"
 #include "runtime/app/train/run_model.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/safetensors.h"
+#include "runtime/schema/reader.h"
 #include "runtime/tokenizer/library_json.h"
 #include "runtime/tokenizer/special_tokens.h"
 #include "runtime/zoo/config_values.h"
@@ -99,6 +104,87 @@ std::map<std::string, double> FactsOf(const nlohmann::ordered_json& description)
   return facts;
 }
 
+// Update scale * up * down of a weight [out, in] by an adapter. Refers to tensors of the model.
+struct LowRankUpdate {
+  std::string weight;
+  const float *up, *down;  // [out, rank], [rank, in]
+  int64_t out, rank, in;
+  double scale;
+};
+
+using Tensors = std::map<std::string, api::TensorView<float>>;
+
+absl::StatusOr<Tensors> TensorsOf(api::Model* model) {
+  Tensors tensors;
+  for (size_t i = 0; i < model->TensorCount(); ++i) {
+    PLUMB_ASSIGN_OR_RETURN(const auto tensor, ToStatus(model->Tensor(i)));
+    tensors.emplace(tensor.name, tensor);
+  }
+  return tensors;
+}
+
+// Reads the updates from the model's description; none if it has no adapter. Errors:
+// kInvalidArgument if the adapter does anything else.
+absl::StatusOr<std::vector<LowRankUpdate>> ReadUpdates(api::Model* model,
+                                                       const nlohmann::ordered_json& description) {
+  PLUMB_ASSIGN_OR_RETURN(const Tensors tensors, TensorsOf(model));
+  std::vector<LowRankUpdate> updates;
+  for (const std::string line : description["adapter"]) {
+    // "layers.0.attention.q.weight += 2 * UP.weight * DOWN.weight"
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    const auto weight = tensors.find(words[0]);
+    double scale;
+    // A convolution follows the projection if it has one.
+    if (words.size() != 7 || words[1] != "+=" || !absl::SimpleAtod(words[2], &scale) ||
+        weight == tensors.end() || weight->second.rank != 2 ||
+        tensors.count(absl::StrReplaceAll(words[0], {{".weight", "_conv.weight"}})) > 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the adapter does not only add scale * b(a(input)) to the result of a projection, so ",
+          "that it can be neither merged nor exported: ", line));
+    }
+    const auto &up = tensors.at(words[4]).data, &down = tensors.at(words[6]).data;
+    const int64_t in = weight->second.shape[1];
+    updates.push_back({words[0], up.data(), down.data(), weight->second.shape[0],
+                       static_cast<int64_t>(down.size()) / in, in, scale});
+  }
+  return updates;
+}
+
+// Returns the run with its model without the adapter, and with the updates added to the weights.
+absl::StatusOr<RunModel> MergeAdapter(HostRuntime* runtime, RunModel* run,
+                                      const std::vector<LowRankUpdate>& updates) {
+  v1::Model message;
+  textproto::Locations locations;
+  PLUMB_RETURN_IF_ERROR(textproto::ReadText(run->text, "model.pbtxt", &message, &locations));
+  *message.mutable_adapter() = v1::Placement();
+  const std::string text = textproto::PrintText(message);
+  PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, ToStatus(api::Spec::FromText(text, "model.pbtxt")));
+  PLUMB_ASSIGN_OR_RETURN(api::Model model, CreateModel(runtime, spec));
+  PLUMB_RETURN_IF_ERROR(ToStatus(model.Init(0)));
+  PLUMB_ASSIGN_OR_RETURN(const Tensors from, TensorsOf(&run->model));
+  PLUMB_ASSIGN_OR_RETURN(const Tensors to, TensorsOf(&model));
+  if (from.size() != to.size() + 2 * updates.size()) {
+    return absl::InvalidArgumentError("the adapter has more than two tensors for an update");
+  }
+  for (const auto& [name, tensor] : to) {
+    std::copy_n(from.at(name).data.data(), tensor.data.size(), tensor.data.data());
+  }
+  for (const LowRankUpdate& update : updates) {
+    float* row = to.at(update.weight).data.data();
+    for (int64_t o = 0; o < update.out; ++o, row += update.in) {
+      for (int64_t i = 0; i < update.in; ++i) {
+        double sum = 0;
+        for (int64_t r = 0; r < update.rank; ++r) {
+          sum += double{update.up[o * update.rank + r]} * double{update.down[r * update.in + i]};
+        }
+        row[i] = static_cast<float>(double{row[i]} + update.scale * sum);
+      }
+    }
+  }
+  model.Changed();
+  return RunModel{run->run, run->checkpoint, run->step, text, std::move(model)};
+}
+
 // Assembles the tensors of the checkpoint from those of the model.
 class Assembly {
  public:
@@ -123,6 +209,68 @@ class Assembly {
     if (!errors.empty()) return absl::InvalidArgumentError(ListDiagnostics(errors));
     std::vector<TensorToWrite> tensors;
     for (const std::string& name : order) tensors.push_back(ToWrite(name));
+    return tensors;
+  }
+
+  // Returns the updates as PEFT's matrices A and B, and their configuration in `config`. Those of
+  // the parts of a fused matrix become one, whose rank is the sum of theirs. Requires:
+  // Tensors().ok().
+  absl::StatusOr<std::vector<TensorToWrite>> PeftTensors(const std::vector<LowRankUpdate>& updates,
+                                                         Json* config) const {
+    std::vector<TensorToWrite> tensors;
+    *config = {{"peft_type", "LORA"},
+               {"task_type", "CAUSAL_LM"},
+               {"base_model_name_or_path", nullptr},
+               {"inference_mode", true}};
+    for (const auto& [name, parts] : sources_) {
+      const bool transposed = pieces_[parts[0].piece].transpose;
+      const int64_t out = ShapeOf(parts)[transposed ? 1 : 0];
+      std::vector<float> a;
+      std::vector<TensorPiece> b;  // parts of B, [out, rank] even if the checkpoint has [in, out]
+      std::vector<std::vector<float>> up;
+      double scale = 0;
+      int64_t rank = 0;
+      for (const Part& part : parts) {
+        for (const LowRankUpdate& update : updates) {
+          const TensorPiece& piece = pieces_[part.piece];
+          if (update.weight != piece.name) continue;
+          if (piece.stacked() || !piece.columns.all()) {
+            return absl::InvalidArgumentError(
+                absl::StrCat(name, ": PEFT updates all columns only; drop --adapter to merge"));
+          }
+          if (scale == 0) scale = update.scale;
+          const double factor = scale == 0 ? 0 : update.scale / scale;
+          a.insert(a.end(), update.down, update.down + update.rank * update.in);
+          up.emplace_back(update.up, update.up + update.out * update.rank);
+          for (float& value : up.back()) value = static_cast<float>(value * factor);
+          TensorPiece& rows = b.emplace_back();
+          rows.shape = {update.out, update.rank};
+          rows.rows = piece.rows;
+          rows.columns = {1, rank, update.rank};
+          rank += update.rank;
+        }
+      }
+      if (rank == 0) continue;
+      std::vector<float> whole(static_cast<size_t>(out * rank));
+      for (size_t i = 0; i < b.size(); ++i) {
+        ScatterPiece(b[i], {out, rank}, 0, up[i].data(), whole.data());
+      }
+      const std::string module(absl::StripSuffix(name, ".weight"));
+      const auto add = [&](const char* which, const Shape& shape,
+                           const std::vector<float>& values) {
+        tensors.push_back({absl::StrCat("base_model.model.", module, which), F32(shape), nullptr,
+                           [values](int64_t begin, int64_t n, void* to) {
+                             std::memcpy(to, values.data() + begin, static_cast<size_t>(n) * 4);
+                           }});
+      };
+      add(".lora_A.weight", {rank, static_cast<int64_t>(a.size()) / rank}, a);
+      add(".lora_B.weight", {out, rank}, whole);
+      (*config)["target_modules"].push_back(module);
+      (*config)["fan_in_fan_out"] = transposed;
+      (*config)["rank_pattern"][module] = (*config)["r"] = rank;
+      (*config)["alpha_pattern"][module] = (*config)["lora_alpha"] =
+          scale * static_cast<double>(rank);
+    }
     return tensors;
   }
 
@@ -237,13 +385,18 @@ struct Target {
   Json config = Json::object();
 };
 
-// Returns the target family and, for an imported run, the config.json that it was imported from.
+// Returns the target family and, for a run that was imported or began with the weights of one, the
+// config.json that it was imported from.
 absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportRequest& request,
                                   const std::string& run) {
   Target target;
-  std::string name = request.family;
-  if (IsImportedRun(run)) {
-    PLUMB_ASSIGN_OR_RETURN(ImportedFamily imported, ReadImportedFamily(run));
+  std::string name = request.family, origin = run;
+  if (const auto json = ReadFile(JoinPath(run, "run.json"), kMaxTextBytes); json.ok()) {
+    PLUMB_ASSIGN_OR_RETURN(const InitSource init, InitOf(*json));
+    if (!init.run.empty()) origin = init.weights;
+  }
+  if (IsImportedRun(origin)) {
+    PLUMB_ASSIGN_OR_RETURN(ImportedFamily imported, ReadImportedFamily(origin));
     if (name.empty()) name = imported.family;
     if (name == imported.family) target.config = std::move(imported.config);
   }
@@ -253,7 +406,7 @@ absl::StatusOr<Target> FindTarget(const HostRuntime& runtime, const ExportReques
   }
   if (name.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(run, ": was trained here, not imported: give the layout with --family"));
+        absl::StrCat(run, ": does not come from an import: give the layout with --family"));
   }
   PLUMB_ASSIGN_OR_RETURN(target.family, FindFamilyNamed(runtime, name));
   return target;
@@ -282,11 +435,20 @@ absl::StatusOr<std::optional<ConfigValues>> ValuesOfSameModel(HostRuntime* runti
 
 absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& request) {
   PLUMB_RETURN_IF_ERROR(StagedDirectory::CheckFree(request.out));
-  PLUMB_ASSIGN_OR_RETURN(const RunModel opened,
-                         OpenRunModel(runtime, request.run, request.average));
+  PLUMB_ASSIGN_OR_RETURN(RunModel opened, OpenRunModel(runtime, request.run, request.average));
   PLUMB_ASSIGN_OR_RETURN(const Target target, FindTarget(*runtime, request, opened.run));
   const Family& family = target.family;
   PLUMB_ASSIGN_OR_RETURN(const auto description, DescribeModel(opened.model));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<LowRankUpdate> updates,
+                         ReadUpdates(&opened.model, description));
+  std::optional<RunModel> adapted;  // owns the tensors of `updates`
+  if (!updates.empty()) {
+    PLUMB_ASSIGN_OR_RETURN(RunModel merged, MergeAdapter(runtime, &opened, updates));
+    adapted = std::exchange(opened, std::move(merged));
+  } else if (request.adapter) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(opened.run, ": the model has no adapter; drop --adapter"));
+  }
   const std::map<std::string, double> facts = FactsOf(description);
   Json config = target.config;
   PLUMB_ASSIGN_OR_RETURN(std::optional<ConfigValues> same,
@@ -301,20 +463,26 @@ absl::StatusOr<ExportReport> Export(HostRuntime* runtime, const ExportRequest& r
   PLUMB_ASSIGN_OR_RETURN(const std::vector<WantedTensor> wanted, TensorsOfModel(opened.model));
   PLUMB_ASSIGN_OR_RETURN(std::vector<TensorPiece> pieces, ResolvePieces(family, values, wanted));
   Assembly assembly(opened.model, std::move(pieces));
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<TensorToWrite> tensors, assembly.Tensors());
+  PLUMB_ASSIGN_OR_RETURN(std::vector<TensorToWrite> tensors, assembly.Tensors());
 
   config["torch_dtype"] = "float32";
   PLUMB_ASSIGN_OR_RETURN(const RunFiles files, ReadRunFiles(opened.run, {}));
   PutMissingIds(files.special, &config);
+  if (request.adapter) {
+    PLUMB_ASSIGN_OR_RETURN(tensors, assembly.PeftTensors(updates, &config));
+    if (description["bidirectional"]) config["task_type"] = nullptr;
+  }
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<StagedDirectory> staged,
                          StagedDirectory::Create(request.out));
-  const std::string weights = JoinPath(staged->path(), "model.safetensors");
-  PLUMB_RETURN_IF_ERROR(WriteSafetensors(weights, tensors));
+  const std::string prefix = JoinPath(staged->path(), request.adapter ? "adapter_" : "");
+  PLUMB_RETURN_IF_ERROR(WriteSafetensors(absl::StrCat(prefix, "model.safetensors"), tensors));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(
-      JoinPath(staged->path(), "config.json"),
+      absl::StrCat(prefix, "config.json"),
       absl::StrCat(config.dump(2, ' ', false, Json::error_handler_t::replace), "\n")));
-  PLUMB_RETURN_IF_ERROR(WriteTokenizerFiles(
-      opened.run, files, static_cast<int64_t>(facts.at("context_length")), staged->path()));
+  if (!request.adapter) {
+    PLUMB_RETURN_IF_ERROR(WriteTokenizerFiles(
+        opened.run, files, static_cast<int64_t>(facts.at("context_length")), staged->path()));
+  }
   PLUMB_RETURN_IF_ERROR(staged->Commit());
   ExportReport report{family.name, static_cast<int64_t>(tensors.size()), 0};
   for (const TensorToWrite& tensor : tensors) report.bytes += tensor.type.bytes();

@@ -47,9 +47,10 @@ absl::StatusOr<ImportReport> ImportCheckpoint(HostRuntime* runtime, const Import
 struct ExportRequest {
   std::string run;          // an imported or trained run, or one of its checkpoints
   std::string out;          // new, or an empty directory
-  std::string family;       // name; "": the one in import.json
+  std::string family;       // name; "": the one of the import that the run is, or began with
   std::string family_file;  // takes precedence over `family`
   bool average = false;     // exports the average of the weights (ema_decay)
+  bool adapter = false;     // exports the adapter alone, in PEFT's layout
 };
 
 struct ExportReport {
@@ -59,8 +60,9 @@ struct ExportReport {
 };
 
 // Writes config.json, generation_config.json, model.safetensors (f32) and the tokenizer's files,
-// completely or not at all. Errors: kInvalidArgument with the reason if the family cannot express
-// the model.
+// completely or not at all. An adapter of the model is merged into the weights, or with `adapter`
+// becomes adapter_config.json and adapter_model.safetensors, which are then all files. Errors:
+// kInvalidArgument with the reason if the family cannot express the model.
 absl::StatusOr<ExportReport> ExportRun(HostRuntime* runtime, const ExportRequest& request);
 
 }  // namespace plumb

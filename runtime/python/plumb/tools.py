@@ -102,11 +102,14 @@ def import_checkpoint(directory: Path, out: Path, *, family: Optional[Path] = No
     return Run(out, runtime)
 
 
-def export(run: Union[Run, Path], out: Path, *, family: Optional[str] = None, average: bool = False) -> dict[str, Any]:
+def export(run: Union[Run, Path], out: Path, *, family: Optional[str] = None, average: bool = False,
+           adapter: bool = False) -> dict[str, Any]:
     """Writes a run as a checkpoint for other programs into the directory `out`, and returns a report. `family`: a name
-    or a file; None: the family that the run was imported from. `average`: the moving average of the weights."""
+    or a file; None: that of the import that the run is, or began with. `average`: the moving average of the weights.
+    `adapter`: only the model's adapter, for PEFT; otherwise it is merged into the weights."""
     words = ["export", run.path if isinstance(run, Run) else os.fspath(run), "--out", os.fspath(out)]
     words += ["--ema"] if average else []
+    words += ["--adapter"] if adapter else []
     words += [] if family is None else ["--family", family]
     return run_json(words)
 
