@@ -137,8 +137,21 @@ absl::StatusOr<std::string> Explain(const ModelContext& context,
   return ExplainStage(context, options, recipe, updates, program);
 }
 
+// Returns the FLOPs of a training pass with the recipe's frozen tensors over those without.
+absl::StatusOr<double> ShareOfFlops(const ModelContext& context, absl::string_view recipe_text,
+                                    BuildOptions program) {
+  PLUMB_ASSIGN_OR_RETURN(const TrainSpec recipe, ParseTrainSpec(recipe_text, "recipe", {}));
+  PLUMB_ASSIGN_OR_RETURN(const UpdatePlan updates,
+                         PlanUpdates(recipe, context.model, context.parameters));
+  if (updates.frozen.empty()) return 1.0;
+  PLUMB_ASSIGN_OR_RETURN(const double all, FlopsOf(context, recipe, program));
+  program.frozen = updates.frozen;
+  PLUMB_ASSIGN_OR_RETURN(const double trained, FlopsOf(context, recipe, program));
+  return trained / all;
+}
+
 absl::StatusOr<plumb_work> WorkOf(const ModelContext& context, int32_t pass, int64_t tokens,
-                                  int32_t weights) {
+                                  int32_t weights, absl::string_view recipe) {
   if (pass != PLUMB_PASS_TRAINING && pass != PLUMB_PASS_FEED) {
     return absl::InvalidArgumentError(absl::StrCat("there is no pass ", pass));
   }
@@ -152,7 +165,12 @@ absl::StatusOr<plumb_work> WorkOf(const ModelContext& context, int32_t pass, int
   if (pass == PLUMB_PASS_FEED) program.program = Program::kCached;
   PLUMB_ASSIGN_OR_RETURN(const ModelWork of_pass, CountWork(context, program));
   plumb_work work = {};
-  work.flops = of_pass.forward_flops * (pass == PLUMB_PASS_TRAINING ? 3 : 1);
+  work.flops = of_pass.forward_flops;
+  if (pass == PLUMB_PASS_TRAINING) {
+    program.program = Program::kTrain;
+    PLUMB_ASSIGN_OR_RETURN(const double share, ShareOfFlops(context, recipe, program));
+    work.flops *= 3 * share;
+  }
   BuildOptions step;
   step.program = Program::kCached;
   PLUMB_ASSIGN_OR_RETURN(step.weights, FormatOf(weights));
@@ -180,11 +198,15 @@ plumb_status plumb_model_explain(const plumb_model* model, const plumb_explain_o
 }
 
 plumb_status plumb_model_work(const plumb_model* model, int32_t pass, int64_t tokens,
-                              int32_t weights, plumb_work* work, plumb_error** error) {
+                              int32_t weights, const char* recipe, size_t recipe_size,
+                              plumb_work* work, plumb_error** error) {
   return Call(model, "model", error, [&]() -> absl::Status {
     if (work == nullptr) return NullArgument("work");
-    PLUMB_ASSIGN_OR_RETURN(const plumb_work given,
-                           plumb::capi::WorkOf(*model->state->context, pass, tokens, weights));
+    PLUMB_RETURN_IF_ERROR(plumb::capi::CheckSize("recipe_size", recipe_size));
+    const absl::string_view text =
+        recipe == nullptr ? absl::string_view() : absl::string_view(recipe, recipe_size);
+    PLUMB_ASSIGN_OR_RETURN(const plumb_work given, plumb::capi::WorkOf(*model->state->context, pass,
+                                                                       tokens, weights, text));
     plumb::capi::CopyOut(given, work);
     return absl::OkStatus();
   });

@@ -377,12 +377,14 @@ typedef struct plumb_work {
 #define PLUMB_WORK_INIT \
   { sizeof(plumb_work), 0.0, 0 }
 
-/* Counts the min work of a pass over one sequence of `tokens` tokens: forward and backward, as if
- * all parameters were trained, or feeding a session, which computes the logits of the last token
- * only. `weights`, as in plumb_session_options, determines weight_bytes. Errors:
- * PLUMB_STATUS_INVALID_ARGUMENT, also for `tokens` outside 1 .. context_length. */
+/* Counts the min work of a pass over one sequence of `tokens` tokens: forward and backward, of
+ * which the tensors that `recipe` freezes have no part (NULL: all are trained), or feeding a
+ * session, which computes the logits of the last token only. `weights`, as in
+ * plumb_session_options, determines weight_bytes. Errors: PLUMB_STATUS_INVALID_ARGUMENT, also for
+ * `tokens` outside 1 .. context_length. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_model_work(const plumb_model* model, int32_t pass,
                                                         int64_t tokens, int32_t weights,
+                                                        const char* recipe, size_t recipe_size,
                                                         plumb_work* work, plumb_error** error);
 
 /* Lists the names that plumb_trainer_probe takes, one per line, in the order of the data flow. */

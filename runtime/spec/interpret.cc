@@ -332,12 +332,16 @@ class Walk {
     bool replaced;  // true if there is no tensor until a statement sets it
   };
 
-  // Returns the width of the hidden layer at a point of experts; 0 at one of a shared expert that
-  // the layer lacks.
-  static absl::StatusOr<int64_t> ExpertsWidth(const SublayerSite& site, absl::string_view point) {
+  // Returns the width at a point of experts; 0 at one of a shared expert that the layer lacks.
+  absl::StatusOr<int64_t> ExpertsWidth(const SublayerSite& site, absl::string_view point) const {
     PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
                            EvaluateExperts(site.spec->experts, site.scope));
-    return absl::StartsWith(point, "shared.") ? numbers.shared_d_ff : numbers.d_ff;
+    const int64_t d_model = model_.dims.d_model;
+    if (absl::StartsWith(point, "shared.")) {
+      return IsOutput(point) && numbers.shared_d_ff > 0 ? d_model : numbers.shared_d_ff;
+    }
+    if (!IsOutput(point)) return numbers.d_ff;
+    return numbers.latent > 0 ? numbers.latent : d_model;
   }
 
   absl::StatusOr<PointShape> ShapeAt(absl::string_view point, const SublayerSite& site) const {
@@ -348,7 +352,7 @@ class Walk {
     }
     if (site.spec->kind == SublayerSpec::Kind::kExperts) {
       PLUMB_ASSIGN_OR_RETURN(const int64_t width, ExpertsWidth(site, point));
-      return PointShape{IsOutput(point) && width > 0 ? dims.d_model : width, 0};
+      return PointShape{width, 0};
     }
     if (IsOutput(point)) return PointShape{dims.d_model, 0};
     if (site.spec->kind == SublayerSpec::Kind::kLinearAttention) {

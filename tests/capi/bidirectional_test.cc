@@ -43,11 +43,12 @@ TEST_F(BidirectionalApiTest, ItSaysWhatItIsAndHasNoSessions) {
                     &session.get),
               HasSubstr("the model is bidirectional"));
   auto work = MakeStruct<plumb_work>();
-  EXPECT_PLUMB_OK(
-      plumb_model_work(model.get, PLUMB_PASS_TRAINING, 4, PLUMB_WEIGHTS_F32, &work, err));
+  EXPECT_PLUMB_OK(plumb_model_work(model.get, PLUMB_PASS_TRAINING, 4, PLUMB_WEIGHTS_F32, nullptr, 0,
+                                   &work, err));
   EXPECT_GT(work.flops, 0);
   EXPECT_EQ(work.weight_bytes, 0);
-  EXPECT_EQ(plumb_model_work(model.get, PLUMB_PASS_FEED, 4, PLUMB_WEIGHTS_F32, &work, nullptr),
+  EXPECT_EQ(plumb_model_work(model.get, PLUMB_PASS_FEED, 4, PLUMB_WEIGHTS_F32, nullptr, 0, &work,
+                             nullptr),
             PLUMB_STATUS_FAILED_PRECONDITION);
 }
 

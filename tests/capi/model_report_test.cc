@@ -226,12 +226,19 @@ TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
   auto work = MakeStruct<plumb_work>();
   BuildOptions program;
   program.seq = 5;
-  EXPECT_PLUMB_OK(
-      plumb_model_work(model.get, PLUMB_PASS_TRAINING, 5, PLUMB_WEIGHTS_F32, &work, err));
+  EXPECT_PLUMB_OK(plumb_model_work(model.get, PLUMB_PASS_TRAINING, 5, PLUMB_WEIGHTS_F32, nullptr, 0,
+                                   &work, err));
   EXPECT_EQ(work.flops, 3 * CountWork(*context, program)->forward_flops);
+  const double all = work.flops;
+  const std::string frozen = "rule { match: 'head.*' } rule { match: '*' freeze: true }";
+  EXPECT_PLUMB_OK(plumb_model_work(model.get, PLUMB_PASS_TRAINING, 5, PLUMB_WEIGHTS_F32,
+                                   frozen.data(), frozen.size(), &work, err));
+  EXPECT_GT(work.flops, all / 3);
+  EXPECT_LT(work.flops, all / 2);  // the backward pass is that of the head alone
   const int64_t f32 = work.weight_bytes;
   program.program = Program::kCached;
-  EXPECT_PLUMB_OK(plumb_model_work(model.get, PLUMB_PASS_FEED, 5, PLUMB_WEIGHTS_BF16, &work, err));
+  EXPECT_PLUMB_OK(
+      plumb_model_work(model.get, PLUMB_PASS_FEED, 5, PLUMB_WEIGHTS_BF16, nullptr, 0, &work, err));
   EXPECT_EQ(work.flops, CountWork(*context, program)->forward_flops);
   program.seq = 1;
   EXPECT_EQ(f32, CountWork(*context, program)->weight_bytes);
@@ -239,10 +246,11 @@ TEST_F(ReportTest, WorkIsThatOfTheModulesBelow) {
   EXPECT_EQ(work.weight_bytes, CountWork(*context, program)->weight_bytes);
   EXPECT_LT(work.weight_bytes, f32);
   EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_work, model.get, PLUMB_PASS_FEED, 9,
-                    0, &work),
+                    0, nullptr, 0, &work),
               HasSubstr("tokens must be in 1..context_length (8), is 9"));
-  EXPECT_THAT(Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_work, model.get, 2, 1, 0, &work),
-              HasSubstr("pass 2"));
+  EXPECT_THAT(
+      Fails(PLUMB_STATUS_INVALID_ARGUMENT, plumb_model_work, model.get, 2, 1, 0, nullptr, 0, &work),
+      HasSubstr("pass 2"));
 }
 
 TEST_F(ReportTest, GradientsAreThoseOfAStepAndChangeNothing) {

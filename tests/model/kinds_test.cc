@@ -174,6 +174,7 @@ constexpr char kSigmoidExperts[] = R"pbtxt(
       experts { n_expert: "6" top_k: "1" router: SIGMOID gated: true activation: GELU_TANH shared_d_ff: "5"
         latent: "4" }
     }
+    inside { point: "mlp.down" rule: "down = tanh(down) + 0.5" }
   } })pbtxt";
 
 // Multi-head latent attention in its absorbed form: the keys are the values, one for all heads.

@@ -121,7 +121,9 @@ absl::StatusOr<double> TrainBench::Impl::FlopsOf(int64_t tokens) {
   const int64_t seq = std::max<int64_t>(1, CeilDiv(tokens, rows));
   const auto [it, is_new] = flops.try_emplace(seq, 0.0);
   if (is_new) {
-    PLUMB_ASSIGN_OR_RETURN(const api::Work work, ToStatus(model->Work(api::Pass::kTraining, seq)));
+    PLUMB_ASSIGN_OR_RETURN(
+        const api::Work work,
+        ToStatus(model->Work(api::Pass::kTraining, seq, api::Weights::kF32, recipe.text)));
     it->second = work.flops * static_cast<double>(rows);
   }
   return it->second;

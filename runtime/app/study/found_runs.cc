@@ -245,6 +245,7 @@ class Arranger {
     PLUMB_ASSIGN_OR_RETURN(group->memory, PlanTraining(made.model, recipe_path, {}));
     PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(recipe_path, {}));
     group->training.train_text = recipe.text;
+    PLUMB_RETURN_IF_ERROR(CountFrozen(made.model, group));
     group->training.max_steps = recipe.fields.max_steps();
     group->training.data_hash = run.data_hash;
     const int64_t context = made.description["dims"]["context_length"];

@@ -216,6 +216,7 @@ class Planner {
       made_text_ = text;
     }
     static_cast<ModelFacts&>(*group) = made_->facts;
+    PLUMB_RETURN_IF_ERROR(CountFrozen(made_->model, group));
     return &*made_;
   }
 
@@ -420,6 +421,16 @@ absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* ru
       ToStatus(model.Work(api::Pass::kTraining, facts.context_length, api::Weights::kF32)));
   facts.flops_per_token = work.flops / static_cast<double>(facts.context_length);
   return GroupModel{std::move(model), std::move(description), std::move(text), std::move(facts)};
+}
+
+absl::Status CountFrozen(const api::Model& model, PlanGroup* group) {
+  const std::string& recipe = group->training.train_text;
+  if (!absl::StrContains(recipe, "freeze")) return absl::OkStatus();
+  PLUMB_ASSIGN_OR_RETURN(const api::Work work,
+                         ToStatus(model.Work(api::Pass::kTraining, group->context_length,
+                                             api::Weights::kF32, recipe)));
+  group->flops_per_token = work.flops / static_cast<double>(group->context_length);
+  return absl::OkStatus();
 }
 
 bool IsSetting(const std::string& field) {

@@ -107,6 +107,8 @@ struct GroupModel {
 
 // Makes the model of `spec`. Errors: those of CreateModel.
 absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* runtime);
+// Sets the group's FLOPs to those without what its recipe, training.train_text, freezes.
+absl::Status CountFrozen(const api::Model& model, PlanGroup* group);
 
 // Returns true if a grid's field is a setting with which every model is trained: a field of the
 // recipe, or a size of the model ("model.n_layer"). Other fields of the model make another model of

@@ -25,7 +25,7 @@ STATUS: dict[str, list[Any]] = {
     "plugin_describe": [c_void_p, c_char_p, c_void_p, c_size_t, _size],
     "model_describe": [c_void_p, c_void_p, c_size_t, _size],
     "model_explain": [c_void_p, POINTER(structs.ExplainOptions), c_void_p, c_size_t, _size],
-    "model_work": [c_void_p, c_int32, c_int64, c_int32, POINTER(structs.Work)],
+    "model_work": [c_void_p, c_int32, c_int64, c_int32, c_char_p, c_size_t, POINTER(structs.Work)],
     "model_probe_points": [c_void_p, c_void_p, c_size_t, _size],
     "spec_from_file": [c_char_p, _made],
     "spec_from_text": [c_char_p, c_size_t, c_char_p, _made],

@@ -135,13 +135,13 @@ class Model(Object):
         with self._use() as handle:
             return text("model_explain", handle, byref(options)).decode()
 
-    def work(self, training: bool, tokens: int, weights: str = "f32") -> tuple[float, int]:
+    def work(self, training: bool, tokens: int, weights: str = "f32", recipe: Bytes = "") -> tuple[float, int]:
         """Returns the min work of a pass over one sequence, as (flops, bytes of weights that a token reads): forward
-        and backward (`training`), or feeding a session."""
-        work = structs.Work()
+        and backward (`training`) without what `recipe` freezes, or feeding a session."""
+        work, encoded = structs.Work(), utf8(recipe, "recipe")
         with self._use() as handle:
             call("model_work", handle, 0 if training else 1, integer(tokens, "tokens"), weights_format(weights),
-                 byref(work))
+                 encoded, len(encoded), byref(work))
         return work.flops, work.weight_bytes
 
     def text(self) -> str:
