@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares plumb with PyTorch: training steps of five models, interleaved within each round.
+"""Compares plumb with PyTorch: training steps of several models, interleaved within each round.
 
 For each model, both processes run during the whole comparison and execute steps on request, so that
 starting, compiling and first touches are not timed. Ratios are computed within a round; the output is
@@ -27,6 +27,7 @@ STUDY = os.path.join(EXAMPLES, "why_normalise")
 # `torch` has the description of a model for PyTorch, `plumb` the options in addition to the file.
 GPT2 = dict(n_layer=12, n_head=12, d_model=768, vocab=50304, activation="gelu_tanh",
             tied=True, bias=True, clip=True)
+EXTRA = {}
 MODELS = {
     "study": dict(
         title="study, one name, 1 thread", dtypes=["f32"], threads=1,
@@ -53,6 +54,19 @@ MODELS = {
         title="GPT-2 124M 1 x 1024", file=os.path.join(HERE, "models", "gpt2.pbtxt"),
         plumb=["--batch", "1"], torch=dict(GPT2, context=1024, batch=1)),
 }
+# Long contexts, and linear attention next to attention; only with --only, because PyTorch needs transformers.
+for tokens, batch in ((8192, 1), (1024, 1), (64, 4)):
+    options = ["--batch", str(batch), "--seq", str(tokens)]
+    shape = dict(context=tokens, batch=batch)
+    if tokens > 1024:
+        EXTRA[f"gpt2-{tokens}"] = dict(
+            title=f"GPT-2 124M {batch} x {tokens}", file=os.path.join(HERE, "models", "gpt2.pbtxt"),
+            plumb=options, torch=dict(GPT2, **shape))
+    EXTRA[f"delta-{tokens}"] = dict(
+        title=f"gated DeltaNet 131M {batch} x {tokens}",
+        file=os.path.join(HERE, "models", "gpt2_delta.pbtxt"),
+        plumb=options, torch=dict(GPT2, delta=True, **shape))
+ALL = {**MODELS, **EXTRA}
 
 # Fresh large buffers would cost PyTorch page faults in every step, so it keeps the heap, in huge pages.
 TORCH_ENVIRONMENT = {
@@ -84,7 +98,7 @@ def start_torch(args, model, dtype):
 
 def compare(args, name, dtype):
     """Returns the record of one model in one type."""
-    model = MODELS[name]
+    model = ALL[name]
     plumb, torch = start_plumb(args, model, dtype), start_torch(args, model, dtype)
     if plumb.parameters != torch.parameters:
         sys.exit(f"{name}: {plumb.parameters} parameters here, {torch.parameters} in PyTorch")
@@ -128,7 +142,7 @@ def row(record):
     s = summary(record)
     percent = lambda x: "-" if x is None else f"{100 * x:.0f} %"
     ratio, low, high = s["ratio"]
-    return [MODELS[record["model"]]["title"], record["dtype"],
+    return [ALL[record["model"]]["title"], record["dtype"],
             workers.time_text(s["plumb_seconds"][0]), workers.time_text(s["torch_seconds"][0]),
             f"{ratio:.2f}x", f"{low:.2f} .. {high:.2f}", f"{s['flops'] / 1e9:.0f}",
             percent(s["share"]), percent(s["torch_share"]),
@@ -152,20 +166,20 @@ def main():
     args = parser.parse_args()
     args.rounds = args.rounds or (2 if args.quick else 7)
     names = args.only.split(",")
-    unknown = [name for name in names if name not in MODELS]
+    unknown = [name for name in names if name not in ALL]
     if unknown:
-        parser.error(f"unknown model {unknown[0]}; there are {', '.join(MODELS)}")
+        parser.error(f"unknown model {unknown[0]}; there are {', '.join(ALL)}")
     records = []
     for name in names:
         for dtype in args.dtypes.split(","):
-            if dtype not in MODELS[name].get("dtypes", ["f32", "bf16"]):
+            if dtype not in ALL[name].get("dtypes", ["f32", "bf16"]):
                 continue
             print(f"{name} {dtype} ...", file=sys.stderr, flush=True)
             records.append(compare(args, name, dtype))
     print(workers.table(HEAD, [row(record) for record in records], args.markdown))
     if args.json:
         with open(args.json, "w") as out:
-            json.dump([dict(r, title=MODELS[r["model"]]["title"], summary=summary(r))
+            json.dump([dict(r, title=ALL[r["model"]]["title"], summary=summary(r))
                        for r in records], out, indent=1)
 
 

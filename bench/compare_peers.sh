@@ -6,6 +6,9 @@
 #   bench/compare_peers.sh [--quick] [--rounds N] [--only study,shakespeare,baby,gpt2-64,gpt2-1024]
 #                          [--dtypes f32,bf16] [--markdown] [--json FILE]
 #
+# --only gpt2-8192 or delta-64,delta-1024,delta-8192 measures a long context, or gated DeltaNet in place of
+# attention, next to transformers' implementation (TORCH_PYTHON needs transformers 5).
+#
 # BUILD: the build directory, with the target step_server (default: build/release).
 # TORCH_PYTHON: a python3 that has PyTorch (default: the first of python3 and /usr/bin/python3).
 set -euo pipefail

@@ -4,7 +4,7 @@
 step_server ("ready PARAMETERS"; "step N" -> seconds, tokens, 0, loss; "memory" -> peak resident bytes).
 
 The models are written for speed with this version of PyTorch: fused query, key and value projections,
-scale and mask inside the product of the scores, foreach AdamW and clipping, denormals flushed, and
+scale and mask inside the product of the scores (beyond 1024 tokens PyTorch's fused attention), foreach AdamW and clipping, denormals flushed, and
 bf16 through autocast. compare_peers.py sets the environment that makes PyTorch fastest.
 """
 import argparse
@@ -37,19 +37,44 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-5)
 
 
+class GatedDeltaNet(nn.Module):
+    """Linear attention of Qwen3-Next, as transformers implements it in PyTorch, in chunks of tokens."""
+
+    def __init__(self, c):
+        super().__init__()
+        from transformers import Qwen3NextConfig
+        from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet
+
+        head = c.d_model // c.n_head
+        config = Qwen3NextConfig(
+            hidden_size=c.d_model, num_hidden_layers=1, layer_types=["linear_attention"],
+            linear_num_value_heads=c.n_head, linear_num_key_heads=c.n_head,
+            linear_key_head_dim=head, linear_value_head_dim=head)
+        self.net = Qwen3NextGatedDeltaNet(config, 0)
+
+    def forward(self, x):
+        return self.net(x)
+
+
 class Attention(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.n_head = c.n_head
         self.qkv = nn.Linear(c.d_model, 3 * c.d_model, bias=c.bias)
         self.out = nn.Linear(c.d_model, c.d_model, bias=c.bias)
-        mask = torch.full((c.context, c.context), -math.inf).triu(1)
-        self.register_buffer("mask", mask[None], persistent=False)
+        self.in_blocks = c.context > 1024
+        if not self.in_blocks:
+            mask = torch.full((c.context, c.context), -math.inf).triu(1)
+            self.register_buffer("mask", mask[None], persistent=False)
 
     def forward(self, x):
         batch, seq, width = x.shape
         head = width // self.n_head
         qkv = self.qkv(x).view(batch, seq, 3, self.n_head, head).permute(2, 0, 3, 1, 4)
+        if self.in_blocks:  # the scores of all tokens would not fit into memory
+            q, k, v = qkv.unbind(0)
+            context = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+            return self.out(context.reshape(batch, seq, width))
         q, k, v = qkv.reshape(3, batch * self.n_head, seq, head).unbind(0)
         mask = self.mask[:, :seq, :seq].to(q.dtype)
         scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=1 / math.sqrt(head))
@@ -62,7 +87,7 @@ class Block(nn.Module):
     def __init__(self, c, norm):
         super().__init__()
         self.norm_1, self.norm_2 = norm(c.d_model, c.bias), norm(c.d_model, c.bias)
-        self.attention = Attention(c)
+        self.attention = GatedDeltaNet(c) if c.delta else Attention(c)
         self.up = nn.Linear(c.d_model, 4 * c.d_model, bias=c.bias)
         self.down = nn.Linear(4 * c.d_model, c.d_model, bias=c.bias)
         self.activation = {
@@ -185,7 +210,7 @@ def parse_options():
     parser.add_argument("--activation", default="gelu")
     parser.add_argument("--weight_decay", type=float, default=0.1)
     parser.add_argument("--data")
-    for name in ("tied", "bias", "clip", "decay_everything"):
+    for name in ("tied", "bias", "clip", "delta", "decay_everything"):
         parser.add_argument("--" + name, action="store_true")
     return parser.parse_args()
 

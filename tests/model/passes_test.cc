@@ -179,9 +179,9 @@ TEST_P(PlacementPassesTest, GiveTheSameTogetherAndWithoutAnyOfThem) {
     double tolerance = 1e-4;
     if (c.format == WeightFormat::kBf16) {
       // The passes round fewer and other values, so results may change by a few times the
-      // difference of bf16 and f32. Processors without bf16 products show up to 2.6 times.
+      // difference of bf16 and f32: up to 3.2 times are seen (seednorm).
       const Results exact = Run(*context, WeightFormat::kF32, gradients);
-      tolerance = std::max(0.035, 3 * RelativeError(plain.gradients, exact.gradients));
+      tolerance = std::max(0.035, 4 * RelativeError(plain.gradients, exact.gradients));
       if (tolerance >= 0.75) GTEST_SKIP() << "bf16 alone changes its gradients by a quarter";
     }
     context->optimize.disabled.clear();
