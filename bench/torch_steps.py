@@ -4,8 +4,9 @@
 step_server ("ready PARAMETERS"; "step N" -> seconds, tokens, 0, loss; "memory" -> peak resident bytes).
 
 The models are written for speed with this version of PyTorch: fused query, key and value projections,
-scale and mask inside the product of the scores (beyond 1024 tokens PyTorch's fused attention), foreach AdamW and clipping, denormals flushed, and
-bf16 through autocast. compare_peers.py sets the environment that makes PyTorch fastest.
+scale and mask inside the product of the scores (PyTorch's fused attention beyond 1024 tokens),
+foreach AdamW and clipping, denormals flushed, and bf16 through autocast. compare_peers.py sets the
+environment that makes PyTorch fastest.
 """
 import argparse
 import math
