@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/model/sublayers.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,14 +15,22 @@
 namespace plumb {
 namespace {
 
-// Sets the attributes of op rope for the scaling of a layer. A linear scaling by 1 sets none.
+// Sets the attributes of op rope for the scaling of a layer. A linear scaling by 1 sets none, and
+// one by factors that differ sets those of longrope.
 void SetScaling(const RopeNumbers& numbers, Attrs* attrs) {
   if (numbers.scaling == nullptr) return;
   const RopeScaling& scaling = *numbers.scaling;
   if (scaling.kind == RopeScaling::Kind::kLinear) {
-    if (numbers.linear_factor == 1) return;
-    attrs->Set("scaling", std::string("linear"));
-    attrs->Set("factor", numbers.linear_factor);
+    const std::vector<double>& factors = numbers.linear_factors;
+    const auto equal = std::count(factors.begin(), factors.end(), factors[0]);
+    const bool differ = static_cast<size_t>(equal) != factors.size();
+    if (!differ && factors[0] == 1) return;
+    attrs->Set("scaling", std::string(differ ? "longrope" : "linear"));
+    if (differ) {
+      attrs->Set("factors", factors);
+    } else {
+      attrs->Set("factor", factors[0]);
+    }
     return;
   }
   if (scaling.kind == RopeScaling::Kind::kLongRope) {
@@ -53,7 +62,7 @@ class Rotation {
     if (positions.kind != PositionKind::kRope) return Rotation(context, std::nullopt);
     PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, site.scope));
     if (numbers.dims == 0) return Rotation(context, std::nullopt);
-    const int64_t head_dim = context.model->dims.head_dim;
+    const int64_t head_dim = site.scope.dims->head_dim;
     Attrs attrs = {{"head_dim", head_dim}, {"theta", numbers.base}};
     if (numbers.dims != head_dim) attrs.Set("dims", numbers.dims);
     if (positions.rope_interleaved) attrs.Set("interleaved", true);
@@ -85,7 +94,7 @@ TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t toke
 absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const SublayerSite& site,
                                       absl::Span<const ValueId> inputs_of_qkv, AtPoint at_point) {
   const AttentionSpec& spec = site.spec->attention;
-  const ModelDims& d = context.model->dims;
+  const ModelDims& d = *site.scope.dims;
   const GraphWeights& weights = *context.weights;
   GraphBuilder& b = *context.b;
   const std::string& name = site.name;
