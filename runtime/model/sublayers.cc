@@ -15,22 +15,17 @@
 namespace plumb {
 namespace {
 
-// Sets the attributes of op rope for the scaling of a layer. A linear scaling by 1 sets none, and
-// one by factors that differ sets those of longrope.
+// Sets the attributes of op rope for the scaling of a layer. A linear scaling by 1 sets none.
 void SetScaling(const RopeNumbers& numbers, Attrs* attrs) {
   if (numbers.scaling == nullptr) return;
   const RopeScaling& scaling = *numbers.scaling;
   if (scaling.kind == RopeScaling::Kind::kLinear) {
     const std::vector<double>& factors = numbers.linear_factors;
-    const auto equal = std::count(factors.begin(), factors.end(), factors[0]);
-    const bool differ = static_cast<size_t>(equal) != factors.size();
-    if (!differ && factors[0] == 1) return;
-    attrs->Set("scaling", std::string(differ ? "longrope" : "linear"));
-    if (differ) {
-      attrs->Set("factors", factors);
-    } else {
-      attrs->Set("factor", factors[0]);
-    }
+    const bool equal = std::equal(factors.begin() + 1, factors.end(), factors.begin());
+    if (equal && factors[0] == 1) return;
+    attrs->Set("scaling", std::string(equal ? "linear" : "longrope"));
+    if (equal) attrs->Set("factor", factors[0]);
+    if (!equal) attrs->Set("factors", factors);
     return;
   }
   if (scaling.kind == RopeScaling::Kind::kLongRope) {

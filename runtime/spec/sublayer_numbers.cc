@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -66,7 +67,7 @@ absl::Status ForEachSublayer(const ResolvedModel& model, const Visit& visit) {
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr int64_t kMaxExperts = 1 << 16;
 constexpr int64_t kMaxHeads = 1 << 14;
-constexpr int64_t kMaxHeadDim = 1 << 12;  // a state of linear attention has the square of it
+constexpr int64_t kMaxHeadDim = 1 << 12;  // a state has the square of it
 
 }  // namespace
 
@@ -170,30 +171,26 @@ absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
 }
 
 absl::Status EvaluateHeads(ResolvedModel* model) {
-  const bool turns_heads =
-      model->positions.kind == PositionKind::kRope && !model->positions.rope_dims.has_value();
   const auto visit = [&](const SublayerSpec& sublayer, const ScalarScope& scope) -> absl::Status {
     const AttentionSpec& spec = sublayer.attention;
-    const std::optional<Expression>& heads =
-        spec.n_kv_head.has_value() ? spec.n_kv_head : spec.n_head;
-    if (sublayer.kind != SublayerSpec::Kind::kAttention) return absl::OkStatus();
-    if (!heads.has_value() && !spec.head_dim.has_value()) return absl::OkStatus();
+    const std::optional<Expression>& heads = spec.n_kv_head ? spec.n_kv_head : spec.n_head;
+    const bool is_own = heads.has_value() || spec.head_dim.has_value();
+    if (sublayer.kind != SublayerSpec::Kind::kAttention || !is_own) return absl::OkStatus();
     ModelDims own = *scope.dims;
-    const auto set = [&scope](const std::optional<Expression>& field, const char* name, int64_t max,
-                              int64_t* value) -> absl::Status {
-      if (!field.has_value()) return absl::OkStatus();
-      PLUMB_ASSIGN_OR_RETURN(*value, WholeNumber(*field, name, 1, max, scope));
-      return absl::OkStatus();
-    };
-    PLUMB_RETURN_IF_ERROR(set(spec.n_head, "n_head", kMaxHeads, &own.n_head));
-    PLUMB_RETURN_IF_ERROR(set(spec.n_kv_head, "n_kv_head", kMaxHeads, &own.n_kv_head));
-    PLUMB_RETURN_IF_ERROR(set(spec.head_dim, "head_dim", kMaxWidth, &own.head_dim));
+    for (const auto& [field, name, max, value] :
+         {std::tuple(&spec.n_head, "n_head", kMaxHeads, &own.n_head),
+          std::tuple(&spec.n_kv_head, "n_kv_head", kMaxHeads, &own.n_kv_head),
+          std::tuple(&spec.head_dim, "head_dim", kMaxWidth, &own.head_dim)}) {
+      if (!field->has_value()) continue;
+      PLUMB_ASSIGN_OR_RETURN(*value, WholeNumber(**field, name, 1, max, scope));
+    }
     if (heads.has_value() && own.n_head % own.n_kv_head != 0) {
       return ErrorIn(*heads, absl::StrCat("n_kv_head: ", own.n_kv_head, scope.Where(),
                                           " does not divide n_head ", own.n_head,
                                           spec.n_kv_head.has_value() ? "" : "; set n_kv_head"));
     }
-    if (turns_heads && own.head_dim % 2 != 0 && spec.head_dim.has_value()) {
+    if (model->positions.kind == PositionKind::kRope && !model->positions.rope_dims.has_value() &&
+        spec.head_dim.has_value() && own.head_dim % 2 != 0) {
       return ErrorIn(*spec.head_dim,
                      absl::StrCat("head_dim: ", own.head_dim, scope.Where(),
                                   " is odd, and ROPE turns pairs; set positions.rope_dims"));
