@@ -86,12 +86,13 @@ int64_t CacheBytes(const ResolvedModel& model) {
       ++scope.sublayer;
       if (sublayer.kind == SublayerSpec::Kind::kAttention) {
         // Evaluation cannot fail for a resolved model.
+        const ModelDims& own = model.DimsAt(scope.sublayer);
         const auto numbers = EvaluateAttention(sublayer.attention, scope);
         const double tokens =
             numbers.ok() ? static_cast<double>(numbers->CachedTokens(dims)) : context;
         const double tensors = sublayer.attention.keys_as_values ? 1 : 2;
-        floats += tensors * tokens * static_cast<double>(dims.n_kv_head) *
-                  static_cast<double>(dims.head_dim);
+        floats += tensors * tokens * static_cast<double>(own.n_kv_head) *
+                  static_cast<double>(own.head_dim);
       } else if (sublayer.kind == SublayerSpec::Kind::kConv) {  // inputs of the convolution
         floats += context * static_cast<double>(dims.d_model);
       } else if (sublayer.kind == SublayerSpec::Kind::kLinearAttention) {

@@ -190,11 +190,16 @@ absl::Status AddLinearAttention(const SublayerSpec& sublayer, const ScalarScope&
 // this layer.
 absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
                        std::vector<std::string>* lines) {
+  const auto add_own = [&](const char* field, const std::optional<Expression>& expression,
+                           auto value) {
+    if (!expression.has_value()) return;
+    lines->push_back(
+        absl::StrCat(sublayer.name, ".", field, " = ", expression->root.ToString(), " = ", value));
+  };
   const auto add = [&](const char* field, const std::optional<Expression>& expression) {
     if (!expression.has_value()) return absl::OkStatus();
     PLUMB_ASSIGN_OR_RETURN(const double value, EvaluateScalar(*expression, scope));
-    lines->push_back(
-        absl::StrCat(sublayer.name, ".", field, " = ", expression->root.ToString(), " = ", value));
+    add_own(field, expression, value);
     return absl::OkStatus();
   };
   switch (sublayer.kind) {
@@ -219,6 +224,9 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
       break;
     }
     case SublayerSpec::Kind::kAttention:
+      add_own("n_head", sublayer.attention.n_head, scope.dims->n_head);
+      add_own("n_kv_head", sublayer.attention.n_kv_head, scope.dims->n_kv_head);
+      add_own("head_dim", sublayer.attention.head_dim, scope.dims->head_dim);
       PLUMB_RETURN_IF_ERROR(add("scale", sublayer.attention.scale));
       PLUMB_RETURN_IF_ERROR(add("score_cap", sublayer.attention.score_cap));
       PLUMB_RETURN_IF_ERROR(add("window", sublayer.attention.window));
@@ -276,7 +284,8 @@ absl::Status AddPositions(const PositionSpec& positions, const ScalarScope& scop
   add("rope_dims", positions.rope_dims, static_cast<double>(numbers.dims));
   add("rope_base", positions.rope_base, numbers.base);
   if (numbers.scaling != nullptr) {
-    add("rope_scaling.linear", numbers.scaling->linear, numbers.linear_factor);
+    const std::vector<double>& factors = numbers.linear_factors;
+    add("rope_scaling.linear", numbers.scaling->linear, factors.empty() ? 0 : factors.front());
   }
   return absl::OkStatus();
 }
@@ -324,6 +333,7 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
     group.scalars.push_back(DescribeLinear(linear));
   }
   for (const SublayerSpec& sublayer : block.sublayers) {
+    scope.dims = &model.DimsAt(scope.sublayer);
     PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
     if (sublayer.kind == SublayerSpec::Kind::kAttention) {
       PLUMB_RETURN_IF_ERROR(AddPositions(model.positions, scope, sublayer.name, &group.scalars));

@@ -195,7 +195,7 @@ class Lister : public NullBackend {
  private:
   absl::StatusOr<TensorHandle> Attention(const SublayerSite& site,
                                          absl::Span<const TensorHandle> inputs, AtPoint at_point) {
-    const ModelDims& d = model_.dims;
+    const ModelDims& d = *site.scope.dims;
     const AttentionSpec& attention = site.spec->attention;
     const int64_t q_width = d.n_head * d.head_dim;
     const int64_t kv_width = d.n_kv_head * d.head_dim;

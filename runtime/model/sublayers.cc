@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/model/sublayers.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,9 +20,12 @@ void SetScaling(const RopeNumbers& numbers, Attrs* attrs) {
   if (numbers.scaling == nullptr) return;
   const RopeScaling& scaling = *numbers.scaling;
   if (scaling.kind == RopeScaling::Kind::kLinear) {
-    if (numbers.linear_factor == 1) return;
-    attrs->Set("scaling", std::string("linear"));
-    attrs->Set("factor", numbers.linear_factor);
+    const std::vector<double>& factors = numbers.linear_factors;
+    const bool equal = std::equal(factors.begin() + 1, factors.end(), factors.begin());
+    if (equal && factors[0] == 1) return;
+    attrs->Set("scaling", std::string(equal ? "linear" : "longrope"));
+    if (equal) attrs->Set("factor", factors[0]);
+    if (!equal) attrs->Set("factors", factors);
     return;
   }
   if (scaling.kind == RopeScaling::Kind::kLongRope) {
@@ -53,7 +57,7 @@ class Rotation {
     if (positions.kind != PositionKind::kRope) return Rotation(context, std::nullopt);
     PLUMB_ASSIGN_OR_RETURN(const RopeNumbers numbers, EvaluateRope(positions, site.scope));
     if (numbers.dims == 0) return Rotation(context, std::nullopt);
-    const int64_t head_dim = context.model->dims.head_dim;
+    const int64_t head_dim = site.scope.dims->head_dim;
     Attrs attrs = {{"head_dim", head_dim}, {"theta", numbers.base}};
     if (numbers.dims != head_dim) attrs.Set("dims", numbers.dims);
     if (positions.rope_interleaved) attrs.Set("interleaved", true);
@@ -85,7 +89,7 @@ TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t toke
 absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const SublayerSite& site,
                                       absl::Span<const ValueId> inputs_of_qkv, AtPoint at_point) {
   const AttentionSpec& spec = site.spec->attention;
-  const ModelDims& d = context.model->dims;
+  const ModelDims& d = *site.scope.dims;
   const GraphWeights& weights = *context.weights;
   GraphBuilder& b = *context.b;
   const std::string& name = site.name;

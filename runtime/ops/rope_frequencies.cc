@@ -71,13 +71,13 @@ absl::Status CheckRopeAttrs(const Attrs& attrs) {
   if (scaling.empty()) return absl::OkStatus();
   if (scaling == "longrope") {
     const std::vector<double>& factors = attrs.GetDoubles("factors");
-    const bool all_positive = std::all_of(factors.begin(), factors.end(), [](double factor) {
-      return factor > 0 && std::isfinite(factor);
+    const bool all_divide = std::all_of(factors.begin(), factors.end(), [](double factor) {
+      return factor != 0 && std::isfinite(factor);
     });
-    if (all_positive && static_cast<int64_t>(factors.size()) == RotatedElements(attrs) / 2) {
+    if (all_divide && static_cast<int64_t>(factors.size()) == RotatedElements(attrs) / 2) {
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError("factors must have a positive number for each pair");
+    return absl::InvalidArgumentError("factors must have a finite number, not 0, for each pair");
   }
   if (scaling == "linear") {
     const double factor = attrs.GetDouble("factor", 0);

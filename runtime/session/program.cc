@@ -48,11 +48,14 @@ absl::Status CheckSizes(const ModelContext& context, const BuildOptions& options
     int64_t width;
   };
   PLUMB_ASSIGN_OR_RETURN(const int64_t hidden, WidestHidden(context.model));
+  int64_t heads = d.n_head * d.head_dim;
+  for (const auto& [sublayer, own] : context.model.own_heads) {
+    heads = std::max(heads, own.n_head * own.head_dim);
+  }
   // Tensors that grow with the batch; per layer, because training stores all of them.
   double kept = 0;
-  for (const Tensor& tensor :
-       {Tensor{"vocab_size", d.vocab_size}, Tensor{"hidden", hidden}, Tensor{"d_model", d.d_model},
-        Tensor{"n_head * head_dim", d.n_head * d.head_dim}}) {
+  for (const Tensor& tensor : {Tensor{"vocab_size", d.vocab_size}, Tensor{"hidden", hidden},
+                               Tensor{"d_model", d.d_model}, Tensor{"n_head * head_dim", heads}}) {
     const double bytes = product({options.batch, options.seq, tensor.width});
     if (bytes > kMaxBytes) {
       return TooLarge(

@@ -373,6 +373,9 @@ absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Lo
   PLUMB_ASSIGN_OR_RETURN(spec.window, OptionalExpression(at, "window"));
   spec.sinks = message.sinks();
   spec.keys_as_values = message.keys_as_values();
+  PLUMB_ASSIGN_OR_RETURN(spec.n_head, OptionalExpression(at, "n_head"));
+  PLUMB_ASSIGN_OR_RETURN(spec.n_kv_head, OptionalExpression(at, "n_kv_head"));
+  PLUMB_ASSIGN_OR_RETURN(spec.head_dim, OptionalExpression(at, "head_dim"));
   return spec;
 }
 

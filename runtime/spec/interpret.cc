@@ -239,6 +239,7 @@ class Walk {
       site.layer_index = layer;
       site.scope = scope.scalars;
       site.scope.sublayer = ++sublayers_;
+      site.scope.dims = &model_.DimsAt(sublayers_);
       if (by_name) {
         scope.sublayers[spec.name] = site;
         continue;
@@ -345,7 +346,7 @@ class Walk {
   }
 
   absl::StatusOr<PointShape> ShapeAt(absl::string_view point, const SublayerSite& site) const {
-    const ModelDims& dims = model_.dims;
+    const ModelDims& dims = *site.scope.dims;
     if (site.spec->kind == SublayerSpec::Kind::kMlp) {
       PLUMB_ASSIGN_OR_RETURN(const int64_t width, EvaluateMlpWidth(site.spec->mlp, site.scope));
       return PointShape{IsOutput(point) ? dims.d_model : width, 0};

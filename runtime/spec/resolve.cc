@@ -69,6 +69,7 @@ class Resolver {
     PLUMB_RETURN_IF_ERROR(ResolveLayers());
     PLUMB_RETURN_IF_ERROR(ResolveAdapter());
     PLUMB_RETURN_IF_ERROR(ResolveHiddenWidth());
+    PLUMB_RETURN_IF_ERROR(EvaluateHeads(&model_));
     for (int i = 0; i < message_.init_size(); ++i) {
       PLUMB_ASSIGN_OR_RETURN(InitRule rule, ToInitRule(message_.init(i), at_.Nested("init", i)));
       model_.init.push_back(std::move(rule));

@@ -68,6 +68,7 @@ struct AttentionSpec {
   std::optional<Expression> window;
   bool sinks = false;
   bool keys_as_values = false;  // values are the rotated keys; there is one cache for both
+  std::optional<Expression> n_head, n_kv_head, head_dim;  // absent: those of the model
 };
 
 struct MlpSpec {
@@ -209,6 +210,8 @@ struct TokenTable {
 struct ResolvedModel {
   std::string name;
   ModelDims dims;
+  // Dimensions in attentions with heads of their own, by sublayer, from 1.
+  std::map<int64_t, ModelDims> own_heads;
   PositionSpec positions;
   std::optional<Expression> embedding_scale;
   int64_t embedding_width = 0;  // differs from d_model if the embedding is projected
@@ -229,6 +232,12 @@ struct ResolvedModel {
 
   // Model as one text without imports, for run directories.
   std::string self_contained_text;
+
+  // Returns the dimensions in a sublayer, counted from 1.
+  const ModelDims& DimsAt(int64_t sublayer) const {
+    const auto own = own_heads.find(sublayer);
+    return own == own_heads.end() ? dims : own->second;
+  }
 };
 
 }  // namespace plumb

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -52,12 +53,11 @@ absl::StatusOr<int64_t> WholeNumber(const Expression& field, const char* name, i
 template <class Visit>
 absl::Status ForEachSublayer(const ResolvedModel& model, const Visit& visit) {
   ScalarScope scope;
-  scope.dims = &model.dims;
   for (const auto& block : model.layers) {
     ++scope.layer;
     scope.placement = block->placement.get();
     for (const SublayerSpec& sublayer : block->sublayers) {
-      ++scope.sublayer;
+      scope.dims = &model.DimsAt(++scope.sublayer);
       PLUMB_RETURN_IF_ERROR(visit(sublayer, scope));
     }
   }
@@ -66,7 +66,7 @@ absl::Status ForEachSublayer(const ResolvedModel& model, const Visit& visit) {
 
 constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr int64_t kMaxExperts = 1 << 16;
-constexpr int64_t kMaxHeads = 1 << 14;    // of linear attention
+constexpr int64_t kMaxHeads = 1 << 14;
 constexpr int64_t kMaxHeadDim = 1 << 12;  // a state has the square of it
 
 }  // namespace
@@ -170,6 +170,37 @@ absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
   return numbers;
 }
 
+absl::Status EvaluateHeads(ResolvedModel* model) {
+  const auto visit = [&](const SublayerSpec& sublayer, const ScalarScope& scope) -> absl::Status {
+    const AttentionSpec& spec = sublayer.attention;
+    const std::optional<Expression>& heads = spec.n_kv_head ? spec.n_kv_head : spec.n_head;
+    const bool is_own = heads.has_value() || spec.head_dim.has_value();
+    if (sublayer.kind != SublayerSpec::Kind::kAttention || !is_own) return absl::OkStatus();
+    ModelDims own = *scope.dims;
+    for (const auto& [field, name, max, value] :
+         {std::tuple(&spec.n_head, "n_head", kMaxHeads, &own.n_head),
+          std::tuple(&spec.n_kv_head, "n_kv_head", kMaxHeads, &own.n_kv_head),
+          std::tuple(&spec.head_dim, "head_dim", kMaxWidth, &own.head_dim)}) {
+      if (!field->has_value()) continue;
+      PLUMB_ASSIGN_OR_RETURN(*value, WholeNumber(**field, name, 1, max, scope));
+    }
+    if (heads.has_value() && own.n_head % own.n_kv_head != 0) {
+      return ErrorIn(*heads, absl::StrCat("n_kv_head: ", own.n_kv_head, scope.Where(),
+                                          " does not divide n_head ", own.n_head,
+                                          spec.n_kv_head.has_value() ? "" : "; set n_kv_head"));
+    }
+    if (model->positions.kind == PositionKind::kRope && !model->positions.rope_dims.has_value() &&
+        spec.head_dim.has_value() && own.head_dim % 2 != 0) {
+      return ErrorIn(*spec.head_dim,
+                     absl::StrCat("head_dim: ", own.head_dim, scope.Where(),
+                                  " is odd, and ROPE turns pairs; set positions.rope_dims"));
+    }
+    model->own_heads.insert({scope.sublayer, own});
+    return absl::OkStatus();
+  };
+  return ForEachSublayer(*model, visit);
+}
+
 absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope) {
   RopeNumbers numbers;
   numbers.dims = scope.dims->head_dim;
@@ -198,9 +229,14 @@ absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const Sc
   if (numbers.scaling == nullptr) return numbers;
   const RopeScaling& scaling = *numbers.scaling;
   if (scaling.linear.has_value()) {
-    PLUMB_ASSIGN_OR_RETURN(numbers.linear_factor, EvaluateScalar(*scaling.linear, scope));
-    if (numbers.linear_factor == 0) {
-      return ErrorIn(*scaling.linear, absl::StrCat("linear: 0", scope.Where(), " must not be 0"));
+    ScalarScope of_pair = scope;
+    for (int64_t pair = 0; pair < std::max<int64_t>(numbers.dims / 2, 1); ++pair) {
+      of_pair.indices = {{"pair", static_cast<double>(pair)}};
+      PLUMB_ASSIGN_OR_RETURN(const double factor, EvaluateScalar(*scaling.linear, of_pair));
+      if (factor == 0) {
+        return ErrorIn(*scaling.linear, absl::StrCat("linear: 0", scope.Where(), " must not be 0"));
+      }
+      numbers.linear_factors.push_back(factor);
     }
   }
   const int64_t factors = static_cast<int64_t>(scaling.factors.size());

@@ -4,6 +4,7 @@
 #define PLUMB_RUNTIME_SPEC_SUBLAYER_NUMBERS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,7 +29,7 @@ struct RopeNumbers {
   int64_t dims = 0;  // number of rotated elements, the first of a head; even
   double base = 10000;
   const RopeScaling* scaling = nullptr;  // scaling that applies to this layer; null: none
-  double linear_factor = 1;              // for a linear scaling
+  std::vector<double> linear_factors;    // for a linear scaling, one per pair
 };
 
 // Evaluates the fields of an attention in the layer and sublayer of `scope`. Fields that are absent
@@ -37,6 +38,9 @@ struct RopeNumbers {
 // field's range. The functions below fail in the same way.
 absl::StatusOr<AttentionNumbers> EvaluateAttention(const AttentionSpec& spec,
                                                    const ScalarScope& scope);
+
+// Sets model->own_heads. Requires: all else of the model that expressions read is set.
+absl::Status EvaluateHeads(ResolvedModel* model);
 
 // Requires: positions.kind is kRope; `positions` outlives the result.
 absl::StatusOr<RopeNumbers> EvaluateRope(const PositionSpec& positions, const ScalarScope& scope);

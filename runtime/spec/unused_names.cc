@@ -57,7 +57,8 @@ void Add(const BlockSpec& block, Names* names) {
   for (const InsideSpec& inside : block.inside) Add(inside.statements, names);
   for (const SublayerSpec& sublayer : block.sublayers) {
     const AttentionSpec& attention = sublayer.attention;
-    for (const auto* field : {&attention.scale, &attention.score_cap, &attention.window}) {
+    for (const auto* field : {&attention.scale, &attention.score_cap, &attention.window,
+                              &attention.n_head, &attention.n_kv_head, &attention.head_dim}) {
       Add(*field, names);
     }
   }

@@ -124,6 +124,19 @@ TEST(HppTest, CachesOfWindowsKeepTheWindows) {
             2 * 4 * (4 + 16 + 16) * 4);
 }
 
+// Layers have 1, 2 and 3 heads of keys, of width 2, 4 and 6; the window of the second is 4.
+TEST(HppTest, CachesOfOwnHeadsHaveTheirWidth) {
+  plumb::Runtime runtime = MakeRuntime();
+  const plumb::Spec spec =
+      plumb::Spec::FromText(
+          "n_layer: 3 n_head: 2 d_model: 8 vocab_size: 5 context_length: 16 "
+          "attention { n_head: \"2 * layer\" n_kv_head: \"layer\" head_dim: \"2 * layer\" "
+          "window: \"4 * (layer == 2)\" } block { placement: \"none\" }")
+          .value();
+  EXPECT_EQ(plumb::Model::Create(runtime, spec).value().Info().cache_bytes,
+            2 * (16 * 1 * 2 + 4 * 2 * 4 + 16 * 3 * 6) * 4);
+}
+
 // The runtime and model handles are freed before the trainer and the session are used.
 TEST(HppTest, TrainsAndSamplesByCallbacks) {
   plumb::Model model = MakeModel();

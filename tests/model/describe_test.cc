@@ -163,6 +163,18 @@ TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
                           "attention.sink: learned per head"));
 }
 
+// The fields of its heads read the model's heads, the others its own.
+TEST_F(DescribeTest, HeadsOfAnAttentionAreShownWithTheirValues) {
+  TinyModel model;
+  model.more =
+      "attention { n_head: \"2 * n_head\" n_kv_head: \"layer\" head_dim: \"head_dim + 1\" "
+      "window: \"n_head\" scale: \"1 / head_dim\" }";
+  EXPECT_THAT(Of(model.Text()).groups[0].scalars,
+              ElementsAre("attention.n_head = 2 * n_head = 4", "attention.n_kv_head = layer = 1",
+                          "attention.head_dim = head_dim + 1 = 5",
+                          "attention.scale = 1 / head_dim = 0.2", "attention.window = n_head = 4"));
+}
+
 TEST_F(DescribeTest, AnEmbeddingOfAnotherWidthIsShownWithItsProjections) {
   TinyModel model;
   model.more = "embedding_width: \"d_model / 2\"";

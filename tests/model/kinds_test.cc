@@ -334,6 +334,25 @@ constexpr char kSharedAdapter[] = R"pbtxt(
     sublayer { experts { n_expert: "3" top_k: "3" d_ff: "40" gated: true router: SOFTMAX } }
   } })pbtxt";
 
+// Heads of another number and width in each layer, half of which do not turn in the second.
+constexpr char kOwnHeads[] = R"pbtxt(
+  n_layer: 3
+  positions {
+    kind: ROPE rope_base: "10 ^ layer"
+    rope_scaling { linear: "1e30 ^ (pair >= head_dim / 4)" when: "layer == 2" }
+  }
+  attention {
+    n_head: "layer + 1" n_kv_head: "1 + (layer == 3)" head_dim: "4 * layer"
+    window: "4 * (layer != 2)" sinks: true bias: true
+  }
+  adapter { extends: "lora" let: "rank = 3" let: "alpha = 2" let: "on_k = 1" let: "on_o = 1" }
+  placement {
+    name: "mine" extends: "qk_norm"
+    learned { name: "gain" init: 1.5 per_head: true }
+    inside { point: "attention.context" rule: "context = gain * context * n_head / head_dim" }
+  }
+  block { placement: "mine" norm: "rms_norm" })pbtxt";
+
 std::vector<Kind> Kinds() {
   return {
       {"cap", absl::StrCat("n_layer: 2 attention { score_cap: \"1.5\" }", kPre)},
@@ -387,6 +406,7 @@ std::vector<Kind> Kinds() {
       {"shared_in_turns", kSharedInTurns},
       {"adapter", kAdapter},
       {"shared_adapter", kSharedAdapter},
+      {"own_heads", kOwnHeads},
   };
 }
 

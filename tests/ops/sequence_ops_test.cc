@@ -406,7 +406,7 @@ TEST_F(SequenceOpsTest, RotationRefusesScalingsThatMeanNothing) {
   c.attrs.Set("factor", 2.0);
   c.attrs.Set("scaling", std::string("longrope"));
   c.attrs.Set("factors", std::vector<double>{1, 2, 3});
-  EXPECT_THAT(Refusal(c), HasSubstr("factors must have a positive number for each pair"));
+  EXPECT_THAT(Refusal(c), HasSubstr("factors must have a finite number, not 0, for each pair"));
   c.attrs.Set("scaling", std::string("ntk"));
   c.attrs.Set("original_context", int64_t{10});
   EXPECT_THAT(Refusal(c), HasSubstr("unknown scaling ntk; there are"));

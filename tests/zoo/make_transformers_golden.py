@@ -22,6 +22,9 @@ from make_golden import (BATCH, CONTINUED, HERE, PROMPT, SEQ, SMALLEST_LEAD, SMA
 
 def draw_parameters(model, generator, unit_offset):
     """Draws every parameter: gains around 1, or around 0 if the family adds 1, and matrices by their width."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None  # the padding token has a gradient, as any other
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -37,6 +40,9 @@ def draw_parameters(model, generator, unit_offset):
         for name, buffer in model.named_buffers():
             if name.endswith("correction_bias"):
                 buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
+            elif name.endswith("layer_scalar"):  # a buffer there, a learned value in plumb
+                buffer.copy_(1 + 0.2 * torch.randn(buffer.shape, generator=generator))
+                buffer.requires_grad_()
 
 
 def continue_greedily(model, prompt):
@@ -122,9 +128,11 @@ def gradient_norms(model):
         for name, buffer in model.named_buffers():
             if name.endswith("correction_bias"):
                 buffer.zero_()
+            elif name.endswith("layer_scalar"):
+                buffer.copy_(buffer.grad)
     with tempfile.TemporaryDirectory() as scratch:
         return {name: tensor.double().norm().item() for name, tensor in saved(model, scratch).items()
-                if "vision_tower" not in name and "multi_modal_projector" not in name}
+                if not any(part in name for part in ("vision_tower", "multi_modal_projector", "embed_vision"))}
 
 
 def write_config(case, folder):

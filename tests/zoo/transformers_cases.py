@@ -155,7 +155,7 @@ def multimodal():
     def wrapped(name, outer, vision_type, published=None, without=(), unit_offset=False, more=None,
                 **text):
         text = {k: v for k, v in {**SIZES, **text}.items() if v is not ABSENT}
-        settings = dict(text_config=text, vision_config={"model_type": vision_type, **vision}, **(more or {}))
+        settings = {"text_config": text, "vision_config": {"model_type": vision_type, **vision}, **(more or {})}
         return Case(name, outer, settings, published or {}, without, None, unit_offset,
                     "AutoModelForImageTextToText")
 
@@ -169,6 +169,29 @@ def multimodal():
                   published=dict(rope_scaling={"rope_type": "linear", "factor": 8.0},
                                  sliding_window_pattern=3),
                   without=("rope_parameters", "layer_types"))
+    def gemma4(make, name, heads, *more, **settings):
+        """Transformers writes heads as per_layer_config; the published files have two fields."""
+        return make(name, *more, rms_norm_eps=0.01, head_dim=6, sliding_window=5, published=heads,
+                    without=("per_layer_config",), **heads, **settings)
+
+    heads = dict(global_head_dim=12, num_global_key_value_heads=1)
+    proportional = {"sliding_attention": default(50.0),
+                    "full_attention": dict(rope_type="proportional", rope_theta=500.0, partial_rotary_factor=0.5,
+                                           factor=2.0)}
+    shared = dict(num_hidden_layers=6, layer_types=["sliding_attention", "full_attention"] * 3,
+                  num_kv_shared_layers=2, hidden_size_per_layer_input=5, vocab_size_per_layer_input=53)
+    shallow = dict(shared, num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2,
+                   num_kv_shared_layers=1)
+    yield gemma4(case, "gemma4_text", heads, "gemma4_text", attention_k_eq_v=True, use_double_wide_mlp=True,
+                 final_logit_softcapping=2.0, rope_parameters=proportional, **shared)
+    yield gemma4(case, "gemma4_plain", dict(global_head_dim=8, num_global_key_value_heads=None), "gemma4_text",
+                 hidden_size_per_layer_input=0, tie_word_embeddings=False, attention_bias=True,
+                 hidden_activation="gelu", layer_types=WINDOWS,
+                 rope_parameters={"sliding_attention": default(50.0), "full_attention": default(500.0)})
+    yield gemma4(wrapped, "gemma4", heads, "gemma4", "gemma4_vision", model_type="gemma4_text", pad_token_id=0,
+                 more=dict(vision_config=dict(vision, model_type="gemma4_vision", head_dim=4, num_key_value_heads=2,
+                                              position_embedding_size=4)),
+                 rope_parameters=proportional, **shallow)
     yarn = dict(rope_type="yarn", type="yarn", rope_theta=500.0, factor=4.0, beta_fast=8.0, beta_slow=1.0,
                 original_max_position_embeddings=8, max_position_embeddings=96, mscale=1.0,
                 mscale_all_dim=1.0, llama_4_scaling_beta=0.1)
