@@ -93,6 +93,8 @@ int64_t CacheBytes(const ResolvedModel& model) {
         const double tensors = sublayer.attention.keys_as_values ? 1 : 2;
         floats += tensors * tokens * static_cast<double>(own.n_kv_head) *
                   static_cast<double>(own.head_dim);
+        // A cumulative decay for each token, and the state that continues it.
+        if (sublayer.attention.decay) floats += (tokens + 1) * static_cast<double>(own.n_head);
       } else if (sublayer.kind == SublayerSpec::Kind::kConv) {  // inputs of the convolution
         floats += context * static_cast<double>(dims.d_model);
       } else if (sublayer.kind == SublayerSpec::Kind::kLinearAttention) {

@@ -21,10 +21,11 @@ enum class Program {
   kTrain,  // inputs tokens, positions, targets; output "loss"; norms save values for their backward
            // pass
   kEval,   // same inputs and output as kTrain; nothing is saved for a backward pass
-  kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache" and, for
-            // convolutions and shifts, ".x_cache", [batch, heads, tokens, channels], and for linear
-            // attention ".recurrent_state", f32[batch, heads, elements]; output "logits" of the
-            // last token, [batch, 1, vocab]. A prefill has a long seq, decoding has seq 1.
+  kCached,  // inputs tokens, positions; states "<sublayer>.k_cache", ".v_cache", for convolutions
+            // and shifts ".x_cache", [batch, heads, tokens, channels], for decays of attention
+            // ".decay_cache", f32[batch, 1, tokens, heads], and for these and linear attention
+            // ".recurrent_state", f32[batch, heads, elements]; output "logits" of the last token,
+            // [batch, 1, vocab]. A prefill has a long seq, decoding has seq 1.
 };
 
 // Storage format of weight matrices, which decides the type that programs compute in. With kBf16

@@ -233,6 +233,9 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
       if (sublayer.attention.sinks) {
         lines->push_back(absl::StrCat(sublayer.name, ".sink: learned per head"));
       }
+      if (sublayer.attention.decay) {
+        lines->push_back(absl::StrCat(sublayer.name, ".decay: s_ij + decay_{j+1} + .. + decay_i"));
+      }
       break;
   }
   return absl::OkStatus();

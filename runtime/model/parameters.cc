@@ -209,6 +209,9 @@ class Lister : public NullBackend {
     PLUMB_ASSIGN_OR_RETURN(const TensorHandle out, NullBackend::Sublayer(site, inputs, at_point));
     const size_t after = parameters_.size();
     Linear(site, "o", d.d_model, context_width_, attention.out_bias);
+    if (site.projects("attention.decay") && attention.decay) {
+      Linear(site, "decay", d.n_head, d.d_model, false);
+    }
     if (attention.sinks) {
       const InitSpec zero{InitSpec::Kind::kConstant, 0, 0};
       Add(Named(absl::StrCat(site.name, ".sink"), Shape({d.n_head})), {d.n_head, d.n_head}, zero,

@@ -86,6 +86,41 @@ TensorType CacheType(const SublayerContext& context, int64_t heads, int64_t toke
           Shape({options.batch, heads, tokens, channels})};
 }
 
+// Emits linear attention for q, k, v and, if they are given, decay and beta.
+ValueId EmitRecurrence(const SublayerContext& context, const std::string& name,
+                       std::vector<ValueId> inputs, const LinearAttentionNumbers& numbers,
+                       ValueId decay = kNoValue, ValueId beta = kNoValue) {
+  GraphBuilder& b = *context.b;
+  Attrs attrs = {{"n_head", numbers.n_head}, {"n_key_head", numbers.n_key_head}};
+  const bool is_cached = context.options->program == Program::kCached;
+  if (is_cached) {
+    const Shape state = {context.options->batch, numbers.n_head, numbers.state()};
+    inputs.push_back(b.State(absl::StrCat(name, ".recurrent_state"), {DType::kF32, state}));
+    inputs.push_back(context.positions);
+  }
+  if (context.options->program == Program::kTrain) attrs.Set("train", true);
+  if (decay != kNoValue || beta != kNoValue) inputs.push_back(decay);
+  if (beta != kNoValue) inputs.push_back(beta);
+  return b.Apply(is_cached ? "linear_attention_cached" : "linear_attention", std::move(inputs),
+                 std::move(attrs), absl::StrCat(name, ".context"));
+}
+
+// Returns biases of keys [B, T, n_head] that add decay_{j+1} + .. + decay_i to the score of query i
+// and key j: minus the sums of the decays up to each key, as linear attention with keys of 1 and
+// queries of -1 computes them. Sums and state are f32.
+ValueId EmitKeyBias(const SublayerContext& context, const std::string& name, ValueId decay,
+                    int64_t heads) {
+  GraphBuilder& b = *context.b;
+  if (!b.ok()) return kNoValue;
+  if (b.type(decay).dtype != DType::kF32) decay = b.Apply("convert", {decay});
+  const auto all = [&](double value) {
+    const std::vector<double> dims = {static_cast<double>(heads)};
+    const ValueId row = b.Apply("fill", {}, {{"dims", dims}, {"value", value}});
+    return b.Apply("expand", {row, decay}, {{"width", heads}});
+  };
+  return EmitRecurrence(context, name, {all(-1), all(1), decay}, {heads, heads, 1, 1});
+}
+
 absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const SublayerSite& site,
                                       absl::Span<const ValueId> inputs_of_qkv, AtPoint at_point) {
   const AttentionSpec& spec = site.spec->attention;
@@ -114,6 +149,14 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
   k = rotation.Of(k, absl::StrCat(name, ".k.rope"));
   PLUMB_ASSIGN_OR_RETURN(k, at_point("attention.k_rot", k));
   if (spec.keys_as_values) v = k;
+  ValueId bias = kNoValue;
+  if (spec.decay) {
+    const std::string point = "attention.decay", decay_name = absl::StrCat(name, ".decay");
+    PLUMB_ASSIGN_OR_RETURN(
+        const ValueId decay,
+        at_point(point, site.projects(point) ? weights.Linear(decay_name, of_k, false) : kNoValue));
+    bias = EmitKeyBias(context, decay_name, decay, d.n_head);
+  }
 
   PLUMB_ASSIGN_OR_RETURN(const AttentionNumbers numbers, EvaluateAttention(spec, site.scope));
   Attrs attrs = {{"n_head", d.n_head}, {"n_kv_head", d.n_kv_head}, {"scale", numbers.scale}};
@@ -135,7 +178,16 @@ absl::StatusOr<ValueId> EmitAttention(const SublayerContext& context, const Subl
     if (!spec.sinks) inputs.push_back(kNoValue);
     inputs.push_back(context.lengths);
   }
+  if (bias != kNoValue) {
+    inputs.resize(is_cached ? 7 : 5, kNoValue);  // there are no sinks and no lengths
+    inputs.push_back(bias);
+    if (is_cached) {
+      const Shape cache = {context.options->batch, 1, d.context_length, d.n_head};
+      inputs.push_back(b.State(absl::StrCat(name, ".decay_cache"), {DType::kF32, cache}));
+    }
+  }
   const char* op = !is_cached            ? "attention"
+                   : spec.decay          ? "attention_cached_bias"
                    : spec.keys_as_values ? "attention_cached_keys"
                                          : "attention_cached";
   ValueId attended =
@@ -321,19 +373,7 @@ absl::StatusOr<ValueId> EmitLinearAttention(const SublayerContext& context,
   PLUMB_ASSIGN_OR_RETURN(const ValueId k, project("k"));
   PLUMB_ASSIGN_OR_RETURN(const ValueId v, project("v"));
 
-  std::vector<ValueId> inputs = {q, k, v};
-  Attrs attrs = {{"n_head", numbers.n_head}, {"n_key_head", numbers.n_key_head}};
-  const bool is_cached = context.options->program == Program::kCached;
-  if (is_cached) {
-    const Shape state = {context.options->batch, numbers.n_head, numbers.state()};
-    inputs.push_back(b.State(absl::StrCat(name, ".recurrent_state"), {DType::kF32, state}));
-    inputs.push_back(context.positions);
-  }
-  if (context.options->program == Program::kTrain) attrs.Set("train", true);
-  if (decay != kNoValue || beta != kNoValue) inputs.push_back(decay);
-  if (beta != kNoValue) inputs.push_back(beta);
-  ValueId out = b.Apply(is_cached ? "linear_attention_cached" : "linear_attention",
-                        std::move(inputs), std::move(attrs), absl::StrCat(name, ".context"));
+  ValueId out = EmitRecurrence(context, name, {q, k, v}, numbers, decay, beta);
   PLUMB_ASSIGN_OR_RETURN(out, at_point("linear_attention.context", out));
   return at_point("linear_attention.o", weights.Linear(absl::StrCat(name, ".o"), out, false));
 }

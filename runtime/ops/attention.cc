@@ -3,7 +3,8 @@
 // or, given the sequences' lengths, over all of their tokens. Vaswani et al., "Attention is all you
 // need" (2017), eq. 1; query heads that share keys: Ainslie et al., "GQA" (2023); capped scores:
 // Gemma Team, "Gemma 2" (2024); a window: Beltagy et al., "Longformer" (2020); slopes: Press et
-// al., "ALiBi" (2021); sinks: Miller, "Attention is off by one" (2023), learned as in gpt-oss.
+// al., "ALiBi" (2021); sinks: Miller, "Attention is off by one" (2023), learned as in gpt-oss;
+// biases of keys: Lin et al., "Forgetting Transformer" (2025), eq. 5.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -28,7 +29,9 @@ namespace {
 
 constexpr size_t kSink = 3;         // operand of attention
 constexpr size_t kLengths = 4;      // operand of attention
+constexpr size_t kKeyBias = 5;      // operand of attention
 constexpr size_t kGradLengths = 6;  // operand of attention_grad
+constexpr size_t kGradKeyBias = 7;  // operand of attention_grad
 
 // -- Shape rules
 
@@ -40,6 +43,8 @@ absl::StatusOr<std::vector<TensorType>> InferAttention(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   PLUMB_RETURN_IF_ERROR(CheckSinks(types, kSink, shape));
   PLUMB_RETURN_IF_ERROR(CheckLengths(types, kLengths, shape));
+  PLUMB_RETURN_IF_ERROR(
+      CheckKeyBias(types, kKeyBias, shape, types.has(kSink) || types.has(kLengths)));
   return std::vector<TensorType>{types.in(0), LseType(shape)};
 }
 
@@ -52,7 +57,10 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionGrad(const OpTypes& types)
                      types.in(4).ToString(), " must be ", LseType(shape).ToString()));
   }
   PLUMB_RETURN_IF_ERROR(CheckLengths(types, kGradLengths, shape));
-  return std::vector<TensorType>{types.in(0), types.in(1), types.in(2)};
+  PLUMB_RETURN_IF_ERROR(CheckKeyBias(types, kGradKeyBias, shape, types.has(kGradLengths)));
+  std::vector<TensorType> outputs = {types.in(0), types.in(1), types.in(2)};
+  if (types.has(kGradKeyBias)) outputs.push_back(types.in(kGradKeyBias));
+  return outputs;
 }
 
 absl::StatusOr<std::vector<TensorType>> InferAttentionSinkGrad(const OpTypes& types) {
@@ -74,9 +82,9 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionSinkGrad(const OpTypes& ty
 //   dp_ij = do_i . v_j,  ds_ij = p_ij (dp_ij - sum_l p_il dp_il) = p_ij (dp_ij - do_i . o_i),
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i,  dv_j = sum_i p_ij do_i.
 // The derivative of a capped score is 1 - tanh^2, by which ds_ij is multiplied. ALiBi's bias
-// depends on no operand. A sink is a key with the value 0 and its own score; its gradient is ds_i =
-// -p_i do_i . o_i for every query i. p is recomputed from lse. lse exists for this purpose only and
-// has no gradient.
+// depends on no operand; that of a key j has the gradient sum_i ds_ij. A sink is a key with the
+// value 0 and its own score; its gradient is ds_i = -p_i do_i . o_i for every query i. p is
+// recomputed from lse. lse exists for this purpose only and has no gradient.
 std::vector<ValueId> VjpAttention(GraphBuilder& b, const Node& node,
                                   absl::Span<const ValueId> d_outputs,
                                   const std::vector<bool>& wanted) {
@@ -84,9 +92,11 @@ std::vector<ValueId> VjpAttention(GraphBuilder& b, const Node& node,
   if (d_outputs[0] == kNoValue) return gradients;
   std::vector<ValueId> inputs = {node.inputs[0],  node.inputs[1],  node.inputs[2],
                                  node.outputs[0], node.outputs[1], d_outputs[0]};
-  if (node.inputs.size() > kLengths) inputs.push_back(node.inputs[kLengths]);
+  inputs.insert(inputs.end(), node.inputs.begin() + std::min(kLengths, node.inputs.size()),
+                node.inputs.end());
   const std::vector<ValueId> d = b.ApplyAll("attention_grad", std::move(inputs), node.attrs);
   std::copy_n(d.begin(), 3, gradients.begin());
+  if (d.size() > 3) gradients[kKeyBias] = d[3];
   if (gradients.size() > kSink && node.inputs[kSink] != kNoValue && wanted[kSink]) {
     gradients[kSink] = b.Apply("attention_sink_grad", {node.inputs[kSink], node.outputs[0],
                                                        node.outputs[1], d_outputs[0]});
@@ -123,10 +133,11 @@ absl::Status ReadLengths(const KernelArgs& args, size_t i, const AttentionShape&
 template <class T>
 class AttentionKernel : public Kernel {
  public:
-  AttentionKernel(const AttentionShape& shape, bool has_sinks, bool has_lengths)
+  AttentionKernel(const AttentionShape& shape, const OpTypes& types)
       : shape_(shape),
-        has_sinks_(has_sinks),
-        has_lengths_(has_lengths),
+        has_sinks_(types.has(kSink)),
+        has_lengths_(types.has(kLengths)),
+        has_key_bias_(types.has(kKeyBias)),
         attend_(ChooseAttend<T>()),
         heads_(shape.batch * shape.heads),
         blocks_(CeilDiv(shape.tokens, kQueryRows)),
@@ -182,12 +193,14 @@ class AttentionKernel : public Kernel {
     if (lengths != nullptr) call.keys = lengths[row];
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
-    call.variant = shape_.Variant(head, has_sinks_ ? args.f32(kSink) + head : nullptr);
+    const float* const biases =
+        has_key_bias_ ? args.f32(kKeyBias) + row * shape_.tokens * shape_.heads + head : nullptr;
+    call.variant = shape_.Variant(head, has_sinks_ ? args.f32(kSink) + head : nullptr, biases);
     return call;
   }
 
   const AttentionShape shape_;
-  const bool has_sinks_, has_lengths_;
+  const bool has_sinks_, has_lengths_, has_key_bias_;
   const AttendFn<T> attend_;
   const int64_t heads_;
   const int64_t blocks_;
@@ -197,20 +210,20 @@ class AttentionKernel : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
-  const bool has_sinks = types.has(kSink), has_lengths = types.has(kLengths);
   if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<AttentionKernel<uint16_t>>(shape, has_sinks, has_lengths);
+    return std::make_unique<AttentionKernel<uint16_t>>(shape, types);
   }
-  return std::make_unique<AttentionKernel<float>>(shape, has_sinks, has_lengths);
+  return std::make_unique<AttentionKernel<float>>(shape, types);
 }
 
 // One item is a key head with all its query heads, so only one task writes its dk and dv.
 template <class T>
 class AttentionGradKernel : public Kernel {
  public:
-  AttentionGradKernel(const AttentionShape& shape, bool has_lengths)
+  AttentionGradKernel(const AttentionShape& shape, const OpTypes& types)
       : shape_(shape),
-        has_lengths_(has_lengths),
+        has_lengths_(types.has(kGradLengths)),
+        has_key_bias_(types.has(kGradKeyBias)),
         attend_grad_(ChooseAttendGrad<T>()),
         kv_heads_(shape.batch * shape.kv_heads),
         slots_(SlotsFor(kv_heads_, 5 * shape.batch * shape.heads * shape.tokens * shape.tokens *
@@ -255,13 +268,16 @@ class AttentionGradKernel : public Kernel {
     call.group = shape_.group();
     call.head_dim = shape_.head_dim;
     call.scale = static_cast<float>(shape_.scale);
-    call.variant = shape_.Variant(head, nullptr);
+    const int64_t bias = row * shape_.tokens * shape_.heads + head;
+    if (has_key_bias_) call.dkey_bias = args.out_f32(3) + bias;
+    call.variant =
+        shape_.Variant(head, nullptr, has_key_bias_ ? args.f32(kGradKeyBias) + bias : nullptr);
     call.slopes = slopes_.empty() ? nullptr : slopes_.data() + head;
     return call;
   }
 
   const AttentionShape shape_;
-  const bool has_lengths_;
+  const bool has_lengths_, has_key_bias_;
   std::vector<float> slopes_;  // indexed by head; empty: none
   const AttendGradFn<T> attend_grad_;
   const int64_t kv_heads_;
@@ -272,9 +288,9 @@ class AttentionGradKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGradKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
   if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<AttentionGradKernel<uint16_t>>(shape, types.has(kGradLengths));
+    return std::make_unique<AttentionGradKernel<uint16_t>>(shape, types);
   }
-  return std::make_unique<AttentionGradKernel<float>>(shape, types.has(kGradLengths));
+  return std::make_unique<AttentionGradKernel<float>>(shape, types);
 }
 
 // One item is a head. The contributions of its queries are added in order, in double.
@@ -345,7 +361,17 @@ struct Places {
     return static_cast<size_t>(((row * shape.tokens + t) * shape.kv_heads + head / shape.group()) *
                                shape.head_dim);
   }
+  size_t bias(int64_t row, int64_t head, int64_t t) const {
+    return q(row, head, t) / static_cast<size_t>(shape.head_dim);
+  }
 };
+
+// Returns the bias of the key minus that of the query's own key; 0 if operand i is absent.
+double KeyBias(const ReferenceArgs& args, size_t i, const Places& at, int64_t row, int64_t head,
+               int64_t query, int64_t key) {
+  if (!args.has(i)) return 0;
+  return args.f(i)[at.bias(row, head, key)] - args.f(i)[at.bias(row, head, query)];
+}
 
 // Keys [begin, end), visible to a query.
 struct Keys {
@@ -386,7 +412,8 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
     std::vector<double> score;  // scores of the visible keys, and of a sink
     for (int64_t j = keys.begin; j < keys.end; ++j) {
       const double dot = Dot(&args.f(0)[at.q(row, head, i)], &args.f(1)[at.kv(row, head, j)], c);
-      score.push_back(shape.Capped(shape.scale * dot) + shape.DistanceBias(head, i, j));
+      score.push_back(shape.Capped(shape.scale * dot) + shape.DistanceBias(head, i, j) +
+                      KeyBias(args, kKeyBias, at, row, head, i, j));
     }
     if (args.has(kSink)) score.push_back(args.f(kSink)[static_cast<size_t>(head)]);
     const double top = *std::max_element(score.begin(), score.end());
@@ -422,13 +449,16 @@ absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
       const size_t kj = at.kv(row, head, j);
       const double score = shape.Capped(shape.scale * Dot(&args.f(0)[qi], &args.f(1)[kj], c));
       const double derivative = shape.cap == 0 ? 1 : 1 - std::pow(score / shape.cap, 2);
-      const double p = std::exp(score + shape.DistanceBias(head, i, j) - lse);
+      const double bias =
+          shape.DistanceBias(head, i, j) + KeyBias(args, kGradKeyBias, at, row, head, i, j);
+      const double p = std::exp(score + bias - lse);
       const double ds = p * (Dot(&args.f(5)[qi], &args.f(2)[kj], c) - dot) * derivative;
       for (size_t e = 0; e < static_cast<size_t>(c); ++e) {
         args.out(0)[qi + e] += shape.scale * ds * args.f(1)[kj + e];
         args.out(1)[kj + e] += shape.scale * ds * args.f(0)[qi + e];
         args.out(2)[kj + e] += p * args.f(5)[qi + e];
       }
+      if (args.has(kGradKeyBias)) args.out(3)[at.bias(row, head, j)] += ds;
     }
   });
   return absl::OkStatus();
@@ -453,7 +483,7 @@ void RegisterAttention(OpRegistry* registry) {
   OpDef op;
   op.name = "attention";
   op.min_inputs = 3;
-  op.max_inputs = 5;
+  op.max_inputs = 6;
   op.infer = InferAttention;
   op.vjp = VjpAttention;
   op.make_kernel = MakeAttentionKernel;
@@ -464,7 +494,7 @@ void RegisterAttention(OpRegistry* registry) {
   OpDef grad;
   grad.name = "attention_grad";
   grad.min_inputs = 6;
-  grad.max_inputs = 7;
+  grad.max_inputs = 8;
   grad.infer = InferAttentionGrad;
   grad.make_kernel = MakeAttentionGradKernel;
   grad.reference = ReferenceAttentionGrad;

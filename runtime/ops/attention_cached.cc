@@ -26,7 +26,7 @@
 namespace plumb {
 namespace {
 
-constexpr size_t kCachedSink = 6;
+constexpr size_t kCachedSink = 6, kNewBias = 7, kBiasCache = 8;
 
 // -- Shape rule
 
@@ -51,7 +51,15 @@ absl::StatusOr<std::vector<TensorType>> InferAttentionCached(const OpTypes& type
                                                    shape.tokens, "]"));
   }
   PLUMB_RETURN_IF_ERROR(CheckSinks(types, kCachedSink, shape));
-  return std::vector<TensorType>{types.in(0), k_cache, v_cache};
+  std::vector<TensorType> outputs = {types.in(0), k_cache, v_cache};
+  if (!types.has(kNewBias)) return outputs;
+  PLUMB_RETURN_IF_ERROR(CheckKeyBias(types, kNewBias, shape, types.has(kCachedSink)));
+  outputs.push_back(F32({shape.batch, 1, k_cache.shape[2], shape.heads}));
+  if (!types.has(kBiasCache) || types.in(kBiasCache) != outputs.back()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the cache of biases must be ", outputs.back().ToString()));
+  }
+  return outputs;
 }
 
 // No VJP: the op is used for sampling only.
@@ -65,10 +73,11 @@ constexpr int64_t kMinPackedQueries = 8;
 template <class T>
 class AttentionCachedKernel : public Kernel {
  public:
-  AttentionCachedKernel(const AttentionShape& shape, bool has_sinks, int64_t capacity)
+  AttentionCachedKernel(const AttentionShape& shape, const OpTypes& types)
       : shape_(shape),
-        has_sinks_(has_sinks),
-        capacity_(capacity),
+        has_sinks_(types.has(kCachedSink)),
+        has_key_bias_(types.has(kNewBias)),
+        capacity_(types.in(3).shape[2]),
         packed_(shape.queries >= kMinPackedQueries),
         attend_(ChooseAttend<T>()),
         attend_one_(ChooseAttendOne<T>(shape.head_dim)),
@@ -78,9 +87,9 @@ class AttentionCachedKernel : public Kernel {
         laid_out_(shape.window > 0 && shape.tokens > 1
                       ? kKeyBlock - 1 + shape.window - 1 + shape.queries
                       : 0),
-        slots_(PlannedSlots(TaskCount(heads_ * blocks_, Work(capacity)))),
+        slots_(PlannedSlots(TaskCount(heads_ * blocks_, Work(capacity_)))),
         slot_bytes_(AlignUp(packed_ ? AttendScratchBytes(shape.queries, shape.head_dim)
-                                    : AttendOneScratchBytes(capacity))) {}
+                                    : AttendOneScratchBytes(capacity_))) {}
 
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_ + 2 * LaidOutBytes(); }
 
@@ -93,6 +102,7 @@ class AttentionCachedKernel : public Kernel {
     for (int64_t row = 0; row < shape_.batch; ++row) {
       keys = std::max<int64_t>(keys, positions[row * shape_.tokens] + shape_.tokens);
     }
+    if (has_key_bias_) JoinBiases(args);
     const bool lays_out = shape_.tokens > 1 && keys > capacity_;
     const int64_t tasks = TaskCount(kv_heads_, kv_heads_ * shape_.tokens * shape_.head_dim);
     ParallelFor(tasks, args.threads, [&](int64_t i) {
@@ -200,6 +210,14 @@ class AttentionCachedKernel : public Kernel {
     }
   }
 
+  void JoinBiases(const KernelArgs& args) const {
+    const int64_t elements = shape_.tokens * shape_.heads;
+    for (int64_t row = 0; row < shape_.batch; ++row) {
+      const int64_t to = (row * capacity_ + FirstPosition(args, row)) * shape_.heads;
+      std::copy_n(args.f32(kNewBias) + row * elements, elements, args.out_f32(3) + to);
+    }
+  }
+
   void RunHead(const KernelArgs& args, int64_t index, int64_t block, const Keys& keys,
                float* scratch) const {
     const int64_t row = index / shape_.heads, head = index % shape_.heads;
@@ -207,8 +225,9 @@ class AttentionCachedKernel : public Kernel {
     const int64_t at = (row * shape_.queries + skipped) * shape_.q_stride() + head * c;
     const int64_t first = FirstQuery(args, row) + skipped;
     const float scale = static_cast<float>(shape_.scale);
-    const SoftmaxVariant variant =
-        shape_.Variant(head, has_sinks_ ? args.f32(kCachedSink) + head : nullptr);
+    const SoftmaxVariant variant = shape_.Variant(
+        head, has_sinks_ ? args.f32(kCachedSink) + head : nullptr,
+        has_key_bias_ ? args.out_f32(3) + row * capacity_ * shape_.heads + head : nullptr);
     const T* q = static_cast<const T*>(args.in[0]) + at;
     T* context = static_cast<T*>(args.out[0]) + at;
     if (packed_) {
@@ -251,7 +270,7 @@ class AttentionCachedKernel : public Kernel {
   }
 
   const AttentionShape shape_;
-  const bool has_sinks_;
+  const bool has_sinks_, has_key_bias_;
   const int64_t capacity_;
   const bool packed_;
   const AttendFn<T> attend_;
@@ -268,12 +287,10 @@ class AttentionCachedKernel : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionCachedKernel(const OpTypes& types) {
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadCachedAttentionShape(types));
-  const int64_t capacity = types.in(3).shape[2];
-  const bool has_sinks = types.has(kCachedSink);
   if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<AttentionCachedKernel<uint16_t>>(shape, has_sinks, capacity);
+    return std::make_unique<AttentionCachedKernel<uint16_t>>(shape, types);
   }
-  return std::make_unique<AttentionCachedKernel<float>>(shape, has_sinks, capacity);
+  return std::make_unique<AttentionCachedKernel<float>>(shape, types);
 }
 
 // -- Reference
@@ -302,6 +319,12 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
       return position < first ? &args.f(3 + which)[old_row(head, position)]
                               : &args.f(1 + which)[new_row(head, position)];
     };
+    // Bias of a head's key, a new one or one of the cache.
+    const auto bias_of = [&](int64_t head, int64_t position) {
+      const bool is_new = position >= first;
+      const int64_t at = is_new ? row * shape.tokens + position - first : row * capacity + position;
+      return args.f(is_new ? kNewBias : kBiasCache)[static_cast<size_t>(at * shape.heads + head)];
+    };
     for (int64_t t = 0; t < shape.queries; ++t) {
       const int64_t position = first + shape.tokens - shape.queries + t;
       for (int64_t head = 0; head < shape.heads; ++head) {
@@ -313,6 +336,7 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
           double dot = 0;
           for (int64_t e = 0; e < c; ++e) dot += args.f(0)[static_cast<size_t>(q + e)] * key[e];
           weight.push_back(shape.Capped(shape.scale * dot) + shape.DistanceBias(head, position, j));
+          if (args.has(kNewBias)) weight.back() += bias_of(head, j) - bias_of(head, position);
         }
         double top = *std::max_element(weight.begin(), weight.end());
         double total = 0;
@@ -335,6 +359,10 @@ absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
           std::copy_n(&args.f(1 + which)[new_row(head, position)], c,
                       &args.out(1 + which)[old_row(head, position)]);
         }
+      }
+      for (int64_t head = 0; args.has(kNewBias) && head < shape.heads; ++head) {
+        const int64_t to = (row * capacity + position) * shape.heads + head;
+        args.out(3)[static_cast<size_t>(to)] = bias_of(head, position);
       }
     }
   }
@@ -409,6 +437,12 @@ void RegisterAttentionCached(OpRegistry* registry) {
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = AttentionCachedFlops;
   registry->Add(op);
+
+  OpDef biased = op;
+  biased.name = "attention_cached_bias";
+  biased.max_inputs = 9;
+  biased.updates = {{1, 3}, {2, 4}, {3, 8}};
+  registry->Add(std::move(biased));
 
   op.name = "attention_cached_keys";
   op.min_inputs = 4;

@@ -42,6 +42,9 @@ void ComputeFiguresOfHead(const AttentionShape& shape, const AttentionOperands& 
                      head / shape.group() * c;
   const auto scale = static_cast<float>(shape.scale), cap = static_cast<float>(shape.cap),
              slope = static_cast<float>(shape.Slope(head));
+  const float* const biases = operands.key_bias == nullptr
+                                  ? nullptr
+                                  : operands.key_bias + row * shape.tokens * shape.heads + head;
   for (int64_t i = 0; i < shape.tokens; ++i) {
     const float lse = operands.lse[at + i];
     float top = 0;
@@ -57,6 +60,7 @@ void ComputeFiguresOfHead(const AttentionShape& shape, const AttentionOperands& 
     for (int64_t j = begin; j < end; ++j) {
       float logit = scale * FigureDot(q + i * shape.q_stride(), k + j * shape.kv_stride(), c);
       if (cap != 0) logit = cap * std::tanh(logit / cap);
+      if (biases != nullptr) logit += biases[j * shape.heads] - biases[i * shape.heads];
       add(logit - slope * static_cast<float>(std::abs(i - j)));
     }
     if (operands.sinks != nullptr) add(operands.sinks[head]);

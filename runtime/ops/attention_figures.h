@@ -16,6 +16,7 @@ struct AttentionOperands {
   bool is_bf16 = false;
   const float* sinks = nullptr;      // null: none
   const int32_t* lengths = nullptr;  // null: causal
+  const float* key_bias = nullptr;   // [batch, tokens, heads]; null: none
   const float* lse = nullptr;        // [batch, heads, tokens]
 };
 

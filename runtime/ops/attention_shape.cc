@@ -63,6 +63,19 @@ absl::Status CheckSinks(const OpTypes& types, size_t i, const AttentionShape& sh
       absl::StrCat("the sinks are ", types.in(i).ToString(), ", must be f32[", shape.heads, "]"));
 }
 
+absl::Status CheckKeyBias(const OpTypes& types, size_t i, const AttentionShape& shape,
+                          bool others) {
+  if (!types.has(i)) return absl::OkStatus();
+  const TensorType want = F32({shape.batch, shape.tokens, shape.heads});
+  if (types.in(i) != want) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the biases of keys are ", types.in(i).ToString(), ", must be ", want.ToString()));
+  }
+  if (!others && shape.cap == 0 && shape.window == 0 && shape.alibi == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "attention with biases of keys has neither sinks, lengths, cap, window nor alibi");
+}
+
 double AlibiSlope(int64_t head, int64_t heads) {
   int64_t power = 1;
   while (2 * power <= heads) power *= 2;
@@ -91,12 +104,15 @@ absl::Status CheckLengthValues(const int32_t* lengths, const AttentionShape& sha
   return absl::OkStatus();
 }
 
-SoftmaxVariant AttentionShape::Variant(int64_t head, const float* sink) const {
+SoftmaxVariant AttentionShape::Variant(int64_t head, const float* sink,
+                                       const float* key_bias) const {
   SoftmaxVariant variant;
   variant.cap = static_cast<float>(cap);
   variant.window = window;
   variant.slope = static_cast<float>(Slope(head));
   if (sink != nullptr) variant.sink = *sink;
+  variant.key_bias = key_bias;
+  variant.key_bias_stride = heads;
   return variant;
 }
 

@@ -53,8 +53,9 @@ struct AttentionShape {
   double DistanceBias(int64_t head, int64_t query, int64_t key) const {
     return -Slope(head) * static_cast<double>(std::abs(query - key));
   }
-  // Returns the kernels' variant for a head with that sink, or without one (null).
-  SoftmaxVariant Variant(int64_t head, const float* sink) const;
+  // Returns the kernels' variant for a head with that sink and those biases of its keys, a row of
+  // `heads` apart; null: without.
+  SoftmaxVariant Variant(int64_t head, const float* sink, const float* key_bias) const;
 };
 
 // Reads the shape from q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (inputs 0 to 2; all f32 or all bf16)
@@ -66,6 +67,10 @@ absl::StatusOr<AttentionShape> ReadCachedAttentionShape(const OpTypes& types);
 
 // Fails unless input i, the sinks, is absent or f32[H].
 absl::Status CheckSinks(const OpTypes& types, size_t i, const AttentionShape& shape);
+
+// Fails unless input i, the biases of keys, is absent, or is f32[B,T,H] and there is nothing else
+// that changes the softmax: `others` is true if there are sinks or lengths.
+absl::Status CheckKeyBias(const OpTypes& types, size_t i, const AttentionShape& shape, bool others);
 
 // Fails unless input i, the number of tokens of each sequence, is absent, or is i32[B] and there is
 // no ALiBi with a window.

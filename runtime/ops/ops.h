@@ -76,15 +76,16 @@
 //       rotates (x_i, x_{i+dims/2}) of each head (RoFormer, in the half-split layout of GPT-NeoX and LLaMA) or
 //       (x_2i, x_{2i+1}) (interleaved) by position * theta^(-2i/dims), multiplied by the magnitude; copies
 //       elements from dims on. scaling: other frequencies (rope_frequencies.h). inverse rotates back
-//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H]) (, lengths i32[B]))
+//   attention(q[B,T,H*c], k[B,T,KV*c], v[B,T,KV*c] (, sink f32[H]) (, lengths i32[B]) (, key_bias f32[B,T,H]))
 //       {n_head, n_kv_head, scale, cap, window, alibi} -> context like q, lse[B,H,T]
 //       causal softmax(s) v, s = scale q k^T, or cap tanh(s / cap) if cap > 0. If window > 0, a query sees its
 //       own key and the window - 1 before it. If alibi > 0, scores are lowered by alibi times the head's slope
 //       times the distance of query and key (ALiBi). A sink is one more score, without a value.
 //       lse = log-sum-exp of the scores, including the sink. With lengths it is not causal: every query sees
 //       the first lengths[b] keys, 1..T, of its sequence, and with a window those up to window - 1 away; the
-//       results of later queries are then 0
-//   attention_grad(q, k, v, context, lse, dcontext (, lengths)) {..} -> dq, dk, dv
+//       results of later queries are then 0. key_bias is added to the scores of a key, less that of the query's
+//       own key; then there are no sinks, lengths, cap, window and alibi
+//   attention_grad(q, k, v, context, lse, dcontext (, lengths) (, key_bias)) {..} -> dq, dk, dv (, dkey_bias)
 //   attention_sink_grad(sink f32[H], context, lse, dcontext) -> like sink
 //   attention_cached(q[B,Q,H*c], k, v, k_cache[B,KV,C,c], v_cache, positions i32[B,T] (, sink)) {..}
 //       -> context, k_cache', v_cache'    writes k, v at `positions` (consecutive within a row of the batch),
@@ -93,6 +94,8 @@
 //       p has row p mod C, and may be any number. No gradient.
 //   attention_cached_keys(q, k, k_cache, positions (, sink)) {..} -> context, k_cache'
 //       attention_cached with values that are the keys, and one cache for both
+//   attention_cached_bias(q, k, v, k_cache, v_cache, positions, kNoValue, key_bias f32[B,T,H], cache f32[B,1,C,H])
+//       {..} -> context, k_cache', v_cache', cache'     attention_cached with biases of the new and earlier keys
 //   causal_conv(x[B,T,d], weight f32[d,W] (, bias f32[d])) -> like x     channel by channel,
 //       y_t = bias + sum_{i<W} weight_i x_{t-i}; x is 0 before the first token
 //   causal_conv_grad(dy[B,T,d], weight) -> like dy          dx_t = sum_i weight_i dy_{t+i}

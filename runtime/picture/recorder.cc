@@ -92,6 +92,7 @@ absl::StatusOr<std::vector<std::string>> FieldMarks(const SublayerSite& site) {
     marks.push_back(absl::StrCat("scores to ±", absl::StrFormat("%.3g", numbers.score_cap)));
   }
   if (site.spec->attention.sinks) marks.push_back("sinks");
+  if (site.spec->attention.decay) marks.push_back("decay");
   return marks;
 }
 

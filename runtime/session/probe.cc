@@ -99,7 +99,7 @@ float ElementOf(const TensorType& type, const void* data, size_t i) {
 // Computes the entropies of an attention's queries, then their largest logits.
 void ComputeFigures(const Executable& executable, const Node& node, int threads, float* figures) {
   const Graph& graph = executable.graph();
-  absl::InlinedVector<const TensorType*, 5> types;
+  absl::InlinedVector<const TensorType*, 6> types;
   for (const ValueId id : node.inputs) {
     types.push_back(id == kNoValue ? nullptr : &graph.value(id).type);
   }
@@ -115,6 +115,7 @@ void ComputeFigures(const Executable& executable, const Node& node, int threads,
   operands.is_bf16 = types[0]->dtype == DType::kBF16;
   operands.sinks = static_cast<const float*>(data(3));
   operands.lengths = static_cast<const int32_t*>(data(4));
+  operands.key_bias = static_cast<const float*>(data(5));
   operands.lse = static_cast<const float*>(executable.DataOf(node.outputs[1]));
   const int64_t queries = shape->batch * shape->heads * shape->tokens;
   ComputeAttentionFigures(*shape, operands, threads, figures, figures + queries);

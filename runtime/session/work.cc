@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "runtime/base/status.h"
 
 namespace plumb {
@@ -65,7 +66,7 @@ absl::StatusOr<ModelWork> CountWork(const ModelContext& context, const BuildOpti
     const std::string& op = node.op->name;
     if (op == "matmul") work.forward_flops += LinearFlops(graph, node);
     if (IsOfExperts(node)) work.forward_flops += ExpertFlops(graph, node);
-    if (op == "attention" || op == "attention_cached" || op == "attention_cached_keys") {
+    if (op == "attention" || absl::StartsWith(op, "attention_cached")) {
       work.forward_flops += AttentionFlops(graph, node);
     }
     if (op == "embedding" || op == "embedding_int8") continue;

@@ -373,6 +373,12 @@ absl::StatusOr<AttentionSpec> ToAttention(const v1::Attention& message, const Lo
   PLUMB_ASSIGN_OR_RETURN(spec.window, OptionalExpression(at, "window"));
   spec.sinks = message.sinks();
   spec.keys_as_values = message.keys_as_values();
+  spec.decay = message.decay();
+  if (spec.decay && (spec.window || spec.score_cap || spec.sinks || spec.keys_as_values)) {
+    return ErrorAt(at.At("decay"),
+                   "decay: attention with a decay has neither window, score_cap, "
+                   "sinks nor keys_as_values; drop them or decay");
+  }
   PLUMB_ASSIGN_OR_RETURN(spec.n_head, OptionalExpression(at, "n_head"));
   PLUMB_ASSIGN_OR_RETURN(spec.n_kv_head, OptionalExpression(at, "n_kv_head"));
   PLUMB_ASSIGN_OR_RETURN(spec.head_dim, OptionalExpression(at, "head_dim"));

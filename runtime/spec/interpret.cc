@@ -20,8 +20,8 @@ namespace plumb {
 namespace {
 
 constexpr const char* kAttentionPoints[] = {
-    "attention.q",     "attention.k",       "attention.v", "attention.q_rot",
-    "attention.k_rot", "attention.context", "attention.o"};
+    "attention.q",     "attention.k",     "attention.v",       "attention.q_rot",
+    "attention.k_rot", "attention.decay", "attention.context", "attention.o"};
 constexpr const char* kLinearAttentionPoints[] = {
     "linear_attention.decay", "linear_attention.beta", "linear_attention.q",
     "linear_attention.k",     "linear_attention.v",    "linear_attention.context",
@@ -144,6 +144,11 @@ class Walk {
       return ErrorAt(inside.place,
                      absl::StrCat("inside ", inside.point, ": the block has experts ",
                                   "and no MLP; use experts.", LastName(inside.point)));
+    }
+    if (kind == "attention" && has_attention && LastName(inside.point) == "decay") {
+      return ErrorAt(inside.place,
+                     absl::StrCat("inside ", inside.point, ": no attention of the block ",
+                                  "has a decay; write decay: true"));
     }
     if (kind == "attention" && has_attention) {
       return ErrorAt(inside.place,
@@ -280,7 +285,7 @@ class Walk {
                                             absl::Span<const TensorHandle> inputs) {
     const BlockSpec& block = *model_.layers[static_cast<size_t>(site.layer_index)];
     if (site.spec->kind == SublayerSpec::Kind::kAttention) {
-      for (const char* point : {"attention.q", "attention.k", "attention.v"}) {
+      for (const char* point : {"attention.q", "attention.k", "attention.v", "attention.decay"}) {
         PLUMB_ASSIGN_OR_RETURN(const bool replaces, Replaces(block, point, site));
         if (replaces) site.replaced.push_back(point);
       }
@@ -290,7 +295,7 @@ class Walk {
       PLUMB_ASSIGN_OR_RETURN(const PointShape shape, ShapeAt(point, site));
       const std::string name = LastName(point);
       PointTensor input = {inputs[0], model_.dims.d_model};
-      if (name == "k") input.tensor = inputs[inputs.size() / 2];
+      if (name == "k" || name == "decay") input.tensor = inputs[inputs.size() / 2];
       if (name == "v") input.tensor = inputs.back();
       if (IsOutput(point)) input = last_;  // the context, or the hidden layer
       const InsideSite inside = {site.name, site.scope, site.spec,
@@ -369,7 +374,7 @@ class Walk {
     if (point == "attention.k" || point == "attention.v" || point == "attention.k_rot") {
       return PointShape{dims.n_kv_head * dims.head_dim, dims.n_kv_head};
     }
-    return PointShape{dims.n_head * dims.head_dim, dims.n_head};
+    return PointShape{dims.n_head * (point == "attention.decay" ? 1 : dims.head_dim), dims.n_head};
   }
 
   absl::StatusOr<TensorHandle> RunInside(const BlockSpec& block, const InsideSite& site,
@@ -529,6 +534,7 @@ bool SublayerSite::projects(absl::string_view point) const {
 std::vector<const char*> PointsOf(const SublayerSpec& sublayer) {
   if (sublayer.kind == SublayerSpec::Kind::kAttention) {
     std::vector<const char*> points(std::begin(kAttentionPoints), std::end(kAttentionPoints));
+    if (!sublayer.attention.decay) points.erase(points.begin() + 5);
     if (sublayer.attention.keys_as_values) points.erase(points.begin() + 2);  // attention.v
     return points;
   }

@@ -336,9 +336,9 @@ class Resolver {
     return absl::OkStatus();
   }
 
-  // Adds the statements that make decays and strengths of the projections of linear attention,
-  // where the block has none at those points.
-  static absl::Status AddDefaultStatements(BlockSpec* block) {
+  // Adds the statements that make decays and strengths of the projections of attention and linear
+  // attention, where the block has none at those points.
+  absl::Status AddDefaultStatements(BlockSpec* block) const {
     using Decay = LinearAttentionSpec::Decay;
     const auto add = [block](const char* point, const char* rule) -> absl::Status {
       for (const InsideSpec& inside : block->inside) {
@@ -348,16 +348,22 @@ class Resolver {
       block->inside.push_back({point, {std::move(statement)}, block->place});
       return absl::OkStatus();
     };
+    // log(sigmoid(decay)), which does not overflow
+    constexpr char kDecay[] = "decay = min(decay, 0) - log(1 + exp(-abs(decay)))";
     for (const SublayerSpec& sublayer : block->sublayers) {
+      if (sublayer.kind == SublayerSpec::Kind::kAttention && sublayer.attention.decay) {
+        if (model_.bidirectional || model_.positions.kind == PositionKind::kAlibi) {
+          return ErrorAt(block->place, "decay: attention with a decay is causal and has no ALIBI");
+        }
+        PLUMB_RETURN_IF_ERROR(add("attention.decay", kDecay));
+      }
       if (sublayer.kind != SublayerSpec::Kind::kLinearAttention) continue;
       const LinearAttentionSpec& spec = sublayer.linear_attention;
       if (spec.delta) {
         PLUMB_RETURN_IF_ERROR(add("linear_attention.beta", "beta = sigmoid(beta)"));
       }
       if (spec.decay == Decay::kPerHead || spec.decay == Decay::kPerKey) {
-        // log(sigmoid(decay)), which does not overflow
-        PLUMB_RETURN_IF_ERROR(
-            add("linear_attention.decay", "decay = min(decay, 0) - log(1 + exp(-abs(decay)))"));
+        PLUMB_RETURN_IF_ERROR(add("linear_attention.decay", kDecay));
       }
     }
     return absl::OkStatus();

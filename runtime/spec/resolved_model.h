@@ -68,6 +68,7 @@ struct AttentionSpec {
   std::optional<Expression> window;
   bool sinks = false;
   bool keys_as_values = false;  // values are the rotated keys; there is one cache for both
+  bool decay = false;
   std::optional<Expression> n_head, n_kv_head, head_dim;  // absent: those of the model
 };
 

@@ -172,6 +172,24 @@ def gated_delta_net(m, x):
     return m.norm(x, "end.norm")
 
 
+def forgetting(m, x):
+    """Forgetting Transformer (Lin et al. 2025): scores are lowered by the logarithms of the gates in between."""
+    c = m.c
+    for i in range(c.n_layer):
+        h, at = m.norm(x, f"layers.{i}.attention.norm"), f"layers.{i}.attention"
+        gate = m.linear(h, f"{at}.decay", c.n_head, False) + m.learned(f"{at}.b", c.n_head)
+        total = F.logsigmoid(gate).cumsum(1).transpose(1, 2)
+        q, k, v = (m.linear(h, f"{at}.{p}", n * c.head_dim, False).unflatten(-1, (n, -1)).transpose(1, 2)
+                   for p, n in (("q", c.n_head), ("k", c.n_kv_head), ("v", c.n_kv_head)))
+        k, v = (y.repeat_interleave(c.n_head // c.n_kv_head, 1) for y in (k, v))
+        scores = q @ k.transpose(-1, -2) / c.head_dim**0.5 + total[..., :, None] - total[..., None, :]
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        y = scores.masked_fill(later, float("-inf")).softmax(-1) @ v
+        x = x + m.linear(y.transpose(1, 2).flatten(-2), f"{at}.o", c.d_model, False)
+        x = x + m.mlp(i, m.norm(x, f"layers.{i}.mlp.norm"))
+    return m.norm(x, "end.norm")
+
+
 def token_tables(m, x):
     """Value embeddings (modded-nanogpt) of 2 key heads, and a second table next to the embedding."""
     def table(name, width):

@@ -69,6 +69,16 @@ def schema_cases():
     yield case("attention_window", 'positions { kind: ROPE }\nattention { window: "3" }',
                learned_positions=False, rope_theta=10000.0, windows=(3, 3))
     yield case("attention_sinks", "attention { sinks: true }", sinks=True)
+    yield Case("forgetting", features.forgetting, Config(n_head=4, n_kv_head=2, norm=RMS_NORM,
+                                                         learned_positions=False), """
+positions { kind: NONE }
+attention { decay: true }
+placement {
+  name: "forgetting" extends: "pre"
+  learned { name: "b" init: 2 per_head: true }
+  inside { point: "attention.decay" rule: "decay = -softplus(-decay - b)" }
+}
+block { placement: "forgetting" norm: "norm" }""")
     yield case("attention_all", """positions { kind: ROPE }
 attention { score_cap: "0.2 * n_head" window: "3 * (layer % 2)" sinks: true bias: true }""",
                n_head=4, n_kv_head=2, learned_positions=False, rope_theta=10000.0, score_cap=0.8,

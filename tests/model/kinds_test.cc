@@ -353,6 +353,24 @@ constexpr char kOwnHeads[] = R"pbtxt(
   }
   block { placement: "mine" norm: "rms_norm" })pbtxt";
 
+// Decays by a projection and by statements alone, in layers with other numbers of heads.
+constexpr char kDecays[] = R"pbtxt(
+  positions { kind: ROPE }
+  placement {
+    name: "fixed" extends: "pre"
+    learned { name: "rate" init: -1 per_head: true } linear { name: "gate" out: "n_head" }
+    inside { point: "attention.decay" rule: "decay = -exp(rate) * sigmoid(gate(input))" }
+  }
+  layers { repeat: 2 block {
+    placement: "pre" norm: "rms_norm"
+    sublayer { attention { decay: true n_head: "2 * layer" n_kv_head: "layer" head_dim: "2" } }
+    sublayer { mlp {} }
+  } }
+  layers { block {
+    placement: "fixed" norm: "rms_norm"
+    sublayer { attention { decay: true n_head: "2" n_kv_head: "1" head_dim: "6" } }
+  } })pbtxt";
+
 std::vector<Kind> Kinds() {
   return {
       {"cap", absl::StrCat("n_layer: 2 attention { score_cap: \"1.5\" }", kPre)},
@@ -407,6 +425,7 @@ std::vector<Kind> Kinds() {
       {"adapter", kAdapter},
       {"shared_adapter", kSharedAdapter},
       {"own_heads", kOwnHeads},
+      {"decays", kDecays},
   };
 }
 

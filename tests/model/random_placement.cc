@@ -80,10 +80,11 @@ class Writer {
                       decay_.empty() ? "" : absl::StrCat(" decay: ", decay_),
                       delta_ ? " delta: true" : "", Chance(2) ? " conv { width: 2 }" : "", " }");
     } else {
-      absl::StrAppend(&text, "attention { ",
-                      Pick({"window: \"1 + layer\"", "sinks: true", "score_cap: \"5\"",
-                            "keys_as_values: true", "bias: true", "scale: \"1 / layer\""}),
-                      " }");
+      absl::StrAppend(
+          &text, "attention { ",
+          Pick({"window: \"1 + layer\"", "sinks: true", "score_cap: \"5\"", "keys_as_values: true",
+                "decay: true", "bias: true", "scale: \"1 / layer\""}),
+          " }");
     }
     text += " } sublayer { ";
     if (experts_) {

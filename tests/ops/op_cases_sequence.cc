@@ -110,23 +110,30 @@ struct Variant {
   int64_t window = 0;
   bool sinks = false;
   double alibi = 0;
+  bool key_bias = false;
 };
 
 std::string VariantName(const Variant& variant) {
   return absl::StrCat(variant.cap > 0 ? absl::StrCat(" cap ", variant.cap) : "",
                       variant.window > 0 ? absl::StrCat(" window ", variant.window) : "",
                       variant.sinks ? " sinks" : "",
-                      variant.alibi > 0 ? absl::StrCat(" alibi ", variant.alibi) : "");
+                      variant.alibi > 0 ? absl::StrCat(" alibi ", variant.alibi) : "",
+                      variant.key_bias ? " key bias" : "");
 }
 
-// Returns the case with that variant; with sinks, they are its last input. Sinks are large and
-// small compared with the scores.
-OpCase WithVariant(OpCase c, const Variant& variant, int64_t heads) {
+// Returns the case with that variant for queries [batch, tokens, heads]; sinks or biases of keys
+// are its last inputs. Sinks are large and small compared with the scores.
+OpCase WithVariant(OpCase c, const Variant& variant, const Shape& queries) {
+  const int64_t heads = queries.last();
   absl::StrAppend(&c.name, VariantName(variant));
   if (variant.cap > 0) c.attrs.Set("cap", variant.cap);
   if (variant.window > 0) c.attrs.Set("window", variant.window);
   if (variant.alibi > 0) c.attrs.Set("alibi", variant.alibi);
   if (variant.sinks && c.op != "attention_grad") c.inputs.push_back(Random({heads}, -8, 8));
+  if (variant.key_bias) {
+    c.inputs.resize(c.op == "attention" ? 5 : 7, Absent());
+    c.inputs.push_back(Random(queries, -3, 3));
+  }
   return c;
 }
 
@@ -150,7 +157,7 @@ void AddAttentionCases(int64_t batch, int64_t tokens, Heads heads, int64_t head_
   forward.tolerance = bf16 ? kBf16Tolerance : 4e-6;
   // A difference of the naive reference is expensive for long sequences.
   forward.checked_elements = tokens * head_dim > 1000 ? 3 : 24;
-  cases->push_back(WithVariant(forward, variant, heads.q));
+  cases->push_back(WithVariant(forward, variant, {batch, tokens, heads.q}));
 
   OpCase grad;
   grad.op = "attention_grad";
@@ -160,7 +167,7 @@ void AddAttentionCases(int64_t batch, int64_t tokens, Heads heads, int64_t head_
       random(q)};
   grad.attrs = forward.attrs;
   grad.tolerance = bf16 ? kBf16Tolerance : 1e-5;
-  cases->push_back(WithVariant(grad, variant, heads.q));
+  cases->push_back(WithVariant(grad, variant, {batch, tokens, heads.q}));
 }
 
 // Adds a case with `queries` queries, for the last tokens; 0: for all.
@@ -190,11 +197,17 @@ void AddCachedAttentionCase(std::vector<int32_t> first, int64_t tokens, Heads he
               Ints({batch, tokens}, positions)};
   c.attrs = AttentionAttrs(heads, head_dim);
   c.tolerance = bf16 ? kBf16Tolerance : 4e-6;
-  cases->push_back(WithVariant(c, variant, heads.q));
+  const Shape of_heads = {batch, tokens, heads.q};
+  cases->push_back(WithVariant(c, variant, of_heads));
+  if (variant.key_bias) {
+    cases->back().op = "attention_cached_bias";
+    cases->back().inputs.push_back(Random({batch, 1, capacity, heads.q}, -3, 3));
+    return;
+  }
   if (capacity > 300) return;
   c.op = "attention_cached_keys";
   c.inputs = {c.inputs[0], c.inputs[1], c.inputs[3], c.inputs[5]};
-  cases->push_back(WithVariant(c, variant, heads.q));
+  cases->push_back(WithVariant(c, variant, of_heads));
 }
 
 void AddSinkGrad(int64_t batch, int64_t tokens, int64_t heads, int64_t head_dim, Draw draw,
@@ -309,6 +322,25 @@ void AddAlibi(Draw draw, std::vector<OpCase>* cases) {
   for (const int64_t head_dim : {1, 7, 20}) {
     AddCachedAttentionCase({13, 2}, 1, {4, 2}, head_dim, 16, draw, cases, 0, alibi);
     AddCachedAttentionCase({0, 5}, 9, {4, 2}, head_dim, 16, draw, cases, 0, {2, 5, true, 0.5});
+  }
+}
+
+// Adds biases of keys: around the sizes of tiles and blocks, several blocks of queries, groups of
+// heads, and caches.
+void AddKeyBiases(Draw draw, std::vector<OpCase>* cases) {
+  const Variant biased = {0, 0, false, 0, true};
+  for (const int64_t tokens : {1, 5, 17, 63, 64, 65, 130, 301}) {
+    AddAttentionCases(1, tokens, {2, 2}, 8, draw, cases, biased);
+    AddAttentionCases(2, tokens, {6, 3}, 5, draw, cases, biased);
+  }
+  AddAttentionCases(1, 64, {1, 1}, 20, draw, cases, biased);
+  AddAttentionCases(1, 520, {1, 1}, 4, draw, cases, biased);
+  AddCachedAttentionCase({700}, 1, {8, 8}, 64, 1024, draw, cases, 0, biased);
+  AddCachedAttentionCase({3}, 270, {3, 1}, 12, 280, draw, cases, 0, biased);
+  AddCachedAttentionCase({61, 94}, 36, {2, 1}, 7, 130, draw, cases, 3, biased);
+  for (const int64_t head_dim : {1, 7, 20}) {
+    AddCachedAttentionCase({13, 2}, 1, {4, 2}, head_dim, 16, draw, cases, 0, biased);
+    AddCachedAttentionCase({0, 5}, 9, {4, 2}, head_dim, 16, draw, cases, 0, biased);
   }
 }
 
@@ -559,9 +591,11 @@ std::vector<OpCase> SequenceOpCases() {
   AddAttentions(RandomBf16, &cases);
   AddAttentionVariants(Random, &cases);
   AddAlibi(Random, &cases);
+  AddKeyBiases(Random, &cases);
   AddRings(Random, &cases);
   AddAttentionVariants(RandomBf16, &cases);
   AddAlibi(RandomBf16, &cases);
+  AddKeyBiases(RandomBf16, &cases);
   AddBidirectional(Random, &cases);
   AddBidirectional(RandomBf16, &cases);
   AddRings(RandomBf16, &cases);

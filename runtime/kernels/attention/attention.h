@@ -28,10 +28,21 @@ struct SoftmaxVariant {
   float slope = 0;  // then lowers scores by slope times the distance of the key (ALiBi)
   // Logit that adds to the denominator and has no value vector (gpt-oss); -infinity: none.
   float sink = -std::numeric_limits<float>::infinity();
+  // Biases of keys, then added to their scores: that of key j is key_bias[j * key_bias_stride]; or
+  // null. The bias of the query's own key is subtracted, which changes no softmax without a sink,
+  // so that large biases that grow with the position lose no precision.
+  const float* key_bias = nullptr;
+  int64_t key_bias_stride = 0;
 
+  // Copies the biases of keys first, first + 1, ... of a head, counted from this variant's.
+  void CopyKeyBias(int64_t head, int64_t first, int64_t count, float* to) const {
+    for (int64_t j = 0; j < count; ++j) to[j] = key_bias[(first + j) * key_bias_stride + head];
+  }
   // A NaN counts as a sink, so that it propagates.
   bool has_sink() const { return sink != -std::numeric_limits<float>::infinity(); }
-  bool IsPlain() const { return cap == 0 && window == 0 && slope == 0 && !has_sink(); }
+  bool IsPlain() const {
+    return cap == 0 && window == 0 && slope == 0 && !has_sink() && key_bias == nullptr;
+  }
 };
 
 // Arguments of context_i = sum_j softmax_j(scale * q_i . k_j) v_j over keys j <= offset + i or, if
@@ -83,6 +94,7 @@ struct AttendGradArgs {
   float scale;
   SoftmaxVariant variant;
   const float* slopes = nullptr;  // [group], replaces the variant's slope; or null
+  float* dkey_bias = nullptr;     // like the variant's key_bias; head g of both is offset by g
 };
 template <class T>
 using AttendGradFn = void (*)(const AttendGradArgs<T>& args, float* scratch);

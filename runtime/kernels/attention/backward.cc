@@ -4,10 +4,13 @@
 //   dv_j = sum_i p_ij dcontext_i
 //   ds_ij = p_ij (dcontext_i . v_j - D_i),  D_i = dcontext_i . context_i
 //   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i
+//   dkey_bias_j = sum_i ds_ij
 // s_ij is the score after the variant's changes; if scores are capped, ds is multiplied by
-// 1 - tanh^2. E is the operand format of the products; kPlain is true for a plain softmax.
+// 1 - tanh^2, and there are no biases of keys. E is the operand format of the products; kPlain is
+// true for a plain softmax.
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "runtime/base/divide.h"
@@ -43,6 +46,9 @@ struct Blocks {
   float* dq;    // without scale
   float* lse;   // in units of log 2
   float* dots;  // D
+  // With biases of keys, else null:
+  float* own_bias;              // of the queries' own keys
+  float *key_bias, *dkey_bias;  // [kKeyBlock], of a block of keys
   // A block of keys:
   Packed* k_right;
   Packed *k_transposed, *v_transposed;  // [head_dim / kTerms][kKeyBlock]
@@ -158,6 +164,9 @@ HWY_NOINLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors
               if (!kPlain && x.distance_slope != 0) {
                 score = hn::Add(score, DistanceBias(x.distance_slope, mask.extent - 1 + r + t, at));
               }
+              if (!kPlain && x.key_bias != nullptr) {
+                score = AddKeyBias(score, x.key_bias + at, x.own_bias[i + r + t]);
+              }
               p[t] = mask(r + t, v0 + v, FastExp2(d, score));
               if (kTerms > 1) hn::Store(p[t], d, to.p + (r + t) * kKeyBlock + at);
             }
@@ -175,7 +184,7 @@ HWY_NOINLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors
 #pragma GCC unroll 2
           for (int64_t v = 0; v < kVectors; ++v) {
             const int64_t at = (v0 + v) * lanes;
-            Vf column[kTerms];
+            Vf column[kTerms], sum = hn::Zero(d);
 #pragma GCC unroll 2
             for (int64_t t = 0; t < kTerms; ++t) {
               Vf dp = hn::Sub(tile.acc[r + t][v], hn::Set(d, dots[r + t]));
@@ -184,6 +193,10 @@ HWY_NOINLINE void DifferentiateTile(int64_t i, int64_t head_dim, int64_t vectors
               }
               const Vf p = hn::Load(d, to.p + (r + t) * kKeyBlock + at);
               column[t] = ds[t][v] = mask(r + t, v0 + v, hn::Mul(p, dp));
+              sum = hn::Add(sum, column[t]);
+            }
+            if (!kPlain && x.key_bias != nullptr) {
+              hn::Store(hn::Add(sum, hn::Load(d, x.dkey_bias + at)), d, x.dkey_bias + at);
             }
             hn::Store(E::Across(column), packed, to.ds_by_query + r / kTerms * kKeyBlock + at);
           }
@@ -273,6 +286,11 @@ void PackQueries(const AttendGradArgs<typename E::Tensor>& args, int64_t head, i
     PackRight<E>(args.dcontext + start, stride, rows, c, x.dcontext_right, x.width);
   }
   const int64_t padded = RoundUp(rows, kRowTile);
+  if (x.key_bias != nullptr) {
+    // Rows that are padding have no weights, so that they add nothing to the biases' gradient.
+    std::fill_n(x.own_bias, padded, std::numeric_limits<float>::infinity());
+    args.variant.CopyKeyBias(head, s0, rows, x.own_bias);
+  }
   std::copy_n(args.lse + head * args.tokens + s0, rows, x.lse);
   std::fill(x.lse + rows, x.lse + padded, 0.0f);
   for (int64_t r = 0; r < padded; r += LaneCount()) {
@@ -307,8 +325,18 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
     PackRight<E>(args.k + j0 * stride, stride, n_keys, c, x.k_right, x.width);
     PackTransposed<E>(args.k + j0 * stride, stride, n_keys, c, x.k_transposed);
     PackTransposed<E>(args.v + j0 * stride, stride, n_keys, c, x.v_transposed);
+    if (x.key_bias != nullptr) {
+      args.variant.CopyKeyBias(head, j0, n_keys, x.key_bias);
+      std::fill_n(x.dkey_bias, kKeyBlock, 0.0f);
+    }
+    const auto add_to_biases = [&] {
+      for (int64_t j = 0; x.key_bias != nullptr && j < n_keys; ++j) {
+        args.dkey_bias[(j0 + j) * args.variant.key_bias_stride + head] += x.dkey_bias[j];
+      }
+    };
     if (IsOneBlock(args)) {
       DifferentiateBlock<E, true>(args, 0, rows, n_keys, offset, plain, x);
+      add_to_biases();
       return;
     }
     ZeroRows(x.dk, RoundUp(n_keys, kRowTile), x.width);
@@ -322,6 +350,7 @@ void DifferentiateQueries(const AttendGradArgs<typename E::Tensor>& args, int64_
       DifferentiateBlock<E, false>(args, i0, std::min(kGradRows, end - i0), n_keys, offset - j0,
                                    plain, x);
     }
+    add_to_biases();
 
     const int64_t ahead = offset - s0;
     const bool add = head > 0 || s0 > std::max<int64_t>(0, j0 - ahead) / kQueryRows * kQueryRows;
@@ -371,6 +400,11 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
     x.ds_tile = take_packed(kRowTile * kKeyBlock);
   }
   if (variant.cap != 0) x.slopes = arena.Take<float>(kRowTile * kKeyBlock);
+  if (variant.key_bias != nullptr) {
+    x.key_bias = arena.Take<float>(kKeyBlock);
+    x.dkey_bias = arena.Take<float>(kKeyBlock);
+    x.own_bias = arena.Take<float>(PackedWidth(rows));
+  }
   const int64_t n = args.tokens, c = args.head_dim;
   if (NeedsTotals(args)) {
     x.dk_total = arena.Take<float>(n * width);
@@ -380,8 +414,12 @@ void AttendGrad(const AttendGradArgs<typename E::Tensor>& args, float* scratch) 
 
   // A sink is not a key: the softmax of a variant with only a sink is plain except for its lse.
   const int64_t queries = args.keys > 0 && variant.window > 0 ? args.keys : n;
-  const bool is_plain = variant.cap == 0 && variant.window == 0 && variant.slope == 0;
+  const bool is_plain =
+      variant.cap == 0 && variant.window == 0 && variant.slope == 0 && variant.key_bias == nullptr;
   for (int64_t head = 0; head < args.group; ++head) {
+    for (int64_t j = 0; x.key_bias != nullptr && j < n; ++j) {
+      args.dkey_bias[j * variant.key_bias_stride + head] = 0;
+    }
     x.distance_slope = kLog2E * (args.slopes != nullptr ? args.slopes[head] : variant.slope);
     for (int64_t s0 = 0; s0 < queries; s0 += kQueryRows) {
       DifferentiateQueries<E>(args, head, s0, std::min(kQueryRows, queries - s0), is_plain, x);
@@ -434,8 +472,8 @@ AttendGradFn<uint16_t> ChooseAttendGrad<uint16_t>() {
 int64_t AttendGradScratchBytes(int64_t tokens, int64_t head_dim, int64_t element_bytes) {
   const int64_t rows = PackedRows(tokens), width = PackedWidth(head_dim);
   const int64_t totals = element_bytes < 4 ? 2 * tokens * width : 0;
-  const int64_t floats = rows * 3 * width + 2 * PackedWidth(rows) + 5 * kKeyBlock * width +
-                         (2 * kGradRows + kMaxRowTile) * kKeyBlock + totals;
+  const int64_t floats = rows * 3 * width + 3 * PackedWidth(rows) + 5 * kKeyBlock * width +
+                         (2 * kGradRows + kMaxRowTile + 2) * kKeyBlock + totals;
   return floats * static_cast<int64_t>(sizeof(float));
 }
 

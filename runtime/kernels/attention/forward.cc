@@ -36,6 +36,8 @@ struct QueryBlock {
   float cap;           // over log 2; 0: none
   float slope;         // over log 2; 0: none
   float sink;          // over log 2
+  float* key_bias;     // [kKeyBlock], of the current block of keys; null: none
+  float* own_bias;     // [rows], of the queries' own keys
   float* sum;          // [rows][width], values weighted with exponentials
   float* denominator;  // [rows][kDenominatorWidth], sum of the exponentials
   float* inverse;      // [rows], inverse of the whole denominator
@@ -147,6 +149,9 @@ HWY_INLINE bool ScoreTile(int64_t r0, int64_t head_dim, const KvBlock<E>& kv,
           }
           if (!kPlain && x.slope != 0) {
             score = hn::Add(score, DistanceBias(x.slope, r0 + r + kv.diagonal, v * lanes));
+          }
+          if (!kPlain && x.key_bias != nullptr) {
+            score = AddKeyBias(score, x.key_bias + v * lanes, x.own_bias[r0 + r]);
           }
           if (!kPlain && !kWhole && (v >= whole_vectors || v < early_vectors)) {
             const int64_t row = r0 + r;
@@ -299,7 +304,13 @@ void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
   Packed* const k = arena.Take<Packed>(x.width / E::kTerms * kKeyBlock);
   Packed* const v = arena.Take<Packed>(kKeyBlock / E::kTerms * x.width);
   Packed* const q = arena.Take<Packed>(rows * x.width / E::kTerms);
+  x.key_bias = variant.key_bias == nullptr ? nullptr : arena.Take<float>(kKeyBlock);
+  x.own_bias = arena.Take<float>(PackedWidth(rows));
   arena.CheckWithin(AttendScratchBytes(args.queries, c));
+  if (x.key_bias != nullptr) {
+    std::fill_n(x.own_bias, rows, 0.0f);
+    variant.CopyKeyBias(0, args.offset, args.queries, x.own_bias);
+  }
 
   // f32 queries in whole tiles need no packing.
   bool packs_q = true;
@@ -321,6 +332,7 @@ void AttendVariant(const AttendArgs<typename E::Tensor>& args, float* scratch) {
     const KvBlock<E> kv = {k, v, std::min(kKeyBlock, n_keys - j0), offset - j0, window, j0 == 0};
     PackTransposed<E>(args.k + j0 * args.kv_stride, args.kv_stride, kv.count, c, k);
     PackRight<E>(args.v + j0 * args.kv_stride, args.kv_stride, kv.count, c, v, x.width);
+    if (x.key_bias != nullptr) variant.CopyKeyBias(0, j0, kv.count, x.key_bias);
 
     // First tile that attends to one of these keys, and first that attends to the next block.
     const int64_t from = std::max<int64_t>(0, -kv.diagonal) / kRowTile * kRowTile;
@@ -378,8 +390,8 @@ AttendFn<uint16_t> ChooseAttend<uint16_t>() {
 int64_t AttendScratchBytes(int64_t queries, int64_t head_dim) {
   const int64_t rows = PackedRows(queries), width = PackedWidth(head_dim);
   const int64_t floats = rows * (2 * width + kDenominatorWidth) +
-                         2 * (PackedWidth(rows) + kDenominatorWidth) +
-                         kKeyBlock * (kScoreRows + 2 * width);
+                         2 * (PackedWidth(rows) + kDenominatorWidth) + PackedWidth(rows) +
+                         kKeyBlock * (kScoreRows + 2 * width + 1);
   return floats * static_cast<int64_t>(sizeof(float));
 }
 

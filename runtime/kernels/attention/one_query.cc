@@ -167,11 +167,12 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
     return hn::IfThenElse(hn::FirstN(wide, static_cast<size_t>(left)), y, s);
   };
   W top = hn::Set(wide, -std::numeric_limits<float>::infinity());
-  for (int64_t i = 0; i < padded; i += step) {
-    const W s = scaled(i);
-    hn::Store(s, wide, scores + i);
-    top = hn::Max(top, s);
+  for (int64_t i = 0; i < padded; i += step) hn::Store(scaled(i), wide, scores + i);
+  for (int64_t i = 0; variant.key_bias != nullptr && i < n; ++i) {
+    const float* const own = variant.key_bias + (n - 1) * variant.key_bias_stride;
+    scores[i] += variant.key_bias[i * variant.key_bias_stride] - *own;
   }
+  for (int64_t i = 0; i < padded; i += step) top = hn::Max(top, hn::Load(wide, scores + i));
   top = hn::MaxOfLanes(wide, top);
   W total = hn::Zero(wide);
   for (int64_t i = 0; i < padded; i += step) {

@@ -248,6 +248,12 @@ HWY_INLINE Vf DistanceBias(float slope, int64_t own, int64_t at) {
   const Vf distance = hn::Abs(hn::Iota(d, static_cast<float>(at - own)));
   return hn::Mul(hn::Set(d, -slope), distance);
 }
+// Adds the biases of a vector of keys, minus that of the query's own key, to their scores.
+HWY_INLINE Vf AddKeyBias(Vf scores, const float* biases, float own) {
+  const Df d;
+  const Vf bias = hn::Sub(hn::Load(d, biases), hn::Set(d, own));
+  return hn::MulAdd(bias, hn::Set(d, kLog2E), scores);
+}
 // Returns the number of keys in a window, or one that is large enough to have no effect.
 HWY_INLINE int64_t WindowOf(const SoftmaxVariant& variant, bool is_causal, int64_t keys) {
   if (variant.window == 0) return keys + kMaxRowTile;

@@ -16,7 +16,6 @@
 #include "runtime/base/bf16.h"
 #include "runtime/kernels/gemm/small_gemm.h"
 #include "runtime/kernels/linear_attention/linear_attention.h"
-#include "runtime/kernels/linear_attention/scratch.h"
 #include "runtime/kernels/simd/bf16-inl.h"
 #include "runtime/kernels/simd/exp-inl.h"
 
