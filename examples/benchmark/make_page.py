@@ -319,6 +319,8 @@ def how(out, studies):
                      f"{origin['plumb']}, {origin['onednn']} | {made['started'][:10]} | "
                      f"`{origin['data']['sha256'][:16]}` |")
     lines.append("""
+Minutes are by the wall clock: they include other programs that ran at the same time. On two idle processors `text` takes two and a half hours.
+
 Repeat it: `examples/benchmark/run.sh`, with `--text` and `--names` for the tasks whose data plumb does not ship. Another processor rounds differently,
 and the last digits with it. `results` next to this page has every run that takes minutes, with its hash, which names all that determines it. To add a
 placement, write its file into `plugins/placements` and give the same command with `--store DIR`: runs of the store are not trained again.

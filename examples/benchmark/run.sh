@@ -6,7 +6,7 @@
 #   examples/benchmark/run.sh [--quick] [--text FILE] [--names FILE] [--out DIR] [--store DIR]
 #
 # --text   input.txt of github.com/karpathy/char-rnn, data/tinyshakespeare: also trains the placements of text.txt
-#          on its characters (about two hours on two cores), and repeats MiniGPT's run and the claim about warm-up
+#          on its characters (about three hours on two cores), and repeats MiniGPT's run and the claim about warm-up
 # --names  names.txt of github.com/karpathy/makemore: also repeats learn-llm's table
 # --quick  three placements for a few steps, to see the page without results
 # --out    directory of the studies and the page; default build/studies/benchmark
