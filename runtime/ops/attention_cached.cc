@@ -102,7 +102,11 @@ class AttentionCachedKernel : public Kernel {
     for (int64_t row = 0; row < shape_.batch; ++row) {
       keys = std::max<int64_t>(keys, positions[row * shape_.tokens] + shape_.tokens);
     }
-    if (has_key_bias_) JoinBiases(args);
+    for (int64_t row = 0; has_key_bias_ && row < shape_.batch; ++row) {
+      const int64_t elements = shape_.tokens * shape_.heads;
+      const int64_t to = (row * capacity_ + FirstPosition(args, row)) * shape_.heads;
+      std::copy_n(args.f32(kNewBias) + row * elements, elements, args.out_f32(3) + to);
+    }
     const bool lays_out = shape_.tokens > 1 && keys > capacity_;
     const int64_t tasks = TaskCount(kv_heads_, kv_heads_ * shape_.tokens * shape_.head_dim);
     ParallelFor(tasks, args.threads, [&](int64_t i) {
@@ -207,14 +211,6 @@ class AttentionCachedKernel : public Kernel {
       const int64_t from = NewRow(index, t), to = RingRow(index, first + t);
       std::copy_n(static_cast<const T*>(args.in[1]) + from, c, Cache(args, 1) + to);
       std::copy_n(static_cast<const T*>(args.in[2]) + from, c, Cache(args, 2) + to);
-    }
-  }
-
-  void JoinBiases(const KernelArgs& args) const {
-    const int64_t elements = shape_.tokens * shape_.heads;
-    for (int64_t row = 0; row < shape_.batch; ++row) {
-      const int64_t to = (row * capacity_ + FirstPosition(args, row)) * shape_.heads;
-      std::copy_n(args.f32(kNewBias) + row * elements, elements, args.out_f32(3) + to);
     }
   }
 

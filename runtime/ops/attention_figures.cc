@@ -42,9 +42,8 @@ void ComputeFiguresOfHead(const AttentionShape& shape, const AttentionOperands& 
                      head / shape.group() * c;
   const auto scale = static_cast<float>(shape.scale), cap = static_cast<float>(shape.cap),
              slope = static_cast<float>(shape.Slope(head));
-  const float* const biases = operands.key_bias == nullptr
-                                  ? nullptr
-                                  : operands.key_bias + row * shape.tokens * shape.heads + head;
+  const float* biases = operands.key_bias;
+  if (biases != nullptr) biases += row * shape.tokens * shape.heads + head;
   for (int64_t i = 0; i < shape.tokens; ++i) {
     const float lse = operands.lse[at + i];
     float top = 0;

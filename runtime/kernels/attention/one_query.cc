@@ -164,15 +164,20 @@ void AttendOne(const AttendOneArgs<T>& args, float* scores) {
       y = hn::MulAdd(hn::Set(wide, variant.slope), hn::Iota(wide, static_cast<float>(i - n + 1)),
                      y);
     }
+    if (variant.key_bias != nullptr) {
+      HWY_ALIGN float bias[hn::MaxLanes(wide)];
+      variant.CopyKeyBias(0, i, left, bias);
+      const W own = hn::Set(wide, variant.key_bias[(n - 1) * variant.key_bias_stride]);
+      y = hn::Add(y, hn::Sub(hn::Load(wide, bias), own));
+    }
     return hn::IfThenElse(hn::FirstN(wide, static_cast<size_t>(left)), y, s);
   };
   W top = hn::Set(wide, -std::numeric_limits<float>::infinity());
-  for (int64_t i = 0; i < padded; i += step) hn::Store(scaled(i), wide, scores + i);
-  for (int64_t i = 0; variant.key_bias != nullptr && i < n; ++i) {
-    const float* const own = variant.key_bias + (n - 1) * variant.key_bias_stride;
-    scores[i] += variant.key_bias[i * variant.key_bias_stride] - *own;
+  for (int64_t i = 0; i < padded; i += step) {
+    const W s = scaled(i);
+    hn::Store(s, wide, scores + i);
+    top = hn::Max(top, s);
   }
-  for (int64_t i = 0; i < padded; i += step) top = hn::Max(top, hn::Load(wide, scores + i));
   top = hn::MaxOfLanes(wide, top);
   W total = hn::Zero(wide);
   for (int64_t i = 0; i < padded; i += step) {
