@@ -7,6 +7,7 @@ import os
 
 import gguf
 import llama_cpp
+import numpy
 
 import peer_worker
 
@@ -82,8 +83,9 @@ def main():
             for i in range(c.tokens):
                 decode(tokens[:, i:i + 1], i)
         n = c.tokens if c.task == "prompt" else 1
-        losses = [peer_worker.session_loss(llama_cpp.llama_get_logits_ith(context, i * n + n - 1)[:c.vocab], target)
-                  for i, target in enumerate(targets.tolist())]
+        logits = [numpy.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(context, i * n + n - 1), (c.vocab,))
+                  for i in range(c.batch)]
+        losses = [peer_worker.session_loss(of_sequence, target) for of_sequence, target in zip(logits, targets)]
         return sum(losses) / c.batch, tokens.size
 
     peer_worker.serve(parameters, step)

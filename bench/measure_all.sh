@@ -106,6 +106,7 @@ if [ "$*" != record ]; then
   echo "$(nproc) processors; load $(cut -d' ' -f1 /proc/loadavg)"
 fi
 trap '[ $? = 0 ] || echo "measure_all.sh did not complete; the same command continues" >&2' EXIT
+trap 'exit 1' INT TERM
 parts=$*
 if [ -z "$parts" ]; then
   for name in $all; do
