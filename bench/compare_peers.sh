@@ -1,40 +1,56 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures plumb and PyTorch, interleaved in one run, on five training models; prints times, ratios with
-# their spread, GFLOP/s, shares of the machine's GEMM peak, and peak memory.
+# Installs the peers of plumb from PyPI into BUILD/peers, and measures each of them interleaved with plumb:
+# PyTorch (eager, and the whole step compiled), JAX, llm.c on training models, llama.cpp on prompts and
+# decoding. Prints times, ratios with their spread, GFLOP/s, shares of the machine's GEMM peak, and peak memory.
 #
-#   bench/compare_peers.sh [--quick] [--rounds N] [--only study,shakespeare,baby,gpt2-64,gpt2-1024]
-#                          [--dtypes f32,bf16] [--markdown] [--json FILE]
+#   bench/compare_peers.sh [--quick] [--rounds N] [--dtypes f32,bf16,int8] [--markdown] [--json FILE]
+#                          [--only study,shakespeare,baby,gpt2-64,gpt2-1024,prompt,decode,decode-8]
+#                          [--peers torch,torch-compiled,jax,llm.c,llama.cpp]
 #
 # --only gpt2-8192 or delta-64,delta-1024,delta-8192 measures a long context, or gated DeltaNet in place of
 # attention, next to transformers' implementation (TORCH_PYTHON needs transformers 5).
 #
-# BUILD: the build directory, with the target step_server (default: build/release).
-# TORCH_PYTHON: a python3 that has PyTorch (default: the first of python3 and /usr/bin/python3).
+# BUILD: the build directory, with the target plumb_shared (default: build/release).
+# PYTHON: the python3 of the peers (default: python3). The newest JAX needs a recent one.
+# TORCH_PYTHON: interpreters whose PyTorch is measured, separated by spaces. Default: that of BUILD/peers, and
+# /usr/bin/python3 if it has one (python3-torch, another build). PyPI's PyTorch for x86 includes 5 GB for GPUs;
+# pip's own variables, such as PIP_EXTRA_INDEX_URL, can name an index of smaller ones.
+# LLM_C: llm.c's program train_gpt2, which no registry of packages has (make train_gpt2 in a clone of it).
+# llama.cpp is compiled for this processor, from llama-cpp-python's sources: about ten minutes, once.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${BUILD:-$here/../build/release}
-if [ ! -x "$build/bin/step_server" ]; then
-  echo "$build/bin/step_server is not there: build the target step_server, or set BUILD" >&2
+if [ ! -e "$build/lib/libplumb.so.1" ]; then
+  echo "$build/lib/libplumb.so.1 is not there: build the target plumb_shared, or set BUILD" >&2
   exit 2
 fi
-python=
-for candidate in ${TORCH_PYTHON:-python3 /usr/bin/python3}; do
-  if "$candidate" -c 'import torch' 2> /dev/null; then
-    python=$candidate
-    break
-  fi
-done
-if [ -z "$python" ]; then
-  echo "no python3 with PyTorch: install python3-torch, or set TORCH_PYTHON" >&2
-  exit 2
-fi
-# A different BLAS helps only a PyTorch that calls an external one (as Debian's does).
-sgemm=()
+peers=$build/peers
+[ -x "$peers/bin/python" ] || "${PYTHON:-python3}" -m venv "$peers"
+
+# Installs the newest version, unless the module is there. A peer that cannot be installed is not measured.
+install() { # MODULE PACKAGE..
+  "$peers/bin/python" -c "import $1" 2> /dev/null && return
+  echo "installing ${*:2}" >&2
+  "$peers/bin/pip" install --quiet "${@:2}" >&2 || echo "not installed: ${*:2}" >&2
+}
+install numpy numpy
+[ -n "${TORCH_PYTHON:-}" ] || install torch torch
+install jax jax
+install gguf gguf
+CMAKE_ARGS="-DGGML_NATIVE=ON ${CMAKE_ARGS:-}" install llama_cpp --no-binary llama-cpp-python llama-cpp-python
+
+options=()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if "$python" -c 'import sys, torch; sys.exit("BLAS_INFO=generic" not in torch.__config__.show())'; then
-  "${CC:-cc}" -O2 -shared -fPIC "$here/peer_sgemm.c" -o "$work/libpeer_sgemm.so" -ldnnl
-  sgemm=(--sgemm "$work/libpeer_sgemm.so")
-fi
-"$python" -B "$here/compare_peers.py" --build "$build" --python "$python" "${sgemm[@]}" "$@"
+for candidate in ${TORCH_PYTHON:-"$peers/bin/python" /usr/bin/python3}; do
+  "$candidate" -c 'import torch' 2> /dev/null || continue
+  # A different BLAS helps only a PyTorch that calls an external one (as Debian's does).
+  if "$candidate" -c 'import sys, torch; sys.exit("BLAS_INFO=generic" not in torch.__config__.show())'; then
+    "${CC:-cc}" -O2 -shared -fPIC "$here/peer_sgemm.c" -o "$work/libpeer_sgemm.so" -ldnnl
+    candidate="$candidate=$work/libpeer_sgemm.so"
+  fi
+  options+=(--torch "$candidate")
+done
+[ -z "${LLM_C:-}" ] || options+=(--llm-c "$LLM_C")
+"$peers/bin/python" -B "$here/compare_peers.py" --build "$build" --python "$peers/bin/python" "${options[@]}" "$@"

@@ -45,8 +45,7 @@ def system_of(entry):
     processor = re.search(r"(\w+) family \d+ model \d+", version)
     parts = [processor[0] if processor else "", f"{machine['processors']} processors",
              f"{machine['memory_bytes'] / 2**30:.0f} GiB", machine["system"],
-             (re.search(r"oneDNN [\d.]+", version) or [""])[0],
-             f"PyTorch {machine['torch']}" if machine.get("torch") else ""]
+             (re.search(r"oneDNN [\d.]+", version) or [""])[0]]
     return ", ".join(part for part in parts if part) + "."
 
 
@@ -56,15 +55,15 @@ def remark(section):
 
 def training_table(section):
     has_memory = any(row.get("memory") for row in section["rows"])
-    head = ["model", "type", "plumb", "PyTorch", "ratio", "p10 .. p90", "of peak", "PyTorch of peak"]
+    head = ["model", "type", "peer", "plumb", "peer's", "ratio", "p10 .. p90", "of peak", "peer's of peak"]
     rows = []
     for r in section["rows"]:
-        rows.append([r["title"], r["dtype"], time_text(r["plumb"]), time_text(r["torch"]),
+        rows.append([r["title"], r["dtype"], r["peer"], time_text(r["plumb"]), time_text(r["theirs"]),
                      times(r["ratio"][0]), f"{times(r['ratio'][1])} .. {times(r['ratio'][2])}",
-                     percent(r["share"]), percent(r["torch_share"])])
+                     percent(r["share"]), percent(r["their_share"])])
         if has_memory:
-            rows[-1] += [memory_text(r.get("memory")), memory_text(r.get("torch_memory"))]
-    return table(head + (["memory", "PyTorch memory"] if has_memory else []), rows) + remark(section)
+            rows[-1] += [memory_text(r.get("memory")), memory_text(r.get("their_memory"))]
+    return table(head + (["memory", "peer's memory"] if has_memory else []), rows) + remark(section)
 
 
 def sampling_table(section):
@@ -134,12 +133,39 @@ def scaling_table(section):
     return "\n\n".join(texts) + remark(section)
 
 
+def gemm_table(section):
+    """Returns a row for each layer and type: GFLOP/s of the planned engine, and products with a faster engine."""
+    layers = {}
+    for r in section["rows"]:
+        layers.setdefault((r["layer"], r["dtype"]), []).append(r)
+    rows = []
+    for (layer, dtype), found in layers.items():
+        faster = [f"{r['product']}: {max(r['engines'], key=r['engines'].get)}, {r['over_best']:.2f}"
+                  for r in found if r["over_best"] > 1.05]
+        rows.append([layer, dtype, *(f"{r['engines']['auto']:.0f}" for r in found), "; ".join(faster) or "–"])
+    return table(["layer and tokens", "type", "forward", "gradient of the input", "of the weight",
+                  "a faster engine, and by what factor"], rows) + f"\n\nEngines: {section['engines']}." + remark(section)
+
+
+def more_cores_table(section):
+    rows = []
+    for r in section["rows"]:
+        cells = [f"{time_text(p['seconds'])}, {r['measured'][0] / p['seconds']:.1f} x" for p in r["predicted"].values()]
+        last = list(r["predicted"].values())[-1]
+        rows.append([r["title"], r["dtype"], f"{r['tasks']:.0f}", *map(time_text, r["measured"]), *cells,
+                     percent(last["matmul"] / last["seconds"])])
+    return table(["model", "type", "tasks of a product", "1 thread", "2 threads", "2 predicted", "8 cores", "64 cores",
+                  "products at 64"], rows) + remark(section)
+
+
 SECTIONS = [
     ("training", "training steps", training_table),
     ("sampling", "prompts and decoding, GPT-2 124M", sampling_table),
     ("profile", "time of a training step by op, GPT-2 124M", profile_table),
     ("placements", "what a placement costs, GPT-2 124M 4 x 64 f32", placements_table),
     ("scaling", "time of a training step against its sizes", scaling_table),
+    ("more_cores", "training steps on more cores, predicted", more_cores_table),
+    ("gemm", "matrix products, GFLOP/s", gemm_table),
 ]
 
 
@@ -162,22 +188,23 @@ def current(results, section):
 
 
 def summary(results):
-    """Returns the table of README.md: a row per model, a column per processor."""
+    """Returns the table of README.md: a row per model, a column per processor; ratios to the fastest peer."""
     entries = current(results, "training")
-    titles = []
-    for row in [row for entry in entries for row in entry["training"]["rows"]]:
-        if row["title"] not in titles:
-            titles.append(row["title"])
+    titles = list(dict.fromkeys(row["title"] for entry in entries for row in entry["training"]["rows"]))
 
     def cell(entry, title):
-        found = {r["dtype"]: r for r in entry["training"]["rows"] if r["title"] == title}
+        found = {}
+        for r in entry["training"]["rows"]:
+            if r["title"] == title and (r["dtype"] not in found or r["ratio"][0] < found[r["dtype"]]["ratio"][0]):
+                found[r["dtype"]] = r
         return "; ".join(
             ("" if t == "f32" else f"{t} ") + f"{time_text(found[t]['plumb'])}, {times(found[t]['ratio'][0])} x"
             for t in TYPES if t in found) or "–"
 
     rows = [[title] + [cell(entry, title) for entry in entries] for title in titles]
-    return table(["a training step, and how many times PyTorch's speed"] +
-                 [entry["name"] for entry in entries], rows)
+    return table(["a training step, and its speed over the fastest peer's"] + [
+        f"{entry['name']} ({', '.join(dict.fromkeys(r['peer'] for r in entry['training']['rows']))})"
+        for entry in entries], rows)
 
 
 def decoding(results):
@@ -191,7 +218,7 @@ def decoding(results):
     return table(["decoding GPT-2 124M, tokens/s (share of the memory's bandwidth)"] + TYPES, rows)
 
 
-def pytorch(results):
+def training(results):
     """Returns the tables of docs/comparison.md: training steps on every processor."""
     parts = []
     for entry in current(results, "training"):
@@ -208,7 +235,7 @@ def others(results):
     return table(["processor", "program", "pass", "plumb", "theirs", "ratio (range)", "measured"], rows)
 
 
-TABLES = {"results": all_results, "summary": summary, "decoding": decoding, "pytorch": pytorch,
+TABLES = {"results": all_results, "summary": summary, "decoding": decoding, "training": training,
           "others": others}
 
 
@@ -229,18 +256,19 @@ def main():
         sys.exit(__doc__)
     with open(arguments[0], encoding="utf-8") as file:
         results = json.load(file)
-    wrong = []
+    wrong, pages = [], {}
     for page in arguments[1:]:
         with open(page, encoding="utf-8") as file:
             text = file.read()
-        new = filled(text, results)
-        if filled(new, results) != new:
+        pages[page] = filled(text, results)
+        if filled(pages[page], results) != pages[page]:
             wrong.append(f"{page}: filling it twice changes it")
-        if check and new != text:
+        if check and pages[page] != text:
             wrong.append(f"{page} differs from {arguments[0]}: bench/fill_page.py writes it")
-        elif not check:
+    if not check and not wrong:
+        for page, text in pages.items():
             with open(page, "w", encoding="utf-8") as file:
-                file.write(new)
+                file.write(text)
     if wrong:
         sys.exit("\n".join(wrong))
 

@@ -38,24 +38,9 @@ def start(args, name, extra):
     return workers.Worker(name, command)
 
 
-def profile(worker, steps):
-    """Returns the ops of a mean step: (name, seconds, FLOPs, bytes)."""
-    worker.process.stdin.write(f"profile {steps}\n")
-    worker.process.stdin.flush()
-    ops = []
-    while True:
-        line = worker.process.stdout.readline().strip()
-        if not line:
-            return ops
-        # Names of stages contain spaces; the five figures after them do not.
-        name, in_graph, _, *figures = line.rsplit(" ", 5)
-        if in_graph == "1":
-            ops.append((name, *(float(figure) / steps for figure in figures)))
-
-
 def norm_seconds(worker, steps):
     """Returns the seconds of the norm ops in a mean step."""
-    return sum(seconds for name, seconds, _, _ in profile(worker, steps) if "norm" in name)
+    return sum(op[2] for op in workers.profile(worker, steps) if op[1] and "norm" in op[0])
 
 
 def placements(args):
@@ -91,10 +76,10 @@ def wiring(args):
     for worker in started:
         worker.warm_up()
     rounds = workers.interleave(started, args.rounds)
-    work = {worker.name: profile(worker, args.profiled_steps) for worker in started}
+    work = {worker.name: [op for op in workers.profile(worker, args.profiled_steps) if op[1]] for worker in started}
     for worker in started:
         worker.end()
-    sums = {name: [sum(op[i] for op in ops) for i in (2, 3)] for name, ops in work.items()}
+    sums = {name: [sum(op[i] for op in ops) for i in (3, 4)] for name, ops in work.items()}
     rows, records = [], []
     for name in WIRINGS:
         ratio = workers.spread([r[name]["seconds"] / r["pre"]["seconds"] for r in rounds])

@@ -3,7 +3,7 @@
 """Records measurements in the file that the pages are filled from: docs/performance/results.json, an
 object by processor. A section that is measured again replaces the old one; others stay.
 
-    record_results.py machine PLUMB [PYTHON_WITH_TORCH]        prints the system as JSON
+    record_results.py machine PLUMB                            prints the system as JSON
     record_results.py record OUT RESULTS.json [--processor NAME]
 
 OUT is the directory of measure_all.sh. NAME is the heading in the pages; the default is derived from
@@ -39,12 +39,8 @@ def key_of(name):
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def machine(plumb, python):
+def machine(plumb):
     version = subprocess.run([plumb, "--version"], check=True, capture_output=True, text=True).stdout
-    torch = None
-    if python:
-        torch = subprocess.run([python, "-c", "import torch; print(torch.__version__)"],
-                               capture_output=True, text=True).stdout.strip() or None
     system = "Linux"
     if os.path.exists("/etc/os-release"):
         with open("/etc/os-release") as file:
@@ -52,7 +48,7 @@ def machine(plumb, python):
                 "PRETTY_NAME", "Linux").strip('"')
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"version": version.strip().split("\n"), "processors": len(os.sched_getaffinity(0)),
-            "memory_bytes": memory, "system": system, "torch": torch}
+            "memory_bytes": memory, "system": system}
 
 
 def rounded(value):
@@ -76,11 +72,39 @@ def load(*path):
 
 def training(records):
     return {"rows": [
-        {"model": r["model"], "title": r["title"], "dtype": r["dtype"],
-         "plumb": r["summary"]["plumb_seconds"][0], "torch": r["summary"]["torch_seconds"][0],
+        {"model": r["model"], "title": r["title"], "dtype": r["dtype"], "peer": r["peer"],
+         "plumb": r["summary"]["plumb"][0], "theirs": r["summary"]["theirs"][0],
          "ratio": r["summary"]["ratio"], "flops": r["summary"]["flops"],
-         "share": r["summary"]["share"], "torch_share": r["summary"]["torch_share"],
-         "memory": r["memory"]["plumb"], "torch_memory": r["memory"]["torch"]} for r in records]}
+         "share": r["summary"]["share"], "their_share": r["summary"]["their_share"],
+         "memory": r["memory"]["plumb"], "their_memory": r["memory"]["peer"]}
+        for r in records if r["task"] == "train"]}
+
+
+def sessions(records):
+    """Returns prompts and decoding next to other programs."""
+    rate = lambda value: f"{value:,.0f} tokens/s"
+    return {"rows": [
+        {"peer": r["peer"], "what": f"{r['title']}, {r['dtype']}" + ("; Q8_0" if r["dtype"] == "int8" else ""),
+         "plumb": rate(r["summary"]["rate"]), "theirs": rate(r["summary"]["their_rate"]),
+         "ratio": "{:.2f} ({:.2f} .. {:.2f})".format(*r["summary"]["ratio"]),
+         "how": f"{len(r['rounds'])} interleaved rounds, equal weights"} for r in records if r["task"] != "train"]}
+
+
+def gemm(path):
+    """Returns the table of gemm_benchmark: GFLOP/s by engine, and the time of the plan's choice over the best."""
+    rows, dtype = [], None
+    with open(path, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    for line in lines:
+        head = re.match(r"(\w+), \d+ threads?: GFLOP/s", line)
+        found = re.match(r"  (.+?) (fwd|dX|dW) +(\S.*\S) +auto/best ([\d.]+)$", line)
+        if head:
+            dtype = head[1]
+        elif found:
+            engines = {name: float(rate) for name, rate in re.findall(r"(\w+) +([\d.]+)", found[3])}
+            rows.append({"layer": found[1], "product": found[2], "dtype": dtype, "engines": engines,
+                         "over_best": float(found[4])})
+    return {"engines": lines[0], "rows": rows}
 
 
 def spread_of(series):
@@ -130,19 +154,26 @@ def record(out, results_path, name):
     results = load(results_path) or {"processors": {}}
     entry = results["processors"].setdefault(key_of(name), {})
     entry.update(name=name, machine=machine_is)
-    if os.path.exists(os.path.join(out, "training.json")):
-        entry["training"] = training(load(out, "training.json"))
+    peers = load(out, "training.json") or []
+    for section, found in (("training", training(peers)), ("others", sessions(peers))):
+        if found["rows"]:
+            entry[section] = found
+    if os.path.exists(os.path.join(out, "gemm.txt")):
+        entry["gemm"] = gemm(os.path.join(out, "gemm.txt"))
     if os.path.isdir(os.path.join(out, "sampling")):
         entry["sampling"] = sampling(os.path.join(out, "sampling"))
     if os.path.isdir(os.path.join(out, "profile")):
         entry["profile"] = profile(os.path.join(out, "profile"))
     if os.path.exists(os.path.join(out, "placements.json")):
         entry["placements"] = load(out, "placements.json")
+    if os.path.exists(os.path.join(out, "more_cores.json")):
+        entry["more_cores"] = {"rows": load(out, "more_cores.json")}
     if os.path.isdir(os.path.join(out, "scaling")):
         entry["scaling"] = scaling(os.path.join(out, "scaling"))
     text = json.dumps(rounded(results), indent=1, ensure_ascii=False) + "\n"
-    with open(results_path, "w", encoding="utf-8") as file:
+    with open(results_path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
+    os.replace(results_path + ".new", results_path)
     print(f"{results_path}: {name}", file=sys.stderr)
 
 
@@ -152,14 +183,13 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("machine")
     one.add_argument("plumb")
-    one.add_argument("python", nargs="?")
     other = commands.add_parser("record")
     other.add_argument("out")
     other.add_argument("results")
     other.add_argument("--processor", default="")
     args = parser.parse_args()
     if args.command == "machine":
-        json.dump(machine(args.plumb, args.python), sys.stdout, indent=1)
+        json.dump(machine(args.plumb), sys.stdout, indent=1)
         print()
     else:
         record(args.out, args.results, args.processor)

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executes training steps on request, for scripts that interleave plumb and a peer. The process
-// lives as long as the comparison, so that starting, compiling and first touches of memory are not
-// timed.
+// Executes training steps on request, for scripts that interleave models or numbers of threads. The
+// process lives as long as the comparison, so that starting, compiling and first touches of memory
+// are not timed.
 //
-//   step_server MODEL.pbtxt [--seq N] [--batch N] [--dtype f32|bf16] [--vocab N] [--data FILE]
-//               [--train FILE] [--threads N] [--seed N] [--set-model FIELD=VALUE]
-//               [--set-train FIELD=VALUE]
+//   step_server MODEL.pbtxt [--seq N] [--batch N] [--dtype f32|bf16] [--threads N]
+//               [--plugin FILE] [--set-model FIELD=VALUE]
 //
 // It prints one line when it is ready, and one for each line that it reads:
 //
@@ -116,24 +115,14 @@ int main(int argc, char** argv) {
       request.seq = number;
     } else if (name == "--batch") {
       request.batch = number;
-    } else if (name == "--seed") {
-      request.seed = static_cast<uint64_t>(number);
     } else if (name == "--dtype") {
       request.dtype = value;
-    } else if (name == "--data") {
-      request.data_path = value;
-    } else if (name == "--train") {
-      request.train_path = value;
     } else if (name == "--threads") {
       options.threads = static_cast<int>(number);
     } else if (name == "--plugin") {
       plugin_files.push_back(value);
-    } else if (name == "--vocab") {
-      model.settings.emplace_back("vocab_size", value);
     } else if (name == "--set-model") {
       model.settings.push_back(Assignment(value));
-    } else if (name == "--set-train") {
-      request.train_overrides.push_back(Assignment(value));
     } else {
       Fail("unknown option " + name);
     }

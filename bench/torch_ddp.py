@@ -16,6 +16,7 @@ import torch.distributed
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
+import peer_worker
 import torch_steps
 
 ROUND_SECONDS = 0.25
@@ -51,7 +52,7 @@ def measure(rank, ranks, port, options):
 
 def main():
     ranks = int(sys.argv.pop(1))
-    options = torch_steps.parse_options()
+    options = peer_worker.parse_options()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,22 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Executes training steps of PyTorch on request, for compare_peers.py: a worker with the protocol of
-step_server ("ready PARAMETERS"; "step N" -> seconds, tokens, 0, loss; "memory" -> peak resident bytes).
+"""Executes training steps of PyTorch on request: a worker of compare_peers.py.
 
-The models are written for speed with this version of PyTorch: fused query, key and value projections,
-scale and mask inside the product of the scores (PyTorch's fused attention beyond 1024 tokens),
-foreach AdamW and clipping, denormals flushed, and bf16 through autocast. compare_peers.py sets the
-environment that makes PyTorch fastest.
+The models are written for speed with PyTorch on CPUs: fused query, key and value projections, the faster of
+PyTorch's fused attention and products of scores with the scale and the mask inside (measured at the start),
+fused AdamW (foreach before PyTorch 2.4), denormals flushed, and bf16 through autocast. --compile compiles the
+whole step, AdamW included. compare_peers.py sets the environment that makes PyTorch fastest.
 """
-import argparse
 import math
-import random
-import sys
 import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import peer_worker
 
 
 class RmsNorm(nn.Module):
@@ -53,8 +51,50 @@ class GatedDeltaNet(nn.Module):
             linear_key_head_dim=head, linear_value_head_dim=head)
         self.net = Qwen3NextGatedDeltaNet(config, 0)
 
+    def load(self, w):
+        """Sets the weights from those of plumb's layer; the rows of a head are consecutive here."""
+        net, n_head = self.net, self.net.num_k_heads
+        heads = lambda *names: torch.cat([w[name].view(n_head, -1, w[name].shape[1]) for name in names], 1).flatten(0, 1)
+        for parameter, values in (
+                (net.in_proj_qkvz.weight, heads("q.weight", "k.weight", "v.weight", "z.weight")),
+                (net.in_proj_ba.weight, heads("beta.weight", "decay.weight")),
+                (net.conv1d.weight, torch.cat([w[f"{x}_conv.weight"] for x in "qkv"])[:, None]),
+                (net.dt_bias, w["dt_bias"]), (net.A_log, w["a_log"]), (net.norm.weight, w["head_norm.weight"]),
+                (net.out_proj.weight, w["o.weight"])):
+            parameter.copy_(values)
+
     def forward(self, x):
         return self.net(x)
+
+
+def fused_attention(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def attention_by_products(q, k, v):
+    batch, heads, seq, head = q.shape
+    q, k, v = (x.reshape(batch * heads, seq, head) for x in (q, k, v))
+    mask = torch.full((seq, seq), -math.inf, dtype=q.dtype).triu(1)
+    scores = torch.baddbmm(mask[None], q, k.transpose(1, 2), alpha=1 / math.sqrt(head))
+    return torch.bmm(F.softmax(scores, -1).to(v.dtype), v).view(batch, heads, seq, head)
+
+
+def fastest_attention(c):
+    """Returns the faster function on this machine, forward and backward."""
+    if not hasattr(F, "scaled_dot_product_attention"):
+        return attention_by_products
+    if c.context > 1024:  # the scores of all tokens would not fit into memory
+        return fused_attention
+    kind = torch.bfloat16 if c.dtype == "bf16" else torch.float32
+    shape = c.batch, c.n_head, c.context, c.d_model // c.n_head
+    q, k, v = (torch.randn(shape).to(kind).requires_grad_() for _ in range(3))
+    seconds = {fused_attention: math.inf, attention_by_products: math.inf}
+    for _ in range(4):
+        for function in seconds:
+            start = time.perf_counter()
+            function(q, k, v).sum().backward()
+            seconds[function] = min(seconds[function], time.perf_counter() - start)
+    return min(seconds, key=seconds.get)
 
 
 class Attention(nn.Module):
@@ -63,25 +103,12 @@ class Attention(nn.Module):
         self.n_head = c.n_head
         self.qkv = nn.Linear(c.d_model, 3 * c.d_model, bias=c.bias)
         self.out = nn.Linear(c.d_model, c.d_model, bias=c.bias)
-        self.in_blocks = c.context > 1024
-        if not self.in_blocks:
-            mask = torch.full((c.context, c.context), -math.inf).triu(1)
-            self.register_buffer("mask", mask[None], persistent=False)
+        self.attend = c.attend
 
     def forward(self, x):
         batch, seq, width = x.shape
-        head = width // self.n_head
-        qkv = self.qkv(x).view(batch, seq, 3, self.n_head, head).permute(2, 0, 3, 1, 4)
-        if self.in_blocks:  # the scores of all tokens would not fit into memory
-            q, k, v = qkv.unbind(0)
-            context = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
-            return self.out(context.reshape(batch, seq, width))
-        q, k, v = qkv.reshape(3, batch * self.n_head, seq, head).unbind(0)
-        mask = self.mask[:, :seq, :seq].to(q.dtype)
-        scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=1 / math.sqrt(head))
-        context = torch.bmm(F.softmax(scores, -1).to(v.dtype), v)
-        context = context.view(batch, self.n_head, seq, head).transpose(1, 2)
-        return self.out(context.reshape(batch, seq, width))
+        qkv = self.qkv(x).view(batch, seq, 3, self.n_head, width // self.n_head).permute(2, 0, 3, 1, 4)
+        return self.out(self.attend(*qkv.unbind(0)).transpose(1, 2).reshape(batch, seq, width))
 
 
 class Block(nn.Module):
@@ -125,118 +152,80 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), targets.view(-1))
 
 
-class RandomTokens:
-    """Yields windows of random tokens, drawn beforehand."""
-
-    def __init__(self, c):
-        self.batches = torch.randint(0, c.vocab, (16, c.batch, c.context + 1))
-        self.next = 0
-
-    def __call__(self):
-        batch = self.batches[self.next % len(self.batches)]
-        self.next += 1
-        return batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
-
-
-class Names:
-    """Yields one line of a file per step, between begin and end tokens, as in the study."""
-
-    def __init__(self, c):
-        lines = [line.strip() for line in open(c.data)]
-        lines = [line for line in lines if line]
-        letters = sorted(set("".join(lines)))
-        mark = len(letters)
-        self.rows = [
-            torch.tensor([mark] + [letters.index(x) for x in line] + [mark]) for line in lines]
-        self.context = c.context
-        random.Random(1).shuffle(self.rows)
-        self.next = 0
-
-    def __call__(self):
-        row = self.rows[self.next % len(self.rows)][: self.context + 1]
-        self.next += 1
-        return row[None, :-1], row[None, 1:]
+def load(model, c):
+    """Sets the weights to those of plumb."""
+    parameters, delta = dict(model.named_parameters()), {}
+    with torch.no_grad():
+        for name, values in peer_worker.weights(c):
+            values = torch.from_numpy(values.copy())
+            if c.delta and ".attention." in name and ".attention.norm" not in name:
+                _, layer, _, name = name.split(".", 3)
+                delta.setdefault(int(layer), {})[name] = values
+                continue
+            for ours, theirs in (("layers", "blocks"), ("embedding.token", "tokens"), (".attention.norm", ".norm_1"),
+                                 ("embedding.position", "positions"), (".mlp.norm", ".norm_2"), ("end.norm", "norm"),
+                                 (".attention.o.", ".attention.out."), (".mlp.", ".")):
+                name = name.replace(ours, theirs)
+            parameters.pop(name).copy_(values)
+        for layer, values in delta.items():
+            model.blocks[layer].attention.load(values)
+    if any(".net." not in name for name in parameters):
+        raise RuntimeError(f"plumb has no {', '.join(parameters)}")
 
 
 class Trainer:
     def __init__(self, c):
         self.c = c
+        c.attend = fastest_attention(c)
         self.model = Gpt(c)
+        if c.weights:
+            load(self.model, c)
         self.parameters = list(self.model.parameters())
-        if c.decay_everything:
-            groups = [{"params": self.parameters, "weight_decay": c.weight_decay}]
-        else:
-            groups = [
-                {"params": [p for p in self.parameters if p.dim() > 1],
-                 "weight_decay": c.weight_decay},
-                {"params": [p for p in self.parameters if p.dim() < 2], "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(0.9, 0.95), foreach=True)
-        self.batches = Names(c) if c.data else RandomTokens(c)
+        groups = [{"params": [p for p in self.parameters if (p.dim() > 1 or c.decay_everything) == decays],
+                   "weight_decay": decays * c.weight_decay} for decays in (True, False)]
+        version = tuple(map(int, torch.__version__.split(".")[:2]))
+        fastest = "fused" if version >= (2, 4) and not c.compile else "foreach"
+        self.optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=c.learning_rate,
+                                           betas=(0.9, c.beta2), **{fastest: True})
+        self.batches = peer_worker.Batches(c)
+        self.run = torch.compile(self.update) if c.compile else self.update
 
     def clip(self):
         grads = [p.grad for p in self.parameters]
         norm = torch.stack(torch._foreach_norm(grads)).norm()
         scale = (1.0 / (norm + 1e-6)).clamp(max=1.0)
-        torch._foreach_mul_(grads, scale.item())
+        torch._foreach_mul_(grads, scale if self.c.compile else scale.item())
 
-    def step(self):
-        tokens, targets = self.batches()
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.c.dtype == "bf16":
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                loss = self.model(tokens, targets)
-        else:
+    def update(self, tokens, targets):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.c.dtype == "bf16"):
             loss = self.model(tokens, targets)
-        loss.backward()
+        if self.c.compile:  # one graph forward and backward, which backward() would end
+            grads = torch.autograd.grad(loss, self.parameters)
+            loss = loss.detach()
+            for parameter, grad in zip(self.parameters, grads):
+                parameter.grad = grad
+        else:
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
         if self.c.clip:
             self.clip()
         self.optimizer.step()
-        return loss, tokens.numel()
+        return loss.detach()
 
-
-def peak_memory():
-    with open("/proc/self/status") as status:
-        for line in status:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
-def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("n_layer", "n_head", "d_model", "vocab", "context", "batch", "threads"):
-        parser.add_argument("--" + name, type=int, required=True)
-    parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
-    parser.add_argument("--norm", choices=("rms", "layer"), default="layer")
-    parser.add_argument("--activation", default="gelu")
-    parser.add_argument("--weight_decay", type=float, default=0.1)
-    parser.add_argument("--data")
-    for name in ("tied", "bias", "clip", "delta", "decay_everything"):
-        parser.add_argument("--" + name, action="store_true")
-    return parser.parse_args()
+    def step(self):
+        tokens, targets = (torch.from_numpy(ids).long() for ids in self.batches())
+        return self.run(tokens, targets), tokens.numel()
 
 
 def main():
-    c = parse_options()
+    c = peer_worker.parse_options()
     torch.set_num_threads(c.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(1)
+    if c.compile:
+        torch._dynamo.config.trace_autograd_ops = True  # the backward pass is a part of the compiled step
     trainer = Trainer(c)
-    print("ready", sum(p.numel() for p in trainer.parameters), flush=True)
-    for line in sys.stdin:
-        command, *arguments = line.split()
-        if command == "step":
-            tokens = 0
-            start = time.perf_counter()
-            for _ in range(int(arguments[0])):
-                loss, count = trainer.step()
-                tokens += count
-            loss = loss.item()
-            print(f"{time.perf_counter() - start:.9f} {tokens} 0 {loss:.6f}", flush=True)
-        elif command == "memory":
-            print(peak_memory(), flush=True)
-        else:
-            sys.exit(f"unknown command {command}")
+    peer_worker.serve(sum(p.numel() for p in trainer.parameters), trainer.step)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ TURN_SECONDS = 0.4  # a turn has as many steps as fit, and at least one
 
 
 class Worker:
-    """A step_server or torch_steps.py process: started once; each request and each answer is one line."""
+    """A step_server or one of *_steps.py: started once; each request and each answer is one line."""
 
     def __init__(self, name, command, environment=None):
         self.name = name
@@ -63,6 +63,17 @@ class Worker:
     def end(self):
         self.process.stdin.close()
         self.process.wait()
+
+
+def profile(worker, steps):
+    """Returns the ops of a mean step of a step_server: (name, in the graph, seconds, FLOPs, bytes)."""
+    ops, line = [], " ".join(worker.ask(f"profile {steps}"))
+    while line:
+        # Names of stages contain spaces; the five figures after them do not.
+        name, in_graph, _, *figures = line.rsplit(" ", 5)
+        ops.append((name, in_graph == "1", *(float(figure) / steps for figure in figures)))
+        line = worker.process.stdout.readline().strip()
+    return ops
 
 
 def interleave(workers, rounds, before=None):

@@ -27,12 +27,22 @@ def measurements(out):
     write(f"{out}/machine.json", {
         "version": ["plumb 0.1.0, oneDNN 2.6.3, kernels AVX2",
                     "products: oneDNN 2.6.3 avx2; kernels AVX2; AcmeChips family 7 model 3; no bf16"],
-        "processors": 4, "memory_bytes": 8 << 30, "system": "Debian", "torch": "1.13"})
-    write(f"{out}/training.json", [{
-        "model": "study", "title": "study, one name, 1 thread", "dtype": "f32",
-        "summary": {"plumb_seconds": [1e-4] * 3, "torch_seconds": [1e-2] * 3, "ratio": [100, 90, 110],
-                    "flops": 1e9, "share": 0.5, "torch_share": None},
-        "memory": {"plumb": 1 << 20, "torch": 1 << 30}}])
+        "processors": 4, "memory_bytes": 8 << 30, "system": "Debian"})
+    summary = {"plumb": [1e-4] * 3, "theirs": [2e-4] * 3, "ratio": [2, 1.9, 2.1], "rate": 100, "their_rate": 50,
+               "flops": 1e9, "share": 0.5, "their_share": None}
+    pair = {"model": "study", "title": "study, one name, 1 thread", "dtype": "f32", "task": "train", "summary": summary,
+            "peer": "Peer 1", "memory": {"plumb": 1 << 20, "peer": 1 << 30}, "rounds": [{}, {}]}
+    write(f"{out}/training.json", [
+        pair, dict(pair, peer="Peer 2", summary=dict(summary, plumb=[3e-4] * 3, ratio=[0.7, 0.6, 0.8])),
+        dict(pair, task="decode", title="GPT-2 124M, decoding 128", peer="Peer 3")])
+    with open(f"{out}/gemm.txt", "w", encoding="utf-8") as file:
+        file.write("engine\nf32, 2 threads: GFLOP/s\n"
+                   "  narrow T=16 q fwd auto   10.0 small   15.0   auto/best 1.50\n"
+                   "  narrow T=16 q dX  auto   10.0 small    5.0   auto/best 1.00\n"
+                   "  narrow T=16 q dW  auto   10.0 small    5.0   auto/best 1.00\n")
+    predicted = {str(cores): {"seconds": 0.1, "matmul": 0.05, "others": 0.05} for cores in (2, 8, 64)}
+    write(f"{out}/more_cores.json", [
+        {"title": "GPT", "dtype": "f32", "measured": [0.2, 0.1], "tasks": 4.0, "predicted": predicted}])
     run = {"pass": "decode", "shape": "1 x 128", "dtype": "f32", "seconds": SPREAD, "tokens_per_second": SPREAD,
            "rate": SPREAD, "rate_unit": "bytes/s", "machine": None, "share": None, "peak_memory_bytes": None}
     write(f"{out}/sampling/1.json", {"passes": [run, {"pass": "decode", "problem": "too large"}]})
@@ -73,9 +83,16 @@ def main():
                                          os.path.join(directory, page.replace("/", "-"))))
         script("fill_page.py", results, *pages)
         script("fill_page.py", "--check", results, *pages)
-        for page, phrase in zip(pages, ["| Acme One |", "### Acme One: time of a training step", "Acme One ("]):
+        phrases = {"README.md": ["| Acme One (Peer 1, Peer 2) |", "| 300 µs, 0.70 x |"],
+                   "docs/performance/results.md": [
+                       "### Acme One: time of a training step", "| narrow T=16 q | f32 | 10 | 10 | 10 | fwd: small, 1.50 |",
+                       "| GPT | f32 | 4 | 200 ms | 100 ms | 100 ms, 2.0 x | 100 ms, 2.0 x | 100 ms, 2.0 x | 50 % |"],
+                   "docs/comparison.md": ["Acme One (", "| Acme One | Peer 3 | GPT-2 124M, decoding 128, f32 | 100 tokens/s |"]}
+        for page, name in zip(pages, shown):
             with open(page, encoding="utf-8") as file:
-                assert phrase in file.read(), f"{page} has no {phrase}"
+                text = file.read()
+            for phrase in phrases[name]:
+                assert phrase in text, f"{page} has no {phrase}"
     print("recorded, filled, filled again")
 
 
