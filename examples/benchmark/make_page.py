@@ -44,7 +44,7 @@ TEXT = """\
 ## Shakespeare's characters
 
 nanoGPT's recipe for a CPU (`examples/shakespeare`): 4 layers, 128 wide, 0.8 million parameters, LayerNorm without biases, 12 windows of 64 characters a
-step for {steps} steps, warm-up of 100 steps, cosine decay. The twenty placements with the lowest mean rank on names, and six controls
+step for {steps} steps, warm-up of 100 steps, cosine decay. The twenty placements with the lowest mean rank on names, of the 78 that shipped then, and six controls
 (`text.txt`). Rates {rates}; {choosing}, {reported} are reported; the last tenth of the text is held out.
 """
 
@@ -319,7 +319,8 @@ def how(out, studies):
                      f"{origin['plumb']}, {origin['onednn']} | {made['started'][:10]} | "
                      f"`{origin['data']['sha256'][:16]}` |")
     lines.append("""
-Minutes are by the wall clock: they include other programs that ran at the same time. On two idle processors `text` takes two and a half hours.
+Minutes are by the wall clock, of the command that completed the study: they include other programs, and pauses, and not the runs that were there
+before. On two idle processors the studies of names take 19 minutes together, and `text` two and a half hours.
 
 Repeat it: `examples/benchmark/run.sh`, with `--text` and `--names` for the tasks whose data plumb does not ship. Another processor rounds differently,
 and the last digits with it. `results` next to this page has every run that takes minutes, with its hash, which names all that determines it. To add a
