@@ -58,14 +58,6 @@ const char* KindOf(const SublayerSpec& sublayer) {
   return "conv";
 }
 
-// Returns true if statements at `wanted`, a point by the sublayer's kind or name, run at `point` of
-// the sublayer.
-bool IsPointOf(const SublayerSpec& sublayer, absl::string_view point, absl::string_view wanted) {
-  const std::string last = absl::StrCat(".", LastName(point));
-  return wanted == absl::StrCat(KindOf(sublayer), last) ||
-         wanted == absl::StrCat(sublayer.name, last);
-}
-
 class Walk {
  public:
   Walk(const ResolvedModel& model, FormulaBackend* backend) : model_(model), backend_(backend) {}
@@ -529,6 +521,12 @@ class Walk {
 
 bool SublayerSite::projects(absl::string_view point) const {
   return std::find(replaced.begin(), replaced.end(), point) == replaced.end();
+}
+
+bool IsPointOf(const SublayerSpec& sublayer, absl::string_view point, absl::string_view wanted) {
+  const std::string last = absl::StrCat(".", LastName(point));
+  return wanted == absl::StrCat(KindOf(sublayer), last) ||
+         wanted == absl::StrCat(sublayer.name, last);
 }
 
 std::vector<const char*> PointsOf(const SublayerSpec& sublayer) {

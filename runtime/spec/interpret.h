@@ -219,6 +219,9 @@ class NullBackend : public FormulaBackend {
 // "experts.up", ..., and "shared.up", ... for the shared expert.
 std::vector<const char*> PointsOf(const SublayerSpec& sublayer);
 inline constexpr char kHeadPoint[] = "head.logits";
+// Returns true if statements at `wanted`, a point by the sublayer's kind or name, run at `point` of
+// the sublayer.
+bool IsPointOf(const SublayerSpec& sublayer, absl::string_view point, absl::string_view wanted);
 
 // Returns true if statements may name the point: "attention.q", or "NAME.q" for a sublayer's name.
 bool MayBePoint(absl::string_view point);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -337,15 +338,17 @@ class Resolver {
   }
 
   // Adds the statements that make decays and strengths of the projections of attention and linear
-  // attention, where the block has none at those points.
+  // attention, for the sublayers whose points have none.
   absl::Status AddDefaultStatements(BlockSpec* block) const {
     using Decay = LinearAttentionSpec::Decay;
-    const auto add = [block](const char* point, const char* rule) -> absl::Status {
+    const auto add = [block](const SublayerSpec& sublayer, const char* point,
+                             const char* rule) -> absl::Status {
       for (const InsideSpec& inside : block->inside) {
-        if (inside.point == point) return absl::OkStatus();
+        if (IsPointOf(sublayer, point, inside.point)) return absl::OkStatus();
       }
-      PLUMB_ASSIGN_OR_RETURN(Statement statement, ParseStatement({rule, block->place}, point));
-      block->inside.push_back({point, {std::move(statement)}, block->place});
+      const std::string own = absl::StrCat(sublayer.name, std::strrchr(point, '.'));
+      PLUMB_ASSIGN_OR_RETURN(Statement statement, ParseStatement({rule, block->place}, own));
+      block->inside.push_back({own, {std::move(statement)}, block->place});
       return absl::OkStatus();
     };
     // log(sigmoid(decay)), which does not overflow
@@ -355,15 +358,15 @@ class Resolver {
         if (model_.bidirectional || model_.positions.kind == PositionKind::kAlibi) {
           return ErrorAt(block->place, "decay: attention with a decay is causal and has no ALIBI");
         }
-        PLUMB_RETURN_IF_ERROR(add("attention.decay", kDecay));
+        PLUMB_RETURN_IF_ERROR(add(sublayer, "attention.decay", kDecay));
       }
       if (sublayer.kind != SublayerSpec::Kind::kLinearAttention) continue;
       const LinearAttentionSpec& spec = sublayer.linear_attention;
       if (spec.delta) {
-        PLUMB_RETURN_IF_ERROR(add("linear_attention.beta", "beta = sigmoid(beta)"));
+        PLUMB_RETURN_IF_ERROR(add(sublayer, "linear_attention.beta", "beta = sigmoid(beta)"));
       }
       if (spec.decay == Decay::kPerHead || spec.decay == Decay::kPerKey) {
-        PLUMB_RETURN_IF_ERROR(add("linear_attention.decay", kDecay));
+        PLUMB_RETURN_IF_ERROR(add(sublayer, "linear_attention.decay", kDecay));
       }
     }
     return absl::OkStatus();

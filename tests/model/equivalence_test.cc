@@ -358,5 +358,24 @@ TEST_F(EquivalenceTest, AModelWithoutKvHeadsHasOnePerQueryHead) {
   EXPECT_NE(Logits(absl::StrReplaceAll(text, {{" n_kv_head: 2", " n_kv_head: 1"}})), Logits(text));
 }
 
+// A point has the name of the sublayer's kind or its own. Statements there replace the default.
+TEST_F(EquivalenceTest, StatementsAtAPointByTheSublayersNameReplaceTheDefault) {
+  for (const std::string kind : {"attention", "linear_attention"}) {
+    const auto text = [&](const std::string& inside) {
+      TinyModel model = Mine(absl::StrCat("extends: \"pre\" ", inside));
+      model.block = absl::StrCat("sublayer { name: \"delta\" ", kind,
+                                 " { decay: ", kind == "attention" ? "true" : "PER_HEAD",
+                                 " } } sublayer { mlp {} }");
+      return model;
+    };
+    const auto at = [&](const std::string& owner) {
+      return text(absl::StrCat("inside { point: \"", owner,
+                               ".decay\" rule: \"decay = -softplus(3 * decay)\" }"));
+    };
+    EXPECT_EQ(Logits(at("delta")), Logits(at(kind)));
+    EXPECT_NE(Logits(at("delta")), Logits(text("")));
+  }
+}
+
 }  // namespace
 }  // namespace plumb
