@@ -65,15 +65,12 @@ absl::Status CheckSinks(const OpTypes& types, size_t i, const AttentionShape& sh
 
 absl::Status CheckKeyBias(const OpTypes& types, size_t i, const AttentionShape& shape,
                           bool others) {
-  if (!types.has(i)) return absl::OkStatus();
   const TensorType want = F32({shape.batch, shape.tokens, shape.heads});
-  if (types.in(i) != want) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the biases of keys are ", types.in(i).ToString(), ", must be ", want.ToString()));
-  }
-  if (!others && shape.cap == 0 && shape.window == 0 && shape.alibi == 0) return absl::OkStatus();
+  const bool alone = !others && shape.cap == 0 && shape.window == 0 && shape.alibi == 0;
+  if (!types.has(i) || (types.in(i) == want && alone)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "attention with biases of keys has neither sinks, lengths, cap, window nor alibi");
+      absl::StrCat("the biases of keys are ", types.in(i).ToString(), ", must be ", want.ToString(),
+                   ", without sinks, lengths, cap, window and alibi"));
 }
 
 double AlibiSlope(int64_t head, int64_t heads) {

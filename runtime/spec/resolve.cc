@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -341,12 +340,12 @@ class Resolver {
   // attention, for the sublayers whose points have none.
   absl::Status AddDefaultStatements(BlockSpec* block) const {
     using Decay = LinearAttentionSpec::Decay;
-    const auto add = [block](const SublayerSpec& sublayer, const char* point,
+    const auto add = [block](const SublayerSpec& sublayer, const char* name,
                              const char* rule) -> absl::Status {
       for (const InsideSpec& inside : block->inside) {
-        if (IsPointOf(sublayer, point, inside.point)) return absl::OkStatus();
+        if (IsPointOf(sublayer, name, inside.point)) return absl::OkStatus();
       }
-      const std::string own = absl::StrCat(sublayer.name, std::strrchr(point, '.'));
+      const std::string own = absl::StrCat(sublayer.name, ".", name);
       PLUMB_ASSIGN_OR_RETURN(Statement statement, ParseStatement({rule, block->place}, own));
       block->inside.push_back({own, {std::move(statement)}, block->place});
       return absl::OkStatus();
@@ -358,15 +357,15 @@ class Resolver {
         if (model_.bidirectional || model_.positions.kind == PositionKind::kAlibi) {
           return ErrorAt(block->place, "decay: attention with a decay is causal and has no ALIBI");
         }
-        PLUMB_RETURN_IF_ERROR(add(sublayer, "attention.decay", kDecay));
+        PLUMB_RETURN_IF_ERROR(add(sublayer, "decay", kDecay));
       }
       if (sublayer.kind != SublayerSpec::Kind::kLinearAttention) continue;
       const LinearAttentionSpec& spec = sublayer.linear_attention;
       if (spec.delta) {
-        PLUMB_RETURN_IF_ERROR(add(sublayer, "linear_attention.beta", "beta = sigmoid(beta)"));
+        PLUMB_RETURN_IF_ERROR(add(sublayer, "beta", "beta = sigmoid(beta)"));
       }
       if (spec.decay == Decay::kPerHead || spec.decay == Decay::kPerKey) {
-        PLUMB_RETURN_IF_ERROR(add(sublayer, "linear_attention.decay", kDecay));
+        PLUMB_RETURN_IF_ERROR(add(sublayer, "decay", kDecay));
       }
     }
     return absl::OkStatus();

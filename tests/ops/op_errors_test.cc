@@ -126,6 +126,23 @@ TEST_F(OpErrorsTest, AttentionWantsASinkAHeadAndNoNegativeWindow) {
   EXPECT_THAT(ShapeError("attention", {x, x, x}, heads), HasSubstr("window = -1"));
 }
 
+TEST_F(OpErrorsTest, BiasesOfKeysAreOneATokenAndHeadAndAlone) {
+  Attrs heads = {{"n_head", int64_t{2}}, {"n_kv_head", int64_t{2}}, {"scale", 1.0}};
+  const CaseInput x = Random({1, 3, 4}), bias = Random({1, 3, 2}), sinks = Random({2});
+  const CaseInput cache = Random({1, 2, 8, 2}), positions = Ints({1, 3}, {0, 1, 2});
+  EXPECT_EQ(ShapeError("attention", {x, x, x, Absent(), Absent(), bias}, heads), "");
+  EXPECT_THAT(ShapeError("attention", {x, x, x, Absent(), Absent(), x}, heads),
+              HasSubstr("the biases of keys are f32[1, 3, 4], must be f32[1, 3, 2]"));
+  EXPECT_THAT(ShapeError("attention", {x, x, x, sinks, Absent(), bias}, heads),
+              HasSubstr("without sinks"));
+  EXPECT_THAT(ShapeError("attention_cached_bias",
+                         {x, x, x, cache, cache, positions, Absent(), bias, cache}, heads),
+              HasSubstr("the cache of biases must be f32[1, 1, 8, 2]"));
+  heads.Set("window", int64_t{2});
+  EXPECT_THAT(ShapeError("attention", {x, x, x, Absent(), Absent(), bias}, heads),
+              HasSubstr("without sinks, lengths, cap, window"));
+}
+
 TEST_F(OpErrorsTest, ConvolutionsWantAWeightAChannel) {
   const CaseInput x = Random({2, 3, 4}), weight = Random({4, 2}), cache = Random({2, 1, 8, 4});
   EXPECT_THAT(ShapeError("causal_conv", {x, Random({3, 2})}), HasSubstr("the weight f32[3, 2]"));
