@@ -124,10 +124,13 @@ std::vector<TrainCase> ModelCases() {
   large.d_model = 128;
   large.d_ff = 512;
   large.context_length = 64;
+  TinyModel decays = ModelForThreads();
+  decays.more = "attention { decay: true }";
   return InBothTypes({
       {"large", large, "batch_size: 8", Letters},
       {"dropout", WithDropout(), kEveryStep, Letters},
       {"linear_attention", WithLinearAttention(ModelForThreads()), kEveryStep, Letters},
+      {"decays", decays, kEveryStep, Letters},
       {"statistics", WithRunningStatistics(), kEveryStep, DocumentsOfManyLengths},
       {"corrections", WithCorrections(),
        absl::StrCat(kEveryStep, "router_correction_rate: 0.01 ema_decay: 0.5"), Letters},
