@@ -445,7 +445,7 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
          "Tokens per prompt, at most context_length. Default: 512");
   AddInt(app, "--tokens", &options->tokens, 1, std::numeric_limits<int32_t>::max(),
          "Tokens to decode into an empty context. Default: 64");
-  AddInt(app, "--sequences", &options->sequences, 1, 16, "Sequences per batch. Default: 1");
+  AddInt(app, "--sequences", &options->sequences, 1, 64, "Sequences per batch. Default: 1");
   AddChoice(app, "--weights", &options->weights, {"f32", "bf16", "int8"},
             "Type of the weights in memory: f32 (default), bf16 or int8");
   app->option_defaults()->group("Ranks");

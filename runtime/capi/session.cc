@@ -138,11 +138,11 @@ absl::Status FeedBatch(plumb_session* session, absl::Span<const int32_t> tokens)
                                                    session->decode->batch(), " sequences, not ",
                                                    tokens.size()));
   }
-  PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), 0));
+  PLUMB_RETURN_IF_ERROR(session->model->CheckTokens(tokens.data(), tokens.size(), -1));
   PLUMB_RETURN_IF_ERROR(TakeWeights(session));
   PLUMB_RETURN_IF_ERROR(Profiled(session, [&] { return session->decode->FeedBatch(tokens); }));
   session->model->runtime->LogProgramProblems();
-  session->has_logits.assign(session->has_logits.size(), true);
+  for (size_t i = 0; i < tokens.size(); ++i) session->has_logits[i] = tokens[i] >= 0;
   return absl::OkStatus();
 }
 

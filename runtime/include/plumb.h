@@ -953,7 +953,7 @@ enum { PLUMB_WEIGHTS_F32 = 0, PLUMB_WEIGHTS_BF16 = 1, PLUMB_WEIGHTS_INT8 = 2 };
 
 typedef struct plumb_session_options {
   uint32_t struct_size;
-  int32_t sequences; /* number of sequences, 1 (also for 0) to 16 */
+  int32_t sequences; /* number of sequences, 1 (also for 0) to 64 */
   /* Format to compute with: PLUMB_WEIGHTS_F32, ... The converted weights are shared by the model's
    * sessions. */
   int32_t weights;
@@ -987,7 +987,9 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_append(plumb_session* sessi
                                                             int32_t sequence, int32_t token,
                                                             plumb_error** error);
 /* Appends tokens[s] to each sequence s, in one pass over the weights. `count` is the number of
- * sequences. */
+ * sequences. If tokens[s] is -1, sequence s keeps its tokens and has no logits until it is fed: so
+ * sequences may end, and others begin (plumb_session_truncate, plumb_session_feed), between tokens.
+ * Errors: those of plumb_session_feed, also for a full sequence without a token. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_session_feed_batch(plumb_session* session,
                                                                 const int32_t* tokens, size_t count,
                                                                 plumb_error** error);

@@ -98,7 +98,7 @@ class Session {
       return plumb_session_append(handle_.get(), sequence, token, error);
     });
   }
-  // Appends tokens[s] to each sequence s, in one pass over the weights.
+  // Appends tokens[s] to each sequence s, in one pass over the weights; -1 appends nothing.
   Result<void> FeedBatch(Span<const std::int32_t> tokens) {
     return internal::Call([&](plumb_error** error) {
       return plumb_session_feed_batch(handle_.get(), tokens.data(), tokens.size(), error);

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
-#include "runtime/kernels/gemm/dequantized_gemm.h"
 #include "runtime/kernels/gemm/gemm_plan.h"
 #include "runtime/kernels/gemm/group_tasks.h"
-#include "runtime/kernels/gemv/gemv.h"
 #include "runtime/kernels/gemv/gemv_int8.h"
 #include "runtime/kernels/gemv/quantize.h"
 #include "runtime/ops/matmul_shape.h"
@@ -41,8 +37,6 @@ absl::StatusOr<std::vector<TensorType>> InferExpertMatmulInt8(const OpTypes& typ
   return std::vector<TensorType>{F32({types.in(0).shape[0], n})};
 }
 
-// Experts with few rows use GEMV, whose tasks are parts of the matrix; the others run panel by
-// panel.
 class ExpertMatmulInt8Kernel : public Kernel {
  public:
   explicit ExpertMatmulInt8Kernel(const OpTypes& types)
@@ -51,62 +45,40 @@ class ExpertMatmulInt8Kernel : public Kernel {
         n_(types.attrs.GetInt("rows")),
         k_(types.in(0).shape[1]),
         has_bias_(types.has(kBias)),
-        gemm_(n_, k_),
-        tasks_(groups_, rows_, rows_) {
-    for (int64_t m = 1; m <= std::min(kMaxGemvRows, rows_); ++m) gemvs_.emplace_back(m, n_, k_);
-    slot_bytes_ =
-        AlignUp(x_bytes() + std::min(kMaxGemvRows, rows_) * Int8Groups(k_) * SizeOf(DType::kF32));
-    if (rows_ > kMaxGemvRows) slot_bytes_ = std::max(slot_bytes_, gemm_.scratch_bytes());
-    const int64_t parts = std::max(gemm_.panels(), gemvs_.back().tasks());
-    if (rows_ * n_ * k_ >= kMaxSerialWork) slots_ = PlannedSlots(tasks_.max_blocks() * parts);
-  }
+        x_(rows_, k_),
+        gemv_(rows_, n_, k_),
+        tasks_(groups_, rows_, rows_) {}
 
-  int64_t scratch_bytes() const override { return tasks_.scratch_bytes() + slots_ * slot_bytes_; }
+  int64_t scratch_bytes() const override { return tasks_.scratch_bytes() + x_.scratch_bytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
     PLUMB_RETURN_IF_ERROR(CheckStarts(args.i32(kStarts), groups_, rows_));
-    const GroupTasks::List tasks =
-        tasks_.Cut(args.i32(kStarts), args.scratch, [this](int64_t rows) {
-          return rows <= kMaxGemvRows ? gemvs_[static_cast<size_t>(rows - 1)].tasks()
-                                      : gemm_.panels();
-        });
-    char* const slots = static_cast<char*>(args.scratch) + tasks_.scratch_bytes();
-    ParallelFor(tasks.size(), std::min(args.threads, slots_),
-                [&](int64_t i, int slot) { RunTask(args, tasks[i], slots + slot * slot_bytes_); });
+    const GroupTasks::List tasks = tasks_.Cut(
+        args.i32(kStarts), args.scratch, [this](int64_t rows) { return gemv_.TasksFor(rows); });
+    char* const x = static_cast<char*>(args.scratch) + tasks_.scratch_bytes();
+    x_.Quantize(args.f32(0), args.threads, x);
+    ParallelFor(tasks.size(), rows_ * n_ * k_ < kMaxSerialWork ? 1 : args.threads,
+                [&](int64_t i) { RunTask(args, tasks[i], x); });
     return absl::OkStatus();
   }
 
  private:
-  // Returns the bytes of a GEMV's rows in 16 bits.
-  int64_t x_bytes() const {
-    constexpr int64_t kGroupBytes = kInt8Group * static_cast<int64_t>(sizeof(int16_t));
-    return AlignUp(std::min(kMaxGemvRows, rows_) * Int8Groups(k_) * kGroupBytes);
-  }
-
-  void RunTask(const KernelArgs& args, const GroupTask& task, char* scratch) const {
+  void RunTask(const KernelArgs& args, const GroupTask& task, char* x) const {
     const int64_t tile = task.group * Int8Blocks(n_) * Int8Groups(k_);
-    const int8_t* const w = static_cast<const int8_t*>(args.in[1]) + tile * kInt8TileElements;
-    const float* const scales = args.f32(kScales) + tile * kInt8TileRows;
-    const float* const bias = has_bias_ ? args.f32(kBias) + task.group * n_ : nullptr;
-    const float* const x = args.f32(0) + task.begin * k_;
-    float* const y = args.out_f32(0) + task.begin * n_;
-    if (task.rows > kMaxGemvRows) {
-      return gemm_.RunPanel({x, w, scales, bias, y}, task.rows, task.part, scratch);
-    }
-    auto* const rounded = reinterpret_cast<int16_t*>(scratch);
-    auto* const x_scales = reinterpret_cast<float*>(scratch + x_bytes());
-    QuantizeInt16(x, task.rows, k_, rounded, x_scales);
-    const Int8Gemv& gemv = gemvs_[static_cast<size_t>(task.rows - 1)];
-    gemv.RunTask(gemv.Prepare({rounded, x_scales, w, scales, bias, y}, nullptr), task.part);
+    gemv_.RunTask(
+        gemv_.ForRows(task.rows, {x_.elements(x, task.begin), x_.scales(x, task.begin), rows_,
+                                  static_cast<const int8_t*>(args.in[1]) + tile * kInt8TileElements,
+                                  args.f32(kScales) + tile * kInt8TileRows,
+                                  has_bias_ ? args.f32(kBias) + task.group * n_ : nullptr,
+                                  args.out_f32(0) + task.begin * n_}),
+        task.part);
   }
 
   const int64_t groups_, rows_, n_, k_;
   const bool has_bias_;
-  const DequantizedGemm gemm_;
-  std::vector<Int8Gemv> gemvs_;  // for m = 1, 2, .. rows
+  const Int8Rows x_;
+  const Int8Gemv gemv_;
   const GroupTasks tasks_;
-  int64_t slot_bytes_ = 0;
-  int slots_ = 1;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeExpertMatmulInt8Kernel(const OpTypes& types) {

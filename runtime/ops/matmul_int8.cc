@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/aligned_buffer.h"
-#include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
-#include "runtime/kernels/gemm/dequantized_gemm.h"
-#include "runtime/kernels/gemv/gemv.h"
 #include "runtime/kernels/gemv/gemv_int8.h"
 #include "runtime/kernels/gemv/gemv_job.h"
 #include "runtime/kernels/gemv/quantize.h"
@@ -63,101 +58,42 @@ const float* BiasOf(const KernelArgs& args, const std::vector<bool>& biases, siz
   return biases[r] ? args.f32(BiasAt(r, biases.size())) : nullptr;
 }
 
-class GemvInt8Kernel : public Kernel {
+class MatmulInt8Kernel : public Kernel {
  public:
-  GemvInt8Kernel(const OpTypes& types, const std::vector<int64_t>& rows)
+  MatmulInt8Kernel(const OpTypes& types, const std::vector<int64_t>& rows)
       : m_(types.in(0).shape.rows()),
-        k_(types.in(0).shape.last()),
+        x_(m_, types.in(0).shape.last()),
         biases_(BiasesOf(types, rows.size())) {
-    for (const int64_t n : rows) gemvs_.Add(Int8Gemv(m_, n, k_));
+    for (const int64_t n : rows) gemvs_.Add(Int8Gemv(m_, n, types.in(0).shape.last()));
   }
 
-  int64_t scratch_bytes() const override {
-    return gemvs_.scratch_bytes() + ElementBytes() +
-           AlignUp(m_ * Int8Groups(k_) * SizeOf(DType::kF32));
-  }
+  int64_t scratch_bytes() const override { return x_.scratch_bytes(); }
 
   absl::Status Run(const KernelArgs& args) const override {
-    char* const rounded = static_cast<char*>(args.scratch) + gemvs_.scratch_bytes();
-    auto* const x = reinterpret_cast<int16_t*>(rounded);
-    auto* const x_scales = reinterpret_cast<float*>(rounded + ElementBytes());
-    QuantizeInt16(args.f32(0), m_, k_, x, x_scales);
+    char* const x = static_cast<char*>(args.scratch);
+    x_.Quantize(args.f32(0), args.threads, x);
     const auto operands = [&](size_t r) -> Int8Gemv::Operands {
-      return {x,
-              x_scales,
+      return {x_.elements(x),
+              x_.scales(x),
+              m_,
               static_cast<const int8_t*>(args.in[WeightAt(r)]),
               args.f32(ScalesAt(r)),
               BiasOf(args, biases_, r),
               args.out_f32(r)};
     };
-    gemvs_.Run(operands, args.scratch, args.threads);
+    gemvs_.Run(operands, nullptr, args.threads);
     return absl::OkStatus();
   }
 
  private:
-  // Returns the bytes of x in 16 bits.
-  int64_t ElementBytes() const {
-    constexpr int64_t kGroupBytes = kInt8Group * static_cast<int64_t>(sizeof(int16_t));
-    return AlignUp(m_ * Int8Groups(k_) * kGroupBytes);
-  }
-
-  const int64_t m_, k_;
+  const int64_t m_;
+  const Int8Rows x_;
   const std::vector<bool> biases_;
   GemvJob<Int8Gemv> gemvs_;
 };
 
-// A task is several panels of w: N-parallel.
-class DequantizedGemmKernel : public Kernel {
- public:
-  DequantizedGemmKernel(const OpTypes& types, const std::vector<int64_t>& rows)
-      : m_(types.in(0).shape.rows()), biases_(BiasesOf(types, rows.size())) {
-    for (const int64_t n : rows) products_.emplace_back(n, types.in(0).shape.last());
-  }
-
-  int64_t scratch_bytes() const override {
-    int64_t max = 0;
-    for (const DequantizedGemm& product : products_) {
-      max = std::max(max, TasksOf(product) * product.scratch_bytes());
-    }
-    return max;
-  }
-
-  absl::Status Run(const KernelArgs& args) const override {
-    for (size_t r = 0; r < products_.size(); ++r) {
-      const DequantizedGemm& product = products_[r];
-      const DequantizedGemm::Operands operands = {
-          args.f32(0), static_cast<const int8_t*>(args.in[WeightAt(r)]), args.f32(ScalesAt(r)),
-          BiasOf(args, biases_, r), args.out_f32(r)};
-      const int64_t tasks = TasksOf(product);
-      ParallelFor(tasks, args.threads, [&](int64_t task) {
-        void* const scratch =
-            static_cast<std::byte*>(args.scratch) + task * product.scratch_bytes();
-        const Range panels = TaskRange(product.panels(), tasks, task);
-        for (int64_t i = panels.begin; i < panels.end; ++i) {
-          product.RunPanel(operands, m_, i, scratch);
-        }
-      });
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  static int64_t TasksOf(const DequantizedGemm& product) {
-    constexpr int64_t kMaxPanelTasks = 32;
-    return std::min(kMaxPanelTasks, product.panels());
-  }
-
-  const int64_t m_;
-  const std::vector<bool> biases_;
-  std::vector<DequantizedGemm> products_;
-};
-
 absl::StatusOr<std::unique_ptr<Kernel>> MakeMatmulInt8Kernel(const OpTypes& types) {
-  const std::vector<int64_t> rows = RowsOf(types.attrs);
-  if (types.in(0).shape.rows() <= kMaxGemvRows) {
-    return std::make_unique<GemvInt8Kernel>(types, rows);
-  }
-  return std::make_unique<DequantizedGemmKernel>(types, rows);
+  return std::make_unique<MatmulInt8Kernel>(types, RowsOf(types.attrs));
 }
 
 absl::Status ReferenceMatmulInt8(const ReferenceArgs& args) {

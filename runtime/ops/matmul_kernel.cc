@@ -34,7 +34,7 @@ class GemvKernel : public Kernel {
       : spec_(spec), epilogue_(SelectEpilogue(spec.epilogue, spec.activation, spec.out)) {
     for (const GemmResult& result : spec_.results) {
       gemvs_.Add(Gemv(spec.m, result.n, result.terms[0].k, spec.operands, spec.operands,
-                      HasEpilogue() ? DType::kF32 : spec.out));
+                      HasEpilogue() ? DType::kF32 : spec.out, /*may_pack=*/true));
       sums_at_.push_back(sum_bytes_);
       if (HasEpilogue()) sum_bytes_ += AlignUp(spec.m * result.n * SizeOf(DType::kF32));
     }

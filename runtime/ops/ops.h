@@ -144,8 +144,7 @@
 // With int8 weights, a matrix is its elements and its scales in tiles (quantize.h); no gradient:
 //   embedding_int8(table[V,d], scales, ids i32[..]) {rows=V, width=d, offset=0} -> f32[..,d]
 //   matmul_int8(x f32[..,K], w_1[N_1,K], scales_1, .. (, bias_1[N_1], ..)) {rows=[N_1, ..]}
-//       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; if x has few rows it is rounded to 16 bits
-//       (gemv_int8.h)
+//       -> y_1 f32[..,N_1], ..   y_i = x w_i^T + bias_i; x is rounded to 16 bits (gemv_int8.h)
 //   expert_matmul_int8(x f32[n,K], w[E,N,K], starts, scales (, bias f32[E,N])) {rows=N} -> f32[n,N]
 // clang-format on
 #ifndef PLUMB_RUNTIME_OPS_OPS_H_

@@ -241,20 +241,22 @@ absl::Status DecodeSession::FeedBatch(absl::Span<const int32_t> tokens) {
     return absl::InvalidArgumentError(absl::StrCat(tokens.size(), " tokens are given for ", batch(),
                                                    " sequences; give one for each"));
   }
-  if (batch() == 1) return Feed(0, tokens);
+  if (batch() == 1) return tokens[0] < 0 ? absl::OkStatus() : Feed(0, tokens);
   for (int64_t b = 0; b < batch(); ++b) {
     PLUMB_RETURN_IF_ERROR(CheckLength(b, 1));
   }
   for (int64_t b = 0; b < batch(); ++b) PLUMB_RETURN_IF_ERROR(RestoreCaches(b));
   for (int64_t b = 0; b < batch(); ++b) {
+    // A sequence without a token computes one that its next token overwrites.
+    tokens_.as<int32_t>()[b] = std::max(tokens[static_cast<size_t>(b)], 0);
     positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
     written_[static_cast<size_t>(b)] = std::max(written_[static_cast<size_t>(b)], length(b) + 1);
   }
   const auto bind = [this](Executable* executable) { return BindStep(executable); };
   PLUMB_ASSIGN_OR_RETURN(const Executable* executable, step_executable_.Get(1, bind));
-  std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
   PLUMB_RETURN_IF_ERROR(Run(*executable));
   for (int64_t b = 0; b < batch(); ++b) {
+    if (tokens[static_cast<size_t>(b)] < 0) continue;
     Remember(b, tokens.subspan(static_cast<size_t>(b), 1));
     ++lengths_[static_cast<size_t>(b)];
   }

@@ -28,7 +28,7 @@ namespace plumb {
 class DecodeSession {
  public:
   // Max number of sequences whose bits are independent of the others in one pass.
-  static constexpr int64_t kMaxBatch = 16;
+  static constexpr int64_t kMaxBatch = 64;
 
   // Creates a session of `batch` sequences, 1..kMaxBatch, that computes in the format of `weights`.
   // `context` and `weights` must outlive the session; weights are read in place.
@@ -72,7 +72,9 @@ class DecodeSession {
   // including this one, so it can grow without end. Errors: as Feed.
   absl::Status Append(int64_t sequence, int32_t token);
 
-  // Appends tokens[b] to every sequence b. Errors: as Feed; then no sequence has changed.
+  // Appends tokens[b] to every sequence b, except where it is negative: such a sequence keeps its
+  // tokens, but its logits are invalid until it is fed. Errors: as Feed; then no sequence has
+  // changed. Requires room for a token in every sequence.
   absl::Status FeedBatch(absl::Span<const int32_t> tokens);
 
   // Sets the profile that later passes are timed into, op by op; results stay bit-identical.

@@ -16,7 +16,6 @@
 #include "runtime/kernels/gemm/gemm_plan.h"
 #include "runtime/kernels/gemm/gemm_policy.h"
 #include "runtime/kernels/gemv/gemv.h"
-#include "runtime/kernels/gemv/gemv_int8.h"
 #include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/onednn/library.h"
 
@@ -50,12 +49,8 @@ TEST(ChosenKernelsTest, TheInstructionSetIsTheBestThatThereIs) {
   EXPECT_EQ(UsesVnni(), kHas.vnni);
 }
 
-TEST(ChosenKernelsTest, Int8GemvIsVnnisWhereThereIsVnni) {
-  EXPECT_EQ(SelectInt8Gemv(), kHas.vnni ? VnniInt8Gemv() : PortableInt8Gemv());
-}
-
 TEST(ChosenKernelsTest, Bf16GemvMultipliesPairsWhereTheyAreFast) {
-  const Gemv gemv(1, 256, 256, DType::kBF16, DType::kBF16, DType::kF32);
+  const Gemv gemv(1, 256, 256, DType::kBF16, DType::kBF16, DType::kF32, /*may_pack=*/false);
   EXPECT_EQ(gemv.scratch_bytes() == 0, kHas.pairs) << "else operands are widened, into scratch";
 }
 

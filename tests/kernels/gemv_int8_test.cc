@@ -2,6 +2,7 @@
 // Products of a few rows with an int8 matrix: properties that the cases of ops_test do not show.
 #include "runtime/kernels/gemv/gemv_int8.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -10,8 +11,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/kernels/gemv/gemv.h"
 #include "runtime/kernels/gemv/gemv_job.h"
+#include "runtime/kernels/simd/cpu_features.h"
 #include "tests/kernels/draw.h"
 #include "tests/kernels/simd_targets.h"
 
@@ -31,15 +32,27 @@ struct Int8Matrix {
 
 struct Int16Rows {
   std::vector<int16_t> values;
+  std::vector<int16_t> split;  // for AMX, and padded
   std::vector<float> scales;
+  int64_t rows = 0;
 
-  Int16Rows(const std::vector<float>& from, int64_t k)
-      : values(from.size() / static_cast<size_t>(k) *
-               static_cast<size_t>(Int8Groups(k) * kInt8Group)),
-        scales(from.size() / static_cast<size_t>(k) * static_cast<size_t>(Int8Groups(k))) {
-    QuantizeInt16(from.data(), static_cast<int64_t>(from.size()) / k, k, values.data(),
-                  scales.data());
+  Int16Rows(const std::vector<float>& from, int64_t k) {
+    const int64_t m = static_cast<int64_t>(from.size()) / k, groups = Int8Groups(k);
+    values.resize(static_cast<size_t>(m * groups * kInt8Group));
+    scales.resize(static_cast<size_t>(m * groups));
+    QuantizeInt16(from.data(), m, k, values.data(), scales.data(), m);
+    rows = m;
+    if (!HasAmx()) return;
+    split = values;
+    split.resize(static_cast<size_t>((m + 15) * groups * kInt8Group));
+    SplitInt16(split.data(), m * groups);
   }
+};
+
+struct Function {
+  const char* name;
+  Int8GemvFn multiply;
+  bool splits = false;
 };
 
 struct Product {
@@ -50,13 +63,15 @@ struct Product {
   Product(int64_t rows, int64_t width) : n(rows), k(width), w(rows, width), bias(Draw(n, "bias")) {}
 
   // Returns the arguments for rows [i, i + m) of x.
-  Int8GemvArgs Args(const Int16Rows& x, int64_t i, int64_t m, float* y) const {
+  Int8GemvArgs Args(const Function& function, const Int16Rows& x, int64_t i, int64_t m,
+                    float* y) const {
     const int64_t groups = Int8Groups(k);
     return {m,
             n,
             groups,
-            x.values.data() + i * groups * kInt8Group,
-            x.scales.data() + i * groups,
+            (function.splits ? x.split : x.values).data() + i * groups * kInt8Group,
+            x.scales.data() + i,
+            x.rows,
             w.values.data(),
             w.scales.data(),
             bias.data(),
@@ -66,8 +81,13 @@ struct Product {
 
 const std::vector<std::pair<int64_t, int64_t>> kShapes = {{37, 192}, {9, 77}, {16, 64}, {1, 5}};
 
-// Returns the function of the current target and the one for processors without VNNI.
-std::vector<Int8GemvFn> Functions() { return {SelectInt8Gemv(), PortableInt8Gemv()}; }
+// Returns the functions for the current target.
+std::vector<Function> Functions() {
+  std::vector<Function> functions = {{"portable", SelectInt8Gemv(false)}};
+  if (UsesVnni()) functions.push_back({"VNNI", SelectInt8Gemv(true)});
+  if (UsesAmx()) functions.push_back({"AMX", AmxInt8Gemv(), true});
+  return functions;
+}
 
 // Integers are summed exactly within a group, and the sums of the groups are added in order.
 TEST(GemvInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
@@ -81,7 +101,7 @@ TEST(GemvInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
         double sum = product.bias[j];
         for (int64_t l = 0; l < k; ++l) {
           sum += x.values[i * groups * kInt8Group + l] *
-                 static_cast<double>(x.scales[i * groups + l / kInt8Group]) *
+                 static_cast<double>(x.scales[l / kInt8Group * m + i]) *
                  product.w.values[Int8ElementAt(j, l, groups)] *
                  product.w.scales[Int8ScaleAt(j, l, groups)];
         }
@@ -89,11 +109,12 @@ TEST(GemvInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
       }
     }
     ForEachSimdTarget([&](const std::string& target) {
-      for (const Int8GemvFn multiply : Functions()) {
+      for (const Function& f : Functions()) {
         std::vector<float> y(expected.size());
-        multiply(product.Args(x, 0, m, y.data()), 0, Int8Blocks(product.n));
+        f.multiply(product.Args(f, x, 0, m, y.data()), 0, Int8Blocks(product.n));
         for (size_t i = 0; i < y.size(); ++i) {
-          ASSERT_NEAR(y[i], expected[i], 2e-6 * std::sqrt(product.k)) << i << " on " << target;
+          ASSERT_NEAR(y[i], expected[i], 2e-6 * std::sqrt(product.k))
+              << i << " by " << f.name << " on " << target;
         }
       }
     });
@@ -102,37 +123,44 @@ TEST(GemvInt8Test, IsTheSumOfItsOperandsToRoundingOfAFewSums) {
 
 // The sums of the largest products fit in 32 bits.
 TEST(GemvInt8Test, TheLargestOperandsDoNotOverflow) {
-  const int64_t k = 128, n = 16, groups = 2;
-  const std::vector<int8_t> w(static_cast<size_t>(n * k), -127);
-  const std::vector<float> w_scales(static_cast<size_t>(n * groups), 1);
-  const std::vector<int16_t> x(static_cast<size_t>(k), 32767);
-  const std::vector<float> x_scales(groups, 1);
-  ForEachSimdTarget([&](const std::string& target) {
-    std::vector<float> y(static_cast<size_t>(n));
-    SelectInt8Gemv()(
-        {1, n, groups, x.data(), x_scales.data(), w.data(), w_scales.data(), nullptr, y.data()}, 0,
-        1);
-    for (const float each : y) EXPECT_EQ(each, -128.0f * 127 * 32767) << target;
-  });
+  const int64_t k = 128, n = 16;
+  Product product(n, k);
+  std::fill(product.w.values.begin(), product.w.values.end(), int8_t{-127});
+  std::fill(product.w.scales.begin(), product.w.scales.end(), 1.0f);
+  std::fill(product.bias.begin(), product.bias.end(), 0.0f);
+  for (const float sign : {1.0f, -1.0f}) {
+    const Int16Rows x(std::vector<float>(static_cast<size_t>(k), sign * 32767), k);
+    ForEachSimdTarget([&](const std::string& target) {
+      for (const Function& f : Functions()) {
+        std::vector<float> y(static_cast<size_t>(n));
+        f.multiply(product.Args(f, x, 0, 1, y.data()), 0, 1);
+        for (const float each : y) {
+          EXPECT_EQ(each, sign * -128.0f * 127 * 32767) << f.name << " on " << target;
+        }
+      }
+    });
+  }
 }
 
-// Sequences that are decoded together get the same results as alone, and results with VNNI equal
-// those without.
+// Sequences that are decoded together get the same results as alone, and results with VNNI and AMX
+// equal those without.
 TEST(GemvInt8Test, RowsDoNotDependOnHowManyThereAre) {
   for (const auto& [n, k] : kShapes) {
     const Product product(n, k);
-    const Int16Rows x(Draw(kMaxGemvRows * k, "x"), k);
+    constexpr int64_t kRows = 300;
+    const Int16Rows x(Draw(kRows * k, "x"), k);
     ForEachSimdTarget([&, n = n](const std::string& target) {
-      std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
-      for (int64_t i = 0; i < kMaxGemvRows; ++i) {
-        SelectInt8Gemv()(product.Args(x, i, 1, alone.data() + i * n), 0, Int8Blocks(n));
+      std::vector<float> alone(static_cast<size_t>(kRows * n));
+      for (int64_t i = 0; i < kRows; ++i) {
+        const Function f = Functions()[0];
+        f.multiply(product.Args(f, x, i, 1, alone.data() + i * n), 0, Int8Blocks(n));
       }
-      for (const Int8GemvFn multiply : Functions()) {
-        for (int64_t m = 1; m <= kMaxGemvRows; ++m) {
+      for (const Function& f : Functions()) {
+        for (int64_t m = 1; m <= kRows; m += m < 50 ? 1 : 50) {
           std::vector<float> y(static_cast<size_t>(m * n));
-          multiply(product.Args(x, 0, m, y.data()), 0, Int8Blocks(n));
+          f.multiply(product.Args(f, x, 0, m, y.data()), 0, Int8Blocks(n));
           EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0)
-              << m << " rows on " << target;
+              << m << " rows by " << f.name << " on " << target;
         }
       }
     });
@@ -149,11 +177,13 @@ TEST(GemvInt8Test, PropagatesNonFiniteValues) {
   rows[k + 5] = std::numeric_limits<float>::infinity();
   const Int16Rows x(rows, k);
   ForEachSimdTarget([&](const std::string& target) {
-    std::vector<float> y(static_cast<size_t>(2 * n));
-    SelectInt8Gemv()(product.Args(x, 0, 2, y.data()), 0, Int8Blocks(n));
-    for (int64_t j = 0; j < n; ++j) {
-      EXPECT_EQ(std::isnan(y[static_cast<size_t>(j)]), j == 17) << j << " on " << target;
-      EXPECT_TRUE(std::isnan(y[static_cast<size_t>(n + j)])) << j << " on " << target;
+    for (const Function& f : Functions()) {
+      std::vector<float> y(static_cast<size_t>(2 * n));
+      f.multiply(product.Args(f, x, 0, 2, y.data()), 0, Int8Blocks(n));
+      for (int64_t j = 0; j < n; ++j) {
+        EXPECT_EQ(std::isnan(y[static_cast<size_t>(j)]), j == 17) << j << " on " << target;
+        EXPECT_TRUE(std::isnan(y[static_cast<size_t>(n + j)])) << j << " on " << target;
+      }
     }
   });
 }
@@ -162,17 +192,21 @@ TEST(GemvInt8Test, PropagatesNonFiniteValues) {
 TEST(GemvInt8Test, AJobOnThreadsIsThatOfOneThread) {
   const int64_t m = 3, k = 700;
   const std::array<Product, 2> products = {Product(1900, k), Product(70, k)};
-  const Int16Rows x(Draw(m * k, "x"), k);
+  const std::vector<float> x = Draw(m * k, "x");
+  const Int8Rows rows(m, k);
   GemvJob<Int8Gemv> job;
   for (const Product& product : products) job.Add(Int8Gemv(m, product.n, k));
   const auto run = [&](int threads) {
+    const AlignedBuffer scratch(rows.scratch_bytes());
+    char* const quantized = reinterpret_cast<char*>(scratch.data());
+    rows.Quantize(x.data(), threads, quantized);
     std::array<std::vector<float>, 2> y;
     for (size_t r = 0; r < 2; ++r) y[r].resize(static_cast<size_t>(m * products[r].n));
     job.Run(
         [&](size_t r) -> Int8Gemv::Operands {
           const Product& p = products[r];
-          return {x.values.data(),   x.scales.data(), p.w.values.data(),
-                  p.w.scales.data(), p.bias.data(),   y[r].data()};
+          return {rows.elements(quantized), rows.scales(quantized), m,          p.w.values.data(),
+                  p.w.scales.data(),        p.bias.data(),          y[r].data()};
         },
         nullptr, threads);
     return y;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/bf16.h"
 #include "runtime/kernels/gemv/gemv_job.h"
-#include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/kernels/simd/split_f32.h"
 #include "tests/kernels/draw.h"
 #include "tests/kernels/simd_targets.h"
@@ -116,39 +116,44 @@ TEST(GemvTest, AgreesWithSumsInDoubleForEveryFormat) {
   }
 }
 
-// Both operands are bf16 and multiplied in pairs. Rows equal those alone, for odd lengths and all
-// remainders of columns.
-TEST(GemvTest, Bf16PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
-  if (!HasFastBf16()) GTEST_SKIP() << "no bf16 pairs on this processor";
-  const GemvFn multiply = FastBf16Gemv();
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{37, 192}, {10, 77}, {7, 31}, {3, 64}}) {
+// Both operands are bf16 and multiplied in pairs, or in tiles. Rows equal those alone, for odd
+// lengths and all remainders of columns.
+TEST(GemvTest, Bf16ProductsAgreeWithSumsInDoubleForAnyNumberOfRows) {
+  for (const auto& [n, k] :
+       {std::pair<int64_t, int64_t>{37, 192}, {1003, 96}, {10, 77}, {7, 31}, {3, 64}}) {
     const Weights w(n, k);
     const std::vector<float> x = Draw(kMaxGemvRows * k, "x"), bias = Draw(n, "bias");
     std::vector<uint16_t> half(x.size());
     HighBf16(x.data(), kMaxGemvRows * k, 1, half.data());
-    std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
-    for (int64_t i = 0; i < kMaxGemvRows; ++i) {
-      multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n}, 0,
-               n / kGemvStreams);
-      for (int64_t j = 0; j < n; ++j) {
-        double sum = bias[j];
-        for (int64_t l = 0; l < k; ++l) {
-          sum += FloatFromBf16(half[i * k + l]) * w.At(DType::kBF16, j, l);
+    ForEachSimdTarget([&, n = n, k = k](const std::string& target) {
+      // Returns rows [i, i + m) of the product.
+      const auto multiply = [&](int64_t i, int64_t m, DType out, void* y) {
+        const Gemv gemv(m, n, k, DType::kBF16, DType::kBF16, out, true);
+        const AlignedBuffer scratch(gemv.scratch_bytes());
+        const GemvArgs args =
+            gemv.Prepare({half.data() + i * k, w.bf16.data(), bias.data(), y}, 1, scratch.data());
+        for (int64_t task = 0; task < gemv.tasks(); ++task) gemv.RunTask(args, task);
+      };
+      std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
+      for (int64_t i = 0; i < kMaxGemvRows; ++i) {
+        multiply(i, 1, DType::kF32, alone.data() + i * n);
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = bias[j];
+          for (int64_t l = 0; l < k; ++l) {
+            sum += FloatFromBf16(half[i * k + l]) * w.At(DType::kBF16, j, l);
+          }
+          ASSERT_NEAR(alone[i * n + j], sum, 2e-5 * std::sqrt(k)) << i << ", " << j << target;
         }
-        ASSERT_NEAR(alone[i * n + j], sum, 2e-5 * std::sqrt(k)) << i << ", " << j;
       }
-    }
-    for (int64_t m = 2; m <= kMaxGemvRows; ++m) {
-      std::vector<float> y(static_cast<size_t>(m * n));
-      std::vector<uint16_t> y_half(y.size());
-      GemvArgs args{m, n, k, half.data(), w.bf16.data(), bias.data(), y.data()};
-      multiply(args, 0, n / kGemvStreams);
-      EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0) << m;
-      args.y = y_half.data();
-      args.out = DType::kBF16;
-      FastBf16Gemv()(args, 0, n / kGemvStreams);
-      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y_half[i], Bf16FromFloat(y[i]));
-    }
+      for (int64_t m = 2; m <= kMaxGemvRows; ++m) {
+        std::vector<float> y(static_cast<size_t>(m * n));
+        std::vector<uint16_t> y_half(y.size());
+        multiply(0, m, DType::kF32, y.data());
+        EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0) << m << target;
+        multiply(0, m, DType::kBF16, y_half.data());
+        for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y_half[i], Bf16FromFloat(y[i]));
+      }
+    });
   }
 }
 
@@ -166,7 +171,7 @@ TEST(GemvTest, AJobOnThreadsIsThatOfOneThread) {
     const DType x_dtype = bf16 ? DType::kBF16 : DType::kF32;
     const void* const operand = bf16 ? static_cast<const void*>(half.data()) : x.data();
     GemvJob<Gemv> job;
-    for (const int64_t width : n) job.Add(Gemv(m, width, k, x_dtype, dtype, DType::kF32));
+    for (const int64_t width : n) job.Add(Gemv(m, width, k, x_dtype, dtype, DType::kF32, true));
     AlignedBuffer scratch(job.scratch_bytes());
     const auto run = [&](int threads) {
       std::array<std::vector<float>, 2> y;

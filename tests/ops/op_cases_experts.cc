@@ -188,7 +188,7 @@ void AddInt8Products(const Groups& groups, int64_t n, int64_t k, std::vector<OpC
   c.inputs = {Random({groups.rows(), k}), Int8Matrices(w), groups.Starts(),
               Random(Int8Scales(w).shape, 0.001, 0.02)};
   c.attrs = {{"rows", n}};
-  c.tolerance = 4.0 / 65534;  // few rows of x are rounded to 16 bits
+  c.tolerance = 4.0 / 65534;  // x is rounded to 16 bits
   c.differentiated_outputs = {};
   cases->push_back(c);
   c.inputs.push_back(Random({groups.count(), n}));

@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<DecodeBench>> DecodeBench::Open(HostRuntime* runt
   const api::ModelInfo info = impl.model->Info();
   impl.context_length = info.context_length;
   PLUMB_ASSIGN_OR_RETURN(const api::Weights weights, ParseWeights(request.weights));
-  constexpr int64_t kMaxSequences = 16;  // limit of plumb_session
+  constexpr int64_t kMaxSequences = 64;  // limit of plumb_session
   if (request.batch < 1 || request.batch > kMaxSequences) {
     return absl::InvalidArgumentError(absl::StrCat("the sequences of a batch must be 1 to ",
                                                    kMaxSequences, ", not ", request.batch));

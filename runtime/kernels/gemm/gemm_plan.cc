@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/divide.h"
+#include "runtime/kernels/gemv/gemv.h"
 
 namespace plumb {
 namespace {
@@ -41,6 +42,9 @@ GemmEngine ChooseEngine(const GemmShape& s, const GemmPolicy& policy) {
   if (policy.choice == GemmChoice::kOneDnn) return onednn();
   // Decides small products first, since policy.library() would load oneDNN.
   if (policy.choice == GemmChoice::kSmall || s.work() < kMinWork) return GemmEngine::kSmall;
+  // A product that is no GEMV, since the matrix is small, has the same bits for any few rows too.
+  const bool few = !s.transpose_a && s.transpose_b && s.m <= kMaxGemvRows;
+  if (few && !UseGemv(s.m, s.n, s.k)) return GemmEngine::kSmall;
   int64_t min = 0;  // minimum work for which oneDNN is faster
   if (s.operands == DType::kBF16 && policy.MultipliesBf16()) {
     min = int64_t{1} << 17;  // the small engine widens, at half the rate

@@ -94,7 +94,7 @@ GroupedGemm::GroupedGemm(const GroupedShape& groups, int64_t n, int64_t k, bool 
   if (out != DType::kF32) sum_bytes_ = AlignUp(rows * columns * SizeOf(DType::kF32));
   engine_bytes_ = product_.scratch_bytes(rows, columns, k);
   for (int64_t m = 1; has_gemv_ && m <= std::min(kMaxGemvRows, groups.rows); ++m) {
-    gemvs_.emplace_back(m, n, k, operands, operands, out);
+    gemvs_.emplace_back(m, n, k, operands, operands, out, /*may_pack=*/false);
     engine_bytes_ = std::max(engine_bytes_, AlignUp(gemvs_.back().scratch_bytes()));
   }
   if (!IsSerial(groups, n, k)) slots_ = PlannedSlots(tasks_.max_blocks() * plan_.columns);
@@ -121,7 +121,7 @@ void GroupedGemm::RunGemv(const Operands& o, const GroupTask& task, void* scratc
       {ElementAt(o.a, task.begin * k, shape_.operands),
        ElementAt(o.b, task.group * n * k, shape_.operands),
        o.bias == nullptr ? nullptr : o.bias + task.group * n, ElementAt(o.c, task.begin * n, out_)},
-      scratch);
+      /*threads=*/1, scratch);
   gemv.RunTask(args, task.part);
 }
 

@@ -90,6 +90,8 @@ SmallGemmFn Select(bool transpose_a, bool transpose_b) {
   return transpose_b ? &SmallGemm<false, true> : &SmallGemm<false, false>;
 }
 
+TransposeFn SelectPackTransposed() { return &PackTransposed; }
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace plumb
@@ -99,10 +101,13 @@ HWY_AFTER_NAMESPACE();
 namespace plumb {
 
 HWY_EXPORT(Select);
+HWY_EXPORT(SelectPackTransposed);
 
 SmallGemmFn SelectSmallGemm(bool transpose_a, bool transpose_b) {
   return HWY_DYNAMIC_DISPATCH(Select)(transpose_a, transpose_b);
 }
+
+TransposeFn SelectTranspose() { return HWY_DYNAMIC_DISPATCH(SelectPackTransposed)(); }
 
 }  // namespace plumb
 #endif  // HWY_ONCE

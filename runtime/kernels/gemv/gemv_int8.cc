@@ -22,17 +22,13 @@ using D = hn::CappedTag<float, kInt8TileRows>;
 using D32 = hn::RebindToSigned<D>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 constexpr int64_t kVectors = kInt8TileRows / kLanes;  // vectors of sums for the rows of a tile
-constexpr int64_t kPairs = kInt8Group / 2;
 
-// Rows of x of a register tile. Each needs integer and float sums; there are 32 registers with
-// AVX-512, else 16.
-constexpr int kMaxRows = kVectors == 1 ? 8 : 4;
-
-// Two elements of each of several rows. Add returns sum + their dot products with two elements of
-// x.
+// Elements 0 and 1, or 2 and 3, of four of each of several rows. Add returns sum + their dot
+// products with two elements of x, by AVX512_VNNI in one instruction, which Highway lacks.
 #if HWY_TARGET == HWY_SCALAR
+template <bool kVnni>
 struct Weights {
-  HWY_INLINE explicit Weights(const int8_t* from) : first(from[0]), second(from[1]) {}
+  HWY_INLINE Weights(const int8_t* from, bool high) : first(from[high]), second(from[2 + high]) {}
   HWY_INLINE hn::Vec<D32> Add(const int16_t* x, hn::Vec<D32> sum) const {
     return hn::Add(sum, hn::Set(D32(), first * x[0] + second * x[1]));
   }
@@ -40,16 +36,26 @@ struct Weights {
   int32_t first, second;
 };
 #else
+template <bool kVnni>
 struct Weights {
   using D16 = hn::Repartition<int16_t, D32>;
 
-  HWY_INLINE explicit Weights(const int8_t* from)
-      : pairs(hn::PromoteTo(D16(), hn::LoadU(hn::Rebind<int8_t, D16>(), from))) {}
+  HWY_INLINE Weights(const int8_t* from, bool high) {
+    const hn::Repartition<int8_t, D32> d8;
+    const auto both = hn::BitCast(D16(), hn::LoadU(d8, from));
+    pairs = hn::ShiftRight<8>(high ? both : hn::ShiftLeft<8>(both));
+  }
 
   HWY_INLINE hn::Vec<D32> Add(const int16_t* x, hn::Vec<D32> sum) const {
     int32_t both;
     std::memcpy(&both, x, sizeof(both));
     const auto all = hn::Set(D32(), both);
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (kVnni) {
+      asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(pairs.raw), "v"(all.raw));
+      return sum;
+    }
+#endif
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
     auto unused = hn::Undefined(D32());  // x86 adds neighbours, all to the first sum
     return hn::ReorderWidenMulAccumulate(D32(), pairs, hn::BitCast(D16(), all), sum, unused);
@@ -66,56 +72,68 @@ struct Weights {
 };
 #endif
 
+template <bool kVnni>
 struct Block {
-  static constexpr int kMaxRows = plumb::HWY_NAMESPACE::kMaxRows;
+  // Integer sums of all rows and the weights fit the registers (32 with AVX-512, else 16).
+  static constexpr int kMaxRows = kVectors == 1 ? 24 : 8;
 
   template <int kM>
   static void Multiply(const Int8GemvArgs& g, int64_t i, int64_t block) {
+    // With one row of x, two independent sums hide the latency of the addition.
+    constexpr int kChains = kM == 1 ? 2 : 1;
     const D d;
     const D32 d32;
     const int64_t width = g.groups * kInt8Group;
     const int16_t* x = g.x + i * width;
-    const float* x_scales = g.x_scales + i * g.groups;
+    const float* x_scales = g.x_scales + i;
     const int8_t* w = g.w + block * g.groups * kInt8TileElements;
     const float* w_scales = g.w_scales + block * g.groups * kInt8TileRows;
-    hn::Vec<D> sum[kM][kVectors];
-    for (int a = 0; a < kM; ++a) {
-      for (int64_t v = 0; v < kVectors; ++v) sum[a][v] = hn::Zero(d);
-    }
+    HWY_ALIGN float sums[kM][kInt8TileRows];
+    for (int a = 0; a < kM; ++a) StartInt8Sums(g, block, sums[a]);
     for (int64_t group = 0; group < g.groups; ++group) {
 #pragma GCC unroll 4
       for (int64_t v = 0; v < kVectors; ++v) {
-        hn::Vec<D32> part[kM];
-#pragma GCC unroll 8
-        for (int a = 0; a < kM; ++a) part[a] = hn::Zero(d32);
-#pragma GCC unroll 16
-        for (int64_t l = 0; l < kPairs; ++l) {
-          const Weights weights(w + 2 * (l * kInt8TileRows + v * kLanes));
-#pragma GCC unroll 8
-          for (int a = 0; a < kM; ++a) part[a] = weights.Add(x + a * width + 2 * l, part[a]);
+        hn::Vec<D32> part[kM][kChains];
+#pragma GCC unroll 24
+        for (int a = 0; a < kM; ++a) {
+#pragma GCC unroll 2
+          for (int c = 0; c < kChains; ++c) part[a][c] = hn::Zero(d32);
+        }
+#pragma GCC unroll 4
+        for (int64_t l = 0; l < kInt8Group; l += 4) {
+          const int8_t* const from = w + l * kInt8TileRows + 4 * v * kLanes;
+          const Weights<kVnni> low(from, false), high(from, true);
+#pragma GCC unroll 24
+          for (int a = 0; a < kM; ++a) {
+            const int16_t* const row = x + a * width + l;
+            part[a][0] = low.Add(row, part[a][0]);
+            part[a][kChains - 1] = high.Add(row + 2, part[a][kChains - 1]);
+          }
         }
         const auto scale = hn::LoadU(d, w_scales + v * kLanes);
-#pragma GCC unroll 8
+#pragma GCC unroll 24
         for (int a = 0; a < kM; ++a) {
-          const auto scaled =
-              hn::Mul(hn::ConvertTo(d, part[a]), hn::Set(d, x_scales[a * g.groups]));
-          sum[a][v] = hn::MulAdd(scaled, scale, sum[a][v]);
+          const auto all = kM == 1 ? hn::Add(part[a][0], part[a][kChains - 1]) : part[a][0];
+          const auto scaled = hn::Mul(hn::ConvertTo(d, all), hn::Set(d, x_scales[a]));
+          float* const sum = sums[a] + v * kLanes;
+          hn::Store(hn::MulAdd(scaled, scale, hn::Load(d, sum)), d, sum);
         }
       }
       x += kInt8Group;
-      x_scales += 1;
+      x_scales += g.x_pitch;
       w += kInt8TileElements;
       w_scales += kInt8TileRows;
     }
-    for (int a = 0; a < kM; ++a) {
-      HWY_ALIGN float totals[kInt8TileRows];
-      for (int64_t v = 0; v < kVectors; ++v) hn::Store(sum[a][v], d, totals + v * kLanes);
-      StoreInt8Sums(g, i + a, block, totals);
-    }
+    for (int a = 0; a < kM; ++a) StoreInt8Sums(g, i + a, block, sums[a]);
   }
 };
 
-Int8GemvFn Select() { return &MultiplyInt8Blocks<Block>; }
+Int8GemvFn Select([[maybe_unused]] bool vnni) {
+#if HWY_TARGET == HWY_AVX3
+  if (vnni) return &MultiplyInt8Blocks<Block<true>>;
+#endif
+  return &MultiplyInt8Blocks<Block<false>>;
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -127,16 +145,35 @@ namespace plumb {
 
 HWY_EXPORT(Select);
 
-Int8GemvFn PortableInt8Gemv() { return HWY_DYNAMIC_DISPATCH(Select)(); }
+Int8GemvFn SelectInt8Gemv(bool vnni) { return HWY_DYNAMIC_DISPATCH(Select)(vnni); }
 
-Int8GemvFn SelectInt8Gemv() { return UsesVnni() ? VnniInt8Gemv() : PortableInt8Gemv(); }
+Int8Rows::Int8Rows(int64_t m, int64_t k) : m_(m), k_(k), groups_(Int8Groups(k)), split_(UsesAmx()) {
+  constexpr int64_t kPaddingRows = 15;
+  scales_at_ =
+      AlignUp((m + kPaddingRows) * groups_ * kInt8Group * static_cast<int64_t>(sizeof(int16_t)));
+}
+
+void Int8Rows::Quantize(const float* x, int threads, char* scratch) const {
+  constexpr int64_t kWork = 8;  // scalar operations per element
+  const int64_t tasks = TaskCount(m_, m_ * k_ * kWork);
+  ParallelFor(tasks, threads, [&](int64_t task) {
+    const Range range = TaskRange(m_, tasks, task);
+    const int64_t begin = range.begin, rows = range.end - begin;
+    QuantizeInt16(x + begin * k_, rows, k_, elements(scratch, begin), scales(scratch, begin), m_);
+    if (split_) SplitInt16(elements(scratch, begin), rows * groups_);
+  });
+}
 
 Int8Gemv::Int8Gemv(int64_t m, int64_t n, int64_t k)
     : m_(m),
       n_(n),
       groups_(Int8Groups(k)),
-      tasks_(CountGemvTasks(m, n * k, n * k, Int8Blocks(n))),
-      multiply_(SelectInt8Gemv()) {}
+      multiply_(UsesAmx() ? AmxInt8Gemv() : SelectInt8Gemv(UsesVnni())) {}
+
+int64_t Int8Gemv::TasksFor(int64_t m) const {
+  const int64_t weights = n_ * groups_ * kInt8Group;
+  return CountGemvTasks(m, weights, weights, Int8Blocks(n_));
+}
 
 }  // namespace plumb
 #endif  // HWY_ONCE

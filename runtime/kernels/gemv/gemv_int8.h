@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMV by an int8 matrix (quantize.h), y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as in decoding. x is
-// quantized to 16 bits with a scale per group of 64, so that two 16-bit products are one
-// instruction and their sums are exact. The error of an element of x is at most 1/65534 of the
-// largest in its group, that of a weight 1/254.
+// Product with an int8 matrix (quantize.h), y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), of one row, as in
+// decoding, or of many. x is quantized to 16 bits with a scale per group of 64, so that two 16-bit
+// products are one instruction and their sums are exact. The error of an element of x is at most
+// 1/65534 of the largest in its group, that of a weight 1/254.
 //
 // Each thread reads its tiles as one sequential stream. A lane is a row of w, so there are no
 // horizontal sums. Rounding: element [i,j] is one chain of fused multiply-adds over groups; m and
@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/parallel.h"
 #include "runtime/kernels/gemv/quantize.h"
 
@@ -20,8 +21,11 @@ namespace plumb {
 
 struct Int8GemvArgs {
   int64_t m, n, groups;
-  const int16_t* x;       // [m, groups, 64], by QuantizeInt16
-  const float* x_scales;  // [m, groups]
+  // [m, groups, 64], by QuantizeInt16; for AmxInt8Gemv then split by SplitInt16, and followed by 15
+  // readable rows.
+  const int16_t* x;
+  const float* x_scales;  // [groups, m], whose rows are x_pitch apart
+  int64_t x_pitch;
   const int8_t* w;        // in the layout of Int8Elements
   const float* w_scales;  // in the layout of Int8Scales
   const float* bias;      // [n], or null
@@ -31,12 +35,38 @@ struct Int8GemvArgs {
 // Computes the columns of y that correspond to the rows of w in blocks [begin, end).
 using Int8GemvFn = void (*)(const Int8GemvArgs& args, int64_t begin, int64_t end);
 
-// Returns the function for this processor: the VNNI one if it has VNNI.
-Int8GemvFn SelectInt8Gemv();
-Int8GemvFn VnniInt8Gemv();  // Requires: HasVnni().
-Int8GemvFn PortableInt8Gemv();
+Int8GemvFn AmxInt8Gemv();  // Requires: HasAmx().
+// Returns the function for this processor's SIMD instructions. `vnni` requires UsesVnni().
+Int8GemvFn SelectInt8Gemv(bool vnni);
 
-// One product of fixed shape, partitioned into tasks, for GemvJob (gemv_job.h).
+// Splits each group of 64 into its 64 high bytes, which are signed, and its 64 low bytes, both in
+// the order of a tile of w. Requires: HasAmx().
+void SplitInt16(int16_t* x, int64_t groups);
+
+// Rows of x as this processor's function reads them.
+class Int8Rows {
+ public:
+  Int8Rows(int64_t m, int64_t k);
+
+  int64_t scratch_bytes() const { return scales_at_ + AlignUp(m_ * groups_ * SizeOf(DType::kF32)); }
+  // Quantizes x [m, k] into `scratch`, which is aligned to 64 bytes.
+  void Quantize(const float* x, int threads, char* scratch) const;
+
+  // Return the quantized rows, from row `row` on.
+  int16_t* elements(char* scratch, int64_t row = 0) const {
+    return reinterpret_cast<int16_t*>(scratch) + row * groups_ * kInt8Group;
+  }
+  float* scales(char* scratch, int64_t row = 0) const {
+    return reinterpret_cast<float*>(scratch + scales_at_) + row;
+  }
+
+ private:
+  int64_t m_, k_, groups_;
+  int64_t scales_at_;
+  bool split_;
+};
+
+// One product with a matrix of fixed shape, partitioned into tasks, for GemvJob (gemv_job.h).
 class Int8Gemv {
  public:
   Int8Gemv(int64_t m, int64_t n, int64_t k);
@@ -44,6 +74,7 @@ class Int8Gemv {
   struct Operands {
     const int16_t* x;
     const float* x_scales;
+    int64_t x_pitch;
     const int8_t* w;
     const float* w_scales;
     const float* bias;  // or null
@@ -52,18 +83,23 @@ class Int8Gemv {
   using Args = Int8GemvArgs;
 
   int64_t scratch_bytes() const { return 0; }
-  Args Prepare(const Operands& o, void* /*scratch*/) const {
-    return {m_, n_, groups_, o.x, o.x_scales, o.w, o.w_scales, o.bias, o.y};
+  Args Prepare(const Operands& o, int /*threads*/, void* /*scratch*/) const {
+    return ForRows(m_, o);
+  }
+  // Returns the arguments for another number of rows.
+  Args ForRows(int64_t m, const Operands& o) const {
+    return {m, n_, groups_, o.x, o.x_scales, o.x_pitch, o.w, o.w_scales, o.bias, o.y};
   }
 
-  int64_t tasks() const { return tasks_; }
+  int64_t tasks() const { return TasksFor(m_); }
+  int64_t TasksFor(int64_t m) const;
   void RunTask(const Args& args, int64_t i) const {
-    const Range range = TaskRange(Int8Blocks(n_), tasks_, i);
+    const Range range = TaskRange(Int8Blocks(n_), TasksFor(args.m), i);
     multiply_(args, range.begin, range.end);
   }
 
  private:
-  int64_t m_, n_, groups_, tasks_;
+  int64_t m_, n_, groups_;
   Int8GemvFn multiply_;
 };
 

@@ -18,9 +18,10 @@ namespace plumb {
 // `bytes` bytes. A thread's tasks are contiguous in memory, and short enough to balance the
 // threads.
 inline int64_t CountGemvTasks(int64_t m, int64_t weights, int64_t bytes, int64_t max) {
-  constexpr int64_t kTaskBytes = 128 << 10, kMaxGemvTasks = 2048;
+  constexpr int64_t kTaskBytes = 128 << 10, kTaskWork = 1 << 23, kMaxGemvTasks = 2048;
   if (weights * (m + 3) < int64_t{1} << 18) return 1;
-  return std::max<int64_t>(1, std::min({bytes / kTaskBytes, max, kMaxGemvTasks}));
+  const int64_t wanted = std::max(bytes / kTaskBytes, m * weights / kTaskWork);
+  return std::max<int64_t>(1, std::min({wanted, max, kMaxGemvTasks}));
 }
 
 inline constexpr size_t kMaxGemvs = 8;
@@ -45,7 +46,7 @@ class GemvJob {
   void Run(const OperandsOf& operands, void* scratch, int threads) const {
     std::array<typename Product::Args, kMaxGemvs> args;
     for (size_t r = 0; r < parts_.size(); ++r) {
-      args[r] = parts_[r].product.Prepare(operands(r),
+      args[r] = parts_[r].product.Prepare(operands(r), threads,
                                           static_cast<char*>(scratch) + parts_[r].scratch_at);
     }
     ParallelFor(tasks_, threads, [&](int64_t i) {

@@ -2,7 +2,6 @@
 #include "runtime/kernels/gemv/quantize.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "runtime/base/parallel.h"
@@ -72,37 +71,14 @@ void QuantizeTile(const float* from, int64_t rows, int64_t width, int64_t n, int
   std::fill_n(scales, kInt8TileRows, 0.0f);
   for (int64_t r = 0; r < rows; ++r) {
     scales[r] = QuantizeGroup(from + r * width, n, group);
-    for (int64_t i = 0; i < kInt8Group; i += 2) {
-      to[i * kInt8TileRows + 2 * r] = group[i];
-      to[i * kInt8TileRows + 2 * r + 1] = group[i + 1];
-    }
+    for (int64_t i = 0; i < kInt8Group; ++i) to[Int8ElementAt(r, i, 1)] = group[i];
   }
 }
 
-void QuantizeRow(const float* from, int64_t width, int16_t* to, float* scales) {
+void QuantizeRow(const float* from, int64_t width, int16_t* to, float* scales, int64_t pitch) {
   for (int64_t i = 0; i < width; i += kInt8Group) {
-    scales[i / kInt8Group] = QuantizeGroup(from + i, std::min(kInt8Group, width - i), to + i);
-  }
-}
-
-// Dequantizes one tile to to[64, 16] with rows `stride` apart.
-void TransposeTile(const int8_t* from, const float* scales, int64_t stride, float* to) {
-  const hn::CappedTag<float, kInt8TileRows> d;
-  const hn::RebindToSigned<decltype(d)> d32;
-  const hn::Rebind<int16_t, decltype(d)> d16;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t r = 0; r < kInt8TileRows; r += lanes) {
-    const auto scale = hn::LoadU(d, scales + r);
-    for (int64_t i = 0; i < kInt8Group; i += 2) {
-      // The two elements of a row are the low and the high byte of 16 bits.
-      HWY_ALIGN int16_t pairs[kInt8TileRows];
-      std::memcpy(pairs, from + i * kInt8TileRows + 2 * r, static_cast<size_t>(2 * lanes));
-      const auto both = hn::PromoteTo(d32, hn::Load(d16, pairs));
-      const auto even = hn::ShiftRight<24>(hn::ShiftLeft<24>(both));
-      const auto odd = hn::ShiftRight<8>(both);
-      hn::StoreU(hn::Mul(hn::ConvertTo(d, even), scale), d, to + i * stride + r);
-      hn::StoreU(hn::Mul(hn::ConvertTo(d, odd), scale), d, to + (i + 1) * stride + r);
-    }
+    scales[i / kInt8Group * pitch] =
+        QuantizeGroup(from + i, std::min(kInt8Group, width - i), to + i);
   }
 }
 
@@ -116,7 +92,6 @@ namespace plumb {
 
 HWY_EXPORT(QuantizeTile);
 HWY_EXPORT(QuantizeRow);
-HWY_EXPORT(TransposeTile);
 
 void QuantizeInt8(const float* from, int64_t rows, int64_t width, int threads, int8_t* to,
                   float* scales) {
@@ -134,11 +109,12 @@ void QuantizeInt8(const float* from, int64_t rows, int64_t width, int threads, i
   });
 }
 
-void QuantizeInt16(const float* from, int64_t rows, int64_t width, int16_t* to, float* scales) {
+void QuantizeInt16(const float* from, int64_t rows, int64_t width, int16_t* to, float* scales,
+                   int64_t pitch) {
   const auto quantize = HWY_DYNAMIC_DISPATCH(QuantizeRow);
   const int64_t groups = Int8Groups(width);
   for (int64_t r = 0; r < rows; ++r) {
-    quantize(from + r * width, width, to + r * groups * kInt8Group, scales + r * groups);
+    quantize(from + r * width, width, to + r * groups * kInt8Group, scales + r, pitch);
   }
 }
 
@@ -147,16 +123,6 @@ void ReadInt8Row(const int8_t* from, const float* scales, int64_t row, int64_t w
   for (int64_t i = 0; i < width; ++i) {
     to[i] = static_cast<float>(from[Int8ElementAt(row, i, groups)]) *
             scales[Int8ScaleAt(row, i, groups)];
-  }
-}
-
-void DequantizeTransposed(const int8_t* from, const float* scales, int64_t blocks, int64_t groups,
-                          float* to) {
-  const auto transpose = HWY_DYNAMIC_DISPATCH(TransposeTile);
-  const int64_t stride = blocks * kInt8TileRows;
-  for (int64_t t = 0; t < blocks * groups; ++t) {
-    transpose(from + t * kInt8TileElements, scales + t * kInt8TileRows, stride,
-              to + t % groups * kInt8Group * stride + t / groups * kInt8TileRows);
   }
 }
 

@@ -17,10 +17,11 @@ inline constexpr int64_t kInt8Group = 64;
 inline int64_t Int8Groups(int64_t width) { return CeilDiv(width, kInt8Group); }
 
 // An int8 matrix [rows, width] is stored in tiles of one group of each of 16 rows, in the order in
-// which GEMV reads them: all groups of 16 rows, then those of the next 16. A tile stores the 16
-// rows' elements 0 and 1, then 2 and 3, ...; its 16 scales are contiguous. Rows that pad the last
-// tiles are zeros.
-//   elements i8[blocks, groups, 1024], each tile [32, 16, 2]; scales f32[blocks, groups, 16]
+// which GEMV reads them: all groups of 16 rows, then those of the next 16. A tile stores elements 0
+// to 3 of the 16 rows, then 4 to 7, ...; its 16 scales are contiguous. Rows that pad the last tiles
+// are zeros. The four elements of a row are in the order 0, 2, 1, 3, so that its 16-bit halves hold
+// 0 and 1 in their low bytes, and 2 and 3 in their high bytes.
+//   elements i8[blocks, groups, 1024], each tile [16, 16, 4]; scales f32[blocks, groups, 16]
 // Several matrices [n, rows, width], of experts, are stored one after another, each in its own
 // tiles.
 inline constexpr int64_t kInt8TileRows = 16;
@@ -37,9 +38,10 @@ inline TensorType Int8Scales(const Shape& matrix) {
 }
 // Returns the indices of element [row, i] and of its scale.
 inline int64_t Int8ElementAt(int64_t row, int64_t i, int64_t groups) {
+  constexpr int64_t kOrder[] = {0, 2, 1, 3};
   const int64_t tile = row / kInt8TileRows * groups + i / kInt8Group, in_group = i % kInt8Group;
-  return tile * kInt8TileElements + in_group / 2 * 2 * kInt8TileRows + row % kInt8TileRows * 2 +
-         in_group % 2;
+  return tile * kInt8TileElements + (in_group / 4 * kInt8TileRows + row % kInt8TileRows) * 4 +
+         kOrder[in_group % 4];
 }
 inline int64_t Int8ScaleAt(int64_t row, int64_t i, int64_t groups) {
   const int64_t tile = row / kInt8TileRows * groups + i / kInt8Group;
@@ -54,15 +56,12 @@ void QuantizeInt8(const float* from, int64_t rows, int64_t width, int threads, i
                   float* scales);
 
 // Does the same with 32767 instead of 127, on the calling thread. from [rows, width]; to
-// [rows, 64 groups], padded with zeros; scales [rows, groups].
-void QuantizeInt16(const float* from, int64_t rows, int64_t width, int16_t* to, float* scales);
+// [rows, 64 groups], padded with zeros; scales [groups, rows], of which rows are `pitch` apart.
+void QuantizeInt16(const float* from, int64_t rows, int64_t width, int16_t* to, float* scales,
+                   int64_t pitch);
 
 // Dequantizes row `row` of an int8 matrix: to[width].
 void ReadInt8Row(const int8_t* from, const float* scales, int64_t row, int64_t width, float* to);
-
-// Dequantizes some blocks of rows, transposed: to[64 groups, 16 blocks].
-void DequantizeTransposed(const int8_t* from, const float* scales, int64_t blocks, int64_t groups,
-                          float* to);
 
 }  // namespace plumb
 

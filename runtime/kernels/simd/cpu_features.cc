@@ -6,6 +6,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "absl/strings/str_cat.h"
@@ -18,18 +20,6 @@ bool HasAvx512() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-#else
-  return false;
-#endif
-}
-
-// Reads leaf 7 of CPUID. bf16 tiles need both the tile registers and the bf16 products.
-bool HasAmxBf16() {
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kBf16 = 1u << 22, kTiles = 1u << 24;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-  return (d & (kBf16 | kTiles)) == (kBf16 | kTiles);
 #else
   return false;
 #endif
@@ -51,7 +41,7 @@ std::vector<InstructionSet> InstructionSets() {
           {"AVX-512", HasAvx512(), avx3},
           {"AVX512_VNNI", HasVnni(), UsesVnni()},
           {"AVX512_BF16", HasBf16Instructions(), UsesBf16Instructions()},
-          {"AMX-BF16", HasAmxBf16(), false}};
+          {"AMX", HasAmx(), UsesAmx()}};
 }
 
 std::string KernelTarget() {
@@ -105,5 +95,27 @@ bool HasVnni() {
 }
 
 bool UsesVnni() { return HasVnni() && KernelTarget() == "AVX3"; }
+
+bool HasAmx() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmx = 1u << 22 | 1u << 24 | 1u << 25;  // bf16, tiles, int8
+  return HasVnni() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kAmx) == kAmx;
+#else
+  return false;
+#endif
+}
+
+bool UsesAmx() {
+#if defined(__x86_64__)
+  static const bool permitted = [] {
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+    return HasAmx() && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return permitted && KernelTarget() == "AVX3";
+#else
+  return false;
+#endif
+}
 
 }  // namespace plumb

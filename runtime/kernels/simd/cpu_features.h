@@ -14,7 +14,7 @@ std::string KernelTarget();
 std::string HighwayVersion();  // "1.0.3"
 
 // An instruction set by the name of its family: `has` if the processor has it, and `used` if
-// plumb's own kernels use it on this machine. Only oneDNN uses AMX.
+// plumb's own kernels use it on this machine.
 struct InstructionSet {
   const char* name;
   bool has, used;
@@ -43,6 +43,11 @@ bool UsesBf16Pairs();
 // instruction, and if kernels use it, unless tests chose a lower target. Results are bit-identical.
 bool HasVnni();
 bool UsesVnni();
+
+// Returns true if the processor has AMX with bf16 and int8 tiles, and if kernels use it. The first
+// UsesAmx() asks Linux for the permission, which is the process's from then on.
+bool HasAmx();
+bool UsesAmx();
 
 }  // namespace plumb
 

@@ -20,7 +20,7 @@ _FINISH_REASONS = (None, "stop", "length", "context")
 
 
 class Session(Object):
-    """`sequences` (1 to 16) that grow token by token, computed with `weights` in "f32", "bf16" or "int8". For one
+    """`sequences` (1 to 64) that grow token by token, computed with `weights` in "f32", "bf16" or "int8". For one
     thread at a time."""
     _kind = "session"
 
@@ -48,7 +48,7 @@ class Session(Object):
             call("session_append", handle, int32(sequence, "sequence"), int32(token, "token"))
 
     def feed_batch(self, ids: Ids) -> None:
-        """Appends ids[s] to each sequence s, in one pass over the weights."""
+        """Appends ids[s] to each sequence s, in one pass over the weights; -1 appends nothing."""
         pointer, count, _kept = tokens(ids)
         with self._use() as handle:
             call("session_feed_batch", handle, pointer, count)
