@@ -685,7 +685,7 @@ class Sampling(unittest.TestCase):
             with self.assertRaises(OverflowError):
                 use()
         trainer.close()
-        for wrong in ({"sequences": 17}, {"sequences": 2**32 + 1}, {"weights": "f16"}, {"sequences": "1"}):
+        for wrong in ({"sequences": 65}, {"sequences": 2**32 + 1}, {"weights": "f16"}, {"sequences": "1"}):
             with self.assertRaises((plumb.Error, OverflowError, ValueError, TypeError), msg=str(wrong)):
                 plumb.Session(made, **wrong)
         session = plumb.Session(made)

@@ -92,13 +92,16 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
 #pragma GCC unroll 8
     for (int a = 0; a < kM; ++a) sum[a][r] = hn::Zero(d);
   }
-  const auto multiply = [&](const auto& load_w, const auto& load_x, int64_t p) HWY_ATTR {
+  // Functors, since a pointer to an always-inline function cannot be called without optimization.
+  const auto load_w = [](const W* from) HWY_ATTR { return T::LoadW(from); };
+  const auto load_x = [](const X* from) HWY_ATTR { return T::LoadX(from); };
+  const auto multiply = [&](const auto& of_w, const auto& of_x, int64_t p) HWY_ATTR {
     V weights[kR];
 #pragma GCC unroll 4
-    for (int r = 0; r < kR; ++r) weights[r] = load_w(w[r] + p);
+    for (int r = 0; r < kR; ++r) weights[r] = of_w(w[r] + p);
 #pragma GCC unroll 8
     for (int a = 0; a < kM; ++a) {
-      const V row = load_x(x + a * k + p);
+      const V row = of_x(x + a * k + p);
 #pragma GCC unroll 4
       for (int r = 0; r < kR; ++r) sum[a][r] = T::MulAdd(weights[r], row, sum[a][r]);
     }
@@ -121,10 +124,10 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
         __builtin_prefetch(reinterpret_cast<const char*>(w[r]) + ahead, 0, 2);
       }
       ahead += step;
-      multiply(T::LoadW, T::LoadX, p + u * kTerms);
+      multiply(load_w, load_x, p + u * kTerms);
     }
   }
-  for (; p + kTerms <= k; p += kTerms) multiply(T::LoadW, T::LoadX, p);
+  for (; p + kTerms <= k; p += kTerms) multiply(load_w, load_x, p);
   if (p < k) {
     // Copies the last terms, followed by zeros.
     const auto load = [&](const auto* from, const auto& of) HWY_ATTR {
@@ -132,8 +135,8 @@ void Tile(const GemvArgs& g, int64_t i, int64_t j, int64_t stride) {
       std::copy_n(from, k - p, terms);
       return of(terms);
     };
-    multiply([&](const W* from) HWY_ATTR { return load(from, T::LoadW); },
-             [&](const X* from) HWY_ATTR { return load(from, T::LoadX); }, p);
+    multiply([&](const W* from) HWY_ATTR { return load(from, load_w); },
+             [&](const X* from) HWY_ATTR { return load(from, load_x); }, p);
   }
 #pragma GCC unroll 8
   for (int a = 0; a < kM; ++a) {
@@ -231,11 +234,13 @@ Gemv::Gemv(int64_t m, int64_t n, int64_t k, DType x, DType weights, DType out, b
     : m_(m), n_(n), k_(k), out_(out) {
   const bool bf16 = x == DType::kBF16 && weights == DType::kBF16;
   const bool pairs = bf16 && UsesBf16Pairs();
-  packs_ = may_pack && bf16 && UsesAmx() && k % 32 == 0 && n >= 16;
+  packs_ = may_pack && bf16 && UsesAmx() && k % 32 == 0 && n >= kAmxStreams;
   widens_ = x == DType::kBF16 && !pairs && !packs_;
   multiply_ = packs_ ? AmxBf16Gemv() : SelectGemv(weights, pairs);
-  units_ = packs_ ? CeilDiv(n, 16) : n / kGemvStreams;
-  tasks_ = CountGemvTasks(m, n * k, n * k * SizeOf(weights), units_);
+  units_ = n / (packs_ ? kAmxStreams : kGemvStreams);
+  // With AMX, sums are stored 16 columns at a time. Half as many keep more threads busy.
+  const int64_t columns = !packs_ ? 1 : units_ < 256 ? 8 : 16;
+  tasks_ = CountGemvTasks(m, n * k, n * k * SizeOf(weights), CeilDiv(units_, columns));
 }
 
 GemvArgs Gemv::Prepare(const Operands& operands, int threads, void* scratch) const {

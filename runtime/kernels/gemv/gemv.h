@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMV, and GEMM of few rows: y[m,n] = x[m,k] w[n,k]^T (+ bias[n]), as in decoding. Every weight is
 // read once, so memory bandwidth is the limit. The rows of w are read as four interleaved streams,
-// each sequential, which hardware prefetchers recognise; with AMX, as blocks of sixteen rows.
+// with AMX as sixteen, each sequential, which hardware prefetchers recognise.
 //
 // Rounding: element [i,j] is one chain of fused multiply-adds over vectors of k and one sum of
 // their lanes, or with AMX one chain over pairs. m and the partition of w never change it: a
@@ -45,8 +45,9 @@ using GemvFn = void (*)(const GemvArgs& args, int64_t begin, int64_t end);
 // operands. `pairs` requires UsesBf16Pairs().
 GemvFn SelectGemv(DType weights, bool pairs = false);
 
-// Returns the function for w in bf16, k a multiple of 32 and n >= 16 that multiplies tiles of
-// blocks [begin, end) of 16 columns. Requires: HasAmx().
+// Returns the same for 16 streams, with w in bf16, k a multiple of 32 and n >= 16. Requires:
+// HasAmx().
+inline constexpr int64_t kAmxStreams = 16;
 GemvFn AmxBf16Gemv();
 // Packs the bf16 rows x [m, k] for it, to PackedAmxBytes(m, k) bytes.
 int64_t PackedAmxBytes(int64_t m, int64_t k);

@@ -73,48 +73,93 @@ inline void PrefetchTile(const void* from) {
   }
 }
 
-// Stores columns [j, j + 16) of a row of y for which `mask` is set, plus the bias.
-void StoreColumns(const GemvArgs& g, __m512 sums, __mmask16 mask, int64_t row, int64_t j) {
-  if (g.bias != nullptr) sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(mask, g.bias + j));
-  const int64_t at = row * g.n + j;
-  if (g.out == DType::kBF16) {
-    _mm256_mask_storeu_epi16(static_cast<uint16_t*>(g.y) + at, mask,
-                             reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(sums)));
-  } else {
-    _mm512_mask_storeu_ps(static_cast<float*>(g.y) + at, mask, sums);
+// Multiplies rows j + r * stride of w, r < 16, by kTiles tiles of x, which PackAmxRows packed. The
+// rows of w are the left operand, which needs no packing.
+template <int kTiles>
+void MultiplyTile(const GemvArgs& g, int64_t j, int64_t stride,
+                  float (*sums)[kTileRows][kTileRows]) {
+  const int64_t k = g.k, pitch = k / 2 * kTileBytes;  // bytes of a tile of x
+  const uint16_t* const w = static_cast<const uint16_t*>(g.w) + j * k;
+  const char* x = static_cast<const char*>(g.x);
+  _tile_zero(0);
+  if constexpr (kTiles > 1) _tile_zero(1);
+  if constexpr (kTiles > 2) _tile_zero(2);
+  if constexpr (kTiles > 3) _tile_zero(3);
+  for (int64_t p = 0; p < k; p += kTileTerms, x += kTileRows * kTileBytes) {
+    _tile_loadd(4, w + p, stride * k * 2);
+    _tile_loadd(5, x, kTileBytes);
+    _tile_dpbf16ps(0, 4, 5);
+    if constexpr (kTiles > 1) {
+      _tile_loadd(6, x + pitch, kTileBytes);
+      _tile_dpbf16ps(1, 4, 6);
+    }
+    if constexpr (kTiles > 2) {
+      _tile_loadd(5, x + 2 * pitch, kTileBytes);
+      _tile_dpbf16ps(2, 4, 5);
+    }
+    if constexpr (kTiles > 3) {
+      _tile_loadd(6, x + 3 * pitch, kTileBytes);
+      _tile_dpbf16ps(3, 4, 6);
+    }
   }
+  _tile_stored(0, sums[0], kTileBytes);
+  if constexpr (kTiles > 1) _tile_stored(1, sums[1], kTileBytes);
+  if constexpr (kTiles > 2) _tile_stored(2, sums[2], kTileBytes);
+  if constexpr (kTiles > 3) _tile_stored(3, sums[3], kTileBytes);
 }
 
-// Implements GemvFn. The rows of w are the left operand, which needs no packing, and g.x is packed
-// by PackAmxRows, so tiles of sums are transposed.
-void MultiplyAmxBf16(const GemvArgs& g, int64_t begin, int64_t end) {
+// Stores columns [j, j + columns) of y but the first `skip`, plus the bias. The sums of a column by
+// a tile of x are contiguous, and those of the next column `pitch` after them.
+void StoreColumns(const GemvArgs& g, const float* sums, int64_t pitch, int64_t columns,
+                  int64_t skip, int64_t j) {
   static const TransposeFn transpose = SelectTranspose();
-  const int64_t k = g.k, passes = CeilDiv(g.m, kTileRows), height = TileHeight(g.m);
-  const TileRegisters registers(kTileRows, height * 4);
-  for (int64_t block = begin; block < end; ++block) {
-    // The last block may overlap the one before, of which it stores nothing.
-    const int64_t j = std::min(block * kTileRows, g.n - kTileRows);
-    const auto mask = static_cast<__mmask16>(0xffff << (block * kTileRows - j));
-    const uint16_t* const w = static_cast<const uint16_t*>(g.w) + j * k;
-    const char* x = static_cast<const char*>(g.x);
-    for (int64_t pass = 0; pass < passes; ++pass) {
-      _tile_zero(0);
-      for (int64_t p = 0; p < k; p += kTileTerms, x += kTileRows * kTileBytes) {
-        // Each pass prefetches a part of the next block, which is contiguous.
-        if (p / kTileTerms % passes == pass) PrefetchTile(w + kTileRows * (k + p));
-        _tile_loadd(4, w + p, k * 2);
-        _tile_loadd(1, x, kTileBytes);
-        _tile_dpbf16ps(0, 4, 1);
-      }
-      alignas(64) float sums[kTileRows][kTileRows], columns[kTileRows][kTileRows];
-      _tile_stored(0, sums, kTileBytes);
-      const int64_t first = pass * height, rows = std::min(height, g.m - first);
-      transpose(sums[0], kTileRows, kTileRows, rows, kTileRows, columns[0]);
-      for (int64_t i = 0; i < rows; ++i) {
-        StoreColumns(g, _mm512_load_ps(columns[i]), mask, first + i, j);
+  const auto mask = static_cast<__mmask16>((1 << columns) - (1 << skip));
+  const __m512 bias =
+      g.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, g.bias + j);
+  for (int64_t first = 0; first < g.m; first += kTileRows, sums += kTileRows * kTileRows) {
+    const int64_t rows = std::min(kTileRows, g.m - first);
+    alignas(64) float transposed[kTileRows][kTileRows];
+    transpose(sums, pitch, columns, rows, kTileRows, transposed[0]);
+    for (int64_t i = 0; i < rows; ++i) {
+      const __m512 values = _mm512_add_ps(_mm512_load_ps(transposed[i]), bias);
+      const int64_t at = (first + i) * g.n + j;
+      if (g.out == DType::kBF16) {
+        _mm256_mask_storeu_epi16(static_cast<uint16_t*>(g.y) + at, mask,
+                                 reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(values)));
+      } else {
+        _mm512_mask_storeu_ps(static_cast<float*>(g.y) + at, mask, values);
       }
     }
   }
+}
+
+// Implements GemvFn for up to kTiles tiles of x.
+template <int kTiles = 4>
+void MultiplyTiles(const GemvArgs& g, int64_t begin, int64_t end) {
+  if constexpr (kTiles > 1) {
+    if (g.m <= (kTiles - 1) * kTileRows) return MultiplyTiles<kTiles - 1>(g, begin, end);
+  }
+  const int64_t stride = g.n / kAmxStreams, rest = g.n % kAmxStreams;
+  // Sums of 16 columns of each stream, so that they are stored as vectors.
+  alignas(64) float sums[kTileRows][kTiles][kTileRows][kTileRows];
+  for (int64_t j = begin; j < end; j += kTileRows) {
+    const int64_t columns = std::min(kTileRows, end - j);
+    for (int64_t c = 0; c < columns; ++c) MultiplyTile<kTiles>(g, j + c, stride, sums[c]);
+    for (int64_t r = 0; r < kAmxStreams; ++r) {
+      StoreColumns(g, sums[0][0][r], sums[1][0][r] - sums[0][0][r], columns, 0, j + r * stride);
+    }
+  }
+  if (end == stride && rest > 0) {
+    const int64_t j = g.n - kTileRows;
+    MultiplyTile<kTiles>(g, j, 1, sums[0]);
+    StoreColumns(g, sums[0][0][0], kTileRows, kTileRows, kTileRows - rest, j);
+  }
+}
+
+// Implements GemvFn.
+void MultiplyAmxBf16(const GemvArgs& g, int64_t begin, int64_t end) {
+  const TileRegisters registers(kTileRows, kTileBytes);
+  MultiplyTiles(g, begin, end);
 }
 
 struct AmxInt8Block {
@@ -127,7 +172,7 @@ struct AmxInt8Block {
     const int8_t* const w = g.w + block * groups * kInt8TileElements;
     const float* const w_scales = g.w_scales + block * groups * kInt8TileRows;
     const int64_t passes = CeilDiv(g.m, kTileRows), pass = i / TileHeight(g.m);
-    const int64_t ahead = (passes == 1 ? 4 : groups) * kInt8TileElements;
+    const int64_t ahead = (passes == 1 ? 8 : groups) * kInt8TileElements;
     alignas(64) float totals[kInt8TileRows];
     StartInt8Sums(g, block, totals);
     __m512 sum[kM];
@@ -213,11 +258,11 @@ int64_t PackedAmxBytes(int64_t m, int64_t k) { return CeilDiv(m, kTileRows) * k 
 
 void PackAmxRows(const uint16_t* x, int64_t m, int64_t k, int threads, void* to) {
   static const TransposeFn transpose = SelectTranspose();
-  const int64_t tiles = CeilDiv(m, kTileRows), height = TileHeight(m), pairs = k / 2;
-  ParallelFor(tiles, threads, [&](int64_t tile) {
-    const int64_t first = tile * height;
-    transpose(reinterpret_cast<const float*>(x + first * k), pairs, std::min(height, m - first),
-              pairs, kTileRows, static_cast<float*>(to) + tile * pairs * kTileRows);
+  const int64_t pairs = k / 2;
+  ParallelFor(CeilDiv(m, kTileRows), threads, [&](int64_t tile) {
+    const int64_t first = tile * kTileRows;
+    transpose(reinterpret_cast<const float*>(x + first * k), pairs, std::min(kTileRows, m - first),
+              pairs, kTileRows, static_cast<float*>(to) + first * pairs);
   });
 }
 
