@@ -57,15 +57,15 @@ RuntimeReport::Processor ReportProcessor(const GemmPolicy& gemm) {
   } else {
     report.f32 = "oneDNN where they are large, else plumb's own engine";
   }
-  const bool depends_on_library = gemm.processor.has_bf16 && gemm.choice != GemmChoice::kSmall &&
+  const bool depends_on_library = gemm.processor.has_bf16 && !gemm.UsesTiles() &&
+                                  gemm.choice != GemmChoice::kSmall &&
                                   gemm.choice != GemmChoice::kWiden;
   if (depends_on_library && library == nullptr) {
     report.bf16 = "known when oneDNN is loaded";
-  } else if (library == nullptr) {
+  } else if (library == nullptr && !gemm.UsesTiles()) {
     report.bf16 = "widened to f32";
   } else {
-    report.bf16 = absl::StrCat(gemm.MultipliesBf16() ? "in pairs" : "widened to f32", ": ",
-                               gemm.Bf16Reason());
+    report.bf16 = absl::StrCat(gemm.Bf16Products(), ": ", gemm.Bf16Reason());
   }
   return report;
 }

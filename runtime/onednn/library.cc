@@ -162,7 +162,6 @@ void DescribeIsa(unsigned isa, OneDnnLibrary* library) {
     break;
   }
   library->bf16 = has(dnnl_cpu_isa_avx512_core_bf16);
-  library->amx = has(dnnl_cpu_isa_avx512_core_amx);
 }
 
 // Returns true if ulimit -v leaves enough address space: 2.6 with its OpenMP takes 41 MiB and the

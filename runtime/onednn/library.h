@@ -22,7 +22,6 @@ struct OneDnnLibrary {
   // Instruction set that it uses. ONEDNN_MAX_CPU_ISA lowers it.
   std::string isa;    // "avx512_core_bf16"
   bool bf16 = false;  // true if it multiplies bf16 pairs (AVX512_BF16)
-  bool amx = false;   // true if it multiplies bf16 tiles (AMX), which the operating system permits
   // True if it exports a GEMM with bf16 operands, which its headers do not declare but all versions
   // from 1.2 to 3.7 export.
   bool bf16_gemm = false;

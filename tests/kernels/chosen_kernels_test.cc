@@ -97,8 +97,8 @@ TEST(ChosenKernelsTest, LargeBf16ProductsAreOneDnnsOwnWhereTheyAreFast) {
   const GemmPolicy policy = HostGemmPolicy();
   EXPECT_EQ(policy.library().bf16_pairs, kHas.bf16 && kHas.vnni) << policy.ToString();
   const GemmPlan plan = PlanGemm({1024, 1024, 1024, false, false, DType::kBF16}, policy);
-  EXPECT_EQ(plan.engine, GemmEngine::kOneDnn);
-  EXPECT_EQ(plan.widens, !kHas.pairs && !policy.library().bf16_tiles) << policy.ToString();
+  EXPECT_EQ(plan.engine, UsesAmx() ? GemmEngine::kTiles : GemmEngine::kOneDnn);
+  EXPECT_EQ(plan.widens, !kHas.pairs && !UsesAmx()) << policy.ToString();
 }
 
 }  // namespace

@@ -18,11 +18,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Returns the policy of a processor whose oneDNN multiplies bf16 in this way.
+// Returns the policy of a processor that multiplies bf16 in this way.
 GemmPolicy Policy(const char* vendor, bool pairs, bool tiles) {
-  return {{vendor, 6, 207, "AVX3", pairs},
+  return {{vendor, 6, 207, "AVX3", pairs, tiles},
           GemmChoice::kAuto,
-          GemmLibrary{"", "2.6.3", "avx512_core_bf16", pairs, tiles}};
+          GemmLibrary{"", "2.6.3", "avx512_core_bf16", pairs}};
 }
 const GemmPolicy kZen = Policy("AuthenticAMD", true, false);
 const GemmPolicy kEmeraldRapids = Policy("GenuineIntel", true, false);
@@ -35,7 +35,7 @@ GemmPolicy With(GemmChoice choice, GemmPolicy policy) {
 }
 
 GemmPolicy WithoutOneDnn(GemmPolicy policy) {
-  policy.given_library = GemmLibrary{"libdnnl.so.2: not there", "", "", false, false};
+  policy.given_library = GemmLibrary{"libdnnl.so.2: not there", "", "", false};
   return policy;
 }
 
@@ -56,6 +56,18 @@ TEST(GemmPolicyTest, AChoiceOverridesTheTableButNotTheProcessor) {
   EXPECT_FALSE((With(GemmChoice::kPairs, kOld).MultipliesBf16()));
 }
 
+TEST(GemmPolicyTest, TilesNeedNoOneDnn) {
+  const GemmPolicy policy = WithoutOneDnn(kWithAmx);
+  EXPECT_TRUE(policy.MultipliesBf16());
+  const GemmPlan plan = PlanGemm(Shape(256, 768, 768, DType::kBF16), policy);
+  EXPECT_EQ(plan.engine, GemmEngine::kTiles);
+  EXPECT_FALSE(plan.widens);
+  EXPECT_EQ(PlanGemm(Shape(256, 768, 768), policy).engine, GemmEngine::kSmall);
+  const GemmPolicy asked = With(GemmChoice::kOneDnn, kWithAmx);
+  EXPECT_TRUE(asked.MultipliesBf16());
+  EXPECT_EQ(PlanGemm(Shape(256, 768, 768, DType::kBF16), asked).engine, GemmEngine::kOneDnn);
+}
+
 TEST(GemmPolicyTest, SaysWhatItChose) {
   EXPECT_EQ((kZen.ToString()),
             "oneDNN 2.6.3 avx512_core_bf16, bf16 in pairs; kernels AVX3; AuthenticAMD family 6 "
@@ -64,6 +76,7 @@ TEST(GemmPolicyTest, SaysWhatItChose) {
               HasSubstr("bf16 widened to f32, gemm widen;"));
   EXPECT_THAT((kEmeraldRapids.Bf16Reason()), HasSubstr("half the rate"));
   EXPECT_THAT((kWithAmx.Bf16Reason()), HasSubstr("AMX"));
+  EXPECT_THAT(kWithAmx.ToString(), HasSubstr("bf16 in tiles;"));
 }
 
 TEST(GemmPolicyTest, ChoicesHaveNames) {

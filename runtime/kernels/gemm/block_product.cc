@@ -6,6 +6,7 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
+#include "runtime/kernels/gemm/tile_gemm.h"
 #include "runtime/kernels/gemv/gemv.h"
 
 namespace plumb {
@@ -38,6 +39,7 @@ int64_t BlockProduct::scratch_bytes(int64_t rows, int64_t columns, int64_t k) co
     const int64_t terms = std::min(k, k_block_);
     bytes += AlignUp(terms * rows * kFloatBytes) + AlignUp(terms * columns * kFloatBytes);
   }
+  if (engine_ == GemmEngine::kTiles) bytes += TileGemmScratch(rows, columns, k);
   if (engine_ == GemmEngine::kSmall) bytes += SmallGemmScratch(k) * kFloatBytes;
   return AlignUp(bytes);
 }
@@ -77,7 +79,11 @@ absl::Status BlockProduct::RunWidened(const GemmArgs& args, const float* bias,
 absl::Status BlockProduct::Multiply(DType operands, const GemmArgs& args, const float* bias,
                                     float* scratch) const {
   if (engine_ == GemmEngine::kOneDnn) return OneDnnGemm(operands, args);
-  small_(args, bias, scratch);
+  if (engine_ == GemmEngine::kTiles) {
+    TileGemm(args, scratch);
+  } else {
+    small_(args, bias, scratch);
+  }
   return absl::OkStatus();
 }
 

@@ -4,12 +4,12 @@
 // block of sums while it is in the cache.
 //
 // PlanGemm (gemm_plan.h) partitions the results into blocks, each a task for one thread, and
-// chooses the engine that multiplies a block (block_product.h): oneDNN or small_gemm.h. This driver
-// distributes the tasks and runs the epilogue.
+// chooses the engine that multiplies a block (block_product.h): oneDNN, small_gemm.h or
+// tile_gemm.h. This driver distributes the tasks and runs the epilogue.
 //
 // Rounding: an element is a function of shape, processor, engine and oneDNN's version. The number
 // of threads never changes it. The small engine computes one ascending-k FMA chain per element,
-// started from the bias; oneDNN sums k in blocks.
+// started from the bias; oneDNN and tiles sum k in blocks.
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_GEMM_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_GEMM_H_
 

@@ -28,6 +28,7 @@ inline constexpr int64_t kMaxSerialWork = 1 << 20;
 enum class GemmEngine {
   kOneDnn,  // dnnl_sgemm or its bf16 sibling, which pack both operands of a block
   kSmall,   // small_gemm.h, which packs a transposed b in panels and never packs a
+  kTiles,   // tile_gemm.h, which multiplies bf16 by AMX
 };
 
 struct GemmPlan {

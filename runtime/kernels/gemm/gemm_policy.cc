@@ -21,17 +21,19 @@ constexpr NamedChoice kChoices[] = {{GemmChoice::kAuto, "auto"},
                                     {GemmChoice::kPairs, "pairs"},
                                     {GemmChoice::kWiden, "widen"}};
 
-// Row of the table by processor: true if bf16x2 products are faster than f32, and the reason.
+// Row of the table by processor: true if products of bf16 are faster than of f32, and the reason.
 struct Bf16Row {
   bool pairs;
   const char* why;
 };
 Bf16Row Bf16RowOf(const GemmPolicy& policy) {
   if (!policy.processor.has_bf16) return {false, "the processor has no AVX512_BF16"};
+  constexpr Bf16Row kAmx = {true, "AMX multiplies bf16 at eight times the rate of f32"};
+  if (policy.UsesTiles()) return kAmx;
   const GemmLibrary& library = policy.library();
-  if (library.bf16_tiles) return {true, "AMX multiplies bf16 at eight times the rate of f32"};
   if (!library.usable()) return {false, "oneDNN, which would multiply them, is not there"};
   if (!library.bf16_pairs) return {false, "oneDNN finds no AVX512_BF16 here"};
+  if (policy.processor.uses_amx) return kAmx;
   if (policy.processor.IsAmd()) return {true, "AVX512_BF16 has twice the rate of f32 here"};
   return {false, "AVX512_BF16 without AMX has half the rate of f32 here"};
 }
@@ -46,14 +48,14 @@ GemmProcessor HostGemmProcessor() {
   p.model = model.model;
   p.kernel_target = KernelTarget();
   p.has_bf16 = HasBf16Instructions();
+  p.uses_amx = UsesAmx();
   return p;
 }
 
 const GemmLibrary& HostGemmLibrary() {
   static const GemmLibrary library = [] {
     const OneDnnLibrary& found = OneDnn();
-    return GemmLibrary{found.problem, found.version, found.isa, found.bf16 && found.bf16_gemm,
-                       found.amx && found.bf16_gemm};
+    return GemmLibrary{found.problem, found.version, found.isa, found.bf16 && found.bf16_gemm};
   }();
   return library;
 }
@@ -78,10 +80,13 @@ absl::string_view GemmChoiceName(GemmChoice choice) {
 
 bool GemmPolicy::MultipliesBf16() const {
   if (choice == GemmChoice::kWiden || choice == GemmChoice::kSmall) return false;
-  if (choice == GemmChoice::kPairs) {
-    return library().bf16_pairs || library().bf16_tiles;
-  }
+  if (choice == GemmChoice::kPairs) return UsesTiles() || library().bf16_pairs;
   return Bf16RowOf(*this).pairs;
+}
+
+const char* GemmPolicy::Bf16Products() const {
+  if (!MultipliesBf16()) return "widened to f32";
+  return UsesTiles() ? "in tiles" : "in pairs";
 }
 
 std::string GemmPolicy::Bf16Reason() const {
@@ -105,7 +110,7 @@ std::string GemmPolicy::ToString() const {
                                  ? absl::StrCat("oneDNN ", library().version, " ", library().isa)
                                  : "no oneDNN";
   return absl::StrCat(
-      onednn, ", bf16 ", MultipliesBf16() ? "in pairs" : "widened to f32",
+      onednn, ", bf16 ", Bf16Products(),
       choice == GemmChoice::kAuto ? "" : absl::StrCat(", gemm ", GemmChoiceName(choice)),
       "; kernels ", processor.kernel_target, "; ", processor.vendor, " family ", processor.family,
       " model ", processor.model);

@@ -18,6 +18,7 @@ struct GemmProcessor {
   int family = 0, model = 0;
   std::string kernel_target;  // instruction set of plumb's own kernels: "AVX3"
   bool has_bf16 = false;      // AVX512_BF16
+  bool uses_amx = false;      // tiles of bf16, which the operating system permits
 
   bool IsAmd() const { return vendor == "AuthenticAMD" || vendor == "HygonGenuine"; }
   bool IsZen4() const { return IsAmd() && family == 25; }  // also true for Zen 3
@@ -30,7 +31,6 @@ struct GemmLibrary {
   std::string version;      // "2.6.3"
   std::string isa;          // instruction set that it uses: "avx512_core_bf16"
   bool bf16_pairs = false;  // true if it multiplies bf16 pairs (AVX512_BF16)
-  bool bf16_tiles = false;  // true if it multiplies bf16 tiles (AMX)
 
   bool usable() const { return problem.empty(); }
 };
@@ -42,7 +42,7 @@ enum class GemmChoice {
   kAuto,
   kOneDnn,  // oneDNN computes every product that is not a GEMV
   kSmall,   // plumb's own engine computes every product
-  kPairs,   // like kAuto, but bf16 operands are multiplied as bf16 if oneDNN can
+  kPairs,   // like kAuto, but bf16 operands are multiplied as bf16 if that is possible
   kWiden,   // like kAuto, but bf16 operands are widened to f32
 };
 // Parses "auto", "onednn", "small", "pairs" or "widen". Errors: kInvalidArgument with a suggestion.
@@ -59,13 +59,19 @@ struct GemmPolicy {
     return given_library.has_value() ? *given_library : HostGemmLibrary();
   }
 
+  // Returns true if plumb's own AMX kernel multiplies bf16 operands.
+  bool UsesTiles() const {
+    return processor.uses_amx && (choice == GemmChoice::kAuto || choice == GemmChoice::kPairs);
+  }
+
   // Returns true if bf16 operands are multiplied as bf16. Bf16Reason() returns why or why not:
-  //   AMX                                         pairs: eight times the rate of f32
+  //   AMX                                         tiles: eight times the rate of f32
   //   AVX512_BF16, AMD (Zen 4, 5)                 pairs: twice the rate of f32
   //   AVX512_BF16, Intel (Sapphire, Emerald
   //     Rapids and Cooper Lake without AMX)       widened: vdpbf16ps has half the rate of f32 FMA
   //   neither                                     widened
   bool MultipliesBf16() const;
+  const char* Bf16Products() const;  // "in tiles", "in pairs" or "widened to f32"
   std::string Bf16Reason() const;
 
   // Returns a problem with oneDNN if it was needed so far, else "". Loads nothing.

@@ -31,36 +31,12 @@
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16,amx-int8")
 #endif
 
+#include "runtime/kernels/simd/tile_registers-inl.h"
+
 namespace plumb {
 namespace {
 
-constexpr int64_t kTileRows = 16, kTileBytes = 64;  // maximum size of a tile
-constexpr int64_t kTileTerms = 32;                  // bf16 terms of a row of a tile
-
-// Configures the thread's tile registers 0 to 6 while it lives.
-class TileRegisters {
- public:
-  // Tile 4 is of whole rows of w, the others have this size.
-  TileRegisters(int64_t rows, int64_t bytes) {
-    for (int tile = 0; tile < 7; ++tile) {
-      config_.rows[tile] = static_cast<uint8_t>(tile == 4 ? kTileRows : rows);
-      config_.bytes[tile] = static_cast<uint16_t>(tile == 4 ? kTileBytes : bytes);
-    }
-    // gcc 12 assumes that the next instruction reads only the first bytes.
-    __asm__ volatile("" : : "r"(&config_) : "memory");
-    _tile_loadconfig(&config_);
-  }
-  ~TileRegisters() { _tile_release(); }
-  TileRegisters(const TileRegisters&) = delete;
-  TileRegisters& operator=(const TileRegisters&) = delete;
-
- private:
-  struct alignas(64) {
-    uint8_t palette = 1, reserved[15] = {};
-    uint16_t bytes[16] = {};  // bytes of a row
-    uint8_t rows[16] = {};
-  } config_;
-};
+constexpr int64_t kTileTerms = 32;  // bf16 terms of a row of a tile
 
 // Number of rows of x in a tile.
 int64_t TileHeight(int64_t m) { return CeilDiv(m, CeilDiv(m, kTileRows)); }
