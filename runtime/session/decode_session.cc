@@ -245,9 +245,12 @@ absl::Status DecodeSession::FeedBatch(absl::Span<const int32_t> tokens) {
   for (int64_t b = 0; b < batch(); ++b) {
     PLUMB_RETURN_IF_ERROR(CheckLength(b, 1));
   }
-  for (int64_t b = 0; b < batch(); ++b) PLUMB_RETURN_IF_ERROR(RestoreCaches(b));
   for (int64_t b = 0; b < batch(); ++b) {
-    // A sequence without a token computes one that its next token overwrites.
+    if (tokens[static_cast<size_t>(b)] >= 0) PLUMB_RETURN_IF_ERROR(RestoreCaches(b));
+  }
+  for (int64_t b = 0; b < batch(); ++b) {
+    // A sequence without a token computes one that its next token overwrites, or a state that it
+    // restores first.
     tokens_.as<int32_t>()[b] = std::max(tokens[static_cast<size_t>(b)], 0);
     positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
     written_[static_cast<size_t>(b)] = std::max(written_[static_cast<size_t>(b)], length(b) + 1);
