@@ -201,10 +201,15 @@ def summary(results):
             ("" if t == "f32" else f"{t} ") + f"{time_text(found[t]['plumb'])}, {times(found[t]['ratio'][0])} x"
             for t in TYPES if t in found) or "–"
 
+    def peers(entry):
+        names = list(dict.fromkeys(r["peer"] for r in entry["training"]["rows"]))
+        compiled = [name for name in names if name.endswith(", compiled")]
+        return ", ".join(name + " eager and compiled" * (f"{name}, compiled" in compiled)
+                         for name in names if name not in compiled)
+
     rows = [[title] + [cell(entry, title) for entry in entries] for title in titles]
-    return table(["a training step, and its speed over the fastest peer's"] + [
-        f"{entry['name']} ({', '.join(dict.fromkeys(r['peer'] for r in entry['training']['rows']))})"
-        for entry in entries], rows)
+    return table(["a training step, and its speed over the fastest peer's"] +
+                 [f"{entry['name']} ({peers(entry)})" for entry in entries], rows)
 
 
 def decoding(results):

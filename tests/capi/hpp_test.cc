@@ -480,7 +480,7 @@ TEST(HppTest, BadOptionsAreErrors) {
   EXPECT_EQ(described.front(), '{');
   EXPECT_EQ(described.substr(described.size() - 2), "}\n") << "the whole text";
   plumb::Model model = MakeModel(runtime);
-  EXPECT_FALSE(plumb::Session::Create(model, {17, plumb::Weights::kF32}).ok());
+  EXPECT_FALSE(plumb::Session::Create(model, {65, plumb::Weights::kF32}).ok());
   EXPECT_FALSE(plumb::Trainer::Create(model, {"batch_sise: 1"}).ok());
 }
 
