@@ -54,7 +54,10 @@ def main():
     discard = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(discard, ctypes.c_void_p())
     llama_cpp.llama_backend_init()
-    model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
+    settings = llama_cpp.llama_model_default_params()
+    # Version 0.3.36 ends the process if several Q8_0 rows are multiplied by AMX.
+    settings.use_extra_bufts = c.dtype != "int8" or c.task == "decode" and c.batch == 1
+    model = llama_cpp.llama_model_load_from_file(path.encode(), settings)
     os.remove(path)
     options = llama_cpp.llama_context_default_params()
     options.n_ctx, options.n_seq_max = c.batch * c.context, c.batch
