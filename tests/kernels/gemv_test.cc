@@ -12,6 +12,7 @@
 #include "runtime/base/aligned_buffer.h"
 #include "runtime/base/bf16.h"
 #include "runtime/kernels/gemv/gemv_job.h"
+#include "runtime/kernels/simd/cpu_features.h"
 #include "runtime/kernels/simd/split_f32.h"
 #include "tests/kernels/draw.h"
 #include "tests/kernels/simd_targets.h"
@@ -154,6 +155,36 @@ TEST(GemvTest, Bf16ProductsAgreeWithSumsInDoubleForAnyNumberOfRows) {
         for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y_half[i], Bf16FromFloat(y[i]));
       }
     });
+  }
+}
+
+// Intel's processors have these instructions too, although plumb does not choose them there.
+TEST(GemvTest, PairsAgreeWithSumsInDoubleForAnyNumberOfRows) {
+  if (!UsesBf16Instructions()) GTEST_SKIP() << "this processor has no AVX512_BF16";
+  const GemvFn multiply = SelectGemv(DType::kBF16, /*pairs=*/true);
+  for (const auto& [n, k] :
+       {std::pair<int64_t, int64_t>{37, 192}, {1003, 192}, {10, 77}, {7, 31}}) {
+    const Weights w(n, k);
+    const std::vector<float> x = Draw(kMaxGemvRows * k, "x"), bias = Draw(n, "bias");
+    std::vector<uint16_t> half(x.size());
+    HighBf16(x.data(), kMaxGemvRows * k, 1, half.data());
+    std::vector<float> alone(static_cast<size_t>(kMaxGemvRows * n));
+    for (int64_t i = 0; i < kMaxGemvRows; ++i) {
+      multiply({1, n, k, half.data() + i * k, w.bf16.data(), bias.data(), alone.data() + i * n}, 0,
+               n / kGemvStreams);
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = bias[j];
+        for (int64_t l = 0; l < k; ++l) {
+          sum += FloatFromBf16(half[i * k + l]) * w.At(DType::kBF16, j, l);
+        }
+        ASSERT_NEAR(alone[i * n + j], sum, 2e-5 * std::sqrt(k)) << i << ", " << j;
+      }
+    }
+    for (int64_t m = 2; m <= kMaxGemvRows; ++m) {
+      std::vector<float> y(static_cast<size_t>(m * n));
+      multiply({m, n, k, half.data(), w.bf16.data(), bias.data(), y.data()}, 0, n / kGemvStreams);
+      EXPECT_EQ(std::memcmp(y.data(), alone.data(), y.size() * sizeof(float)), 0) << m;
+    }
   }
 }
 

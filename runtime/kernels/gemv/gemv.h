@@ -42,7 +42,7 @@ using GemvFn = void (*)(const GemvArgs& args, int64_t begin, int64_t end);
 
 // Returns the function for x in f32 and `weights`, kF32 or kBF16; or, with `pairs`, for x and w in
 // bf16, which multiplies them as bf16x2. It sums pairs, so its bits differ from those of widened
-// operands. `pairs` requires UsesBf16Pairs().
+// operands. `pairs` requires UsesBf16Instructions().
 GemvFn SelectGemv(DType weights, bool pairs = false);
 
 // Returns the same for 16 streams, with w in bf16, k a multiple of 32 and n >= 16. Requires:
