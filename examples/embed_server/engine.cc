@@ -32,7 +32,7 @@ const char* Name(plumb::FinishReason reason) {
 
 }  // namespace
 
-Engine::Engine(const std::string& run_directory, int sessions, int threads) {
+Engine::Engine(const std::string& run_directory, int requests, int threads) {
   const std::filesystem::path run = std::filesystem::canonical(run_directory);
   name_ = run.filename().string();
   plumb::RuntimeOptions options;
@@ -48,39 +48,18 @@ Engine::Engine(const std::string& run_directory, int sessions, int threads) {
       std::filesystem::exists(recipe) &&
       plumb::RecipeText(ReadFile(recipe)).value().find("format: DOCUMENTS") != std::string::npos;
   context_length_ = model.Info().context_length;
-  // All memory for requests is allocated before the first one. The sessions keep the model alive.
-  for (int i = 0; i < sessions; ++i) sessions_.push_back(plumb::Session::Create(model).value());
-  for (plumb::Session& session : sessions_) idle_.push_back(&session);
-}
-
-plumb::Session* Engine::Acquire() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (stopped_) throw ApiError(503, "server_error", "the server is shutting down");
-  if (idle_.empty()) {
-    throw ApiError(429, "rate_limit_error",
-                   "all " + std::to_string(sessions_.size()) + " sessions are busy: try again", "",
-                   "rate_limit_exceeded");
-  }
-  plumb::Session* const session = idle_.back();
-  idle_.pop_back();
-  return session;
-}
-
-void Engine::Release(plumb::Session* session) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  idle_.push_back(session);
-}
-
-void Engine::Stop() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  stopped_ = true;
-  for (const plumb::Session& session : sessions_) session.Cancel();
+  // All memory for requests is allocated before the first one.
+  batch_ = std::make_unique<Batch>(model, requests);
 }
 
 std::unique_ptr<Engine::Job> Engine::Begin(const CompletionRequest& request) {
   std::unique_ptr<Job> job(new Job(this, request));
   job->Encode();
-  job->session_ = Acquire();
+  job->place_ = batch_->Take();
+  if (!job->place_) {
+    throw ApiError(429, "rate_limit_error", "all requests that may run at once do: try again", "",
+                   "rate_limit_exceeded");
+  }
   return job;
 }
 
@@ -91,7 +70,7 @@ Engine::Job::Job(Engine* engine, const CompletionRequest& request)
 }
 
 Engine::Job::~Job() {
-  if (session_ != nullptr) engine_->Release(session_);
+  if (place_) engine_->batch_->Release(*place_);
 }
 
 std::int64_t Engine::Job::prompt_tokens() const {
@@ -173,9 +152,6 @@ bool Engine::Job::RunChoice(std::size_t prompt, std::size_t choice, const Tell& 
   if (max_tokens_[prompt] == 0) {
     return tell(choice, request_.echo ? decoder.Finish().value() : "", "length");
   }
-  session_->Truncate(0, 0).value();
-  session_->Feed(0, tokens).value();
-
   plumb::SampleOptions options;
   options.max_tokens = max_tokens_[prompt].value_or(0);
   // With temperature 0 or top_p 0 only the most likely token remains.
@@ -187,24 +163,17 @@ bool Engine::Job::RunChoice(std::size_t prompt, std::size_t choice, const Tell& 
   options.vocabulary = tokenizer.VocabSize();
   options.end_tokens = engine_->end_tokens_;
   decoder.StopAt(request_.stop).value();
-  std::string rest;  // text to send with the reason
-  bool is_heard = true;
-  const auto generated = session_->Generate(0, options, [&](std::int32_t token) {
+  Batch& batch = *engine_->batch_;
+  batch.Begin(*place_, tokens, options);
+  while (const std::optional<std::int32_t> token = batch.Next(*place_)) {
     ++completion_tokens_;
-    std::string piece = decoder.Next(token).value();
-    if (decoder.Stopped()) {
-      rest = std::move(piece);
-      return plumb::Next::kStop;
-    }
-    is_heard = tell(choice, piece, "");
-    return is_heard ? plumb::Next::kGoOn : plumb::Next::kStop;
-  });
-  if (!generated && generated.error().code() == plumb::Code::kCancelled) return false;
-  plumb::FinishReason reason = generated.value();
-  if (!decoder.Stopped()) {
-    if (is_heard && reason == plumb::FinishReason::kStop) ++completion_tokens_;  // an end token
-    rest = decoder.Finish().value();
-    if (decoder.Stopped()) reason = plumb::FinishReason::kStop;
+    const std::string piece = decoder.Next(*token).value();
+    if (decoder.Stopped()) return tell(choice, piece, "stop");
+    if (!tell(choice, piece, "")) return false;
   }
-  return is_heard && tell(choice, rest, Name(reason));
+  const plumb::Result<plumb::FinishReason> reason = batch.Finish(*place_);
+  if (!reason && reason.error().code() == plumb::Code::kCancelled) return false;
+  if (reason.value() == plumb::FinishReason::kStop) ++completion_tokens_;  // an end token
+  const std::string rest = decoder.Finish().value();
+  return tell(choice, rest, decoder.Stopped() ? "stop" : Name(*reason));
 }

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine: completes texts with a run of `plumb train`, several requests at once: owns one model,
-// and sessions that share its weights. Thread-safe once it is constructed.
+// Engine: completes texts with a run of `plumb train`, several requests at once. Owns the batch in
+// which their texts grow. Thread-safe once it is constructed.
 #ifndef EMBED_SERVER_ENGINE_H_
 #define EMBED_SERVER_ENGINE_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "batch.h"
 #include "plumb.hpp"
 #include "request.h"
 
 class Engine {
  public:
   // Loads a run. Throws plumb::Error or std::runtime_error for a directory without a complete run.
-  Engine(const std::string& run_directory, int sessions, int threads);
+  Engine(const std::string& run_directory, int requests, int threads);
 
   const std::string& name() const { return name_; }
 
-  // A request that has a session and fits into the context. It is created before the answer begins,
-  // so that errors have their own HTTP status. The destructor returns the session.
+  // A request that has a place in the batch and fits into the context. It is created before the
+  // answer begins, so that errors have their own HTTP status. The destructor releases the place.
   class Job {
    public:
     // Receives more of a choice's text, and why it ended or "". Returns false if the client is
@@ -54,29 +54,23 @@ class Engine {
     std::vector<std::optional<std::int64_t>> max_tokens_;
     std::uint64_t seed_;
     std::int64_t completion_tokens_ = 0;
-    plumb::Session* session_ = nullptr;
+    std::optional<int> place_;
   };
-  // Begins a request. Throws ApiError: 400 if it does not fit, 429 if all sessions are busy.
+  // Begins a request. Throws ApiError: 400 if it does not fit, 429 if all places are taken.
   std::unique_ptr<Job> Begin(const CompletionRequest& request);
 
   // Ends all running and future jobs. Any thread.
-  void Stop();
+  void Stop() { batch_->Stop(); }
 
  private:
   std::vector<std::int32_t> TokensOf(const std::string& text) const;
-  plumb::Session* Acquire();
-  void Release(plumb::Session* session);
 
   std::string name_;
   std::unique_ptr<plumb::Tokenizer> tokenizer_;
   std::vector<std::int32_t> end_tokens_;
   std::int64_t context_length_ = 0;
   bool has_documents_ = false;  // trained on documents, which begin with a token
-  std::vector<plumb::Session> sessions_;
-
-  std::mutex mutex_;  // guards the members below
-  std::vector<plumb::Session*> idle_;
-  bool stopped_ = false;
+  std::unique_ptr<Batch> batch_;
 };
 
 #endif  // EMBED_SERVER_ENGINE_H_

@@ -2,7 +2,7 @@
 // An HTTP server that completes texts with a run of `plumb train`, for clients of OpenAI's API and
 // for browsers.
 //
-//   embed_server RUN [--host 127.0.0.1] [--port 8080] [--sessions 8] [--threads 0]
+//   embed_server RUN [--host 127.0.0.1] [--port 8080] [--requests 8] [--threads 0]
 #include <httplib.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,7 +33,7 @@ constexpr std::size_t kMaxBytes = 1 << 20;  // max size of a request's body
 
 struct Options {
   std::string run, host = "127.0.0.1";
-  int port = 8080, sessions = 8, threads = 0;
+  int port = 8080, requests = 8, threads = 0;
 };
 
 int Number(const std::string& flag, const std::string& text, int min, int max) {
@@ -61,8 +61,8 @@ Options Parse(int argc, char** argv) {
       options.host = value;
     } else if (argument == "--port") {
       options.port = Number(argument, value, 0, 65535);
-    } else if (argument == "--sessions") {
-      options.sessions = Number(argument, value, 1, 256);
+    } else if (argument == "--requests") {
+      options.requests = Number(argument, value, 1, 64);
     } else if (argument == "--threads") {
       options.threads = Number(argument, value, 0, 1024);
     } else {
@@ -274,7 +274,7 @@ int Serve(const Options& options) {
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
 
-  Engine engine(options.run, options.sessions, options.threads);
+  Engine engine(options.run, options.requests, options.threads);
   httplib::Server server;
   server.set_payload_max_length(kMaxBytes);
   server.set_read_timeout(10, 0);
@@ -284,8 +284,8 @@ int Serve(const Options& options) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
-  // Extra threads answer "busy" while all sessions are in use.
-  const auto workers = static_cast<std::size_t>(options.sessions) + 8;
+  // Extra threads answer "busy" while as many requests run as may run at once.
+  const auto workers = static_cast<std::size_t>(options.requests) + 8;
   server.new_task_queue = [workers] { return new httplib::ThreadPool(workers); };
   // So that the rest of a refused request's body is not read as the next request.
   server.set_keep_alive_max_count(1);
@@ -310,7 +310,7 @@ int Serve(const Options& options) {
   std::thread listener([&] { server.listen_after_bind(); });
   while (!server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::printf("http://%s:%d serves %s, %d requests at once\n", options.host.c_str(), port,
-              engine.name().c_str(), options.sessions);
+              engine.name().c_str(), options.requests);
   std::fflush(stdout);
 
   int signal = 0;
@@ -331,7 +331,7 @@ int main(int argc, char** argv) {
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr,
                  "embed_server: %s\nusage: embed_server RUN [--host 127.0.0.1] [--port 8080] "
-                 "[--sessions 8] [--threads 0]\n",
+                 "[--requests 8] [--threads 0]\n",
                  error.what());
     return 2;
   }

@@ -142,9 +142,10 @@ void Executable::BindWorkspace(void* workspace) {
 int64_t Executable::AlignmentOf(size_t slot) const {
   if (slot >= plan_.externals.size() || program_->values_of_slot[slot].empty()) return kAlignment;
   const Value& value = graph_.value(program_->values_of_slot[slot].front());
-  // Kernels read matrices row by row, at any alignment of rows.
-  const bool is_matrix = value.kind == ValueKind::kParameter && value.type.shape.rank() >= 2;
-  return is_matrix ? SizeOf(value.type.dtype) : kAlignment;
+  // Kernels read matrices, and the states of each sequence, row by row, at any alignment of rows.
+  const bool has_rows = value.kind == ValueKind::kState ||
+                        (value.kind == ValueKind::kParameter && value.type.shape.rank() >= 2);
+  return has_rows ? SizeOf(value.type.dtype) : kAlignment;
 }
 
 absl::Status Executable::Bind(absl::string_view name, void* data) {

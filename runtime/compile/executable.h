@@ -71,10 +71,10 @@ class Executable {
   void BindWorkspace(void* workspace);
 
   // Binds a parameter, input, state (by value name) or output (by output name). The memory must
-  // hold the value's type, be 64-byte aligned (a parameter of rank 2 or more: aligned to its
-  // element type), and not overlap other memory. An output that is a state, updated in place, is in
-  // the state's memory and is not bound itself. Errors: kNotFound for a name that is unknown or
-  // cannot be bound, kInvalidArgument for unaligned memory.
+  // hold the value's type, be 64-byte aligned (a state, or a parameter of rank 2 or more: aligned
+  // to its element type), and not overlap other memory. An output that is a state, updated in
+  // place, is in the state's memory and is not bound itself. Errors: kNotFound for a name that is
+  // unknown or cannot be bound, kInvalidArgument for unaligned memory.
   absl::Status Bind(absl::string_view name, void* data);
 
   // Keeps the caller's floating-point mode in later runs, to measure the cost of denormals.

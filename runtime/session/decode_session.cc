@@ -38,11 +38,10 @@ DecodeSession::DecodeSession(const ModelContext* context, const PackedWeights* w
       tokens_(kMaxChunk * SizeOf(DType::kI32)),
       positions_(tokens_.size()),
       logits_(batch * context->model.dims.vocab_size * SizeOf(DType::kF32)),
-      chunk_logits_(batch == 1 ? 0 : logits_.size() / batch),
+      chunk_logits_(logits_.size() / batch),
       types_(context->model.token_types > 0 ? tokens_.size() : 0) {
   PLUMB_CHECK(batch >= 1 && batch <= kMaxBatch, "the number of sequences is out of range");
   if (types_.size() > 0) std::memset(types_.data(), 0, static_cast<size_t>(types_.size()));
-  chunk_tokens_.reserve(static_cast<size_t>(context_length()));
 }
 
 DecodeSession::DecodeSession(const ModelContext* context, const ParameterStore* parameters,
@@ -52,12 +51,20 @@ DecodeSession::DecodeSession(const ModelContext* context, const ParameterStore* 
   own_weights_.reset(weights_);
 }
 
-absl::Status DecodeSession::BindCommon(Executable* executable) {
+absl::Status DecodeSession::Bind(const AlignedBuffer& logits, Executable* executable) {
   PLUMB_RETURN_IF_ERROR(weights_->Bind(executable));
   PLUMB_RETURN_IF_ERROR(executable->Bind("tokens", tokens_.data()));
   PLUMB_RETURN_IF_ERROR(executable->Bind("positions", positions_.data()));
   if (types_.size() > 0) PLUMB_RETURN_IF_ERROR(executable->Bind(kTypesInput, types_.data()));
+  PLUMB_RETURN_IF_ERROR(executable->Bind("logits", logits.data()));
   if (caches_.empty()) PlaceCaches(executable->graph());
+  return BindCaches(0, executable);
+}
+
+absl::Status DecodeSession::BindCaches(int64_t sequence, Executable* executable) {
+  for (auto& [name, cache] : caches_) {
+    PLUMB_RETURN_IF_ERROR(executable->Bind(name, cache.memory + sequence * cache.bytes()));
+  }
   return absl::OkStatus();
 }
 
@@ -84,35 +91,17 @@ void DecodeSession::PlaceCaches(const Graph& graph) {
     shortest_ring = shortest_ring == 0 ? cache.rows : std::min(shortest_ring, cache.rows);
   }
   for (auto& tokens : fed_) tokens.reserve(static_cast<size_t>(context_length()));
-  AlignedBuffer memory(batch() * total), chunk_memory(batch() > 1 ? total : 0);
+  AlignedBuffer memory(batch() * total);
   // All memory is allocated: nothing fails from here on, so either all caches are placed or none.
   cache_memory_ = std::move(memory);
-  chunk_memory_ = std::move(chunk_memory);
   caches_ = std::move(caches);
   shortest_ring_ = shortest_ring;
   has_states_ = has_states;
   int64_t at = 0;
   for (auto& [name, cache] : caches_) {
     cache.memory = cache_memory_.data() + batch() * at;
-    cache.chunk = batch() > 1 ? chunk_memory_.data() + at : cache.memory;
     at += AlignUp(cache.bytes());
   }
-}
-
-absl::Status DecodeSession::BindChunk(Executable* executable) {
-  PLUMB_RETURN_IF_ERROR(BindCommon(executable));
-  for (auto& [name, cache] : caches_) {
-    PLUMB_RETURN_IF_ERROR(executable->Bind(name, cache.chunk));
-  }
-  return executable->Bind("logits", batch() == 1 ? logits_.data() : chunk_logits_.data());
-}
-
-absl::Status DecodeSession::BindStep(Executable* executable) {
-  PLUMB_RETURN_IF_ERROR(BindCommon(executable));
-  for (auto& [name, cache] : caches_) {
-    PLUMB_RETURN_IF_ERROR(executable->Bind(name, cache.memory));
-  }
-  return executable->Bind("logits", logits_.data());
 }
 
 absl::Status DecodeSession::CheckLength(int64_t sequence, int64_t tokens) const {
@@ -123,40 +112,33 @@ absl::Status DecodeSession::CheckLength(int64_t sequence, int64_t tokens) const 
                                             context_length()));
 }
 
-void DecodeSession::CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk) {
+void DecodeSession::CopySequence(int64_t from, int64_t to) {
+  const int64_t vocabulary = context_->model.dims.vocab_size;
+  std::copy_n(logits(from), vocabulary, logits_.as<float>() + to * vocabulary);
   for (auto& [name, cache] : caches_) {
-    const auto copy = [&, &cache = cache](int64_t first_row, int64_t rows) {
-      const size_t bytes = static_cast<size_t>(rows * cache.row_bytes);
-      for (int64_t head = 0; head < cache.heads; ++head) {
-        const int64_t at = head * cache.head_bytes + first_row * cache.row_bytes;
-        std::byte* const own = cache.memory + sequence * cache.bytes() + at;
-        std::byte* const chunk = cache.chunk + at;
-        std::memcpy(to_chunk ? chunk : own, to_chunk ? own : chunk, bytes);
-      }
-    };
-    if (cache.rows == 0) {
-      std::byte* const own = cache.memory + sequence * cache.bytes();
-      std::memcpy(to_chunk ? cache.chunk : own, to_chunk ? own : cache.chunk,
-                  static_cast<size_t>(cache.bytes()));
-      continue;
+    // A ring that is not full begins at its first row.
+    const int64_t rows = std::min(length(from), cache.rows);
+    const int64_t bytes = cache.rows == 0 ? cache.head_bytes : rows * cache.row_bytes;
+    for (int64_t head = 0; head < cache.heads; ++head) {
+      std::byte* const first = cache.memory + head * cache.head_bytes;
+      std::memcpy(first + to * cache.bytes(), first + from * cache.bytes(),
+                  static_cast<size_t>(bytes));
     }
-    // A ring holds only the last rows; they may wrap around its end.
-    const int64_t rows = std::min(end - begin, cache.rows), row = (end - rows) % cache.rows;
-    const int64_t straight = std::min(rows, cache.rows - row);
-    copy(row, straight);
-    copy(0, rows - straight);
   }
+  written_[static_cast<size_t>(to)] = length(from);
 }
 
 absl::Status DecodeSession::Run(const Executable& executable) {
   return profile_ != nullptr ? profile_->Run(executable, threads_) : executable.Run(threads_);
 }
 
-absl::Status DecodeSession::RunChunk(int64_t position, absl::Span<const int32_t> tokens) {
+absl::Status DecodeSession::RunChunk(int64_t sequence, int64_t position,
+                                     absl::Span<const int32_t> tokens) {
   const int64_t n = static_cast<int64_t>(tokens.size());
-  const auto bind = [this](Executable* executable) { return BindChunk(executable); };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, chunk_executables_.Get(n, bind));
-  std::memcpy(tokens_.data(), tokens.data(), tokens.size() * sizeof(int32_t));
+  const auto bind = [this](Executable* made) { return Bind(chunk_logits_, made); };
+  PLUMB_ASSIGN_OR_RETURN(Executable* const executable, chunk_executables_.Get(n, bind));
+  if (batch() > 1) PLUMB_RETURN_IF_ERROR(BindCaches(sequence, executable));
+  std::copy(tokens.begin(), tokens.end(), tokens_.as<int32_t>());
   for (int64_t i = 0; i < n; ++i) {
     positions_.as<int32_t>()[i] = static_cast<int32_t>(position + i);
   }
@@ -170,8 +152,8 @@ absl::Status DecodeSession::RunChunks(int64_t sequence, int64_t begin,
   for (int64_t at = begin; at < end;) {
     const int64_t n = std::min(end - at, kMaxChunk);
     written = std::max(written, at + n);
-    PLUMB_RETURN_IF_ERROR(
-        RunChunk(at, tokens.subspan(static_cast<size_t>(at - begin), static_cast<size_t>(n))));
+    PLUMB_RETURN_IF_ERROR(RunChunk(
+        sequence, at, tokens.subspan(static_cast<size_t>(at - begin), static_cast<size_t>(n))));
     at += n;
   }
   return absl::OkStatus();
@@ -185,10 +167,8 @@ absl::Status DecodeSession::RestoreCaches(int64_t sequence) {
   // it. A state is that after the tokens that were written.
   const bool has_lost_rows = shortest_ring_ > 0 && written > shortest_ring_ && written > n + 1;
   if (!has_lost_rows && !(has_states_ && written > n)) return absl::OkStatus();
-  chunk_tokens_.clear();
   const auto tokens = absl::MakeConstSpan(fed_[static_cast<size_t>(sequence)]);
   PLUMB_RETURN_IF_ERROR(RunChunks(sequence, 0, tokens.subspan(0, static_cast<size_t>(n))));
-  if (batch() > 1) CopyCaches(sequence, 0, n, /*to_chunk=*/false);
   written = n;
   return absl::OkStatus();
 }
@@ -199,6 +179,13 @@ void DecodeSession::Remember(int64_t sequence, absl::Span<const int32_t> tokens)
   fed.insert(fed.end(), tokens.begin(), tokens.end());
 }
 
+bool DecodeSession::HasOnly(int64_t sequence, absl::Span<const int32_t> tokens) const {
+  if (sequence < 0) return false;
+  const auto at = static_cast<size_t>(sequence);
+  const auto n = static_cast<int64_t>(tokens.size());
+  return lengths_[at] == n && written_[at] == n && absl::MakeConstSpan(fed_[at]) == tokens;
+}
+
 absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tokens) {
   if (tokens.empty()) {
     return absl::InvalidArgumentError("there are no tokens to feed; give one or more");
@@ -206,22 +193,17 @@ absl::Status DecodeSession::Feed(int64_t sequence, absl::Span<const int32_t> tok
   PLUMB_RETURN_IF_ERROR(CheckLength(sequence, static_cast<int64_t>(tokens.size())));
   PLUMB_RETURN_IF_ERROR(RestoreCaches(sequence));
   int64_t& length = lengths_[static_cast<size_t>(sequence)];
-  const int64_t end = length + static_cast<int64_t>(tokens.size());
-  const bool copies = batch() > 1, from_start = length == 0;
-  if (!copies || !from_start || absl::MakeConstSpan(chunk_tokens_) != tokens) {
-    chunk_tokens_.clear();
-    if (copies) CopyCaches(sequence, 0, length, /*to_chunk=*/true);
+  const bool is_prompt = length == 0;
+  if (is_prompt && HasOnly(prompt_of_, tokens)) {
+    CopySequence(prompt_of_, sequence);
+  } else {
     PLUMB_RETURN_IF_ERROR(RunChunks(sequence, length, tokens));
-    if (copies && from_start) chunk_tokens_.assign(tokens.begin(), tokens.end());
+    const int64_t vocabulary = context_->model.dims.vocab_size;
+    std::copy_n(chunk_logits_.as<float>(), vocabulary, logits_.as<float>() + sequence * vocabulary);
   }
-  if (copies) {
-    CopyCaches(sequence, length, end, /*to_chunk=*/false);
-    std::memcpy(logits_.as<float>() + sequence * context_->model.dims.vocab_size,
-                chunk_logits_.data(), static_cast<size_t>(chunk_logits_.size()));
-  }
+  if (is_prompt) prompt_of_ = sequence;
   Remember(sequence, tokens);
-  written_[static_cast<size_t>(sequence)] = std::max(written_[static_cast<size_t>(sequence)], end);
-  length = end;
+  length += static_cast<int64_t>(tokens.size());
   return absl::OkStatus();
 }
 
@@ -241,9 +223,15 @@ absl::Status DecodeSession::FeedBatch(absl::Span<const int32_t> tokens) {
     return absl::InvalidArgumentError(absl::StrCat(tokens.size(), " tokens are given for ", batch(),
                                                    " sequences; give one for each"));
   }
-  if (batch() == 1) return tokens[0] < 0 ? absl::OkStatus() : Feed(0, tokens);
   for (int64_t b = 0; b < batch(); ++b) {
     PLUMB_RETURN_IF_ERROR(CheckLength(b, 1));
+  }
+  const auto is_fed = [](int32_t token) { return token >= 0; };
+  const auto fed = std::count_if(tokens.begin(), tokens.end(), is_fed);
+  if (fed == 0) return absl::OkStatus();
+  if (fed == 1) {  // a pass for one sequence is the fastest
+    const auto token = std::find_if(tokens.begin(), tokens.end(), is_fed);
+    return Feed(token - tokens.begin(), absl::MakeConstSpan(token, 1));
   }
   for (int64_t b = 0; b < batch(); ++b) {
     if (tokens[static_cast<size_t>(b)] >= 0) PLUMB_RETURN_IF_ERROR(RestoreCaches(b));
@@ -255,8 +243,8 @@ absl::Status DecodeSession::FeedBatch(absl::Span<const int32_t> tokens) {
     positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
     written_[static_cast<size_t>(b)] = std::max(written_[static_cast<size_t>(b)], length(b) + 1);
   }
-  const auto bind = [this](Executable* executable) { return BindStep(executable); };
-  PLUMB_ASSIGN_OR_RETURN(const Executable* executable, step_executable_.Get(1, bind));
+  const auto bind = [this](Executable* made) { return Bind(logits_, made); };
+  PLUMB_ASSIGN_OR_RETURN(const Executable* const executable, step_executable_.Get(1, bind));
   PLUMB_RETURN_IF_ERROR(Run(*executable));
   for (int64_t b = 0; b < batch(); ++b) {
     if (tokens[static_cast<size_t>(b)] < 0) continue;

@@ -3,9 +3,9 @@
 //
 // Sequences are independent: they have any lengths, and start and end at any time. The bits of a
 // sequence do not depend on the others. A step appends one token to each sequence in one pass over
-// the weights, which computes every row as if it were alone. A prompt, several tokens for one
-// sequence, is a pass of its own. Each length of such a pass has its executable, compiled at its
-// first use; feeding allocates nothing after that. Thread-compatible.
+// the weights, which computes every row as if it were alone. Tokens for one sequence, such as a
+// prompt, are a pass of their own, in place. Each length of such a pass has its executable,
+// compiled at its first use; feeding allocates nothing after that. Thread-compatible.
 #ifndef PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 #define PLUMB_RUNTIME_SESSION_DECODE_SESSION_H_
 
@@ -44,9 +44,9 @@ class DecodeSession {
     ForgetPrompts();
   }
 
-  // Forgets which prompt the chunk caches hold. Call it after the weights changed, so that a prompt
+  // Forgets which sequence has the last prompt. Call it after the weights changed, so that a prompt
   // that was fed before is computed again.
-  void ForgetPrompts() { chunk_tokens_.clear(); }
+  void ForgetPrompts() { prompt_of_ = -1; }
 
   // Removes all but the first `length` tokens of a sequence. Its logits are invalid until the next
   // tokens are fed. If a layer's window, or a shift, has already overwritten rows that are visible
@@ -73,8 +73,8 @@ class DecodeSession {
   absl::Status Append(int64_t sequence, int32_t token);
 
   // Appends tokens[b] to every sequence b, except where it is negative: such a sequence keeps its
-  // tokens, but its logits are invalid until it is fed. Errors: as Feed; then no sequence has
-  // changed. Requires room for a token in every sequence.
+  // tokens, but its logits are invalid until it is fed. A single token is appended as by Feed.
+  // Errors: as Feed; then no sequence has changed. Requires room for a token in every sequence.
   absl::Status FeedBatch(absl::Span<const int32_t> tokens);
 
   // Sets the profile that later passes are timed into, op by op; results stay bit-identical.
@@ -94,7 +94,6 @@ class DecodeSession {
  private:
   struct Cache {
     std::byte* memory = nullptr;  // caches of all sequences
-    std::byte* chunk = nullptr;   // cache of the chunk's sequence; `memory` if there is only one
     int64_t heads = 0;            // heads of keys and values; 1 for a convolution
     int64_t head_bytes = 0;       // bytes of one head of one sequence
     // Rows of a head, one per token; fewer than the context's: a ring. 0: a state that all tokens
@@ -106,14 +105,17 @@ class DecodeSession {
   };
 
   absl::Status Run(const Executable& executable);
-  absl::Status RunChunk(int64_t position, absl::Span<const int32_t> tokens);
-  absl::Status BindChunk(Executable* executable);
-  absl::Status BindStep(Executable* executable);
-  absl::Status BindCommon(Executable* executable);
+  absl::Status RunChunk(int64_t sequence, int64_t position, absl::Span<const int32_t> tokens);
+  // Binds everything except the workspace.
+  absl::Status Bind(const AlignedBuffer& logits, Executable* executable);
+  // Binds the caches of one sequence, or from sequence 0 on of all, as the executable has rows.
+  absl::Status BindCaches(int64_t sequence, Executable* executable);
   // Reads the sizes of the caches from a program and allocates them.
   void PlaceCaches(const Graph& graph);
-  // Copies the rows of tokens [begin, end) from a sequence's caches to the chunk caches, or back.
-  void CopyCaches(int64_t sequence, int64_t begin, int64_t end, bool to_chunk);
+  // Returns true if exactly these tokens are in the sequence, and nothing was computed after them.
+  bool HasOnly(int64_t sequence, absl::Span<const int32_t> tokens) const;
+  // Copies the logits and caches of a sequence to another one.
+  void CopySequence(int64_t from, int64_t to);
   // Feeds tokens in chunks; their cache rows are [begin, begin + tokens.size()).
   absl::Status RunChunks(int64_t sequence, int64_t begin, absl::Span<const int32_t> tokens);
   // Recomputes a sequence if its rings have lost rows that its next token attends to, or its
@@ -136,11 +138,12 @@ class DecodeSession {
   ExecutableCache chunk_executables_, step_executable_;
   std::map<std::string, Cache> caches_;  // keyed by the name of the state
   // All caches contiguously, for huge pages: reading every cache takes few TLB entries.
-  AlignedBuffer cache_memory_, chunk_memory_;
-  AlignedBuffer tokens_, positions_, logits_, chunk_logits_;
-  AlignedBuffer types_;  // zeros; empty if the model has no token types
-  // Tokens that the chunk caches and chunk_logits_ are of, if they begin at position 0; else empty.
-  std::vector<int32_t> chunk_tokens_;
+  AlignedBuffer cache_memory_;
+  AlignedBuffer tokens_, positions_, logits_;
+  AlignedBuffer chunk_logits_;  // aligned, unlike a sequence's logits
+  AlignedBuffer types_;         // zeros; empty if the model has no token types
+  // Sequence whose tokens were fed last from its beginning, all at once; -1: none.
+  int64_t prompt_of_ = -1;
   StepProfile* profile_ = nullptr;  // null: off
 };
 

@@ -210,7 +210,7 @@ void ExecutableCache::Reserve(int64_t bytes) {
   for (auto& [length, each] : executables_) each->BindWorkspace(workspace_.data());
 }
 
-absl::StatusOr<const Executable*> ExecutableCache::Get(int64_t seq, Binder bind) {
+absl::StatusOr<Executable*> ExecutableCache::Get(int64_t seq, Binder bind) {
   if (const auto it = executables_.find(seq); it != executables_.end()) {
     Reserve(it->second->workspace_bytes());  // it is missing if memory ran out before
     return it->second.get();

@@ -83,7 +83,7 @@ class ExecutableCache {
 
   // Returns the executable for `seq`, compiled and bound at its first use. If it fails, also by
   // std::bad_alloc, nothing has changed, and a later call may succeed.
-  absl::StatusOr<const Executable*> Get(int64_t seq, Binder bind);
+  absl::StatusOr<Executable*> Get(int64_t seq, Binder bind);
 
   // Compiles for `seq` ahead of Get without allocating the workspace. Returns the workspace's size
   // in bytes.

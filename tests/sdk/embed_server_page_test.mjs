@@ -74,7 +74,7 @@ test("an error is shown", async (t) => {
 });
 
 test("text comes as it is drawn, and Escape ends the request", async (t) => {
-  const url = await serve(process.env.LONG_RUN, "--sessions", "1", "--threads", "1");
+  const url = await serve(process.env.LONG_RUN, "--requests", "1", "--threads", "1");
   const page = await open(t, url);
   await page.fill("#prompt", "x");
   await page.fill("#max_tokens", "2047");
@@ -83,7 +83,7 @@ test("text comes as it is drawn, and Escape ends the request", async (t) => {
   assert.equal(await page.isEnabled("#stop"), true);
   await page.keyboard.press("Escape");
   await page.waitForFunction(() => document.querySelector("#state").textContent === "stopped");
-  // The only session is free again.
+  // The only place for a request is free again.
   await page.fill("#max_tokens", "1");
   await page.waitForFunction(async () => {
     document.querySelector("#complete").click();

@@ -181,8 +181,10 @@ class Completions(unittest.TestCase):
         self.assertEqual(status("/v1/completions", body=json.dumps({"prompt": "a" * 2**20})), (413, None))
 
     def test_requests_at_once_get_what_they_get_alone(self):
-        asked = [{"prompt": prompt, "seed": seed, "max_tokens": 12, "n": 4, "stream": False}
-                 for seed, prompt in enumerate(["an", "be", "car", "d", "el", "fr", "g", "ha"])]
+        asked = [{"prompt": prompt, "seed": seed, "max_tokens": 12, "n": 4, "stop": "ee"}
+                 for seed, prompt in enumerate(["an", "be", "car", "d", "el", "fr"])]
+        # These fill the context, while others grow.
+        asked += [{"prompt": "an" * 6, "seed": seed, "temperature": 2, "n": 8} for seed in range(2)]
         alone = [self.server.complete(**each)["choices"] for each in asked]
         for _ in range(3):
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -344,11 +346,11 @@ class Hostile(unittest.TestCase):
 
 
 class Bounds(unittest.TestCase):
-    """Tests with few sessions, and texts that take long."""
+    """Tests with one request at once, and texts that take long."""
     LONG = {"prompt": "x", "max_tokens": 2047, "n": 16, "seed": 1}
 
     def setUp(self):
-        self.server = Server(LONG_RUN, "--sessions", "1", "--threads", "1")
+        self.server = Server(LONG_RUN, "--requests", "1", "--threads", "1")
         self.addCleanup(self.finish, self.server.process)
 
     @staticmethod
@@ -376,7 +378,7 @@ class Bounds(unittest.TestCase):
     def status(self):
         return self.server.curl("/v1/completions", body={"prompt": "a", "max_tokens": 1})[0]
 
-    def test_more_than_it_has_sessions_for_is_refused(self):
+    def test_more_requests_than_may_run_are_refused(self):
         self.begin(stream=True)
         status, text = self.server.curl("/v1/completions", "-i", body={"prompt": "a"})
         self.assertEqual(status, 429)
@@ -411,7 +413,8 @@ class Bounds(unittest.TestCase):
     def test_a_port_that_is_taken_and_bad_arguments(self):
         port = self.server.url.rpartition(":")[2]
         for arguments, code, said in (([RUN, "--port", port], 1, "another server"), ([], 2, "usage"), ([RUN, "--port", "x"], 2, "--port must"),
-                                      ([RUN, "--prot", "1"], 2, "--prot is not known"), (["/not/there"], 1, "/not/there"),
+                                      ([RUN, "--prot", "1"], 2, "--prot is not known"),
+                                      ([RUN, "--requests", "65"], 2, "--requests must be a number from 1 to 64"), (["/not/there"], 1, "/not/there"),
                                       ([os.path.dirname(RUN)], 1, "is neither a run nor a checkpoint")):
             ran = subprocess.run([SERVER, *arguments], stderr=subprocess.PIPE, text=True, timeout=30, check=False)
             self.assertEqual(ran.returncode, code, ran.stderr)
