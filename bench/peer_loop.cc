@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training step of the study's model (examples/why_normalise/pre.pbtxt), written by hand for this model
-// only: a peer of plumb for compare_peers.py, which calls it through loop_steps.py. One sequence, one thread.
+// Training step of the study's model (examples/why_normalise/pre.pbtxt), written by hand for this
+// model only: a peer of plumb for compare_peers.py, which calls it through loop_steps.py. One
+// sequence, one thread.
 //
 //   c++ -O3 -march=native -ffast-math -shared -fPIC peer_loop.cc -o libpeer_loop.so
 //
-// Activations are stored feature by feature, eight tokens in a vector, so that every pass but the gradients
-// of weights computes eight tokens at once and never sums across a vector. All weights are rows of 16. A
-// gradient is not stored: AdamW takes each row of it while it is in registers, after the last use of the weight.
+// Activations are stored feature by feature, eight tokens in a vector, so that every pass but the
+// gradients of weights computes eight tokens at once and never sums across a vector. All weights
+// are rows of 16. A gradient is not stored: AdamW takes each row of it while it is in registers,
+// after the last use of the weight.
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -19,7 +21,8 @@ constexpr int kHead = kWidth / kHeads, kLanes = 8, kBlocks = kContext / kLanes;
 constexpr float kEpsilon = 1e-5f, kScale = 0.5f;  // of norms; 1 / sqrt(kHead)
 constexpr float kBeta1 = 0.9f, kAdamEpsilon = 1e-8f;
 
-using Lanes = float __attribute__((vector_size(4 * kLanes)));  // values of eight tokens, or of half a row
+using Lanes =
+    float __attribute__((vector_size(4 * kLanes)));  // values of eight tokens, or of half a row
 using Ints = int __attribute__((vector_size(4 * kLanes)));
 using Row = float[kWidth];
 
@@ -45,16 +48,17 @@ struct Norm {
 struct Block {
   Norm norm1, norm2;
   Lanes qkv[3 * kWidth], context[kWidth], hidden[kHidden];
-  Lanes max[kHeads], inverse[kHeads];   // of a row of scores: its maximum, and 1 / the sum of exponentials
-  Lanes softmax[kHeads][kContext];      // by key; lanes are queries
+  Lanes max[kHeads],
+      inverse[kHeads];  // of a row of scores: its maximum, and 1 / the sum of exponentials
+  Lanes softmax[kHeads][kContext];  // by key; lanes are queries
 };
 
 struct Loop {
   alignas(64) float state[3][kParameters];  // weights, first moments, second moments
   Block blocks[kLayers][kBlocks];
   float learning_rate, beta2, weight_decay;
-  double power1 = 1, power2 = 1;        // beta1 and beta2 to the number of steps
-  float rate, root, keep;               // factors of this step's update
+  double power1 = 1, power2 = 1;  // beta1 and beta2 to the number of steps
+  float rate, root, keep;         // factors of this step's update
 };
 
 // Returns e^x of x <= 0, with a relative error of about 2e-7.
@@ -63,11 +67,18 @@ inline Lanes Exp(Lanes x) {
   const Ints n = __builtin_convertvector(x * 1.44269504f - 0.5f, Ints);
   const Lanes r = x - __builtin_convertvector(n, Lanes) * 0.693147181f;
   const Lanes series =
-      1 + r * (1 + r * (0.5f + r * (0.166666667f + r * (0.0416666667f + r * (8.33333333e-3f + r * 1.38888889e-3f)))));
+      1 +
+      r * (1 + r * (0.5f + r * (0.166666667f +
+                                r * (0.0416666667f + r * (8.33333333e-3f + r * 1.38888889e-3f)))));
   return series * (Lanes)((n + 127) << 23);
 }
 
 inline Lanes Max(Lanes a, Lanes b) { return a > b ? a : b; }
+
+inline Lanes Sqrt(Lanes x) {
+  for (int t = 0; t < kLanes; ++t) x[t] = std::sqrt(x[t]);
+  return x;
+}
 
 inline float Sum(Lanes x) {
   float sum = 0;
@@ -75,7 +86,8 @@ inline float Sum(Lanes x) {
   return sum;
 }
 
-// Returns a vector whose lane t is true if token t of a block, counted from `begin`, is in [from, to).
+// Returns a vector whose lane t is true if token t of a block, counted from `begin`, is in [from,
+// to).
 inline Ints Between(int from, int to, int begin) {
   const Ints token = Ints{0, 1, 2, 3, 4, 5, 6, 7} + begin;
   return (token >= from) & (token < to);
@@ -86,9 +98,11 @@ template <int N>
 inline void Multiply(const Row* w, const Lanes* x, Lanes* y) {
   constexpr int kTogether = N % 4 == 0 ? 4 : 3;
   for (int n = 0; n < N; n += kTogether) {
-    Lanes sum[kTogether] = {};
+    Lanes sum[kTogether];
+#pragma GCC unroll 4
+    for (int k = 0; k < kTogether; ++k) sum[k] = w[n + k][0] * x[0];
 #pragma GCC unroll 16
-    for (int i = 0; i < kWidth; ++i) {
+    for (int i = 1; i < kWidth; ++i) {
 #pragma GCC unroll 4
       for (int k = 0; k < kTogether; ++k) sum[k] += w[n + k][i] * x[i];
     }
@@ -100,7 +114,9 @@ inline void Multiply(const Row* w, const Lanes* x, Lanes* y) {
 template <int N>
 inline void MultiplyTransposed(const Row* w, const Lanes* x, Lanes* y) {
   for (int half = 0; half < kWidth; half += 8) {
-    Lanes sum[8] = {};
+    Lanes sum[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) sum[i] = Lanes{};
     for (int n = 0; n < N; ++n) {
 #pragma GCC unroll 8
       for (int i = 0; i < 8; ++i) sum[i] += w[n][half + i] * x[n];
@@ -110,16 +126,25 @@ inline void MultiplyTransposed(const Row* w, const Lanes* x, Lanes* y) {
   }
 }
 
-// Updates `count` weights by AdamW.
-inline void Update(const Loop& loop, float* __restrict w, const float* __restrict gradient, int count) {
-  float* __restrict first = w + kParameters;
-  float* __restrict second = w + 2 * kParameters;
-  const float beta2 = loop.beta2, rate = loop.rate, root = loop.root, keep = loop.keep;
-  for (int i = 0; i < count; ++i) {
-    first[i] = kBeta1 * first[i] + (1 - kBeta1) * gradient[i];
-    second[i] = beta2 * second[i] + (1 - beta2) * gradient[i] * gradient[i];
-    w[i] = keep * w[i] - rate * first[i] / (std::sqrt(second[i]) * root + kAdamEpsilon);
-  }
+// Updates eight weights by AdamW.
+inline void Update(const Loop& loop, Lanes* w, Lanes gradient) {
+  constexpr size_t kStep = kParameters / kLanes;
+  const Lanes first = kBeta1 * w[kStep] + (1 - kBeta1) * gradient;
+  const Lanes second = loop.beta2 * w[2 * kStep] + (1 - loop.beta2) * gradient * gradient;
+  w[kStep] = first;
+  w[2 * kStep] = second;
+  w[0] = loop.keep * w[0] - loop.rate * first / (Sqrt(second) * loop.root + kAdamEpsilon);
+}
+
+// Updates a row of weights.
+inline void Update(const Loop& loop, Row& w, Lanes low, Lanes high) {
+  Update(loop, reinterpret_cast<Lanes*>(w), low);
+  Update(loop, reinterpret_cast<Lanes*>(w) + 1, high);
+}
+
+inline void Update(const Loop& loop, Row& w, const Row& gradient) {
+  const Lanes* halves = reinterpret_cast<const Lanes*>(gradient);
+  Update(loop, w, halves[0], halves[1]);
 }
 
 // Writes the values of tokens as rows, times a weight for each column.
@@ -129,22 +154,29 @@ inline void Transpose(const Lanes* x, float (*rows)[kWidth]) {
   }
 }
 
-// Updates w by the gradient sum over t of dy[n][t] rows[t]; blocks of dy are `stride` vectors apart.
+// Updates w by the gradient sum over t of dy[n][t] rows[t]; blocks of dy are `stride` vectors
+// apart.
 template <int N>
-inline void UpdateMatrix(const Loop& loop, Row* w, const Lanes* dy, size_t stride, const Row* rows, int count) {
+inline void UpdateMatrix(const Loop& loop, Row* w, const Lanes* dy, size_t stride, const Row* rows,
+                         int count) {
   constexpr int kTogether = N % 4 == 0 ? 4 : 3;
   for (int n = 0; n < N; n += kTogether) {
-    Lanes gradient[kTogether][2] = {};
-    for (int t = 0; t < count; ++t) {
-      const Lanes* row = reinterpret_cast<const Lanes*>(rows[t]);
-      const Lanes* d = dy + t / kLanes * stride + n;
+    Lanes low[kTogether], high[kTogether];
 #pragma GCC unroll 4
-      for (int k = 0; k < kTogether; ++k) {
-        gradient[k][0] += d[k][t % kLanes] * row[0];
-        gradient[k][1] += d[k][t % kLanes] * row[1];
+    for (int k = 0; k < kTogether; ++k) low[k] = high[k] = Lanes{};
+    for (int b = 0; b * kLanes < count; ++b) {
+      const float* d = reinterpret_cast<const float*>(dy + b * stride + n);
+      const Lanes* row = reinterpret_cast<const Lanes*>(rows + b * kLanes);
+      for (int t = b * kLanes; t < count && t < (b + 1) * kLanes; ++t, ++d, row += 2) {
+#pragma GCC unroll 4
+        for (int k = 0; k < kTogether; ++k) {
+          low[k] += d[k * kLanes] * row[0];
+          high[k] += d[k * kLanes] * row[1];
+        }
       }
     }
-    Update(loop, w[n], reinterpret_cast<const float*>(gradient), kTogether * kWidth);
+#pragma GCC unroll 4
+    for (int k = 0; k < kTogether; ++k) Update(loop, w[n + k], low[k], high[k]);
   }
 }
 
@@ -152,7 +184,7 @@ inline void UpdateMatrix(const Loop& loop, Row* w, const Lanes* dy, size_t strid
 inline void Normalize(const Lanes* x, const Row& w, Norm* norm, Lanes* y) {
   Lanes squares = {};
   for (int i = 0; i < kWidth; ++i) squares += x[i] * x[i];
-  for (int t = 0; t < kLanes; ++t) norm->inverse[t] = 1 / std::sqrt(squares[t] / kWidth + kEpsilon);
+  norm->inverse = 1 / Sqrt(squares / kWidth + kEpsilon);
   for (int i = 0; i < kWidth; ++i) {
     norm->hat[i] = x[i] * norm->inverse;
     y[i] = norm->hat[i] * w[i];
@@ -160,7 +192,8 @@ inline void Normalize(const Lanes* x, const Row& w, Norm* norm, Lanes* y) {
 }
 
 // Adds the gradient of a norm's input to dx, and that of its weight, in lanes, to dw.
-inline void NormalizeBackward(const Norm& norm, const Row& w, const Lanes* dy, Lanes* dx, Lanes* dw) {
+inline void NormalizeBackward(const Norm& norm, const Row& w, const Lanes* dy, Lanes* dx,
+                              Lanes* dw) {
   Lanes product = {};
   for (int i = 0; i < kWidth; ++i) {
     const Lanes d = dy[i] * norm.hat[i];
@@ -173,9 +206,9 @@ inline void NormalizeBackward(const Norm& norm, const Row& w, const Lanes* dy, L
 
 // Updates a norm's weight.
 inline void UpdateNorm(const Loop& loop, Row& w, const Lanes* dw) {
-  float gradient[kWidth];
+  alignas(Lanes) Row gradient;
   for (int i = 0; i < kWidth; ++i) gradient[i] = Sum(dw[i]);
-  Update(loop, w, gradient, kWidth);
+  Update(loop, w, gradient);
 }
 
 // Attention of the queries of block b, to the keys up to its last token.
@@ -184,13 +217,16 @@ inline void Attend(Block* blocks, int b, int count) {
   const int keys = count < (b + 1) * kLanes ? count : (b + 1) * kLanes;
   for (int h = 0; h < kHeads; ++h) {
     const int q = h * kHead, k = kWidth + q, v = 2 * kWidth + q;
-    Lanes scores[kContext], max = Lanes{} - 1e30f, sum = {}, context[kHead] = {};
-    Lanes query[kHead];
-    for (int d = 0; d < kHead; ++d) query[d] = block.qkv[q + d] * kScale;
+    Lanes query[kHead], context[kHead], scores[kContext], max = Lanes{} - 1e30f, sum = {};
+    for (int d = 0; d < kHead; ++d) {
+      query[d] = block.qkv[q + d] * kScale;
+      context[d] = Lanes{};
+    }
     for (int j = 0; j < keys; ++j) {
       const Lanes* key = blocks[j / kLanes].qkv + k;
       const int at = j % kLanes;
-      const Lanes s = query[0] * key[0][at] + query[1] * key[1][at] + query[2] * key[2][at] + query[3] * key[3][at];
+      const Lanes s = query[0] * key[0][at] + query[1] * key[1][at] + query[2] * key[2][at] +
+                      query[3] * key[3][at];
       scores[j] = Between(j, kContext, b * kLanes) ? s : Lanes{} - 1e30f;
       max = Max(max, scores[j]);
     }
@@ -208,14 +244,15 @@ inline void Attend(Block* blocks, int b, int count) {
 }
 
 // Gradients of queries, in lanes of queries, from the stored softmax.
-inline void BackwardQueries(const Block* blocks, int b, int count, const Lanes* dcontext, const Lanes* product,
-                            Lanes* dqkv) {
+inline void BackwardQueries(const Block* blocks, int b, int count, const Lanes* dcontext,
+                            const Lanes* product, Lanes* dqkv) {
   const Block& block = blocks[b];
   const int keys = count < (b + 1) * kLanes ? count : (b + 1) * kLanes;
   for (int h = 0; h < kHeads; ++h) {
     const int q = h * kHead, k = kWidth + q, v = 2 * kWidth + q;
     const Lanes factor = block.inverse[h] * kScale;
-    Lanes dq[kHead] = {};
+    Lanes dq[kHead];
+    for (int i = 0; i < kHead; ++i) dq[i] = Lanes{};
     for (int j = 0; j < keys; ++j) {
       const Lanes* qkv = blocks[j / kLanes].qkv;
       const int at = j % kLanes;
@@ -228,13 +265,15 @@ inline void BackwardQueries(const Block* blocks, int b, int count, const Lanes* 
   }
 }
 
-// Gradients of the keys and values of block b, in lanes of keys, for which the softmax is computed again.
+// Gradients of the keys and values of block b, in lanes of keys, for which the softmax is computed
+// again.
 inline void BackwardKeys(const Block* blocks, int b, int count, const Lanes (*dcontext)[kWidth],
                          const Lanes (*product)[kHeads], Lanes* dqkv) {
   const Lanes* keys = blocks[b].qkv;
   for (int h = 0; h < kHeads; ++h) {
     const int q = h * kHead, k = kWidth + q, v = 2 * kWidth + q;
-    Lanes dk[kHead] = {}, dv[kHead] = {};
+    Lanes dk[kHead], dv[kHead];
+    for (int i = 0; i < kHead; ++i) dk[i] = dv[i] = Lanes{};
     for (int j = b * kLanes; j < count; ++j) {
       const Block& queries = blocks[j / kLanes];
       const Lanes* d_at = dcontext[j / kLanes] + q;
@@ -278,10 +317,12 @@ void LayerForward(const Layer& w, Block* blocks, int count, Lanes (*x)[kWidth]) 
 }
 
 // Propagates dx backward through a layer, and updates its weights.
-void LayerBackward(const Loop& loop, Layer* w, const Block* blocks, int count, Lanes (*dx)[kWidth]) {
+void LayerBackward(const Loop& loop, Layer* w, const Block* blocks, int count,
+                   Lanes (*dx)[kWidth]) {
   const int block_count = (count + kLanes - 1) / kLanes;
   alignas(64) Row stream_rows[kContext], input_rows[kContext];
-  Lanes dhidden[kBlocks][kHidden], dqkv[kBlocks][3 * kWidth], dcontext[kBlocks][kWidth], product[kBlocks][kHeads];
+  Lanes dhidden[kBlocks][kHidden], dqkv[kBlocks][3 * kWidth], dcontext[kBlocks][kWidth],
+      product[kBlocks][kHeads];
   Lanes dy[kWidth], dw[kWidth] = {};
   for (int b = 0; b < block_count; ++b) {
     const Block& block = blocks[b];
@@ -294,7 +335,8 @@ void LayerBackward(const Loop& loop, Layer* w, const Block* blocks, int count, L
     MultiplyTransposed<kHidden>(w->up, dhidden[b], dy);
     NormalizeBackward(block.norm2, w->norm2, dy, dx[b], dw);
   }
-  UpdateMatrix<kHidden>(loop, w->down, blocks[0].hidden, sizeof(Block) / sizeof(Lanes), stream_rows, count);
+  UpdateMatrix<kHidden>(loop, w->down, blocks[0].hidden, sizeof(Block) / sizeof(Lanes), stream_rows,
+                        count);
   UpdateMatrix<kHidden>(loop, w->up, dhidden[0], kHidden, input_rows, count);
   UpdateNorm(loop, w->norm2, dw);
 
@@ -304,7 +346,8 @@ void LayerBackward(const Loop& loop, Layer* w, const Block* blocks, int count, L
     MultiplyTransposed<kWidth>(w->o, dx[b], dcontext[b]);
     for (int h = 0; h < kHeads; ++h) {
       product[b][h] = Lanes{};
-      for (int i = h * kHead; i < (h + 1) * kHead; ++i) product[b][h] += dcontext[b][i] * block.context[i];
+      for (int i = h * kHead; i < (h + 1) * kHead; ++i)
+        product[b][h] += dcontext[b][i] * block.context[i];
     }
     BackwardQueries(blocks, b, count, dcontext[b], product[b], dqkv[b]);
   }
@@ -327,7 +370,8 @@ float CrossEntropy(Lanes* logits, const int* targets, int count, int begin, floa
   Lanes max = logits[0], sum = {};
   for (int i = 1; i < kVocab; ++i) max = Max(max, logits[i]);
   float loss = 0;
-  for (int t = 0; t < kLanes && begin + t < count; ++t) loss += max[t] - logits[targets[begin + t]][t];
+  for (int t = 0; t < kLanes && begin + t < count; ++t)
+    loss += max[t] - logits[targets[begin + t]][t];
   for (int i = 0; i < kVocab; ++i) sum += logits[i] = Exp(logits[i] - max);
   const Lanes factor = Between(0, count, begin) ? scale / sum : Lanes{};
   for (int i = 0; i < kVocab; ++i) logits[i] *= factor;
@@ -372,14 +416,15 @@ float Step(Loop* loop, const int* tokens, const int* targets, int count) {
   }
   UpdateMatrix<kVocab>(*loop, w->head, logits[0], kVocab, rows, count);
   UpdateNorm(*loop, w->norm, dw);
-  for (int l = kLayers - 1; l >= 0; --l) LayerBackward(*loop, &w->layers[l], loop->blocks[l], count, x);
-  Row dtokens[kVocab] = {}, dpositions[kContext] = {};
+  for (int l = kLayers - 1; l >= 0; --l)
+    LayerBackward(*loop, &w->layers[l], loop->blocks[l], count, x);
+  alignas(Lanes) Row dtokens[kVocab] = {}, dpositions[kContext] = {};
   for (int b = 0; b < block_count; ++b) Transpose(x[b], dpositions + b * kLanes);
   for (int t = 0; t < count; ++t) {
     for (int i = 0; i < kWidth; ++i) dtokens[tokens[t]][i] += dpositions[t][i];
   }
-  Update(*loop, w->tokens[0], dtokens[0], kVocab * kWidth);
-  Update(*loop, w->positions[0], dpositions[0], kContext * kWidth);
+  for (int n = 0; n < kVocab; ++n) Update(*loop, w->tokens[n], dtokens[n]);
+  for (int n = 0; n < kContext; ++n) Update(*loop, w->positions[n], dpositions[n]);
   return loss / count;
 }
 
@@ -388,7 +433,8 @@ float Step(Loop* loop, const int* tokens, const int* targets, int count) {
 extern "C" {
 
 // Returns a model with these weights, in the order of Parameters; it is never released.
-Loop* loop_create(const float* weights, int count, float learning_rate, float beta2, float weight_decay) {
+Loop* loop_create(const float* weights, int count, float learning_rate, float beta2,
+                  float weight_decay) {
   if (count != kParameters) return nullptr;
   Loop* loop = new Loop();
   std::memcpy(loop->state[0], weights, sizeof loop->state[0]);
