@@ -29,7 +29,7 @@ fi
 peers=$build/peers
 # True if --peers names one of these, or is not an option.
 wanted() { # PEER..
-  local before= argument peer
+  local before='' argument peer
   for argument in "${arguments[@]}"; do
     if [ "$before" = --peers ]; then
       for peer in "$@"; do

@@ -12,13 +12,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <new>
 
 namespace {
 
 constexpr int kLayers = 8, kHeads = 4, kWidth = 16, kHidden = 64, kContext = 16, kVocab = 27;
 constexpr int kHead = kWidth / kHeads, kLanes = 8, kBlocks = kContext / kLanes;
-constexpr float kEpsilon = 1e-5f, kScale = 0.5f;  // of norms; 1 / sqrt(kHead)
+constexpr float kEpsilon = 1e-5f;  // in the norms
+constexpr float kScale = 0.5f;     // 1 / sqrt(kHead)
 constexpr float kBeta1 = 0.9f, kAdamEpsilon = 1e-8f;
 
 using Lanes =
@@ -44,7 +44,7 @@ struct Norm {
   Lanes hat[kWidth], inverse;
 };
 
-// Activations of a layer that its backward pass needs, of eight tokens.
+// Activations of eight tokens in a layer, which its backward pass needs.
 struct Block {
   Norm norm1, norm2;
   Lanes qkv[3 * kWidth], context[kWidth], hidden[kHidden];
@@ -147,7 +147,7 @@ inline void Update(const Loop& loop, Row& w, const Row& gradient) {
   Update(loop, w, halves[0], halves[1]);
 }
 
-// Writes the values of tokens as rows, times a weight for each column.
+// Writes the values of each token as a row.
 inline void Transpose(const Lanes* x, float (*rows)[kWidth]) {
   for (int t = 0; t < kLanes; ++t) {
     for (int i = 0; i < kWidth; ++i) rows[t][i] = x[i][t];
@@ -298,6 +298,7 @@ inline void BackwardKeys(const Block* blocks, int b, int count, const Lanes (*dc
   }
 }
 
+// Replaces the stream x by that after the layer.
 void LayerForward(const Layer& w, Block* blocks, int count, Lanes (*x)[kWidth]) {
   const int block_count = (count + kLanes - 1) / kLanes;
   Lanes y[kWidth];
