@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares plumb with PyTorch, JAX, llm.c (training) and llama.cpp (prompts and decoding).
+"""Compares plumb with PyTorch, JAX, llm.c, a loop in C++ (training) and llama.cpp (prompts and decoding).
 
 plumb is paired with one peer at a time. Both processes start from the weights that plumb draws, take the
 same tokens and run during the whole comparison; their steps are interleaved within each round. The losses
@@ -10,12 +10,12 @@ and 90th percentiles. GFLOP/s are those of the model: 6 per weight and token of 
 that in a session, plus attention as if nothing were masked. "of peak" is relative to a product of [2048,
 2048] matrices of the same type (oneDNN, packed), measured in the same rounds.
 
-    compare_peers.py --build BUILD --python PYTHON [--torch PYTHON[=LIBRARY]].. [--llm-c TRAIN_GPT2] [--quick]
-                     [--rounds 7] [--only NAME,..] [--dtypes f32,bf16,int8] [--peers NAME,..] [--markdown]
-                     [--json FILE]
+    compare_peers.py --build BUILD --python PYTHON [--torch PYTHON[=LIBRARY]].. [--llm-c TRAIN_GPT2] [--loop LIBRARY]
+                     [--quick] [--rounds 7] [--only NAME,..] [--dtypes f32,bf16,int8] [--peers NAME,..]
+                     [--markdown] [--json FILE]
 
-bench/compare_peers.sh finds the interpreters, and a LIBRARY with BLAS's sgemm_ to preload into a PyTorch. A
-pair that FILE already holds is not measured again.
+bench/compare_peers.sh finds the interpreters, compiles the loop (peer_loop.cc) and a LIBRARY with BLAS's sgemm_
+to preload into a PyTorch. A pair that FILE already holds is not measured again.
 """
 import argparse
 import json
@@ -65,7 +65,7 @@ for name, title, task, batch, tokens in (("prompt", "prompt of 512", "prompt", 1
     MODELS[name] = dict(title=f"GPT-2 124M, {title}", file=GPT2_FILE, dtypes=["f32", "bf16", "int8"], peers=["llama.cpp"],
                         options=dict(GPT2, context=1024, batch=batch, task=task, tokens=tokens))
 ALL = {**MODELS, **EXTRA}
-TRAINERS = ["torch", "torch-compiled", "jax", "llm.c"]
+TRAINERS = ["torch", "torch-compiled", "jax", "llm.c", "loop"]
 
 CHECKED_STEPS = 5
 # Differences of losses, in nats, that rounding explains. A wrong weight, mask or decay rate makes larger ones.
@@ -120,12 +120,16 @@ def find_peers(args):
     if args.llm_c:  # its sizes and its optimizer's settings are fixed, and it shuffles batches
         add("llm.c", "llm.c", [args.python, "-B", os.path.join(HERE, "llm_c_steps.py"), "--program", args.llm_c],
             learning_rate=1e-4, beta2=0.999, weight_decay=0.0, clip=False, batches=1)
+    if args.loop:
+        add("loop", "C++ loop", [args.python, "-B", os.path.join(HERE, "loop_steps.py"), "--program", args.loop])
     return [peer for peer in peers if peer["kind"] in args.peers]
 
 
 def suits(peer, name, dtype):
     if peer["kind"] == "llm.c":
         return (name, dtype) == ("gpt2-64", "f32")
+    if peer["kind"] == "loop":
+        return (name, dtype) == ("study", "f32")
     return peer["kind"] in ALL[name].get("peers", TRAINERS)
 
 
@@ -222,6 +226,7 @@ def main():
     parser.add_argument("--python", required=True)
     parser.add_argument("--torch", action="append", default=[])
     parser.add_argument("--llm-c")
+    parser.add_argument("--loop")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--only", default=",".join(MODELS))

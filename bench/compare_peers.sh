@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the peers of plumb from PyPI into BUILD/peers, and measures each of them interleaved with plumb:
 # PyTorch (eager, and the whole step compiled), JAX, llm.c on training models, llama.cpp on prompts and
-# decoding. Prints times, ratios with their spread, GFLOP/s, shares of the machine's GEMM peak, and peak memory.
+# decoding, and a loop in C++ (peer_loop.cc), written by hand for the smallest model. Prints times, ratios with their spread, GFLOP/s, shares of the machine's GEMM peak, and peak memory.
 #
 #   bench/compare_peers.sh [--quick] [--rounds N] [--dtypes f32,bf16,int8] [--markdown] [--json FILE]
 #                          [--only study,shakespeare,baby,gpt2-64,gpt2-1024,prompt,decode,decode-8]
-#                          [--peers torch,torch-compiled,jax,llm.c,llama.cpp]
+#                          [--peers torch,torch-compiled,jax,llm.c,loop,llama.cpp]
 #
 # --only gpt2-8192 or delta-64,delta-1024,delta-8192 measures a long context, or gated DeltaNet in place of
 # attention, next to transformers' implementation (TORCH_PYTHON needs transformers 5).
@@ -16,6 +16,7 @@
 # TORCH_PYTHON: interpreters whose PyTorch is measured, separated by spaces. Default: that of BUILD/peers, and
 # /usr/bin/python3 if it has one (python3-torch, another build). PyPI's PyTorch for x86 includes 5 GB for GPUs;
 # pip's own variables, such as PIP_EXTRA_INDEX_URL, can name an index of smaller ones.
+# CXX: the compiler of the loop (default: c++).
 # LLM_C: llm.c's program train_gpt2, which no registry of packages has (make train_gpt2 in a clone of it).
 # llama.cpp is compiled for this processor, from llama-cpp-python's sources: about ten minutes, once.
 set -euo pipefail
@@ -26,6 +27,20 @@ if [ ! -e "$build/lib/libplumb.so.1" ]; then
   exit 2
 fi
 peers=$build/peers
+# True if --peers names one of these, or is not an option.
+wanted() { # PEER..
+  local before='' argument peer
+  for argument in "${arguments[@]}"; do
+    if [ "$before" = --peers ]; then
+      for peer in "$@"; do
+        case ",$argument," in *",$peer,"*) return 0 ;; esac
+      done
+      return 1
+    fi
+    before=$argument
+  done
+}
+arguments=("$@")
 [ -x "$peers/bin/python" ] || "${PYTHON:-python3}" -m venv "$peers"
 
 # Installs the newest version, unless the module is there. A peer that cannot be installed is not measured.
@@ -35,15 +50,18 @@ install() { # MODULE PACKAGE..
   "$peers/bin/pip" install --quiet "${@:2}" >&2 || echo "not installed: ${*:2}" >&2
 }
 install numpy numpy
-[ -n "${TORCH_PYTHON:-}" ] || install torch torch
-install jax jax
-install gguf gguf
-CMAKE_ARGS="-DGGML_NATIVE=ON ${CMAKE_ARGS:-}" install llama_cpp --no-binary llama-cpp-python llama-cpp-python
+if wanted torch torch-compiled && [ -z "${TORCH_PYTHON:-}" ]; then install torch torch; fi
+if wanted jax; then install jax jax; fi
+if wanted llama.cpp; then
+  install gguf gguf
+  CMAKE_ARGS="-DGGML_NATIVE=ON ${CMAKE_ARGS:-}" install llama_cpp --no-binary llama-cpp-python llama-cpp-python
+fi
 
 options=()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for candidate in ${TORCH_PYTHON:-"$peers/bin/python" /usr/bin/python3}; do
+  wanted torch torch-compiled || break
   "$candidate" -c 'import torch' 2> /dev/null || continue
   # A different BLAS helps only a PyTorch that calls an external one (as Debian's does).
   if "$candidate" -c 'import sys, torch; sys.exit("BLAS_INFO=generic" not in torch.__config__.show())'; then
@@ -52,5 +70,9 @@ for candidate in ${TORCH_PYTHON:-"$peers/bin/python" /usr/bin/python3}; do
   fi
   options+=(--torch "$candidate")
 done
+if wanted loop && "${CXX:-c++}" -std=c++17 -O3 -march=native -ffast-math -shared -fPIC "$here/peer_loop.cc" \
+  -o "$work/libpeer_loop.so"; then
+  options+=(--loop "$work/libpeer_loop.so")
+fi
 [ -z "${LLM_C:-}" ] || options+=(--llm-c "$LLM_C")
 "$peers/bin/python" -B "$here/compare_peers.py" --build "$build" --python "$peers/bin/python" "${options[@]}" "$@"

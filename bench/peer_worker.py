@@ -33,7 +33,7 @@ def parse_options():
     parser.add_argument("--data", help="documents, one a line; default: random tokens")
     parser.add_argument("--model", help="plumb: the model's file")
     parser.add_argument("--weights", help="safetensors file that plumb saves and the others load")
-    parser.add_argument("--program", help="llm.c: its train_gpt2")
+    parser.add_argument("--program", help="llm.c: its train_gpt2; the loop: its library")
     for name in ("tied", "bias", "clip", "delta", "decay_everything", "compile"):
         parser.add_argument("--" + name, action="store_true")
     return parser.parse_args()
