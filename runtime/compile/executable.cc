@@ -15,20 +15,12 @@
 #include "runtime/base/check.h"
 #include "runtime/base/float_mode.h"
 #include "runtime/base/status.h"
+#include "runtime/compile/rewrite.h"
 
 namespace plumb {
 namespace {
 
 bool IsAligned(const void* memory) { return reinterpret_cast<uintptr_t>(memory) % kAlignment == 0; }
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Graph& graph, const Node& node) {
-  std::vector<const TensorType*> inputs, outputs;
-  for (const ValueId id : node.inputs) {
-    inputs.push_back(id == kNoValue ? nullptr : &graph.value(id).type);
-  }
-  for (const ValueId id : node.outputs) outputs.push_back(&graph.value(id).type);
-  return node.op->make_kernel(OpTypes{inputs, outputs, node.attrs});
-}
 
 bool AllFinite(const TensorType& type, const void* data) {
   if (type.dtype == DType::kBF16) {
@@ -65,7 +57,8 @@ absl::StatusOr<std::shared_ptr<const CompiledProgram>> CompiledProgram::Of(Graph
 absl::Status CompiledProgram::MakeKernels() {
   uses.resize(graph.values.size());
   for (const Node& node : graph.nodes) {
-    absl::StatusOr<std::unique_ptr<Kernel>> kernel = MakeKernel(graph, node);
+    absl::StatusOr<std::unique_ptr<Kernel>> kernel = node.op->make_kernel(
+        {TypesOf(graph, node.inputs), TypesOf(graph, node.outputs), node.attrs});
     if (!kernel.ok()) {
       return Annotate(kernel.status(), absl::StrCat(plumb::ToString(graph, node), ": "));
     }
@@ -232,43 +225,30 @@ size_t Executable::NodeOfOutput(absl::string_view output) const {
 
 absl::Status Executable::RunAndObserve(int threads, absl::Span<const ValueId> values,
                                        Observer observe) const {
-  PLUMB_RETURN_IF_ERROR(CheckBound());
   size_t next = 0;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    {
-      const ScopedNoDenormals no_denormals(!keeps_denormals_);
-      PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
-    }
+  PLUMB_RETURN_IF_ERROR(Run(threads, [&](size_t i) {
     for (; next < values.size() && Index(graph_.value(values[next]).producer) == i; ++next) {
       observe(next, DataOf(values[next]));
     }
-  }
+  }));
   PLUMB_CHECK(next == values.size(), "observed values are computed and sorted by producer");
-  CopyOutputs();
   return absl::OkStatus();
 }
 
 absl::Status Executable::RunAndTime(int threads, absl::Span<double> seconds_by_node,
                                     const AfterNode* after) const {
   using Clock = std::chrono::steady_clock;
-  PLUMB_RETURN_IF_ERROR(CheckBound());
   PLUMB_CHECK(seconds_by_node.size() == steps_.size(), "there is one time for each node");
   // A node starts at the end of the one before it, so no time between them is lost.
   Clock::time_point start = Clock::now();
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    {
-      const ScopedNoDenormals no_denormals(!keeps_denormals_);
-      PLUMB_RETURN_IF_ERROR(RunStep(steps_[i], threads));
-    }
+  return Run(threads, [&](size_t i) {
     const Clock::time_point end = Clock::now();
     seconds_by_node[i] += std::chrono::duration<double>(end - start).count();
     start = end;
-    if (after == nullptr) continue;
+    if (after == nullptr) return;
     (*after)(i);
     start = Clock::now();
-  }
-  CopyOutputs();
-  return absl::OkStatus();
+  });
 }
 
 void Executable::CopyOutputs() const {

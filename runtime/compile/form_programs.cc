@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/compile/graph_edit.h"
 #include "runtime/compile/rewrite.h"
 #include "runtime/graph/builder.h"
 #include "runtime/graph/program.h"
@@ -132,7 +133,6 @@ class Former {
   absl::StatusOr<Graph> Run() {
     Graph formed;
     formed.values = graph_.values;
-    for (Value& value : formed.values) value.producer = -1;  // values inside of programs have none
     formed.outputs = graph_.outputs;
     const size_t nodes = graph_.nodes.size();
     for (const size_t unit : Order()) {
@@ -142,12 +142,9 @@ class Former {
       } else {
         PLUMB_ASSIGN_OR_RETURN(node, ProgramOfGroup(static_cast<int>(unit - nodes)));
       }
-      const int32_t position = static_cast<int32_t>(formed.nodes.size());
-      for (const ValueId id : node.outputs) formed.values[Index(id)].producer = position;
       formed.nodes.push_back(std::move(node));
     }
-    const std::vector<bool> keep(formed.nodes.size(), true);
-    return KeepNodes(std::move(formed), keep);
+    return GraphEdit(std::move(formed)).Finish();  // drops the values inside of programs
   }
 
  private:

@@ -53,7 +53,7 @@ class ResidualNormFusion {
       Node fused = {add_norm_, sum.inputs, sum.outputs, norm.attrs};
       fused.inputs.insert(fused.inputs.end(), norm.inputs.begin() + 1, norm.inputs.end());
       fused.outputs.insert(fused.outputs.end(), norm.outputs.begin(), norm.outputs.end());
-      Drop(reader);
+      keep_[Index(reader)] = false;
       Put(std::move(fused), sum_node);
       return;
     }
@@ -82,8 +82,7 @@ class ResidualNormFusion {
       const ValueId total = sum.outputs[0];
       graph_.nodes[Index(last)].outputs[0] = total;
       graph_.values[Index(total)].producer = last;
-      graph_.values[Index(order.back())].producer = static_cast<int32_t>(sum_node);
-      Drop(static_cast<int32_t>(sum_node));
+      keep_[sum_node] = false;
       return;
     }
   }
@@ -99,11 +98,6 @@ class ResidualNormFusion {
     const Node& grad = graph_.nodes[Index(producer)];
     return grad.op->name == "norm_grad" && grad.outputs[0] == term &&
            grad.inputs[kDsum] == kNoValue && graph_.value(before).producer < producer;
-  }
-
-  void Drop(int32_t node) {
-    keep_[Index(node)] = false;
-    graph_.nodes[Index(node)].outputs.clear();
   }
 
   void Put(Node node, size_t index) {

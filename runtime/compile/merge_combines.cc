@@ -48,21 +48,13 @@ class Walk {
  public:
   explicit Walk(Graph* graph)
       : graph_(*graph),
-        readers_(graph->values.size(), 0),
         overwritten_(OverwrittenValues(*graph)),
         is_output_(OutputValues(*graph)),
         state_(StateOfValues(*graph)),
         replacement_(graph->values.size()),
         keep_(graph->nodes.size(), true) {
     std::iota(replacement_.begin(), replacement_.end(), 0);
-    std::vector<int32_t> last_reader(graph->values.size(), -1);
-    for (size_t i = 0; i < graph->nodes.size(); ++i) {
-      for (const ValueId id : graph->nodes[i].inputs) {
-        if (id == kNoValue || last_reader[Index(id)] == static_cast<int32_t>(i)) continue;
-        last_reader[Index(id)] = static_cast<int32_t>(i);
-        ++readers_[Index(id)];
-      }
-    }
+    for (const auto& readers : ReadersOf(*graph)) readers_.push_back(readers.size());
   }
 
   // Merges sums. Returns true if a node was dropped.
@@ -152,7 +144,7 @@ class Walk {
   }
 
   Graph& graph_;
-  std::vector<int> readers_;  // indexed by ValueId: upper bound of the nodes that read it
+  std::vector<size_t> readers_;  // indexed by ValueId: upper bound of the nodes that read it
   std::vector<bool> overwritten_;
   std::vector<bool> is_output_;
   std::vector<ValueId> state_;

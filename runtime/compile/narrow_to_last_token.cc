@@ -78,10 +78,7 @@ class Needs {
   // Returns no inputs unless all outputs that become narrower are needed for the last token only.
   Narrowed Narrow(const Node& node) const {
     if (node.op->token_wise == nullptr) return {};
-    std::vector<const TensorType*> types;
-    for (const ValueId id : node.inputs) {
-      types.push_back(id == kNoValue ? nullptr : &graph_.value(id).type);
-    }
+    std::vector<const TensorType*> types = TypesOf(graph_, node.inputs);
     std::vector<size_t> inputs = node.op->token_wise(OpTypes{types, {}, node.attrs});
     std::vector<TensorType> narrow;
     narrow.reserve(inputs.size());  // `types` points into it

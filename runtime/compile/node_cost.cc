@@ -2,6 +2,7 @@
 #include "runtime/compile/node_cost.h"
 
 #include "absl/container/flat_hash_set.h"
+#include "runtime/compile/rewrite.h"
 
 namespace plumb {
 namespace {
@@ -21,12 +22,7 @@ int64_t OperandBytes(const Graph& graph, const Node& node) {
 
 double Flops(const Graph& graph, const Node& node) {
   if (node.op->flops == nullptr) return 0;
-  std::vector<const TensorType*> inputs, outputs;
-  for (const ValueId id : node.inputs) {
-    inputs.push_back(id == kNoValue ? nullptr : &graph.value(id).type);
-  }
-  for (const ValueId id : node.outputs) outputs.push_back(&graph.value(id).type);
-  return node.op->flops(OpTypes{inputs, outputs, node.attrs});
+  return node.op->flops({TypesOf(graph, node.inputs), TypesOf(graph, node.outputs), node.attrs});
 }
 
 }  // namespace

@@ -32,7 +32,6 @@ class Recomputation {
   explicit Recomputation(Graph graph)
       : graph_(std::move(graph)),
         edit_(graph_),
-        overwritten_(OverwrittenValues(graph_)),
         layer_(graph_.nodes.size(), -1),
         copy_(graph_.values.size(), kNoValue),
         inputs_(graph_.nodes.size()),
@@ -81,10 +80,7 @@ class Recomputation {
   // Returns true if the node computes the same later: it updates nothing, and nothing that it reads
   // is updated.
   bool IsRepeatable(size_t i) const {
-    const Node& node = graph_.nodes[i];
-    return node.op->updates.empty() &&
-           std::none_of(node.inputs.begin(), node.inputs.end(),
-                        [this](ValueId id) { return id != kNoValue && overwritten_[Index(id)]; });
+    return graph_.nodes[i].op->updates.empty() && edit_.MayMoveLater(graph_.nodes[i]);
   }
 
   void RecomputeLayer(const std::vector<size_t>& nodes) {
@@ -149,7 +145,6 @@ class Recomputation {
 
   const Graph graph_;
   GraphEdit edit_;
-  const std::vector<bool> overwritten_;
   size_t first_backward_ = 0;
   std::vector<int64_t> layer_;                       // indexed by node; -1: in no layer
   std::map<int64_t, std::vector<size_t>> nodes_of_;  // layer -> its forward nodes

@@ -3,40 +3,22 @@
 
 #include <utility>
 
+#include "runtime/compile/graph_edit.h"
+
 namespace plumb {
 
 Graph KeepNodes(Graph graph, const std::vector<bool>& keep) {
-  Graph kept;
-  kept.values.reserve(graph.values.size());
-  kept.nodes.reserve(graph.nodes.size());
-  std::vector<int32_t> new_node(graph.nodes.size(), -1);
-  int32_t nodes = 0;
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (keep[i]) new_node[i] = nodes++;
+  GraphEdit edit(std::move(graph));
+  for (size_t i = 0; i < keep.size(); ++i) {
+    if (!keep[i]) edit.Drop(i);
   }
-  std::vector<ValueId> new_id(graph.values.size(), kNoValue);
-  for (size_t id = 0; id < graph.values.size(); ++id) {
-    Value& value = graph.values[id];
-    if (value.kind == ValueKind::kComputed) {
-      if (value.producer >= 0) value.producer = new_node[Index(value.producer)];
-      if (value.producer < 0) continue;
-    }
-    new_id[id] = static_cast<ValueId>(kept.values.size());
-    kept.values.push_back(std::move(value));
-  }
-  const auto renumber = [&new_id](ValueId& id) {
-    if (id != kNoValue) id = new_id[static_cast<size_t>(id)];
-  };
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (!keep[i]) continue;
-    Node& node = graph.nodes[i];
-    for (ValueId& id : node.inputs) renumber(id);
-    for (ValueId& id : node.outputs) renumber(id);
-    kept.nodes.push_back(std::move(node));
-  }
-  kept.outputs = std::move(graph.outputs);
-  for (GraphOutput& output : kept.outputs) renumber(output.value);
-  return kept;
+  return std::move(edit).Finish();
+}
+
+std::vector<const TensorType*> TypesOf(const Graph& graph, const std::vector<ValueId>& ids) {
+  std::vector<const TensorType*> types;
+  for (const ValueId id : ids) types.push_back(id == kNoValue ? nullptr : &graph.value(id).type);
+  return types;
 }
 
 std::vector<ValueId> StateOfValues(const Graph& graph) {

@@ -16,6 +16,9 @@ namespace plumb {
 // leaves are kept. Requires: no kept node and no output reads a value of a dropped node.
 Graph KeepNodes(Graph graph, const std::vector<bool>& keep);
 
+// Returns the types of values, null for kNoValue.
+std::vector<const TensorType*> TypesOf(const Graph& graph, const std::vector<ValueId>& ids);
+
 // Returns, by ValueId, the state whose memory the value shares because nodes wrote it in place
 // (OpDef::updates): the value itself for a state, kNoValue for other values.
 std::vector<ValueId> StateOfValues(const Graph& graph);

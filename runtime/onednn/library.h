@@ -27,6 +27,7 @@ struct OneDnnLibrary {
   bool bf16_gemm = false;
 
   bool usable() const { return problem.empty(); }
+  bool bf16_pairs() const { return bf16 && bf16_gemm; }  // true if its GEMM multiplies bf16 pairs
 };
 
 // Returns the file name that is tried first, the SONAME that plumb was built with: "libdnnl.so.2".

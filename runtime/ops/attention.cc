@@ -133,17 +133,17 @@ absl::Status ReadLengths(const KernelArgs& args, size_t i, const AttentionShape&
 template <class T>
 class AttentionKernel : public Kernel {
  public:
-  AttentionKernel(const AttentionShape& shape, const OpTypes& types)
-      : shape_(shape),
+  explicit AttentionKernel(const OpTypes& types)
+      : shape_(ReadAttentionShape(types).value()),
         has_sinks_(types.has(kSink)),
         has_lengths_(types.has(kLengths)),
         has_key_bias_(types.has(kKeyBias)),
         attend_(ChooseAttend<T>()),
-        heads_(shape.batch * shape.heads),
-        blocks_(CeilDiv(shape.tokens, kQueryRows)),
-        slots_(
-            SlotsFor(heads_ * blocks_, 2 * heads_ * shape.tokens * shape.tokens * shape.head_dim)),
-        slot_bytes_(AlignUp(AttendScratchBytes(shape.tokens, shape.head_dim))) {}
+        heads_(shape_.batch * shape_.heads),
+        blocks_(CeilDiv(shape_.tokens, kQueryRows)),
+        slots_(SlotsFor(heads_ * blocks_,
+                        2 * heads_ * shape_.tokens * shape_.tokens * shape_.head_dim)),
+        slot_bytes_(AlignUp(AttendScratchBytes(shape_.tokens, shape_.head_dim))) {}
 
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
 
@@ -208,29 +208,21 @@ class AttentionKernel : public Kernel {
   const int64_t slot_bytes_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionKernel(const OpTypes& types) {
-  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
-  if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<AttentionKernel<uint16_t>>(shape, types);
-  }
-  return std::make_unique<AttentionKernel<float>>(shape, types);
-}
-
 // One item is a key head with all its query heads, so only one task writes its dk and dv.
 template <class T>
 class AttentionGradKernel : public Kernel {
  public:
-  AttentionGradKernel(const AttentionShape& shape, const OpTypes& types)
-      : shape_(shape),
+  explicit AttentionGradKernel(const OpTypes& types)
+      : shape_(ReadAttentionShape(types).value()),
         has_lengths_(types.has(kGradLengths)),
         has_key_bias_(types.has(kGradKeyBias)),
         attend_grad_(ChooseAttendGrad<T>()),
-        kv_heads_(shape.batch * shape.kv_heads),
-        slots_(SlotsFor(kv_heads_, 5 * shape.batch * shape.heads * shape.tokens * shape.tokens *
-                                       shape.head_dim)),
-        slot_bytes_(AlignUp(AttendGradScratchBytes(shape.tokens, shape.head_dim, sizeof(T)))) {
-    for (int64_t head = 0; shape.alibi > 0 && head < shape.heads; ++head) {
-      slopes_.push_back(static_cast<float>(shape.Slope(head)));
+        kv_heads_(shape_.batch * shape_.kv_heads),
+        slots_(SlotsFor(kv_heads_, 5 * shape_.batch * shape_.heads * shape_.tokens * shape_.tokens *
+                                       shape_.head_dim)),
+        slot_bytes_(AlignUp(AttendGradScratchBytes(shape_.tokens, shape_.head_dim, sizeof(T)))) {
+    for (int64_t head = 0; shape_.alibi > 0 && head < shape_.heads; ++head) {
+      slopes_.push_back(static_cast<float>(shape_.Slope(head)));
     }
   }
 
@@ -285,20 +277,15 @@ class AttentionGradKernel : public Kernel {
   const int64_t slot_bytes_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGradKernel(const OpTypes& types) {
-  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadAttentionShape(types));
-  if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<AttentionGradKernel<uint16_t>>(shape, types);
-  }
-  return std::make_unique<AttentionGradKernel<float>>(shape, types);
-}
-
 // One item is a head. The contributions of its queries are added in order, in double.
 template <class T>
 class AttentionSinkGradKernel : public Kernel {
  public:
-  AttentionSinkGradKernel(const Shape& context, int64_t heads)
-      : batch_(context[0]), tokens_(context[1]), heads_(heads), head_dim_(context.last() / heads) {}
+  explicit AttentionSinkGradKernel(const OpTypes& types)
+      : batch_(types.in(1).shape[0]),
+        tokens_(types.in(1).shape[1]),
+        heads_(types.in(0).shape[0]),
+        head_dim_(types.in(1).shape.last() / heads_) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const int64_t tasks = TaskCount(heads_, batch_ * tokens_ * heads_ * head_dim_);
@@ -334,22 +321,7 @@ class AttentionSinkGradKernel : public Kernel {
   const int64_t batch_, tokens_, heads_, head_dim_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionSinkGradKernel(const OpTypes& types) {
-  const TensorType& context = types.in(1);
-  const int64_t heads = types.in(0).shape[0];
-  if (context.dtype == DType::kBF16) {
-    return std::make_unique<AttentionSinkGradKernel<uint16_t>>(context.shape, heads);
-  }
-  return std::make_unique<AttentionSinkGradKernel<float>>(context.shape, heads);
-}
-
 // -- References
-
-absl::StatusOr<AttentionShape> ShapeOf(const ReferenceArgs& args) {
-  const std::vector<const TensorType*> inputs = {&args.inputs[0]->type, &args.inputs[1]->type,
-                                                 &args.inputs[2]->type};
-  return ReadAttentionShape(OpTypes{inputs, {}, args.attrs});
-}
 
 // Offsets of element 0 of token t of a head.
 struct Places {
@@ -400,7 +372,8 @@ void ForEachQuery(const AttentionShape& shape, const Body& body) {
 }
 
 absl::Status ReferenceAttention(const ReferenceArgs& args) {
-  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ShapeOf(args));
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
+                         ReadAttentionShape({TypesOf(args), {}, args.attrs}));
   if (args.has(kLengths)) {
     PLUMB_RETURN_IF_ERROR(CheckLengthValues(args.i(kLengths).data(), shape));
   }
@@ -433,7 +406,8 @@ absl::Status ReferenceAttention(const ReferenceArgs& args) {
 }
 
 absl::Status ReferenceAttentionGrad(const ReferenceArgs& args) {
-  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ShapeOf(args));
+  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
+                         ReadAttentionShape({TypesOf(args), {}, args.attrs}));
   if (args.has(kGradLengths)) {
     PLUMB_RETURN_IF_ERROR(CheckLengthValues(args.i(kGradLengths).data(), shape));
   }
@@ -486,7 +460,7 @@ void RegisterAttention(OpRegistry* registry) {
   op.max_inputs = 6;
   op.infer = InferAttention;
   op.vjp = VjpAttention;
-  op.make_kernel = MakeAttentionKernel;
+  op.make_kernel = MakeTypedKernelOf<AttentionKernel>;
   op.reference = ReferenceAttention;
   op.flops = AttentionFlops;
   registry->Add(std::move(op));
@@ -496,7 +470,7 @@ void RegisterAttention(OpRegistry* registry) {
   grad.min_inputs = 6;
   grad.max_inputs = 8;
   grad.infer = InferAttentionGrad;
-  grad.make_kernel = MakeAttentionGradKernel;
+  grad.make_kernel = MakeTypedKernelOf<AttentionGradKernel>;
   grad.reference = ReferenceAttentionGrad;
   grad.flops = AttentionGradFlops;
   registry->Add(std::move(grad));
@@ -505,7 +479,7 @@ void RegisterAttention(OpRegistry* registry) {
   sink.name = "attention_sink_grad";
   sink.min_inputs = sink.max_inputs = 4;
   sink.infer = InferAttentionSinkGrad;
-  sink.make_kernel = MakeAttentionSinkGradKernel;
+  sink.make_kernel = MakeTypedKernelOf<AttentionSinkGradKernel, 1>;
   sink.reference = ReferenceAttentionSinkGrad;
   registry->Add(std::move(sink));
 }

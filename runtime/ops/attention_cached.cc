@@ -73,22 +73,22 @@ constexpr int64_t kMinPackedQueries = 8;
 template <class T>
 class AttentionCachedKernel : public Kernel {
  public:
-  AttentionCachedKernel(const AttentionShape& shape, const OpTypes& types)
-      : shape_(shape),
+  explicit AttentionCachedKernel(const OpTypes& types)
+      : shape_(ReadCachedAttentionShape(types).value()),
         has_sinks_(types.has(kCachedSink)),
         has_key_bias_(types.has(kNewBias)),
         capacity_(types.in(3).shape[2]),
-        packed_(shape.queries >= kMinPackedQueries),
+        packed_(shape_.queries >= kMinPackedQueries),
         attend_(ChooseAttend<T>()),
-        attend_one_(ChooseAttendOne<T>(shape.head_dim)),
-        heads_(shape.batch * shape.heads),
-        kv_heads_(shape.batch * shape.kv_heads),
-        blocks_(packed_ ? CeilDiv(shape.queries, kQueryRows) : 1),
-        laid_out_(shape.window > 0 && shape.tokens > 1
-                      ? kKeyBlock - 1 + shape.window - 1 + shape.queries
+        attend_one_(ChooseAttendOne<T>(shape_.head_dim)),
+        heads_(shape_.batch * shape_.heads),
+        kv_heads_(shape_.batch * shape_.kv_heads),
+        blocks_(packed_ ? CeilDiv(shape_.queries, kQueryRows) : 1),
+        laid_out_(shape_.window > 0 && shape_.tokens > 1
+                      ? kKeyBlock - 1 + shape_.window - 1 + shape_.queries
                       : 0),
         slots_(PlannedSlots(TaskCount(heads_ * blocks_, Work(capacity_)))),
-        slot_bytes_(AlignUp(packed_ ? AttendScratchBytes(shape.queries, shape.head_dim)
+        slot_bytes_(AlignUp(packed_ ? AttendScratchBytes(shape_.queries, shape_.head_dim)
                                     : AttendOneScratchBytes(capacity_))) {}
 
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_ + 2 * LaidOutBytes(); }
@@ -281,21 +281,11 @@ class AttentionCachedKernel : public Kernel {
   const int64_t slot_bytes_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionCachedKernel(const OpTypes& types) {
-  PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape, ReadCachedAttentionShape(types));
-  if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<AttentionCachedKernel<uint16_t>>(shape, types);
-  }
-  return std::make_unique<AttentionCachedKernel<float>>(shape, types);
-}
-
 // -- Reference
 
 absl::Status ReferenceAttentionCached(const ReferenceArgs& args) {
-  const std::vector<const TensorType*> inputs = {&args.inputs[0]->type, &args.inputs[1]->type,
-                                                 &args.inputs[2]->type};
   PLUMB_ASSIGN_OR_RETURN(const AttentionShape shape,
-                         ReadCachedAttentionShape(OpTypes{inputs, {}, args.attrs}));
+                         ReadCachedAttentionShape({TypesOf(args), {}, args.attrs}));
   const int64_t capacity = args.shape(3)[2], c = shape.head_dim;
   const int64_t end = shape.window > 0 ? std::numeric_limits<int32_t>::max() : capacity;
   PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(5).data(), shape.batch, shape.tokens, end));
@@ -407,7 +397,7 @@ class AttentionCachedKeysKernel : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionCachedKeysKernel(const OpTypes& types) {
   const std::vector<const TensorType*> inputs = WithValues(types.inputs);
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> attention,
-                         MakeAttentionCachedKernel({inputs, {}, types.attrs}));
+                         MakeTypedKernelOf<AttentionCachedKernel>({inputs, {}, types.attrs}));
   return std::make_unique<AttentionCachedKeysKernel>(std::move(attention), types.inputs.size());
 }
 
@@ -428,7 +418,7 @@ void RegisterAttentionCached(OpRegistry* registry) {
   op.max_inputs = 7;
   op.updates = {{1, 3}, {2, 4}};
   op.infer = InferAttentionCached;
-  op.make_kernel = MakeAttentionCachedKernel;
+  op.make_kernel = MakeTypedKernelOf<AttentionCachedKernel>;
   op.reference = ReferenceAttentionCached;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = AttentionCachedFlops;

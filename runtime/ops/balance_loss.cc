@@ -144,11 +144,6 @@ class BalanceLossGradKernel : public BalanceKernel {
   }
 };
 
-template <class BalanceOpKernel>
-absl::StatusOr<std::unique_ptr<Kernel>> MakeBalanceKernel(const OpTypes& types) {
-  return std::make_unique<BalanceOpKernel>(types);
-}
-
 absl::Status ReferenceBalanceLoss(const ReferenceArgs& args) {
   const int64_t rows = args.shape(0).rows(), experts = args.shape(0).last();
   std::vector<double> p(static_cast<size_t>(experts));
@@ -201,10 +196,6 @@ class ExpertLoadKernel : public Kernel {
   const int64_t experts_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeExpertLoad(const OpTypes& types) {
-  return std::make_unique<ExpertLoadKernel>(types);
-}
-
 absl::Status ReferenceExpertLoad(const ReferenceArgs& args) {
   for (size_t e = 0; e < args.out(0).size(); ++e) {
     args.out(0)[e] = args.f(0)[e] + args.i(1)[e + 1] - args.i(1)[e];
@@ -220,7 +211,7 @@ void RegisterBalanceLoss(OpRegistry* registry) {
   op.min_inputs = op.max_inputs = 2;
   op.infer = InferBalanceLoss;
   op.vjp = VjpBalanceLoss;
-  op.make_kernel = MakeBalanceKernel<BalanceLossKernel>;
+  op.make_kernel = MakeKernelOf<BalanceLossKernel>;
   op.reference = ReferenceBalanceLoss;
   registry->Add(std::move(op));
 
@@ -228,7 +219,7 @@ void RegisterBalanceLoss(OpRegistry* registry) {
   grad.name = "balance_loss_grad";
   grad.min_inputs = grad.max_inputs = 3;
   grad.infer = InferBalanceLossGrad;
-  grad.make_kernel = MakeBalanceKernel<BalanceLossGradKernel>;
+  grad.make_kernel = MakeKernelOf<BalanceLossGradKernel>;
   grad.reference = ReferenceBalanceLossGrad;
   registry->Add(std::move(grad));
 
@@ -237,7 +228,7 @@ void RegisterBalanceLoss(OpRegistry* registry) {
   load.min_inputs = load.max_inputs = 2;
   load.updates = {{0, 0}};
   load.infer = InferExpertLoad;
-  load.make_kernel = MakeExpertLoad;
+  load.make_kernel = MakeKernelOf<ExpertLoadKernel>;
   load.reference = ReferenceExpertLoad;
   registry->Add(std::move(load));
 }

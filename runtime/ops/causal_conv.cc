@@ -133,19 +133,19 @@ void* AtElement(void* data, DType dtype, int64_t i) {
   return static_cast<char*>(data) + i * SizeOf(dtype);
 }
 
-// causal_conv (step -1) and causal_conv_grad (step 1).
+// causal_conv (step -1) and causal_conv_grad (step 1), which has no bias.
+template <int64_t kStep>
 class CausalConvKernel : public Kernel {
  public:
-  CausalConvKernel(const TensorType& x, int64_t width, int64_t step, bool has_bias)
-      : dtype_(x.dtype),
-        tokens_(x.shape[1]),
-        rows_(x.shape.rows()),
-        channels_(x.shape.last()),
-        width_(width),
-        step_(step),
-        has_bias_(has_bias),
-        tasks_(TaskCount(rows_, 2 * rows_ * channels_ * width)),
-        convolve_(ChooseConvolve(x.dtype)) {}
+  explicit CausalConvKernel(const OpTypes& types)
+      : dtype_(types.in(0).dtype),
+        tokens_(types.in(0).shape[1]),
+        rows_(types.in(0).shape.rows()),
+        channels_(types.in(0).shape.last()),
+        width_(types.in(1).shape.last()),
+        has_bias_(types.has(kConvBias)),
+        tasks_(TaskCount(rows_, 2 * rows_ * channels_ * width_)),
+        convolve_(ChooseConvolve(dtype_)) {}
 
   int64_t scratch_bytes() const override {
     return width_ * channels_ * static_cast<int64_t>(sizeof(float));
@@ -165,7 +165,7 @@ class CausalConvKernel : public Kernel {
         call.first = 0;
         call.channels = channels_;
         call.width = width_;
-        call.step = step_;
+        call.step = kStep;
         call.taps = taps;
         call.bias = has_bias_ ? args.f32(kConvBias) : nullptr;
         convolve_(call, row - start, end - start);
@@ -177,31 +177,23 @@ class CausalConvKernel : public Kernel {
 
  private:
   const DType dtype_;
-  const int64_t tokens_, rows_, channels_, width_, step_;
+  const int64_t tokens_, rows_, channels_, width_;
   const bool has_bias_;
   const int64_t tasks_;
   const ConvolveFn convolve_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeCausalConvKernel(const OpTypes& types) {
-  return std::make_unique<CausalConvKernel>(types.in(0), types.in(1).shape.last(), -1,
-                                            types.has(kConvBias));
-}
-absl::StatusOr<std::unique_ptr<Kernel>> MakeCausalConvGradKernel(const OpTypes& types) {
-  return std::make_unique<CausalConvKernel>(types.in(0), types.in(1).shape.last(), 1, false);
-}
-
 // One item is a range of channels, over all rows.
 class CausalConvWeightGradKernel : public Kernel {
  public:
-  CausalConvWeightGradKernel(const TensorType& x, int64_t width)
-      : sequences_(x.shape[0]),
-        tokens_(x.shape[1]),
-        channels_(x.shape.last()),
-        width_(width),
+  explicit CausalConvWeightGradKernel(const OpTypes& types)
+      : sequences_(types.in(0).shape[0]),
+        tokens_(types.in(0).shape[1]),
+        channels_(types.in(0).shape.last()),
+        width_(types.attrs.GetInt("width")),
         items_(CeilDiv(channels_, kConvChannels)),
-        tasks_(TaskCount(items_, 2 * x.num_elements() * width)),
-        add_up_(ChooseConvolveGrad(x.dtype)) {}
+        tasks_(TaskCount(items_, 2 * types.in(0).num_elements() * width_)),
+        add_up_(ChooseConvolveGrad(types.in(0).dtype)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     ConvolveGradArgs call;
@@ -224,27 +216,22 @@ class CausalConvWeightGradKernel : public Kernel {
   const ConvolveGradFn add_up_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeCausalConvWeightGradKernel(const OpTypes& types) {
-  return std::make_unique<CausalConvWeightGradKernel>(types.in(0), types.attrs.GetInt("width"));
-}
-
 // The new rows are written to the cache first, which then contains all rows that they read. Rows of
 // a ring would overwrite some of these, so there they are copied to scratch, behind the rows before
 // them.
 class CausalConvCachedKernel : public Kernel {
  public:
-  CausalConvCachedKernel(const TensorType& x, int64_t width, int64_t capacity, bool is_ring,
-                         bool has_bias)
-      : dtype_(x.dtype),
-        batch_(x.shape[0]),
-        tokens_(x.shape[1]),
-        channels_(x.shape.last()),
-        width_(width),
-        capacity_(capacity),
-        is_ring_(is_ring),
-        has_bias_(has_bias),
-        tasks_(TaskCount(batch_ * tokens_, 2 * x.num_elements() * width)),
-        convolve_(ChooseConvolve(x.dtype)) {}
+  explicit CausalConvCachedKernel(const OpTypes& types)
+      : dtype_(types.in(0).dtype),
+        batch_(types.in(0).shape[0]),
+        tokens_(types.in(0).shape[1]),
+        channels_(types.in(0).shape.last()),
+        width_(types.in(1).shape.last()),
+        capacity_(types.in(2).shape[2]),
+        is_ring_(types.attrs.GetBool("ring", false)),
+        has_bias_(types.has(kConvCachedBias)),
+        tasks_(TaskCount(batch_ * tokens_, 2 * types.in(0).num_elements() * width_)),
+        convolve_(ChooseConvolve(dtype_)) {}
 
   int64_t scratch_bytes() const override {
     return TapBytes() + (is_ring_ ? batch_ * laid_out() * channels_ * SizeOf(dtype_) : 0);
@@ -320,12 +307,6 @@ class CausalConvCachedKernel : public Kernel {
   const int64_t tasks_;
   const ConvolveFn convolve_;
 };
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeCausalConvCachedKernel(const OpTypes& types) {
-  return std::make_unique<CausalConvCachedKernel>(
-      types.in(0), types.in(1).shape.last(), types.in(2).shape[2],
-      types.attrs.GetBool("ring", false), types.has(kConvCachedBias));
-}
 
 // -- References
 
@@ -407,7 +388,7 @@ void RegisterCausalConv(OpRegistry* registry) {
   op.max_inputs = 3;
   op.infer = InferCausalConv;
   op.vjp = VjpCausalConv;
-  op.make_kernel = MakeCausalConvKernel;
+  op.make_kernel = MakeKernelOf<CausalConvKernel<-1>>;
   op.reference = ReferenceCausalConv;
   registry->Add(std::move(op));
 
@@ -415,7 +396,7 @@ void RegisterCausalConv(OpRegistry* registry) {
   grad.name = "causal_conv_grad";
   grad.min_inputs = grad.max_inputs = 2;
   grad.infer = InferCausalConvGrad;
-  grad.make_kernel = MakeCausalConvGradKernel;
+  grad.make_kernel = MakeKernelOf<CausalConvKernel<1>>;
   grad.reference = ReferenceCausalConvGrad;
   registry->Add(std::move(grad));
 
@@ -423,7 +404,7 @@ void RegisterCausalConv(OpRegistry* registry) {
   weight_grad.name = "causal_conv_weight_grad";
   weight_grad.min_inputs = weight_grad.max_inputs = 2;
   weight_grad.infer = InferCausalConvWeightGrad;
-  weight_grad.make_kernel = MakeCausalConvWeightGradKernel;
+  weight_grad.make_kernel = MakeKernelOf<CausalConvWeightGradKernel>;
   weight_grad.reference = ReferenceCausalConvWeightGrad;
   registry->Add(std::move(weight_grad));
 
@@ -433,7 +414,7 @@ void RegisterCausalConv(OpRegistry* registry) {
   cached.max_inputs = 5;
   cached.updates = {{1, 2}};
   cached.infer = InferCausalConvCached;
-  cached.make_kernel = MakeCausalConvCachedKernel;
+  cached.make_kernel = MakeKernelOf<CausalConvCachedKernel>;
   cached.reference = ReferenceCausalConvCached;
   registry->Add(std::move(cached));
 }

@@ -35,10 +35,10 @@ std::vector<ValueId> VjpConvert(GraphBuilder& b, const Node& node,
 
 class ConvertKernel : public Kernel {
  public:
-  ConvertKernel(const TensorType& x, bool to_bf16)
-      : from_(x.dtype),
-        to_bf16_(to_bf16),
-        size_(x.num_elements()),
+  explicit ConvertKernel(const OpTypes& types)
+      : from_(types.in(0).dtype),
+        to_bf16_(types.out(0).dtype == DType::kBF16),
+        size_(types.in(0).num_elements()),
         tasks_(TaskCount(size_, size_)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
@@ -68,10 +68,6 @@ class ConvertKernel : public Kernel {
   const int64_t size_, tasks_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeConvertKernel(const OpTypes& types) {
-  return std::make_unique<ConvertKernel>(types.in(0), types.attrs.GetBool("bf16", false));
-}
-
 absl::Status ReferenceConvert(const ReferenceArgs& args) {
   if (args.inputs[0]->type.dtype == DType::kI32) {
     args.out(0).assign(args.i(0).begin(), args.i(0).end());
@@ -89,7 +85,7 @@ void RegisterConvert(OpRegistry* registry) {
   op.min_inputs = op.max_inputs = 1;
   op.infer = InferConvert;
   op.vjp = VjpConvert;
-  op.make_kernel = MakeConvertKernel;
+  op.make_kernel = MakeKernelOf<ConvertKernel>;
   op.reference = ReferenceConvert;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   registry->Add(std::move(op));

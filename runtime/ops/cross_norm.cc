@@ -104,12 +104,13 @@ std::vector<ValueId> VjpCrossNorm(GraphBuilder& b, const Node& node,
 // The common part of both phases.
 class CrossNormKernelBase : public Kernel {
  public:
-  CrossNormKernelBase(const OpTypes& types, const NormInstance& instance, const TensorType& rows,
-                      int64_t max_chunks)
+  // `rows` is the index of an operand with the rows.
+  CrossNormKernelBase(const OpTypes& types, size_t rows, bool backward)
       : attr_(types.attrs.GetObject("instance")),
-        instance_(instance),
-        runner_(instance, rows.dtype),
-        partition_(rows.num_elements() / instance.dim(), instance.dim(), max_chunks),
+        instance_(NormInstanceOf(types.attrs)),
+        runner_(instance_, types.in(rows).dtype),
+        partition_(types.in(rows).num_elements() / instance_.dim(), instance_.dim(),
+                   backward ? instance_.max_chunks() : 0),
         stats_(runner_, partition_),
         slot_bytes_(AlignUp(runner_.scratch_bytes(std::max(
             partition_.rows_per_task(), std::min(partition_.rows, partition_.chunk_rows))))),
@@ -141,11 +142,11 @@ class CrossNormKernelBase : public Kernel {
 
 class CrossNormKernel : public CrossNormKernelBase {
  public:
-  CrossNormKernel(const OpTypes& types, const NormInstance& instance, bool train)
-      : CrossNormKernelBase(types, instance, types.in(0), 0),
-        train_(train),
-        takes_statistics_(train || instance.cross_row_eval()) {
-    if (train) prototype_.flags |= PLUMB_CALL_TRAIN;
+  explicit CrossNormKernel(const OpTypes& types)
+      : CrossNormKernelBase(types, 0, false),
+        train_(types.outputs.size() > 1),  // cross_norm returns the new state, too
+        takes_statistics_(train_ || instance_.cross_row_eval()) {
+    if (train_) prototype_.flags |= PLUMB_CALL_TRAIN;
   }
 
   int64_t scratch_bytes() const override {
@@ -189,9 +190,8 @@ class CrossNormKernel : public CrossNormKernelBase {
 // outputs.
 class CrossNormGradKernel : public CrossNormKernelBase {
  public:
-  CrossNormGradKernel(const OpTypes& types, const NormInstance& instance)
-      : CrossNormKernelBase(types, instance, types.in(kGradDy), instance.max_chunks()),
-        partials_(instance, partition_.chunks) {}
+  explicit CrossNormGradKernel(const OpTypes& types)
+      : CrossNormKernelBase(types, kGradDy, true), partials_(instance_, partition_.chunks) {}
 
   int64_t scratch_bytes() const override { return partials_at() + partials_.bytes(); }
 
@@ -238,18 +238,6 @@ class CrossNormGradKernel : public CrossNormKernelBase {
   const NormPartialGradients partials_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossNormKernel(const OpTypes& types) {
-  return std::make_unique<CrossNormKernel>(types, NormInstanceOf(types.attrs), true);
-}
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeEvalKernel(const OpTypes& types) {
-  return std::make_unique<CrossNormKernel>(types, NormInstanceOf(types.attrs), false);
-}
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossNormGradKernel(const OpTypes& types) {
-  return std::make_unique<CrossNormGradKernel>(types, NormInstanceOf(types.attrs));
-}
-
 // -- References: the plugin's own arithmetic in double, in one range.
 
 // The buffers of a state, lent separately.
@@ -290,7 +278,8 @@ absl::Status ReferenceStatistics(const NormInstance& instance, uint32_t phase, N
   return instance.StatsFinalize(phase, run->call(), statistic);
 }
 
-absl::Status ReferenceForward(const ReferenceArgs& args, bool train) {
+absl::Status ReferenceForward(const ReferenceArgs& args) {
+  const bool train = args.outputs.size() > 1;  // not cross_norm_eval
   const NormInstance& instance = NormInstanceOf(args.attrs);
   NormReference run(instance, args.shape(0).num_elements() / instance.dim());
   plumb_norm_call& call = run.call();
@@ -315,9 +304,6 @@ absl::Status ReferenceForward(const ReferenceArgs& args, bool train) {
   if (saves) run.Return(call.saved, &args.out(args.outputs.size() - 1));
   return absl::OkStatus();
 }
-
-absl::Status ReferenceCrossNorm(const ReferenceArgs& args) { return ReferenceForward(args, true); }
-absl::Status ReferenceEval(const ReferenceArgs& args) { return ReferenceForward(args, false); }
 
 absl::Status ReferenceCrossNormGrad(const ReferenceArgs& args) {
   const NormInstance& instance = NormInstanceOf(args.attrs);
@@ -358,8 +344,8 @@ void RegisterCrossNorm(OpRegistry* registry) {
   op.updates = {{1, 1}};
   op.infer = InferCrossNorm;
   op.vjp = VjpCrossNorm;
-  op.make_kernel = MakeCrossNormKernel;
-  op.reference = ReferenceCrossNorm;
+  op.make_kernel = MakeKernelOf<CrossNormKernel>;
+  op.reference = ReferenceForward;
   registry->Add(std::move(op));
 
   OpDef eval;
@@ -367,8 +353,8 @@ void RegisterCrossNorm(OpRegistry* registry) {
   eval.min_inputs = 2;
   eval.max_inputs = OpDef::kVariadic;
   eval.infer = InferEval;
-  eval.make_kernel = MakeEvalKernel;
-  eval.reference = ReferenceEval;
+  eval.make_kernel = MakeKernelOf<CrossNormKernel>;
+  eval.reference = ReferenceForward;
   eval.token_wise = [](const OpTypes& types) {
     const bool mixes = NormInstanceOf(types.attrs).cross_row_eval();
     return mixes ? std::vector<size_t>{} : std::vector<size_t>{0};
@@ -381,7 +367,7 @@ void RegisterCrossNorm(OpRegistry* registry) {
   grad.max_inputs = OpDef::kVariadic;
   grad.updates = {{1, kState}};
   grad.infer = InferCrossNormGrad;
-  grad.make_kernel = MakeCrossNormGradKernel;
+  grad.make_kernel = MakeKernelOf<CrossNormGradKernel>;
   grad.reference = ReferenceCrossNormGrad;
   registry->Add(std::move(grad));
 }

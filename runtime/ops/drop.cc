@@ -123,10 +123,6 @@ class DropKernel : public Kernel {
   int64_t tasks_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeDropKernel(const OpTypes& types) {
-  return std::make_unique<DropKernel>(types);
-}
-
 absl::Status ReferenceDrop(const ReferenceArgs& args) {
   const RngStream stream = StreamOf(args.attrs, args.i(1).data());
   const double p = args.attrs.GetDouble("p");
@@ -149,7 +145,7 @@ void RegisterDrop(OpRegistry* registry) {
   op.may_alias = {{0, 0}};
   op.infer = InferDrop;
   op.vjp = VjpDrop;
-  op.make_kernel = MakeDropKernel;
+  op.make_kernel = MakeKernelOf<DropKernel>;
   op.reference = ReferenceDrop;
   registry->Add(std::move(op));
 }

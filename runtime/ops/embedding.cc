@@ -44,14 +44,14 @@ std::vector<ValueId> VjpEmbedding(GraphBuilder& b, const Node& node,
 
 class EmbeddingKernel : public Kernel {
  public:
-  EmbeddingKernel(const TensorType& table, const Attrs& attrs, int64_t n)
-      : offset_(RowOffset(attrs)),
-        rows_(table.shape[0] - offset_),
-        width_(table.shape[1]),
-        row_bytes_(width_ * SizeOf(table.dtype)),
-        widens_(attrs.GetBool("f32_out", false) && table.dtype == DType::kBF16),
-        n_(n),
-        tasks_(TaskCount(n, n * table.shape[1])) {}
+  explicit EmbeddingKernel(const OpTypes& types)
+      : offset_(RowOffset(types.attrs)),
+        rows_(types.in(0).shape[0] - offset_),
+        width_(types.in(0).shape[1]),
+        row_bytes_(width_ * SizeOf(types.in(0).dtype)),
+        widens_(types.out(0).dtype != types.in(0).dtype),
+        n_(types.in(1).num_elements()),
+        tasks_(TaskCount(n_, n_ * width_)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const char* table = static_cast<const char*>(args.in[0]) + offset_ * row_bytes_;
@@ -78,10 +78,6 @@ class EmbeddingKernel : public Kernel {
   bool widens_;
   int64_t n_, tasks_;
 };
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingKernel(const OpTypes& types) {
-  return std::make_unique<EmbeddingKernel>(types.in(0), types.attrs, types.in(1).num_elements());
-}
 
 absl::Status ReferenceEmbedding(const ReferenceArgs& args) {
   const std::vector<int32_t>& ids = args.i(1);
@@ -122,17 +118,17 @@ absl::StatusOr<std::vector<TensorType>> InferEmbeddingGrad(const OpTypes& types)
 // all ids, in order. If the result is in acc's memory, only rows of tokens that occur are accessed.
 class EmbeddingGradKernel : public Kernel {
  public:
-  EmbeddingGradKernel(int64_t rows, int64_t offset, const TensorType& dy, int64_t n, bool has_acc)
-      : rows_(rows),
-        offset_(offset),
-        width_(dy.shape.last()),
-        element_bytes_(SizeOf(dy.dtype)),
-        n_(n),
-        has_acc_(has_acc),
-        start_tasks_(TaskCount(rows, rows * width_)),
+  explicit EmbeddingGradKernel(const OpTypes& types)
+      : rows_(types.attrs.GetInt("rows")),
+        offset_(RowOffset(types.attrs)),
+        width_(types.in(1).shape.last()),
+        element_bytes_(SizeOf(types.in(1).dtype)),
+        n_(types.in(0).num_elements()),
+        has_acc_(types.has(2)),
+        start_tasks_(TaskCount(rows_, rows_ * width_)),
         // Column tasks read rows produced on other cores, so only large inputs are split.
-        add_tasks_(TaskCount(CeilDiv(width_, kLineElements), n * width_ / 4)),
-        add_(SelectSumRows(dy.dtype).add) {}
+        add_tasks_(TaskCount(CeilDiv(width_, kLineElements), n_ * width_ / 4)),
+        add_(SelectSumRows(types.in(1).dtype).add) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* ids = args.i32(0);
@@ -175,12 +171,6 @@ class EmbeddingGradKernel : public Kernel {
   decltype(SumRowsFns::add) add_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingGradKernel(const OpTypes& types) {
-  return std::make_unique<EmbeddingGradKernel>(types.attrs.GetInt("rows"), RowOffset(types.attrs),
-                                               types.in(1), types.in(0).num_elements(),
-                                               types.has(2));
-}
-
 absl::Status ReferenceEmbeddingGrad(const ReferenceArgs& args) {
   const std::vector<int32_t>& ids = args.i(0);
   const int64_t width = args.shape(1).last(), offset = RowOffset(args.attrs);
@@ -203,7 +193,7 @@ void RegisterEmbedding(OpRegistry* registry) {
   op.min_inputs = op.max_inputs = 2;
   op.infer = InferEmbedding;
   op.vjp = VjpEmbedding;
-  op.make_kernel = MakeEmbeddingKernel;
+  op.make_kernel = MakeKernelOf<EmbeddingKernel>;
   op.reference = ReferenceEmbedding;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{1}; };
   registry->Add(std::move(op));
@@ -214,7 +204,7 @@ void RegisterEmbedding(OpRegistry* registry) {
   grad.max_inputs = 3;
   grad.may_alias = {{0, 2}};
   grad.infer = InferEmbeddingGrad;
-  grad.make_kernel = MakeEmbeddingGradKernel;
+  grad.make_kernel = MakeKernelOf<EmbeddingGradKernel>;
   grad.reference = ReferenceEmbeddingGrad;
   registry->Add(std::move(grad));
 }

@@ -22,8 +22,12 @@ absl::StatusOr<std::vector<TensorType>> InferEmbeddingInt8(const OpTypes& types)
 
 class EmbeddingInt8Kernel : public Kernel {
  public:
-  EmbeddingInt8Kernel(int64_t rows, int64_t offset, int64_t width, int64_t n)
-      : rows_(rows), offset_(offset), width_(width), n_(n), tasks_(TaskCount(n, n * width_)) {}
+  explicit EmbeddingInt8Kernel(const OpTypes& types)
+      : rows_(types.attrs.GetInt("rows")),
+        offset_(RowOffset(types.attrs)),
+        width_(types.attrs.GetInt("width")),
+        n_(types.in(2).num_elements()),
+        tasks_(TaskCount(n_, n_ * width_)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const int8_t* table = static_cast<const int8_t*>(args.in[0]);
@@ -43,12 +47,6 @@ class EmbeddingInt8Kernel : public Kernel {
  private:
   int64_t rows_, offset_, width_, n_, tasks_;
 };
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeEmbeddingInt8Kernel(const OpTypes& types) {
-  return std::make_unique<EmbeddingInt8Kernel>(types.attrs.GetInt("rows"), RowOffset(types.attrs),
-                                               types.attrs.GetInt("width"),
-                                               types.in(2).num_elements());
-}
 
 absl::Status ReferenceEmbeddingInt8(const ReferenceArgs& args) {
   const std::vector<int32_t>&table = args.i(0), &ids = args.i(2);
@@ -71,7 +69,7 @@ void RegisterEmbeddingInt8(OpRegistry* registry) {
   op.name = "embedding_int8";
   op.min_inputs = op.max_inputs = 3;
   op.infer = InferEmbeddingInt8;
-  op.make_kernel = MakeEmbeddingInt8Kernel;
+  op.make_kernel = MakeKernelOf<EmbeddingInt8Kernel>;
   op.reference = ReferenceEmbeddingInt8;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{2}; };
   registry->Add(std::move(op));

@@ -204,10 +204,6 @@ class ExpertSumKernel : public Kernel {
   const decltype(SumRowsFns::sum) sum_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeExpertSumKernel(const OpTypes& types) {
-  return std::make_unique<ExpertSumKernel>(types);
-}
-
 absl::Status ReferenceExpertSum(const ReferenceArgs& args) {
   const int64_t rows = args.shape(0)[0], n = args.shape(0)[1];
   for (int64_t i = 0; i < rows; ++i) {
@@ -250,7 +246,7 @@ void RegisterExpertMatmul(OpRegistry* registry, const GemmPolicy& policy) {
   sum.name = "expert_sum";
   sum.min_inputs = sum.max_inputs = 2;
   sum.infer = InferExpertSum;
-  sum.make_kernel = MakeExpertSumKernel;
+  sum.make_kernel = MakeKernelOf<ExpertSumKernel>;
   sum.reference = ReferenceExpertSum;
   registry->Add(std::move(sum));
 }

@@ -81,10 +81,6 @@ class ExpertMatmulInt8Kernel : public Kernel {
   const GroupTasks tasks_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeExpertMatmulInt8Kernel(const OpTypes& types) {
-  return std::make_unique<ExpertMatmulInt8Kernel>(types);
-}
-
 absl::Status ReferenceExpertMatmulInt8(const ReferenceArgs& args) {
   const int64_t rows = args.shape(0)[0], k = args.shape(0)[1], n = args.attrs.GetInt("rows");
   const int64_t groups = Int8Groups(k), tile_rows = Int8Blocks(n) * kInt8TileRows;
@@ -117,7 +113,7 @@ void RegisterExpertMatmulInt8(OpRegistry* registry) {
   op.min_inputs = 4;
   op.max_inputs = 5;
   op.infer = InferExpertMatmulInt8;
-  op.make_kernel = MakeExpertMatmulInt8Kernel;
+  op.make_kernel = MakeKernelOf<ExpertMatmulInt8Kernel>;
   op.reference = ReferenceExpertMatmulInt8;
   op.flops = ExpertMatmulInt8Flops;
   registry->Add(std::move(op));

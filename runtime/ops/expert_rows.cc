@@ -166,32 +166,22 @@ ValueId WeightsOf(const Node& node) { return node.inputs.size() > 2 ? node.input
 // to_experts, y_{places(t, j)} = w_tj x_t, and from_experts, x_t = sum_j w_tj y_{places(t, j)}, are
 // each other's transpose in x and y. For both, dL/dw_tj is the dot product of a row of y and a row
 // of x, one of which is a gradient.
-std::vector<ValueId> VjpOfRows(GraphBuilder& b, const Node& node, ValueId dy, const char* transpose,
+std::vector<ValueId> VjpOfRows(GraphBuilder& b, const Node& node,
+                               absl::Span<const ValueId> d_outputs,
                                const std::vector<bool>& wanted) {
-  const ValueId places = node.inputs[1], weights = WeightsOf(node);
+  const ValueId dy = d_outputs[0], places = node.inputs[1], weights = WeightsOf(node);
   const bool to_experts = node.op->name == "to_experts";
   std::vector<ValueId> d_inputs(node.inputs.size(), kNoValue);
   if (wanted[0]) {
     std::vector<ValueId> inputs = {dy, places};
     if (weights != kNoValue) inputs.push_back(weights);
-    d_inputs[0] = b.Apply(transpose, std::move(inputs));
+    d_inputs[0] = b.Apply(to_experts ? "from_experts" : "to_experts", std::move(inputs));
   }
   if (weights != kNoValue && wanted[2]) {
     const ValueId x = node.inputs[0];
     d_inputs[2] = b.Apply("expert_dot", {to_experts ? dy : x, to_experts ? x : dy, places});
   }
   return d_inputs;
-}
-
-std::vector<ValueId> VjpToExperts(GraphBuilder& b, const Node& node,
-                                  absl::Span<const ValueId> d_outputs,
-                                  const std::vector<bool>& wanted) {
-  return VjpOfRows(b, node, d_outputs[0], "from_experts", wanted);
-}
-std::vector<ValueId> VjpFromExperts(GraphBuilder& b, const Node& node,
-                                    absl::Span<const ValueId> d_outputs,
-                                    const std::vector<bool>& wanted) {
-  return VjpOfRows(b, node, d_outputs[0], "to_experts", wanted);
 }
 
 enum class RowsOp { kTo, kFrom, kDot };
@@ -250,11 +240,6 @@ class ExpertRowsKernel : public Kernel {
 };
 
 template <RowsOp kOp>
-absl::StatusOr<std::unique_ptr<Kernel>> MakeExpertRows(const OpTypes& types) {
-  return std::make_unique<ExpertRowsKernel<kOp>>(types);
-}
-
-template <RowsOp kOp>
 absl::Status ReferenceExpertRows(const ReferenceArgs& args) {
   constexpr size_t kPlaces = kOp == RowsOp::kDot ? 2 : 1;
   const std::vector<int32_t>& places = args.i(kPlaces);
@@ -280,8 +265,8 @@ void RegisterExpertRows(OpRegistry* registry) {
   to.min_inputs = 2;
   to.max_inputs = 3;
   to.infer = InferToExperts;
-  to.vjp = VjpToExperts;
-  to.make_kernel = MakeExpertRows<RowsOp::kTo>;
+  to.vjp = VjpOfRows;
+  to.make_kernel = MakeKernelOf<ExpertRowsKernel<RowsOp::kTo>>;
   to.reference = ReferenceExpertRows<RowsOp::kTo>;
   registry->Add(std::move(to));
 
@@ -290,8 +275,8 @@ void RegisterExpertRows(OpRegistry* registry) {
   from.min_inputs = 2;
   from.max_inputs = 3;
   from.infer = InferFromExperts;
-  from.vjp = VjpFromExperts;
-  from.make_kernel = MakeExpertRows<RowsOp::kFrom>;
+  from.vjp = VjpOfRows;
+  from.make_kernel = MakeKernelOf<ExpertRowsKernel<RowsOp::kFrom>>;
   from.reference = ReferenceExpertRows<RowsOp::kFrom>;
   registry->Add(std::move(from));
 
@@ -299,7 +284,7 @@ void RegisterExpertRows(OpRegistry* registry) {
   dot.name = "expert_dot";
   dot.min_inputs = dot.max_inputs = 3;
   dot.infer = InferExpertDot;
-  dot.make_kernel = MakeExpertRows<RowsOp::kDot>;
+  dot.make_kernel = MakeKernelOf<ExpertRowsKernel<RowsOp::kDot>>;
   dot.reference = ReferenceExpertRows<RowsOp::kDot>;
   registry->Add(std::move(dot));
 }

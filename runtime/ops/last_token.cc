@@ -25,8 +25,10 @@ absl::StatusOr<std::vector<TensorType>> InferLastToken(const OpTypes& types) {
 
 class LastTokenKernel : public Kernel {
  public:
-  explicit LastTokenKernel(const TensorType& x)
-      : batch_(x.shape[0]), tokens_(x.shape[1]), row_bytes_(x.bytes() / (batch_ * tokens_)) {}
+  explicit LastTokenKernel(const OpTypes& types)
+      : batch_(types.in(0).shape[0]),
+        tokens_(types.in(0).shape[1]),
+        row_bytes_(types.in(0).bytes() / (batch_ * tokens_)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const char* x = static_cast<const char*>(args.in[0]);
@@ -41,10 +43,6 @@ class LastTokenKernel : public Kernel {
  private:
   int64_t batch_, tokens_, row_bytes_;
 };
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeLastTokenKernel(const OpTypes& types) {
-  return std::make_unique<LastTokenKernel>(types.in(0));
-}
 
 template <class T>
 void CopyLast(const Shape& shape, const std::vector<T>& x, std::vector<T>* y) {
@@ -71,7 +69,7 @@ void RegisterLastToken(OpRegistry* registry) {
   op.name = "last_token";
   op.min_inputs = op.max_inputs = 1;
   op.infer = InferLastToken;
-  op.make_kernel = MakeLastTokenKernel;
+  op.make_kernel = MakeKernelOf<LastTokenKernel>;
   op.reference = ReferenceLastToken;
   registry->Add(std::move(op));
 }

@@ -116,8 +116,7 @@ absl::StatusOr<std::vector<TensorType>> InferLinearAttentionCached(const OpTypes
 
 std::vector<ValueId> VjpLinearAttention(GraphBuilder& b, const Node& node,
                                         absl::Span<const ValueId> d_outputs,
-                                        const std::vector<bool>& wanted) {
-  static_cast<void>(wanted);
+                                        const std::vector<bool>&) {
   std::vector<ValueId> gradients(node.inputs.size(), kNoValue);
   if (d_outputs[0] == kNoValue) return gradients;
   if (node.outputs.size() < 2) {
@@ -178,16 +177,16 @@ RecurrenceArgs<T> HeadOperands(const RecurrenceShape& shape, const KernelArgs& a
 template <class T>
 class LinearAttentionKernel : public Kernel {
  public:
-  LinearAttentionKernel(const RecurrenceShape& shape, bool is_cached, bool keeps_starts)
-      : shape_(shape),
+  explicit LinearAttentionKernel(const OpTypes& types, bool is_cached = false)
+      : shape_(ReadRecurrence(types, is_cached ? kCachedDecay : kDecay).value()),
         is_cached_(is_cached),
-        keeps_starts_(keeps_starts),
+        keeps_starts_(!is_cached && types.outputs.size() > 1),
         recur_(ChooseRecur<T>()),
-        items_(shape.batch * shape.heads),
-        tasks_(TaskCount(items_, shape.work())),
+        items_(shape_.batch * shape_.heads),
+        tasks_(TaskCount(items_, shape_.work())),
         slots_(PlannedSlots(tasks_)),
-        scratch_floats_(RecurScratch(shape.key_dim, shape.value_dim)),
-        slot_bytes_(AlignUp((scratch_floats_ + shape.state_elements()) *
+        scratch_floats_(RecurScratch(shape_.key_dim, shape_.value_dim)),
+        slot_bytes_(AlignUp((scratch_floats_ + shape_.state_elements()) *
                             static_cast<int64_t>(sizeof(float)))) {}
 
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
@@ -230,33 +229,24 @@ class LinearAttentionKernel : public Kernel {
   const int64_t scratch_floats_, slot_bytes_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeRecurrenceKernel(const OpTypes& types, bool is_cached) {
-  PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape,
-                         ReadRecurrence(types, is_cached ? kCachedDecay : kDecay));
-  const bool train = !is_cached && types.attrs.GetBool("train", false);
-  if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<LinearAttentionKernel<uint16_t>>(shape, is_cached, train);
-  }
-  return std::make_unique<LinearAttentionKernel<float>>(shape, is_cached, train);
-}
-absl::StatusOr<std::unique_ptr<Kernel>> MakeLinearAttentionKernel(const OpTypes& types) {
-  return MakeRecurrenceKernel(types, false);
-}
-absl::StatusOr<std::unique_ptr<Kernel>> MakeLinearAttentionCachedKernel(const OpTypes& types) {
-  return MakeRecurrenceKernel(types, true);
-}
+template <class T>
+class LinearAttentionCachedKernel : public LinearAttentionKernel<T> {
+ public:
+  explicit LinearAttentionCachedKernel(const OpTypes& types)
+      : LinearAttentionKernel<T>(types, /*is_cached=*/true) {}
+};
 
 // One item is a head of keys with the heads of values that share it, so that only one task writes
 // its dq and dk.
 template <class T>
 class LinearAttentionGradKernel : public Kernel {
  public:
-  explicit LinearAttentionGradKernel(const RecurrenceShape& shape)
-      : shape_(shape),
+  explicit LinearAttentionGradKernel(const OpTypes& types)
+      : shape_(ReadRecurrence(types, kGradDecay).value()),
         recur_grad_(ChooseRecurGrad<T>()),
-        items_(shape.batch * shape.key_heads),
-        slots_(PlannedSlots(TaskCount(items_, 3 * shape.work()))),
-        slot_bytes_(AlignUp(RecurGradScratch(shape.key_dim, shape.value_dim, shape.group()) *
+        items_(shape_.batch * shape_.key_heads),
+        slots_(PlannedSlots(TaskCount(items_, 3 * shape_.work()))),
+        slot_bytes_(AlignUp(RecurGradScratch(shape_.key_dim, shape_.value_dim, shape_.group()) *
                             static_cast<int64_t>(sizeof(float)))) {}
 
   int64_t scratch_bytes() const override { return slots_ * slot_bytes_; }
@@ -298,23 +288,7 @@ class LinearAttentionGradKernel : public Kernel {
   const int64_t slot_bytes_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeLinearAttentionGradKernel(const OpTypes& types) {
-  PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape, ReadRecurrence(types, kGradDecay));
-  if (types.in(0).dtype == DType::kBF16) {
-    return std::make_unique<LinearAttentionGradKernel<uint16_t>>(shape);
-  }
-  return std::make_unique<LinearAttentionGradKernel<float>>(shape);
-}
-
 // -- References: token by token
-
-absl::StatusOr<RecurrenceShape> ReferenceShape(const ReferenceArgs& args, size_t decay) {
-  std::vector<const TensorType*> inputs;
-  for (const ReferenceTensor* input : args.inputs) {
-    inputs.push_back(input == nullptr ? nullptr : &input->type);
-  }
-  return ReadRecurrence(OpTypes{inputs, {}, args.attrs}, decay);
-}
 
 // Operands of one head at one token, by elements.
 class TokenOperands {
@@ -386,7 +360,8 @@ void ReferenceHead(const ReferenceArgs& args, const RecurrenceShape& shape, size
 }
 
 absl::Status ReferenceLinearAttention(const ReferenceArgs& args) {
-  PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape, ReferenceShape(args, kDecay));
+  PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape,
+                         ReadRecurrence({TypesOf(args), {}, args.attrs}, kDecay));
   const bool train = args.attrs.GetBool("train", false);
   for (int64_t item = 0; item < shape.batch * shape.heads; ++item) {
     std::vector<double> h(static_cast<size_t>(shape.state_elements()));
@@ -402,7 +377,8 @@ absl::Status ReferenceLinearAttention(const ReferenceArgs& args) {
 }
 
 absl::Status ReferenceLinearAttentionCached(const ReferenceArgs& args) {
-  PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape, ReferenceShape(args, kCachedDecay));
+  PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape,
+                         ReadRecurrence({TypesOf(args), {}, args.attrs}, kCachedDecay));
   PLUMB_RETURN_IF_ERROR(CheckPositions(args.i(4).data(), shape.batch, shape.tokens,
                                        std::numeric_limits<int32_t>::max()));
   for (int64_t item = 0; item < shape.batch * shape.heads; ++item) {
@@ -458,7 +434,8 @@ void BackToken(const ReferenceArgs& args, const RecurrenceShape& shape, const To
 }
 
 absl::Status ReferenceLinearAttentionGrad(const ReferenceArgs& args) {
-  PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape, ReferenceShape(args, kGradDecay));
+  PLUMB_ASSIGN_OR_RETURN(const RecurrenceShape shape,
+                         ReadRecurrence({TypesOf(args), {}, args.attrs}, kGradDecay));
   for (int64_t item = 0; item < shape.batch * shape.heads; ++item) {
     const auto token = [&](int64_t t) {
       return TokenOperands(args, shape, kGradDecay, item / shape.heads, item % shape.heads, t);
@@ -493,7 +470,7 @@ void RegisterLinearAttention(OpRegistry* registry) {
   op.max_inputs = 5;
   op.infer = InferLinearAttention;
   op.vjp = VjpLinearAttention;
-  op.make_kernel = MakeLinearAttentionKernel;
+  op.make_kernel = MakeTypedKernelOf<LinearAttentionKernel>;
   op.reference = ReferenceLinearAttention;
   op.flops = LinearAttentionFlops;
   registry->Add(std::move(op));
@@ -503,7 +480,7 @@ void RegisterLinearAttention(OpRegistry* registry) {
   grad.min_inputs = 5;
   grad.max_inputs = 7;
   grad.infer = InferLinearAttentionGrad;
-  grad.make_kernel = MakeLinearAttentionGradKernel;
+  grad.make_kernel = MakeTypedKernelOf<LinearAttentionGradKernel>;
   grad.reference = ReferenceLinearAttentionGrad;
   grad.flops = LinearAttentionGradFlops;
   registry->Add(std::move(grad));
@@ -514,7 +491,7 @@ void RegisterLinearAttention(OpRegistry* registry) {
   cached.max_inputs = 7;
   cached.updates = {{1, 3}};
   cached.infer = InferLinearAttentionCached;
-  cached.make_kernel = MakeLinearAttentionCachedKernel;
+  cached.make_kernel = MakeTypedKernelOf<LinearAttentionCachedKernel>;
   cached.reference = ReferenceLinearAttentionCached;
   cached.flops = LinearAttentionCachedFlops;
   registry->Add(std::move(cached));

@@ -58,13 +58,7 @@ std::vector<ValueId> VjpMatmul(GraphBuilder& b, const Node& node,
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeMatmulKernel(const OpTypes& types,
                                                          const GemmPolicy& policy) {
-  GemmSpec spec = SpecOf(types, 0, 1);
-  GemmResult result;
-  result.n = types.out(0).shape.last();
-  result.terms = {TermOf(types, 0, 1)};
-  if (types.has(2)) result.bias = 2;
-  spec.results = {std::move(result)};
-  return MakeMatmulKernel(std::move(spec), policy);
+  return MakeMatmulKernel(OneProduct(types, /*may_have_bias=*/true), policy);
 }
 
 absl::Status ReferenceMatmul(const ReferenceArgs& args) {

@@ -32,15 +32,10 @@ absl::StatusOr<std::vector<TensorType>> InferMatmulAct(const OpTypes& types) {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeActKernel(const OpTypes& types,
                                                       const GemmPolicy& policy) {
-  GemmSpec spec = SpecOf(types, 0, 1);
+  GemmSpec spec = OneProduct(types, /*may_have_bias=*/true);
   spec.epilogue = Epilogue::kActivation;
   PLUMB_ASSIGN_OR_RETURN(spec.activation, ParseActivationKind(types.attrs.GetString("kind")));
-  GemmResult result;
-  result.n = types.out(0).shape.last();
-  result.terms = {TermOf(types, 0, 1)};
-  if (types.has(2)) result.bias = 2;
-  if (types.attrs.GetBool("keep", false)) result.derivative = 1;
-  spec.results = {std::move(result)};
+  if (types.attrs.GetBool("keep", false)) spec.results[0].derivative = 1;
   return MakeMatmulKernel(std::move(spec), policy);
 }
 
@@ -74,13 +69,9 @@ absl::StatusOr<std::vector<TensorType>> InferMatmulActGrad(const OpTypes& types)
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeActGradKernel(const OpTypes& types,
                                                           const GemmPolicy& policy) {
-  GemmSpec spec = SpecOf(types, 0, 1);
+  GemmSpec spec = OneProduct(types, /*may_have_bias=*/false);
   spec.epilogue = Epilogue::kMul;
-  GemmResult result;
-  result.n = types.out(0).shape.last();
-  result.terms = {TermOf(types, 0, 1)};
-  result.operand = 2;
-  spec.results = {std::move(result)};
+  spec.results[0].operand = 2;
   return MakeMatmulKernel(std::move(spec), policy);
 }
 
@@ -111,14 +102,9 @@ absl::StatusOr<std::vector<TensorType>> InferMatmulFusedAdd(const OpTypes& types
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeMatmulFusedAddKernel(const OpTypes& types,
                                                                  const GemmPolicy& policy) {
-  GemmSpec spec = SpecOf(types, 0, 1);
+  GemmSpec spec = OneProduct(types, /*may_have_bias=*/true);
   spec.epilogue = Epilogue::kAdd;
-  GemmResult result;
-  result.n = types.out(0).shape.last();
-  result.terms = {TermOf(types, 0, 1)};
-  if (types.has(2)) result.bias = 2;
-  result.operand = kAddend;
-  spec.results = {std::move(result)};
+  spec.results[0].operand = kAddend;
   return MakeMatmulKernel(std::move(spec), policy);
 }
 

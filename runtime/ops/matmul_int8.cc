@@ -60,11 +60,13 @@ const float* BiasOf(const KernelArgs& args, const std::vector<bool>& biases, siz
 
 class MatmulInt8Kernel : public Kernel {
  public:
-  MatmulInt8Kernel(const OpTypes& types, const std::vector<int64_t>& rows)
+  explicit MatmulInt8Kernel(const OpTypes& types)
       : m_(types.in(0).shape.rows()),
         x_(m_, types.in(0).shape.last()),
-        biases_(BiasesOf(types, rows.size())) {
-    for (const int64_t n : rows) gemvs_.Add(Int8Gemv(m_, n, types.in(0).shape.last()));
+        biases_(BiasesOf(types, types.outputs.size())) {
+    for (const TensorType* y : types.outputs) {
+      gemvs_.Add(Int8Gemv(m_, y->shape.last(), types.in(0).shape.last()));
+    }
   }
 
   int64_t scratch_bytes() const override { return x_.scratch_bytes(); }
@@ -91,10 +93,6 @@ class MatmulInt8Kernel : public Kernel {
   const std::vector<bool> biases_;
   GemvJob<Int8Gemv> gemvs_;
 };
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeMatmulInt8Kernel(const OpTypes& types) {
-  return std::make_unique<MatmulInt8Kernel>(types, RowsOf(types.attrs));
-}
 
 absl::Status ReferenceMatmulInt8(const ReferenceArgs& args) {
   const std::vector<int64_t> rows = RowsOf(args.attrs);
@@ -123,7 +121,7 @@ void RegisterMatmulInt8(OpRegistry* registry) {
   op.min_inputs = 3;
   op.max_inputs = OpDef::kVariadic;
   op.infer = InferMatmulInt8;
-  op.make_kernel = MakeMatmulInt8Kernel;
+  op.make_kernel = MakeKernelOf<MatmulInt8Kernel>;
   op.reference = ReferenceMatmulInt8;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0}; };
   op.flops = MatmulInt8Flops;

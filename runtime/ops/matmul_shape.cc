@@ -54,6 +54,15 @@ GemmSpec SpecOf(const OpTypes& types, size_t a, size_t b) {
   return spec;
 }
 
+GemmSpec OneProduct(const OpTypes& types, bool may_have_bias) {
+  GemmSpec spec = SpecOf(types, 0, 1);
+  spec.results.resize(1);
+  spec.results[0].n = types.out(0).shape.last();
+  spec.results[0].terms = {TermOf(types, 0, 1)};
+  if (may_have_bias && types.has(2)) spec.results[0].bias = 2;
+  return spec;
+}
+
 void AddReferenceProduct(const ReferenceArgs& args, size_t a, size_t b, std::vector<double>* sums) {
   const ProductShape p(args.shape(a), args.shape(b), args.attrs);
   for (int64_t i = 0; i < p.m; ++i) {

@@ -50,6 +50,8 @@ GemmTerm TermOf(const OpTypes& types, size_t a, size_t b);
 // Returns a specification of products of these inputs, with the dtype of output 0, and without
 // results.
 GemmSpec SpecOf(const OpTypes& types, size_t a, size_t b);
+// Returns a specification of the product of inputs 0 and 1. Its bias is input 2 if `may_have_bias`.
+GemmSpec OneProduct(const OpTypes& types, bool may_have_bias);
 
 // Adds the product of inputs `a` and `b` to `sums`, [m, n].
 void AddReferenceProduct(const ReferenceArgs& args, size_t a, size_t b, std::vector<double>* sums);

@@ -115,15 +115,15 @@ std::vector<ValueId> VjpAdd(GraphBuilder& b, const Node& node, absl::Span<const 
 
 class NormKernel : public Kernel {
  public:
-  NormKernel(const OpTypes& types, const NormInstance& instance, size_t first_param = 1)
+  explicit NormKernel(const OpTypes& types, size_t first_param = 1)
       : attr_(types.attrs.GetObject("instance")),
-        instance_(instance),
-        runner_(instance, types.in(0).dtype),
-        partition_(types.in(0).num_elements() / instance.dim(), instance.dim()),
+        instance_(NormInstanceOf(types.attrs)),
+        runner_(instance_, types.in(0).dtype),
+        partition_(types.in(0).num_elements() / instance_.dim(), instance_.dim()),
         saves_(SavesRows(types.attrs)),
         first_param_(first_param),
-        extras_(instance, first_param),
-        context_(types.in(0), instance, extras_),
+        extras_(instance_, first_param),
+        context_(types.in(0), instance_, extras_),
         slot_bytes_(AlignUp(runner_.scratch_bytes(partition_.rows_per_task()))),
         prototype_(runner_.CallPrototype(partition_.rows)) {
     if (Trains(types.attrs)) prototype_.flags |= PLUMB_CALL_TRAIN;
@@ -135,23 +135,21 @@ class NormKernel : public Kernel {
     return RunTasks(partition_.tasks, args.threads, [&](int64_t task) {
       plumb_norm_call call = prototype_;
       CallErrorText error(&call);
-      call.x = args.in[0];
-      const plumb_norm_context context = SetExtras(args, &call);
+      if (extras_.x2 != NormExtras::kNone) call.x2 = args.in[extras_.x2];
+      const plumb_norm_context context = context_.At(args.in);
       call.context = &context;
-      call.y = args.out[0];
+      call.y = args.out[first_param_ - 1];  // after the sum, if there is one
       call.params = args.in + first_param_;
-      call.saved = saves_ ? args.out[1] : nullptr;
+      call.saved = saves_ ? args.out[first_param_] : nullptr;
       call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
-      const Range range = partition_.Rows(partition_.TaskChunks(task));
-      return runner_.Forward(call, range.begin, range.end);
+      return RunRows(args, &call, partition_.Rows(partition_.TaskChunks(task)));
     });
   }
 
  protected:
-  // Sets x2, and returns the context.
-  plumb_norm_context SetExtras(const KernelArgs& args, plumb_norm_call* call) const {
-    if (extras_.x2 != NormExtras::kNone) call->x2 = args.in[extras_.x2];
-    return context_.At(args.in);
+  virtual absl::Status RunRows(const KernelArgs& args, plumb_norm_call* call, Range rows) const {
+    call->x = args.in[0];
+    return runner_.Forward(*call, rows.begin, rows.end);
   }
 
   const std::shared_ptr<const AttrObject> attr_;  // owns the instance
@@ -170,26 +168,15 @@ class NormKernel : public Kernel {
 // the cache.
 class AddNormKernel : public NormKernel {
  public:
-  AddNormKernel(const OpTypes& types, const NormInstance& instance)
-      : NormKernel(types, instance, 2), add_(SelectNormRowFns(types.in(0).dtype).add) {}
-
-  absl::Status Run(const KernelArgs& args) const override {
-    return RunTasks(partition_.tasks, args.threads, [&](int64_t task) {
-      plumb_norm_call call = prototype_;
-      CallErrorText error(&call);
-      const plumb_norm_context context = SetExtras(args, &call);
-      call.context = &context;
-      call.y = args.out[1];
-      call.params = args.in + first_param_;
-      call.saved = saves_ ? args.out[2] : nullptr;
-      call.scratch = static_cast<char*>(args.scratch) + task * slot_bytes_;
-      const Range range = partition_.Rows(partition_.TaskChunks(task));
-      return runner_.has_residual() ? RunExtension(args, &call, range)
-                                    : RunInRowBlocks(args, &call, range);
-    });
-  }
+  explicit AddNormKernel(const OpTypes& types)
+      : NormKernel(types, 2), add_(SelectNormRowFns(types.in(0).dtype).add) {}
 
  private:
+  absl::Status RunRows(const KernelArgs& args, plumb_norm_call* call, Range rows) const override {
+    return runner_.has_residual() ? RunExtension(args, call, rows)
+                                  : RunInRowBlocks(args, call, rows);
+  }
+
   absl::Status RunExtension(const KernelArgs& args, plumb_norm_call* call, Range rows) const {
     call->x = args.in[0];
     plumb_residual_call residual{};
@@ -211,14 +198,6 @@ class AddNormKernel : public NormKernel {
 
   const decltype(NormRowFns::add) add_;
 };
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeNormKernel(const OpTypes& types) {
-  return std::make_unique<NormKernel>(types, NormInstanceOf(types.attrs));
-}
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeNormAddKernel(const OpTypes& types) {
-  return std::make_unique<AddNormKernel>(types, NormInstanceOf(types.attrs));
-}
 
 // -- References: the plugin's own arithmetic in double, in one range.
 
@@ -280,7 +259,7 @@ void RegisterNorm(OpRegistry* registry) {
   op.max_inputs = OpDef::kVariadic;
   op.infer = InferNorm;
   op.vjp = VjpNorm;
-  op.make_kernel = MakeNormKernel;
+  op.make_kernel = MakeKernelOf<NormKernel>;
   op.reference = ReferenceNorm;
   op.token_wise = [](const OpTypes& types) { return TokenWise(types, 1); };
   registry->Add(std::move(op));
@@ -292,7 +271,7 @@ void RegisterNorm(OpRegistry* registry) {
   add.may_alias = {{0, 0}, {0, 1}};
   add.infer = InferNormAdd;
   add.vjp = VjpAdd;
-  add.make_kernel = MakeNormAddKernel;
+  add.make_kernel = MakeKernelOf<AddNormKernel>;
   add.reference = ReferenceNormAdd;
   add.token_wise = [](const OpTypes& types) { return TokenWise(types, 2); };
   registry->Add(std::move(add));

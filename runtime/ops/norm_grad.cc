@@ -44,17 +44,17 @@ absl::StatusOr<std::vector<TensorType>> InferNormGrad(const OpTypes& types) {
 // partials are then added in the order of the chunks. One chunk adds into the outputs directly.
 class NormGradKernel : public Kernel {
  public:
-  NormGradKernel(const OpTypes& types, const NormInstance& instance)
+  explicit NormGradKernel(const OpTypes& types)
       : attr_(types.attrs.GetObject("instance")),
-        instance_(instance),
-        runner_(instance, types.in(kDy).dtype),
-        partition_(types.in(kDy).num_elements() / instance.dim(), instance.dim(),
-                   instance.max_chunks()),
-        partials_(instance, partition_.chunks),
+        instance_(NormInstanceOf(types.attrs)),
+        runner_(instance_, types.in(kDy).dtype),
+        partition_(types.in(kDy).num_elements() / instance_.dim(), instance_.dim(),
+                   instance_.max_chunks()),
+        partials_(instance_, partition_.chunks),
         by_chunk_(partition_.chunks > 1 && !partials_.empty()),
         has_dsum_(types.has(kDsum)),
-        extras_(instance, kParams),
-        context_(types.in(kDy), instance, extras_),
+        extras_(instance_, kParams),
+        context_(types.in(kDy), instance_, extras_),
         slot_bytes_(AlignUp(
             runner_.scratch_bytes(by_chunk_ ? std::min(partition_.rows, partition_.chunk_rows)
                                             : partition_.rows_per_task()))),
@@ -140,10 +140,6 @@ class NormGradKernel : public Kernel {
   plumb_norm_call prototype_;
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeNormGradKernel(const OpTypes& types) {
-  return std::make_unique<NormGradKernel>(types, NormInstanceOf(types.attrs));
-}
-
 // Runs the plugin's own arithmetic in double, in one range.
 absl::Status ReferenceNormGrad(const ReferenceArgs& args) {
   const NormInstance& instance = NormInstanceOf(args.attrs);
@@ -183,7 +179,7 @@ void RegisterNormGrad(OpRegistry* registry) {
   op.max_inputs = OpDef::kVariadic;
   op.may_alias = {{0, kDsum}};
   op.infer = InferNormGrad;
-  op.make_kernel = MakeNormGradKernel;
+  op.make_kernel = MakeKernelOf<NormGradKernel>;
   op.reference = ReferenceNormGrad;
   registry->Add(std::move(op));
 }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -24,6 +25,9 @@ absl::Status CheckFloat(const OpTypes& types, size_t i, absl::string_view name);
 // (quantize.h).
 absl::Status CheckInt8Matrix(const OpTypes& types, size_t i, absl::string_view name, int64_t rows,
                              int64_t width);
+
+// Returns the types of the inputs, null for absent ones.
+std::vector<const TensorType*> TypesOf(const ReferenceArgs& args);
 
 // Fails unless inputs i and j have the same type.
 absl::Status CheckAlike(const OpTypes& types, size_t i, absl::string_view name_i, size_t j,

@@ -207,6 +207,18 @@ class NormAttr : public AttrObject {
   std::shared_ptr<const NormInstance> instance_;
 };
 
+// Implements OpDef::make_kernel with the kernel K, which is created from the types.
+template <class K>
+absl::StatusOr<std::unique_ptr<Kernel>> MakeKernelOf(const OpTypes& types) {
+  return std::make_unique<K>(types);
+}
+// Does the same with a kernel for elements of the type of input `kInput`, f32 or bf16.
+template <template <class> class K, size_t kInput = 0>
+absl::StatusOr<std::unique_ptr<Kernel>> MakeTypedKernelOf(const OpTypes& types) {
+  if (types.in(kInput).dtype == DType::kBF16) return std::make_unique<K<uint16_t>>(types);
+  return std::make_unique<K<float>>(types);
+}
+
 // Returns the kernel factory of the op `name`, one of the ops of programs. The kernel is a program
 // with this one node.
 std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const OpTypes&)> ProgramKernelOf(

@@ -15,6 +15,7 @@
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"
+#include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"
 #include "runtime/ops/program_lowering.h"
 #include "runtime/ops/sum_rows.h"
@@ -200,9 +201,8 @@ class LoweredPrograms {
 absl::Status Reference(const ReferenceArgs& args) {
   const ProgramAttr& program = ProgramOf(args.attrs);
   const Graph& graph = program.graph();
-  std::vector<const TensorType*> types;
-  for (const ReferenceTensor* input : args.inputs) types.push_back(&input->type);
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<TensorType> values, InferProgram(program, types));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<TensorType> values,
+                         InferProgram(program, TypesOf(args)));
   std::vector<ReferenceTensor> tensors(values.size());
   for (size_t i = 0; i < args.inputs.size(); ++i) {
     tensors[Index(program.leaves()[i])] = *args.inputs[i];

@@ -246,19 +246,19 @@ std::vector<ValueId> VjpRope(GraphBuilder& b, const Node& node, absl::Span<const
 
 class RopeKernel : public Kernel {
  public:
-  RopeKernel(DType dtype, const Shape& x, const Attrs& attrs)
-      : tokens_(x.rows()),
-        head_dim_(attrs.GetInt("head_dim")),
-        heads_(x.last() / head_dim_),
-        half_(RotatedElements(attrs) / 2),
-        interleaved_(attrs.GetBool("interleaved", false)),
+  explicit RopeKernel(const OpTypes& types)
+      : tokens_(types.in(0).shape.rows()),
+        head_dim_(types.attrs.GetInt("head_dim")),
+        heads_(types.in(0).shape.last() / head_dim_),
+        half_(RotatedElements(types.attrs) / 2),
+        interleaved_(types.attrs.GetBool("interleaved", false)),
         // An element costs a few operations, the sine and cosine of a pair about fifty.
         tasks_(TaskCount(tokens_, tokens_ * half_ * (6 * heads_ + 50))),
-        sign_(attrs.GetBool("inverse", false) ? -1 : 1),
-        magnitude_(static_cast<float>(attrs.GetDouble("magnitude", 1))),
+        sign_(types.attrs.GetBool("inverse", false) ? -1 : 1),
+        magnitude_(static_cast<float>(types.attrs.GetDouble("magnitude", 1))),
         slot_bytes_(AlignUp(RotateScratchBytes(half_))),
-        frequencies_(RopeFrequencies(attrs)),
-        rotate_(HWY_DYNAMIC_DISPATCH(SelectRotate)(dtype)) {
+        frequencies_(RopeFrequencies(types.attrs)),
+        rotate_(HWY_DYNAMIC_DISPATCH(SelectRotate)(types.in(0).dtype)) {
     frequencies_.resize(static_cast<size_t>(half_ + kSlack));
   }
 
@@ -288,10 +288,6 @@ class RopeKernel : public Kernel {
   std::vector<double> frequencies_;
   const RotateFn rotate_;
 };
-
-absl::StatusOr<std::unique_ptr<Kernel>> MakeRopeKernel(const OpTypes& types) {
-  return std::make_unique<RopeKernel>(types.in(0).dtype, types.in(0).shape, types.attrs);
-}
 
 // -- Reference
 
@@ -331,7 +327,7 @@ void RegisterRope(OpRegistry* registry) {
   op.may_alias = {{0, 0}};
   op.infer = InferRope;
   op.vjp = VjpRope;
-  op.make_kernel = MakeRopeKernel;
+  op.make_kernel = MakeKernelOf<RopeKernel>;
   op.reference = ReferenceRope;
   op.token_wise = [](const OpTypes&) { return std::vector<size_t>{0, 1}; };
   registry->Add(std::move(op));

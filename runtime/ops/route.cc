@@ -224,13 +224,6 @@ class RouteGradKernel : public RouterKernel {
   }
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeRouteKernel(const OpTypes& types) {
-  return std::make_unique<RouteKernel>(types);
-}
-absl::StatusOr<std::unique_ptr<Kernel>> MakeRouteGradKernel(const OpTypes& types) {
-  return std::make_unique<RouteGradKernel>(types);
-}
-
 // The choice for one row in double.
 class ReferenceChoice {
  public:
@@ -314,7 +307,7 @@ void RegisterRoute(OpRegistry* registry) {
   op.max_inputs = 2;
   op.infer = InferRoute;
   op.vjp = VjpRoute;
-  op.make_kernel = MakeRouteKernel;
+  op.make_kernel = MakeKernelOf<RouteKernel>;
   op.reference = ReferenceRoute;
   registry->Add(std::move(op));
 
@@ -323,7 +316,7 @@ void RegisterRoute(OpRegistry* registry) {
   grad.min_inputs = 2;
   grad.max_inputs = 3;
   grad.infer = InferRouteGrad;
-  grad.make_kernel = MakeRouteGradKernel;
+  grad.make_kernel = MakeKernelOf<RouteGradKernel>;
   grad.reference = ReferenceRouteGrad;
   registry->Add(std::move(grad));
 }

@@ -83,8 +83,10 @@ absl::StatusOr<std::vector<TensorType>> InferSumSquares(const OpTypes& types) {
 // Each task sums a contiguous range; the partial sums are added in order.
 class SumSquaresKernel : public Kernel {
  public:
-  explicit SumSquaresKernel(int64_t n)
-      : n_(n), tasks_(TaskCount(n, n)), sum_squares_(HWY_DYNAMIC_DISPATCH(Select)()) {}
+  explicit SumSquaresKernel(const OpTypes& types)
+      : n_(types.in(0).num_elements()),
+        tasks_(TaskCount(n_, n_)),
+        sum_squares_(HWY_DYNAMIC_DISPATCH(Select)()) {}
 
   int64_t scratch_bytes() const override { return tasks_ * static_cast<int64_t>(sizeof(double)); }
 
@@ -107,10 +109,6 @@ class SumSquaresKernel : public Kernel {
   double (*sum_squares_)(const float* x, int64_t n);
 };
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeSumSquaresKernel(const OpTypes& types) {
-  return std::make_unique<SumSquaresKernel>(types.in(0).num_elements());
-}
-
 absl::Status ReferenceSumSquares(const ReferenceArgs& args) {
   for (const double e : args.f(0)) args.out(0)[0] += e * e;
   return absl::OkStatus();
@@ -123,7 +121,7 @@ void RegisterSumSquares(OpRegistry* registry) {
   op.name = "sum_squares";
   op.min_inputs = op.max_inputs = 1;
   op.infer = InferSumSquares;
-  op.make_kernel = MakeSumSquaresKernel;
+  op.make_kernel = MakeKernelOf<SumSquaresKernel>;
   op.reference = ReferenceSumSquares;
   registry->Add(std::move(op));
 }

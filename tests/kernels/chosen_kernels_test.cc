@@ -95,7 +95,7 @@ TEST(ChosenKernelsTest, LargeBf16ProductsAreOneDnnsOwnWhereTheyAreFast) {
     GTEST_SKIP() << "oneDNN is limited to a lesser instruction set";
   }
   const GemmPolicy policy = HostGemmPolicy();
-  EXPECT_EQ(policy.library().bf16_pairs, kHas.bf16 && kHas.vnni) << policy.ToString();
+  EXPECT_EQ(policy.library().bf16_pairs(), kHas.bf16 && kHas.vnni) << policy.ToString();
   const GemmPlan plan = PlanGemm({1024, 1024, 1024, false, false, DType::kBF16}, policy);
   EXPECT_EQ(plan.engine, UsesAmx() ? GemmEngine::kTiles : GemmEngine::kOneDnn);
   EXPECT_EQ(plan.widens, !kHas.pairs && !UsesAmx()) << policy.ToString();

@@ -22,7 +22,7 @@ using testing::StartsWith;
 GemmPolicy Policy(const char* vendor, bool pairs, bool tiles) {
   return {{vendor, 6, 207, "AVX3", pairs, tiles},
           GemmChoice::kAuto,
-          GemmLibrary{"", "2.6.3", "avx512_core_bf16", pairs}};
+          OneDnnLibrary{"", false, "", "2.6.3", "avx512_core_bf16", pairs, true}};
 }
 const GemmPolicy kZen = Policy("AuthenticAMD", true, false);
 const GemmPolicy kEmeraldRapids = Policy("GenuineIntel", true, false);
@@ -35,7 +35,7 @@ GemmPolicy With(GemmChoice choice, GemmPolicy policy) {
 }
 
 GemmPolicy WithoutOneDnn(GemmPolicy policy) {
-  policy.given_library = GemmLibrary{"libdnnl.so.2: not there", "", "", false};
+  policy.given_library.emplace().problem = "libdnnl.so.2: not there";
   return policy;
 }
 

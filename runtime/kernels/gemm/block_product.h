@@ -4,9 +4,12 @@
 #ifndef PLUMB_RUNTIME_KERNELS_GEMM_BLOCK_PRODUCT_H_
 #define PLUMB_RUNTIME_KERNELS_GEMM_BLOCK_PRODUCT_H_
 
+#include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "runtime/base/parallel.h"
 #include "runtime/base/tensor_type.h"
 #include "runtime/kernels/gemm/gemm_plan.h"
 #include "runtime/kernels/gemm/small_gemm.h"
@@ -39,6 +42,19 @@ class BlockProduct {
   int64_t k_block_;
   SmallGemmFn small_;
 };
+
+// Calls run(i, slot) for every i and returns the first failure.
+template <class Run>
+absl::Status RunBlocks(int64_t tasks, int threads, const Run& run) {
+  std::atomic<bool> failed{false};
+  absl::Status failure;
+  ParallelFor(tasks, threads, [&](int64_t i, int slot) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    absl::Status status = run(i, slot);
+    if (!status.ok() && !failed.exchange(true)) failure = std::move(status);
+  });
+  return failure;
+}
 
 }  // namespace plumb
 

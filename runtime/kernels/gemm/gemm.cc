@@ -2,7 +2,6 @@
 #include "runtime/kernels/gemm/gemm.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -78,16 +77,11 @@ bool Gemm::StoresDirectly(const GemmResult& result) const {
 
 absl::Status Gemm::Run(const void* const* in, void* const* out, void* scratch, int threads) const {
   if (tasks_.size() == 1) return RunTask(in, out, tasks_[0], static_cast<char*>(scratch));
-  std::atomic<bool> failed{false};
-  absl::Status failure;  // the first failure
   const auto run = [&](int64_t i, int slot) {
-    if (failed.load(std::memory_order_relaxed)) return;
-    absl::Status status = RunTask(in, out, tasks_[static_cast<size_t>(i)],
-                                  static_cast<char*>(scratch) + slot * slot_bytes());
-    if (!status.ok() && !failed.exchange(true)) failure = std::move(status);
+    return RunTask(in, out, tasks_[static_cast<size_t>(i)],
+                   static_cast<char*>(scratch) + slot * slot_bytes());
   };
-  ParallelFor(static_cast<int64_t>(tasks_.size()), std::min(threads, slots_), run);
-  return failure;
+  return RunBlocks(static_cast<int64_t>(tasks_.size()), std::min(threads, slots_), run);
 }
 
 absl::Status Gemm::RunTask(const void* const* in, void* const* out, const Task& task,

@@ -159,12 +159,17 @@ Range GemmPlan::ColumnsOf(const GemmShape& shape, int64_t j) const {
   return Part(shape.n, column_unit, columns, j);
 }
 
+int64_t GemmPlan::MaxRows(const GemmShape& shape) const { return Largest(shape.m, row_unit, rows); }
+
+int64_t GemmPlan::MaxColumns(const GemmShape& shape) const {
+  return Largest(shape.n, column_unit, columns);
+}
+
 std::string GemmPlan::ToString(const GemmShape& s) const {
   std::string text = absl::StrCat(EngineName(engine), " ", DTypeName(s.operands),
                                   widens ? " widened to f32" : "", " ", s.m, "x", s.n, "x", s.k);
   if (tasks() > 1) {
-    absl::StrAppend(&text, ": ", rows, "x", columns, " blocks of ", Largest(s.m, row_unit, rows),
-                    "x", Largest(s.n, column_unit, columns));
+    absl::StrAppend(&text, ": ", rows, "x", columns, " blocks of ", MaxRows(s), "x", MaxColumns(s));
   }
   if (widens) absl::StrAppend(&text, ", ", std::min(k_block, s.k), " terms widened at a time");
   if (engine != GemmEngine::kSmall) absl::StrAppend(&text, ", packed by each task");

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/kernels/simd/cpu_features.h"
-#include "runtime/onednn/library.h"
 
 namespace plumb {
 namespace {
@@ -30,9 +29,9 @@ Bf16Row Bf16RowOf(const GemmPolicy& policy) {
   if (!policy.processor.has_bf16) return {false, "the processor has no AVX512_BF16"};
   constexpr Bf16Row kAmx = {true, "AMX multiplies bf16 at eight times the rate of f32"};
   if (policy.UsesTiles()) return kAmx;
-  const GemmLibrary& library = policy.library();
+  const OneDnnLibrary& library = policy.library();
   if (!library.usable()) return {false, "oneDNN, which would multiply them, is not there"};
-  if (!library.bf16_pairs) return {false, "oneDNN finds no AVX512_BF16 here"};
+  if (!library.bf16_pairs()) return {false, "oneDNN finds no AVX512_BF16 here"};
   if (policy.processor.uses_amx) return kAmx;
   if (policy.processor.IsAmd()) return {true, "AVX512_BF16 has twice the rate of f32 here"};
   return {false, "AVX512_BF16 without AMX has half the rate of f32 here"};
@@ -50,14 +49,6 @@ GemmProcessor HostGemmProcessor() {
   p.has_bf16 = HasBf16Instructions();
   p.uses_amx = UsesAmx();
   return p;
-}
-
-const GemmLibrary& HostGemmLibrary() {
-  static const GemmLibrary library = [] {
-    const OneDnnLibrary& found = OneDnn();
-    return GemmLibrary{found.problem, found.version, found.isa, found.bf16 && found.bf16_gemm};
-  }();
-  return library;
 }
 
 absl::StatusOr<GemmChoice> ParseGemmChoice(absl::string_view name) {
@@ -80,7 +71,7 @@ absl::string_view GemmChoiceName(GemmChoice choice) {
 
 bool GemmPolicy::MultipliesBf16() const {
   if (choice == GemmChoice::kWiden || choice == GemmChoice::kSmall) return false;
-  if (choice == GemmChoice::kPairs) return UsesTiles() || library().bf16_pairs;
+  if (choice == GemmChoice::kPairs) return UsesTiles() || library().bf16_pairs();
   return Bf16RowOf(*this).pairs;
 }
 

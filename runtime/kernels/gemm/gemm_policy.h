@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/onednn/library.h"
 
 namespace plumb {
 
@@ -24,18 +25,6 @@ struct GemmProcessor {
   bool IsZen4() const { return IsAmd() && family == 25; }  // also true for Zen 3
 };
 GemmProcessor HostGemmProcessor();
-
-// Properties of oneDNN that the choice depends on.
-struct GemmLibrary {
-  std::string problem;      // why it cannot be used; "" if it can be used
-  std::string version;      // "2.6.3"
-  std::string isa;          // instruction set that it uses: "avx512_core_bf16"
-  bool bf16_pairs = false;  // true if it multiplies bf16 pairs (AVX512_BF16)
-
-  bool usable() const { return problem.empty(); }
-};
-// Returns this machine's oneDNN, subject to ONEDNN_MAX_CPU_ISA. The first call loads it.
-const GemmLibrary& HostGemmLibrary();
 
 // Values of `--gemm`.
 enum class GemmChoice {
@@ -53,10 +42,10 @@ struct GemmPolicy {
   GemmProcessor processor;
   GemmChoice choice = GemmChoice::kAuto;
   // oneDNN's properties; if unset, this machine's, which is loaded when a choice first needs it.
-  std::optional<GemmLibrary> given_library;
+  std::optional<OneDnnLibrary> given_library;
 
-  const GemmLibrary& library() const {
-    return given_library.has_value() ? *given_library : HostGemmLibrary();
+  const OneDnnLibrary& library() const {
+    return given_library.has_value() ? *given_library : OneDnn();
   }
 
   // Returns true if plumb's own AMX kernel multiplies bf16 operands.

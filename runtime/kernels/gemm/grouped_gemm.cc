@@ -2,9 +2,7 @@
 #include "runtime/kernels/gemm/grouped_gemm.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/aligned_buffer.h"
@@ -47,34 +45,11 @@ GemmPlan PlanColumns(const GroupedShape& groups, const GemmShape& shape, const G
   return plan;
 }
 
-// Returns the number of columns of the widest block.
-int64_t MaxColumns(const GemmPlan& plan, const GemmShape& shape) {
-  int64_t max = 0;
-  for (int64_t j = 0; j < plan.columns; ++j) {
-    const Range range = plan.ColumnsOf(shape, j);
-    max = std::max(max, range.end - range.begin);
-  }
-  return max;
-}
-
 const void* ElementAt(const void* matrix, int64_t element, DType dtype) {
   return static_cast<const char*>(matrix) + element * SizeOf(dtype);
 }
 void* ElementAt(void* matrix, int64_t element, DType dtype) {
   return static_cast<char*>(matrix) + element * SizeOf(dtype);
-}
-
-// Calls run(i, slot) for every i and returns the first failure.
-template <class Run>
-absl::Status RunTasks(int64_t tasks, int threads, const Run& run) {
-  std::atomic<bool> failed{false};
-  absl::Status failure;
-  ParallelFor(tasks, threads, [&](int64_t i, int slot) {
-    if (failed.load(std::memory_order_relaxed)) return;
-    absl::Status status = run(i, slot);
-    if (!status.ok() && !failed.exchange(true)) failure = std::move(status);
-  });
-  return failure;
 }
 
 }  // namespace
@@ -90,7 +65,7 @@ GroupedGemm::GroupedGemm(const GroupedShape& groups, int64_t n, int64_t k, bool 
       store_(SelectEpilogue(Epilogue::kStore, ActivationKind::kRelu, out)),
       tasks_(groups.groups, groups.rows, BlockRows(shape_.m)) {
   const int64_t rows = std::min(groups.rows, BlockRows(shape_.m));
-  const int64_t columns = MaxColumns(plan_, shape_);
+  const int64_t columns = plan_.MaxColumns(shape_);
   if (out != DType::kF32) sum_bytes_ = AlignUp(rows * columns * SizeOf(DType::kF32));
   engine_bytes_ = product_.scratch_bytes(rows, columns, k);
   for (int64_t m = 1; has_gemv_ && m <= std::min(kMaxGemvRows, groups.rows); ++m) {
@@ -105,7 +80,7 @@ absl::Status GroupedGemm::Run(const Operands& operands, void* scratch, int threa
     return IsGemv(rows) ? gemvs_[static_cast<size_t>(rows - 1)].tasks() : plan_.columns;
   });
   char* const slots = static_cast<char*>(scratch) + tasks_.scratch_bytes();
-  return RunTasks(tasks.size(), std::min(threads, slots_), [&](int64_t i, int slot) {
+  return RunBlocks(tasks.size(), std::min(threads, slots_), [&](int64_t i, int slot) {
     const GroupTask task = tasks[i];
     char* const own = slots + slot * slot_bytes();
     if (!IsGemv(task.rows)) return RunBlock(operands, task, own);
@@ -160,19 +135,15 @@ GroupedOuterGemm::GroupedOuterGemm(const GroupedShape& groups, int64_t m, int64_
       shape_{m, n, CeilDiv(groups.rows, groups.groups), true, false, operands},
       plan_(PlanGemm(shape_, policy)),
       product_(plan_, operands, true, false) {
-  int64_t rows = 0;
-  for (int64_t i = 0; i < plan_.rows; ++i) {
-    const Range range = plan_.RowsOf(shape_, i);
-    rows = std::max(rows, range.end - range.begin);
-  }
-  slot_bytes_ = product_.scratch_bytes(rows, MaxColumns(plan_, shape_), groups.rows);
+  slot_bytes_ =
+      product_.scratch_bytes(plan_.MaxRows(shape_), plan_.MaxColumns(shape_), groups.rows);
   if (!IsSerial(groups, m, n)) slots_ = PlannedSlots(groups.groups * plan_.tasks());
 }
 
 absl::Status GroupedOuterGemm::Run(const void* a, const void* b, const int32_t* starts, float* c,
                                    void* scratch, int threads) const {
   const int64_t m = shape_.m, n = shape_.n, each = plan_.tasks();
-  return RunTasks(groups_.groups * each, std::min(threads, slots_), [&](int64_t i, int slot) {
+  return RunBlocks(groups_.groups * each, std::min(threads, slots_), [&](int64_t i, int slot) {
     const int64_t group = i / each, begin = starts[group], terms = starts[group + 1] - begin;
     const Range rows = plan_.RowsOf(shape_, i % each / plan_.columns);
     const Range columns = plan_.ColumnsOf(shape_, i % each % plan_.columns);
