@@ -41,10 +41,13 @@ struct CrossEntropyFns {
   void (*log_sum_exp)(const LogitRows& rows, float* sums, float* lse);
   // Sets sums[r] to the sum of row r.
   void (*sum)(const LogitRows& rows, float* sums);
-  // Sets y to the gradient of the objective, for the cross-entropy (exp(logits - lse) - [j =
-  // target]) * factor; 0 in rows without a target. y may be `logits`.
-  void (*gradient)(const LogitRows& rows, const int32_t* targets, const float* lse,
-                   const Objective& objective, float factor, void* y);
+  // Sets y = (exp(logits - lse) - [j = target]) * factor, 0 in rows without a target. y may be
+  // `logits`.
+  void (*gradient)(const LogitRows& rows, const int32_t* targets, const float* lse, float factor,
+                   void* y);
+  // Sets y to the gradient of the objective in the same way.
+  void (*objective_gradient)(const LogitRows& rows, const int32_t* targets, const float* lse,
+                             const Objective& objective, float factor, void* y);
 };
 
 inline float Widened(float x) { return x; }
@@ -147,6 +150,32 @@ void LogSumExp(const LogitRows& rows, float* sums, float* lse) {
 }
 
 template <class T>
+void Gradient(const LogitRows& rows, const int32_t* targets, const float* lse, float factor,
+              void* to) {
+  const D d;
+  const int64_t n = rows.n;
+  const V factor_v = hn::Set(d, factor);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    const T* x = static_cast<const T*>(rows.logits) + r * n;
+    T* y = static_cast<T*>(to) + r * n;
+    if (targets[r] < 0) {
+      std::fill(y, y + n, T{0});
+      continue;
+    }
+    // Computed before y overwrites x, so that p - 1 is rounded once.
+    const V lse_v = hn::Set(d, lse[r]);
+    const V target = hn::Set(d, Widened(x[targets[r]]));
+    const V p = FastExp(d, hn::Sub(target, lse_v));
+    const float at_target = hn::GetLane(hn::Mul(hn::Sub(p, hn::Set(d, 1.0f)), factor_v));
+    ForVectors(d, 0, n, [=](const auto& io, int64_t e) HWY_ATTR {
+      const V p_e = FastExp(d, hn::Sub(io.Load(d, x + e), lse_v));
+      io.Store(hn::Mul(p_e, factor_v), d, y + e);
+    });
+    Put(at_target, y + targets[r]);
+  }
+}
+
+template <class T>
 void SumRows(const LogitRows& rows, float* sums) {
   const D d;
   for (int64_t r = rows.begin; r < rows.end; ++r) {
@@ -165,13 +194,12 @@ void SumRows(const LogitRows& rows, float* sums) {
 }
 
 template <class T>
-void Gradient(const LogitRows& rows, const int32_t* targets, const float* lse,
-              const Objective& objective, float factor, void* to) {
+void ObjectiveGradient(const LogitRows& rows, const int32_t* targets, const float* lse,
+                       const Objective& objective, float factor, void* to) {
   const D d;
   const int64_t n = rows.n;
   const float uniform = static_cast<float>(objective.label_smoothing / static_cast<double>(n));
   const float on_target = static_cast<float>(1 - objective.label_smoothing);
-  const double z = objective.z_loss;
   for (int64_t r = rows.begin; r < rows.end; ++r) {
     const T* x = static_cast<const T*>(rows.logits) + r * n;
     T* y = static_cast<T*>(to) + r * n;
@@ -180,10 +208,9 @@ void Gradient(const LogitRows& rows, const int32_t* targets, const float* lse,
       continue;
     }
     const V lse_v = hn::Set(d, lse[r]), factor_v = hn::Set(d, factor);
-    const double z_slope = z == 0 ? 0 : 2 * z * static_cast<double>(lse[r]);  // lse may be infinite
-    const V of_p = hn::Set(d, static_cast<float>(1 + z_slope));
+    const V of_p =
+        hn::Set(d, static_cast<float>(1 + 2 * objective.z_loss * static_cast<double>(lse[r])));
     const V shift = hn::Set(d, uniform);
-    // Computed before y overwrites x, so that the factor of the logit is rounded once.
     const V target = hn::Set(d, Widened(x[targets[r]]));
     const V p = FastExp(d, hn::Sub(target, lse_v));
     const V rest = hn::Sub(hn::MulSub(p, of_p, shift), hn::Set(d, on_target));
@@ -198,7 +225,7 @@ void Gradient(const LogitRows& rows, const int32_t* targets, const float* lse,
 
 template <class T>
 CrossEntropyFns Fns() {
-  return {&LogSumExp<T>, &SumRows<T>, &Gradient<T>};
+  return {&LogSumExp<T>, &SumRows<T>, &Gradient<T>, &ObjectiveGradient<T>};
 }
 
 CrossEntropyFns SelectCrossEntropy(DType dtype) {
@@ -285,13 +312,13 @@ std::vector<ValueId> VjpCrossEntropy(GraphBuilder& b, const Node& node,
 
 class CrossEntropyKernel : public Kernel {
  public:
-  explicit CrossEntropyKernel(const OpTypes& types)
-      : objective_(types.attrs),
-        rows_(types.in(0).shape.rows()),
-        vocabulary_(types.in(0).shape.last()),
-        is_bf16_(types.in(0).dtype == DType::kBF16),
+  CrossEntropyKernel(const TensorType& logits, const Objective& objective)
+      : objective_(objective),
+        rows_(logits.shape.rows()),
+        vocabulary_(logits.shape.last()),
+        is_bf16_(logits.dtype == DType::kBF16),
         tasks_(TaskCount(rows_, 16 * rows_ * vocabulary_)),
-        fns_(HWY_DYNAMIC_DISPATCH(SelectCrossEntropy)(types.in(0).dtype)) {}
+        fns_(HWY_DYNAMIC_DISPATCH(SelectCrossEntropy)(logits.dtype)) {}
 
   int64_t scratch_bytes() const override { return rows_ * static_cast<int64_t>(sizeof(float)); }
 
@@ -342,14 +369,18 @@ class CrossEntropyKernel : public Kernel {
   const CrossEntropyFns fns_;
 };
 
+absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossEntropyKernel(const OpTypes& types) {
+  return std::make_unique<CrossEntropyKernel>(types.in(0), Objective(types.attrs));
+}
+
 class CrossEntropyGradKernel : public Kernel {
  public:
-  explicit CrossEntropyGradKernel(const OpTypes& types)
-      : objective_(types.attrs),
-        rows_(types.in(0).shape.rows()),
-        vocabulary_(types.in(0).shape.last()),
+  CrossEntropyGradKernel(const TensorType& logits, const Objective& objective)
+      : objective_(objective),
+        rows_(logits.shape.rows()),
+        vocabulary_(logits.shape.last()),
         tasks_(TaskCount(rows_, 12 * rows_ * vocabulary_)),
-        fns_(HWY_DYNAMIC_DISPATCH(SelectCrossEntropy)(types.in(0).dtype)) {}
+        fns_(HWY_DYNAMIC_DISPATCH(SelectCrossEntropy)(logits.dtype)) {}
 
   absl::Status Run(const KernelArgs& args) const override {
     const int32_t* targets = args.i32(1);
@@ -361,7 +392,11 @@ class CrossEntropyGradKernel : public Kernel {
     ParallelFor(tasks_, args.threads, [&](int64_t task) {
       const Range range = TaskRange(rows_, tasks_, task);
       const LogitRows rows = {args.in[0], range.begin, range.end, vocabulary_};
-      fns_.gradient(rows, targets, args.f32(2), objective_, factor, args.out[0]);
+      if (objective_.IsCrossEntropy()) {
+        fns_.gradient(rows, targets, args.f32(2), factor, args.out[0]);
+      } else {
+        fns_.objective_gradient(rows, targets, args.f32(2), objective_, factor, args.out[0]);
+      }
     });
     return absl::OkStatus();
   }
@@ -374,6 +409,10 @@ class CrossEntropyGradKernel : public Kernel {
   const CrossEntropyFns fns_;
 };
 
+absl::StatusOr<std::unique_ptr<Kernel>> MakeCrossEntropyGradKernel(const OpTypes& types) {
+  return std::make_unique<CrossEntropyGradKernel>(types.in(0), Objective(types.attrs));
+}
+
 }  // namespace
 
 // -- Registration
@@ -384,7 +423,7 @@ void RegisterCrossEntropy(OpRegistry* registry) {
   op.min_inputs = op.max_inputs = 2;
   op.infer = InferCrossEntropy;
   op.vjp = VjpCrossEntropy;
-  op.make_kernel = MakeKernelOf<CrossEntropyKernel>;
+  op.make_kernel = MakeCrossEntropyKernel;
   op.reference = ReferenceCrossEntropy;
   registry->Add(std::move(op));
 
@@ -393,7 +432,7 @@ void RegisterCrossEntropy(OpRegistry* registry) {
   grad.min_inputs = grad.max_inputs = 4;
   grad.may_alias = {{0, 0}};
   grad.infer = InferCrossEntropyGrad;
-  grad.make_kernel = MakeKernelOf<CrossEntropyGradKernel>;
+  grad.make_kernel = MakeCrossEntropyGradKernel;
   grad.reference = ReferenceCrossEntropyGrad;
   registry->Add(std::move(grad));
 }
