@@ -137,14 +137,15 @@ void TimePrompt(const ModelContext& context, const PackedWeights& weights, const
   double flops = 0;
   for (const NodeTime& node : NodeCosts(*graph)) flops += node.flops;
   const DType dtype = weights.format() == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32;
-  GemmSpeed gemm;
+  const auto gemm = GemmSpeed::Create(dtype, options.threads);
+  if (!gemm.ok()) Die(gemm.status());
   DecodeSession session(&context, &weights, 1, options.threads);
   const std::vector<int32_t> prompt(kPrompt, 17);
   DieUnlessOk(session.Feed(prompt));
   std::vector<double> speeds, shares;
   const Clock::time_point start = Clock::now();
   while (Seconds(start) < options.seconds || speeds.size() < 5) {
-    const auto peak = gemm.Measure(dtype, options.threads);
+    const auto peak = (*gemm)->Measure();
     if (!peak.ok()) Die(peak.status());
     session.Reset();
     const Clock::time_point step = Clock::now();

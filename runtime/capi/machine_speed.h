@@ -5,9 +5,12 @@
 #define PLUMB_RUNTIME_CAPI_MACHINE_SPEED_H_
 
 #include <cstdint>
+#include <map>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "runtime/base/aligned_buffer.h"
+#include "runtime/base/tensor_type.h"
 #include "runtime/onednn/gemm_speed.h"
 
 namespace plumb::capi {
@@ -18,9 +21,10 @@ class MachineSpeed {
   absl::StatusOr<double> Measure(int32_t what, int threads);
 
  private:
+  absl::StatusOr<double> MeasureGemm(DType dtype, int threads);
   absl::StatusOr<double> MeasureRead(int threads);
 
-  GemmSpeed gemm_;
+  std::map<DType, std::unique_ptr<GemmSpeed>> gemm_;
   AlignedBuffer memory_;
 };
 
