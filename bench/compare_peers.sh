@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the peers of plumb from PyPI into BUILD/peers, and measures each of them interleaved with plumb:
 # PyTorch (eager, and the whole step compiled), JAX, llm.c on training models, llama.cpp on prompts and
-# decoding, and a loop in C++ (peer_loop.cc), written by hand for the smallest model. Prints times, ratios with their spread, GFLOP/s, shares of the machine's GEMM peak, and peak memory.
+# decoding, and a loop written by hand for the smallest model (peer_loop.cc). Prints times, ratios with their
+# spread, GFLOP/s, shares of the machine's GEMM peak, and peak memory.
 #
 #   bench/compare_peers.sh [--quick] [--rounds N] [--dtypes f32,bf16,int8] [--markdown] [--json FILE]
 #                          [--only study,shakespeare,baby,gpt2-64,gpt2-1024,prompt,decode,decode-8]

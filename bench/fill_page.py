@@ -188,8 +188,10 @@ def current(results, section):
 
 
 def summary(results):
-    """Returns the table of README.md: a row per model, a column per processor; ratios to the fastest peer."""
-    entries = current(results, "training")
+    """Returns the table of README.md: a row per model, a column per processor; ratios to the fastest peer, except the loop
+    that is written for one model."""
+    entries = [{**e, "training": {"rows": [r for r in e["training"]["rows"] if r["peer"] != "C++ loop"]}}
+               for e in current(results, "training")]
     titles = list(dict.fromkeys(row["title"] for entry in entries for row in entry["training"]["rows"]))
 
     def cell(entry, title):
