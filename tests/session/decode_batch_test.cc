@@ -186,24 +186,24 @@ TEST_P(DecodeBatchTest, RandomCallsComputeWhatTheyComputeAlone) {
               tolerance)
         << "sequence " << b << ", call " << call;
   };
-  for (int call = 0; call < 200; ++call) {
+  for (int call = 0; call < 600; ++call) {
     for (int64_t b = 0; b < kSequences; ++b) {
       if (together.length(b) == together.context_length()) truncate(b, 0);
     }
     const int64_t b = below(kSequences);
-    const int64_t kind = below(6);
-    if (kind == 0) {
+    const int64_t kind = below(8);
+    if (kind < 2) {
       const std::vector<int32_t>& prompt = prompts[static_cast<size_t>(below(2))];
       truncate(b, 0);
       ASSERT_TRUE(together.Feed(b, prompt).ok());
       ASSERT_TRUE(alone[static_cast<size_t>(b)]->Feed(prompt).ok());
       expect_equal(b, call);
-    } else if (kind == 1) {
+    } else if (kind == 2) {
       truncate(b, below(together.length(b) + 1));
     } else {
       std::vector<int32_t> tokens;
       for (int64_t each = 0; each < kSequences; ++each) {
-        tokens.push_back(below(kind) > 1 ? -1 : static_cast<int32_t>(below(5)));
+        tokens.push_back(below(kind) > 2 ? -1 : static_cast<int32_t>(below(5)));
       }
       ASSERT_TRUE(together.FeedBatch(tokens).ok());
       for (int64_t each = 0; each < kSequences; ++each) {
