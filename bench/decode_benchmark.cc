@@ -137,15 +137,14 @@ void TimePrompt(const ModelContext& context, const PackedWeights& weights, const
   double flops = 0;
   for (const NodeTime& node : NodeCosts(*graph)) flops += node.flops;
   const DType dtype = weights.format() == WeightFormat::kBf16 ? DType::kBF16 : DType::kF32;
-  const auto gemm = GemmSpeed::Create(dtype, options.threads);
-  if (!gemm.ok()) Die(gemm.status());
+  GemmSpeed gemm;
   DecodeSession session(&context, &weights, 1, options.threads);
   const std::vector<int32_t> prompt(kPrompt, 17);
   DieUnlessOk(session.Feed(prompt));
   std::vector<double> speeds, shares;
   const Clock::time_point start = Clock::now();
   while (Seconds(start) < options.seconds || speeds.size() < 5) {
-    const auto peak = (*gemm)->Measure();
+    const auto peak = gemm.Measure(dtype, options.threads);
     if (!peak.ok()) Die(peak.status());
     session.Reset();
     const Clock::time_point step = Clock::now();

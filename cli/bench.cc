@@ -469,7 +469,7 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
       "  plumb bench gpt2.pbtxt --only decode --weights int8 --tokens 128\n"
       "  plumb bench gpt2.pbtxt --batch 8 --ranks 1..1024 --link 25Gbit,20us\n"
       "  mpirun -n 4 plumb bench gpt2.pbtxt --batch 8\n\n"
-      "Weights are random. Shares are relative to a 2048 x 2048 x 2048 matrix product of the same\n"
+      "Weights are random. Shares are relative to a large matrix product by oneDNN of the same\n"
       "type, or for decoding to a pass that only reads memory, both measured in the same rounds.\n"
       "FLOPs are 6 per weight and token (prompts: 2) plus those of attention without a mask. In "
       "the\n"

@@ -12,23 +12,14 @@ namespace plumb::capi {
 absl::StatusOr<double> MachineSpeed::Measure(int32_t what, int threads) {
   switch (what) {
     case PLUMB_SPEED_GEMM_F32:
-      return MeasureGemm(DType::kF32, threads);
+      return gemm_.Measure(DType::kF32, threads);
     case PLUMB_SPEED_GEMM_BF16:
-      return MeasureGemm(DType::kBF16, threads);
+      return gemm_.Measure(DType::kBF16, threads);
     case PLUMB_SPEED_READ:
       return MeasureRead(threads);
     default:
       return absl::InvalidArgumentError(absl::StrCat("there is no speed ", what, " to measure"));
   }
-}
-
-absl::StatusOr<double> MachineSpeed::MeasureGemm(DType dtype, int threads) {
-  std::unique_ptr<GemmSpeed>& gemm = gemm_[dtype];
-  if (gemm == nullptr) {
-    PLUMB_ASSIGN_OR_RETURN(gemm, GemmSpeed::Create(dtype, threads));
-    PLUMB_RETURN_IF_ERROR(gemm->Measure().status());  // the first run is slower
-  }
-  return gemm->Measure();
 }
 
 absl::StatusOr<double> MachineSpeed::MeasureRead(int threads) {

@@ -5,12 +5,9 @@
 #define PLUMB_RUNTIME_CAPI_MACHINE_SPEED_H_
 
 #include <cstdint>
-#include <map>
-#include <memory>
 
 #include "absl/status/statusor.h"
 #include "runtime/base/aligned_buffer.h"
-#include "runtime/base/tensor_type.h"
 #include "runtime/onednn/gemm_speed.h"
 
 namespace plumb::capi {
@@ -21,10 +18,9 @@ class MachineSpeed {
   absl::StatusOr<double> Measure(int32_t what, int threads);
 
  private:
-  absl::StatusOr<double> MeasureGemm(DType dtype, int threads);
   absl::StatusOr<double> MeasureRead(int threads);
 
-  std::map<DType, std::unique_ptr<GemmSpeed>> gemm_;
+  GemmSpeed gemm_;
   AlignedBuffer memory_;
 };
 

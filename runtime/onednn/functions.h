@@ -11,38 +11,11 @@
 
 namespace plumb {
 
-// Names without "dnnl_". Versions 2 and 3 differ only in how descriptors are made.
-#if DNNL_VERSION_MAJOR >= 3
-#define PLUMB_ONEDNN_DESCRIPTIONS(X) \
-  X(memory_desc_create_with_tag)     \
-  X(memory_desc_destroy)             \
-  X(matmul_primitive_desc_create)
-#else
-#define PLUMB_ONEDNN_DESCRIPTIONS(X) \
-  X(memory_desc_init_by_tag)         \
-  X(matmul_desc_init)                \
-  X(primitive_desc_create)
-#endif
-#define PLUMB_ONEDNN_FUNCTIONS(X)       \
-  X(version)                            \
-  X(get_effective_cpu_isa)              \
-  X(sgemm)                              \
-  X(engine_create)                      \
-  X(engine_destroy)                     \
-  X(stream_create)                      \
-  X(stream_destroy)                     \
-  X(memory_create)                      \
-  X(memory_destroy)                     \
-  X(memory_desc_get_size)               \
-  X(primitive_attr_create)              \
-  X(primitive_attr_set_scratchpad_mode) \
-  X(primitive_attr_destroy)             \
-  X(primitive_desc_query_md)            \
-  X(primitive_desc_destroy)             \
-  X(primitive_create)                   \
-  X(primitive_execute)                  \
-  X(primitive_destroy)                  \
-  PLUMB_ONEDNN_DESCRIPTIONS(X)
+// Names without "dnnl_".
+#define PLUMB_ONEDNN_FUNCTIONS(X) \
+  X(version)                      \
+  X(get_effective_cpu_isa)        \
+  X(sgemm)
 
 struct OneDnnFunctions {
 #define PLUMB_MEMBER(name) decltype(&dnnl_##name) name = nullptr;

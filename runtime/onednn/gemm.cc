@@ -33,7 +33,8 @@ absl::Status OneDnnGemm(DType operands, const GemmArgs& g) {
   const std::string what = absl::StrCat("oneDNN's product of a [", g.m, ", ", g.k, "] and a [", g.k,
                                         ", ", g.n, "] matrix failed");
   if (status == dnnl_out_of_memory) return absl::ResourceExhaustedError(what + ": out of memory");
-  return absl::InternalError(absl::StrCat(what, ": status ", status));
+  const std::string text = absl::StrCat(what, ": status ", status);
+  return status == dnnl_unimplemented ? absl::UnimplementedError(text) : absl::InternalError(text);
 }
 
 }  // namespace plumb

@@ -28,7 +28,8 @@ struct GemmArgs {
 // packed operands: one block per call, and in version 3 some bytes for each of their panels.
 // Requires: OneDnn().bf16_gemm for bf16 operands.
 // Errors: kFailedPrecondition if there is no usable library; kResourceExhausted if there is no
-// memory for the operands, or for the code that the first product generates.
+// memory for the operands, or for the code that the first product generates; kUnimplemented if the
+// processor has no such product.
 absl::Status OneDnnGemm(DType operands, const GemmArgs& args);
 
 }  // namespace plumb
