@@ -8,7 +8,7 @@ of the first five steps must be equal up to rounding; otherwise the pair is refu
 the exit code is 1. Ratios are computed within a round; the output is medians and, for the ratio, the 10th
 and 90th percentiles. GFLOP/s are those of the model: 6 per weight and token of a training step, a third of
 that in a session, plus attention as if nothing were masked. "of peak" is relative to a product of the
-same type by oneDNN (1,024 rows a thread by a [2048, 2048] matrix), measured in the same rounds.
+same type by oneDNN (1,024 rows a thread, or 2,048 of bf16, by a [2048, 2048] matrix), measured in the same rounds.
 
     compare_peers.py --build BUILD --python PYTHON [--torch PYTHON[=LIBRARY]].. [--llm-c TRAIN_GPT2] [--loop LIBRARY]
                      [--quick] [--rounds 7] [--only NAME,..] [--dtypes f32,bf16,int8] [--peers NAME,..]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GemmSpeed: measures how fast this machine multiplies matrices, as a yardstick for models' passes.
 //
-// Each thread multiplies 1,024 rows by one [2048, 2048] matrix with oneDNN's GEMM. Owns the
-// operands and a result per thread, in f32 20 MiB and 4 MiB per thread. Thread-compatible.
+// Each thread multiplies 1,024 rows, or 2,048 of bf16, by one [2048, 2048] matrix with oneDNN's
+// GEMM, which packs both. Owns the operands and a result per thread. Thread-compatible.
 #ifndef PLUMB_RUNTIME_ONEDNN_GEMM_SPEED_H_
 #define PLUMB_RUNTIME_ONEDNN_GEMM_SPEED_H_
 
