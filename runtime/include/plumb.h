@@ -239,8 +239,8 @@ enum { PLUMB_SPEED_GEMM_F32 = 0, PLUMB_SPEED_GEMM_BF16 = 1, PLUMB_SPEED_READ = 2
 
 /* Measures the peak speed of the machine with the runtime's threads, to compare plumb_model_work
  * with: floating-point operations per second of a product by oneDNN, in which each thread
- * multiplies 1,024 rows, or 2,048 of bf16, by a [2048, 2048] matrix; or bytes per second of one pass
- * that reads 512 MiB. Takes a moment; the runtime keeps the memory for the next measurement.
+ * multiplies 1,024 rows, or 2,048 of bf16, by a [2048, 2048] matrix; or bytes per second of one
+ * pass that reads 512 MiB. Takes a moment; the runtime keeps the memory for the next measurement.
  * Errors: PLUMB_STATUS_UNIMPLEMENTED if oneDNN or the processor has no such product;
  * PLUMB_STATUS_RESOURCE_EXHAUSTED. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_runtime_measure_speed(plumb_runtime* runtime,
