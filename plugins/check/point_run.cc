@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plugins/check/cases.h"
+#include "plumb/ext/instance.h"
 
 namespace plumb::check {
 namespace {

@@ -50,7 +50,9 @@ absl::StatusOr<TensorType> BroadcastType(absl::Span<const TensorType* const> ope
   if (rows == nullptr) return *widest;
   std::vector<int64_t> dims(rows->shape.dims().begin(), rows->shape.dims().end());
   dims.back() = d;
-  return TensorType{rows->dtype, Shape(dims)};
+  TensorType type = *rows;
+  type.shape = Shape(dims);
+  return type;
 }
 
 BroadcastOperand::BroadcastOperand(const TensorType& type, int64_t d)

@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "runtime/graph/builder.h"
 #include "runtime/kernels/simd/activation_kind.h"
+#include "runtime/ops/broadcast.h"
 #include "runtime/ops/map_kind.h"
 #include "runtime/ops/op_checks.h"
 #include "runtime/ops/ops.h"

@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/aligned_buffer.h"
 #include "runtime/base/divide.h"
 #include "runtime/base/parallel.h"
 #include "runtime/base/status.h"

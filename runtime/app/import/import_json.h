@@ -27,6 +27,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/app/plumb_api.h"
 #include "runtime/zoo/checkpoint_directory.h"
 #include "runtime/zoo/config_keys.h"
 #include "runtime/zoo/family.h"
