@@ -14,7 +14,6 @@
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/formats/hash.h"
 #include "runtime/schema/reader.h"
 
 namespace plumb {
@@ -59,23 +58,6 @@ absl::StatusOr<nlohmann::ordered_json> DescribeModel(const api::Model& model) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, OrOutOfMemory("the model's description",
                                                                [&] { return model.Describe(); }));
   return nlohmann::ordered_json::parse(text);
-}
-
-absl::StatusOr<std::string> NormFiles(HostRuntime* runtime, const api::Model& model) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model.Norms()));
-  const nlohmann::json versions = nlohmann::json::parse(norms);
-  std::string text;
-  for (const auto& [id, version] : versions.items()) {
-    PLUMB_ASSIGN_OR_RETURN(const std::string plugin, ToStatus(runtime->api().DescribePlugin(id)));
-    absl::StrAppend(&text, id, " ", version.dump());
-    const std::string path = nlohmann::json::parse(plugin)["path"];
-    if (!path.empty()) {
-      PLUMB_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, int64_t{1} << 30));
-      absl::StrAppend(&text, ", a file of hash ", HexDigits(ContentHash(bytes)));
-    }
-    absl::StrAppend(&text, "\n");
-  }
-  return text;
 }
 
 absl::StatusOr<std::string> DrawModel(const api::Model& model, std::optional<int64_t> layer) {

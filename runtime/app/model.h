@@ -45,10 +45,6 @@ absl::StatusOr<api::Model> CreateModel(HostRuntime* runtime, const api::Spec& sp
 // Returns the content of plumb_model_describe.
 absl::StatusOr<nlohmann::ordered_json> DescribeModel(const api::Model& model);
 
-// Identifies the norm plugins of a model: one line each with its version and, if it is from a file,
-// the hash of the file. Equal texts mean equal plugins. Errors: a file that no longer exists.
-absl::StatusOr<std::string> NormFiles(HostRuntime* runtime, const api::Model& model);
-
 // Returns the data flow of the blocks as an SVG file: of each kind of layer, or of one layer, from
 // 0. Errors: kInvalidArgument if the layer does not exist or a block is too large to be drawn.
 absl::StatusOr<std::string> DrawModel(const api::Model& model,

@@ -126,6 +126,8 @@ absl::StatusOr<std::string> Runtime::DescribePluginJson(const std::string& id) {
                             {"license", plugin->license()},
                             {"doc", plugin->doc()},
                             {"path", plugin->path()},
+                            {"sha256", plugin->file_hash()},
+                            {"code", plugin->code_file()},
                             {"attributes", ToJson(plugin->attrs())},
                             {"parameters", parameters},
                             {"buffers", buffers},

@@ -9,12 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
+#include "runtime/formats/file_hash.h"
 #include "runtime/formats/hash.h"
 
 namespace plumb {
 namespace {
 
-constexpr int64_t kHashedAtEitherEnd = int64_t{1} << 20;
 // Files that are kept open: most systems allow a process 1024.
 constexpr size_t kMaxOpenFiles = 256;
 
@@ -112,17 +112,11 @@ absl::Status TokenShards::read_status() const {
 
 absl::StatusOr<std::string> TokenShards::Hash() const {
   ContentHasher hasher;
-  std::string piece;
   for (const TokenFile& shard : files_) {
     for (const RandomAccessFile* file : {&shard.file(), shard.mask()}) {
       if (file == nullptr) continue;
-      hasher.Update(absl::StrCat(file->size(), ":"));
-      piece.resize(static_cast<size_t>(std::min(file->size(), kHashedAtEitherEnd)));
-      const int64_t n = static_cast<int64_t>(piece.size());
-      for (const int64_t begin : {int64_t{0}, file->size() - n}) {
-        PLUMB_RETURN_IF_ERROR(file->Read(begin, n, &piece[0]));
-        hasher.Update(piece);
-      }
+      PLUMB_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(file->path()));
+      hasher.Update(absl::StrCat(file->size(), ":", hash));
     }
   }
   return HexDigits(hasher.Finish());

@@ -49,8 +49,8 @@ class TokenShards {
   absl::StatusOr<int64_t> CountTargets(int64_t begin, int64_t end) const;
   // First error of Read, for example that a file was truncated while in use. It stays.
   absl::Status read_status() const;
-  // Returns the identity of the data, 16 hexadecimal digits: a hash over the size and the first and
-  // last MiB of every shard and of every mask.
+  // Returns the identity of the data, 16 hexadecimal digits: a hash over the sizes and hashes
+  // (HashOfFile) of all shards and masks.
   absl::StatusOr<std::string> Hash() const;
 
  private:

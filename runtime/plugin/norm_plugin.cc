@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/plugin/norm_plugin.h"
 
+#include <dlfcn.h>
+
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
 #include "runtime/plugin/descriptor.h"
 #include "runtime/plugin/elf_note.h"
@@ -21,6 +26,15 @@ void LogFromPlugin(void* context, int32_t, const char* message) {
 const void* NoExtension(void*, const char*) { return nullptr; }
 
 }  // namespace
+
+std::string NormPlugin::code_file() const {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<void*>(table_.create), &info) == 0) return "";
+  // The name of the program itself may be relative to a directory that was left.
+  const std::unique_ptr<char, decltype(&std::free)> path(realpath(info.dli_fname, nullptr),
+                                                         &std::free);
+  return path != nullptr ? path.get() : "/proc/self/exe";
+}
 
 absl::StatusOr<std::unique_ptr<NormPlugin>> NormPlugin::Create(const plumb_norm_plugin* table,
                                                                std::string path) {
@@ -44,6 +58,7 @@ absl::StatusOr<std::unique_ptr<NormPlugin>> NormPlugin::Create(const plumb_norm_
   plugin->table_ = *known;
   plugin->id_ = std::move(id);
   plugin->path_ = std::move(path);
+  if (!plugin->path_.empty()) plugin->file_hash_ = Sha256OfFile(plugin->path_);
   for (size_t i = 0; i < plugin->records_.size(); ++i) {
     plugin->records_[i] = {kNormFunctionNames[i], plugin->id_.c_str(), plugin->path_.c_str()};
   }

@@ -225,6 +225,12 @@ class NormPlugin {
   const std::string& license() const { return license_; }
   const std::string& doc() const { return doc_; }
   const std::string& path() const { return path_; }
+  // SHA-256 of the plugin's file when it was loaded, which may have been replaced since; "" for a
+  // norm that is linked into the host.
+  const std::string& file_hash() const { return file_hash_; }
+  // Returns the file of the program or library that contains the norm's code; "" for code that is
+  // in no file, such as a callback of Python.
+  std::string code_file() const;
   const std::vector<NormAttrSpec>& attrs() const { return attrs_; }
 
   uint32_t dtypes() const { return table_.dtypes; }  // PLUMB_DTYPE_F32 and others, or'ed
@@ -275,6 +281,7 @@ class NormPlugin {
   plumb_norm_combine combine_{};
   plumb_norm_instance_extensions of_instance_{};
   std::string id_, version_, vendor_, license_, doc_, path_;
+  std::string file_hash_;
   std::array<PluginCall, std::size(kNormFunctionNames)> records_;
   std::vector<NormAttrSpec> attrs_;
   plumb_host host_{};  // template for those of instances; its context is this plugin

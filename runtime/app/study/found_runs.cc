@@ -301,7 +301,7 @@ class Arranger {
         RunRecord record;
         record.is_present = !same.empty();
         for (const FoundRun* one : same) {
-          PLUMB_ASSIGN_OR_RETURN(RunRecord own, ReadRecord(*one, run, group));
+          PLUMB_ASSIGN_OR_RETURN(RunRecord own, ReadRecord(*one, run));
           if (one != same.front() && own.metrics != record.metrics) {
             return absl::InvalidArgumentError(
                 absl::StrCat(one->directory,
@@ -311,7 +311,9 @@ class Arranger {
           }
           record = std::move(own);
         }
-        if (record.is_present && !record.result.validation) has_validation = false;
+        if (record.result.status == RunStatus::kFinished && record.is_present && !record.result.validation) {
+          has_validation = false;
+        }
         plan_.runs.push_back(std::move(run));
         records_.push_back(std::move(record));
       }
@@ -320,15 +322,12 @@ class Arranger {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<RunRecord> ReadRecord(const FoundRun& found, const PlanRun& run, size_t group) {
+  absl::StatusOr<RunRecord> ReadRecord(const FoundRun& found, const PlanRun& run) {
     const std::string head = MetricsHead(plan_, run);
-    PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result, ReadRunResult(found.directory));
-    if (result.has_value()) return ReadRunRecord(found.directory, head);
-    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadTrainedRun(found.directory, head));
-    const int64_t steps = plan_.groups[group].training.max_steps;
-    if (record.result.step < steps) {
-      plan_.warnings.push_back(absl::StrCat(found.directory, ": has taken ", record.result.step,
-                                            " of ", steps, " steps"));
+    PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(found.directory, head));
+    if (record.result.status == RunStatus::kInterrupted) {
+      plan_.warnings.push_back(absl::StrCat(found.directory, ": ", record.result.message,
+                                            "; it is listed, and not part of any mean or test"));
     }
     return record;
   }

@@ -349,13 +349,20 @@ std::vector<std::string> WarnOfEqualModels(const StudyPlan& plan) {
   return warnings;
 }
 
-std::string HashOfRun(const Study& study, const PlanGroup& group, uint64_t seed) {
-  return Sha256(absl::StrCat("plumb ", api::Version(), "\nmodel ", group.fingerprint, "\nrecipe\n",
-                             group.training.train_text, "\ndata ", group.training.data_hash,
-                             "\nnorms\n", group.norms, "\nseed ", seed, "\nsamples ", study.samples,
-                             "\nprobe_every ", study.probe_every, "\nprobe_points ",
-                             absl::StrJoin(study.probe_points, " "), "\ntensorboard ",
-                             study.tensorboard));
+RunIdentity IdentityOf(const Study& study, const PlanGroup& group, const std::string& init,
+                       uint64_t seed) {
+  RunInputs inputs;
+  inputs.model = group.text;
+  inputs.recipe = group.training.train_text;
+  inputs.data = group.training.data_hash;
+  inputs.tokenizer = group.training.tokenizer_hash;
+  inputs.norms = group.norms;
+  inputs.init = init;
+  inputs.seed = seed;
+  inputs.probe = {study.probe_every, study.probe_points};
+  inputs.samples = study.samples;
+  inputs.tensorboard = study.tensorboard;
+  return RunIdentity::Of(inputs);
 }
 
 // Bytes that a run needs besides its steps: the data, and a thread whose heap reserves as much of
@@ -394,11 +401,12 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
     PLUMB_RETURN_IF_ERROR(TryTraining(group, runtime, &plan));
   }
   PLUMB_RETURN_IF_ERROR(SetEntropies(&plan));
+  PLUMB_ASSIGN_OR_RETURN(const std::string init, IdentifyWeights(study.init));
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     for (uint64_t seed : study.seeds) {
       plan.runs.push_back({group, seed,
                            absl::StrCat(out, "/runs/", plan.groups[group].directory, "-seed", seed),
-                           HashOfRun(study, plan.groups[group], seed)});
+                           IdentityOf(study, plan.groups[group], init, seed)});
     }
   }
   // Which cells are the best is not known yet; the first ones have as many runs.
@@ -412,8 +420,9 @@ absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* ru
   PLUMB_ASSIGN_OR_RETURN(const std::string graph, ExplainModel(model, "graph", 1, 1));
   PLUMB_ASSIGN_OR_RETURN(std::string text, ToStatus(spec.Text()));
   ModelFacts facts;
-  facts.fingerprint = Sha256(absl::StrCat(text, graph)).substr(0, 16);
-  PLUMB_ASSIGN_OR_RETURN(facts.norms, NormFiles(runtime, model));
+  PLUMB_ASSIGN_OR_RETURN(facts.text, ToStatus(model.Text()));
+  facts.fingerprint = Sha256(absl::StrCat(facts.text, graph)).substr(0, 16);
+  PLUMB_ASSIGN_OR_RETURN(facts.norms, IdentifyNorms(runtime, model));
   facts.parameters = description["totals"]["parameters"];
   facts.context_length = description["dims"]["context_length"];
   PLUMB_ASSIGN_OR_RETURN(
@@ -455,7 +464,7 @@ std::string AbsolutePath(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const StudyPlan& plan, size_t group,
                                                            HostRuntime* runtime) {
-  TrainRequest request = plan.Request({group, plan.study.seeds.front(), "", ""});
+  TrainRequest request = plan.Request({group, plan.study.seeds.front(), "", {}});
   request.resume = false;
   request.tensorboard = false;
   return TrainRun::Open(runtime, request);
@@ -484,6 +493,7 @@ TrainRequest StudyPlan::Request(const PlanRun& run) const {
   request.resume = true;
   request.probe.every = study.probe_every;
   request.probe.points = study.probe_points;
+  request.samples = study.samples;
   request.tensorboard = study.tensorboard;
   return request;
 }
@@ -494,18 +504,10 @@ std::string StudyPlan::StudyText() const {
   absolute.data = AbsolutePath(study.data);
   absolute.train = AbsolutePath(study.train);
   absolute.init = AbsolutePath(study.init);
-  // These comments are compared when a study is resumed, so they must not change.
-  std::string text = absl::StrCat(
-      "# The study that plumb compare ran, and the contents of its files. The runs next to this "
-      "file\n"
-      "# belong to it; another study belongs into another directory.\n",
+  return absl::StrCat(
+      "# The study that plumb compare ran. run.json of each run next to this file identifies its "
+      "inputs.\n",
       absolute.ToText());
-  for (const PlanGroup& group : groups) {
-    absl::StrAppend(&text, "# group ", group.directory, ": model ", group.fingerprint, ", recipe ",
-                    Sha256(group.training.train_text).substr(0, 16), ", data ",
-                    group.training.data_hash, "\n");
-  }
-  return text;
 }
 
 StudyDivision Divide(int threads, size_t runs, int64_t memory, int64_t available) {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,6 +20,7 @@
 #include "runtime/app/host_runtime.h"
 #include "runtime/app/model.h"
 #include "runtime/app/study/study.h"
+#include "runtime/app/train/run_identity.h"
 #include "runtime/app/train/train.h"
 #include "runtime/base/memory.h"
 
@@ -38,7 +40,8 @@ struct ModelFacts {
   int64_t parameters = 0, context_length = 0;
   double flops_per_token = 0;  // of training, at the full context: plumb_model_work
   std::string fingerprint;     // fingerprint of the resolved model
-  std::string norms;           // from NormFiles()
+  std::string text;            // self-contained, as in model.pbtxt of a run
+  std::map<std::string, std::string> norms;  // from IdentifyNorms()
 };
 
 struct PlanGroup : ModelFacts {
@@ -57,9 +60,12 @@ struct PlanRun {
   size_t group = 0;
   uint64_t seed = 0;
   std::string directory;  // "OUT/runs/pre-n_layer=4-seed1"
-  // Hash of what determines the run: version of plumb, model, recipe, data, norms, seed, samples
-  // and probes. The weights of --init are not part of it.
-  std::string hash;
+  RunIdentity identity;   // without parts for a found run that did not record it
+
+  // Returns 16 digits of the identity's hash; "" if it is not known.
+  std::string ShortHash() const {
+    return identity.parts().empty() ? "" : identity.Hash().substr(0, 16);
+  }
 };
 
 // Part of a study that several jobs train, each into its own directory: the runs whose index
@@ -88,7 +94,7 @@ struct StudyPlan {
   void SkipExcept(const std::vector<size_t>& cell_of_model);
 
   TrainRequest Request(const PlanRun& run) const;
-  // Returns the content of OUT/study.pbtxt: the study and the hashes of its files.
+  // Returns the content of OUT/study.pbtxt: the study with absolute paths.
   std::string StudyText() const;
 };
 

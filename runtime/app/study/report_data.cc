@@ -90,7 +90,7 @@ Json Plugins(const StudyPlan& plan, HostRuntime* runtime) {
     plugins.push_back({{"id", id},
                        {"version", info["version"]},
                        {"path", info["path"]},
-                       {"sha256", Sha256OfFile(info["path"])}});
+                       {"sha256", info["sha256"]}});
   }
   return plugins;
 }
@@ -231,7 +231,7 @@ Json RunData(const PlanRun& run, const RunRecord& record, const RunFigures& figu
   const std::optional<double> end = figures.metric[kLast100];
   return {{"group", run.group},
           {"seed", run.seed},
-          {"status", record.result.diverged ? "diverged" : "finished"},
+          {"status", StatusName(record.result.status)},
           {"step", record.result.step},
           {"message", record.result.message},
           {"spikes", record.result.spikes},
@@ -252,7 +252,7 @@ std::vector<const std::vector<double>*> InMeans(
     const std::vector<const std::vector<double>*>& curves) {
   std::vector<const std::vector<double>*> kept;
   for (size_t i = 0; i < records.size(); ++i) {
-    if (!records[i]->result.diverged) kept.push_back(curves[i]);
+    if (records[i]->result.status == RunStatus::kFinished) kept.push_back(curves[i]);
   }
   return kept.empty() ? curves : kept;
 }
@@ -283,7 +283,7 @@ CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
     std::vector<const std::vector<double>*> curves;
     for (const RunRecord* record : records) {
       losses.push_back(record->losses);
-      if (record->result.diverged) losses.back().push_back(kNaN);  // the step that diverged
+      if (record->result.status == RunStatus::kDiverged) losses.back().push_back(kNaN);  // the step that diverged
     }
     for (const std::vector<double>& curve : losses) curves.push_back(&curve);
     const std::vector<int64_t> ends = BlockEnds(curves, points);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/app/study/study_directory.h"
 #include "runtime/app/train/loss_summary.h"
 #include "runtime/base/status.h"
 
@@ -18,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 RunFigures FiguresOfRun(const RunRecord& record, double unigram_entropy) {
   RunFigures figures;
-  if (record.result.diverged || record.losses.empty()) return figures;
+  if (record.result.status != RunStatus::kFinished || record.losses.empty()) return figures;
   LossSummary losses;
   int64_t step = 0;
   for (const double loss : record.losses) losses.Add(++step, loss, std::nullopt);
@@ -36,11 +37,15 @@ GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResu
   std::vector<double> metric[kMetrics], seconds, speeds;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (plan.runs[i].group != group || !results.records[i].is_present) continue;
-    ++figures.runs;
     const RunResult& result = results.records[i].result;
+    if (result.status == RunStatus::kInterrupted) {
+      ++figures.interrupted;
+      continue;
+    }
+    ++figures.runs;
     figures.spikes += result.spikes;
     figures.survived += result.skips + result.step_backs;
-    if (result.diverged) {
+    if (result.status == RunStatus::kDiverged) {
       figures.diverged.push_back(i);
       continue;
     }
@@ -205,7 +210,13 @@ absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
       records.back().is_present = false;
       continue;
     }
+    PLUMB_RETURN_IF_ERROR(CheckInputs(run));
     PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory, MetricsHead(plan, run)));
+    if (!record.has_result) {
+      return absl::DataLossError(
+          absl::StrCat(run.directory, "/result.json: is not readable; delete ", run.directory,
+                       " to train this run again"));
+    }
     records.push_back(std::move(record));
   }
   return EvaluateStudy(plan, std::move(records));

@@ -25,13 +25,15 @@ enum Metric { kFirst50, kLast100, kMaxOfFirst20, kMin, kValidation, kMetrics };
 extern const char* const kMetricNames[kMetrics];  // "first 50" ...
 
 struct RunFigures {
-  std::optional<double> metric[kMetrics];  // nullopt if the run diverged
+  std::optional<double> metric[kMetrics];  // nullopt unless the run finished
   bool collapsed = false;
 };
 
 // Statistics over the finished runs of a group.
 struct GroupFigures {
-  int64_t runs = 0, finished = 0, collapsed = 0;
+  int64_t runs = 0;  // that ended: finished and diverged ones
+  int64_t finished = 0, collapsed = 0;
+  int64_t interrupted = 0;           // not among `runs` and not part of any other figure
   int64_t spikes = 0, survived = 0;  // over all runs; `survived`: non-fatal divergences
   std::vector<size_t> diverged;      // indices of the runs that diverged
   MeanAndSd metric[kMetrics], seconds, tokens_per_second;

@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "runtime/app/study/results.h"
+#include "runtime/app/train/recipe.h"
+#include "runtime/app/train/run_directory.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
@@ -89,7 +91,7 @@ absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& direct
   const std::string status = String(json, "status");
   const double step = Number(json, "step");
   if ((status != "finished" && status != "diverged") || !(step >= 1)) return std::nullopt;
-  result.diverged = status == "diverged";
+  result.status = status == "diverged" ? RunStatus::kDiverged : RunStatus::kFinished;
   result.step = static_cast<int64_t>(step);
   result.message = String(json, "message");
   if (const double loss = Number(json, "validation"); !std::isnan(loss)) result.validation = loss;
@@ -112,7 +114,7 @@ absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& direct
 absl::Status WriteRunResult(const std::string& directory, const RunResult& result) {
   Json json = {{"format", kFormat},
                {"version", 1},
-               {"status", result.diverged ? "diverged" : "finished"},
+               {"status", StatusName(result.status)},
                {"step", result.step},
                {"message", result.message},
                {"validation", result.validation ? Json(*result.validation) : Json()},
@@ -129,16 +131,33 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
 
 namespace {
 
+// Fails for a line of metrics.jsonl that is not that of the next step.
+absl::Status CheckStep(const std::string& directory, double step, int64_t next) {
+  if (step == static_cast<double>(next)) return absl::OkStatus();
+  const std::string problem =
+      std::isnan(step) ? absl::StrCat("the line of step ", next, " is not readable")
+      : step < static_cast<double>(next)
+          ? absl::StrCat("has step ", step, " twice")
+          : absl::StrCat("lacks steps ", next, " to ", static_cast<int64_t>(step) - 1);
+  return absl::DataLossError(absl::StrCat(MetricsPath(directory), ": ", problem,
+                                          ", so that the run is not known; train it again, or "
+                                          "leave it out"));
+}
+
 // Reads the steps of metrics.jsonl, at most `max_steps`, into a record.
 absl::Status ReadSteps(const std::string& directory, const std::string& head, int64_t max_steps,
                        RunRecord* record) {
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadIfThere(MetricsPath(directory)));
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  for (absl::string_view line : lines) {
     const Json object = Parse(line);
     const double loss = Number(object, "loss");
     const int64_t step = static_cast<int64_t>(record->losses.size()) + 1;
     if (step > max_steps) break;
-    if (Number(object, "step") != static_cast<double>(step) || std::isnan(loss)) break;
+    const double own_step = Number(object, "step");
+    // A process that was killed may have written a part of its last line.
+    if (std::isnan(own_step) && line.data() == lines.back().data()) break;
+    PLUMB_RETURN_IF_ERROR(CheckStep(directory, std::isnan(loss) ? kNaN : own_step, step));
     record->losses.push_back(loss);
     const double validation = Number(object, "val_loss");
     if (!std::isnan(validation)) record->validation.emplace_back(step, validation);
@@ -158,40 +177,72 @@ absl::Status ReadSteps(const std::string& directory, const std::string& head, in
   return absl::OkStatus();
 }
 
+// Sets how a run without result.json came to its last step.
+absl::Status SetResultOfTraining(const std::string& directory, RunRecord* record) {
+  RunResult& result = record->result;
+  result.step = static_cast<int64_t>(record->losses.size());
+  if (!record->validation.empty()) result.validation = record->validation.back().second;
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(RunTrainPath(directory), {}));
+  result.status = result.step >= recipe.fields.max_steps() ? RunStatus::kFinished
+                                                           : RunStatus::kInterrupted;
+  result.message = absl::StrCat("interrupted after ", result.step, " of ",
+                                recipe.fields.max_steps(), " steps");
+  PLUMB_ASSIGN_OR_RETURN(const std::string incidents, ReadIfThere(RunIncidentsPath(directory)));
+  for (absl::string_view line : absl::StrSplit(incidents, '\n', absl::SkipEmpty())) {
+    const Json incident = Parse(line);
+    const std::string kind = String(incident, "kind");
+    const double step = Number(incident, "step");
+    if (kind == "spike") ++result.spikes;
+    if (kind == "skip") ++result.skips;
+    if (kind == "stop" && step == static_cast<double>(record->losses.size() + 1)) {
+      result.status = RunStatus::kDiverged;
+      result.step = static_cast<int64_t>(step);
+      result.message = String(incident, "message");
+    }
+  }
+  if (result.status == RunStatus::kFinished) result.message.clear();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head) {
   PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> read, ReadRunResult(directory));
-  const std::optional<RunResult>& result = read;
-  if (!result)
-    return absl::DataLossError(absl::StrCat(ResultPath(directory), ": is not readable; delete ",
-                                            directory, " to train this run again"));
   RunRecord record;
-  record.result = *result;
-  PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, result->step, &record));
-  const int64_t steps = result->step - (result->diverged ? 1 : 0);
+  if (!read) {
+    PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, std::numeric_limits<int64_t>::max(), &record));
+    PLUMB_RETURN_IF_ERROR(SetResultOfTraining(directory, &record));
+    return record;
+  }
+  record.has_result = true;
+  record.result = *read;
+  PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, read->step, &record));
+  const int64_t steps = read->step - (read->status == RunStatus::kDiverged ? 1 : 0);
   if (static_cast<int64_t>(record.losses.size()) != steps) {
     return absl::DataLossError(absl::StrCat(MetricsPath(directory), ": has ", record.losses.size(),
                                             " steps and not ", steps, "; delete ", directory,
                                             " to train this run again"));
   }
-  if (result->validation) {
+  if (read->validation) {
     // The exact final loss replaces one over some batches.
     if (!record.validation.empty() && record.validation.back().first == steps) {
       record.validation.pop_back();
     }
-    record.validation.emplace_back(steps, *result->validation);
+    record.validation.emplace_back(steps, *read->validation);
   }
   return record;
 }
 
-absl::StatusOr<RunRecord> ReadTrainedRun(const std::string& directory, const std::string& head) {
-  RunRecord record;
-  PLUMB_RETURN_IF_ERROR(ReadSteps(directory, head, std::numeric_limits<int64_t>::max(), &record));
-  record.is_present = !record.losses.empty();
-  record.result.step = static_cast<int64_t>(record.losses.size());
-  if (!record.validation.empty()) record.result.validation = record.validation.back().second;
-  return record;
+const char* StatusName(RunStatus status) {
+  switch (status) {
+    case RunStatus::kFinished:
+      return "finished";
+    case RunStatus::kDiverged:
+      return "diverged";
+    case RunStatus::kInterrupted:
+      break;
+  }
+  return "interrupted";
 }
 
 std::string Degenerate(const std::string& text) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunRecord: the outcome of a run of a study, read from its directory: result.json (written by the
-// study when the run has ended), metrics.jsonl and probes.jsonl.
+// RunRecord: how a run ended and its losses, read from its directory. This is the only reader, for
+// runs of studies and of plumb train: a study writes result.json when a run has ended; otherwise
+// metrics.jsonl, incidents.jsonl and the recipe say how far the run came.
 //
 //   result.json: {"format": "plumb-compare-run", "version": 1, "status": "finished" | "diverged",
 //     "step": 1000, "message": "", "validation": 2.31 | null, "spikes": 0, "skips": 0,
@@ -26,8 +27,11 @@ struct RunSample {
   std::string text, degenerate;  // degenerate: the reason, or ""
 };
 
+enum class RunStatus { kFinished, kDiverged, kInterrupted };
+const char* StatusName(RunStatus status);  // "finished" ...
+
 struct RunResult {
-  bool diverged = false;
+  RunStatus status = RunStatus::kFinished;
   int64_t step = 0;     // last step, including the one that diverged
   std::string message;  // reason of the divergence
   std::optional<double> validation;
@@ -37,6 +41,7 @@ struct RunResult {
 
 struct RunRecord {
   bool is_present = true;  // false for a run that a report of found runs does not have
+  bool has_result = false;  // true if result.json says how the run ended
   RunResult result;
   std::vector<double> losses;                          // one per step, from step 1
   std::vector<std::pair<int64_t, double>> validation;  // (step, loss) during training
@@ -56,13 +61,10 @@ struct RunRecord {
 absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& directory);
 absl::Status WriteRunResult(const std::string& directory, const RunResult& result);
 
-// Reads the whole record of a run that has ended. `head` begins each line of `metrics`:
-// "\"group\":\"pre\",\"seed\":1". Errors: kDataLoss if the metrics do not cover all steps that the
-// result counts.
+// Reads the whole record of a run, which may still be in progress. `head` begins each line of
+// `metrics`: "\"group\":\"pre\",\"seed\":1". Errors: kDataLoss if metrics.jsonl lacks steps, with
+// their numbers.
 absl::StatusOr<RunRecord> ReadRunRecord(const std::string& directory, const std::string& head);
-// Reads a run that plumb train has written, or still writes, and that has no result.json: the
-// steps so far, and the last validation loss.
-absl::StatusOr<RunRecord> ReadTrainedRun(const std::string& directory, const std::string& head);
 
 // Returns the reason why `text` is degenerate (empty or repetitive); "" if it is not.
 std::string Degenerate(const std::string& text);

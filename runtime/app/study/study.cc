@@ -5,6 +5,7 @@
 #include "runtime/app/file_kind.h"
 #include "runtime/app/study/study_spec.h"
 #include "runtime/app/train/recipe.h"
+#include "runtime/app/train/run_identity.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 
@@ -91,7 +92,8 @@ absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
   preview.max_steps = recipe.fields.max_steps();
   preview.data = data.Description();
   preview.data_hash = data.data_hash();
-  preview.vocab_size = data.tokenizer().vocab_size();
+  preview.tokenizer_hash = HashOfTokenizer(data.tokenizer());
+  preview.vocab_size = NeededVocabulary(data.tokenizer(), recipe);
   preview.has_documents = HasDocuments(recipe);
   preview.has_validation = data.has_targets(Split::kValidation);
   return preview;

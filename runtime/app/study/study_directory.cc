@@ -2,17 +2,20 @@
 #include "runtime/app/study/study_directory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
+#include <map>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "runtime/app/study/run_record.h"
+#include "runtime/app/study/text_fields.h"
+#include "runtime/app/train/run_directory.h"
+#include "runtime/app/train/run_identity.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
@@ -25,46 +28,13 @@ constexpr const char* kResultNames[] = {
     "metrics.jsonl", "runs.csv", "timing.csv",      "report.json", "report.html",
     "table.csv",     "table.md", "provenance.json", "table.tex",   "differences.tex"};
 
-// Returns the lines that `lines` has and `others` does not, counting repetitions.
-std::vector<std::string> OnlyIn(const std::vector<std::string>& lines,
-                                std::vector<std::string> others) {
-  std::vector<std::string> only;
-  for (const std::string& line : lines) {
-    const auto found = std::find(others.begin(), others.end(), line);
-    if (found == others.end()) {
-      if (!line.empty()) only.push_back(line);
-    } else {
-      others.erase(found);
-    }
-  }
-  return only;
-}
+constexpr size_t kMaxShown = 6;
 
-void AppendLines(const char* head, const std::vector<std::string>& lines, std::string* message) {
-  constexpr size_t kShown = 6;
-  for (size_t i = 0; i < std::min(kShown, lines.size()); ++i) {
-    absl::StrAppend(message, "\n", head, lines[i]);
+void AppendLines(const std::vector<std::string>& lines, std::string* message) {
+  for (size_t i = 0; i < std::min(kMaxShown, lines.size()); ++i) {
+    absl::StrAppend(message, "\n  ", lines[i]);
   }
-  if (lines.size() > kShown) absl::StrAppend(message, "\n", head, "…");
-}
-
-bool IsGroupLine(absl::string_view line) { return absl::StartsWith(line, "# group "); }
-
-// Returns the lines of study.pbtxt that determine what a run is: the groups with their hashes, and
-// the fields that change a run's files. Models, seeds and the grid say which runs there are; recipe
-// and settings are in the hashes.
-std::vector<std::string> RunLines(const std::string& text) {
-  constexpr const char* kExtent[] = {
-      "model:", "train:",   "set:",     "match:",   "seed:",    "seeds:",       "grid {",
-      "}",      "  field:", "  value:", "budget {", "  group:", "  max_steps:", "choosing_seeds:"};
-  std::vector<std::string> lines;
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    const bool is_extent =
-        std::any_of(std::begin(kExtent), std::end(kExtent),
-                    [line](const char* head) { return absl::StartsWith(line, head); });
-    if (!is_extent) lines.emplace_back(line);
-  }
-  return lines;
+  if (lines.size() > kMaxShown) absl::StrAppend(message, "\n  …");
 }
 
 // Suffix of partly received runs. No run has such a name, because run names end in a seed.
@@ -72,6 +42,10 @@ constexpr char kGathering[] = ".incoming";
 
 absl::Status FileError(const std::string& path, const std::error_code& error) {
   return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+}
+
+std::string NameOf(const PlanRun& run) {
+  return std::filesystem::path(run.directory).filename().string();
 }
 
 bool LeadsInside(const std::string& path) {
@@ -82,78 +56,54 @@ bool LeadsInside(const std::string& path) {
   });
 }
 
-std::string StudyFile(const std::string& directory) {
-  return absl::StrCat(directory, "/study.pbtxt");
-}
-
-absl::Status NoStudy(const std::string& directory) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(directory,
-                   ": is not the directory of a study: it has no study.pbtxt; --merge takes "
-                   "directories that plumb compare --shard wrote"));
-}
-
-absl::Status CheckDirectory(const StudyPlan& plan, const std::string& directory) {
-  std::error_code error;
-  if (std::filesystem::equivalent(directory, plan.out, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(directory, ": is also --out; drop it from --merge"));
+// Returns the fields that differ between a file of a run and the text that the plan has for it.
+std::string FieldChanges(const std::string& path, const std::string& planned) {
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxTextBytes);
+  if (!text.ok()) return "";
+  std::vector<std::string> changes;
+  for (const auto& [field, values] : Differences({*text, planned})) {
+    if (field == "seed" || changes.size() > kMaxShown) continue;
+    changes.push_back(absl::StrCat(field, ": ", values[0].empty() ? "not set" : values[0], ", now ",
+                                   values[1].empty() ? "not set" : values[1]));
   }
-  const absl::StatusOr<std::string> text = ReadFile(StudyFile(directory), kMaxResultBytes);
-  if (absl::IsNotFound(text.status())) return NoStudy(directory);
-  if (!text.ok()) return text.status();
-  return CheckContains(StudyFile(directory), *text, plan.StudyText(),
-                       "drop it from --merge, or restore its files");
+  return absl::StrJoin(changes, "; ");
 }
 
-// Content that must be equal if two directories have the same run: everything except times.
-struct Finding {
-  std::string directory;  // directory of the run
-  std::string result;     // the text of result.json
-  std::string metrics;
-};
-
-// Reads a run. Returns: nullopt if it has not ended in this directory.
-absl::StatusOr<std::optional<Finding>> Find(const std::string& run) {
-  PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result, ReadRunResult(run));
-  if (!result.has_value()) return std::nullopt;
-  PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run, ""));
-  PLUMB_ASSIGN_OR_RETURN(std::string text,
-                         ReadFile(absl::StrCat(run, "/result.json"), kMaxResultBytes));
-  return Finding{run, std::move(text), std::move(record.metrics)};
-}
-
-absl::StatusOr<std::optional<Finding>> FindInAll(const std::vector<std::string>& directories,
-                                                 const std::string& name) {
-  std::optional<Finding> first;
-  for (const std::string& directory : directories) {
-    PLUMB_ASSIGN_OR_RETURN(std::optional<Finding> found,
-                           Find(absl::StrCat(directory, "/runs/", name)));
-    if (!found.has_value()) continue;
-    if (!first) {
-      first = *std::move(found);
-    } else if (found->result != first->result || found->metrics != first->metrics) {
-      return absl::DataLossError(
-          absl::StrCat("the run ", name, " is there twice, and not the same: ", first->directory,
-                       " and ", found->directory, "; delete one of them"));
+// Returns what a run in the directory was trained with other than the plan says; empty if nothing.
+absl::StatusOr<std::vector<std::string>> InputChanges(const PlanRun& run, const PlanGroup* group) {
+  PLUMB_ASSIGN_OR_RETURN(const std::string json,
+                         ReadFile(RunJsonPath(run.directory), kMaxStateBytes));
+  PLUMB_ASSIGN_OR_RETURN(const auto then, RunIdentity::FromRunJson(json));
+  if (!then.has_value()) {
+    return std::vector<std::string>{"its run.json does not identify its inputs, as of an earlier "
+                                    "plumb"};
+  }
+  std::vector<std::string> changes = then->Differences(run.identity);
+  for (std::string& change : changes) {
+    std::string fields;
+    if (group != nullptr && absl::StartsWith(change, "recipe:")) {
+      fields = FieldChanges(RunTrainPath(run.directory), group->training.train_text);
+    } else if (group != nullptr && absl::StartsWith(change, "model:")) {
+      fields = FieldChanges(RunModelPath(run.directory), group->text);
     }
+    if (!fields.empty()) change = absl::StrCat(change.substr(0, change.find(':')), ": ", fields);
   }
-  return first;
+  return changes;
 }
 
-absl::Status MissingError(const std::vector<std::string>& missing, size_t runs) {
-  constexpr size_t kShown = 12;
-  std::string text = absl::StrCat(missing.size(), " of ", Count(static_cast<int64_t>(runs), "run"),
-                                  missing.size() == 1 ? " is" : " are", " missing:");
-  for (size_t i = 0; i < std::min(kShown, missing.size()); ++i) {
-    absl::StrAppend(&text, "\n  ", missing[i]);
+// Fails if the directory, which has no study.pbtxt, has files that a study would overwrite.
+absl::Status CheckIsFree(const std::string& directory) {
+  if (FileExists(absl::StrCat(directory, "/runs"))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        directory, ": holds runs, but not the study.pbtxt they belong to; choose another --out"));
   }
-  if (missing.size() > kShown) absl::StrAppend(&text, "\n  …");
-  absl::StrAppend(
-      &text,
-      "\nname the directories that have them with --merge, or repeat the commands of their shards, "
-      "which continue");
-  return absl::NotFoundError(text);
+  for (const char* name : kResultNames) {
+    const std::string result = absl::StrCat(directory, "/", name);
+    if (!FileExists(result)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(result, ": a study would overwrite it; choose another --out"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -170,45 +120,59 @@ absl::StatusOr<StudyLock> StudyLock::Acquire(const std::string& directory) {
       ": another plumb compare uses this directory; wait for it, or choose another --out"));
 }
 
-absl::Status ClaimDirectory(const std::string& directory, const std::string& text) {
-  const std::string path = absl::StrCat(directory, "/study.pbtxt");
+absl::StatusOr<std::vector<std::string>> ClaimDirectory(const StudyPlan& plan, bool overwrite) {
+  const std::string path = absl::StrCat(plan.out, "/study.pbtxt"), text = plan.StudyText();
   if (!FileExists(path)) {
-    if (FileExists(absl::StrCat(directory, "/runs"))) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          directory, ": holds runs, but not the study.pbtxt they belong to; choose another --out"));
-    }
-    for (const char* name : kResultNames) {
-      const std::string result = absl::StrCat(directory, "/", name);
-      if (!FileExists(result)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(result, ": a study would overwrite it; choose another --out"));
-    }
-    return WriteFileAtomically(path, text);
+    PLUMB_RETURN_IF_ERROR(CheckIsFree(plan.out));
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path, text));
+    return std::vector<std::string>{};
   }
-  PLUMB_ASSIGN_OR_RETURN(const std::string begun, ReadFile(path, kMaxResultBytes));
-  PLUMB_RETURN_IF_ERROR(CheckContains(path, begun, text,
-                                      absl::StrCat("choose another --out, or delete ", directory)));
-  return begun == text ? absl::OkStatus() : WriteFileAtomically(path, text);
+  std::map<std::string, const PlanRun*> planned;
+  for (const PlanRun& run : plan.runs) planned[NameOf(run)] = &run;
+  std::vector<std::string> others, changed, lines;
+  const auto names = ListDirectory(absl::StrCat(plan.out, "/runs"));
+  if (!names.ok() && !absl::IsNotFound(names.status())) return names.status();
+  for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+    if (!FileExists(RunJsonPath(absl::StrCat(plan.out, "/runs/", name)))) continue;
+    const auto run = planned.find(name);
+    if (run == planned.end()) {
+      others.push_back(name);
+      continue;
+    }
+    PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> changes,
+                           InputChanges(*run->second, &plan.groups[run->second->group]));
+    if (changes.empty()) continue;
+    changed.push_back(name);
+    lines.push_back(absl::StrCat(name, ": ", absl::StrJoin(changes, ", ")));
+  }
+  if (!others.empty()) {
+    std::string message = absl::StrCat(
+        plan.out, ": is another study; it has ", Count(static_cast<int64_t>(others.size()), "run"),
+        " that this one has not; name all models, settings and seeds, or choose another --out");
+    AppendLines(others, &message);
+    return absl::InvalidArgumentError(message);
+  }
+  if (!changed.empty() && !overwrite) {
+    std::string message = absl::StrCat(
+        plan.out, ": is another study; ", changed.size(), " of its ",
+        Count(static_cast<int64_t>(names->size()), "run"), " had other inputs; choose another --out"
+        ", or train only these again with --overwrite");
+    AppendLines(lines, &message);
+    return absl::InvalidArgumentError(message);
+  }
+  for (const std::string& name : changed) {
+    PLUMB_RETURN_IF_ERROR(RemoveRun(absl::StrCat(plan.out, "/runs/", name)));
+  }
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(path, text));
+  return changed;
 }
 
-absl::Status CheckContains(const std::string& path, const std::string& begun,
-                           const std::string& text, const std::string& advice) {
-  const std::vector<std::string> runs_before = RunLines(begun), runs_now = RunLines(text);
-  const std::vector<std::string> new_lines = OnlyIn(runs_now, runs_before);
-  if (OnlyIn(runs_before, runs_now).empty() &&
-      std::all_of(new_lines.begin(), new_lines.end(), IsGroupLine)) {
-    return absl::OkStatus();
-  }
-  // Settings explain the difference of hashes.
-  const std::vector<std::string> before = absl::StrSplit(begun, '\n');
-  const std::vector<std::string> now = absl::StrSplit(text, '\n');
-  const std::vector<std::string> gone = OnlyIn(before, now), added = OnlyIn(now, before);
-  std::string message = absl::StrCat(path, ": is another study; ", advice);
-  if (!gone.empty()) absl::StrAppend(&message, "\nit alone has");
-  AppendLines("  - ", gone, &message);
-  if (!added.empty()) absl::StrAppend(&message, "\nthis one alone has");
-  AppendLines("  + ", added, &message);
-  return absl::InvalidArgumentError(message);
+absl::Status CheckInputs(const PlanRun& run) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> changes, InputChanges(run, nullptr));
+  if (changes.empty() || !run.identity.UnknownPart().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(run.directory, ": inputs changed while the study was trained: ",
+                   absl::StrJoin(changes, ", "), "; give the command again with --overwrite"));
 }
 
 absl::StatusOr<std::vector<std::string>> ListRunFiles(const std::string& directory) {
@@ -253,6 +217,8 @@ absl::Status IncomingRun::Finish() {
   return error ? FileError(directory_, error) : absl::OkStatus();
 }
 
+absl::Status IncomingRun::Discard() { return RemoveTree(gathering_); }
+
 absl::Status CopyRun(const std::string& from, const std::string& to) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> files, ListRunFiles(from));
   PLUMB_ASSIGN_OR_RETURN(IncomingRun run, IncomingRun::Begin(to));
@@ -262,6 +228,15 @@ absl::Status CopyRun(const std::string& from, const std::string& to) {
     PLUMB_RETURN_IF_ERROR(run.Add(file, content));
   }
   return run.Finish();
+}
+
+absl::Status RemoveRun(const std::string& directory) {
+  const std::string gone = absl::StrCat(directory, kGathering);
+  PLUMB_RETURN_IF_ERROR(RemoveTree(gone));
+  std::error_code error;
+  std::filesystem::rename(directory, gone, error);
+  if (error == std::errc::no_such_file_or_directory) return absl::OkStatus();
+  return error ? FileError(directory, error) : RemoveTree(gone);
 }
 
 absl::Status RemoveIncomingRuns(const std::string& out) {
@@ -274,57 +249,6 @@ absl::Status RemoveIncomingRuns(const std::string& out) {
     if (absl::Status removed = RemoveTree(absl::StrCat(runs, "/", name)); !removed.ok()) {
       return removed;
     }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Study> StudyOfDirectories(const std::vector<std::string>& directories) {
-  std::optional<Study> all;
-  for (const std::string& directory : directories) {
-    if (!FileExists(StudyFile(directory))) return NoStudy(directory);
-    PLUMB_ASSIGN_OR_RETURN(Study study, Study::FromFile(StudyFile(directory)));
-    if (!all) {
-      all = std::move(study);
-      continue;
-    }
-    for (uint64_t seed : study.seeds) {
-      if (std::count(all->seeds.begin(), all->seeds.end(), seed) == 0) all->seeds.push_back(seed);
-    }
-  }
-  std::sort(all->seeds.begin(), all->seeds.end());
-  return *std::move(all);
-}
-
-absl::Status MergeRuns(const StudyPlan& plan, const std::vector<std::string>& directories) {
-  std::vector<DirectoryLock> locks;
-  for (const std::string& directory : directories) {
-    PLUMB_RETURN_IF_ERROR(CheckDirectory(plan, directory));
-    absl::StatusOr<DirectoryLock> lock = DirectoryLock::Acquire(directory);
-    if (absl::IsAlreadyExists(lock.status())) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          directory,
-          ": a plumb compare uses this directory, or it is named twice; wait, or name it once"));
-    }
-    if (!lock.ok()) return lock.status();
-    locks.push_back(*std::move(lock));
-  }
-  std::vector<std::string> places = {plan.out};
-  places.insert(places.end(), directories.begin(), directories.end());
-  std::vector<std::string> missing;
-  std::vector<std::pair<std::string, std::string>> copies;  // from, to
-  for (const PlanRun& run : plan.runs) {
-    const std::string name = std::filesystem::path(run.directory).filename().string();
-    PLUMB_ASSIGN_OR_RETURN(const std::optional<Finding> found, FindInAll(places, name));
-    if (!found.has_value()) {
-      missing.push_back(name);
-    } else if (found->directory != run.directory) {
-      copies.emplace_back(found->directory, run.directory);
-    }
-  }
-  if (!missing.empty()) return MissingError(missing, plan.runs.size());
-  PLUMB_RETURN_IF_ERROR(ClaimDirectory(plan.out, plan.StudyText()));
-  for (const auto& [from, to] : copies) {
-    PLUMB_RETURN_IF_ERROR(CopyRun(from, to));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directory of a study: the lock on it, the check that its runs belong to the study, and merging
-// of runs.
+// Directory of a study: the lock on it, the check that its runs belong to the study, and copies of
+// runs.
 #ifndef PLUMB_RUNTIME_APP_STUDY_STUDY_DIRECTORY_H_
 #define PLUMB_RUNTIME_APP_STUDY_STUDY_DIRECTORY_H_
 
@@ -31,15 +31,17 @@ class StudyLock {
   DirectoryLock lock_;
 };
 
-// Writes `text` to `directory`/study.pbtxt. If the file exists, `text` may be the same study or add
-// models, seeds or values of the grid to it. Errors: kInvalidArgument if the directory holds
-// another study (the message lists the differences), or a file that a study would overwrite.
-absl::Status ClaimDirectory(const std::string& directory, const std::string& text);
+// Claims plan.out for the plan: compares the runs that are in it with the plan, and writes
+// study.pbtxt. Every run that is there must be one of the plan's, with the inputs of the plan
+// (RunIdentity). `overwrite` deletes runs of the plan that had other inputs; their names are
+// returned. Errors: kInvalidArgument, before anything is written, for a directory with other runs,
+// with a file that a study would overwrite, or, unless `overwrite`, with runs of other inputs; the
+// message says what changed.
+absl::StatusOr<std::vector<std::string>> ClaimDirectory(const StudyPlan& plan, bool overwrite);
 
-// Fails with kInvalidArgument and the differences unless the study `text` has every group of
-// `begun`, the content of `path`, with the same hashes and the same fields for its runs.
-absl::Status CheckContains(const std::string& path, const std::string& begun,
-                           const std::string& text, const std::string& advice);
+// Fails with kInvalidArgument if a run that has begun had other inputs than the plan has, which can
+// only be if they changed while the study was trained.
+absl::Status CheckInputs(const PlanRun& run);
 
 // Returns the regular files below `directory` as relative paths, sorted.
 absl::StatusOr<std::vector<std::string>> ListRunFiles(const std::string& directory);
@@ -54,6 +56,8 @@ class IncomingRun {
   absl::Status Add(const std::string& path, absl::string_view content);
   // Replaces the run's directory by what was received.
   absl::Status Finish();
+  // Deletes what was received.
+  absl::Status Discard();
 
  private:
   explicit IncomingRun(std::string directory);
@@ -62,19 +66,11 @@ class IncomingRun {
 
 absl::Status CopyRun(const std::string& from, const std::string& to);
 
-// Removes partly received runs in `out`/runs that a killed process left.
+// Removes a run at once, by a rename: a process that is killed leaves the whole run or none of it.
+absl::Status RemoveRun(const std::string& directory);
+
+// Removes partly received or removed runs in `out`/runs that a killed process left.
 absl::Status RemoveIncomingRuns(const std::string& out);
-
-// Returns the study that the directories belong to: that of the first, with the seeds of all.
-// Requires: `directories` is not empty. Errors: kInvalidArgument for a directory without a study.
-absl::StatusOr<Study> StudyOfDirectories(const std::vector<std::string>& directories);
-
-// Copies every run of the plan that plan.out does not have from the directory that has it. Errors,
-// before anything is written: kInvalidArgument if a directory has no study or another one;
-// kAlreadyExists if another process holds its lock; kDataLoss if files are damaged or two
-// directories have different results of a run; kNotFound, with their names, for runs that nobody
-// has finished.
-absl::Status MergeRuns(const StudyPlan& plan, const std::vector<std::string>& directories);
 
 }  // namespace plumb
 

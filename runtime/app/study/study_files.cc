@@ -133,7 +133,7 @@ std::string RunsCsv(const StudyPlan& plan, const StudyResults& results) {
     absl::StrAppend(&text, CsvText(group.name), ",", CsvText(plan.models[group.model].name));
     for (const auto& setting : group.settings) absl::StrAppend(&text, ",", CsvText(setting.second));
     absl::StrAppend(&text, ",", plan.runs[i].seed, ",",
-                    record.result.diverged ? "diverged" : "finished", ",", record.result.step, ",",
+                    StatusName(record.result.status), ",", record.result.step, ",",
                     results.runs[i].collapsed ? 1 : 0, ",", record.result.spikes, ",",
                     record.result.skips, ",", record.result.step_backs);
     for (const std::optional<double>& metric : results.runs[i].metric) {
@@ -143,7 +143,7 @@ std::string RunsCsv(const StudyPlan& plan, const StudyResults& results) {
                     CsvNumber(group.unigram_entropies[i % group.unigram_entropies.size()]), ",",
                     group.parameters, ",", CsvNumber(group.flops_per_token), ",", record.tokens,
                     ",", group.fingerprint, ",", Sha256(group.training.train_text).substr(0, 16),
-                    ",", group.training.data_hash, ",", plan.runs[i].hash.substr(0, 16), "\n");
+                    ",", group.training.data_hash, ",", plan.runs[i].ShortHash(), "\n");
   }
   return text;
 }

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/app/generate.h"
 #include "runtime/app/study/run_record.h"
+#include "runtime/app/study/study_directory.h"
 #include "runtime/app/study/study_ranks.h"
 #include "runtime/app/train/loss_summary.h"
 #include "runtime/base/file.h"
@@ -70,7 +71,7 @@ absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const StudyPlan& plan, const P
     if (!absl::IsDataLoss(opened.status())) return opened;
   }
   request.resume = false;
-  PLUMB_RETURN_IF_ERROR(RemoveTree(run.directory));
+  PLUMB_RETURN_IF_ERROR(RemoveRun(run.directory));
   return TrainRun::Open(runtime, request);
 }
 
@@ -118,11 +119,11 @@ absl::Status TrainOne(const StudyPlan& plan, size_t index, HostRuntime* runtime,
     losses.AddMetricsFile(absl::StrCat(run.directory, "/metrics.jsonl"), training->step());
   }
   RunResult result;
-  while (!training->done() && !result.diverged) {
+  while (!training->done()) {
     if (shared->stop) return training->SaveCheckpoint().status();
     const absl::StatusOr<StepReport> report = training->Step();
     if (absl::IsAborted(report.status())) {
-      result.diverged = true;
+      result.status = RunStatus::kDiverged;
       result.message = std::string(report.status().message());
       break;
     }
@@ -132,12 +133,13 @@ absl::Status TrainOne(const StudyPlan& plan, size_t index, HostRuntime* runtime,
     state.step.store(report->step, std::memory_order_relaxed);
     state.loss.store(report->loss, std::memory_order_relaxed);
   }
-  result.step = training->step() + (result.diverged ? 1 : 0);
+  const bool diverged = result.status == RunStatus::kDiverged;
+  result.step = training->step() + (diverged ? 1 : 0);
   const IncidentCounts incidents = training->incidents();
   result.spikes = incidents.spikes;
   result.skips = incidents.skips;
   result.step_backs = incidents.step_backs;
-  if (!result.diverged) {
+  if (!diverged) {
     if (plan.groups[run.group].training.has_validation) {
       PLUMB_ASSIGN_OR_RETURN(const double validation, training->ValidationLoss());
       result.validation = validation;
@@ -150,7 +152,7 @@ absl::Status TrainOne(const StudyPlan& plan, size_t index, HostRuntime* runtime,
   }
   state.step = result.step;
   state.loss = losses.MeanOfLast100().value_or(0);
-  state.phase = result.diverged ? RunPhase::kDiverged : RunPhase::kFinished;
+  state.phase = diverged ? RunPhase::kDiverged : RunPhase::kFinished;
   return absl::OkStatus();
 }
 
@@ -275,7 +277,7 @@ absl::Status FindWork(const StudyPlan& plan, Shared* shared) {
     state.found = true;
     state.step = result->step;
     state.loss = losses.MeanOfLast100().value_or(0);
-    state.phase = result->diverged ? RunPhase::kDiverged : RunPhase::kFinished;
+    state.phase = result->status == RunStatus::kDiverged ? RunPhase::kDiverged : RunPhase::kFinished;
   }
   const size_t seeds = plan.study.seeds.size();
   std::stable_sort(shared->queue.begin(), shared->queue.end(),

@@ -188,12 +188,17 @@ absl::StatusOr<TrainBatches> MakeTrainBatches(const Dataset* data, const Recipe&
   return TrainBatches::Create(data, options);
 }
 
+int64_t NeededVocabulary(const Tokenizer& tokenizer, const Recipe& recipe) {
+  const bool adds_mask =
+      recipe.fields.has_masked_tokens() && !recipe.fields.masked_tokens().has_mask_token();
+  return tokenizer.vocab_size() + (adds_mask ? 1 : 0);
+}
+
 absl::Status FitVocabulary(const Tokenizer& tokenizer, const Recipe& recipe,
                            const std::string& data_path, const std::string& model_path,
                            api::Spec* model) {
-  const bool adds_mask =
-      recipe.fields.has_masked_tokens() && !recipe.fields.masked_tokens().has_mask_token();
-  const int64_t needed = tokenizer.vocab_size() + (adds_mask ? 1 : 0), said = VocabSizeOf(*model);
+  const int64_t needed = NeededVocabulary(tokenizer, recipe), said = VocabSizeOf(*model);
+  const bool adds_mask = needed > tokenizer.vocab_size();
   if (said == 0) return ToStatus(model->Set("vocab_size", needed));
   if (said >= needed) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -67,6 +67,10 @@ absl::Status CheckOneMask(const Dataset& data, const Recipe& recipe);
 absl::StatusOr<TrainBatches> MakeTrainBatches(const Dataset* data, const Recipe& recipe,
                                               const api::ModelInfo& model);
 
+// Returns the number of tokens that a model needs: those of the tokenizer, and the mask token if
+// masked_tokens does not name one.
+int64_t NeededVocabulary(const Tokenizer& tokenizer, const Recipe& recipe);
+
 // Sets the model's vocab_size to the tokenizer's size if it is not set, plus one if the recipe adds
 // its own mask token (masked_tokens without mask_token). Errors: a vocab_size that is too small,
 // with `data_path` and `model_path`.

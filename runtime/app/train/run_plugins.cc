@@ -9,8 +9,8 @@
 #include "runtime/app/checkpoint/checkpoint.h"
 #include "runtime/app/train/run_directory.h"
 #include "runtime/base/file.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
-#include "runtime/formats/hash.h"
 
 namespace plumb {
 namespace {
@@ -18,13 +18,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kPluginFiles[] = "plugin_files";
-constexpr int64_t kMaxPluginBytes = int64_t{1} << 30;
-
-absl::StatusOr<std::string> HashOfFile(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxPluginBytes));
-  return HexDigits(ContentHash(bytes));
-}
-
 // Returns what to do about a norm that is not found and was in this file.
 std::string Advice(const PluginFileRecord& record) {
   if (!FileExists(record.path)) {
@@ -32,9 +25,8 @@ std::string Advice(const PluginFileRecord& record) {
         "was in ", record.path,
         ", which no longer exists; build it again, or name its file: --plugin FILE");
   }
-  const absl::StatusOr<std::string> hash = HashOfFile(record.path);
   return absl::StrCat("was in ", record.path, ", which is in no directory of norms; ",
-                      hash.ok() && *hash == record.hash
+                      Sha256OfFile(record.path) == record.hash
                           ? ""
                           : "the file has changed since; if you trust "
                             "it, ",
@@ -50,10 +42,9 @@ absl::StatusOr<RunPlugins> PluginsOf(HostRuntime* runtime, const api::Model& mod
   for (const auto& [id, version] : versions.items()) {
     if (id.find('.') == std::string::npos) continue;
     PLUMB_ASSIGN_OR_RETURN(const std::string plugin, ToStatus(runtime->api().DescribePlugin(id)));
-    const std::string path = Json::parse(plugin)["path"];
-    if (path.empty()) continue;
-    PLUMB_ASSIGN_OR_RETURN(plugins[id].hash, HashOfFile(path));
-    plugins[id].path = path;
+    const Json description = Json::parse(plugin);
+    if (description["path"] == "") continue;
+    plugins[id] = {description["path"], description["sha256"]};
   }
   return plugins;
 }
@@ -100,18 +91,6 @@ absl::Status NameMissingPlugins(HostRuntime* runtime, const std::string& run,
   if (lines.empty()) return error;
   return absl::Status(error.code(),
                       absl::StrCat(absl::StrJoin(lines, "\n"), "\n", error.message()));
-}
-
-void WarnAboutChangedPlugins(HostRuntime* runtime, const std::string& run, const RunPlugins& then,
-                             const RunPlugins& now) {
-  for (const auto& [id, record] : now) {
-    const auto recorded = then.find(id);
-    if (recorded == then.end() || recorded->second.hash == record.hash) continue;
-    runtime->Warn(absl::StrCat(run, ": the norm ", id, " is now in ", record.path,
-                               ", whose contents are not those of the file that the run used, ",
-                               recorded->second.path,
-                               ": losses may not be those of an uninterrupted run"));
-  }
 }
 
 }  // namespace plumb

@@ -18,7 +18,7 @@ namespace plumb {
 
 struct PluginFileRecord {
   std::string path;  // absolute
-  std::string hash;  // ContentHash of the bytes, hexadecimal
+  std::string hash;  // SHA-256 when it was loaded
 
   bool operator==(const PluginFileRecord& other) const {
     return path == other.path && hash == other.hash;
@@ -41,10 +41,6 @@ absl::StatusOr<RunPlugins> PluginsIn(const std::string& json);
 // norm that cannot be found: the file where it was, and what to do.
 absl::Status NameMissingPlugins(HostRuntime* runtime, const std::string& run,
                                 const absl::Status& error);
-
-// Warns about each norm whose file has other contents than the run's record.
-void WarnAboutChangedPlugins(HostRuntime* runtime, const std::string& run, const RunPlugins& then,
-                             const RunPlugins& now);
 
 }  // namespace plumb
 

@@ -44,10 +44,12 @@ struct TrainRequest {
   // Resumes the run from its last checkpoint. Begins it if it was killed before its first
   // checkpoint, or if `out` holds no run and model_path is set. Errors: kNotFound if there is no
   // run and no model_path; kInvalidArgument if model.pbtxt or train.pbtxt was edited since the
-  // checkpoint, unless accept_edits.
+  // checkpoint, or if plumb, a norm or the tokenizer is another one (RunIdentity), unless
+  // accept_edits.
   bool resume = false;
   bool accept_edits = false;
-  ProbeOptions probe;  // written to probes.jsonl
+  ProbeOptions probe;   // written to probes.jsonl
+  int64_t samples = 0;  // number that a study draws after the training, for the run's identity
   // Writes TensorBoard event files into `out`. A resumed run that has event files always continues
   // them, so that they stay complete.
   bool tensorboard = false;

@@ -6,8 +6,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/app/checkpoint/checkpoint_layout.h"
 #include "runtime/app/text_difference.h"
+#include "runtime/app/train/run_identity.h"
 #include "runtime/base/status.h"
 #include "runtime/ranks/collectives.h"
 
@@ -77,14 +79,15 @@ absl::Status TrainRanks::CheckSameText(absl::string_view what, const std::string
 absl::Status TrainRanks::CheckAgree(HostRuntime* runtime, const Recipe& recipe,
                                     const std::string& model_text, const api::Model& model,
                                     const Dataset& data, bool require_same_bits) {
-  PLUMB_RETURN_IF_ERROR(CheckSameText("version of plumb", api::Version()));
+  PLUMB_RETURN_IF_ERROR(CheckSameText("build of plumb", absl::StrCat(api::Version(), " ", BuildId())));
   PLUMB_RETURN_IF_ERROR(CheckSameText("recipe", recipe.text));
   PLUMB_RETURN_IF_ERROR(CheckSameText("model", model_text));
   PLUMB_RETURN_IF_ERROR(
       CheckSameText(absl::StrCat(data.name(), ": hash of the data"), data.data_hash()));
-  const absl::StatusOr<std::string> files = NormFiles(runtime, model);
-  PLUMB_RETURN_IF_ERROR(AllOk(files.status()));
-  PLUMB_RETURN_IF_ERROR(CheckSameText("norms", *files));
+  const auto norms = IdentifyNorms(runtime, model);
+  PLUMB_RETURN_IF_ERROR(AllOk(norms.status()));
+  PLUMB_RETURN_IF_ERROR(
+      CheckSameText("norms", absl::StrJoin(*norms, "\n", absl::PairFormatter(" "))));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<RankFacts> all, launch_->AllFacts(FactsOf(*runtime)));
   const RankFacts& first = all.front();
   for (const RankFacts& each : all) {

@@ -132,9 +132,27 @@ absl::Status TrainRun::Impl::OpenNew(const TrainRequest& request) {
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateIncidents(RunIncidentsPath(request.out), 0)));
   PLUMB_ASSIGN_OR_RETURN(const std::string state, State());
   PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, PluginsOf(runtime, *model));
-  return WriteRunFiles(
-      request.out, model_text, recipe, data->tokenizer(),
-      WithPlugins(WithInit(WithProbe(state, probe_options), info.initial), plugins));
+  PLUMB_ASSIGN_OR_RETURN(const std::string init, IdentifyWeights(request.init));
+  PLUMB_ASSIGN_OR_RETURN(const RunIdentity identity, Identify(request, init));
+  return WriteRunFiles(request.out, model_text, recipe, data->tokenizer(),
+                       identity.InRunJson(WithPlugins(
+                           WithInit(WithProbe(state, probe_options), info.initial), plugins)));
+}
+
+absl::StatusOr<RunIdentity> TrainRun::Impl::Identify(const TrainRequest& request,
+                                                     const std::string& init) const {
+  RunInputs inputs;
+  inputs.model = model_text;
+  inputs.recipe = recipe.text;
+  inputs.data = data->data_hash();
+  inputs.tokenizer = HashOfTokenizer(data->tokenizer());
+  PLUMB_ASSIGN_OR_RETURN(inputs.norms, IdentifyNorms(runtime, *model));
+  inputs.init = init;
+  inputs.seed = fields().seed();
+  inputs.probe = probe_options;
+  inputs.samples = request.samples;
+  inputs.tensorboard = request.tensorboard;
+  return RunIdentity::Of(inputs);
 }
 
 absl::Status TrainRun::Impl::WithStates(absl::FunctionRef<absl::Status()> use) {

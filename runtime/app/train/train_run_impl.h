@@ -20,6 +20,7 @@
 #include "runtime/app/train/recipe.h"
 #include "runtime/app/train/run_directory.h"
 #include "runtime/app/train/run_events.h"
+#include "runtime/app/train/run_identity.h"
 #include "runtime/app/train/run_incidents.h"
 #include "runtime/app/train/run_probe.h"
 #include "runtime/app/train/train.h"
@@ -100,13 +101,19 @@ struct TrainRun::Impl {
   absl::Status ReadInitialWeights(const std::string& run);
   // Fails unless a resumed run began with the weights that the request names.
   absl::Status CheckSameInit(const TrainRequest& request, const InitSource& source) const;
-  // Restores the initial state of a run that has files but no checkpoint.
-  absl::Status RestartWithoutCheckpoint(const InitSource& source);
+  // Restores the initial state of a run that has files but no checkpoint. `init`: the identity of
+  // the weights that it began with, "" if it is not known.
+  absl::Status RestartWithoutCheckpoint(const InitSource& source, const std::string& init);
   absl::StatusOr<std::string> WholeTextOf(const api::Spec& spec) const;
   // Creates the trainer and everything else that a step needs, if all ranks agree.
   absl::Status CreateTrainer(const TrainRequest& request);
   absl::Status PlanValidation();
   absl::StatusOr<std::string> State() const;
+  // Identifies the run that the request begins; `init`: from IdentifyWeights.
+  absl::StatusOr<RunIdentity> Identify(const TrainRequest& request, const std::string& init) const;
+  // Returns the identity with which a run of identity `then` continues after the checkpoint that
+  // was read. Errors: kInvalidArgument with the parts that changed, unless edits are accepted.
+  absl::StatusOr<RunIdentity> ContinueIdentity(const TrainRequest& request, RunIdentity then);
   absl::Status SetProbe(const ProbeOptions& options);
   bool ProbeDue(int64_t step) const {
     return probe_options.every > 0 && (step == 1 || step % probe_options.every == 0);

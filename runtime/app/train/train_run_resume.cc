@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/app/import/import_json.h"
 #include "runtime/app/text_difference.h"
 #include "runtime/app/train/run_plugins.h"
@@ -77,8 +78,15 @@ absl::Status TrainRun::Impl::CheckSameInit(const TrainRequest& request,
       "; resume it without --init, or choose another --out"));
 }
 
-absl::Status TrainRun::Impl::RestartWithoutCheckpoint(const InitSource& source) {
+absl::Status TrainRun::Impl::RestartWithoutCheckpoint(const InitSource& source,
+                                                      const std::string& init) {
   if (!source.run.empty()) {
+    const absl::StatusOr<std::string> now = IdentifyWeights(source.weights);
+    if (now.ok() && !init.empty() && *now != init) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          info.out, ": has no checkpoint yet, and the weights that it began with, ", source.weights,
+          ", have changed since; choose another --out"));
+    }
     const absl::Status read = ReadInitialWeights(source.weights);
     if (absl::IsNotFound(read)) {
       return absl::NotFoundError(
@@ -91,6 +99,29 @@ absl::Status TrainRun::Impl::RestartWithoutCheckpoint(const InitSource& source) 
   runtime->Warn(absl::StrCat(
       info.out, ": has no checkpoint yet, so the run starts again from its beginning"));
   return absl::OkStatus();
+}
+
+absl::StatusOr<RunIdentity> TrainRun::Impl::ContinueIdentity(const TrainRequest& request,
+                                                            RunIdentity then) {
+  PLUMB_ASSIGN_OR_RETURN(RunIdentity now, Identify(request, ""));
+  // Resuming does not decide these.
+  now.Keep(then, {"init", "samples", "tensorboard", "before"});
+  // CheckEdits and the recipe's own rules decide about the recipe; probes change no number.
+  const std::vector<std::string> changes = then.Differences(now, {"recipe", "probes"});
+  if (!changes.empty()) {
+    const std::string text =
+        absl::StrCat(info.out, ": was trained with other inputs\n  ", absl::StrJoin(changes, "\n  "));
+    if (!request.accept_edits) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(text,
+                       "\nput them back, start another run with another --out (--init ", info.out,
+                       " begins with its weights), or resume with --accept-edits, which records "
+                       "the change"));
+    }
+    runtime->Warn(text);
+  }
+  then.ContinueAs(now, step());
+  return then;
 }
 
 absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
@@ -125,10 +156,14 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
   if (ranks != nullptr) PLUMB_RETURN_IF_ERROR(ranks->AllOk(absl::OkStatus()));
   PLUMB_RETURN_IF_ERROR(CreateTrainer(request));
   PLUMB_RETURN_IF_ERROR(CheckState(files.initial_state, RunJsonPath(request.out)));
+  const absl::StatusOr<std::optional<RunIdentity>> then =
+      RunIdentity::FromRunJson(files.initial_state);
+  if (!then.ok()) return Annotate(then.status(), absl::StrCat(RunJsonPath(request.out), ": "));
   const absl::StatusOr<std::string> checkpoint = FindLatestCheckpoint(request.out);
   if (!checkpoint.ok() && !absl::IsNotFound(checkpoint.status())) return checkpoint.status();
   PLUMB_RETURN_IF_ERROR(checkpoint.ok() ? LoadCheckpoint(request, *checkpoint)
-                                        : RestartWithoutCheckpoint(*source));
+                                        : RestartWithoutCheckpoint(
+                                              *source, then->has_value() ? (*then)->Get("init") : ""));
   if (step() > fields().max_steps()) {
     return absl::InvalidArgumentError(
         absl::StrCat(request.out, ": ", step(), " steps are done, more than max_steps ",
@@ -139,20 +174,18 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
     return Annotate(initial_probe.status(), absl::StrCat(RunJsonPath(request.out), ": "));
   }
   PLUMB_RETURN_IF_ERROR(SetProbe(request.probe.every == 0 ? *initial_probe : request.probe));
+  PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, PluginsOf(runtime, *model));
+  std::string run_json = WithPlugins(WithProbe(files.initial_state, probe_options), plugins);
+  if (then->has_value()) {
+    PLUMB_ASSIGN_OR_RETURN(const RunIdentity identity, ContinueIdentity(request, **then));
+    run_json = identity.InRunJson(run_json);
+  }
+  if (run_json != files.initial_state) {
+    PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(request.out), run_json));
+  }
   if (!request.train_overrides.empty()) {
     PLUMB_RETURN_IF_ERROR(WriteSpecialTokens(request.out, data->tokenizer()));
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(request.out), recipe.text));
-  }
-  const absl::StatusOr<RunPlugins> plugins_then = PluginsIn(files.initial_state);
-  if (!plugins_then.ok()) {
-    return Annotate(plugins_then.status(), absl::StrCat(RunJsonPath(request.out), ": "));
-  }
-  PLUMB_ASSIGN_OR_RETURN(const RunPlugins plugins, PluginsOf(runtime, *model));
-  WarnAboutChangedPlugins(runtime, request.out, *plugins_then, plugins);
-  if (request.probe.every != 0 || plugins != *plugins_then) {
-    PLUMB_RETURN_IF_ERROR(
-        WriteFileAtomically(RunJsonPath(request.out),
-                            WithPlugins(WithProbe(files.initial_state, probe_options), plugins)));
   }
   WarnIfFinished(request);
   PLUMB_RETURN_IF_ERROR(KeepLines(TruncateProbes(RunProbesPath(request.out), step())));

@@ -4,10 +4,13 @@ GIL. docs/first-norm.md writes a fast one in C."""
 from __future__ import annotations
 
 import ctypes
+import inspect
 import itertools
 import logging
+import sys
+import types
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional
 
 from . import _norm_abi as abi
 from ._calls import thread
@@ -40,8 +43,8 @@ class Norm:
     """A norm written in Python, made by plumb.norm. Runtime.register_plugin registers it, and models name its `id`."""
 
     def __init__(self, forward: Callable[..., Any], id: str, parameters: Mapping[str, float],
-                 attributes: Mapping[str, float]) -> None:
-        self.id = id
+                 attributes: Mapping[str, float], version: Optional[str]) -> None:
+        self.id, self._version = id, version
         self._forward, self._parameters, self._attributes = forward, dict(parameters), dict(attributes)
         self._backward: Any = None
         self._require(forward, "x")
@@ -52,7 +55,7 @@ class Norm:
             for name, value in self._attributes.items()))
         self._table = abi.NormPlugin(
             struct_size=ctypes.sizeof(abi.NormPlugin), id=id.encode(), name=id.rpartition(".")[2].encode(),
-            version=b"0", vendor=b"", license=b"",
+            version=b"", vendor=b"", license=b"",
             doc=(forward.__doc__ or "A norm written in Python.").strip().encode(), dtypes=abi.DTYPE_F32 | abi.DTYPE_F64,
             n_attrs=len(attrs), attr_stride=ctypes.sizeof(abi.AttrDef), attrs=attrs,
             create=abi.CreateFn(self._create), destroy=abi.DestroyFn(self._destroy),
@@ -73,6 +76,7 @@ class Norm:
     def address(self) -> int:
         """The address of the norm's plumb_norm_plugin, which lives as long as the process."""
         self._require_gradient()
+        self._table.version = (self._version if self._version is not None else self._hash()).encode()
         _registered.add(self)
         return ctypes.addressof(self._table)
 
@@ -105,12 +109,21 @@ class Norm:
                 values[i] = kept
             _compare(f"the gradient of {name}", found, slopes, 1e-6)
 
+    def _hash(self) -> str:
+        """Returns a version made of the code of the norm, or "" if the code uses what cannot be compared."""
+        import hashlib
+        try:
+            text = repr((_identify(self._forward, []), _identify(self._backward, []), self._parameters,
+                         self._attributes))
+        except _Unidentified:
+            return ""
+        return "python " + hashlib.sha256(text.encode()).hexdigest()[:16]
+
     def _require_gradient(self) -> None:
         if self._backward is None:
             raise ValueError(f"the norm {self.id} has no gradient: decorate a function with @NAME.backward")
 
     def _require(self, function: Callable[..., Any], *first: str) -> None:
-        import inspect
         names = dict.fromkeys((*self._parameters, *self._attributes))
         try:
             inspect.signature(function).bind(*first, **names)
@@ -202,8 +215,8 @@ class Norm:
             total += gradient.astype(total.dtype)
 
 
-def norm(id: str, *, parameters: Mapping[str, float] = {}, attributes: Mapping[str, float] = {}
-         ) -> Callable[[Callable[..., Any]], Norm]:
+def norm(id: str, *, parameters: Mapping[str, float] = {}, attributes: Mapping[str, float] = {},
+         version: Optional[str] = None) -> Callable[[Callable[..., Any]], Norm]:
     """Makes a norm of a function, as a decorator: forward(x, **parameters, **attributes) returns y [rows, dim] of x
     [rows, dim]. Each row is normalized on its own. `parameters` are trained vectors [dim] with their initial values,
     `attributes` numbers that a model may set, with their defaults. Arrays are numpy's, of float32 or float64; results
@@ -221,8 +234,52 @@ def norm(id: str, *, parameters: Mapping[str, float] = {}, attributes: Mapping[s
         softsign.check()
         runtime.register_plugin(softsign)
 
+    Runs with a norm are reused if its `version` is the same: by default a hash of the code of forward, backward and
+    the functions and constants that they use. It cannot be computed for code that uses other objects or modules
+    without a version; runs with such a norm are never reused unless you give a version and change it with the norm.
+
     An exception in a norm fails the step or the session's call with plumb.Error, and its traceback is logged."""
-    return lambda forward: Norm(forward, id, parameters, attributes)
+    return lambda forward: Norm(forward, id, parameters, attributes, version)
+
+
+class _Unidentified(Exception):
+    """Raised for an object of which changes cannot be seen."""
+
+
+def _identify(value: object, seen: list[object]) -> object:
+    """Returns a value with an equal repr for equal code and constants."""
+    if value is None or value is ... or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return [_identify(item, seen) for item in value]
+    if isinstance(value, frozenset):
+        return sorted(repr(_identify(item, seen)) for item in value)
+    if isinstance(value, types.CodeType):
+        return (value.co_code, value.co_names, value.co_varnames, [_identify(item, seen) for item in value.co_consts])
+    if isinstance(value, types.BuiltinFunctionType) or (isinstance(value, type) and value.__module__ == "builtins"):
+        return value.__qualname__
+    if isinstance(value, types.ModuleType):
+        if value.__name__.partition(".")[0] in getattr(sys, "stdlib_module_names", ()):
+            return (value.__name__, sys.version)
+        version = getattr(sys.modules.get(value.__name__.partition(".")[0]), "__version__", None)
+        if isinstance(version, str):
+            return (value.__name__, version)
+    if isinstance(value, types.FunctionType):
+        if value in seen:
+            return seen.index(value)
+        seen.append(value)
+        used = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        return [_identify(item, seen) for item in (
+            value.__code__, value.__defaults__, sorted((value.__kwdefaults__ or {}).items()), sorted(used.items(),
+            key=lambda item: item[0]), cells)]
+    raise _Unidentified(repr(value))
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Returns the names that code and the functions in it may read from their module."""
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
 
 
 def _array(address: int, shape: tuple[int, ...], pitch: int, dtype: int, is_read_only: bool = True) -> Array:

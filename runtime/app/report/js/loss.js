@@ -64,7 +64,7 @@ class LossCurves {
   // last steps, so they are drawn separately and count only if a group has no other runs.
   byGroup(curves) {
     return this.report.groups.map((group, index) => {
-      const kept = group.runs.filter((run) => this.report.runs[run].status !== "diverged");
+      const kept = group.runs.filter((run) => this.report.runs[run].status === "finished");
       return stats.across(
         (kept.length > 0 ? kept : group.runs).map((run) => curves[run]),
         this.ends[index].length,
