@@ -3,12 +3,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/app/study/study_directory.h"
 #include "runtime/base/file.h"
@@ -30,7 +32,12 @@ absl::StatusOr<RunStore> RunStore::Open(const std::string& directory) {
   if (FileExists(marker)) return RunStore(directory);
   PLUMB_RETURN_IF_ERROR(MakeDirectories(directory));
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
-  if (!names.empty()) {
+  // Jobs that begin at the same time all create the store: the marker, its temporary files or, by
+  // now, runs are theirs.
+  const bool is_new = std::all_of(names.begin(), names.end(), [](const std::string& name) {
+    return absl::StartsWith(name, kStoreFile);
+  });
+  if (!is_new && !FileExists(marker)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--store ", directory, ": has files and is no store of runs; name an empty directory"));
   }

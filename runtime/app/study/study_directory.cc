@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
-#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -12,10 +10,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/app/study/run_record.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/base/text_format.h"
 
 namespace plumb {
 namespace {
@@ -82,78 +78,26 @@ bool LeadsInside(const std::string& path) {
   });
 }
 
-std::string StudyFile(const std::string& directory) {
-  return absl::StrCat(directory, "/study.pbtxt");
-}
-
-absl::Status NoStudy(const std::string& directory) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(directory,
-                   ": is not the directory of a study: it has no study.pbtxt; --merge takes "
-                   "directories that plumb compare --shard wrote"));
-}
-
-absl::Status CheckDirectory(const StudyPlan& plan, const std::string& directory) {
-  std::error_code error;
-  if (std::filesystem::equivalent(directory, plan.out, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(directory, ": is also --out; drop it from --merge"));
+// Fails with kInvalidArgument and the differences unless the study `text` has every group of
+// `begun`, the content of `path`, with the same hashes and the same fields for its runs.
+absl::Status CheckContains(const std::string& path, const std::string& begun,
+                           const std::string& text, const std::string& advice) {
+  const std::vector<std::string> runs_before = RunLines(begun), runs_now = RunLines(text);
+  const std::vector<std::string> new_lines = OnlyIn(runs_now, runs_before);
+  if (OnlyIn(runs_before, runs_now).empty() &&
+      std::all_of(new_lines.begin(), new_lines.end(), IsGroupLine)) {
+    return absl::OkStatus();
   }
-  const absl::StatusOr<std::string> text = ReadFile(StudyFile(directory), kMaxResultBytes);
-  if (absl::IsNotFound(text.status())) return NoStudy(directory);
-  if (!text.ok()) return text.status();
-  return CheckContains(StudyFile(directory), *text, plan.StudyText(),
-                       "drop it from --merge, or restore its files");
-}
-
-// Content that must be equal if two directories have the same run: everything except times.
-struct Finding {
-  std::string directory;  // directory of the run
-  std::string result;     // the text of result.json
-  std::string metrics;
-};
-
-// Reads a run. Returns: nullopt if it has not ended in this directory.
-absl::StatusOr<std::optional<Finding>> Find(const std::string& run) {
-  PLUMB_ASSIGN_OR_RETURN(const std::optional<RunResult> result, ReadRunResult(run));
-  if (!result.has_value()) return std::nullopt;
-  PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run, ""));
-  PLUMB_ASSIGN_OR_RETURN(std::string text,
-                         ReadFile(absl::StrCat(run, "/result.json"), kMaxResultBytes));
-  return Finding{run, std::move(text), std::move(record.metrics)};
-}
-
-absl::StatusOr<std::optional<Finding>> FindInAll(const std::vector<std::string>& directories,
-                                                 const std::string& name) {
-  std::optional<Finding> first;
-  for (const std::string& directory : directories) {
-    PLUMB_ASSIGN_OR_RETURN(std::optional<Finding> found,
-                           Find(absl::StrCat(directory, "/runs/", name)));
-    if (!found.has_value()) continue;
-    if (!first) {
-      first = *std::move(found);
-    } else if (found->result != first->result || found->metrics != first->metrics) {
-      return absl::DataLossError(
-          absl::StrCat("the run ", name, " is there twice, and not the same: ", first->directory,
-                       " and ", found->directory, "; delete one of them"));
-    }
-  }
-  return first;
-}
-
-absl::Status MissingError(const std::vector<std::string>& missing, size_t runs) {
-  constexpr size_t kShown = 12;
-  std::string text = absl::StrCat(missing.size(), " of ", Count(static_cast<int64_t>(runs), "run"),
-                                  missing.size() == 1 ? " is" : " are", " missing:");
-  for (size_t i = 0; i < std::min(kShown, missing.size()); ++i) {
-    absl::StrAppend(&text, "\n  ", missing[i]);
-  }
-  if (missing.size() > kShown) absl::StrAppend(&text, "\n  …");
-  absl::StrAppend(
-      &text,
-      "\nname the directories that have them with --merge, or repeat the commands of their shards, "
-      "which continue");
-  return absl::NotFoundError(text);
+  // Settings explain the difference of hashes.
+  const std::vector<std::string> before = absl::StrSplit(begun, '\n');
+  const std::vector<std::string> now = absl::StrSplit(text, '\n');
+  const std::vector<std::string> gone = OnlyIn(before, now), added = OnlyIn(now, before);
+  std::string message = absl::StrCat(path, ": is another study; ", advice);
+  if (!gone.empty()) absl::StrAppend(&message, "\nit alone has");
+  AppendLines("  - ", gone, &message);
+  if (!added.empty()) absl::StrAppend(&message, "\nthis one alone has");
+  AppendLines("  + ", added, &message);
+  return absl::InvalidArgumentError(message);
 }
 
 }  // namespace
@@ -189,26 +133,6 @@ absl::Status ClaimDirectory(const std::string& directory, const std::string& tex
   PLUMB_RETURN_IF_ERROR(CheckContains(path, begun, text,
                                       absl::StrCat("choose another --out, or delete ", directory)));
   return begun == text ? absl::OkStatus() : WriteFileAtomically(path, text);
-}
-
-absl::Status CheckContains(const std::string& path, const std::string& begun,
-                           const std::string& text, const std::string& advice) {
-  const std::vector<std::string> runs_before = RunLines(begun), runs_now = RunLines(text);
-  const std::vector<std::string> new_lines = OnlyIn(runs_now, runs_before);
-  if (OnlyIn(runs_before, runs_now).empty() &&
-      std::all_of(new_lines.begin(), new_lines.end(), IsGroupLine)) {
-    return absl::OkStatus();
-  }
-  // Settings explain the difference of hashes.
-  const std::vector<std::string> before = absl::StrSplit(begun, '\n');
-  const std::vector<std::string> now = absl::StrSplit(text, '\n');
-  const std::vector<std::string> gone = OnlyIn(before, now), added = OnlyIn(now, before);
-  std::string message = absl::StrCat(path, ": is another study; ", advice);
-  if (!gone.empty()) absl::StrAppend(&message, "\nit alone has");
-  AppendLines("  - ", gone, &message);
-  if (!added.empty()) absl::StrAppend(&message, "\nthis one alone has");
-  AppendLines("  + ", added, &message);
-  return absl::InvalidArgumentError(message);
 }
 
 absl::StatusOr<std::vector<std::string>> ListRunFiles(const std::string& directory) {
@@ -274,57 +198,6 @@ absl::Status RemoveIncomingRuns(const std::string& out) {
     if (absl::Status removed = RemoveTree(absl::StrCat(runs, "/", name)); !removed.ok()) {
       return removed;
     }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Study> StudyOfDirectories(const std::vector<std::string>& directories) {
-  std::optional<Study> all;
-  for (const std::string& directory : directories) {
-    if (!FileExists(StudyFile(directory))) return NoStudy(directory);
-    PLUMB_ASSIGN_OR_RETURN(Study study, Study::FromFile(StudyFile(directory)));
-    if (!all) {
-      all = std::move(study);
-      continue;
-    }
-    for (uint64_t seed : study.seeds) {
-      if (std::count(all->seeds.begin(), all->seeds.end(), seed) == 0) all->seeds.push_back(seed);
-    }
-  }
-  std::sort(all->seeds.begin(), all->seeds.end());
-  return *std::move(all);
-}
-
-absl::Status MergeRuns(const StudyPlan& plan, const std::vector<std::string>& directories) {
-  std::vector<DirectoryLock> locks;
-  for (const std::string& directory : directories) {
-    PLUMB_RETURN_IF_ERROR(CheckDirectory(plan, directory));
-    absl::StatusOr<DirectoryLock> lock = DirectoryLock::Acquire(directory);
-    if (absl::IsAlreadyExists(lock.status())) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          directory,
-          ": a plumb compare uses this directory, or it is named twice; wait, or name it once"));
-    }
-    if (!lock.ok()) return lock.status();
-    locks.push_back(*std::move(lock));
-  }
-  std::vector<std::string> places = {plan.out};
-  places.insert(places.end(), directories.begin(), directories.end());
-  std::vector<std::string> missing;
-  std::vector<std::pair<std::string, std::string>> copies;  // from, to
-  for (const PlanRun& run : plan.runs) {
-    const std::string name = std::filesystem::path(run.directory).filename().string();
-    PLUMB_ASSIGN_OR_RETURN(const std::optional<Finding> found, FindInAll(places, name));
-    if (!found.has_value()) {
-      missing.push_back(name);
-    } else if (found->directory != run.directory) {
-      copies.emplace_back(found->directory, run.directory);
-    }
-  }
-  if (!missing.empty()) return MissingError(missing, plan.runs.size());
-  PLUMB_RETURN_IF_ERROR(ClaimDirectory(plan.out, plan.StudyText()));
-  for (const auto& [from, to] : copies) {
-    PLUMB_RETURN_IF_ERROR(CopyRun(from, to));
   }
   return absl::OkStatus();
 }

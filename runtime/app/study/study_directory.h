@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directory of a study: the lock on it, the check that its runs belong to the study, and merging
-// of runs.
+// Directory of a study: the lock on it, the check that its runs belong to the study, and copies of
+// runs.
 #ifndef PLUMB_RUNTIME_APP_STUDY_STUDY_DIRECTORY_H_
 #define PLUMB_RUNTIME_APP_STUDY_STUDY_DIRECTORY_H_
 
@@ -12,8 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/app/study/plan.h"
-#include "runtime/app/study/study.h"
 #include "runtime/base/file.h"
 
 namespace plumb {
@@ -35,11 +33,6 @@ class StudyLock {
 // models, seeds or values of the grid to it. Errors: kInvalidArgument if the directory holds
 // another study (the message lists the differences), or a file that a study would overwrite.
 absl::Status ClaimDirectory(const std::string& directory, const std::string& text);
-
-// Fails with kInvalidArgument and the differences unless the study `text` has every group of
-// `begun`, the content of `path`, with the same hashes and the same fields for its runs.
-absl::Status CheckContains(const std::string& path, const std::string& begun,
-                           const std::string& text, const std::string& advice);
 
 // Returns the regular files below `directory` as relative paths, sorted.
 absl::StatusOr<std::vector<std::string>> ListRunFiles(const std::string& directory);
@@ -64,17 +57,6 @@ absl::Status CopyRun(const std::string& from, const std::string& to);
 
 // Removes partly received runs in `out`/runs that a killed process left.
 absl::Status RemoveIncomingRuns(const std::string& out);
-
-// Returns the study that the directories belong to: that of the first, with the seeds of all.
-// Requires: `directories` is not empty. Errors: kInvalidArgument for a directory without a study.
-absl::StatusOr<Study> StudyOfDirectories(const std::vector<std::string>& directories);
-
-// Copies every run of the plan that plan.out does not have from the directory that has it. Errors,
-// before anything is written: kInvalidArgument if a directory has no study or another one;
-// kAlreadyExists if another process holds its lock; kDataLoss if files are damaged or two
-// directories have different results of a run; kNotFound, with their names, for runs that nobody
-// has finished.
-absl::Status MergeRuns(const StudyPlan& plan, const std::vector<std::string>& directories);
 
 }  // namespace plumb
 
