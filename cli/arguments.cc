@@ -95,6 +95,16 @@ CLI::Option* AddRepeated(CLI::App* app, const std::string& name, const std::stri
       ->allow_extra_args(false);
 }
 
+void AddRemoved(CLI::App* app, const std::string& name, const std::string& replacement) {
+  app->add_option_function<std::vector<std::string>>(
+         name,
+         [name, replacement](const std::vector<std::string>&) {
+           throw CLI::ValidationError(name, absl::StrCat("was removed; ", replacement));
+         })
+      ->expected(0, -1)
+      ->group("");
+}
+
 Overrides RunFormat::Settings() const {
   Overrides settings;
   if (!dtype.empty()) settings.emplace_back("dtype", absl::AsciiStrToUpper(dtype));

@@ -36,6 +36,10 @@ CLI::Option* AddText(CLI::App* app, const std::string& name, const std::string& 
 CLI::Option* AddRepeated(CLI::App* app, const std::string& name, const std::string& type,
                          std::vector<std::string>* values, const std::string& help);
 
+// Adds a hidden option that fails: "NAME: was removed; REPLACEMENT". It may have any number of
+// words.
+void AddRemoved(CLI::App* app, const std::string& name, const std::string& replacement);
+
 // Values of --dtype and --recompute; "" if the option was not given.
 struct RunFormat {
   std::string dtype;      // "f32", "bf16"

@@ -6,10 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -17,7 +15,6 @@
 #include "cli/study_run.h"
 #include "runtime/app/study/plan.h"
 #include "runtime/app/study/results.h"
-#include "runtime/app/study/study_directory.h"
 #include "runtime/app/study/study_options.h"
 #include "runtime/base/status.h"
 
@@ -27,8 +24,6 @@ namespace {
 struct CompareFlags {
   StudyOptions study;
   std::string out, store;
-  StudyShard shard = {};
-  std::vector<std::string> merge;
   RankOptions ranks;
   bool dry_run = false, json = false, quiet = false;
 };
@@ -58,11 +53,6 @@ std::string CommandText(const CompareFlags& options) {
   if (study.probe_every >= 0) add("--probe-every", absl::StrCat(study.probe_every));
   for (const std::string& point : study.probe_points) add("--probe-point", point);
   if (study.tensorboard) absl::StrAppend(&text, " --tensorboard");
-  if (options.shard.count > 1) {
-    add("--shard", absl::StrCat(options.shard.index, "/", options.shard.count));
-  }
-  if (!options.merge.empty()) absl::StrAppend(&text, " --merge");
-  for (const std::string& directory : options.merge) absl::StrAppend(&text, " ", Quoted(directory));
   if (!options.store.empty()) add("--store", options.store);
   add("--out", options.out);
   return text;
@@ -103,33 +93,14 @@ absl::Status PrintOutcome(const StudyOutcome& outcome, bool json) {
   return json ? PrintJson(Summary(outcome)) : PrintResult(OutcomeText(outcome));
 }
 
-absl::Status PrintShard(const StudyPlan& plan, bool json) {
-  const StudyShard& shard = plan.shard;
-  int64_t runs = 0;
-  for (size_t i = 0; i < plan.runs.size(); ++i) runs += shard.Has(i) ? 1 : 0;
-  if (json) {
-    return PrintJson({{"out", plan.out},
-                      {"shard", {{"index", shard.index}, {"count", shard.count}}},
-                      {"runs", runs},
-                      {"runs_of_the_study", plan.runs.size()}});
-  }
-  return PrintResult(absl::StrCat(
-      "shard ", shard.index, "/", shard.count, ": ", runs, " of ",
-      Count(static_cast<int64_t>(plan.runs.size()), "run"), ", done\nruns    ", plan.out,
-      "/runs\nwhen all shards are: plumb compare --merge ", Quoted(plan.out), " … --out DIR\n"));
-}
-
 absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invocation,
                             Launch* launch) {
-  // Commands that train nothing run on rank 0 only.
-  if (!launch->is_first() && (options.dry_run || !options.merge.empty())) return kExitOk;
+  // A dry run trains nothing, so only rank 0 runs it.
+  if (!launch->is_first() && options.dry_run) return kExitOk;
   const StudyTimer timer;
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_ASSIGN_OR_RETURN(const Study study, options.merge.empty()
-                                                ? MakeStudy(options.study)
-                                                : StudyOfDirectories(options.merge));
-  const StudyRequest request = {study,         options.out,   CommandText(options),
-                                options.store, options.shard, launch};
+  PLUMB_ASSIGN_OR_RETURN(const Study study, MakeStudy(options.study));
+  const StudyRequest request = {study, options.out, CommandText(options), options.store, launch};
   StudyConsole console(&request, options.quiet, &invocation);
   if (!launch->is_first()) {
     return console.ExitCode(FollowStudy(request, &console, runtime.get()));
@@ -137,26 +108,8 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   if (options.dry_run) {
     return ExitOk(PrintStudyDryRun(request, options.json, options.quiet, &console, runtime.get()));
   }
-  if (options.shard.count > 1) {
-    const absl::StatusOr<StudyPlan> plan = RunShard(request, &console, runtime.get());
-    return console.ExitCode(plan.ok() ? PrintShard(*plan, options.json) : plan.status());
-  }
-  const absl::StatusOr<StudyOutcome> outcome =
-      options.merge.empty() ? RunStudy(request, timer, &console, runtime.get())
-                            : MergeStudy(request, options.merge, timer, &console, runtime.get());
+  const absl::StatusOr<StudyOutcome> outcome = RunStudy(request, timer, &console, runtime.get());
   return console.ExitCode(outcome.ok() ? PrintOutcome(*outcome, options.json) : outcome.status());
-}
-
-// Parses a shard such as "1/3". Returns an error message, or "".
-std::string ParseShard(const std::string& text, StudyShard* shard) {
-  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('/', 1));
-  int64_t index = -1, count = 0;
-  if (!absl::SimpleAtoi(parts.first, &index) || !absl::SimpleAtoi(parts.second, &count) ||
-      count < 1 || index < 0 || index >= count) {
-    return absl::StrCat("\"", text, "\": write I/N, with I from 0 to N - 1, such as 0/3");
-  }
-  *shard = {static_cast<size_t>(index), static_cast<size_t>(count)};
-  return "";
 }
 
 }  // namespace
@@ -218,25 +171,6 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
                   "Take runs that were trained before from this directory, and add new ones to it. "
                   "Studies may share it")
       ->type_name("DIR");
-  app->option_defaults()->group("Shards of a study");
-  app->add_option_function<std::string>(
-         "--shard",
-         [options](const std::string& text) {
-           const std::string wrong = ParseShard(text, &options->shard);
-           if (!wrong.empty()) throw CLI::ValidationError("--shard", wrong);
-         },
-         "Train only runs I, I + N, I + 2N, ... of the study (I from 0 to N - 1) and write no "
-         "tables. Give each of the N jobs its own --out, then use --merge")
-      ->type_name("I/N");
-  std::vector<CLI::Option*> of_a_study = app->get_options();
-  of_a_study.erase(of_a_study.begin());  // --help
-  CLI::Option* const merge = app->add_option("--merge", options->merge,
-                                             "Copy the runs of these directories of --shard into "
-                                             "--out, and write tables and report")
-                                 ->expected(1, -1)
-                                 ->type_name("DIR");
-  for (CLI::Option* option : of_a_study) merge->excludes(option);
-  app->option_defaults()->group("Output");
   app->add_option("--out", options->out, "Directory of the study")->required()->type_name("DIR");
   app->add_flag("--dry-run", options->dry_run,
                 "Check all input, time a few steps of each group, print the memory, time and disk "
@@ -245,6 +179,11 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   app->add_flag("--quiet", options->quiet, "Do not show progress on stderr");
   app->option_defaults()->group("Under mpirun");
   AddRankOptions(app, &options->ranks);
+  const char* const several_jobs =
+      "give each job its own seeds or models (--seed) and --store DIR; the whole command with the "
+      "same --store then collects the runs";
+  AddRemoved(app, "--shard", several_jobs);
+  AddRemoved(app, "--merge", several_jobs);
   AddGlobalOptions(app, invocation);
   app->footer(
       "Examples:\n"
@@ -254,23 +193,17 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "    --grid model.n_layer=4,8 --out studies/depth\n"
       "  plumb compare study.pbtxt --out studies/mine\n"
       "  mpirun -n 16 plumb compare study.pbtxt --out studies/mine\n"
-      "  plumb compare study.pbtxt --shard 0/3 --out part0  # also 1/3 and 2/3\n"
-      "  plumb compare --merge part0 part1 part2 --out studies/mine\n\n"
+      "  plumb compare study.pbtxt --seed 1 --store store --out part1  # one job\n\n"
       "Writes report.html, tables (.md, .csv, .tex), runs.csv, metrics.jsonl, provenance.json and\n"
       "runs/ into DIR: plumb docs report. Runs with the same seed see the same data in the same\n"
       "order and start from the same weights where the models share them. After Ctrl-C (exit\n"
       "code 130) or a crash, the same command resumes. A run that diverges is a result; the\n"
       "others continue.");
   app->callback([options, invocation] {
-    if (options->study.files.empty() && options->merge.empty()) throw CLI::RequiredError("MODEL");
-    if (options->dry_run && !options->merge.empty()) {
-      throw CLI::ValidationError("--dry-run", "not with --merge, which trains nothing");
-    }
+    if (options->study.files.empty()) throw CLI::RequiredError("MODEL");
     invocation->run = [options, invocation] {
-      const std::string command = absl::StrCat("compare", options->dry_run ? " --dry-run" : "",
-                                               options->merge.empty() ? "" : " --merge");
-      return RunRanks(options->ranks, command, *invocation,
-                      [&options](Launch* launch, const Invocation& mine) {
+      return RunRanks(options->ranks, options->dry_run ? "compare --dry-run" : "compare",
+                      *invocation, [&options](Launch* launch, const Invocation& mine) {
                         return Compare(*options, mine, launch);
                       });
     };

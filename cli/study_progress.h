@@ -30,7 +30,7 @@ class StudyProgress {
   using Clock = std::chrono::steady_clock;
 
   struct Counts {
-    int64_t runs = 0, ended = 0, found = 0;  // of this shard; found: ended before this process
+    int64_t runs = 0, ended = 0, found = 0;  // found: ended before this process
     double seconds = 0, seconds_left = 0;    // left: 0 if unknown
   };
 

@@ -164,7 +164,7 @@ absl::Status PrintStudyDryRun(const StudyRequest& request, bool json, bool quiet
   PLUMB_ASSIGN_OR_RETURN(const std::vector<GroupTime> times, TimeGroups(plan, quiet, worker.get()));
   double seconds = 0;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
-    if (plan.shard.Has(i)) seconds += times[plan.runs[i].group].run;
+    if (plan.Has(i)) seconds += times[plan.runs[i].group].run;
   }
   if (needs.runs > 0) {
     seconds *= static_cast<double>(needs.runs - needs.ended) / static_cast<double>(needs.runs);

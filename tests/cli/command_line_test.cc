@@ -156,6 +156,8 @@ TEST_F(CommandLineTest, MisspeltWordsGetASuggestionAndExitWith2) {
     const char* message;
   };
   const std::vector<Case> cases = {
+      {{"compare", "pre.pbtxt", "--shard", "0/3", "--out", "o"}, "--shard: was removed; "},
+      {{"compare", "--merge", "a", "b"}, "--merge: was removed; "},
       {{"trian", "pre.pbtxt"}, "unknown command \"trian\"; did you mean \"train\"?"},
       {{"descirbe", "pre.pbtxt", "--json"}, "did you mean \"describe\"?"},
       {{"plugin", "lst"}, "did you mean \"list\"?"},

@@ -205,6 +205,23 @@ TEST_F(CompareStudyTest, MeasuredStepsAreKeptWhenAStudyGrows) {
   EXPECT_EQ(runs[3]["step"], steps);
 }
 
+TEST_F(CompareStudyTest, JobsShareAStoreThatTheWholeStudyCollects) {
+  for (const char* seed : {"1", "2"}) {
+    const Finished job = Compare({"pre.pbtxt", "post.pbtxt", "--seed", seed, "--store", "store"},
+                                 std::string("part") + seed);
+    ASSERT_EQ(job.exit_code, 0) << job.err;
+  }
+  const Finished whole = Compare({"pre.pbtxt", "post.pbtxt", "--seeds", "2", "--store", "store"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.err, AllOf(HasSubstr("copied 4 runs from the store"), Not(HasSubstr("loss "))));
+  ASSERT_EQ(Compare({"pre.pbtxt", "post.pbtxt", "--seeds", "2"}, "alone").exit_code, 0);
+  for (const char* file : {"/study.pbtxt", "/metrics.jsonl", "/table.csv", "/report.json"}) {
+    EXPECT_EQ(ReadWithoutTimes(std::string("study") + file),
+              ReadWithoutTimes(std::string("alone") + file))
+        << file;
+  }
+}
+
 TEST_F(CompareStudyTest, TheBaselineMayBeAValueOfTheGrid) {
   const Finished result = Compare({"pre.pbtxt", "--grid", "model.block.placement=pre,post",
                                    "--baseline", "post", "--seeds", "1", "--samples", "0"});

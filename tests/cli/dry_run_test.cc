@@ -92,6 +92,17 @@ TEST_F(DryRunTest, CompareSaysWhatAStudyTakes) {
 
 #ifndef __SANITIZE_ADDRESS__  // AddressSanitizer needs terabytes of the address space
 // The activations take gigabytes and the address space is one, so neither command starts.
+TEST_F(DryRunTest, CompareTimesOnlyTheRunsThatAreTrained) {
+  const Finished result =
+      RunPlumb(CompareArguments({"--choosing-seeds", "1", "--dry-run", "--json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json dry = json::parse(result.out);
+  EXPECT_EQ(dry["runs"], 8);  // of 12: the other seeds in one of the two cells
+  const auto seconds = [&dry](size_t i) { return dry["groups"][i]["seconds"].get<double>(); };
+  EXPECT_NEAR(dry["seconds"].get<double>() * dry["runs_at_a_time"].get<double>(),
+              3 * (seconds(0) + seconds(2)) + seconds(1) + seconds(3), 1e-9);
+}
+
 TEST_F(DryRunTest, RefusesRunsThatDoNotFit) {
   const ResourceLimit limit{RLIMIT_AS, uint64_t{1} << 30};
   const Finished trained =

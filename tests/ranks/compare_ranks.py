@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares plumb compare on several ranks and in shards with one process: the files must be equal.
+"""Compares plumb compare on several ranks and as jobs that share a store with one process: the files must be equal.
 
   compare_ranks.py BUILD [--kills N] [--random SEED]
 
@@ -96,12 +96,6 @@ class Study:
             fail(f"another plugin on rank 1: {out} was made")
         print(f"another plugin on rank 1: {told[0]}", flush=True)
 
-    def merge(self, directories, out):
-        words = [str(self.plumb), "compare", "--merge", *map(str, directories), "--out", str(out)]
-        result = subprocess.run(words, env=self.environment, capture_output=True, text=True)
-        if result.returncode != 0:
-            fail(f"merge: exit code {result.returncode}\n{result.stderr}")
-
 
 def expect_equal(whole, out, what):
     ours = files_of(out)
@@ -169,10 +163,11 @@ def main():
             study.run(ranks, scratch / f"ranks{ranks}")
             expect_equal(whole, scratch / f"ranks{ranks}", f"{ranks} ranks")
         study.expect_other_plugin_refused(scratch / "refused")
-        for index in range(3):
-            study.run(0, scratch / f"part{index}", ["--shard", f"{index}/3"])
-        study.merge([scratch / f"part{index}" for index in range(3)], scratch / "merged")
-        expect_equal(whole, scratch / "merged", "3 shards, merged")
+        store = ["--store", scratch / "store"]
+        for seed in (1, 2, 3):
+            study.run(0, scratch / f"part{seed}", ["--seed", seed, *store])
+        study.run(0, scratch / "collected", store)
+        expect_equal(whole, scratch / "collected", "3 jobs with a store")
         for kill in range(options.kills):
             out = scratch / f"killed{kill}"
             ranks = chance.choice([2, 3, 4])

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Tests plumb under Slurm, for which it starts a cluster of one host. Training and comparing with srun, and an
-# array of shards, give the bits of one process. An error or a killed rank ends the job. Skipped (77) without
+# array of jobs, give the bits of one process. An error or a killed rank ends the job. Skipped (77) without
 # root, Slurm's programs (Debian: slurmctld slurmd slurm-client munge) or its PMIx plugin.
 #
 #   slurm_test.sh BUILD_DIRECTORY
@@ -134,21 +134,21 @@ wait $job || code=$?
 job 0 3 train --data "$data" --quiet --threads 1 --resume --set train.max_steps="$(($(sed 's/step-0*//' killed/latest) + 10))" --out killed
 echo "a killed rank: exit code $code, and three continued"
 
-# -- A study, on ranks and as an array of shards
+# -- A study, on ranks and as an array of jobs that share a store
 words=(compare "$study/pre.pbtxt" "$study/post.pbtxt" --data "$data" --train "$study/train.pbtxt" --set train.max_steps=10
   --seeds 2 --samples 1 --threads 1 --quiet)
 alone "${words[@]}" --out whole
 job 0 3 "${words[@]}" --out ranks
 {
-  printf '#!/bin/sh\n#SBATCH --array=0-2 --cpus-per-task=1\n'
+  printf '#!/bin/sh\n#SBATCH --array=1-2 --cpus-per-task=1\n'
   printf '%q ' "$plumb" "${words[@]}"
   # shellcheck disable=SC2016
-  echo '--shard "$SLURM_ARRAY_TASK_ID/3" --out "part$SLURM_ARRAY_TASK_ID"'
+  echo '--seed "$SLURM_ARRAY_TASK_ID" --store store --out "part$SLURM_ARRAY_TASK_ID"'
 } > array.sh
 sbatch --wait array.sh > out 2> err || fail "the array: exit code $?"
-alone compare --merge part0 part1 part2 --out merged
+alone "${words[@]}" --store store --out collected
 for file in table.csv table.md report.json; do
-  for directory in ranks merged; do
+  for directory in ranks collected; do
     cmp whole/$file $directory/$file || fail "$directory/$file is not that of one process"
   done
 done

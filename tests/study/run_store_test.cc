@@ -53,11 +53,13 @@ TEST(RunStoreTest, RefusesADirectoryWithOtherFiles) {
 TEST(RunStoreTest, ManyWritersStoreTheSameRun) {
   ScratchDir dir;
   const std::string run = WriteRun(&dir, "run", 3);
-  ASSERT_TRUE(RunStore::Open(dir.File("store")).ok());
   std::vector<std::thread> writers;
   std::vector<absl::Status> ended(8);
   for (size_t i = 0; i < ended.size(); ++i) {
-    writers.emplace_back([&, i] { ended[i] = RunStore::Open(dir.File("store"))->Put(kHash, run); });
+    writers.emplace_back([&, i] {
+      const absl::StatusOr<RunStore> store = RunStore::Open(dir.File("store"));
+      ended[i] = store.ok() ? store->Put(kHash, run) : store.status();
+    });
   }
   for (std::thread& writer : writers) writer.join();
   for (const absl::Status& status : ended) EXPECT_TRUE(status.ok()) << status;

@@ -68,13 +68,6 @@ struct PlanRun {
   }
 };
 
-// Part of a study that several jobs train, each into its own directory: the runs whose index
-// modulo `count` is `index`.
-struct StudyShard {
-  size_t index = 0, count = 1;
-  bool Has(size_t run) const { return run % count == index; }
-};
-
 struct StudyPlan {
   Study study;
   std::string out;
@@ -82,12 +75,11 @@ struct StudyPlan {
   std::vector<Overrides> cells;   // values of the grid's settings; one empty cell without any
   std::vector<PlanGroup> groups;  // model by model, each in the order of the cells
   std::vector<PlanRun> runs;      // group by group, each in seed order
-  StudyShard shard;               // the subset of `runs` to train here
-  std::vector<bool> is_skipped;   // runs that no shard trains (study.choosing_seeds); empty: none
+  std::vector<bool> is_skipped;   // runs that are not trained (study.choosing_seeds); empty: none
   std::vector<std::string> warnings;  // oddities of the study, for the user
 
-  // Returns true if a run is to be trained here.
-  bool Has(size_t run) const { return shard.Has(run) && (is_skipped.empty() || !is_skipped[run]); }
+  // Returns true if a run is to be trained.
+  bool Has(size_t run) const { return is_skipped.empty() || !is_skipped[run]; }
   // Returns true if the first seeds choose the cells in which the others are trained.
   bool chooses() const { return study.choosing_seeds > 0 && cells.size() > 1; }
   // Skips the seeds that do not choose, except in one cell of each model.
@@ -145,7 +137,7 @@ struct StudyDivision {
 StudyDivision Divide(int threads, size_t runs, int64_t memory, int64_t available);
 
 struct StudyRequirements {
-  size_t runs = 0, ended = 0;  // runs of the shard; those that have a result
+  size_t runs = 0, ended = 0;  // runs to train; those that have a result
   StudyDivision division;
   int64_t memory = 0;      // bytes, for the concurrent runs
   int64_t disk = 0;        // bytes, for the runs that have not ended
@@ -153,7 +145,7 @@ struct StudyRequirements {
   MemoryLimit memory_limit;
 };
 
-// Returns what the remaining runs of the shard need. Errors: failures of the file system.
+// Returns what the runs that have not ended need. Errors: failures of the file system.
 absl::StatusOr<StudyRequirements> RequirementsOf(const StudyPlan& plan, int threads);
 
 // Fails with kResourceExhausted if the disk is too small. MakePlan has already checked the memory.

@@ -157,7 +157,7 @@ Communicator* RanksOf(const StudyRequest& request) {
   return request.is_shared() ? request.launch->ranks() : nullptr;
 }
 
-// Returns the runs of the shard that have ended or not, as `ended` says.
+// Returns the runs of the plan that have ended or not, as `ended` says.
 absl::StatusOr<std::vector<const PlanRun*>> RunsThat(bool ended, const StudyPlan& plan) {
   std::vector<const PlanRun*> runs;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
@@ -215,10 +215,10 @@ absl::Status CheckRequest(const StudyRequest& request, const StudyPlan& plan) {
         "--store: runs that start from --init are not stored, because their initial weights are "
         "not part of a run's hash; drop --store");
   }
-  if (plan.chooses() && (request.is_shared() || plan.shard.count > 1)) {
+  if (plan.chooses() && request.is_shared()) {
     return absl::InvalidArgumentError(
         "--choosing-seeds: the study is trained by one process, because what it trains last "
-        "depends on its first results; drop mpirun or --shard");
+        "depends on its first results; drop mpirun");
   }
   return absl::OkStatus();
 }
@@ -340,7 +340,6 @@ absl::StatusOr<StudyPlan> PlanStudy(const StudyRequest& request, StudyHost* host
   for (const std::string& warning : runtime->TakeWarnings()) host->Warn(warning);
   if (!plan.ok()) return plan;
   for (const std::string& warning : plan->warnings) host->Warn(warning);
-  plan->shard = request.shard;
   return plan;
 }
 
@@ -375,14 +374,6 @@ absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
   return ConcludeStudy(request, timer, std::move(plan), std::move(results), host, runtime);
 }
 
-absl::StatusOr<StudyPlan> RunShard(const StudyRequest& request, StudyHost* host,
-                                   HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
-  std::optional<StudyLock> lock;
-  PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, host, runtime, &plan, &lock));
-  return plan;
-}
-
 absl::Status FollowStudy(const StudyRequest& request, StudyHost* host, HostRuntime* runtime) {
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TemporaryDirectory> directory,
                          TemporaryDirectory::Make());
@@ -393,21 +384,6 @@ absl::Status FollowStudy(const StudyRequest& request, StudyHost* host, HostRunti
   PLUMB_RETURN_IF_ERROR(Broadcast(request.launch->ranks(), 0, &left, sizeof(left)));
   const StudyDivision division = DivisionOfRank(request, plan, left, runtime->threads());
   return TrainRuns(plan, division, RanksOf(request), host);
-}
-
-absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
-                                        const std::vector<std::string>& directories,
-                                        const StudyTimer& timer, StudyHost* host,
-                                        HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
-  if (plan.chooses()) {
-    return absl::InvalidArgumentError(
-        "--merge: a study with choosing_seeds has no shards; give its own command again");
-  }
-  PLUMB_ASSIGN_OR_RETURN(const StudyLock lock, OpenDirectory(request.out));
-  PLUMB_RETURN_IF_ERROR(MergeRuns(plan, directories));
-  PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));
-  return ConcludeStudy(request, timer, std::move(plan), std::move(results), host, runtime);
 }
 
 std::string OutcomeText(const StudyOutcome& outcome) {

@@ -33,7 +33,6 @@ struct StudyRequest {
   std::string out;      // directory of the study
   std::string command;  // command line that resumes the study
   std::string store;    // directory of the RunStore; "" for none
-  StudyShard shard = {};
   // Job whose ranks share the study; null for one process. Only rank 0 accesses `out`.
   Launch* launch = nullptr;
 
@@ -58,24 +57,12 @@ absl::StatusOr<StudyPlan> PlanStudy(const StudyRequest& request, StudyHost* host
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
                                       StudyHost* host, HostRuntime* runtime);
 
-// Does the same for one shard: trains its runs and writes no tables. Returns the plan.
-absl::StatusOr<StudyPlan> RunShard(const StudyRequest& request, StudyHost* host,
-                                   HostRuntime* runtime);
-
-// Runs a rank other than 0 while rank 0 is in RunStudy or RunShard: trains the runs that it
-// assigns.
+// Runs a rank other than 0 while rank 0 is in RunStudy: trains the runs that it assigns.
 absl::Status FollowStudy(const StudyRequest& request, StudyHost* host, HostRuntime* runtime);
-
-// Gathers the runs of shards (MergeRuns) and writes tables and report. Requires: the request's
-// study is StudyOfDirectories(directories).
-absl::StatusOr<StudyOutcome> MergeStudy(const StudyRequest& request,
-                                        const std::vector<std::string>& directories,
-                                        const StudyTimer& timer, StudyHost* host,
-                                        HostRuntime* runtime);
 
 // Writes the tables, the figures (figures/*.svg and *.pdf) and the report about runs that any
 // commands have trained (FindRuns) into the directory of the request, which is not the directory of
-// a run or a study. Ignores the request's study, shard and store. Errors: those of FindRuns; labels
+// a run or a study. Ignores the request's study and store. Errors: those of FindRuns; labels
 // of unknown texts.
 absl::StatusOr<StudyOutcome> ReportRuns(const StudyRequest& request,
                                         const std::vector<std::string>& paths,
