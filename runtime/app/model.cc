@@ -14,7 +14,7 @@
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/formats/hash.h"
+#include "runtime/formats/file_hash.h"
 #include "runtime/schema/reader.h"
 
 namespace plumb {
@@ -70,8 +70,8 @@ absl::StatusOr<std::string> NormFiles(HostRuntime* runtime, const api::Model& mo
     absl::StrAppend(&text, id, " ", version.dump());
     const std::string path = nlohmann::json::parse(plugin)["path"];
     if (!path.empty()) {
-      PLUMB_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, int64_t{1} << 30));
-      absl::StrAppend(&text, ", a file of hash ", HexDigits(ContentHash(bytes)));
+      PLUMB_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(path));
+      absl::StrAppend(&text, ", a file of hash ", hash);
     }
     absl::StrAppend(&text, "\n");
   }

@@ -10,7 +10,7 @@
 #include "runtime/app/train/run_directory.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-#include "runtime/formats/hash.h"
+#include "runtime/formats/file_hash.h"
 
 namespace plumb {
 namespace {
@@ -18,12 +18,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kPluginFiles[] = "plugin_files";
-constexpr int64_t kMaxPluginBytes = int64_t{1} << 30;
-
-absl::StatusOr<std::string> HashOfFile(const std::string& path) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxPluginBytes));
-  return HexDigits(ContentHash(bytes));
-}
 
 // Returns what to do about a norm that is not found and was in this file.
 std::string Advice(const PluginFileRecord& record) {
