@@ -115,7 +115,7 @@ absl::StatusOr<std::string> TokenShards::Hash() const {
   for (const TokenFile& shard : files_) {
     for (const RandomAccessFile* file : {&shard.file(), shard.mask()}) {
       if (file == nullptr) continue;
-      PLUMB_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(file->path()));
+      PLUMB_ASSIGN_OR_RETURN(const std::string hash, CachedHashOfFile(file->path()));
       hasher.Update(absl::StrCat(file->size(), ":", hash));
     }
   }

@@ -1,37 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/formats/file_hash.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdint>
+#include <cerrno>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <system_error>
 
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/file.h"
+#include "runtime/base/file_system.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/hash.h"
 
 namespace plumb {
+
 namespace {
 
 constexpr int64_t kMinCachedBytes = int64_t{32} << 20;
 // A file may change again within the resolution of its time without another time.
-constexpr std::time_t kSettledSeconds = 2;
-
-// Returns the text by which a later call recognizes the unchanged file; "" if it may not be kept.
-std::string StampOf(const std::string& path) {
-  struct stat info = {};
-  if (stat(path.c_str(), &info) != 0 || info.st_size < kMinCachedBytes) return "";
-  if (std::time(nullptr) - info.st_mtime < kSettledSeconds) return "";
-  return absl::StrCat(info.st_size, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, " ",
-                      info.st_dev, ":", info.st_ino, " ");
-}
+constexpr int64_t kSettledNs = 2000000000;
 
 // Returns the file of the cache for `path`; "" without a cache directory.
 std::string CacheFile(const std::string& path) {
@@ -46,36 +39,59 @@ std::string CacheFile(const std::string& path) {
                       HexDigits(ContentHash(whole.lexically_normal().string())));
 }
 
-absl::StatusOr<std::string> ReadAndHash(const std::string& path) {
+}  // namespace
+
+absl::StatusOr<FileStamp> StampOfFile(const std::string& path) {
+  struct stat info;
+  if (Files().Stat(path.c_str(), &info) != 0) {
+    return absl::Status(
+        errno == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kUnavailable,
+        absl::StrCat(path, ": cannot stat: ", ErrnoText(errno)));
+  }
+  return FileStamp{info.st_size, int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec,
+                   static_cast<int64_t>(info.st_ino)};
+}
+
+absl::StatusOr<std::string> HashOfFile(const std::string& path) {
   PLUMB_ASSIGN_OR_RETURN(const RandomAccessFile file, RandomAccessFile::Open(path));
-  constexpr int64_t kPiece = int64_t{1} << 20;
-  std::string piece;
+  std::string piece(size_t{1} << 20, '\0');
   ContentHasher hasher;
-  for (int64_t begin = 0; begin < file.size(); begin += kPiece) {
-    piece.resize(static_cast<size_t>(std::min(kPiece, file.size() - begin)));
-    PLUMB_RETURN_IF_ERROR(file.Read(begin, static_cast<int64_t>(piece.size()), &piece[0]));
-    hasher.Update(piece);
+  for (int64_t at = 0; at < file.size();) {
+    const int64_t n = std::min(file.size() - at, static_cast<int64_t>(piece.size()));
+    PLUMB_RETURN_IF_ERROR(file.Read(at, n, piece.data()));
+    hasher.Update({piece.data(), static_cast<size_t>(n)});
+    at += n;
   }
   return HexDigits(hasher.Finish());
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> HashOfFile(const std::string& path) {
-  const std::string stamp = StampOf(path);
-  const std::string cache = stamp.empty() ? "" : CacheFile(path);
+absl::StatusOr<std::string> CachedHashOfFile(const std::string& path) {
+  PLUMB_ASSIGN_OR_RETURN(const FileStamp stamp, StampOfFile(path));
+  const int64_t now = int64_t{std::time(nullptr)} * 1000000000;
+  const bool is_cached = stamp.size >= kMinCachedBytes && now - stamp.modified_ns > kSettledNs;
+  const std::string cache = is_cached ? CacheFile(path) : "";
+  if (cache.empty()) return HashOfFile(path);
+  const std::string key = absl::StrCat(stamp.size, " ", stamp.modified_ns, " ", stamp.inode, " ");
   constexpr size_t kDigits = 16;
-  if (!cache.empty()) {
-    const absl::StatusOr<std::string> known = ReadFile(cache, kMaxTextBytes);
-    if (known.ok() && absl::StartsWith(*known, stamp) && known->size() == stamp.size() + kDigits) {
-      return known->substr(stamp.size());
-    }
+  const absl::StatusOr<std::string> known = ReadFile(cache, kMaxTextBytes);
+  if (known.ok() && absl::StartsWith(*known, key) && known->size() == key.size() + kDigits) {
+    return known->substr(key.size());
   }
-  PLUMB_ASSIGN_OR_RETURN(std::string hash, ReadAndHash(path));
-  if (!cache.empty() && stamp == StampOf(path) && MakeDirectories(DirectoryOf(cache)).ok()) {
-    WriteFileAtomically(cache, stamp + hash).IgnoreError();
+  PLUMB_ASSIGN_OR_RETURN(std::string hash, HashOfFile(path));
+  PLUMB_ASSIGN_OR_RETURN(const FileStamp after, StampOfFile(path));
+  if (after == stamp && MakeDirectories(DirectoryOf(cache)).ok()) {
+    WriteFileAtomically(cache, key + hash).IgnoreError();
   }
   return hash;
+}
+
+absl::StatusOr<bool> HasContent(const std::string& path, const FileStamp& stamp,
+                                const std::string& hash) {
+  PLUMB_ASSIGN_OR_RETURN(const FileStamp now, StampOfFile(path));
+  if (now == stamp) return true;
+  if (now.size != stamp.size) return false;
+  PLUMB_ASSIGN_OR_RETURN(const std::string found, HashOfFile(path));
+  return found == hash;
 }
 
 }  // namespace plumb

@@ -165,6 +165,26 @@ class ImportJson(Case):
         self.run_plumb("import", self.path("c"), "--out", self.path("r"))
         self.run_plumb("import", self.path("c"), "--out", self.path("copy"), "--copy")
         tensors = cp.llama_tensors(config)
+        name = self.path("c/model.safetensors")
+        info, at = os.stat(name), os.path.getsize(name) - 1
+        with open(name, "r+b") as file:  # the file keeps its size and header, and one weight changes
+            file.seek(at)
+            last = file.read(1)
+            file.seek(at)
+            file.write(bytes([last[0] ^ 0x40]))
+        message = self.run_plumb("eval", self.path("r"), "--tokens", self.tokens, code=2)
+        self.assertIn(f"{name}: changed since {self.path('r')} was imported from it; import it again", message)
+        with open(name, "r+b") as file:
+            file.seek(at)
+            file.write(last)
+        self.assertNotEqual(os.stat(name).st_mtime_ns, info.st_mtime_ns)
+        self.run_plumb("eval", self.path("r"), "--tokens", self.tokens)  # the same content at another time
+        files = json.loads(self.read("r/import.json"))["files"]
+        self.assertEqual(files["model.safetensors"]["modified_ns"], info.st_mtime_ns)
+        old = re.sub(r'"(size|modified_ns|inode|hash)": "?[0-9a-f]+"?,?', "", self.read("r/import.json"))
+        with open(self.path("r/import.json"), "w") as file:  # of an earlier version
+            file.write(re.sub(r",\s*}", "}", old))
+        self.run_plumb("eval", self.path("r"), "--tokens", self.tokens)
         tensors["model.extra"] = np.ones(3, np.float32)
         cp.write(self.path("c"), config, tensors)
         self.assertIn("; import it again", self.run_plumb("eval", self.path("r"), "--tokens", self.tokens, code=2))

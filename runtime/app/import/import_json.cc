@@ -12,6 +12,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/base/utf8.h"
+#include "runtime/formats/file_hash.h"
 #include "runtime/formats/hash.h"
 #include "runtime/formats/safetensors.h"
 #include "runtime/formats/strict_json.h"
@@ -77,6 +78,25 @@ absl::StatusOr<Json> ReadImportJson(const std::string& run) {
 std::string TextMember(const Json& value, absl::string_view name) {
   const Json* found = FindMember(value, name);
   return found != nullptr && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Returns the JSON that identifies a file of the checkpoint whose weights are used in place.
+absl::StatusOr<Json> FileJson(const SafetensorsFile& file) {
+  PLUMB_ASSIGN_OR_RETURN(const FileStamp stamp, StampOfFile(file.path()));
+  PLUMB_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(file.path()));
+  return Json{{"header", HexDigits(ContentHash(file.header()))},
+              {"size", stamp.size},
+              {"modified_ns", stamp.modified_ns},
+              {"inode", stamp.inode},
+              {"hash", hash}};
+}
+
+FileStamp StampMember(const Json& file) {
+  const auto number = [&file](absl::string_view name) {
+    const Json* found = FindMember(file, name);
+    return found == nullptr ? -1 : AsInt64(*found).value_or(-1);
+  };
+  return {number("size"), number("modified_ns"), number("inode")};
 }
 
 Json KeysJson(const ImportedConfig& config) {
@@ -165,7 +185,13 @@ class FileTensorList {
     if (!path.ok()) return path.status();
     PLUMB_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(*path));
     const Json* known = FindMember(*files_, name);
-    if (known == nullptr || TextMember(*known, "header") != HexDigits(ContentHash(file.header()))) {
+    bool is_same =
+        known != nullptr && TextMember(*known, "header") == HexDigits(ContentHash(file.header()));
+    if (is_same && FindMember(*known, "hash") != nullptr) {  // plumb 0.1 knew only the header
+      PLUMB_ASSIGN_OR_RETURN(is_same,
+                             HasContent(*path, StampMember(*known), TextMember(*known, "hash")));
+    }
+    if (!is_same) {
       return absl::DataLossError(
           absl::StrCat(*path, ": changed since ", run_, " was imported from it; import it again"));
     }
@@ -197,8 +223,9 @@ int64_t MappedOffset(const PlannedTensor& tensor) {
   return tensor.piece.ContiguousFrom(tensor.sources[0]->entry->shape);
 }
 
-std::string ImportJson(const Family& family, const ImportedConfig& config,
-                       const CheckpointDirectory& checkpoint, const TensorPlan& plan, bool copied) {
+absl::StatusOr<std::string> ImportJson(const Family& family, const ImportedConfig& config,
+                                       const CheckpointDirectory& checkpoint,
+                                       const TensorPlan& plan, bool copied) {
   std::map<const CheckpointTensor*, Json> target;
   Json filled = Json::array();
   for (const PlannedTensor& tensor : plan.tensors) {
@@ -227,8 +254,7 @@ std::string ImportJson(const Family& family, const ImportedConfig& config,
   }
   Json files = Json::object();
   for (size_t i = 0; i < checkpoint.file_names().size(); ++i) {
-    files[checkpoint.file_names()[i]] = {
-        {"header", HexDigits(ContentHash(checkpoint.file(i).header()))}};
+    PLUMB_ASSIGN_OR_RETURN(files[checkpoint.file_names()[i]], FileJson(checkpoint.file(i)));
   }
   const Json json = {{"format", "plumb-import"},
                      {"version", kImportVersion},

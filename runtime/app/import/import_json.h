@@ -2,7 +2,8 @@
 // import.json of an imported run: location of its weights. Stateless. Private to runtime/app.
 //
 //   {"format": "plumb-import", "version": 1, "family": "gpt2", "source": "/absolute/directory",
-//    "files": {"model.safetensors": {"header": "16 hex digits"}},
+//    "files": {"model.safetensors": {"header": "16 hex digits", "size": 1048576, "modified_ns": ..,
+//      "inode": .., "hash": "16 hex digits"}},
 //    "config": {config.json, without the keys of --allow-unread},
 //    "config_keys": [{"key": "rope_parameters.rope_theta", "use": "read"},
 //      {"key": "use_cache", "use": "irrelevant", "reason": ".."}, ..],
@@ -48,9 +49,11 @@ struct ImportedConfig {
   std::vector<std::string> allowed;  // keys that were removed at the user's request
 };
 
-// Returns the text of import.json. `copied`: nothing stays in the checkpoint.
-std::string ImportJson(const Family& family, const ImportedConfig& config,
-                       const CheckpointDirectory& checkpoint, const TensorPlan& plan, bool copied);
+// Returns the text of import.json. Reads all files of the checkpoint, to hash them. `copied`:
+// nothing stays in the checkpoint.
+absl::StatusOr<std::string> ImportJson(const Family& family, const ImportedConfig& config,
+                                       const CheckpointDirectory& checkpoint,
+                                       const TensorPlan& plan, bool copied);
 
 bool IsImportedRun(const std::string& run);
 
@@ -61,7 +64,7 @@ struct ImportedFamily {
 absl::StatusOr<ImportedFamily> ReadImportedFamily(const std::string& run);
 
 // Maps the weights of an imported run into its model. Errors: kDataLoss if a file of the checkpoint
-// is missing or has been replaced.
+// is missing or has changed.
 absl::Status MapImportedWeights(const std::string& run, api::Model* model);
 
 }  // namespace plumb

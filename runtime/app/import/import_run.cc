@@ -96,8 +96,9 @@ absl::StatusOr<SpecialTokens> WriteRun(const ImportRequest& request, const Famil
   PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(request.directory, run));
   PLUMB_ASSIGN_OR_RETURN(SpecialTokens special,
                          KeepSpecialTokens(run, checkpoint.config(), VocabSizeOf(spec)));
-  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(
-      JoinPath(run, kImportFile), ImportJson(family, config, checkpoint, plan, request.copy)));
+  PLUMB_ASSIGN_OR_RETURN(const std::string json,
+                         ImportJson(family, config, checkpoint, plan, request.copy));
+  PLUMB_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(run, kImportFile), json));
   PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunModelPath(run), model));
   PLUMB_RETURN_IF_ERROR(staged->Commit());
   return special;

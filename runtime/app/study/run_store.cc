@@ -127,7 +127,7 @@ absl::StatusOr<RunStore> RunStore::Open(const std::string& directory) {
     PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(directory));
     for (const std::string& name : names) {
       // Another process may be creating the store, or have been killed while it did.
-      if (absl::StartsWith(name, kStoreFile)) continue;
+      if (absl::StartsWith(name, kStoreFile) || FileExists(marker)) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "--store ", directory, ": has files and is no store of runs; name an empty directory"));
     }
