@@ -25,7 +25,7 @@ struct CompareFlags {
   StudyOptions study;
   std::string out, store;
   RankOptions ranks;
-  bool dry_run = false, json = false, quiet = false;
+  bool overwrite = false, dry_run = false, json = false, quiet = false;
 };
 
 std::string CommandText(const CompareFlags& options) {
@@ -100,7 +100,8 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   const StudyTimer timer;
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(const Study study, MakeStudy(options.study));
-  const StudyRequest request = {study, options.out, CommandText(options), options.store, launch};
+  const StudyRequest request = {study,         options.out,       CommandText(options),
+                                options.store, options.overwrite, launch};
   StudyConsole console(&request, options.quiet, &invocation);
   if (!launch->is_first()) {
     return console.ExitCode(FollowStudy(request, &console, runtime.get()));
@@ -172,6 +173,9 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
                   "Studies may share it")
       ->type_name("DIR");
   app->add_option("--out", options->out, "Directory of the study")->required()->type_name("DIR");
+  app->add_flag("--overwrite", options->overwrite,
+                "Train runs of --out again whose inputs have changed (model, recipe, data, "
+                "tokenizer, norms, --init, plumb); all others are kept");
   app->add_flag("--dry-run", options->dry_run,
                 "Check all input, time a few steps of each group, print the memory, time and disk "
                 "space of the study, and write nothing");

@@ -14,10 +14,6 @@
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
-<<<<<<< HEAD
-=======
-#include "runtime/formats/file_hash.h"
->>>>>>> wrong
 #include "runtime/schema/reader.h"
 
 namespace plumb {
@@ -64,26 +60,6 @@ absl::StatusOr<nlohmann::ordered_json> DescribeModel(const api::Model& model) {
   return nlohmann::ordered_json::parse(text);
 }
 
-<<<<<<< HEAD
-=======
-absl::StatusOr<std::string> NormFiles(HostRuntime* runtime, const api::Model& model) {
-  PLUMB_ASSIGN_OR_RETURN(const std::string norms, ToStatus(model.Norms()));
-  const nlohmann::json versions = nlohmann::json::parse(norms);
-  std::string text;
-  for (const auto& [id, version] : versions.items()) {
-    PLUMB_ASSIGN_OR_RETURN(const std::string plugin, ToStatus(runtime->api().DescribePlugin(id)));
-    absl::StrAppend(&text, id, " ", version.dump());
-    const std::string path = nlohmann::json::parse(plugin)["path"];
-    if (!path.empty()) {
-      PLUMB_ASSIGN_OR_RETURN(const std::string hash, HashOfFile(path));
-      absl::StrAppend(&text, ", a file of hash ", hash);
-    }
-    absl::StrAppend(&text, "\n");
-  }
-  return text;
-}
-
->>>>>>> wrong
 absl::StatusOr<std::string> DrawModel(const api::Model& model, std::optional<int64_t> layer) {
   api::ExplainOptions options;
   options.stage = layer.has_value() ? api::Stage::kLayerSvg : api::Stage::kSvg;

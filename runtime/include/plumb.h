@@ -1244,16 +1244,18 @@ typedef struct plumb_study_options {
    * to continue, or else the study stops. */
   int32_t (*on_progress)(void* user, const plumb_study_progress* progress);
   void* user;
+  /* Not 0: runs of `out` whose inputs have changed are trained again; all others are kept. */
+  int64_t overwrite;
 } plumb_study_options;
 #define PLUMB_STUDY_OPTIONS_INIT \
-  { sizeof(plumb_study_options), NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL }
+  { sizeof(plumb_study_options), NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0 }
 
 /* Trains the runs of a study that `options->out` does not have yet and writes its tables and its
  * report, like `plumb compare`. `study` is a file with a plumb.v1.Study.
  * Errors: PLUMB_STATUS_CANCELLED if on_progress stopped it; the same call continues it;
  * PLUMB_STATUS_ALREADY_EXISTS if another process writes into the directory;
  * PLUMB_STATUS_INVALID_ARGUMENT with a location for errors in files, or for a directory that
- * holds another study. */
+ * holds another study or, without `overwrite`, runs that had other inputs. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_study_run(const char* study,
                                                        const plumb_study_options* options,
                                                        plumb_error** error);
@@ -1284,7 +1286,7 @@ PLUMB_STATIC_ASSERT(sizeof(plumb_evaluator_options) == 32, "plumb_evaluator_opti
 PLUMB_STATIC_ASSERT(sizeof(plumb_run_step) == 88, "plumb_run_step");
 PLUMB_STATIC_ASSERT(sizeof(plumb_run_training) == 120, "plumb_run_training");
 PLUMB_STATIC_ASSERT(sizeof(plumb_study_progress) == 48, "plumb_study_progress");
-PLUMB_STATIC_ASSERT(sizeof(plumb_study_options) == 72, "plumb_study_options");
+PLUMB_STATIC_ASSERT(sizeof(plumb_study_options) == 80, "plumb_study_options");
 #endif
 
 #ifdef __cplusplus

@@ -103,6 +103,7 @@ absl::Status Run(const char* study, const plumb_study_options& options) {
   PLUMB_ASSIGN_OR_RETURN(request.study, MakeStudy(files));
   request.out = TextOf(options.out);
   request.store = TextOf(options.store);
+  request.overwrite = options.overwrite != 0;
   request.command = TextOf(options.command);
   return RunStudy(request, timer, &host, runtime.get()).status();
 }

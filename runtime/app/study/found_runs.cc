@@ -20,6 +20,7 @@
 #include "runtime/app/train/loss_summary.h"
 #include "runtime/app/train/recipe.h"
 #include "runtime/app/train/run_directory.h"
+#include "runtime/app/train/run_identity.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
@@ -39,6 +40,7 @@ struct FoundRun {
   std::string recipe_text;  // train.pbtxt without kStorageFields
   uint64_t seed = 0;
   std::string data, data_hash;
+  RunIdentity identity;  // without parts if run.json has none
 };
 
 // Moves the lines of `text` that are a field without braces and for which `selects` returns true to
@@ -82,6 +84,11 @@ absl::StatusOr<FoundRun> ReadFoundRun(const std::string& directory) {
   run.seed = json["seed"];
   run.data = json["data"];
   run.data_hash = json["data_hash"];
+  absl::StatusOr<std::optional<RunIdentity>> identity = RunIdentity::FromRunJson(text);
+  if (!identity.ok()) {
+    return Annotate(identity.status(), absl::StrCat(RunJsonPath(directory), ": "));
+  }
+  if (identity->has_value()) run.identity = **std::move(identity);
   return run;
 }
 
@@ -165,6 +172,7 @@ class Arranger {
       data.second.push_back(run.data);
     }
     if (hashes.size() > 1) AddField("", data);
+    AddOtherInputs();
     for (const Overrides& values : values_of_runs_) {
       if (std::count(plan_.cells.begin(), plan_.cells.end(), values) == 0) {
         plan_.cells.push_back(values);
@@ -176,6 +184,30 @@ class Arranger {
       }
       return false;
     });
+  }
+
+  // Adds the other inputs that differ between runs as fields: norms, tokenizers, plumb and others.
+  void AddOtherInputs() {
+    std::set<std::string> names;
+    for (const FoundRun& run : runs_) {
+      for (const auto& part : run.identity.parts()) names.insert(part.first);
+    }
+    // The texts of the files, seed and data are compared by others; these change no number.
+    for (const char* const known :
+         {"model", "recipe", "data", "seed", "probes", "samples", "tensorboard"}) {
+      names.erase(known);
+    }
+    for (const std::string& name : names) {
+      FieldValues values = {name, {}};
+      std::set<std::string> distinct;
+      for (const FoundRun& run : runs_) {
+        const std::string value = run.identity.Get(name);
+        values.second.push_back(value.empty() ? "unknown" : value);
+        // A model without this norm has another model's text, too.
+        if (!value.empty() || !absl::StartsWith(name, "norm ")) distinct.insert(value);
+      }
+      if (distinct.size() > 1) AddField("", values);
+    }
   }
 
   void AddField(const char* prefix, const FieldValues& field) {
@@ -297,7 +329,10 @@ class Arranger {
         PlanRun run;
         run.group = group;
         run.seed = seed;
-        if (!same.empty()) run.directory = same.front()->directory;
+        if (!same.empty()) {
+          run.directory = same.front()->directory;
+          run.identity = same.front()->identity;
+        }
         RunRecord record;
         record.is_present = !same.empty();
         for (const FoundRun* one : same) {

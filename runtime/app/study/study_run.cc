@@ -118,12 +118,10 @@ absl::Status CheckRanksAgree(const StudyRequest& request, const StudyPlan& plan,
                              HostRuntime* runtime) {
   std::vector<Fact> facts = {{"version of plumb", VersionText()}};
   for (const PlanGroup& group : plan.groups) {
-    facts.emplace_back(absl::StrCat("model of ", group.name), group.fingerprint);
-    facts.emplace_back(absl::StrCat("recipe of ", group.name),
-                       Sha256(group.training.train_text).substr(0, 16));
-    facts.emplace_back(absl::StrCat("choice of norm plugins of ", group.name),
-                       absl::StrReplaceAll(absl::StripSuffix(group.norms, "\n"), {{"\n", ", "}}));
-    facts.emplace_back("data", group.training.data_hash);
+    const size_t first = static_cast<size_t>(&group - plan.groups.data()) * plan.study.seeds.size();
+    for (const auto& [name, part] : plan.runs[first].identity.parts()) {
+      facts.emplace_back(absl::StrCat(name, " of ", group.name), part);
+    }
   }
   facts.emplace_back("study", Sha256(plan.StudyText()).substr(0, 16));
   Communicator* const ranks = request.launch->ranks();
@@ -158,7 +156,7 @@ Communicator* RanksOf(const StudyRequest& request) {
 }
 
 // Returns the runs of the plan that have ended or not, as `ended` says.
-absl::StatusOr<std::vector<const PlanRun*>> RunsThat(bool ended, const StudyPlan& plan) {
+absl::StatusOr<std::vector<const PlanRun*>> SelectRuns(bool ended, const StudyPlan& plan) {
   std::vector<const PlanRun*> runs;
   for (size_t i = 0; i < plan.runs.size(); ++i) {
     if (!plan.Has(i)) continue;
@@ -169,23 +167,44 @@ absl::StatusOr<std::vector<const PlanRun*>> RunsThat(bool ended, const StudyPlan
   return runs;
 }
 
-// Copies the runs that have not ended from the store, as far as it has them.
+// Opens the store of the request. Returns nullopt, with a warning, if the file system fails.
+absl::StatusOr<std::optional<RunStore>> OpenStore(const StudyRequest& request, StudyHost* host) {
+  if (request.store.empty()) return std::nullopt;
+  absl::StatusOr<RunStore> store = RunStore::Open(request.store);
+  if (store.ok()) return std::optional<RunStore>(*std::move(store));
+  if (absl::IsInvalidArgument(store.status())) return store.status();
+  host->Warn(absl::StrCat("the store is not used: ", store.status().message()));
+  return std::nullopt;
+}
+
+// Copies the runs that have not ended from the store, as far as it has them. Warns of entries that
+// are damaged; their runs are trained.
 absl::Status FetchRuns(const StudyPlan& plan, const RunStore& store, StudyHost* host) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<const PlanRun*> missing,
-                         RunsThat(/*ended=*/false, plan));
+                         SelectRuns(/*ended=*/false, plan));
   int64_t fetched = 0;
   for (const PlanRun* run : missing) {
-    if (!store.Has(run->hash)) continue;
-    PLUMB_RETURN_IF_ERROR(store.Fetch(run->hash, run->directory));
-    ++fetched;
+    if (!run->identity.UnknownPart().empty()) continue;
+    const absl::StatusOr<bool> found = store.Fetch(run->identity.Hash(), run->directory);
+    if (!found.ok()) {
+      host->Warn(absl::StrCat("a run of the store is trained again: ", found.status().message()));
+    } else if (*found) {
+      ++fetched;
+    }
   }
   if (fetched > 0) host->Note(absl::StrCat("copied ", Count(fetched, "run"), " from the store"));
   return absl::OkStatus();
 }
 
-absl::Status StoreRuns(const StudyPlan& plan, const RunStore& store) {
-  PLUMB_ASSIGN_OR_RETURN(const std::vector<const PlanRun*> ended, RunsThat(/*ended=*/true, plan));
-  for (const PlanRun* run : ended) PLUMB_RETURN_IF_ERROR(store.Put(run->hash, run->directory));
+// Stores the runs that have ended. Warns if the store cannot take them.
+absl::Status StoreRuns(const StudyPlan& plan, const RunStore& store, StudyHost* host) {
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<const PlanRun*> ended, SelectRuns(/*ended=*/true, plan));
+  for (const PlanRun* run : ended) {
+    const absl::Status put = store.Put(run->directory);
+    if (put.ok()) continue;
+    host->Warn(absl::StrCat("runs of this study are not in the store: ", put.message()));
+    break;
+  }
   return absl::OkStatus();
 }
 
@@ -204,17 +223,12 @@ absl::Status TrainPhase(const StudyRequest& request, const StudyPlan& plan,
   }
   const absl::Status trained = TrainRuns(plan, division, RanksOf(request), host);
   // An interrupted study stores what has ended.
-  if (store) PLUMB_RETURN_IF_ERROR(StoreRuns(plan, *store));
+  if (store) PLUMB_RETURN_IF_ERROR(StoreRuns(plan, *store, host));
   return trained;
 }
 
 // Fails, on every rank, if options of the request exclude each other.
 absl::Status CheckRequest(const StudyRequest& request, const StudyPlan& plan) {
-  if (!request.store.empty() && !request.study.init.empty()) {
-    return absl::InvalidArgumentError(
-        "--store: runs that start from --init are not stored, because their initial weights are "
-        "not part of a run's hash; drop --store");
-  }
   if (plan.chooses() && request.is_shared()) {
     return absl::InvalidArgumentError(
         "--choosing-seeds: the study is trained by one process, because what it trains last "
@@ -231,16 +245,17 @@ absl::Status TrainInDirectory(const StudyRequest& request, StudyHost* host, Host
   if (request.is_shared()) {
     PLUMB_RETURN_IF_ERROR(CheckRanksAgree(request, *plan, host, runtime));
   }
-  std::optional<RunStore> store;
-  if (!request.store.empty()) {
-    PLUMB_ASSIGN_OR_RETURN(store, RunStore::Open(request.store));
-  }
+  PLUMB_ASSIGN_OR_RETURN(const std::optional<RunStore> store, OpenStore(request, host));
   PLUMB_ASSIGN_OR_RETURN(const StudyRequirements requirements,
                          RequirementsOf(*plan, runtime->threads()));
   PLUMB_RETURN_IF_ERROR(CheckFits(requirements, *plan));
   PLUMB_ASSIGN_OR_RETURN(StudyLock opened, OpenDirectory(request.out));
   lock->emplace(std::move(opened));
-  PLUMB_RETURN_IF_ERROR(ClaimDirectory(request.out, plan->StudyText()));
+  PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> removed,
+                         ClaimDirectory(*plan, request.overwrite));
+  for (const std::string& run : removed) {
+    host->Note(absl::StrCat(run, ": had other inputs, and is trained again"));
+  }
   if (!plan->chooses()) return TrainPhase(request, *plan, store, host, runtime);
   const size_t no_cell = plan->cells.size();
   plan->SkipExcept(std::vector<size_t>(plan->models.size(), no_cell));

@@ -33,6 +33,7 @@ struct StudyRequest {
   std::string out;      // directory of the study
   std::string command;  // command line that resumes the study
   std::string store;    // directory of the RunStore; "" for none
+  bool overwrite = false;  // trains runs again that had other inputs (ClaimDirectory)
   // Job whose ranks share the study; null for one process. Only rank 0 accesses `out`.
   Launch* launch = nullptr;
 

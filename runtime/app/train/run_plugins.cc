@@ -11,10 +11,6 @@
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
-<<<<<<< HEAD
-=======
-#include "runtime/formats/file_hash.h"
->>>>>>> wrong
 
 namespace plumb {
 namespace {
@@ -22,10 +18,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kPluginFiles[] = "plugin_files";
-<<<<<<< HEAD
-=======
-
->>>>>>> wrong
 // Returns what to do about a norm that is not found and was in this file.
 std::string Advice(const PluginFileRecord& record) {
   if (!FileExists(record.path)) {

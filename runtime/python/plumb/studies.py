@@ -115,10 +115,11 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
             out: Path, grid: Optional[Mapping[str, Sequence[object]]] = None, seeds: Union[int, Sequence[int]] = 3,
             choosing_seeds: int = 0, set: Settings = None, match: str = "steps", init: Optional[Path] = None,
             samples: int = 8, probe_every: int = 0, probe_points: Sequence[str] = (), tensorboard: bool = False,
-            store: Optional[Path] = None, norms: Sequence[Norm] = (), threads: int = 0,
+            store: Optional[Path] = None, overwrite: bool = False, norms: Sequence[Norm] = (), threads: int = 0,
             progress: Optional[bool] = None) -> Study:
     """Trains each model with the same data, recipe and seeds in the directory `out`, and compares them. Trains only
-    runs that `out`, or the `store`, does not have yet, so that a study can be interrupted and extended.
+    runs that `out`, or the `store`, does not have yet, so that a study can be interrupted and extended. Runs that `out`
+    has must have had the same inputs; with `overwrite`, those that had others are trained again.
 
     `models`: files or Specs; the first one is the baseline; the keys of a mapping name Specs, which are written to
     OUT/models. `grid`: fields with
@@ -146,7 +147,7 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
         options = structs.StudyOptions(
             out=os.fsencode(out), store=None if store is None else os.fsencode(store), runtime=ctypes.pointer(runtime),
             norms=tables, norms_count=len(norms), command=shlex.join(sys.argv).encode(errors="replace"),
-            on_progress=on_progress)
+            on_progress=on_progress, overwrite=overwrite)
         try:
             call("study_run", os.fsencode(study), byref(options))
         finally:
