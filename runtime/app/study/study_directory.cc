@@ -50,9 +50,9 @@ bool IsGroupLine(absl::string_view line) { return absl::StartsWith(line, "# grou
 // the fields that change a run's files. Models, seeds and the grid say which runs there are; recipe
 // and settings are in the hashes.
 std::vector<std::string> RunLines(const std::string& text) {
-  constexpr const char* kExtent[] = {
-      "model:", "train:",   "set:",     "match:",   "seed:",    "seeds:",       "grid {",
-      "}",      "  field:", "  value:", "budget {", "  group:", "  max_steps:", "choosing_seeds:"};
+  constexpr const char* kExtent[] = {"model:",   "train:",   "set:",           "match:",
+                                     "seed:",    "seeds:",   "grid {",         "}",
+                                     "  field:", "  value:", "choosing_seeds:"};
   std::vector<std::string> lines;
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const bool is_extent =
