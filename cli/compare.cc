@@ -145,11 +145,14 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       ->type_name("MODEL");
   app->add_option(
          "--match", study->match,
-         "Cost that models have in common with the first one in their cell: steps; tokens, "
-         "flops or measured seconds (by the number of steps); parameters (by d_ff). "
+         "Cost that models have in common with the first one in their cell: steps; tokens or "
+         "flops (by the number of steps); parameters (by d_ff). "
          "Default: steps")
       ->type_name("COST")
-      ->check(CLI::IsMember({"steps", "tokens", "flops", "seconds", "parameters"}));
+      ->check([](const std::string& cost) -> std::string {
+        return cost == "seconds" ? "seconds was removed; use flops" : "";
+      })
+      ->check(CLI::IsMember({"steps", "tokens", "flops", "parameters"}));
   AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N. Default: 3");
   AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
   AddInt(app, "--choosing-seeds", &study->choosing_seeds, 1, 10000,

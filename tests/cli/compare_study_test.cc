@@ -184,27 +184,6 @@ TEST_F(CompareStudyTest, ModelsMatchTheFlopsOrTheParametersOfTheFirst) {
   EXPECT_THAT(unknown.err, HasSubstr("parameters"));
 }
 
-TEST_F(CompareStudyTest, MeasuredStepsAreKeptWhenAStudyGrows) {
-  // The second model is deeper, and its steps are longer.
-  std::string deep = Read("pre.pbtxt");
-  deep.replace(deep.find("n_layer: 8"), 10, "n_layer: 24");
-  Write("deep.pbtxt", deep);
-  const auto compare = [this](const char* seeds) {
-    return Compare({"pre.pbtxt", "deep.pbtxt", "--match", "seconds", "--set", "train.max_steps=200",
-                    "--seeds", seeds, "--samples", "0"});
-  };
-  Finished result = compare("1");
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const int64_t steps = ReadJson("study/report.json")["runs"][1]["step"];
-  EXPECT_LT(steps, 150);
-  EXPECT_THAT(Read("study/study.pbtxt"), HasSubstr("max_steps: " + std::to_string(steps) + "\n"));
-  result = compare("2");
-  ASSERT_EQ(result.exit_code, 0) << result.err;
-  const Json runs = ReadJson("study/report.json")["runs"];
-  EXPECT_EQ(runs[2]["step"], steps);
-  EXPECT_EQ(runs[3]["step"], steps);
-}
-
 TEST_F(CompareStudyTest, JobsShareAStoreThatTheWholeStudyCollects) {
   for (const char* seed : {"1", "2"}) {
     const Finished job = Compare({"pre.pbtxt", "post.pbtxt", "--seed", seed, "--store", "store"},

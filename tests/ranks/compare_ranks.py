@@ -54,7 +54,7 @@ class Study:
             "compare", examples / "why_normalise/pre.pbtxt", examples / "why_normalise/post.pbtxt",
             "--data", examples / "data/names.txt", "--train", examples / "why_normalise/train.pbtxt",
             "--set", f"train.max_steps={steps}", "--set", "train.checkpoint_interval=10",
-            "--seeds", "3", "--samples", "2", "--threads", "1"]
+            "--samples", "2", "--threads", "1"]
         self.environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                 OMPI_MCA_btl="self,vader,tcp", OMPI_MCA_pml="ob1",
                                 TMPDIR=str(scratch / "tmp"))

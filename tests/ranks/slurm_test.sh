@@ -136,11 +136,11 @@ echo "a killed rank: exit code $code, and three continued"
 
 # -- A study, on ranks and as an array of jobs that share a store
 words=(compare "$study/pre.pbtxt" "$study/post.pbtxt" --data "$data" --train "$study/train.pbtxt" --set train.max_steps=10
-  --seeds 2 --samples 1 --threads 1 --quiet)
+  --samples 1 --threads 1 --quiet)
 alone "${words[@]}" --out whole
 job 0 3 "${words[@]}" --out ranks
 {
-  printf '#!/bin/sh\n#SBATCH --array=1-2 --cpus-per-task=1\n'
+  printf '#!/bin/sh\n#SBATCH --array=1-3 --cpus-per-task=1\n'
   printf '%q ' "$plumb" "${words[@]}"
   # shellcheck disable=SC2016
   echo '--seed "$SLURM_ARRAY_TASK_ID" --store store --out "part$SLURM_ARRAY_TASK_ID"'

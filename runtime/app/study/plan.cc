@@ -15,7 +15,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/app/settings.h"
-#include "runtime/app/study/measured_steps.h"
 #include "runtime/app/study/run_record.h"
 #include "runtime/app/train/loss_summary.h"
 #include "runtime/base/file.h"
@@ -116,22 +115,6 @@ class Planner {
           PLUMB_RETURN_IF_ERROR(AddGroup(plan_.models.size() - 1, cell));
         }
       }
-    }
-    return absl::OkStatus();
-  }
-
-  // Sets the numbers of steps with which each model takes as long as the first one in its cell:
-  // those of the study's budgets, or else measured ones, which become budgets.
-  absl::Status MatchSeconds() {
-    for (size_t i = plan_.cells.size(); i < plan_.groups.size(); ++i) {
-      PlanGroup& group = plan_.groups[i];
-      int64_t& steps = plan_.study.budgets[group.directory];
-      if (steps == 0) {
-        PLUMB_ASSIGN_OR_RETURN(steps, MeasuredSteps(plan_, group.cell, i, runtime_));
-      }
-      group.train_overrides.emplace_back("max_steps", absl::StrCat(steps));
-      PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group.train_overrides));
-      group.training = *training;
     }
     return absl::OkStatus();
   }
@@ -395,7 +378,6 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
   Planner planner(&plan, runtime);
   PLUMB_RETURN_IF_ERROR(planner.Check());
   PLUMB_RETURN_IF_ERROR(planner.AddGroups());
-  if (study.match == StudyMatch::kSeconds) PLUMB_RETURN_IF_ERROR(planner.MatchSeconds());
   plan.warnings = WarnOfEqualModels(plan);
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     PLUMB_RETURN_IF_ERROR(TryTraining(group, runtime, &plan));

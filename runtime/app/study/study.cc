@@ -48,7 +48,6 @@ absl::StatusOr<Study> Study::FromFile(const std::string& path) {
     study.grid.push_back({axis.field.value, axis.values, axis.field.place.ToString()});
   }
   study.match = spec.match;
-  study.budgets = spec.budgets;
   study.seeds = spec.seed_list;
   for (int64_t seed = 1; seed <= spec.seeds.value_or(0); ++seed) {
     study.seeds.push_back(static_cast<uint64_t>(seed));
@@ -72,7 +71,6 @@ std::string Study::ToText() const {
   }
   for (const StudyAxis& axis : grid) spec.grid.push_back({{axis.field, {}}, axis.values});
   spec.match = match;
-  spec.budgets = budgets;
   spec.seed_list = seeds;
   spec.samples = samples;
   spec.choosing_seeds = choosing_seeds;

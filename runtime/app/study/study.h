@@ -5,7 +5,6 @@
 #define PLUMB_RUNTIME_APP_STUDY_STUDY_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -32,7 +31,6 @@ enum class StudyMatch {
   kFlops,       // FLOPs of training (plumb_model_work), by the number of steps
   kParameters,  // number of parameters, by d_ff
   kTokens,      // number of tokens, by the number of steps
-  kSeconds,     // time of training as measured before it, by the number of steps
 };
 
 // Content of schema plumb.v1.Study. Paths are valid in the current directory.
@@ -43,12 +41,11 @@ struct Study {
   std::vector<StudySetting> settings;
   std::vector<StudyAxis> grid;
   StudyMatch match = StudyMatch::kSteps;
-  std::map<std::string, int64_t> budgets;  // measured steps by PlanGroup::directory, for kSeconds
-  std::vector<uint64_t> seeds;             // empty: not set
-  int64_t choosing_seeds = 0;              // 0: half of the seeds, and all train in every cell
-  int64_t samples = 8;                     // number of samples from each trained model
-  int64_t probe_every = 0;                 // 0: none
-  std::vector<std::string> probe_points;   // ProbeOptions::points of every run
+  std::vector<uint64_t> seeds;            // empty: not set
+  int64_t choosing_seeds = 0;             // 0: half of the seeds, and all train in every cell
+  int64_t samples = 8;                    // number of samples from each trained model
+  int64_t probe_every = 0;                // 0: none
+  std::vector<std::string> probe_points;  // ProbeOptions::points of every run
   bool tensorboard = false;
 
   // Reads a study. Errors: with "file:line:column", all at once if possible.

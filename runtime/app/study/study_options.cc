@@ -25,7 +25,6 @@ constexpr std::pair<const char*, StudyMatch> kMatchNames[] = {
     {"steps", StudyMatch::kSteps},
     {"tokens", StudyMatch::kTokens},
     {"flops", StudyMatch::kFlops},
-    {"seconds", StudyMatch::kSeconds},
     {"parameters", StudyMatch::kParameters}};
 
 // Returns true if the file is a study, not a model.

@@ -88,24 +88,6 @@ absl::Status CheckIsNoRun(const std::string& out) {
       absl::StrCat(out, ": holds a single run; choose another --out for the study"));
 }
 
-// Makes the plan for a study that will write into its directory.
-absl::StatusOr<StudyPlan> PlanInDirectory(const StudyRequest& request, StudyHost* host,
-                                          HostRuntime* runtime) {
-  PLUMB_RETURN_IF_ERROR(CheckIsNoRun(request.out));
-  if (request.study.match != StudyMatch::kSeconds) return PlanStudy(request, host, runtime);
-  StudyRequest continued = request;
-  const std::string begun = JoinPath(request.out, "study.pbtxt");
-  if (FileExists(begun)) {
-    PLUMB_ASSIGN_OR_RETURN(const Study study, Study::FromFile(begun));
-    continued.study.budgets.insert(study.budgets.begin(), study.budgets.end());
-  } else if (request.is_shared() && request.study.budgets.empty()) {
-    return absl::InvalidArgumentError(
-        "--match seconds: every rank would measure for itself; begin the study with one process, "
-        "and continue it with mpirun and its study.pbtxt");
-  }
-  return PlanStudy(continued, host, runtime);
-}
-
 // Acquires the lock on a study's directory, and removes remains of a killed process.
 absl::StatusOr<StudyLock> OpenDirectory(const std::string& out) {
   PLUMB_ASSIGN_OR_RETURN(StudyLock lock, StudyLock::Acquire(out));
@@ -360,7 +342,8 @@ absl::StatusOr<StudyPlan> PlanStudy(const StudyRequest& request, StudyHost* host
 
 absl::StatusOr<StudyOutcome> RunStudy(const StudyRequest& request, const StudyTimer& timer,
                                       StudyHost* host, HostRuntime* runtime) {
-  PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanInDirectory(request, host, runtime));
+  PLUMB_RETURN_IF_ERROR(CheckIsNoRun(request.out));
+  PLUMB_ASSIGN_OR_RETURN(StudyPlan plan, PlanStudy(request, host, runtime));
   std::optional<StudyLock> lock;
   PLUMB_RETURN_IF_ERROR(TrainInDirectory(request, host, runtime, &plan, &lock));
   PLUMB_ASSIGN_OR_RETURN(StudyResults results, CollectResults(plan));

@@ -19,8 +19,7 @@ constexpr int kMaxSeeds = 10000;
 constexpr std::pair<v1::Study::Match, StudyMatch> kMatches[] = {
     {v1::Study::FLOPS, StudyMatch::kFlops},
     {v1::Study::PARAMETERS, StudyMatch::kParameters},
-    {v1::Study::TOKENS, StudyMatch::kTokens},
-    {v1::Study::SECONDS, StudyMatch::kSeconds}};
+    {v1::Study::TOKENS, StudyMatch::kTokens}};
 
 class Diagnostics {
  public:
@@ -79,10 +78,6 @@ absl::Status Check(const v1::Study& message, const Located& at) {
   errors.Require(message.probe_every() >= 0, at.At("probe_every"),
                  "probe_every must be zero or more");
   CheckGrid(message, at, &errors);
-  for (int i = 0; i < message.budget_size(); ++i) {
-    errors.Require(message.budget(i).max_steps() >= 1, at.At("budget", i),
-                   "budget: max_steps must be 1 or more");
-  }
   return errors.status();
 }
 
@@ -108,9 +103,6 @@ absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::stri
   for (const auto& [value, match] : kMatches) {
     if (message.match() == value) spec.match = match;
   }
-  for (const v1::Budget& budget : message.budget()) {
-    spec.budgets[budget.group()] = budget.max_steps();
-  }
   if (message.has_seeds()) spec.seeds = message.seeds();
   spec.seed_list.assign(message.seed().begin(), message.seed().end());
   if (message.has_samples()) spec.samples = message.samples();
@@ -135,11 +127,6 @@ std::string StudySpec::ToText() const {
   }
   for (const auto& [value, other] : kMatches) {
     if (match == other) message.set_match(value);
-  }
-  for (const auto& [group, steps] : budgets) {
-    v1::Budget* added = message.add_budget();
-    added->set_group(group);
-    added->set_max_steps(static_cast<int32_t>(steps));
   }
   if (seeds.has_value()) message.set_seeds(static_cast<int32_t>(*seeds));
   for (uint64_t seed : seed_list) message.add_seed(seed);

@@ -5,7 +5,6 @@
 #define PLUMB_RUNTIME_APP_STUDY_STUDY_SPEC_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +27,6 @@ struct StudySpec {
   std::vector<SourceText> settings;  // "model.n_layer=4"
   std::vector<Grid> grid;
   StudyMatch match = StudyMatch::kSteps;
-  std::map<std::string, int64_t> budgets;
   std::optional<int64_t> seeds;  // number of seeds, 1 to N
   std::vector<uint64_t> seed_list;
   std::optional<int64_t> samples;

@@ -126,7 +126,7 @@ def compare(models: Union[Source, Sequence[Source], Mapping[str, Source]], data:
     several values, {"train.learning_rate": [0.001, 0.01], "model.block.placement": ["pre", "post"]}. `seeds`: a number
     N, for 1 to N, or the seeds. `choosing_seeds`: number of seeds that choose each model's best cell, in which alone
     the others are trained. `set`: fields of every run. `match`: the cost that models in a cell have in common: "steps",
-    "tokens", "flops", "seconds" or "parameters". `norms`: norms in Python that models name. `threads`: number that runs
+    "tokens", "flops" or "parameters". `norms`: norms in Python that models name. `threads`: number that runs
     divide, 0: all processors.
 
     Ctrl-C ends the call with the runs' checkpoints; the same call continues. Raises Error, with file, line and column
