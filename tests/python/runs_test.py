@@ -114,6 +114,8 @@ class RunsTest(unittest.TestCase):
         for call in (lambda: plumb.open_run(self.path("none")), lambda: plumb.train(PRE, NAMES, out=self.path("run"),
                                                                                   set={"train.max_stps": 2}),
                      lambda: plumb.compare([PRE], NAMES, out=self.path("study"), grid={"train.lr": [1]}),
+                     lambda: plumb.compare([PRE], NAMES, out=self.path("study"),
+                                           grid={"train.learning_rate": [0.001, "1e-3"]}),
                      lambda: plumb.import_checkpoint(self.path("none"), self.path("imported")),
                      lambda: plumb.theory(self.path("wrong.pbtxt"))):
             with self.assertRaises(plumb.Error):
