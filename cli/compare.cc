@@ -139,7 +139,8 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   AddRepeated(
       app, "--grid", "FIELD=V,V,...", &study->grid,
       "Train every model with each of these values; repeatable: with every combination. "
-      "Values of a field that is neither of the recipe nor a size make models of their own");
+      "Values of a field that is neither of the recipe nor a size make models of their own. "
+      "Values with commas need a study, see plumb help study");
   app->add_option("--baseline", study->baseline,
                   "Model, by its file or name, to which differences are shown. Default: the first")
       ->type_name("MODEL");

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
+#include "runtime/base/text_format.h"
 
 namespace plumb::cli {
 namespace {
@@ -107,15 +107,6 @@ Json DepthJson(const TheoryResults& results, const Measurement& depth) {
           {"gains", passages},
           {"total_gain", OrNull(depth.total_gain.geometric_mean)},
           {"total_gain_quantiles", Quantiles(depth.total_gain)}};
-}
-
-std::string CsvNumber(std::optional<double> value) {
-  return value.has_value() && std::isfinite(*value) ? absl::StrFormat("%.9g", *value) : "";
-}
-
-// Quotes a name, which may be any text of the user, with quotes doubled (RFC 4180).
-std::string CsvText(const std::string& text) {
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
 }
 
 void AppendCsv(int64_t n_layer, const char* quantity, size_t index, const std::string& name,

@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <iterator>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 
 namespace plumb {
 
@@ -74,6 +76,19 @@ std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
     text.push_back('\n');
   }
   return text;
+}
+
+std::string CsvText(absl::string_view text) {
+  std::string cell(text);
+  double number;
+  const bool is_formula = text.find_first_of("=+-@\t\r\n") == 0 && !absl::SimpleAtod(text, &number);
+  if (is_formula) cell.insert(0, "'");
+  if (cell.find_first_of(",\"\r\n") == std::string::npos) return cell;
+  return absl::StrCat("\"", absl::StrReplaceAll(cell, {{"\"", "\"\""}}), "\"");
+}
+
+std::string CsvNumber(std::optional<double> value) {
+  return value.has_value() && std::isfinite(*value) ? absl::StrFormat("%.9g", *value) : "";
 }
 
 std::string ShapeText(const std::vector<int64_t>& shape) {

@@ -4,6 +4,7 @@
 #define PLUMB_RUNTIME_BASE_TEXT_FORMAT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ std::string Rate(double per_second);                   // "850", "45.2k"
 // `alignment` has "l" or "r" for each column; the last one, if "l", is not padded.
 std::string AlignColumns(const std::vector<std::vector<std::string>>& rows,
                          absl::string_view alignment, absl::string_view indent);
+// Returns a text as a cell of a CSV file (RFC 4180). A text that a spreadsheet would run as a
+// formula, "=1+1", follows a "'"; a number stays as it is.
+std::string CsvText(absl::string_view text);
+std::string CsvNumber(std::optional<double> value);  // nine digits; "" if there is no finite one
 std::string ShapeText(const std::vector<int64_t>& shape);  // "[16, 16]"
 
 }  // namespace plumb

@@ -66,14 +66,15 @@ TEST(StudyOptionsTest, TheCommandLineIsLaidOverTheFile) {
   options.files = {dir.File("study.pbtxt")};
   options.data = "other.txt";
   options.seed_list = {"7", "3"};
-  options.grid = {"train.learning_rate=1e-3,1e-2"};
+  options.grid = {"train.learning_rate=1e-3, 1e-2 "};
   options.probe_every = 0;
   options.probe_points = {"default", "updates"};
   const auto study = MakeStudy(options);
   ASSERT_TRUE(study.ok()) << study.status();
   EXPECT_EQ(study->data, "other.txt");
   EXPECT_THAT(study->seeds, ElementsAre(7, 3));
-  EXPECT_EQ(study->grid.size(), 2u);
+  ASSERT_EQ(study->grid.size(), 2u);
+  EXPECT_THAT(study->grid[1].values, ElementsAre("1e-3", "1e-2"));
   EXPECT_EQ(study->probe_every, 0);
   EXPECT_THAT(study->probe_points, ElementsAre("default", "updates"));
 }
@@ -105,13 +106,14 @@ TEST(StudyOptionsTest, TheTextOfAStudyIsAStudy) {
 TEST(StudyOptionsTest, ReportsAllErrorsOfAFileWithPlaces) {
   const ScratchDir dir;
   dir.Write("study.pbtxt",
-            "model: \"a.pbtxt\"\nseeds: 0\nseed: 3\nseed: 3\nsamples: -1\ngrid { field: \"x\" }\n");
+            "model: \"a.pbtxt\"\nseeds: 0\nseed: 3\nseed: 3\nsamples: -1\ngrid { field: \"x\" }\n"
+            "grid { field: \"y\" value: \" \" }\n");
   StudyOptions options;
   options.files = {dir.File("study.pbtxt")};
   const std::string error = Error(options);
-  for (const char* part :
-       {"study.pbtxt:2:1: seeds must be in 1..10000", "seeds and seed",
-        ":4:1: seed 3 is given twice", ":5:1: samples must be", "has no value"}) {
+  for (const char* part : {"study.pbtxt:2:1: seeds must be in 1..10000", "seeds and seed",
+                           ":4:1: seed 3 is given twice", ":5:1: samples must be", "has no value",
+                           ":7:19: grid: y has an empty value"}) {
     EXPECT_THAT(error, HasSubstr(part));
   }
   dir.Write("study.pbtxt", "model: \"a.pbtxt\"\nseads: 3\n");
@@ -122,10 +124,12 @@ TEST(StudyOptionsTest, InvalidGridsAndSeedsAreErrors) {
   StudyOptions options;
   options.files = {"a.pbtxt"};
   for (const char* grid :
-       {"model.n_layer", "=4", "model.n_layer=", "model.n_layer=4,,8", "model.n_layer=4,4"}) {
+       {"model.n_layer", "=4", "model.n_layer=", "model.n_layer=4,,8", "model.n_layer=4, "}) {
     options.grid = {grid};
     EXPECT_THAT(Error(options), HasSubstr("--grid ")) << grid;
   }
+  options.grid = {"model.placement[p].each[0]=x = norm(x, y)"};
+  EXPECT_THAT(Error(options), HasSubstr("grid { field: \"model.placement[p].each[0]\" value: "));
   options.grid = {"model.n_layer=4", "model.n_layer=8"};
   EXPECT_THAT(Error(options), HasSubstr("is in the grid already"));
   options.grid.clear();

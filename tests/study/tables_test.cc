@@ -13,6 +13,7 @@
 #include <numeric>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/app/study/results.h"
 
 namespace plumb {
@@ -165,8 +166,59 @@ TEST(TablesTest, CsvQuotesCommasAndDropsMissingValues) {
 TEST(TablesTest, LatexEscapesNamesAndSetsMinusSigns) {
   EXPECT_EQ(ToLatex({{"a_b & c", "100 %"}, {{{"x|y^2"}, {"-0.5 ± 0.1"}}, {{"β−γ"}, {"<0.001"}}}}),
             "\\begin{tabular}{lr}\n\\toprule\na\\_b \\& c & 100 \\% \\\\\n\\midrule\n"
-            "x|y\\textasciicircum{}2 & $-$0.5 $\\pm$ 0.1 \\\\\nβ$-$γ & $<$0.001 \\\\\n"
+            "x\\textbar{}y\\textasciicircum{}2 & $-$0.5 $\\pm$ 0.1 \\\\\n"
+            "\\textbackslash{}u\\{3b2\\}$-$\\textbackslash{}u\\{3b3\\} & $<$0.001 \\\\\n"
             "\\bottomrule\n\\end{tabular}\n");
+}
+
+// Names are the user's, and no writer may let one be more than text.
+TEST(TablesTest, HostileNamesAreTextInAllForms) {
+  struct Name {
+    const char *name, *csv, *markdown, *latex;
+  };
+  for (const Name& name : std::vector<Name>{
+           {"[pre]", "[pre]", "\\[pre\\]", "{[}pre]"},
+           {"*star*", "*star*", "\\*star\\*", "{*}star{*}"},
+           {"=1+1", "'=1+1", "=1+1", "=1+1"},
+           {"+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0", "+cmd\\|' /C calc'!A0",
+            "+cmd\\textbar{}' /C calc'!A0"},
+           {"-a", "'-a", "-a", "$-$a"},
+           {"@x", "'@x", "@x", "@x"},
+           {"\t=1", "'\t=1", " =1", " =1"},
+           {"\r=1", "\"'\r=1\"", "\\\\r=1", "\\textbackslash{}r=1"},
+           {"-0.5", "-0.5", "-0.5", "$-$0.5"},
+           {"1e-3", "1e-3", "1e-3", "1e-3"},
+           {"a,\"b\"", "\"a,\"\"b\"\"\"", "a,\"b\"", "a,\"b\""},
+           {"<script>x</script>", "<script>x</script>", "\\<script>x\\</script>",
+            "$<$script$>$x$<$/script$>$"},
+           {"<img src=x onerror=y>", "<img src=x onerror=y>", "\\<img src=x onerror=y>",
+            "$<$img src=x onerror=y$>$"},
+           {"&lt;b", "&lt;b", "\\&lt;b", "\\&lt;b"},
+           {"a|b`c`", "a|b`c`", "a\\|b\\`c\\`", "a\\textbar{}b{`}c{`}"},
+           {"_a_b_", "_a_b_", "\\_a_b_", "\\_a\\_b\\_"},
+           {"a\nb", "\"a\nb\"", "a b", "a b"},
+           {"\\input{x}", "\\input{x}", "\\\\input{x}", "\\textbackslash{}input\\{x\\}"},
+           {"é β 中", "é β 中", "é β 中",
+            "é \\textbackslash{}u\\{3b2\\} \\textbackslash{}u\\{4e2d\\}"},
+           {"Đ", "Đ", "Đ", "\\textbackslash{}u\\{110\\}"},
+           {"\x1b[2J\xff", "\x1b[2J\xff", "\\\\u{1b}\\[2J\\\\xff",
+            "\\textbackslash{}u\\{1b\\}{[}2J\\textbackslash{}xff"}}) {
+    StudyPlan plan = TwoGroups();
+    plan.models[0].name = plan.groups[0].name = name.name;
+    const StudyResults results = Results(plan);
+    for (const std::string& csv :
+         {TableCsv(plan, results), RunsCsv(plan, results), TimingCsv(plan, results)}) {
+      EXPECT_THAT(csv, HasSubstr(absl::StrCat("\n", name.csv, ","))) << name.name;
+    }
+    const std::string markdown = TableMarkdown(plan, results);
+    EXPECT_THAT(markdown, HasSubstr(absl::StrCat("\n| ", name.markdown, " | 1,234 |")));
+    EXPECT_THAT(markdown, HasSubstr(absl::StrCat(" − ", name.markdown, ", n_layer=4 |")));
+    EXPECT_THAT(ToMarkdown({{name.name}, {}}), HasSubstr(absl::StrCat("| ", name.markdown, " |")));
+    const std::string text = ToText(SummaryTable(plan, results, false));
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << name.name;
+    EXPECT_THAT(ToLatex(SummaryTable(plan, results, false)),
+                HasSubstr(absl::StrCat("\n", name.latex, " & 1,234 &")));
+  }
 }
 
 TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome) {

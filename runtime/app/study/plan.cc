@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -116,7 +117,7 @@ class Planner {
         }
       }
     }
-    return absl::OkStatus();
+    return CheckValuesDiffer();
   }
 
  private:
@@ -165,7 +166,43 @@ class Planner {
       absl::StrAppend(&group.name, ", ", CellName(plan_.cells[cell]));
     }
     group.directory = Unique(DirectoryName(group.name), "-", "", &directories_);
+    trained_.push_back(TrainedHash(*made, group));
     plan_.groups.push_back(std::move(group));
+    return absl::OkStatus();
+  }
+
+  // Returns a hash of what a group trains, which is equal for all spellings of a value.
+  static std::string TrainedHash(const GroupModel& made, const PlanGroup& group) {
+    api::ExplainOptions options;
+    options.stage = api::Stage::kUpdates;
+    options.recipe = group.training.train_text;
+    // TryTraining reports the error of a recipe that does not fit the model.
+    const std::string updates = ToStatus(made.model.Explain(options)).value_or("");
+    return Sha256(absl::StrCat(made.resolved, updates, group.training.train_text));
+  }
+
+  // Fails if two values of a field are the same number, or train the same in all groups: each model
+  // would then be trained, and counted by Holm's correction, twice.
+  absl::Status CheckValuesDiffer() const {
+    for (size_t a = 0; a < plan_.study.grid.size(); ++a) {
+      const StudyAxis& axis = plan_.study.grid[a];
+      // Hashes of the groups with each value, ordered by the other fields' values.
+      std::map<std::string, std::vector<std::string>> trained;
+      for (size_t i = 0; i < plan_.groups.size(); ++i) {
+        trained[plan_.groups[i].settings[a].second].push_back(trained_[i]);
+      }
+      for (auto value = axis.values.begin(); value != axis.values.end(); ++value) {
+        const auto equal = std::find_if(axis.values.begin(), value, [&](const std::string& other) {
+          double x, y;
+          return trained.at(other) == trained.at(*value) ||
+                 (absl::SimpleAtod(other, &x) && absl::SimpleAtod(*value, &y) && x == y);
+        });
+        if (equal == value) continue;
+        return absl::InvalidArgumentError(absl::StrCat(axis.place, ": ", axis.field, "=", *equal,
+                                                       " and ", axis.field, "=", *value,
+                                                       " train the same; drop one of them"));
+      }
+    }
     return absl::OkStatus();
   }
 
@@ -281,6 +318,7 @@ class Planner {
   StudyPlan& plan_;
   HostRuntime* runtime_;
   std::set<std::string> model_names_, directories_;
+  std::vector<std::string> trained_;  // TrainedHash of each group
   std::map<Overrides, TrainingPreview> previews_;
   // The last model made, and its description: cells that differ in the recipe share it.
   std::optional<GroupModel> made_;
@@ -411,7 +449,9 @@ absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* ru
       const api::Work work,
       ToStatus(model.Work(api::Pass::kTraining, facts.context_length, api::Weights::kF32)));
   facts.flops_per_token = work.flops / static_cast<double>(facts.context_length);
-  return GroupModel{std::move(model), std::move(description), std::move(text), std::move(facts)};
+  std::string resolved = Sha256(absl::StrCat(description.dump(), graph));
+  return GroupModel{std::move(model), std::move(description), std::move(text), std::move(resolved),
+                    std::move(facts)};
 }
 
 absl::Status CountFrozen(const api::Model& model, PlanGroup* group) {

@@ -90,8 +90,8 @@ struct StudyPlan {
   std::string StudyText() const;
 };
 
-// Expands `study`. Errors: missing or malformed files, unknown fields, values out of range, not
-// enough memory for a run.
+// Expands `study`. Errors: missing or malformed files, unknown fields, values out of range, values
+// of the grid that are equal (0.001 and 1e-3), not enough memory for a run.
 absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
                                    HostRuntime* runtime);
 
@@ -100,6 +100,7 @@ struct GroupModel {
   api::Model model;
   nlohmann::ordered_json description;  // DescribeModel
   std::string text;                    // protobuf text
+  std::string resolved;  // hash of `description` and graph, however `text` spells them
   ModelFacts facts;
 };
 

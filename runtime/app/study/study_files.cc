@@ -2,7 +2,6 @@
 #include "runtime/app/study/study_files.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,16 +16,6 @@
 
 namespace plumb {
 namespace {
-
-std::string CsvText(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
-}
-
-// Formats nine digits; "" if there is no value.
-std::string CsvNumber(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.9g", value) : "";
-}
 
 std::string ColumnName(int metric) {
   return absl::StrReplaceAll(kMetricNames[metric], {{" ", "_"}});
@@ -57,7 +46,7 @@ std::string TableMarkdown(const StudyPlan& plan, const StudyResults& results) {
                     "Survived: steps that were not finite and did not end the run "
                     "(train.on_divergence).\n");
   }
-  absl::StrAppend(&text, "\n", Conclusion(plan, results), "\n");
+  absl::StrAppend(&text, "\n", MarkdownText(Conclusion(plan, results)), "\n");
   if (results.best) {
     const size_t chosen_with = results.best->chosen_with;
     absl::StrAppend(&text, "\n", ToMarkdown(BestTable(plan, results)), "\n",

@@ -49,18 +49,21 @@ absl::Status AddGrid(const std::string& word, Study* study) {
   PLUMB_ASSIGN_OR_RETURN(auto split, SplitAtEquals("--grid", word, "model.n_layer=4,8"));
   StudyAxis axis;
   axis.field = split.first;
-  axis.values = absl::StrSplit(split.second, ',');
   axis.place = absl::StrCat("--grid ", word);
-  for (size_t i = 0; i < axis.values.size(); ++i) {
-    if (axis.values[i].empty()) {
+  for (absl::string_view value : absl::StrSplit(split.second, ',')) {
+    value = absl::StripAsciiWhitespace(value);
+    if (value.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat(axis.place, ": a value is missing; write it like --grid model.n_layer=4,8"));
     }
-    const auto before = axis.values.begin() + static_cast<std::ptrdiff_t>(i);
-    if (std::find(axis.values.begin(), before, axis.values[i]) != before) {
+    if (std::count(value.begin(), value.end(), '(') !=
+        std::count(value.begin(), value.end(), ')')) {
       return absl::InvalidArgumentError(
-          absl::StrCat(axis.place, ": \"", axis.values[i], "\" is given twice"));
+          absl::StrCat(axis.place, ": commas separate values, which makes \"", value,
+                       "\" one; write values with commas in a study: grid { field: \"", axis.field,
+                       "\" value: \"...\" }"));
     }
+    axis.values.emplace_back(value);
   }
   for (const StudyAxis& other : study->grid) {
     if (other.field != axis.field) continue;

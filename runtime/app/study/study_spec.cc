@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "plumb/v1/study.schema.h"
 #include "runtime/base/diagnostics.h"
@@ -45,11 +46,9 @@ void CheckGrid(const v1::Study& message, const Located& at, Diagnostics* errors)
                     absl::StrCat("grid: ", grid.field(), " has no value"));
     errors->Require(fields.insert(grid.field()).second, grid_at.At("field"),
                     absl::StrCat("grid: ", grid.field(), " is given twice"));
-    std::set<std::string> values;
     for (int j = 0; j < grid.value_size(); ++j) {
-      errors->Require(
-          values.insert(grid.value(j)).second, grid_at.At("value", j),
-          absl::StrCat("grid: ", grid.field(), " has the value \"", grid.value(j), "\" twice"));
+      errors->Require(!absl::StripAsciiWhitespace(grid.value(j)).empty(), grid_at.At("value", j),
+                      absl::StrCat("grid: ", grid.field(), " has an empty value"));
     }
   }
 }
@@ -97,8 +96,10 @@ absl::StatusOr<StudySpec> ParseStudySpec(absl::string_view text, const std::stri
   for (int i = 0; i < message.set_size(); ++i) spec.settings.push_back(at.TextOf("set", i));
   for (int i = 0; i < message.grid_size(); ++i) {
     const v1::Grid& grid = message.grid(i);
-    spec.grid.push_back({at.Nested("grid", i).TextOf("field"),
-                         std::vector<std::string>(grid.value().begin(), grid.value().end())});
+    spec.grid.push_back({at.Nested("grid", i).TextOf("field"), {}});
+    for (const std::string& value : grid.value()) {
+      spec.grid.back().values.emplace_back(absl::StripAsciiWhitespace(value));
+    }
   }
   for (const auto& [value, match] : kMatches) {
     if (message.match() == value) spec.match = match;

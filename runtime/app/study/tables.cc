@@ -7,12 +7,15 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/app/study/conclusion.h"
 #include "runtime/base/text_format.h"
+#include "runtime/base/utf8.h"
 
 namespace plumb {
 namespace {
@@ -71,30 +74,51 @@ std::vector<Cell> DifferenceCells(const PairedDifference& difference) {
           TextCell(PText(difference.p_sign_flip))};
 }
 
-std::string MarkdownText(const std::string& text) {
-  return absl::StrReplaceAll(text, {{"|", "\\|"}, {"\n", " "}});
+// Letters of Latin-1 and Latin Extended-A that pdflatex lacks without the package fontenc.
+constexpr absl::string_view kNotInOt1 = "ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲųſ";
+
+std::string OneLine(absl::string_view text) {
+  return absl::StrReplaceAll(PrintableText(text), {{"\n", " "}, {"\t", " "}});
 }
 
 std::string LatexText(const std::string& text) {
   // A hyphen at the start of a word is a minus.
-  const std::string words = absl::StrReplaceAll(absl::StrCat(" ", text), {{" -", " −"}});
-  return absl::StrReplaceAll(words.substr(1), {{"\\", "\\textbackslash{}"},
-                                               {"&", "\\&"},
-                                               {"%", "\\%"},
-                                               {"$", "\\$"},
-                                               {"#", "\\#"},
-                                               {"_", "\\_"},
-                                               {"{", "\\{"},
-                                               {"}", "\\}"},
-                                               {"~", "\\textasciitilde{}"},
-                                               {"^", "\\textasciicircum{}"},
-                                               {"<", "$<$"},
-                                               {">", "$>$"},
-                                               {"±", "$\\pm$"},
-                                               {"−", "$-$"},
-                                               {"–", "--"},
-                                               {"…", "\\dots{}"},
-                                               {"\n", " "}});
+  const std::string words = absl::StrReplaceAll(absl::StrCat(" ", OneLine(text)), {{" -", " −"}});
+  // After \\ and \midrule, "[" and "*" would be arguments.
+  const std::string escaped = absl::StrReplaceAll(words.substr(1), {{"\\", "\\textbackslash{}"},
+                                                                    {"&", "\\&"},
+                                                                    {"%", "\\%"},
+                                                                    {"$", "\\$"},
+                                                                    {"#", "\\#"},
+                                                                    {"_", "\\_"},
+                                                                    {"{", "\\{"},
+                                                                    {"}", "\\}"},
+                                                                    {"[", "{[}"},
+                                                                    {"*", "{*}"},
+                                                                    {"`", "{`}"},
+                                                                    {"|", "\\textbar{}"},
+                                                                    {"~", "\\textasciitilde{}"},
+                                                                    {"^", "\\textasciicircum{}"},
+                                                                    {"<", "$<$"},
+                                                                    {">", "$>$"},
+                                                                    {"±", "$\\pm$"},
+                                                                    {"−", "$-$"},
+                                                                    {"–", "--"},
+                                                                    {"…", "\\dots{}"}});
+  std::string latex;
+  for (size_t at = 0; at < escaped.size();) {
+    const size_t begin = at;
+    const uint32_t code_point = *NextCodePoint(escaped, &at);
+    const std::string letter = escaped.substr(begin, at - begin);
+    const bool is_latin =
+        code_point >= 0xC0 && code_point < 0x180 && !absl::StrContains(kNotInOt1, letter);
+    if (code_point < 0x80 || is_latin) {
+      latex += letter;
+    } else {
+      absl::StrAppendFormat(&latex, "\\textbackslash{}u\\{%x\\}", code_point);
+    }
+  }
+  return latex;
 }
 
 }  // namespace
@@ -190,8 +214,24 @@ Table BestPairedTable(const StudyPlan& plan, const StudyResults& results) {
   return table;
 }
 
+std::string MarkdownText(absl::string_view text) {
+  const std::string line = OneLine(text);
+  std::string escaped;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const bool is_in_word = line[i] == '_' && i > 0 && absl::ascii_isalnum(line[i - 1]);
+    const bool is_less = line[i] == '<' && i + 1 < line.size() && absl::ascii_isdigit(line[i + 1]);
+    if (absl::StrContains("\\`*_[]|<&~", line[i]) && !is_in_word && !is_less) escaped += '\\';
+    escaped += line[i];
+  }
+  return escaped;
+}
+
 std::string ToMarkdown(const Table& table) {
-  std::string text = absl::StrCat("| ", absl::StrJoin(table.columns, " | "), " |\n|");
+  std::string text = "|";
+  for (const std::string& column : table.columns) {
+    absl::StrAppend(&text, " ", MarkdownText(column), " |");
+  }
+  absl::StrAppend(&text, "\n|");
   for (size_t i = 0; i < table.columns.size(); ++i)
     absl::StrAppend(&text, i == 0 ? "---|" : "---:|");
   for (const auto& row : table.rows) {
@@ -205,7 +245,7 @@ std::string ToText(const Table& table) {
   std::vector<std::vector<std::string>> rows = {table.columns};
   for (const auto& row : table.rows) {
     rows.emplace_back();
-    for (const Cell& cell : row) rows.back().push_back(cell.text);
+    for (const Cell& cell : row) rows.back().push_back(OneLine(cell.text));
   }
   // The first column is text, all others are numbers.
   return AlignColumns(rows, "l" + std::string(table.columns.size() - 1, 'r'), "");

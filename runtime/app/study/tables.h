@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "runtime/app/study/plan.h"
 #include "runtime/app/study/results.h"
 
@@ -36,7 +37,10 @@ Table BestPairedTable(const StudyPlan& plan, const StudyResults& results);
 
 std::string ToText(const Table& table);  // aligned columns, for a terminal
 std::string ToMarkdown(const Table& table);
-// Returns a tabular environment with the rules of the package booktabs.
+// Returns a text on one line, with its characters that mean something in Markdown or HTML escaped.
+std::string MarkdownText(absl::string_view text);
+// Returns a tabular environment with the rules of the package booktabs. Characters that pdflatex
+// cannot print become escapes such as \u{3b2}.
 std::string ToLatex(const Table& table);
 
 }  // namespace plumb

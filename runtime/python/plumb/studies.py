@@ -2,11 +2,13 @@
 """Studies: models that are trained with the same data, recipe and seeds, and compared, as `plumb compare` does it."""
 from __future__ import annotations
 
+import base64
 import csv
 import ctypes
 import html
 import json
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -33,8 +35,10 @@ class Figure(NamedTuple):
     title: str
     svg: str
 
-    def _repr_svg_(self) -> str:
-        return self.svg
+    def _repr_html_(self) -> str:
+        # Scripts in the SVG, which may be of another's study, do not run in an image.
+        svg = base64.b64encode(self.svg.encode(errors="replace")).decode()
+        return f'<img alt="{html.escape(self.title)}" src="data:image/svg+xml;base64,{svg}">'
 
     def save(self, path: Path) -> None:
         """Writes the SVG to a file. `plumb report STUDY` writes all figures, also as PDF."""
@@ -107,7 +111,7 @@ class Study:
         cells = [[f"<td style='white-space: nowrap'>{html.escape(cell['text'])}</td>" for cell in row]
                  for row in table["rows"]]
         rows = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
-        figures = "".join(figure.svg for figure in self.figures)
+        figures = "".join(figure._repr_html_() for figure in self.figures)
         return f"<p>{html.escape(self.conclusion)}</p><table><thead><tr>{head}</tr></thead>{rows}</table>{figures}"
 
 
@@ -202,7 +206,8 @@ _TEXTS = ("group", "model", "status", "model_hash", "recipe_hash", "data_hash", 
 
 
 def _value(column: str, text: str) -> Any:
-    """Returns a cell of runs.csv as a number where it is one."""
+    """Returns a cell of runs.csv as a number where it is one, and else without the "'" before a formula."""
+    text = re.sub(r"^'(?=[=+\-@\t\r\n])", "", text)
     if column in _TEXTS:
         return text
     if text == "":
