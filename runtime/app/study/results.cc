@@ -39,7 +39,7 @@ GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResu
     ++figures.runs;
     const RunResult& result = results.records[i].result;
     figures.spikes += result.spikes;
-    figures.survived += result.skips + result.step_backs;
+    figures.survived += result.skips;
     if (result.diverged) {
       figures.diverged.push_back(i);
       continue;

@@ -285,7 +285,7 @@ absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request, const s
   incidents = *std::move(then);
   const auto read = [&]() -> absl::Status {
     PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
-    return ApplyIncidents(checkpoint.step);
+    return ToStatus(trainer->SetSteps(checkpoint.step));
   };
   PLUMB_RETURN_IF_ERROR(WithStates(read));
   checkpoint_step = checkpoint.step;
