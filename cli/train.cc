@@ -180,10 +180,6 @@ absl::Status RunSteps(TrainRun* run, int64_t stop_at, const Interrupts& interrup
     PLUMB_ASSIGN_OR_RETURN(const StepReport report, run->Step());
     for (const TrainIncident& incident : report.incidents) {
       progress->Note(absl::StrCat("warning: ", incident.message));
-      if (incident.kind != TrainIncident::Kind::kStepBack) continue;
-      outcome->losses = LossSummary();
-      outcome->losses.AddMetricsFile(absl::StrCat(run->info().out, "/metrics.jsonl"),
-                                     report.step - 1);
     }
     outcome->losses.Add(report.step, report.loss, report.val_loss);
     outcome->tokens += report.tokens;
@@ -230,7 +226,6 @@ Json ToJson(const Outcome& outcome, const TrainRun& run) {
   const IncidentCounts incidents = run.incidents();
   json["spikes"] = incidents.spikes;
   json["skips"] = incidents.skips;
-  json["step_backs"] = incidents.step_backs;
   if (const InitialWeights& initial = info.initial; !initial.run.empty()) {
     json["init"] = {{"run", initial.run},
                     {"taken", initial.taken},
@@ -249,11 +244,6 @@ std::string IncidentText(const IncidentCounts& counts) {
   if (counts.skips > 0) {
     texts.push_back(absl::StrCat(WithCommas(counts.skips),
                                  counts.skips == 1 ? " batch" : " batches", " skipped"));
-  }
-  if (counts.step_backs > 0) {
-    texts.push_back(absl::StrCat(WithCommas(counts.step_backs),
-                                 counts.step_backs == 1 ? " return" : " returns",
-                                 " to a checkpoint"));
   }
   return absl::StrJoin(texts, ", ");
 }
@@ -402,9 +392,10 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
   AddText(app, "--out", "RUN", &options->out, "Directory of the run. Default: runs/<model name>");
   app->add_flag("--resume", options->resume,
                 "Resume from the last checkpoint of the run, or start if there is none yet");
-  app->add_flag(
-      "--accept-edits", options->accept_edits,
-      "Resume even if model.pbtxt or train.pbtxt of the run was edited after the checkpoint");
+  app->add_flag("--accept-edits", options->accept_edits,
+                "Resume even if model.pbtxt or train.pbtxt of the run was edited after the "
+                "checkpoint; not for "
+                "fields that no resumed run may change (plumb docs recipes)");
   app->add_flag("--dry-run", options->dry_run,
                 "Check all input, time a few steps, print the memory, time and disk space of the "
                 "run, and write nothing")

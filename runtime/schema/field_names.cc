@@ -39,6 +39,12 @@ constexpr NameElsewhere kNamesElsewhere[] = {
     {"dtype", "Train", "dtype"},
 };
 
+constexpr RemovedName kRemovedNames[] = {
+    {"Train", "step_back_learning_rate_scale", "1", "drop it, as STEP_BACK was removed too"},
+    {"on_divergence", "STEP_BACK", "",
+     "use SKIP, or STOP and resume from last_good with a lower learning_rate"},
+};
+
 const NameElsewhere* FindElsewhere(absl::string_view name) {
   for (const NameElsewhere& known : kNamesElsewhere) {
     if (known.name == name) return &known;
@@ -47,6 +53,18 @@ const NameElsewhere* FindElsewhere(absl::string_view name) {
 }
 
 }  // namespace
+
+const RemovedName* FindRemoved(absl::string_view owner, absl::string_view name) {
+  for (const RemovedName& removed : kRemovedNames) {
+    if (removed.owner == owner && removed.name == name) return &removed;
+  }
+  return nullptr;
+}
+
+std::string RemovedAdvice(absl::string_view owner, absl::string_view name) {
+  const RemovedName* const removed = FindRemoved(owner, name);
+  return removed == nullptr ? "" : absl::StrCat("; it was removed: ", removed->advice);
+}
 
 std::string SettingNamedElsewhere(absl::string_view name) {
   const NameElsewhere* known = FindElsewhere(name);
@@ -59,6 +77,7 @@ std::string SuggestField(const MessageType& type, absl::string_view name) {
     return "; dropout belongs to the placement: placement: \"dropout\", or drop(..) in a formula "
            "(plumb docs placements)";
   }
+  if (FindRemoved(type.name, name) != nullptr) return RemovedAdvice(type.name, name);
   const NameElsewhere* known = FindElsewhere(name);
   if (known == nullptr) return DidYouMean(name, type.FieldNames());
   if (known->type == type.name) return absl::StrCat("; did you mean \"", known->field, "\"?");

@@ -169,10 +169,12 @@ absl::Status SetScalar(Message* message, const Field& field, int index, absl::st
       return Set(message, field, index, flag);
     }
     case FieldType::kEnum: {
-      const EnumValue* named = field.enum_type->Find(absl::AsciiStrToUpper(value));
+      const std::string name = absl::AsciiStrToUpper(value);
+      const EnumValue* named = field.enum_type->Find(name);
       if (named == nullptr) {
         return BadValue(path, value,
-                        absl::StrCat("one of ", absl::StrJoin(field.enum_type->Names(), ", ")));
+                        absl::StrCat("one of ", absl::StrJoin(field.enum_type->Names(), ", "),
+                                     RemovedAdvice(field.name, name)));
       }
       return Set(message, field, index, named->number);
     }

@@ -83,16 +83,16 @@ std::string PrintScalar(const Message& message, const Field& field, int index) {
   return "";
 }
 
-void Print(const Message& message, const std::string& indent, std::string* text) {
-  for (const Field& field : message.Type().fields) {
-    for (int i = 0; i < message.Size(field); ++i) {
-      if (field.type == FieldType::kMessage) {
-        absl::StrAppend(text, indent, field.name, " {\n");
-        Print(message.GetMessage(field, i), indent + "  ", text);
-        absl::StrAppend(text, indent, "}\n");
-      } else {
-        absl::StrAppend(text, indent, field.name, ": ", PrintScalar(message, field, i), "\n");
-      }
+void Print(const Message& message, const Field& field, const std::string& indent,
+           std::string* text) {
+  for (int i = 0; i < message.Size(field); ++i) {
+    if (field.type == FieldType::kMessage) {
+      const Message& nested = message.GetMessage(field, i);
+      absl::StrAppend(text, indent, field.name, " {\n");
+      for (const Field& inner : nested.Type().fields) Print(nested, inner, indent + "  ", text);
+      absl::StrAppend(text, indent, "}\n");
+    } else {
+      absl::StrAppend(text, indent, field.name, ": ", PrintScalar(message, field, i), "\n");
     }
   }
 }
@@ -101,7 +101,13 @@ void Print(const Message& message, const std::string& indent, std::string* text)
 
 std::string PrintText(const Message& message) {
   std::string text;
-  Print(message, "", &text);
+  for (const Field& field : message.Type().fields) Print(message, field, "", &text);
+  return text;
+}
+
+std::string PrintField(const Message& message, const Field& field) {
+  std::string text;
+  Print(message, field, "", &text);
   return text;
 }
 

@@ -104,8 +104,12 @@ class Reader {
     if (!ReadName(&name)) return false;
     const Field* field = message->Type().Find(name);
     if (field == nullptr) {
-      NoteUnknown(start, name, message->Type());
-      return SkipFieldBody();
+      const bool colon = Take(':');
+      const RemovedName* const removed = FindRemoved(message->Type().name, name);
+      if (removed == nullptr || removed->no_effect != current().text) {
+        NoteUnknown(start, name, message->Type());
+      }
+      return SkipFieldBody(colon);
     }
     if (!CheckIsFirst(start, *field, *message, *locations)) return false;
     const bool colon = Take(':');
@@ -279,8 +283,10 @@ class Reader {
     if (At(TokenKind::kIdentifier)) {
       const EnumValue* value = field.enum_type->Find(current().text);
       if (value == nullptr) {
-        return FailHere(absl::StrCat("unknown value \"", Excerpt(current().text), "\" for ",
-                                     field.name, "; it is one of ", names));
+        const std::string advice = RemovedAdvice(field.name, current().text);
+        return FailHere(
+            absl::StrCat("unknown value \"", Excerpt(current().text), "\" for ", field.name,
+                         advice.empty() ? absl::StrCat("; it is one of ", names) : advice));
       }
       number = value->number;
       lexer_.Next();
@@ -309,9 +315,8 @@ class Reader {
     return true;
   }
 
-  // Skips the rest of an unknown field after its name: a colon and a value, or a message.
-  bool SkipFieldBody() {
-    const bool colon = Take(':');
+  // Skips the value of an unknown field, which is a message if it follows no colon.
+  bool SkipFieldBody(bool colon) {
     if (!(colon && !AtMessage() ? SkipValue() : SkipMessage())) return false;
     if (!Take(';')) Take(',');
     return true;
@@ -322,7 +327,7 @@ class Reader {
     if (!Open("\":\" or \"{\" after an unknown field", &close)) return false;
     while (!At('}') && !At('>')) {
       absl::string_view name;
-      if (!ReadName(&name) || !SkipFieldBody()) return false;
+      if (!ReadName(&name) || !SkipFieldBody(Take(':'))) return false;
     }
     return Close(close);
   }

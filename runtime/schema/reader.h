@@ -53,6 +53,8 @@ absl::Status ReadText(absl::string_view text, const std::string& file, Message* 
 // indented. The output is byte-identical to that of protobuf's TextFormat::Printer with unescaped
 // UTF-8.
 std::string PrintText(const Message& message);
+// Returns the lines of one field in PrintText; "" if it is not set.
+std::string PrintField(const Message& message, const Field& field);
 
 // Field that is no message, found by its path.
 struct FieldAtPath {

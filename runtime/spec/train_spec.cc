@@ -78,13 +78,7 @@ absl::Status CheckRanges(const TrainSpec& s, const Located& at, const Located& d
   require(s.checkpoint_seconds >= 0 && std::isfinite(s.checkpoint_seconds), "checkpoint_seconds",
           "zero or more");
   require(s.keep_checkpoints >= 0, "keep_checkpoints", "zero or more");
-  require(
-      s.on_divergence != OnDivergence::kStepBack || s.checkpoint_interval > 0, "on_divergence",
-      "used with checkpoint_interval when it is STEP_BACK: the steps between the checkpoints that "
-      "the run returns to");
   require(s.max_divergences >= 0, "max_divergences", "zero or more");
-  require(s.step_back_learning_rate_scale > 0 && s.step_back_learning_rate_scale <= 1,
-          "step_back_learning_rate_scale", "in (0, 1]");
   require(s.label_smoothing >= 0 && s.label_smoothing <= 1, "label_smoothing", "in [0, 1]");
   require(s.z_loss >= 0 && std::isfinite(s.z_loss), "z_loss", "zero or positive");
   require(s.ema_decay >= 0 && s.ema_decay < 1, "ema_decay", "in [0, 1)");
@@ -215,11 +209,7 @@ absl::StatusOr<TrainSpec> ParseTrainSpec(
   if (message.dtype() == v1::Train::BF16) s.dtype = DType::kBF16;
   s.recompute_blocks = message.recompute() == v1::Recompute::BLOCK;
   if (message.on_divergence() == v1::Train::SKIP) s.on_divergence = OnDivergence::kSkip;
-  if (message.on_divergence() == v1::Train::STEP_BACK) s.on_divergence = OnDivergence::kStepBack;
   if (message.has_max_divergences()) s.max_divergences = message.max_divergences();
-  if (message.has_step_back_learning_rate_scale()) {
-    s.step_back_learning_rate_scale = message.step_back_learning_rate_scale();
-  }
   s.label_smoothing = message.label_smoothing();
   s.z_loss = message.z_loss();
   s.ema_decay = message.ema_decay();
@@ -307,11 +297,9 @@ std::string TrainSpec::ToText() const {
   message.set_keep_checkpoints(static_cast<int32_t>(keep_checkpoints));
   message.set_dtype(dtype == DType::kBF16 ? v1::Train::BF16 : v1::Train::F32);
   message.set_recompute(recompute_blocks ? v1::Recompute::BLOCK : v1::Recompute::NONE);
-  message.set_on_divergence(on_divergence == OnDivergence::kStop   ? v1::Train::STOP
-                            : on_divergence == OnDivergence::kSkip ? v1::Train::SKIP
-                                                                   : v1::Train::STEP_BACK);
+  message.set_on_divergence(on_divergence == OnDivergence::kSkip ? v1::Train::SKIP
+                                                                 : v1::Train::STOP);
   message.set_max_divergences(static_cast<int32_t>(max_divergences));
-  message.set_step_back_learning_rate_scale(step_back_learning_rate_scale);
   message.set_label_smoothing(label_smoothing);
   message.set_z_loss(z_loss);
   message.set_ema_decay(ema_decay);

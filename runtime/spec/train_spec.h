@@ -21,7 +21,7 @@ enum class CooldownKind { kLinear, kOneMinusSqrt, kCosine };
 enum class DataFormat { kText, kDocuments, kTokens, kJsonl };
 enum class VocabularyKind { kCharacters, kBytes, kTokenizer, kBpe };
 enum class Shard { kNone, kOptimizer, kGradients };
-enum class OnDivergence { kStop, kSkip, kStepBack };
+enum class OnDivergence { kStop, kSkip };
 
 // BERT's objective: masked language modeling.
 struct MaskedTokensSpec {
@@ -68,7 +68,6 @@ struct TrainSpec {
   bool recompute_blocks = false;
   OnDivergence on_divergence = OnDivergence::kStop;
   int64_t max_divergences = 10;
-  double step_back_learning_rate_scale = 1;
   double label_smoothing = 0;
   double z_loss = 0;
   std::optional<MaskedTokensSpec> masked_tokens;  // absent: the targets are given

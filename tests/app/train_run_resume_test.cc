@@ -109,7 +109,7 @@ TEST_F(TrainRunTest, ARunKeepsItsDType) {
   TrainRequest request = test_.Resume();
   request.train_overrides = {{"dtype", "BF16"}};
   ExpectError(request, absl::StatusCode::kInvalidArgument,
-              {"was started with dtype \"f32\", not \"bf16\""});
+              {"train.dtype: was started with dtype: F32, not dtype: BF16"});
   request.train_overrides = {{"dtype", "F32"}};
   EXPECT_EQ(TestRun::Steps(test_.Open(request).get(), 99).size(), 6u);
 }
@@ -165,7 +165,7 @@ TEST_F(TrainRunTest, ARunIsResumedWithItsOwnDataModelAndSeedOnly) {
   ExpectError(request, Code::kInvalidArgument, {"seed 1", "2"});
   request = test_.Resume();
   request.train_overrides = {{"seed", "2"}};
-  ExpectError(request, Code::kInvalidArgument, {"seed 1", "2"});
+  ExpectError(request, Code::kInvalidArgument, {"seed: 1", "seed: 2"});
   // The same model and seed may be given again.
   request = test_.Request(test_.out());
   request.resume = true;
@@ -182,7 +182,7 @@ TEST_F(TrainRunTest, ARunIsResumedWithItsOwnDataAndSeedBeforeItsFirstCheckpointT
   ExpectError(request, absl::StatusCode::kInvalidArgument, {"other.txt", "not the data"});
   request = test_.Resume();
   request.train_overrides = {{"seed", "2"}};
-  ExpectError(request, absl::StatusCode::kInvalidArgument, {"seed 1", "2"});
+  ExpectError(request, absl::StatusCode::kInvalidArgument, {"seed: 1", "seed: 2"});
   request = test_.Resume();
   request.init = "elsewhere";
   ExpectError(request, absl::StatusCode::kInvalidArgument, {"weights of its own", "elsewhere"});

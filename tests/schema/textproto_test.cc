@@ -53,6 +53,21 @@ TEST(TextprotoErrorTest, PointsAtWhatIsNoToken) {
   EXPECT_EQ(ModelError("n_layer: \x01"), "f:1:10: a control character, U+0001, outside of quotes");
 }
 
+TEST(TextprotoErrorTest, RemovedNamesAreRefusedWithAdvice) {
+  EXPECT_EQ(ErrorOf<v1::Train>("step_back_learning_rate_scale: 1 max_steps: 2"), "")
+      << "runs of former versions have it, without effect";
+  EXPECT_EQ(ErrorOf<v1::Train>("step_back_learning_rate_scale: 0.5"),
+            "f:1:1: unknown field \"step_back_learning_rate_scale\" in Train; it was removed: drop "
+            "it, as STEP_BACK was removed too");
+  EXPECT_EQ(ErrorOf<v1::Train>("on_divergence: STEP_BACK"),
+            "f:1:16: unknown value \"STEP_BACK\" for on_divergence; it was removed: use SKIP, or "
+            "STOP and resume from last_good with a lower learning_rate");
+  v1::Train train;
+  EXPECT_EQ(textproto::SetField(&train, "on_divergence", "step_back").message(),
+            "on_divergence: \"step_back\" is not one of STOP, SKIP; it was removed: use SKIP, or "
+            "STOP and resume from last_good with a lower learning_rate");
+}
+
 TEST(TextprotoErrorTest, NamesTheFieldAndWhatItTakes) {
   EXPECT_EQ(ModelError("n_layer"),
             "f:1:8: expected \":\" after n_layer, found the end of the text");

@@ -70,7 +70,7 @@ constexpr char kEverything[] =
     "schedule: COSINE warmup_steps: 10 min_learning_rate: 0.001 decay_steps: 150\n"
     "seed: 18446744073709551615 eval_interval: 20 eval_batches: 4 checkpoint_interval: 50\n"
     "keep_checkpoints: 3 dtype: BF16 recompute: BLOCK\n"
-    "on_divergence: STEP_BACK max_divergences: 4 step_back_learning_rate_scale: 0.5\n"
+    "on_divergence: SKIP max_divergences: 4\n"
     "label_smoothing: 0.1 z_loss: 1e-4 ema_decay: 0.999 router_correction_rate: 0.002\n"
     "data { format: DOCUMENTS vocabulary: BYTES val_fraction: 0.25 keep_order: true }\n";
 
@@ -107,9 +107,8 @@ TEST(TrainSpecTest, TakesGivenValues) {
   EXPECT_EQ(s.eval_batches, 4);
   EXPECT_EQ(s.checkpoint_interval, 50);
   EXPECT_EQ(s.keep_checkpoints, 3);
-  EXPECT_EQ(s.on_divergence, OnDivergence::kStepBack);
+  EXPECT_EQ(s.on_divergence, OnDivergence::kSkip);
   EXPECT_EQ(s.max_divergences, 4);
-  EXPECT_EQ(s.step_back_learning_rate_scale, 0.5);
   EXPECT_EQ(s.dtype, DType::kBF16);
   EXPECT_TRUE(s.recompute_blocks);
 }

@@ -31,7 +31,6 @@ TEST(RunResultTest, IsReadAsItWasWritten) {
   result.validation = 2.5;
   result.spikes = 3;
   result.skips = 2;
-  result.step_backs = 1;
   result.samples = {{"emma", ""}, {"", "empty"}};
   ASSERT_TRUE(WriteRunResult(dir.File("."), result).ok());
   const auto result_or = ReadRunResult(dir.File("."));
@@ -43,7 +42,6 @@ TEST(RunResultTest, IsReadAsItWasWritten) {
   EXPECT_EQ(read->validation, 2.5);
   EXPECT_EQ(read->spikes, 3);
   EXPECT_EQ(read->skips, 2);
-  EXPECT_EQ(read->step_backs, 1);
   ASSERT_EQ(read->samples.size(), 2u);
   EXPECT_EQ(read->samples[1].degenerate, "empty");
 }

@@ -227,8 +227,7 @@ TEST(TablesTest, SpikesAndDivergencesThatWereSurvivedAreColumnsWhereThereAreSome
   std::vector<RunRecord> records = Results(plan).records;
   records[3].result.spikes = 4;
   records[5].result.spikes = 1;  // in the run that also diverged
-  records[4].result.skips = 1;
-  records[4].result.step_backs = 2;
+  records[4].result.skips = 3;
   const StudyResults results = EvaluateStudy(plan, records);
   const std::string text = TableMarkdown(plan, results);
   EXPECT_THAT(text, HasSubstr("| spikes | survived | diverged | collapsed |"));

@@ -69,9 +69,6 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContent
 // Returns RUN/checkpoints/step-<step>.
 std::string CheckpointPath(const std::string& run_dir, int64_t step);
 
-// Deletes the checkpoints of later steps, after a rollback to this step.
-absl::Status RemoveCheckpointsAfter(const std::string& run_dir, int64_t step);
-
 // Returns the directory named in `latest`. Without `latest` (the machine stopped right after the
 // first checkpoint) returns the checkpoint of the highest step. Errors: NotFound if there is none;
 // DataLoss, with the existing ones, if `latest` names a checkpoint that does not exist.

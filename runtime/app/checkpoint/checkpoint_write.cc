@@ -92,7 +92,7 @@ absl::Status RemoveSteps(const std::string& checkpoints, absl::Span<const int64_
 // Deletes leftovers, and all checkpoints up to `step` except the newest `keep` and `last_good`.
 absl::Status CleanUp(const std::string& checkpoints, int64_t step, int64_t last_good, int keep) {
   PLUMB_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListSteps(checkpoints));
-  // Later checkpoints are from before a rollback; the run will overwrite them.
+  // Checkpoints of later steps are from before `latest` was set back; the run overwrites them.
   steps.erase(std::upper_bound(steps.begin(), steps.end(), step), steps.end());
   const size_t kept = keep > 0 ? static_cast<size_t>(keep) : steps.size();
   steps.resize(steps.size() - std::min(kept, steps.size()));
@@ -152,13 +152,6 @@ absl::Status WriteCheckpoint(const std::string& run_dir, const CheckpointContent
 
 std::string CheckpointPath(const std::string& run_dir, int64_t step) {
   return JoinPath(JoinPath(run_dir, kCheckpointsDirectory), StepName(step));
-}
-
-absl::Status RemoveCheckpointsAfter(const std::string& run_dir, int64_t step) {
-  const std::string checkpoints = JoinPath(run_dir, kCheckpointsDirectory);
-  PLUMB_ASSIGN_OR_RETURN(std::vector<int64_t> steps, ListSteps(checkpoints));
-  steps.erase(steps.begin(), std::upper_bound(steps.begin(), steps.end(), step));
-  return RemoveSteps(checkpoints, steps);
 }
 
 }  // namespace plumb

@@ -236,7 +236,6 @@ Json RunData(const PlanRun& run, const RunRecord& record, const RunFigures& figu
           {"message", record.result.message},
           {"spikes", record.result.spikes},
           {"skips", record.result.skips},
-          {"step_backs", record.result.step_backs},
           {"loss", Json::array()},
           {"last", record.losses.empty() ? Json() : NumberOrNull(record.losses.back())},
           {"end", end ? NumberOrNull(*end) : Json()},

@@ -44,7 +44,7 @@ GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResu
     }
     ++figures.runs;
     figures.spikes += result.spikes;
-    figures.survived += result.skips + result.step_backs;
+    figures.survived += result.skips;
     if (result.status == RunStatus::kDiverged) {
       figures.diverged.push_back(i);
       continue;

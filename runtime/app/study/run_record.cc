@@ -101,7 +101,6 @@ absl::StatusOr<std::optional<RunResult>> ReadRunResult(const std::string& direct
   };
   result.spikes = count("spikes");
   result.skips = count("skips");
-  result.step_backs = count("step_backs");
   const auto samples = json.find("samples");
   if (samples == json.end() || !samples->is_array()) return std::nullopt;
   for (const Json& sample : *samples) {
@@ -120,7 +119,6 @@ absl::Status WriteRunResult(const std::string& directory, const RunResult& resul
                {"validation", result.validation ? Json(*result.validation) : Json()},
                {"spikes", result.spikes},
                {"skips", result.skips},
-               {"step_backs", result.step_backs},
                {"samples", Json::array()}};
   for (const RunSample& sample : result.samples) {
     json["samples"].push_back({{"text", sample.text}, {"degenerate", sample.degenerate}});

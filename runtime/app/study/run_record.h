@@ -5,7 +5,6 @@
 //
 //   result.json: {"format": "plumb-compare-run", "version": 1, "status": "finished" | "diverged",
 //     "step": 1000, "message": "", "validation": 2.31 | null, "spikes": 0, "skips": 0,
-//     "step_backs": 0,
 //     "samples": [{"text": "emma", "degenerate": ""}]}
 #ifndef PLUMB_RUNTIME_APP_STUDY_RUN_RECORD_H_
 #define PLUMB_RUNTIME_APP_STUDY_RUN_RECORD_H_
@@ -35,7 +34,7 @@ struct RunResult {
   int64_t step = 0;     // last step, including the one that diverged
   std::string message;  // reason of the divergence
   std::optional<double> validation;
-  int64_t spikes = 0, skips = 0, step_backs = 0;  // see IncidentCounts
+  int64_t spikes = 0, skips = 0;  // see IncidentCounts
   std::vector<RunSample> samples;
 };
 

@@ -110,7 +110,7 @@ std::string TableCsv(const StudyPlan& plan, const StudyResults& results) {
 std::string RunsCsv(const StudyPlan& plan, const StudyResults& results) {
   std::string text = "group,model";
   for (const StudyAxis& axis : plan.study.grid) absl::StrAppend(&text, ",", CsvText(axis.field));
-  absl::StrAppend(&text, ",seed,status,steps,collapsed,spikes,skips,step_backs");
+  absl::StrAppend(&text, ",seed,status,steps,collapsed,spikes,skips");
   for (int m = 0; m < kMetrics; ++m) absl::StrAppend(&text, ",", ColumnName(m));
   absl::StrAppend(&text,
                   ",unigram_entropy,parameters,flops_per_token,tokens,model_hash,"
@@ -124,7 +124,7 @@ std::string RunsCsv(const StudyPlan& plan, const StudyResults& results) {
     absl::StrAppend(&text, ",", plan.runs[i].seed, ",",
                     StatusName(record.result.status), ",", record.result.step, ",",
                     results.runs[i].collapsed ? 1 : 0, ",", record.result.spikes, ",",
-                    record.result.skips, ",", record.result.step_backs);
+                    record.result.skips);
     for (const std::optional<double>& metric : results.runs[i].metric) {
       absl::StrAppend(&text, ",", metric ? absl::StrFormat("%.17g", *metric) : "");
     }

@@ -95,13 +95,9 @@ absl::Status DrawSamples(const StudyPlan& plan, const PlanRun& run, int64_t cont
 // Adds warnings for divergences that a run survived. Spikes, which many runs have, appear in the
 // tables only.
 void NoteIncidents(const StudyPlan& plan, const PlanRun& run, const StepReport& report,
-                   LossSummary* losses, Shared* shared) {
+                   Shared* shared) {
   for (const TrainIncident& incident : report.incidents) {
     if (incident.kind == TrainIncident::Kind::kSpike) continue;
-    if (incident.kind == TrainIncident::Kind::kStepBack) {
-      *losses = LossSummary();
-      losses->AddMetricsFile(absl::StrCat(run.directory, "/metrics.jsonl"), report.step - 1);
-    }
     const std::lock_guard<std::mutex> lock(shared->mutex);
     shared->warnings.push_back(
         absl::StrCat(plan.groups[run.group].name, ", seed ", run.seed, ": ", incident.message));
@@ -128,7 +124,7 @@ absl::Status TrainOne(const StudyPlan& plan, size_t index, HostRuntime* runtime,
       break;
     }
     if (!report.ok()) return report.status();
-    NoteIncidents(plan, run, *report, &losses, shared);
+    NoteIncidents(plan, run, *report, shared);
     losses.Add(report->step, report->loss, std::nullopt);
     state.step.store(report->step, std::memory_order_relaxed);
     state.loss.store(report->loss, std::memory_order_relaxed);
@@ -138,7 +134,6 @@ absl::Status TrainOne(const StudyPlan& plan, size_t index, HostRuntime* runtime,
   const IncidentCounts incidents = training->incidents();
   result.spikes = incidents.spikes;
   result.skips = incidents.skips;
-  result.step_backs = incidents.step_backs;
   if (!diverged) {
     if (plan.groups[run.group].training.has_validation) {
       PLUMB_ASSIGN_OR_RETURN(const double validation, training->ValidationLoss());

@@ -55,9 +55,7 @@ std::string WithIncidents(const std::string& json, const IncidentState& state) {
   if (!object.is_object()) return json;
   object["incidents"] = {{"spikes", state.counts.spikes},
                          {"skips", state.counts.skips},
-                         {"step_backs", state.counts.step_backs},
                          {"batches_skipped", state.batches_skipped},
-                         {"learning_rate_scale", state.learning_rate_scale},
                          {"last_good", state.last_good},
                          {"losses", state.losses.losses()},
                          {"in_spike", state.losses.is_high()}};
@@ -69,17 +67,13 @@ absl::StatusOr<IncidentState> IncidentsOf(const std::string& json) {
   IncidentState state;
   if (!object.is_object() || !object.contains("incidents")) return state;
   const Json& incidents = object["incidents"];
-  const Json* scale = FindMember(incidents, "learning_rate_scale");
-  if (!incidents.is_object() || scale == nullptr || !scale->is_number() ||
-      !TakeCount(incidents, "spikes", 0, &state.counts.spikes) ||
+  if (!incidents.is_object() || !TakeCount(incidents, "spikes", 0, &state.counts.spikes) ||
       !TakeCount(incidents, "skips", 0, &state.counts.skips) ||
-      !TakeCount(incidents, "step_backs", 0, &state.counts.step_backs) ||
       !TakeCount(incidents, "batches_skipped", 0, &state.batches_skipped) ||
       !TakeCount(incidents, "last_good", -1, &state.last_good) ||
       !TakeLosses(incidents, &state.losses)) {
     return absl::DataLossError("a field of \"incidents\" is missing or has the wrong type");
   }
-  state.learning_rate_scale = scale->get<double>();
   return state;
 }
 
@@ -88,9 +82,8 @@ absl::Status IncidentLog::Append(const IncidentLine& line) {
     PLUMB_ASSIGN_OR_RETURN(JsonLinesWriter lines, JsonLinesWriter::Open(path_));
     lines_.emplace(std::move(lines));
   }
-  nlohmann::ordered_json json = {
+  const nlohmann::ordered_json json = {
       {"step", line.step}, {"batch", line.batch}, {"kind", line.kind}, {"message", line.message}};
-  if (line.back_to.has_value()) json["back_to"] = *line.back_to;
   return lines_->Append(
       absl::StrCat(json.dump(-1, ' ', false, Json::error_handler_t::replace), "\n"));
 }

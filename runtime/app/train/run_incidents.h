@@ -2,10 +2,10 @@
 // Divergences and loss spikes of a run. They are stored in the state of checkpoints, so that a
 // resumed run continues like an uninterrupted one, and in incidents.jsonl, one object per line:
 //
-//   {"step":150,"batch":150,"kind":"step_back","message":"diverged at step 150: the loss is nan;
-//    ... (layer 3, mlp, slot norm; op norm ...)","back_to":100}
+//   {"step":150,"batch":150,"kind":"skip","message":"diverged at step 150: the loss is nan;
+//    ... (layer 3, mlp, slot norm; op norm ...); dropped batch 150"}
 //
-// kind is "spike", "skip", "step_back" (with back_to), or "stop" if the run ended. `batch` counts
+// kind is "spike", "skip", or "stop" if the run ended. `batch` counts
 // all batches of the run from 1, including skipped ones, so it increases from line to line, while
 // `step` may not. Private to runtime/app.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RUN_INCIDENTS_H_
@@ -28,7 +28,6 @@ struct IncidentState {
   IncidentCounts counts;
   SpikeDetector losses;
   int64_t batches_skipped = 0;
-  double learning_rate_scale = 1;
   int64_t last_good = -1;  // step of the last good checkpoint; -1: none
 };
 
@@ -42,7 +41,6 @@ struct IncidentLine {
   int64_t step = 0, batch = 0;
   const char* kind = "";
   std::string message;
-  std::optional<int64_t> back_to;
 };
 
 // Writer of incidents.jsonl. Owns the file, which the first line creates. Thread-compatible.

@@ -104,9 +104,8 @@ struct TrainInfo {
 // Event in a run that continues.
 struct TrainIncident {
   enum class Kind {
-    kSpike,     // the loss exceeds its recent median by 1 nat and by 10 MAD
-    kSkip,      // a step diverged and its batch was skipped (train.on_divergence: SKIP)
-    kStepBack,  // a step diverged and the run rolled back to its last good checkpoint (STEP_BACK)
+    kSpike,  // the loss exceeds its recent median by 1 nat and by 10 MAD
+    kSkip,   // a step diverged and its batch was skipped (train.on_divergence: SKIP)
   };
   Kind kind;
   int64_t step = 0;     // the step that diverged or begins the spike
@@ -115,7 +114,7 @@ struct TrainIncident {
 
 // Totals over the whole run, including the steps before a resume.
 struct IncidentCounts {
-  int64_t spikes = 0, skips = 0, step_backs = 0;
+  int64_t spikes = 0, skips = 0;
 };
 
 struct StepReport {
@@ -147,7 +146,7 @@ class TrainRun {
   bool done() const;     // step() == max_steps
 
   // Takes one step, writes its metrics line, and performs everything due: validation, a checkpoint
-  // (always after the last step). After a STEP_BACK it repeats an earlier step. Errors: kAborted if
+  // (always after the last step). Errors: kAborted if
   // the step diverged; the message names the first bad tensor, its place in the model and the op
   // that produced it.
   absl::StatusOr<StepReport> Step();

@@ -319,11 +319,6 @@ absl::Status TrainRun::Impl::Open(const TrainRequest& request) {
     checkpoint_step = -1;
     PLUMB_RETURN_IF_ERROR(SaveCheckpoint().status());
   }
-  if (fields().on_divergence() == v1::Train::STEP_BACK && metrics != nullptr &&
-      incidents.last_good < 0) {
-    // A rollback always needs a checkpoint to return to.
-    PLUMB_RETURN_IF_ERROR(SaveCheckpoint().status());
-  }
   return absl::OkStatus();
 }
 
@@ -420,7 +415,7 @@ absl::StatusOr<std::string> TrainRun::Impl::SaveCheckpoint() {
   }
   if (checkpoint_step == step()) return checkpoint_path;
   PLUMB_RETURN_IF_ERROR(CheckFinite());
-  MarkGoodCheckpoint();
+  if (!incidents.losses.is_high()) incidents.last_good = step();
   PLUMB_RETURN_IF_ERROR(WriteCheckpointNow());
   return checkpoint_path;
 }

@@ -133,8 +133,6 @@ struct TrainRun::Impl {
   // Calls `use`, which may read and write all states of the trainer.
   absl::Status WithStates(absl::FunctionRef<absl::Status()> use);
 
-  // Decides if the checkpoint that is about to be written becomes the last good one.
-  void MarkGoodCheckpoint();
   // Handles a diverged step as the recipe specifies. Returns OK if the run continues.
   // `weights_are_lost`: some weights are not finite.
   absl::Status HandleDivergence(const absl::Status& divergence, bool weights_are_lost,
@@ -142,13 +140,6 @@ struct TrainRun::Impl {
   // Takes steps until one is finite, or the run ends with an error.
   absl::StatusOr<api::StepInfo> StepUntilFinite(StepReport* report);
   absl::Status Stop(const absl::Status& divergence, int64_t step, int64_t batch);
-  // Rolls back to the last good checkpoint. Returns the message for users.
-  absl::StatusOr<std::string> Rollback(const absl::Status& divergence, int64_t step, int64_t batch);
-  // Sets the trainer's number of completed steps to `step`, and the scale of its learning rate to
-  // incidents.learning_rate_scale, which a trainer does not save. Requires: the tensors of a
-  // checkpoint were read, and the caller is inside WithStates, which sends both values to all
-  // ranks.
-  absl::Status ApplyIncidents(int64_t step);
   absl::Status NoteSpike(StepReport* report);
   absl::Status LogIncident(const IncidentLine& line);
   absl::Status KeepLines(absl::StatusOr<std::string> truncated);

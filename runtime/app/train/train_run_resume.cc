@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/app/import/import_json.h"
 #include "runtime/app/text_difference.h"
+#include "runtime/app/train/resume_rules.h"
 #include "runtime/app/train/run_plugins.h"
 #include "runtime/app/train/train_run_impl.h"
 #include "runtime/app/train/trainer_tensors.h"
@@ -136,6 +137,8 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
   }
   PLUMB_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(request.out, request.train_overrides));
   recipe = std::move(files.recipe);
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recorded, ReadRecipe(RunTrainPath(request.out), {}));
+  PLUMB_RETURN_IF_ERROR(CheckResumedRecipe(request.out, recorded.fields, fields()));
   if (request.seed.has_value() && *request.seed != fields().seed()) {
     return absl::InvalidArgumentError(absl::StrCat(request.out, ": was started with seed ",
                                                    fields().seed(), ", not ", *request.seed,
@@ -184,7 +187,6 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunJsonPath(request.out), run_json));
   }
   if (!request.train_overrides.empty()) {
-    PLUMB_RETURN_IF_ERROR(WriteSpecialTokens(request.out, data->tokenizer()));
     PLUMB_RETURN_IF_ERROR(WriteFileAtomically(RunTrainPath(request.out), recipe.text));
   }
   WarnIfFinished(request);
@@ -231,16 +233,18 @@ void TrainRun::Impl::WarnIfFinished(const TrainRequest& request) {
   }
 }
 
-// Fails if model.pbtxt or train.pbtxt was edited since the checkpoint, unless edits are accepted.
+// Fails if model.pbtxt or train.pbtxt was edited since the checkpoint, unless edits are accepted
+// and change no field of the recipe that may not change.
 absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Checkpoint& checkpoint,
                                         const std::string& model_then) {
   std::string edits;
   const Json state = Json::parse(checkpoint.state, nullptr, /*allow_exceptions=*/false);
   if (state.contains("train") && state["train"].is_string()) {
-    PLUMB_ASSIGN_OR_RETURN(
-        const Recipe then,
-        ParseRecipe(state["train"].get<std::string>(), JoinPath(checkpoint.directory, "state.json"),
-                    request.train_overrides));
+    const std::string text = state["train"].get<std::string>();
+    const std::string file = JoinPath(checkpoint.directory, "state.json");
+    PLUMB_ASSIGN_OR_RETURN(const Recipe unchanged, ParseRecipe(text, file, {}));
+    PLUMB_RETURN_IF_ERROR(CheckResumedRecipe(info.out, unchanged.fields, fields()));
+    PLUMB_ASSIGN_OR_RETURN(const Recipe then, ParseRecipe(text, file, request.train_overrides));
     const std::string difference = TextDifference(then.text, recipe.text);
     if (!difference.empty()) absl::StrAppend(&edits, "\n", RunTrainPath(info.out), difference);
   }
@@ -318,7 +322,7 @@ absl::Status TrainRun::Impl::LoadCheckpoint(const TrainRequest& request, const s
   incidents = *std::move(then);
   const auto read = [&]() -> absl::Status {
     PLUMB_RETURN_IF_ERROR(ReadTensors(checkpoint));
-    return ApplyIncidents(checkpoint.step);
+    return ToStatus(trainer->SetSteps(checkpoint.step));
   };
   PLUMB_RETURN_IF_ERROR(WithStates(read));
   checkpoint_step = checkpoint.step;

@@ -137,7 +137,7 @@ function resultsTable(report, view, columns, rows) {
             "median absolute deviation."
           : "") +
         (columns.includes("survived")
-          ? " A divergence was survived when the run continued without the batch or from a checkpoint."
+          ? " A divergence was survived when the run continued without the batch."
           : ""),
       dom.el("span", { class: "on-screen" }, " The headings sort."),
     ),
