@@ -121,7 +121,7 @@ StudyProgressFn = ctypes.CFUNCTYPE(c_int32, c_void_p, POINTER(StudyProgress))
 class StudyOptions(Struct):
     _fields_ = [("struct_size", c_uint32), ("out", c_char_p), ("store", c_char_p), ("runtime", POINTER(RuntimeOptions)),
                 ("norms", POINTER(c_void_p)), ("norms_count", c_size_t), ("command", c_char_p),
-                ("on_progress", StudyProgressFn), ("user", c_void_p)]
+                ("on_progress", StudyProgressFn), ("user", c_void_p), ("overwrite", c_int64)]
 
 
 LogFn = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
