@@ -25,7 +25,7 @@ using testing::Pair;
 TEST(RunResultTest, IsReadAsItWasWritten) {
   const ScratchDir dir;
   RunResult result;
-  result.diverged = true;
+  result.status = RunStatus::kDiverged;
   result.step = 7;
   result.message = "the loss is \"not\" finite\n";
   result.validation = 2.5;
@@ -36,7 +36,7 @@ TEST(RunResultTest, IsReadAsItWasWritten) {
   const auto result_or = ReadRunResult(dir.File("."));
   ASSERT_TRUE(result_or.ok() && result_or->has_value());
   const std::optional<RunResult>& read = *result_or;
-  EXPECT_TRUE(read->diverged);
+  EXPECT_EQ(read->status, RunStatus::kDiverged);
   EXPECT_EQ(read->step, 7);
   EXPECT_EQ(read->message, result.message);
   EXPECT_EQ(read->validation, 2.5);
@@ -94,6 +94,50 @@ TEST_F(RunRecordTest, MissingStepsAreAnError) {
   const auto record = ReadRunRecord(dir_.File("."), "");
   EXPECT_EQ(record.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(record.status().message()), HasSubstr("2 steps and not 3"));
+}
+
+TEST_F(RunRecordTest, AGapInTheMetricsIsNamed) {
+  dir_.Write("train.pbtxt", "max_steps: 5\n");
+  const std::string first = "{\"step\":1,\"loss\":3.5}\n", third = "{\"step\":4,\"loss\":2.5}\n";
+  for (const auto& [lines, expected] : std::vector<std::pair<std::string, std::string>>{
+           {first + third, "lacks steps 2 to 3"},
+           {third, "lacks steps 1 to 3"},
+           {first + first, "has step 1 twice"},
+           {first + "{\"st\n" + third, "the line of step 2 is not readable"}}) {
+    dir_.Write("metrics.jsonl", lines);
+    const absl::Status status = ReadRunRecord(dir_.File("."), "").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(expected));
+  }
+}
+
+TEST_F(RunRecordTest, ARunOfPlumbTrainSaysHowItEnded) {
+  dir_.Write("train.pbtxt", "max_steps: 2\n");
+  const std::string steps = "{\"step\":1,\"loss\":3.5}\n{\"step\":2,\"loss\":2.5}\n";
+  const std::string incidents =
+      "{\"step\":1,\"batch\":1,\"kind\":\"skip\",\"message\":\"\"}\n"
+      "{\"step\":1,\"batch\":2,\"kind\":\"spike\",\"message\":\"\"}\n";
+  dir_.Write("incidents.jsonl", incidents);
+  dir_.Write("metrics.jsonl", steps);
+  absl::StatusOr<RunRecord> record = ReadRunRecord(dir_.File("."), "");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->result.status, RunStatus::kFinished);
+  EXPECT_EQ(record->result.skips, 1);
+  EXPECT_EQ(record->result.spikes, 1);
+
+  dir_.Write("metrics.jsonl", steps.substr(0, steps.size() - 5));  // killed while it wrote a line
+  record = ReadRunRecord(dir_.File("."), "");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->result.status, RunStatus::kInterrupted);
+  EXPECT_EQ(record->result.message, "interrupted after 1 of 2 steps");
+
+  dir_.Write("incidents.jsonl",
+             incidents + "{\"step\":2,\"batch\":3,\"kind\":\"stop\",\"message\":\"why\"}\n");
+  record = ReadRunRecord(dir_.File("."), "");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->result.status, RunStatus::kDiverged);
+  EXPECT_EQ(record->result.step, 2);
+  EXPECT_EQ(record->result.message, "why");
 }
 
 TEST_F(RunRecordTest, AGradientNormOfALayerIsThatOfAllItsParameters) {

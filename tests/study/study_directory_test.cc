@@ -5,82 +5,135 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/str_replace.h"
-
+#include "absl/strings/str_cat.h"
+#include "runtime/app/train/run_directory.h"
+#include "runtime/app/train/run_identity.h"
 #include "tests/session/scratch_dir.h"
 
 namespace plumb {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr char kStudy[] =
-    "# The study\nmodel: \"a.pbtxt\"\ndata: \"names.txt\"\nseed: 1\nseed: 2\nsamples: 8\n"
-    "# group a: model 1, recipe 2, data 3\n";
-
-TEST(StudyDirectoryTest, AStudyMayComeBackOrGrow) {
-  const ScratchDir dir;
-  ASSERT_TRUE(ClaimDirectory(dir.File("."), kStudy).ok());
-  EXPECT_TRUE(ClaimDirectory(dir.File("."), kStudy).ok());
-  const std::string grown = absl::StrReplaceAll(
-      kStudy, {{"seed: 2\n", "seed: 2\nseed: 3\n"},
-               {"model: \"a.pbtxt\"\n", "model: \"a.pbtxt\"\nmodel: \"b.pbtxt\"\n"},
-               {"data 3\n", "data 3\n# group b: model 4, recipe 2, data 3\n"}});
-  EXPECT_TRUE(ClaimDirectory(dir.File("."), grown).ok());
-  EXPECT_EQ(*ReadFile(dir.File("study.pbtxt"), 10000), grown);
-  // A model that is gone could come back with another recipe.
-  const absl::Status shrunk = ClaimDirectory(dir.File("."), kStudy);
-  EXPECT_TRUE(absl::IsInvalidArgument(shrunk));
-  EXPECT_THAT(std::string(shrunk.message()), HasSubstr("- # group b"));
-}
-
-TEST(StudyDirectoryTest, AnotherStudyMayNotComeIn) {
-  const ScratchDir dir;
-  ASSERT_TRUE(ClaimDirectory(dir.File("."), kStudy).ok());
-  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"recipe 2", "recipe 9"}, {"samples: 8", "samples: 4"}, {"names.txt", "other.txt"}}) {
-    const absl::Status other =
-        ClaimDirectory(dir.File("."), absl::StrReplaceAll(kStudy, {{from, to}}));
-    EXPECT_TRUE(absl::IsInvalidArgument(other)) << to;
-    EXPECT_THAT(std::string(other.message()),
-                AllOf(HasSubstr(from), HasSubstr(to), Not(HasSubstr("seed"))));
+class StudyDirectoryTest : public testing::Test {
+ protected:
+  static RunInputs Inputs(uint64_t seed) {
+    RunInputs inputs;
+    inputs.model = "name: \"a\"\nn_layer: 1\n";
+    inputs.recipe = "max_steps: 5\nseed: 1\n";
+    inputs.data = "d1";
+    inputs.norms = {{"org.example.mine", "n1"}};
+    inputs.seed = seed;
+    return inputs;
   }
-  EXPECT_EQ(*ReadFile(dir.File("study.pbtxt"), 10000), kStudy);
+
+  // Returns the plan of a study of one model with the seeds 1 to `seeds`.
+  StudyPlan Plan(uint64_t seeds) const {
+    StudyPlan plan;
+    plan.out = dir_.File(".");
+    plan.study.models = {"a.pbtxt"};
+    plan.groups.resize(1);
+    plan.groups[0].training.train_text = Inputs(1).recipe;
+    plan.groups[0].text = Inputs(1).model;
+    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+      plan.study.seeds.push_back(seed);
+      plan.runs.push_back({0, seed, dir_.File(absl::StrCat("runs/a-seed", seed)),
+                           RunIdentity::Of(Inputs(seed))});
+    }
+    return plan;
+  }
+
+  // Writes the runs of a plan.
+  void WriteRuns(const StudyPlan& plan) const {
+    for (const PlanRun& run : plan.runs) {
+      ASSERT_TRUE(MakeDirectories(run.directory).ok());
+      ASSERT_TRUE(
+          WriteFileAtomically(RunJsonPath(run.directory), run.identity.InRunJson("{}")).ok());
+      ASSERT_TRUE(WriteFileAtomically(RunTrainPath(run.directory), "max_steps: 5\nseed: 9\n").ok());
+    }
+  }
+
+  ScratchDir dir_;
+};
+
+TEST_F(StudyDirectoryTest, AStudyMayComeBackOrGrow) {
+  ASSERT_TRUE(ClaimDirectory(Plan(2), false).ok());
+  WriteRuns(Plan(2));
+  EXPECT_TRUE(ClaimDirectory(Plan(2), false).ok());
+  EXPECT_TRUE(ClaimDirectory(Plan(3), false).ok());
+  WriteRuns(Plan(3));
+  EXPECT_EQ(*ReadFile(dir_.File("study.pbtxt"), 10000), Plan(3).StudyText());
+  // Without its runs the conclusion could change without a word.
+  for (const bool overwrite : {false, true}) {
+    const absl::Status shrunk = ClaimDirectory(Plan(2), overwrite).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(shrunk)) << shrunk;
+    EXPECT_THAT(std::string(shrunk.message()), HasSubstr("a-seed3"));
+  }
 }
 
-TEST(StudyDirectoryTest, RunsOfNobodyAreNotTakenOver) {
-  const ScratchDir dir;
-  std::filesystem::create_directory(dir.File("runs"));
-  EXPECT_TRUE(absl::IsInvalidArgument(ClaimDirectory(dir.File("."), "")));
+TEST_F(StudyDirectoryTest, RunsWithOtherInputsAreNamedOrTrainedAgain) {
+  ASSERT_TRUE(ClaimDirectory(Plan(2), false).ok());
+  WriteRuns(Plan(2));
+  StudyPlan other = Plan(2);
+  RunInputs inputs = Inputs(2);
+  inputs.norms["org.example.mine"] = "n2";
+  inputs.recipe = other.groups[0].training.train_text = "max_steps: 6\nseed: 1\n";
+  other.runs[1].identity = RunIdentity::Of(inputs);
+  const absl::Status refused = ClaimDirectory(other, false).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("1 of its 2 runs"), HasSubstr("a-seed2"), Not(HasSubstr("a-seed1")),
+                    HasSubstr("norm org.example.mine: n1, now n2"),
+                    HasSubstr("recipe: max_steps: 5, now 6"), HasSubstr("--overwrite")));
+  EXPECT_TRUE(FileExists(other.runs[1].directory));
+  EXPECT_THAT(ClaimDirectory(other, true).value(), ElementsAre("a-seed2"));
+  EXPECT_TRUE(FileExists(other.runs[0].directory));
+  EXPECT_FALSE(FileExists(other.runs[1].directory));
 }
 
-TEST(StudyDirectoryTest, FilesOfSomebodyElseAreNotOverwritten) {
-  const ScratchDir dir;
+TEST_F(StudyDirectoryTest, RunsWithoutAKnownIdentityAreNotReused) {
+  ASSERT_TRUE(ClaimDirectory(Plan(1), false).ok());
+  StudyPlan plan = Plan(1);
+  RunInputs inputs = Inputs(1);
+  inputs.norms["org.example.mine"] = "";  // a norm in Python without a version
+  plan.runs[0].identity = RunIdentity::Of(inputs);
+  WriteRuns(plan);
+  EXPECT_THAT(std::string(ClaimDirectory(plan, false).status().message()),
+              HasSubstr("norm org.example.mine: has no version"));
+  ASSERT_TRUE(WriteFileAtomically(RunJsonPath(plan.runs[0].directory), "{}").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(ClaimDirectory(Plan(1), false).status()));
+}
+
+TEST_F(StudyDirectoryTest, RunsWithoutAStudyAreNotTakenOver) {
+  std::filesystem::create_directory(dir_.File("runs"));
+  EXPECT_TRUE(absl::IsInvalidArgument(ClaimDirectory(Plan(1), true).status()));
+}
+
+TEST_F(StudyDirectoryTest, FilesOfSomebodyElseAreNotOverwritten) {
   for (const char* name : {"report.html", "table.md", "metrics.jsonl"}) {
-    const std::string file = dir.Write(name, "mine");
-    const absl::Status status = ClaimDirectory(dir.File("."), "seed: 1\n");
+    const std::string file = dir_.Write(name, "mine");
+    const absl::Status status = ClaimDirectory(Plan(1), true).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << name;
     EXPECT_THAT(std::string(status.message()), HasSubstr(name));
     std::filesystem::remove(file);
   }
-  dir.Write("notes.txt", "mine");
-  EXPECT_TRUE(ClaimDirectory(dir.File("."), "seed: 1\n").ok());
+  dir_.Write("notes.txt", "mine");
+  EXPECT_TRUE(ClaimDirectory(Plan(1), false).ok());
 }
 
-TEST(StudyDirectoryTest, OneStudyAtATime) {
-  const ScratchDir dir;
+TEST_F(StudyDirectoryTest, OneStudyAtATime) {
   {
-    const auto lock = StudyLock::Acquire(dir.File("study"));
+    const auto lock = StudyLock::Acquire(dir_.File("study"));
     ASSERT_TRUE(lock.ok()) << lock.status();
-    EXPECT_TRUE(absl::IsAlreadyExists(StudyLock::Acquire(dir.File("study")).status()));
-    EXPECT_TRUE(std::filesystem::is_empty(dir.File("study"))) << "no lock file to delete";
+    EXPECT_TRUE(absl::IsAlreadyExists(StudyLock::Acquire(dir_.File("study")).status()));
+    EXPECT_TRUE(std::filesystem::is_empty(dir_.File("study"))) << "no lock file to delete";
   }
-  EXPECT_TRUE(StudyLock::Acquire(dir.File("study")).ok());
+  EXPECT_TRUE(StudyLock::Acquire(dir_.File("study")).ok());
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ RunRecord Record(double loss) {
 
 RunRecord Diverged(int64_t step) {
   RunRecord record = Record(9);
-  record.result.diverged = true;
+  record.result.status = RunStatus::kDiverged;
   record.result.step = step;
   return record;
 }
@@ -134,7 +134,7 @@ TEST(TablesTest, EachModelIsComparedAtItsBestSettingBySeedsThatDidNotChooseIt) {
   EXPECT_THAT(TableMarkdown(plan, results),
               HasSubstr("| b | batch_size=1 | 1.605 ± 0.021 | 2 | 1.5 |"));
   // A run that diverged makes a setting worse than any without.
-  results.records[4 + 1].result.diverged = true;
+  results.records[4 + 1].result.status = RunStatus::kDiverged;
   results = EvaluateStudy(plan, results.records);
   EXPECT_THAT(results.best->cells, ElementsAre(0, 0));
 }
