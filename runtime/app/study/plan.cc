@@ -30,10 +30,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxRuns = 100000;
 
-absl::Status Prefixed(const absl::Status& status, absl::string_view prefix) {
-  return absl::Status(status.code(), absl::StrCat(prefix, status.message()));
-}
-
 absl::Status CheckField(const std::string& field, const std::string& place) {
   PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat(place, ": ")));
   if (field == "train.seed") {
@@ -91,8 +87,16 @@ class Planner {
       PLUMB_RETURN_IF_ERROR(CheckField(setting.field, setting.place));
     }
     size_t runs = study.models.size() * study.seeds.size();
+    std::set<std::string> fields;
     for (const StudyAxis& axis : study.grid) {
       PLUMB_RETURN_IF_ERROR(CheckField(axis.field, axis.place));
+      if (!fields.insert(axis.field).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(axis.place, ": ", axis.field, " is in the grid already"));
+      }
+      if (std::count(axis.values.begin(), axis.values.end(), "") > 0) {
+        return absl::InvalidArgumentError(absl::StrCat(axis.place, ": a value is missing"));
+      }
       runs *= axis.values.size();
       if (runs > kMaxRuns) {
         return absl::InvalidArgumentError(
@@ -302,8 +306,7 @@ class Planner {
       return absl::OkStatus();
     }
     group->model_overrides.emplace_back(name, value);
-    const absl::Status status = SetField(name, value, spec);
-    return status.ok() ? status : Prefixed(status, absl::StrCat(place, ": "));
+    return Annotate(SetField(name, value, spec), absl::StrCat(place, ": "));
   }
 
   // Reads the data once for each distinct recipe of the grid.

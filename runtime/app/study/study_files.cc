@@ -56,13 +56,12 @@ std::string TableMarkdown(const StudyPlan& plan, const StudyResults& results) {
                     ", and these losses are of the other seeds. Mean rank: over all settings.\n");
   }
   if (const Table paired = PairedTable(plan, results); !paired.rows.empty()) {
-    absl::StrAppend(&text, "\n", ToMarkdown(paired),
-                    "\nDifferences are paired by seed, over the seeds with which neither diverged; "
-                    "intervals are Student's t.\np (Holm): of Student's paired t-test, adjusted "
-                    "for all pairs in "
-                    "all cells. p (signs): of the sign-flip\npermutation test, not adjusted; it "
-                    "does not assume "
-                    "normal losses, and needs six seeds to reach 0.05.\n");
+    absl::StrAppend(
+        &text, "\n", ToMarkdown(paired),
+        "\nDifferences are paired by seed, over the seeds with which neither diverged; "
+        "intervals are Student's t.\np (Holm): of Student's paired t-test, adjusted "
+        "for all pairs in all cells. p (signs): of the sign-flip\npermutation test, not "
+        "adjusted; it does not assume normal losses, and needs six seeds to reach 0.05.\n");
   }
   return text;
 }

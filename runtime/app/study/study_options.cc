@@ -52,10 +52,6 @@ absl::Status AddGrid(const std::string& word, Study* study) {
   axis.place = absl::StrCat("--grid ", word);
   for (absl::string_view value : absl::StrSplit(split.second, ',')) {
     value = absl::StripAsciiWhitespace(value);
-    if (value.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(axis.place, ": a value is missing; write it like --grid model.n_layer=4,8"));
-    }
     if (std::count(value.begin(), value.end(), '(') !=
         std::count(value.begin(), value.end(), ')')) {
       return absl::InvalidArgumentError(
@@ -64,11 +60,6 @@ absl::Status AddGrid(const std::string& word, Study* study) {
                        "\" value: \"...\" }"));
     }
     axis.values.emplace_back(value);
-  }
-  for (const StudyAxis& other : study->grid) {
-    if (other.field != axis.field) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(axis.place, ": ", axis.field, " is in the grid already"));
   }
   study->grid.push_back(std::move(axis));
   return absl::OkStatus();

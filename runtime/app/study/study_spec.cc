@@ -37,19 +37,11 @@ class Diagnostics {
 };
 
 void CheckGrid(const v1::Study& message, const Located& at, Diagnostics* errors) {
-  std::set<std::string> fields;
   for (int i = 0; i < message.grid_size(); ++i) {
     const v1::Grid& grid = message.grid(i);
-    const Located grid_at = at.Nested("grid", i);
     errors->Require(!grid.field().empty(), at.At("grid", i), "grid: field is missing");
     errors->Require(grid.value_size() > 0, at.At("grid", i),
                     absl::StrCat("grid: ", grid.field(), " has no value"));
-    errors->Require(fields.insert(grid.field()).second, grid_at.At("field"),
-                    absl::StrCat("grid: ", grid.field(), " is given twice"));
-    for (int j = 0; j < grid.value_size(); ++j) {
-      errors->Require(!absl::StripAsciiWhitespace(grid.value(j)).empty(), grid_at.At("value", j),
-                      absl::StrCat("grid: ", grid.field(), " has an empty value"));
-    }
   }
 }
 

@@ -81,44 +81,46 @@ std::string OneLine(absl::string_view text) {
   return absl::StrReplaceAll(PrintableText(text), {{"\n", " "}, {"\t", " "}});
 }
 
-std::string LatexText(const std::string& text) {
+std::string LatexText(absl::string_view text) {
   // A hyphen at the start of a word is a minus.
   const std::string words = absl::StrReplaceAll(absl::StrCat(" ", OneLine(text)), {{" -", " −"}});
-  // After \\ and \midrule, "[" and "*" would be arguments.
-  const std::string escaped = absl::StrReplaceAll(words.substr(1), {{"\\", "\\textbackslash{}"},
-                                                                    {"&", "\\&"},
-                                                                    {"%", "\\%"},
-                                                                    {"$", "\\$"},
-                                                                    {"#", "\\#"},
-                                                                    {"_", "\\_"},
-                                                                    {"{", "\\{"},
-                                                                    {"}", "\\}"},
-                                                                    {"[", "{[}"},
-                                                                    {"*", "{*}"},
-                                                                    {"`", "{`}"},
-                                                                    {"|", "\\textbar{}"},
-                                                                    {"~", "\\textasciitilde{}"},
-                                                                    {"^", "\\textasciicircum{}"},
-                                                                    {"<", "$<$"},
-                                                                    {">", "$>$"},
-                                                                    {"±", "$\\pm$"},
-                                                                    {"−", "$-$"},
-                                                                    {"–", "--"},
-                                                                    {"…", "\\dots{}"}});
   std::string latex;
-  for (size_t at = 0; at < escaped.size();) {
+  for (size_t at = 1; at < words.size();) {
     const size_t begin = at;
-    const uint32_t code_point = *NextCodePoint(escaped, &at);
-    const std::string letter = escaped.substr(begin, at - begin);
+    const uint32_t code_point = *NextCodePoint(words, &at);
+    const std::string letter = words.substr(begin, at - begin);
     const bool is_latin =
         code_point >= 0xC0 && code_point < 0x180 && !absl::StrContains(kNotInOt1, letter);
-    if (code_point < 0x80 || is_latin) {
+    if (letter == "\\") {
+      latex += "\\textbackslash{}";
+    } else if (absl::StrContains("&%$#_{}", letter)) {
+      latex += "\\" + letter;
+    } else if (absl::StrContains("~^", letter)) {
+      latex += "\\" + letter + "{}";
+    } else if (absl::StrContains("<>|", letter)) {
+      latex += "$" + letter + "$";
+    } else if (absl::StrContains("[*`", letter)) {
+      latex += "{" + letter + "}";  // not an argument of \\ or \midrule
+    } else if (code_point < 0x80 || is_latin || absl::StrContains("±−–…", letter)) {
       latex += letter;
     } else {
       absl::StrAppendFormat(&latex, "\\textbackslash{}u\\{%x\\}", code_point);
     }
   }
-  return latex;
+  return absl::StrReplaceAll(latex,
+                             {{"±", "$\\pm$"}, {"−", "$-$"}, {"–", "--"}, {"…", "\\dots{}"}});
+}
+
+// Returns the names of the columns and then the rows, each text as `escape` writes it.
+std::vector<std::vector<std::string>> EscapedRows(const Table& table,
+                                                  std::string (*escape)(absl::string_view)) {
+  std::vector<std::vector<std::string>> rows(1);
+  for (const std::string& column : table.columns) rows[0].push_back(escape(column));
+  for (const auto& row : table.rows) {
+    rows.emplace_back();
+    for (const Cell& cell : row) rows.back().push_back(escape(cell.text));
+  }
+  return rows;
 }
 
 }  // namespace
@@ -227,44 +229,29 @@ std::string MarkdownText(absl::string_view text) {
 }
 
 std::string ToMarkdown(const Table& table) {
-  std::string text = "|";
-  for (const std::string& column : table.columns) {
-    absl::StrAppend(&text, " ", MarkdownText(column), " |");
+  std::string text;
+  for (const std::vector<std::string>& row : EscapedRows(table, MarkdownText)) {
+    const bool is_head = text.empty();
+    absl::StrAppend(&text, "| ", absl::StrJoin(row, " | "), " |\n");
+    if (!is_head) continue;
+    for (size_t i = 0; i < row.size(); ++i) absl::StrAppend(&text, i == 0 ? "|---|" : "---:|");
+    text += "\n";
   }
-  absl::StrAppend(&text, "\n|");
-  for (size_t i = 0; i < table.columns.size(); ++i)
-    absl::StrAppend(&text, i == 0 ? "---|" : "---:|");
-  for (const auto& row : table.rows) {
-    absl::StrAppend(&text, "\n|");
-    for (const Cell& cell : row) absl::StrAppend(&text, " ", MarkdownText(cell.text), " |");
-  }
-  return text + "\n";
+  return text;
 }
 
 std::string ToText(const Table& table) {
-  std::vector<std::vector<std::string>> rows = {table.columns};
-  for (const auto& row : table.rows) {
-    rows.emplace_back();
-    for (const Cell& cell : row) rows.back().push_back(OneLine(cell.text));
-  }
   // The first column is text, all others are numbers.
-  return AlignColumns(rows, "l" + std::string(table.columns.size() - 1, 'r'), "");
+  return AlignColumns(EscapedRows(table, OneLine), "l" + std::string(table.columns.size() - 1, 'r'),
+                      "");
 }
 
 std::string ToLatex(const Table& table) {
   std::string text = absl::StrCat("\\begin{tabular}{l", std::string(table.columns.size() - 1, 'r'),
                                   "}\n\\toprule\n");
-  const auto add_row = [&text](const std::vector<std::string>& cells) {
-    absl::StrAppend(&text, absl::StrJoin(cells, " & "), " \\\\\n");
-  };
-  std::vector<std::string> cells;
-  for (const std::string& column : table.columns) cells.push_back(LatexText(column));
-  add_row(cells);
-  absl::StrAppend(&text, "\\midrule\n");
-  for (const auto& row : table.rows) {
-    cells.clear();
-    for (const Cell& cell : row) cells.push_back(LatexText(cell.text));
-    add_row(cells);
+  const auto rows = EscapedRows(table, LatexText);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    absl::StrAppend(&text, absl::StrJoin(rows[i], " & "), " \\\\\n", i == 0 ? "\\midrule\n" : "");
   }
   return absl::StrCat(text, "\\bottomrule\n\\end{tabular}\n");
 }
