@@ -268,8 +268,7 @@ absl::Status TrainRun::Impl::CheckEdits(const TrainRequest& request, const Check
       absl::StrCat(edits, "\nrestore the file, or resume with --accept-edits"));
 }
 
-// Fails unless `text`, a State() read from `file`, has the data, the seed and the dtype of this
-// run.
+// Fails unless `text`, a State() read from `file`, has the data and the seed of this run.
 absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::string& file) {
   const Json state = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!state.is_object() || !state.contains("data_hash") || !state["data_hash"].is_string()) {
@@ -286,13 +285,6 @@ absl::Status TrainRun::Impl::CheckState(const std::string& text, const std::stri
     return absl::InvalidArgumentError(absl::StrCat(info.out, ": was started with seed ",
                                                    state["seed"].dump(), ", not ", fields().seed(),
                                                    "; put the seed back, or start another run"));
-  }
-  // All losses of a run must be comparable.
-  const Json initial_dtype = state.contains("dtype") ? state["dtype"] : Json("f32");
-  if (initial_dtype != Json(DTypeOf(recipe))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(info.out, ": was started with dtype ", initial_dtype.dump(), ", not \"",
-                     DTypeOf(recipe), "\"; put train.dtype back, or start another run"));
   }
   // Runs written before this was recorded have no such field.
   if (state.contains("matmul") && state["matmul"] != Json(runtime->matmul())) {
