@@ -277,15 +277,16 @@ int Serve(const Options& options) {
   Engine engine(options.run, options.requests, options.threads);
   httplib::Server server;
   server.set_payload_max_length(kMaxBytes);
-  server.set_read_timeout(10, 0);
+  server.set_read_timeout(2, 0);
   server.set_tcp_nodelay(true);
   // The library's default options let two servers listen at one port.
   server.set_socket_options([](socket_t socket) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
-  // Extra threads answer "busy" while as many requests run as may run at once.
-  const auto workers = static_cast<std::size_t>(options.requests) + 8;
+  // Extra threads answer "busy" while as many requests run as may run at once, and wait for clients
+  // that have sent half of a request.
+  const auto workers = static_cast<std::size_t>(options.requests) + 120;
   server.new_task_queue = [workers] { return new httplib::ThreadPool(workers); };
   // So that the rest of a refused request's body is not read as the next request.
   server.set_keep_alive_max_count(1);

@@ -112,6 +112,20 @@ absl::Status DecodeSession::CheckLength(int64_t sequence, int64_t tokens) const 
                                             context_length()));
 }
 
+template <typename Copy>
+void DecodeSession::ForOverwritten(int64_t sequence, Copy copy) const {
+  if (length(sequence) == 0) return;  // the first token begins anew
+  for (const auto& [name, cache] : caches_) {
+    if (cache.rows == context_length()) continue;
+    const bool is_state = cache.rows == 0;
+    const int64_t row = is_state ? 0 : length(sequence) % cache.rows * cache.row_bytes;
+    for (int64_t head = 0; head < cache.heads; ++head) {
+      copy(cache.memory + sequence * cache.bytes() + head * cache.head_bytes + row,
+           static_cast<size_t>(is_state ? cache.head_bytes : cache.row_bytes));
+    }
+  }
+}
+
 void DecodeSession::CopySequence(int64_t from, int64_t to) {
   const int64_t vocabulary = context_->model.dims.vocab_size;
   std::copy_n(logits(from), vocabulary, logits_.as<float>() + to * vocabulary);
@@ -236,16 +250,31 @@ absl::Status DecodeSession::FeedBatch(absl::Span<const int32_t> tokens) {
   for (int64_t b = 0; b < batch(); ++b) {
     if (tokens[static_cast<size_t>(b)] >= 0) PLUMB_RETURN_IF_ERROR(RestoreCaches(b));
   }
+  kept_.clear();
   for (int64_t b = 0; b < batch(); ++b) {
-    // A sequence without a token computes one that its next token overwrites, or a state that it
-    // restores first.
     tokens_.as<int32_t>()[b] = std::max(tokens[static_cast<size_t>(b)], 0);
     positions_.as<int32_t>()[b] = static_cast<int32_t>(length(b));
-    written_[static_cast<size_t>(b)] = std::max(written_[static_cast<size_t>(b)], length(b) + 1);
+    if (tokens[static_cast<size_t>(b)] >= 0) {
+      written_[static_cast<size_t>(b)] = std::max(written_[static_cast<size_t>(b)], length(b) + 1);
+    } else {  // computes the token 0, of which only the logits remain
+      if (prompt_of_ == b) ForgetPrompts();
+      ForOverwritten(b, [this](const std::byte* memory, size_t bytes) {
+        kept_.insert(kept_.end(), memory, memory + bytes);
+      });
+    }
   }
   const auto bind = [this](Executable* made) { return Bind(logits_, made); };
   PLUMB_ASSIGN_OR_RETURN(const Executable* const executable, step_executable_.Get(1, bind));
-  PLUMB_RETURN_IF_ERROR(Run(*executable));
+  const absl::Status ran = Run(*executable);
+  const std::byte* kept = kept_.data();
+  for (int64_t b = 0; b < batch(); ++b) {
+    if (tokens[static_cast<size_t>(b)] >= 0) continue;
+    ForOverwritten(b, [&kept](std::byte* memory, size_t bytes) {
+      std::memcpy(memory, kept, bytes);
+      kept += bytes;
+    });
+  }
+  PLUMB_RETURN_IF_ERROR(ran);
   for (int64_t b = 0; b < batch(); ++b) {
     if (tokens[static_cast<size_t>(b)] < 0) continue;
     Remember(b, tokens.subspan(static_cast<size_t>(b), 1));

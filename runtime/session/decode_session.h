@@ -73,7 +73,8 @@ class DecodeSession {
   absl::Status Append(int64_t sequence, int32_t token);
 
   // Appends tokens[b] to every sequence b, except where it is negative: such a sequence keeps its
-  // tokens, but its logits are invalid until it is fed. A single token is appended as by Feed.
+  // tokens and caches, but its logits are invalid until it is fed. A single token is appended as by
+  // Feed.
   // Errors: as Feed; then no sequence has changed. Requires room for a token in every sequence.
   absl::Status FeedBatch(absl::Span<const int32_t> tokens);
 
@@ -114,6 +115,10 @@ class DecodeSession {
   void PlaceCaches(const Graph& graph);
   // Returns true if exactly these tokens are in the sequence, and nothing was computed after them.
   bool HasOnly(int64_t sequence, absl::Span<const int32_t> tokens) const;
+  // Calls copy(memory, bytes) for all memory of a sequence that its next token overwrites and later
+  // ones, or tokens after a Truncate, read: its states, and a row of its rings.
+  template <typename Copy>
+  void ForOverwritten(int64_t sequence, Copy copy) const;
   // Copies the logits and caches of a sequence to another one.
   void CopySequence(int64_t from, int64_t to);
   // Feeds tokens in chunks; their cache rows are [begin, begin + tokens.size()).
@@ -139,6 +144,7 @@ class DecodeSession {
   std::map<std::string, Cache> caches_;  // keyed by the name of the state
   // All caches contiguously, for huge pages: reading every cache takes few TLB entries.
   AlignedBuffer cache_memory_;
+  std::vector<std::byte> kept_;  // what a step overwrites of the sequences without a token
   AlignedBuffer tokens_, positions_, logits_;
   AlignedBuffer chunk_logits_;  // aligned, unlike a sequence's logits
   AlignedBuffer types_;         // zeros; empty if the model has no token types

@@ -17,10 +17,12 @@
 namespace plumb {
 namespace {
 
-// Steps of a match that are free: more than a word or a run of spaces takes. A match that needs
-// more is repeated with a higher limit, and these steps are charged to the budget.
+// Steps of a match and bytes after its start that are free: more than a word takes. A match that
+// needs more is repeated with more, and what was in vain is charged to the budget. PCRE2 counts no
+// step for the characters of a repeated class, as in "a*b", so the bytes are limited, too.
 constexpr uint32_t kFreeSteps = 1000;
-constexpr uint64_t kMoreSteps = 8, kMaxLimit = UINT32_MAX;
+constexpr size_t kFreeBytes = 256;
+constexpr uint64_t kMore = 8, kMaxLimit = UINT32_MAX;
 constexpr size_t kFirstStack = size_t{32} << 10, kMaxStack = size_t{8} << 20;
 constexpr uint32_t kHeapKiB = 256 << 10;
 constexpr absl::string_view kPart = "a pattern";
@@ -64,16 +66,17 @@ absl::StatusOr<std::unique_ptr<SplitPattern::Code>> SplitPattern::Code::Compile(
   int error = 0;
   PCRE2_SIZE offset = 0;
   auto made = std::make_unique<Code>();
-  made->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
-                             &error, &offset, nullptr);
+  made->code = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT,
+      &error, &offset, nullptr);
   if (made->code == nullptr) {
     const bool same = translated == pattern;
     return absl::InvalidArgumentError(
         absl::StrCat("pattern ", QuoteName(pattern), same ? "" : ", for PCRE2 ",
                      same ? "" : QuoteName(translated), ", byte ", offset, ": ", ErrorText(error)));
   }
-  made->has_jit = pcre2_jit_compile(made->code, PCRE2_JIT_COMPLETE) == 0;
+  made->has_jit = pcre2_jit_compile(made->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
   return made;
 }
 
@@ -116,8 +119,6 @@ struct SplitMatcher::State {
   pcre2_match_data* match = nullptr;
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
-  uint32_t limit = kFreeSteps;
-
   explicit State(const pcre2_code* code)
       : match(pcre2_match_data_create_from_pattern(code, nullptr)),
         context(pcre2_match_context_create(nullptr)),
@@ -126,17 +127,10 @@ struct SplitMatcher::State {
       Free();
       throw std::bad_alloc();
     }
-    pcre2_set_match_limit(context, limit);
     pcre2_set_heap_limit(context, kHeapKiB);
     if (stack != nullptr) pcre2_jit_stack_assign(context, nullptr, stack);
   }
   ~State() { Free(); }
-
-  void SetLimit(uint32_t steps) {
-    if (steps == limit) return;
-    limit = steps;
-    pcre2_set_match_limit(context, steps);
-  }
 
  private:
   void Free() {
@@ -155,39 +149,64 @@ SplitMatcher::~SplitMatcher() = default;
 SplitMatcher::SplitMatcher(SplitMatcher&&) noexcept = default;
 
 // Runs the machine code, whose stack a pattern may exceed, or the interpreter, which uses the heap.
-int SplitMatcher::Match(absl::string_view text, size_t from) {
+int SplitMatcher::Match(absl::string_view text, size_t from, uint32_t options) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const pcre2_code* code = code_->code;
   if (!interprets_) {
     const int result =
-        pcre2_jit_match(code, subject, text.size(), from, 0, state_->match, state_->context);
+        pcre2_jit_match(code, subject, text.size(), from, options, state_->match, state_->context);
     if (result != PCRE2_ERROR_JIT_STACKLIMIT) return result;
   }
-  return pcre2_match(code, subject, text.size(), from, PCRE2_NO_JIT | PCRE2_NO_UTF_CHECK,
+  return pcre2_match(code, subject, text.size(), from, options | PCRE2_NO_JIT | PCRE2_NO_UTF_CHECK,
                      state_->match, state_->context);
 }
 
-// Matches with a low step limit first, and raises it as long as the budget allows.
+// Matches with few steps in a few bytes, at all starts in these. If a start needs more, continues
+// there, one start at a time, with more and more as long as the budget allows.
 absl::StatusOr<bool> SplitMatcher::MatchWithin(absl::string_view text, size_t from,
                                                WorkBudget* budget) {
-  state_->SetLimit(kFreeSteps);
+  uint64_t steps = kFreeSteps;
+  size_t bytes = kFreeBytes;
+  size_t alone_before = 0;  // starts before are tried alone: one of them needs more steps
   while (true) {
-    const int result = Match(text, from);
+    size_t end = std::min(text.size(), from + bytes);
+    while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;  // inside a character
+    const bool is_all = end == text.size();
+    const bool is_alone = from < alone_before || steps > kFreeSteps || bytes > kFreeBytes;
+    pcre2_set_match_limit(state_->context, static_cast<uint32_t>(steps));
+    pcre2_set_offset_limit(state_->context, is_alone ? from : is_all ? PCRE2_UNSET : end - 1);
+    // A match that reads the character after the last one is partial.
+    const int result = Match(text.substr(0, end), from, is_all ? 0 : PCRE2_PARTIAL_HARD);
     if (result >= 0) return true;
-    if (result == PCRE2_ERROR_NOMATCH) return false;
-    if (result == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
-    if (result != PCRE2_ERROR_MATCHLIMIT) {
+    if (result == PCRE2_ERROR_NOMATCH) {
+      if (from == text.size() || (is_all && !is_alone)) return false;
+      if (!is_alone) {
+        from = end;
+      } else if (!NextCodePoint(text, &from)) {
+        return false;
+      }
+      steps = kFreeSteps;
+      bytes = kFreeBytes;
+    } else if (result == PCRE2_ERROR_PARTIAL) {
+      PLUMB_RETURN_IF_ERROR(budget->Charge(bytes, kPart));
+      from = pcre2_get_ovector_pointer(state_->match)[0];
+      bytes *= kMore;
+    } else if (result == PCRE2_ERROR_MATCHLIMIT) {
+      PLUMB_RETURN_IF_ERROR(budget->Charge(steps, kPart));
+      const uint64_t more = std::min({steps * kMore, budget->left(), kMaxLimit});
+      if (more <= steps) {
+        return budget->Exhausted(absl::StrCat("the pattern ", QuoteName(pattern_->text()),
+                                              ", matched at byte ", from, " of ", text.size()));
+      }
+      if (!is_alone) alone_before = end;
+      steps = more;
+    } else if (result == PCRE2_ERROR_NOMEMORY) {
+      throw std::bad_alloc();
+    } else {
       return budget->Exhausted(absl::StrCat("the pattern ", QuoteName(pattern_->text()),
                                             ", matched at byte ", from, " of ", text.size(), ": ",
                                             ErrorText(result)));
     }
-    PLUMB_RETURN_IF_ERROR(budget->Charge(state_->limit, kPart));
-    const uint64_t more = std::min({state_->limit * kMoreSteps, budget->left(), kMaxLimit});
-    if (more <= state_->limit) {
-      return budget->Exhausted(absl::StrCat("the pattern ", QuoteName(pattern_->text()),
-                                            ", matched at byte ", from, " of ", text.size()));
-    }
-    state_->SetLimit(static_cast<uint32_t>(more));
   }
 }
 

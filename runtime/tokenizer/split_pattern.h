@@ -6,6 +6,7 @@
 #define PLUMB_RUNTIME_TOKENIZER_SPLIT_PATTERN_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -63,7 +64,7 @@ class SplitMatcher {
 
  private:
   struct State;
-  int Match(absl::string_view text, size_t from);
+  int Match(absl::string_view text, size_t from, uint32_t options);
   absl::StatusOr<bool> MatchWithin(absl::string_view text, size_t from, WorkBudget* budget);
 
   std::shared_ptr<const SplitPattern> pattern_;

@@ -50,7 +50,9 @@ def analyze(differences):
         return {"runs": 0}
     mean = sum(differences) / n
     figures = {"runs": n, "mean": mean, "p_sign_flip": sign_flip(differences)}
-    if n > 1:
+    if n > 1 and mean == 0:
+        figures["p_student"] = 1
+    if n > 1 and max(differences) - min(differences) > 1e-9 * abs(mean):
         error = math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1) / n)
         half = student_quantile(0.975, n - 1) * error
         figures.update(low=mean - half, high=mean + half)

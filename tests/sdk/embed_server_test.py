@@ -338,6 +338,20 @@ class Hostile(unittest.TestCase):
             self.assertRegex(answer, rb"^HTTP/1.1 4\d\d ", method)
         self.assertEqual(self.status(), 200)
 
+    def test_half_of_a_request_blocks_no_other(self):
+        address = ("127.0.0.1", int(self.server.url.rpartition(":")[2]))
+        halves = [socket.create_connection(address, timeout=20) for _ in range(100)]
+        for half in halves:
+            self.addCleanup(half.close)
+            half.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n")
+        began = time.monotonic()
+        self.assertEqual(self.status(), 200)
+        self.assertLess(time.monotonic() - began, 1)
+        for half in halves:  # each is closed or refused
+            while half.recv(4096):
+                pass
+        self.assertLess(time.monotonic() - began, 6)
+
     def test_a_refused_body_is_no_request(self):
         inner = b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"prompt": "a"}'
         answer = self.send(b"POST /v1/completions HTTP/1.1\r\nHost: evil.example\r\nContent-Length: %d\r\n\r\n" % len(inner) + inner)

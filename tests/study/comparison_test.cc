@@ -102,8 +102,25 @@ TEST(VerdictTest, ABestModelIsBetterThanTheOthers) {
 TEST(VerdictTest, OneSeedDecidesNothing) {
   const Comparison comparison = CompareModels(ValuesOf({{1.0}, {2.0}}));
   EXPECT_THAT(Plain(VerdictText(comparison, {"pre", "post"})),
-              HasSubstr("With fewer than two seeds for each, nobody can say"));
+              HasSubstr("With fewer than two seeds for each, or"));
   EXPECT_EQ(PowerText(comparison, {"pre", "post"}), "");
+}
+
+TEST(VerdictTest, EqualDifferencesAreNoEvidence) {
+  const Comparison two = CompareModels(ValuesOf({{1.0, 2.0}, {1.5, 2.5}}));
+  EXPECT_TRUE(std::isnan(two.pairs[0].p_holm));
+  EXPECT_EQ(two.pairs[0].p_sign_flip, 0.5);
+  EXPECT_EQ(two.family, 0);
+  EXPECT_THAT(VerdictText(two, {"pre", "post"}), HasSubstr("nobody can say"));
+  EXPECT_EQ(PowerText(two, {"pre", "post"}), "");
+  const Comparison same = CompareModels(ValuesOf({{1.0, 2.0}, {1.0, 2.0}}));
+  EXPECT_EQ(Plain(VerdictText(same, {"pre", "post"})), "pre and post cannot be distinguished.");
+  // Among other models the pair does not count.
+  const Comparison three =
+      CompareModels(ValuesOf({{1.0, 2.0, 3.0}, {1.5, 2.5, 3.5}, {9.0, 10.1, 10.9}}));
+  EXPECT_EQ(three.family, 2);
+  EXPECT_EQ(Plain(VerdictText(three, {"a", "b", "c"})),
+            "a and b cannot be distinguished; all are better than c.");
 }
 
 TEST(VerdictTest, AModelWithoutAnyValueTakesNoPart) {

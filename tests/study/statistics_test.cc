@@ -95,8 +95,17 @@ const std::vector<double>& SixDifferences() {
 TEST(StudentPValueTest, AgreesWithScipy) {
   EXPECT_NEAR(StudentPValue(SixDifferences()), 0.03757482243901004, 1e-12);
   EXPECT_TRUE(std::isnan(StudentPValue({0.5})));
+}
+
+// A standard deviation of 0, or of rounding, would claim certainty.
+TEST(StudentPValueTest, EqualDifferencesHaveNoValueAndNoInterval) {
+  for (const std::vector<double>& differences :
+       {std::vector<double>{0.5, 0.5}, {0.1, 0.1, 0.1}, {2.3 - 2.2, 3.3 - 3.2}}) {
+    EXPECT_TRUE(std::isnan(StudentPValue(differences))) << differences[0];
+    EXPECT_TRUE(std::isnan(ConfidenceInterval95(Summarize(differences)).low)) << differences[0];
+  }
   EXPECT_EQ(StudentPValue({0, 0, 0}), 1);
-  EXPECT_EQ(StudentPValue({0.5, 0.5, 0.5}), 0);
+  EXPECT_TRUE(std::isnan(ConfidenceInterval95(Summarize({0, 0, 0})).low));
 }
 
 TEST(SignFlipPValueTest, CountsTheAssignmentsOfSigns) {

@@ -104,6 +104,47 @@ TEST(SplitPatternTest, AMatchWithoutEndIsAnError) {
   }
 }
 
+// PCRE2 counts no step for the characters of a repeated class, whether in a lookaround or not.
+// Reading the rest of the text from each start would be 2e10 bytes; the budget is 1.2e8 steps.
+TEST(SplitPatternTest, BytesThatAreReadAtEveryStartAreCharged) {
+  const std::string text(200000, 'a');
+  for (const char* pattern : {"(?=a*)a", "(?=a*b)a", "a*b|a", "(?!a*b)a", "(?>a*b)|a"}) {
+    const auto compiled = SplitPattern::Compile(pattern);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    for (const bool interpreted : {false, true}) {
+      SplitMatcher matcher(*compiled);
+      if (interpreted) matcher.UseInterpreter();
+      WorkBudget budget(text.size());
+      size_t begin = 0, end = 0, matches = 0;
+      absl::StatusOr<bool> found = true;
+      while (found.ok() && *found) {
+        found = matcher.Find(text, matches == 0, &budget, &begin, &end);
+        ++matches;
+      }
+      EXPECT_EQ(found.status().code(), absl::StatusCode::kResourceExhausted) << pattern;
+      EXPECT_LT(matches, 1000u) << pattern;
+    }
+  }
+}
+
+// A match is that of the whole text wherever the first bytes that are read end.
+TEST(SplitPatternTest, MatchesDoNotDependOnTheBytesThatAreFree) {
+  for (const size_t length : {250u, 254u, 255u, 256u, 257u, 300u, 3000u, 40000u}) {
+    const std::string word(length, 'a'), rest = " \u00e9 b";
+    for (const bool interpreted : {false, true}) {
+      EXPECT_THAT(Matches("a+", word + rest, interpreted), ElementsAre(word));
+      EXPECT_THAT(Matches(R"(\s+(?!\S)|\s+)", word + "  b", interpreted), ElementsAre(" ", " "));
+      EXPECT_THAT(Matches(R"(\b(?=.b))", word + rest, interpreted), ElementsAre(""));
+      EXPECT_THAT(Matches("\u00e9|b$", word + rest, interpreted), ElementsAre("\u00e9", "b"));
+      EXPECT_THAT(Matches("(?<=a) ", word + rest, interpreted), ElementsAre(" "));
+      EXPECT_THAT(Matches("(?:a|c)+$", word, interpreted), ElementsAre(word));
+      EXPECT_THAT(Matches("(?:a|c)+d", word + "d", interpreted), ElementsAre(word + "d"));
+      EXPECT_THAT(Matches("$", word, interpreted), ElementsAre(""));
+      EXPECT_THAT(Matches("x", word, interpreted), ElementsAre());
+    }
+  }
+}
+
 TEST(SplitPatternTest, ErrorsHaveTheirPlace) {
   EXPECT_THAT(SplitPattern::Compile("a(b").status().message(), HasSubstr("byte 3"));
   EXPECT_THAT(SplitPattern::Compile("[\\W]").status().message(), HasSubstr("not supported"));

@@ -56,7 +56,7 @@ std::string GapText(const Comparison& comparison, size_t best, size_t next,
                     const std::vector<std::string>& names) {
   const PairedDifference& pair = comparison.Pair(best, next);
   const Interval& interval = pair.interval;
-  if (interval.n < 2) return "";
+  if (std::isnan(interval.low)) return "";
   const bool is_forward = pair.a == best;
   const double low = is_forward ? interval.low : -interval.high;
   const double high = is_forward ? interval.high : -interval.low;
@@ -154,8 +154,8 @@ std::string VerdictText(const Comparison& comparison, const std::vector<std::str
   if (comparison.family == 0) {
     return absl::StrCat(Named(names[verdict.ranked[0]]), " has the lowest loss, and ",
                         Named(names[verdict.ranked[1]]),
-                        " the next. With fewer than two seeds for each, nobody can say whether "
-                        "that is chance.");
+                        " the next. With fewer than two seeds for each, or the same difference in "
+                        "every seed, nobody can say whether that is chance.");
   }
   std::string text;
   const std::string gap = GapText(comparison, verdict.ranked[0], verdict.ranked[1], names);
@@ -187,7 +187,7 @@ std::string PowerText(const Comparison& comparison, const std::vector<std::strin
   if (verdict.ranked.size() < 2) return "";
   const PairedDifference& pair = comparison.Pair(verdict.ranked[0], verdict.ranked[1]);
   const int64_t n = pair.interval.n;
-  if (n < 2 || !(pair.sd > 0)) return "";
+  if (std::isnan(pair.interval.low)) return "";
   // Bonferroni's level, with which Holm's method begins: a lower bound of the power.
   const double level = kLevel / static_cast<double>(comparison.family);
   std::string text = absl::StrCat(

@@ -27,7 +27,8 @@ struct PairedDifference {
   double sd = 0;        // sample standard deviation of the differences; NaN for fewer than two
   bool has_collapsed = false;  // true if a run of the pair has collapsed
   // p-values of Student's t, alone and adjusted by Holm's method, and of the sign-flip test, which
-  // does not assume normal losses; NaN if there are too few seeds.
+  // does not assume normal losses; NaN if there are too few seeds. Student's is also NaN if all
+  // differences are equal.
   double p_student = kNaN, p_holm = kNaN, p_sign_flip = kNaN;
 
   bool is_significant() const { return p_holm < 0.05; }  // false for NaN
@@ -73,7 +74,7 @@ std::string VerdictText(const Comparison& comparison, const std::vector<std::str
 
 // Describes what the number of seeds permits, about the lowest model and the next: the difference
 // that would have been detected with a probability of 0.8, and the number of seeds that the
-// observed one needs. "" if fewer than two models have two seeds.
+// observed one needs. "" if they have no interval.
 std::string PowerText(const Comparison& comparison, const std::vector<std::string>& names);
 
 }  // namespace plumb

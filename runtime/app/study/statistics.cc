@@ -60,6 +60,10 @@ constexpr int64_t kMaxPlannedSeeds = 10000;
 constexpr size_t kMaxExactFlips = 20;  // differences, for 2^20 assignments of signs
 constexpr int64_t kRandomFlips = 100000;
 
+// Returns false for fewer than two values, and for values that are equal except for rounding:
+// Student's t divides by their standard deviation.
+bool HasSpread(const MeanAndSd& summary) { return summary.sd > 1e-9 * std::abs(summary.mean); }
+
 }  // namespace
 
 MeanAndSd Summarize(const std::vector<double>& values) {
@@ -89,7 +93,7 @@ double StudentQuantile(double p, int64_t df) {
 
 Interval ConfidenceInterval95(const MeanAndSd& summary) {
   Interval interval{summary.n, summary.mean, kNaN, kNaN};
-  if (summary.n < 2) return interval;
+  if (!HasSpread(summary)) return interval;
   const double half = StudentQuantile(0.975, summary.n - 1) * summary.sd /
                       std::sqrt(static_cast<double>(summary.n));
   interval.low = summary.mean - half;
@@ -99,8 +103,8 @@ Interval ConfidenceInterval95(const MeanAndSd& summary) {
 
 double StudentPValue(const std::vector<double>& differences) {
   const MeanAndSd summary = Summarize(differences);
-  if (summary.n < 2) return kNaN;
-  if (summary.mean == 0) return 1;
+  if (summary.n > 1 && summary.mean == 0) return 1;
+  if (!HasSpread(summary)) return kNaN;
   const double error = summary.sd / std::sqrt(static_cast<double>(summary.n));
   return 2 * StudentUpperTail(std::abs(summary.mean) / error, static_cast<double>(summary.n - 1));
 }

@@ -25,15 +25,15 @@ double StudentQuantile(double p, int64_t df);
 
 struct Interval {
   int64_t n = 0;
-  double mean = 0, low = 0, high = 0;  // NaN if n is 0; the bounds also if it is 1
+  double mean = 0, low = 0, high = 0;  // NaN if n is 0; the bounds also if all values are equal
 };
 // Returns the mean of values with this summary and the 95 % confidence interval of the true mean,
 // from Student's t with n - 1 degrees of freedom.
 Interval ConfidenceInterval95(const MeanAndSd& summary);
 
 // Returns the two-sided p-value of Student's paired t-test: the probability of a mean at least as
-// far from 0 if the true mean is 0. NaN for fewer than two differences; 1 if all are 0, and 0 if
-// all are the same other number.
+// far from 0 if the true mean is 0. NaN for fewer than two differences; 1 if all are 0, and NaN if
+// all are the same other number: a standard deviation of 0 is no estimate of their spread.
 double StudentPValue(const std::vector<double>& differences);
 
 // Returns the two-sided p-value of the sign-flip permutation test (Fisher 1935): the share of all

@@ -69,7 +69,8 @@ std::vector<Cell> DifferenceCells(const PairedDifference& difference) {
   const Interval& interval = difference.interval;
   Cell mean = TextCell("–"), range = TextCell("–");
   if (interval.n > 0) mean.text = absl::StrFormat("%+.3f", interval.mean);
-  if (interval.n > 1) range.text = absl::StrFormat("%+.3f to %+.3f", interval.low, interval.high);
+  if (!std::isnan(interval.low))
+    range.text = absl::StrFormat("%+.3f to %+.3f", interval.low, interval.high);
   return {mean, range, CountCell(interval.n), TextCell(PText(difference.p_holm)),
           TextCell(PText(difference.p_sign_flip))};
 }

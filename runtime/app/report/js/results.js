@@ -237,7 +237,7 @@ const pText = (p) => (!format.isNumber(p) ? "–" : p < 0.001 ? "<0.001" : p.toF
 const intervalText = (entry) =>
   format.isNumber(entry.low) && format.isNumber(entry.high)
     ? ` [${format.loss(entry.low)}, ${format.loss(entry.high)}]`
-    : " (one pair, no interval)";
+    : " (no interval)";
 
 // Returns a drawing of differences with their intervals, a row each: those of `rows` that
 // `chosen()` returns.
