@@ -39,7 +39,7 @@ TEST(RequirementsTest, ARunThatHasBegunWritesACheckpointMoreAndOneThatEndedNothi
   plan.groups[0].memory.total = 5000;
   plan.groups[1].memory.total = 7000;
   for (const size_t group : {0, 0, 1}) {
-    plan.runs.push_back({group, 1, scratch.File("run" + std::to_string(plan.runs.size())), ""});
+    plan.runs.push_back({group, 1, scratch.File("run" + std::to_string(plan.runs.size())), {}});
     ASSERT_TRUE(MakeDirectories(plan.runs.back().directory).ok());
   }
   const StudyRequirements fresh = RequirementsOf(plan, 8).value();

@@ -48,7 +48,7 @@ StudyPlan TwoGroups() {
   StudyPlan plan;
   plan.study.seeds = {1, 2, 5};
   plan.study.grid = {{"model.n_layer", {"4"}, ""}};
-  plan.models = {{"a", "a.pbtxt", {}, {}, "", ""}, {"b|c", "b.pbtxt", {}, {}, "", ""}};
+  plan.models = {{"a", "a.pbtxt", {}, {}, "", {}}, {"b|c", "b.pbtxt", {}, {}, "", {}}};
   plan.cells = {{{"model.n_layer", "4"}}};
   for (size_t model = 0; model < 2; ++model) {
     PlanGroup group;
@@ -60,7 +60,7 @@ StudyPlan TwoGroups() {
     group.memory.total = 2048;
     group.unigram_entropies = {100, 200, 300};
     plan.groups.push_back(group);
-    for (uint64_t seed : plan.study.seeds) plan.runs.push_back({model, seed, "", ""});
+    for (uint64_t seed : plan.study.seeds) plan.runs.push_back({model, seed, "", {}});
   }
   return plan;
 }
@@ -103,7 +103,7 @@ TEST(TablesTest, DifferencesArePairedOverTheSeedsWithWhichBothFinished) {
 // with a small difference between seeds.
 StudyResults TwoCells(const std::vector<double>& loss, StudyPlan* plan) {
   plan->study.seeds = {1, 2, 3, 4};
-  plan->models = {{"a", "", {}, {}, "", ""}, {"b", "", {}, {}, "", ""}};
+  plan->models = {{"a", "", {}, {}, "", {}}, {"b", "", {}, {}, "", {}}};
   plan->cells = {{{"train.batch_size", "1"}}, {{"train.batch_size", "2"}}};
   std::vector<RunRecord> records;
   for (size_t group = 0; group < 4; ++group) {
@@ -113,7 +113,7 @@ StudyResults TwoCells(const std::vector<double>& loss, StudyPlan* plan) {
     planned.unigram_entropies = {100, 100, 100, 100};
     plan->groups.push_back(planned);
     for (uint64_t seed : plan->study.seeds) {
-      plan->runs.push_back({group, seed, "", ""});
+      plan->runs.push_back({group, seed, "", {}});
       records.push_back(Record(loss[group] + 0.01 * static_cast<double>(seed * (group + 1))));
     }
   }
