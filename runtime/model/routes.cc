@@ -2,6 +2,7 @@
 #include "runtime/model/routes.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,72 +13,86 @@
 namespace plumb {
 namespace {
 
-// Jacobian with respect to the layer's input: factors applied to the Jacobian of an earlier value,
-// the base. Sums become bases, so that x + f(n(x)) after y is printed as (I + J_f J_n) <y's
-// Jacobian>.
-struct Jacobian {
-  static constexpr int kZero = -1;  // does not depend on the layer's input
-  int base = kZero;                 // index into sums_; 0 is the layer's input
-  std::vector<std::string> factors;
+constexpr size_t kMaxSum = 300;  // longer sums are printed as J_sum
+
+// Factor of a product. Equal names may be different matrices, so factors have the same id only if
+// they come from the same application.
+struct Factor {
+  std::string text;  // "J_norm", "2", "(I + J_f)"
+  int64_t id;        // < 0: number
 };
 
-struct SumNode {
-  std::string text;  // "(I + J_f)"
-  int parent = 0;    // base to which the sum is applied
+// Jacobian with respect to the layer's input: a product, without factors I.
+struct Jacobian {
+  bool zero = true;             // does not depend on the layer's input
+  std::vector<Factor> factors;  // if zero: the name of a learned value, or nothing
 };
 
 struct Tracked {
   IdentityRoute route;
   Jacobian jacobian;
+  bool signal = false;        // depends on the embedding, with a gradient
+  size_t made = 0, read = 0;  // number of boundaries before it was made and last read
 };
+
+std::string Join(const std::vector<Factor>& factors) {
+  return absl::StrJoin(factors, " ", [](std::string* out, const Factor& factor) {
+    absl::StrAppend(out, factor.text);
+  });
+}
 
 class RouteBackend : public FormulaBackend {
  public:
   TensorHandle Embed() override {
     Tracked tracked;
-    tracked.route.exists = true;
+    tracked.route.exists = tracked.signal = true;
     return Add(std::move(tracked));
   }
 
   TensorHandle Combine(absl::Span<const Term> terms, double) override {
     Tracked out;
+    std::vector<Jacobian> jacobians;
     for (const Term& term : terms) {
       if (term.coefficient == 0) continue;
-      IdentityRoute route = at(term.tensor).route;
+      const Tracked& operand = Read(term.tensor);
+      IdentityRoute route = operand.route;
       route.scale *= term.coefficient;
       if (Shorter(route, out.route)) out.route = route;
+      out.signal = out.signal || operand.signal;
+      jacobians.push_back(operand.jacobian);
+      if (term.coefficient == 1) continue;
+      Prepend(absl::StrCat(term.coefficient), &jacobians.back());
+      jacobians.back().factors[0].id *= -1;
     }
-    out.jacobian = SumOf(terms);
+    out.jacobian = SumOf(std::move(jacobians));
     return Add(std::move(out));
   }
 
   // A route may pass through either factor and is scaled by the other.
   TensorHandle Multiply(TensorHandle a, TensorHandle b) override {
-    if (Shorter(at(b).route, at(a).route)) std::swap(a, b);
-    Tracked out = at(a);
+    Tracked out = Differentiate("D", {a, b});
+    out.route = Shorter(at(b).route, at(a).route) ? at(b).route : at(a).route;
     out.route.learned = true;
-    if (at(b).jacobian.base == Jacobian::kZero) {
-      const std::vector<std::string>& factors = at(b).jacobian.factors;
-      Prepend(factors.empty() ? "D" : absl::StrJoin(factors, " "), &out.jacobian);
-    } else {
-      Prepend("J_product", &out.jacobian);
+    if (DependsOnInput(b)) std::swap(a, b);
+    if (!DependsOnInput(b)) {
+      const std::vector<Factor>& learned = at(b).jacobian.factors;
+      out.jacobian = at(a).jacobian;
+      if (DependsOnInput(a) || (!out.jacobian.factors.empty() && !learned.empty())) {
+        Prepend(learned.empty() ? "D" : Join(learned), &out.jacobian);
+      }
     }
     return Add(std::move(out));
   }
 
   TensorHandle Apply(const Function& function, absl::Span<const TensorHandle> operands) override {
-    if (operands.empty() || function.name == "stop") return Add(Tracked());
-    Tracked out;
-    for (const TensorHandle operand : operands) {  // the first that depends on the layer's input
-      if (out.jacobian.base != Jacobian::kZero) break;
-      out = at(operand);
-    }
-    out.route = IdentityRoute();
-    std::vector<std::string>& factors = out.jacobian.factors;
-    if (out.jacobian.base == Jacobian::kZero && !factors.empty()) {  // a learned value
-      factors = {absl::StrCat(function.name, "(", absl::StrJoin(factors, " "), ")")};
-    } else {
-      Prepend(absl::StrCat("J_", function.name), &out.jacobian);
+    if (function.name == "stop") return Add(Tracked());
+    Tracked out = Differentiate(absl::StrCat("J_", function.name), operands);
+    for (const TensorHandle operand : operands) {  // the first learned value
+      const std::vector<Factor>& factors = at(operand).jacobian.factors;
+      if (!out.jacobian.zero || !out.jacobian.factors.empty()) break;
+      if (!factors.empty()) {
+        Prepend(absl::StrCat(function.name, "(", Join(factors), ")"), &out.jacobian);
+      }
     }
     return Add(std::move(out));
   }
@@ -90,10 +105,7 @@ class RouteBackend : public FormulaBackend {
   }
 
   absl::StatusOr<TensorHandle> Linear(const LinearSite& site, TensorHandle a) override {
-    Tracked out = at(a);
-    out.route = IdentityRoute();
-    Prepend(absl::StrCat("J_", site.spec->name), &out.jacobian);
-    return Add(std::move(out));
+    return Add(Differentiate(absl::StrCat("J_", site.spec->name), {a}));
   }
 
   TensorHandle TokenEmbedding(const TokenEmbeddingSite&) override { return Add(Tracked()); }
@@ -102,44 +114,47 @@ class RouteBackend : public FormulaBackend {
                                     absl::Span<const TensorHandle> inputs) override {
     if (site.norm->plugin->identity()) return inputs[0];
     ++routes_.norm_sites;
-    Tracked out = at(inputs[0]);
+    Tracked out = Differentiate(absl::StrCat("J_", site.slot), inputs);
+    out.route = at(inputs[0]).route;
     // A route may pass through either input.
-    if (inputs.size() == 2 && Shorter(at(inputs[1]).route, out.route)) out = at(inputs[1]);
+    if (inputs.size() == 2 && Shorter(at(inputs[1]).route, out.route)) {
+      out.route = at(inputs[1]).route;
+    }
     ++(after_layers_ ? out.route.end_norms : out.route.norms);
-    Prepend(absl::StrCat("J_", site.slot), &out.jacobian);
     return Add(std::move(out));
   }
 
   absl::StatusOr<TensorHandle> Sublayer(const SublayerSite& site,
                                         absl::Span<const TensorHandle> inputs,
                                         AtPoint at_point) override {
+    const TensorHandle out = Add(Differentiate(absl::StrCat("J_", site.spec->name), inputs));
     // Nothing inside a sublayer leads back to the stream, but its norms are counted.
     for (const char* point : PointsOf(*site.spec)) {
-      PLUMB_RETURN_IF_ERROR(at_point(point, inputs[0]).status());
+      PLUMB_RETURN_IF_ERROR(at_point(point, out).status());
     }
-    Tracked out = at(inputs[0]);
-    out.route = IdentityRoute();
-    Prepend(absl::StrCat("J_", site.spec->name), &out.jacobian);
-    return Add(std::move(out));
+    return out;
   }
 
   absl::Status Head(TensorHandle x, AtPoint at_point) override {
-    routes_.identity = at(x).route;
-    return at_point(kHeadPoint, x).status();
+    routes_.identity = Read(x).route;
+    PLUMB_RETURN_IF_ERROR(at_point(kHeadPoint, x).status());
+    MarkStreams();
+    return absl::OkStatus();
   }
 
   void BeginLayer(int64_t, TensorHandle x) override {
     after_layers_ = false;
-    sums_ = {SumNode{"I", 0}};
+    if (boundaries_.empty()) boundaries_.push_back(x);
     // Jacobians of tensors before the last layer, except its input, have been reset already.
     for (size_t i = layer_begin_; i < tensors_.size(); ++i) tensors_[i].jacobian = Jacobian();
     tensors_[layer_input_].jacobian = Jacobian();
     layer_begin_ = tensors_.size();
     layer_input_ = static_cast<size_t>(x);
-    tensors_[layer_input_].jacobian.base = 0;
+    tensors_[layer_input_].jacobian.zero = false;
   }
   void EndLayer(int64_t, TensorHandle x) override {
     routes_.jacobians.push_back(Print(at(x).jacobian));
+    boundaries_.push_back(x);
     after_layers_ = true;
   }
 
@@ -148,112 +163,107 @@ class RouteBackend : public FormulaBackend {
  private:
   TensorHandle Named(std::string name) {
     Tracked out;
-    out.jacobian.factors = {std::move(name)};
+    Prepend(std::move(name), &out.jacobian);
     return Add(std::move(out));
   }
   const Tracked& at(TensorHandle handle) const { return tensors_[static_cast<size_t>(handle)]; }
+  bool DependsOnInput(TensorHandle handle) const { return !at(handle).jacobian.zero; }
+  // Returns an operand of an operation of this section.
+  const Tracked& Read(TensorHandle handle) {
+    Tracked& tensor = tensors_[static_cast<size_t>(handle)];
+    tensor.read = boundaries_.size();
+    return tensor;
+  }
   TensorHandle Add(Tracked tracked) {
+    tracked.made = boundaries_.size();
     tensors_.push_back(std::move(tracked));
     return static_cast<TensorHandle>(tensors_.size() - 1);
   }
-  static void Prepend(std::string factor, Jacobian* jacobian) {
-    if (jacobian->base == Jacobian::kZero && jacobian->factors.empty()) return;
-    jacobian->factors.insert(jacobian->factors.begin(), std::move(factor));
+  void Prepend(std::string text, Jacobian* jacobian) {
+    jacobian->factors.insert(jacobian->factors.begin(), Factor{std::move(text), ++applications_});
   }
 
-  std::string Print(const Jacobian& jacobian) const {
-    if (jacobian.base == Jacobian::kZero) return "0";
-    std::vector<std::string> parts = jacobian.factors;
-    for (int base = jacobian.base; base != 0; base = sums_[static_cast<size_t>(base)].parent) {
-      parts.push_back(sums_[static_cast<size_t>(base)].text);
+  // Returns a function of `operands` without an identity route. Its Jacobian is the sum over its
+  // operands of `partial` times that of the operand.
+  Tracked Differentiate(const std::string& partial, absl::Span<const TensorHandle> operands) {
+    Tracked out;
+    std::vector<Jacobian> terms;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Tracked& operand = Read(operands[i]);
+      out.signal = out.signal || operand.signal;
+      if (std::count(operands.begin(), operands.begin() + i, operands[i]) > 0) continue;
+      terms.push_back(operand.jacobian);
+      Prepend(partial, &terms.back());
     }
-    return parts.empty() ? "I" : absl::StrJoin(parts, " ");
+    out.jacobian = SumOf(std::move(terms));
+    return out;
   }
 
-  // Returns the same Jacobian relative to `ancestor`, with the sums in between as factors.
-  Jacobian RelativeTo(Jacobian jacobian, int ancestor) const {
-    while (jacobian.base != ancestor) {
-      const SumNode& sum = sums_[static_cast<size_t>(jacobian.base)];
-      jacobian.factors.push_back(sum.text);
-      jacobian.base = sum.parent;
-    }
-    return jacobian;
-  }
-
-  Jacobian SumOf(absl::Span<const Term> terms) {
-    int ancestor = static_cast<int>(sums_.size());  // bases only grow: the smallest is common
-    std::vector<Term> live;
-    for (const Term& term : terms) {
-      if (at(term.tensor).jacobian.base == Jacobian::kZero) continue;
-      live.push_back(term);
-    }
-    if (live.empty()) return Jacobian();
-    for (const Term& term : live) ancestor = std::min(ancestor, at(term.tensor).jacobian.base);
-    // Moves the ancestor down until the chain of sums of every term passes through it.
-    const auto passes = [this](int base, int wanted) {
-      while (base > wanted) base = sums_[static_cast<size_t>(base)].parent;
-      return base == wanted;
-    };
-    while (!std::all_of(live.begin(), live.end(), [&](const Term& term) {
-      return passes(at(term.tensor).jacobian.base, ancestor);
-    })) {
-      ancestor = sums_[static_cast<size_t>(ancestor)].parent;
-    }
-    std::vector<std::vector<std::string>> factors;
-    for (const Term& term : live) {
-      factors.push_back(RelativeTo(at(term.tensor).jacobian, ancestor).factors);
-    }
-    if (live.size() == 1) {
-      Jacobian only;
-      only.base = ancestor;
-      only.factors = WithCoefficient(live[0].coefficient, std::move(factors[0]));
-      return only;
-    }
-    std::vector<std::string> shared = TakeCommonTail(&factors);
-    std::vector<std::string> parts;
-    for (size_t i = 0; i < live.size(); ++i) {
-      std::vector<std::string> part = std::move(factors[i]);
-      if (part.empty()) part = {"I"};
-      parts.push_back(absl::StrJoin(WithCoefficient(live[i].coefficient, std::move(part)), " "));
-    }
-    shared.insert(shared.begin(), absl::StrCat("(", absl::StrJoin(parts, " + "), ")"));
-    sums_.push_back({absl::StrJoin(shared, " "), ancestor});
-    Jacobian jacobian;
-    jacobian.base = static_cast<int>(sums_.size() - 1);
-    return jacobian;
-  }
-
-  static std::vector<std::string> WithCoefficient(double c, std::vector<std::string> factors) {
-    if (c != 1) factors.insert(factors.begin(), absl::StrCat(c));
-    return factors;
-  }
-
-  // Removes the common suffix of all products, so that n(x) + f(n(x)) is printed as (I + J_f) J_n.
-  static std::vector<std::string> TakeCommonTail(std::vector<std::vector<std::string>>* products) {
-    std::vector<std::string> tail;
-    const auto ends_alike = [products] {
-      for (const std::vector<std::string>& product : *products) {
-        if (product.empty() || product.back() != products->front().back()) return false;
+  // Qualifies the Jacobians of layers where tensors other than x also carry the signal over a
+  // boundary. There is no formula if the layer does not update x, or nothing reads what it makes.
+  void MarkStreams() {
+    std::vector<bool> others(boundaries_.size()), by_x(boundaries_.size());
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (!tensors_[i].signal) continue;
+      for (size_t b = tensors_[i].made; b < tensors_[i].read; ++b) {
+        (static_cast<TensorHandle>(i) == boundaries_[b] ? by_x : others)[b] = true;
       }
-      return true;
-    };
-    while (ends_alike()) {
-      tail.insert(tail.begin(), products->front().back());
-      for (std::vector<std::string>& product : *products) product.pop_back();
     }
-    return tail;
+    for (size_t layer = 0; layer + 1 < boundaries_.size(); ++layer) {
+      if (!others[layer] && !others[layer + 1]) continue;
+      std::string& text = routes_.jacobians[layer];
+      if (text == "0" || !by_x[layer + 1] || boundaries_[layer] == boundaries_[layer + 1]) {
+        text = "several streams carry the signal; no formula for x alone";
+      } else {
+        absl::StrAppend(&text, "; other streams carry the signal too");
+      }
+    }
   }
 
+  static std::string Print(const Jacobian& jacobian) {
+    if (jacobian.zero) return "0";
+    if (jacobian.factors.empty()) return "I";
+    const bool is_number = jacobian.factors.size() == 1 && jacobian.factors[0].id < 0;
+    return absl::StrCat(Join(jacobian.factors), is_number ? " I" : "");
+  }
+
+  // Returns the sum, with the common end of all products as factors behind it, so that n(x) +
+  // f(n(x)) is printed as (I + J_f) J_n.
+  Jacobian SumOf(std::vector<Jacobian> terms) {
+    terms.erase(std::remove_if(terms.begin(), terms.end(), [](const auto& t) { return t.zero; }),
+                terms.end());
+    if (terms.size() < 2) return terms.empty() ? Jacobian() : terms[0];
+    const auto end_alike = [&terms] {
+      return std::all_of(terms.begin(), terms.end(), [&](const Jacobian& term) {
+        return !term.factors.empty() && !terms[0].factors.empty() &&
+               term.factors.back().id == terms[0].factors.back().id;
+      });
+    };
+    Jacobian sum;
+    sum.zero = false;
+    while (end_alike()) {
+      sum.factors.insert(sum.factors.begin(), terms[0].factors.back());
+      for (Jacobian& term : terms) term.factors.pop_back();
+    }
+    const auto print = [](std::string* out, const Jacobian& t) { absl::StrAppend(out, Print(t)); };
+    std::string text = absl::StrCat("(", absl::StrJoin(terms, " + ", print), ")");
+    Prepend(text.size() > kMaxSum ? "J_sum" : std::move(text), &sum);
+    return sum;
+  }
+
+  // Returns true if `a` passes fewer norms than `b`, or as many with fewer scales.
   static bool Shorter(const IdentityRoute& a, const IdentityRoute& b) {
-    if (a.exists != b.exists) return a.exists;
-    return a.exists && a.norms + a.end_norms < b.norms + b.end_norms;
+    if (!a.exists || !b.exists) return a.exists;
+    return std::make_tuple(a.norms + a.end_norms, a.learned, a.scale != 1) <
+           std::make_tuple(b.norms + b.end_norms, b.learned, b.scale != 1);
   }
 
-  size_t layer_begin_ = 0;     // number of tensors when the layer began
-  size_t layer_input_ = 0;     // handle of the layer's input
-  bool after_layers_ = false;  // may be reset by a further layer
+  size_t layer_begin_ = 0;                // number of tensors when the layer began
+  size_t layer_input_ = 0;                // handle of the layer's input
+  bool after_layers_ = false;             // may be reset by a further layer
+  int64_t applications_ = 0;              // ids of factors
+  std::vector<TensorHandle> boundaries_;  // x before the first layer and after each
   std::vector<Tracked> tensors_;
-  std::vector<SumNode> sums_ = {SumNode{"I", 0}};
   Routes routes_;
 };
 

@@ -13,7 +13,8 @@
 
 namespace plumb {
 
-// Route from the embedding to the head that passes no sublayer and the fewest norms.
+// Route from the embedding to the head that passes no sublayer, the fewest norms, and of these the
+// fewest scales.
 struct IdentityRoute {
   bool exists = false;
   int64_t norms = 0;      // number of norms on the route up to the last layer's output
@@ -27,7 +28,10 @@ struct IdentityRoute {
 
 struct Routes {
   IdentityRoute identity;
-  // dx_out/dx_in of each layer: "(I + J_mlp J_norm) (I + J_attention J_norm)".
+  // dx_out/dx_in of each layer: "(I + J_mlp J_norm) (I + J_attention J_norm)". J_f is the
+  // derivative of f by one operand, D a diagonal matrix. If further streams carry the signal into
+  // the layer or past it, they are constant in the formula and a remark follows it, or a sentence
+  // replaces it.
   std::vector<std::string> jacobians;
   int64_t norm_sites = 0;  // number of applied norms, without identities
 };

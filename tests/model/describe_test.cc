@@ -53,7 +53,8 @@ TEST_F(DescribeTest, AModelOfOnePlacementIsOneGroup) {
               ElementsAre("each: y = f(x)", "each: d = d + y", "each: x = norm(x + y)"));
   EXPECT_THAT(group.scalars, IsEmpty());
   EXPECT_THAT(group.norms, ElementsAre(kRms8));
-  EXPECT_EQ(group.jacobians.front().text, "J_norm (I + J_mlp) J_norm (I + J_attention)");
+  EXPECT_EQ(group.jacobians.front().text,
+            "J_norm (I + J_mlp) J_norm (I + J_attention); other streams carry the signal too");
   EXPECT_EQ(description.routes.norm_sites, 5);
 }
 

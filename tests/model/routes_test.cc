@@ -65,11 +65,16 @@ TEST_F(RoutesTest, JacobiansAreThoseOfThePapers) {
       {"olmo2", "(I + J_norm J_mlp) (I + J_norm J_attention)"},
       // deepnorm's scale is (2 * 8) ^ 0.25 = 2.
       {"deepnorm", "J_norm (2 I + J_mlp) J_norm (2 I + J_attention)"},
-      {"resi_dual", "J_norm (I + J_mlp) J_norm (I + J_attention)"},
+      {"resi_dual",
+       "J_norm (I + J_mlp) J_norm (I + J_attention); other streams carry the signal too"},
       {"parallel", "(I + J_attention J_norm + J_mlp J_norm)"},
       {"rezero", "(I + gate J_mlp) (I + gate J_attention)"},
       {"b2t", "J_norm_2 (J_norm_1 (I + J_attention) + J_mlp J_norm_1 (I + J_attention) + I)"},
       {"hybrid_norm", "(I + J_mlp) J_norm (I + J_attention)"},
+      {"highway",
+       "((D J_sigmoid J_transform + D J_mlp J_norm) + (D -1 J_sigmoid J_transform + D)) "
+       "((D J_sigmoid J_transform + D J_attention J_norm) + (D -1 J_sigmoid J_transform + D))"},
+      {"hc_static", "several streams carry the signal; no formula for x alone"},
   };
   for (const auto& [placement, jacobian] : expected) {
     const Routes routes = OfPlacement(placement, 8);
@@ -134,6 +139,24 @@ TEST_F(RoutesTest, AFunctionOfALearnedValueIsWrittenAsOne) {
       OfBody("learned { name: \"a\" init: 1 } each: \"x = x + sigmoid(a) * f(x)\"");
   EXPECT_TRUE(routes.identity.clean());
   EXPECT_EQ(routes.jacobians[0], "(I + sigmoid(a) J_mlp) (I + sigmoid(a) J_attention)");
+}
+
+// Elements of a learned value differ, and so do the parts of a tensor.
+TEST_F(RoutesTest, FactorsOfTheSameNameAreNotMerged) {
+  const char* const w = "learned { name: \"w\" index: \"k = 0..1\" init: 1 } ";
+  EXPECT_EQ(
+      OfBody(absl::StrCat(w, "each: \"y = f(x)\" each: \"x = w[0] * y + w[1] * y\"")).jacobians[0],
+      "(w + w) J_mlp (w + w) J_attention");
+  EXPECT_EQ(
+      OfBody("each: \"y = f(x)\" each: \"x = concat(part(y, 1, 2), part(y, 0, 2))\"").jacobians[0],
+      "(J_concat J_part + J_concat J_part) J_mlp "
+      "(J_concat J_part + J_concat J_part) J_attention");
+}
+
+TEST_F(RoutesTest, ACleanRouteIsPreferredToAScaledOne) {
+  const Routes routes =
+      OfBody("learned { name: \"a\" init: 1 } each: \"y = a * x\" each: \"x = y + x + f(x)\"");
+  EXPECT_TRUE(routes.identity.clean()) << routes.identity.ToString();
 }
 
 TEST_F(RoutesTest, ThereIsNoRouteWhereTheStreamIsReplaced) {
