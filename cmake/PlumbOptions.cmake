@@ -61,8 +61,9 @@ endif()
 if(PROJECT_IS_TOP_LEVEL)
   add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
 else()
-  # The host's flags come first. Its warnings do not apply to plumb, and neither does its fast-math.
-  add_compile_options(-w -fno-fast-math)
+  # The host's flags come first. Neither its warnings nor its fast-math and its dialect apply to plumb.
+  add_compile_options(-w -fno-fast-math -fsigned-char
+                      "$<$<COMPILE_LANGUAGE:CXX>:-fexceptions;-frtti;-fthreadsafe-statics>")
 endif()
 add_compile_options(-ffp-contract=off)
 

@@ -5,9 +5,11 @@
 #
 #   tests/run.sh
 #   tests/run.sh -R 'spec|model' --verbose
+#   PLUMB_TEST_TARGETS=spec_test tests/run.sh -R '^spec_test$'     builds only these targets
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 tools/install_dependencies.sh test
-tools/build.sh quick
+read -ra targets <<< "${PLUMB_TEST_TARGETS:-}"
+tools/build.sh quick ${targets[@]+"${targets[@]}"}
 exec ctest --preset quick --parallel "${CTEST_PARALLEL_LEVEL:-$(nproc)}" "$@"

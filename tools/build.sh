@@ -5,7 +5,7 @@
 #   tools/build.sh                          everything, with the preset quick
 #   tools/build.sh dev                      another preset: release, dev, asan, tsan
 #   tools/build.sh release plumb            some targets only
-#   tools/build.sh run                      only plumb, the norms and the checker, quick: needs no
+#   tools/build.sh run                      only what cmake --install installs, quick: needs no
 #                                           packages for tests
 #
 # Runs as many compilers as there are processors, or CMAKE_BUILD_PARALLEL_LEVEL of them.
@@ -19,7 +19,7 @@ jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 
 if [ "$preset" = run ]; then
   preset=quick
-  set -- plumb plugins/all
+  set -- cli/all plugins/all runtime/all plumb_static
   # A directory that already builds the tests keeps them.
   grep -qs '^PLUMB_BUILD_TESTS:BOOL=ON' build/quick/CMakeCache.txt || without=(-DPLUMB_BUILD_TESTS=OFF -DPLUMB_BUILD_BENCH=OFF)
 else

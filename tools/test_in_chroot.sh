@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests plumb on a fresh Debian 12 or 13, like a user who has just cloned it: in a chroot with only
 # the base system, runs the two commands of the README, examples/why_normalise/run.sh and
-# tests/run.sh, and prints the time of each phase. Needs root, debootstrap and a mirror.
+# tests/run.sh, and between them all commands of the README in their order, and prints the time of each
+# phase. Needs root, debootstrap and a mirror.
 set -euo pipefail
 
 usage() {
   cat << 'END'
 usage: tools/test_in_chroot.sh [OPTIONS] 12|13
 
-Runs examples/why_normalise/run.sh and then tests/run.sh on a fresh Debian 12 or 13. Fails if one of
+Runs examples/why_normalise/run.sh, tests/readme_in_order.sh and tests/run.sh on a fresh Debian 12 or 13. Fails if one of
 them fails, or if plumb does not load oneDNN there, and prints the compiler's warnings.
 
-  --only demo|tests      one of the two commands
+  --only demo|readme|tests
+                         one of the three commands
   --as root|user|both    who runs them (root). For a user, who has no sudo, root installs the
                          packages first
   --user                 the same as --as user
@@ -79,15 +81,14 @@ case $release in
   13) suite=trixie ;;
   *) misused "which Debian, 12 or 13?" ;;
 esac
-case $only in '' | demo | tests) ;; *) misused "--only demo or --only tests" ;; esac
+case $only in '' | demo | readme | tests) ;; *) misused "--only demo, readme or tests" ;; esac
 case $as in
   root | user) users=("$as") ;;
   both) users=(root user) ;;
   *) misused "--as root, user or both" ;;
 esac
-commands=()
-[ "$only" = tests ] || commands+=(demo)
-[ "$only" = demo ] || commands+=(tests)
+commands=(demo readme tests)
+[ -z "$only" ] || commands=("$only")
 
 [ "$(id -u)" = 0 ] || cannot "only root may make a chroot: sudo $0 $release"
 for program in debootstrap unshare findmnt flock git tar; do
@@ -269,6 +270,7 @@ run_command() {
   local user=$1 name=$2 command=() purpose log=$logs/$1-$2 status=0 before after
   case $name in
     demo) command=(examples/why_normalise/run.sh) purpose=run ;;
+    readme) command=(tests/readme_in_order.sh --here) purpose=test ;;
     tests) command=(tests/run.sh) purpose=test ;;
   esac
   before=$(installed "$chroot_directory")

@@ -279,7 +279,7 @@ class Reader {
 
   bool ReadEnum(const Field& field, Message* message) {
     const std::string names = absl::StrJoin(field.enum_type->Names(), ", ");
-    int32_t number;
+    int32_t number = 0;
     if (At(TokenKind::kIdentifier)) {
       const EnumValue* value = field.enum_type->Find(current().text);
       if (value == nullptr) {

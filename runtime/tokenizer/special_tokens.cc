@@ -121,7 +121,7 @@ absl::StatusOr<Json> ParseObject(absl::string_view text, const std::string& name
 }
 
 // Returns the object in a file of the directory; null if there is no such file.
-absl::StatusOr<Json> ReadObject(const std::string& directory, const char* name) {
+absl::StatusOr<Json> ReadObject(const std::string& directory, absl::string_view name) {
   const std::string path = JoinPath(directory, name);
   if (!FileExists(path)) return Json();
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));

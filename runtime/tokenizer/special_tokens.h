@@ -23,7 +23,7 @@ class SubwordTokenizer;
 class Tokenizer;
 
 // File of a checkpoint or a run from which generation reads the tokens.
-inline constexpr char kGenerationConfigFile[] = "generation_config.json";
+inline constexpr absl::string_view kGenerationConfigFile = "generation_config.json";
 
 struct SpecialTokens {
   absl::optional<int32_t> begin, pad;

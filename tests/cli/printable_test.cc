@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <string.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -159,10 +160,16 @@ TEST_F(PrintableTest, SamplesAreRawInFilesAndHarmlessOnATerminal) {
   for (const char* number : {"1", "2"}) {  // a single sample is streamed
     sample[3] = number;
     EXPECT_EQ(PlumbProcess(directory(), sample, slave).Wait().exit_code, 0);
-    char shown[4096];
-    const ssize_t n = read(master, shown, sizeof(shown));
-    ASSERT_GT(n, 0);
-    const std::string text(shown, static_cast<size_t>(n));
+    // The terminal passes the output on in parts, even after the process has ended.
+    constexpr char kEnd[] = "<end>";
+    ASSERT_EQ(write(keep, kEnd, strlen(kEnd)), static_cast<ssize_t>(strlen(kEnd)));
+    std::string text;
+    while (text.find(kEnd) == std::string::npos) {
+      char part[4096];
+      const ssize_t n = read(master, part, sizeof(part));
+      ASSERT_GT(n, 0);
+      text.append(part, static_cast<size_t>(n));
+    }
     EXPECT_EQ(Commands(text), "") << text;
     EXPECT_THAT(text, HasSubstr("\\u{1b}["));
   }

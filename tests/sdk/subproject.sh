@@ -24,7 +24,9 @@ set(CMAKE_CXX_STANDARD 20)
 set(BUILD_SHARED_LIBS ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_UNITY_BUILD ON)
-add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wundef -Wshadow -Werror)
+add_compile_options(-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wundef -Wshadow -Werror
+  -ffast-math -funsigned-char -fvisibility=hidden
+  "$<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions;-fno-rtti;-fno-threadsafe-statics>")
 find_package(Protobuf REQUIRED)
 find_package(GTest)
 
@@ -86,13 +88,18 @@ hosts = [c for c in commands if c["file"].startswith((out + "/CMakeFiles", os.pa
 ours = [c for c in commands if c not in hosts]
 if len(hosts) != 2 or len(ours) < 20: fail("%d files of the host and %d of plumb" % (len(hosts), len(ours)))
 for c in hosts:
-    for flag in ("-ffp-contract", "-fno-fast-math", "-fstack-protector", "-D_FORTIFY_SOURCE", "-Og", "-O2", " -w ",
+    for flag in ("-ffp-contract", "-fno-fast-math", "-fsigned-char", "-fexceptions", "-frtti", "-fthreadsafe-statics", "-fstack-protector", "-D_FORTIFY_SOURCE", "-Og", "-O2", " -w ",
                  "-std=c++17", "-std=c11", "absl"):
         if flag in c["command"]: fail("%s in the host's %s" % (flag, c["command"]))
 for c in ours:
     words = c["command"].split()
     # -w comes after the host's -Werror and disables all warnings.
     if "-w" not in words: fail("plumb's files warn in a host: " + c["command"])
+    pairs = [("-ffast-math", "-fno-fast-math"), ("-funsigned-char", "-fsigned-char")]
+    if c["file"].endswith(".cc"):
+        pairs += [("-fno-" + name, "-f" + name) for name in ("exceptions", "rtti", "threadsafe-statics")]
+    for host, own in pairs:
+        if own not in words or words.index(host) > words.index(own): fail("the host's %s applies: %s" % (host, c["command"]))
     if c["file"].endswith(".cc") and "-std=c++17" not in words: fail("not C++17: " + c["command"])
     if not any(w in words for w in ("-O2", "-Og", "-O3")): fail("not optimized: " + c["command"])
 if any(c["file"].startswith(tuple(source + folder for folder in ("/tests/", "/bench/", "/cli/", "/plugins/check/"))) for c in ours):
@@ -109,7 +116,8 @@ END
   grep -rqE 'file\(INSTALL.*libplumb' --include=cmake_install.cmake "$out" || fail "PLUMB_INSTALL=ON installs nothing"
 done
 
-# A file of the library and a norm with Highway compile with the host's flags.
-ninja -C "$work/build_OFF" plumb/runtime/capi/CMakeFiles/plumb_capi.dir/tokenizer.cc.o plumb_norm_rms_norm other > "$work/log" 2>&1 ||
+# Files of the library, with exceptions and dynamic_cast, and a norm with Highway compile with the host's flags.
+ninja -C "$work/build_OFF" plumb/runtime/capi/CMakeFiles/plumb_capi.dir/tokenizer.cc.o plumb_norm_rms_norm other \
+  plumb/runtime/base/CMakeFiles/plumb_base.dir/file.cc.o plumb/runtime/ops/CMakeFiles/plumb_ops.dir/norm_rows.cc.o > "$work/log" 2>&1 ||
   { cat "$work/log" >&2; fail "plumb does not build in a strict host"; }
 grep -q 'LINK_LIBRARIES = .*libplumb.so' <(grep -A12 '^build host:' "$work/build_OFF/build.ninja") || fail "the host does not link libplumb.so"

@@ -367,7 +367,7 @@ void PutMissingIds(const SpecialTokens& special, Json* config) {
 absl::Status WriteTokenizerFiles(const std::string& run, const RunFiles& files,
                                  int64_t context_length, const std::string& out) {
   if (IsImportedRun(run)) PLUMB_RETURN_IF_ERROR(CopyTokenizerFiles(run, out));
-  const auto write = [&out](const char* name, const std::string& text) -> absl::Status {
+  const auto write = [&out](absl::string_view name, const std::string& text) -> absl::Status {
     const std::string path = JoinPath(out, name);
     return FileExists(path) ? absl::OkStatus() : WriteFileAtomically(path, text);
   };

@@ -16,16 +16,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
-                                           kGenerationConfigFile,
-                                           "tokenizer_config.json",
-                                           "special_tokens_map.json",
-                                           "chat_template.jinja",
-                                           "added_tokens.json",
-                                           "vocab.json",
-                                           "merges.txt",
-                                           "vocab.txt",
-                                           "tokenizer.model"};
+constexpr absl::string_view kTokenizerFiles[] = {"tokenizer.json",
+                                                 kGenerationConfigFile,
+                                                 "tokenizer_config.json",
+                                                 "special_tokens_map.json",
+                                                 "chat_template.jinja",
+                                                 "added_tokens.json",
+                                                 "vocab.json",
+                                                 "merges.txt",
+                                                 "vocab.txt",
+                                                 "tokenizer.model"};
 
 }  // namespace
 
@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<WantedTensor>> TensorsOfModel(const api::Model& model
 }
 
 absl::Status CopyTokenizerFiles(const std::string& from, const std::string& to) {
-  for (const char* name : kTokenizerFiles) {
+  for (const absl::string_view name : kTokenizerFiles) {
     if (!FileExists(JoinPath(from, name))) continue;
     PLUMB_ASSIGN_OR_RETURN(const std::string path, PathInside(from, name));
     PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(path, kMaxStateBytes));
