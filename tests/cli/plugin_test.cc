@@ -191,21 +191,29 @@ TEST_F(RunPluginTest, ACommandOnTheRunNamesTheFileAndTheOption) {
   }
 }
 
-TEST_F(RunPluginTest, ResumingWithAnotherFileRecordsItAndWarnsIfItDiffers) {
+TEST_F(RunPluginTest, Resume_RefusesOtherContentsUnlessEditsAreAccepted) {
   const std::string moved = Real("moved.so");
   std::filesystem::rename(Real("mine.so"), moved);
   const Finished same = Resume(2, moved);
   EXPECT_EQ(same.exit_code, 0) << same.err;
-  EXPECT_THAT(same.err, Not(HasSubstr("whose contents")));
+  EXPECT_THAT(same.err, Not(HasSubstr("other inputs")));
   EXPECT_EQ(Recorded("path"), moved);
   const std::string hash = Recorded("hash");
   std::ofstream(moved, std::ios::app) << "bytes after the end of an ELF file change nothing";
   EXPECT_THAT(RunPlumb({"sample", "run"}).err, HasSubstr("the file has changed since"));
-  const Finished changed = Resume(3, moved);
+  const std::string part = std::string("norm ") + kId;
+  const Finished refused = Resume(3, moved);
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("was trained with other inputs"), HasSubstr(part)));
+  EXPECT_EQ(Recorded("hash"), hash);
+  const Finished changed = Resume(3, moved, {"--accept-edits"});
   EXPECT_EQ(changed.exit_code, 0) << changed.err;
-  EXPECT_THAT(changed.err, HasSubstr("whose contents are not those of the file that the run used"));
+  EXPECT_THAT(changed.err, HasSubstr("was trained with other inputs"));
   EXPECT_NE(Recorded("hash"), hash);
-  EXPECT_THAT(Resume(4, moved).err, Not(HasSubstr("whose contents")));
+  // The run stays different from one that was trained with one norm.
+  EXPECT_THAT(ReadJson("run/run.json")["identity"]["before"].get<std::string>(),
+              AllOf(HasSubstr("step 2: "), HasSubstr(part)));
+  EXPECT_THAT(Resume(4, moved).err, Not(HasSubstr("other inputs")));
 }
 
 TEST_F(RunPluginTest, ADamagedRecordIsAnErrorOfTheRun) {
