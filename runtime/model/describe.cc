@@ -165,36 +165,64 @@ std::string ExpertsEquation(const SublayerSpec& sublayer, const ExpertsNumbers& 
   return absl::StrCat(text, "; p = ", weights, sum, choice);
 }
 
+// Lines of a group, each with its value at the group's layers, if it has one at each.
+class ScalarLines {
+ public:
+  void Add(const std::string& text, std::optional<double> value = std::nullopt) {
+    const auto [it, is_new] = index_.emplace(text, lines_.size());
+    if (is_new) lines_.push_back({text, {}});
+    lines_[it->second].second.push_back(value);
+  }
+  // Returns "g = layer / n_layer = 0.125 .. 1 over the layers": the least and the greatest value,
+  // the other way round if the last value is below the first.
+  std::vector<std::string> Texts() const {
+    std::vector<std::string> texts;
+    for (const auto& [text, values] : lines_) {
+      texts.push_back(text);
+      const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
+      if (!least->has_value()) continue;  // nullopt is less than any number
+      std::string from = absl::StrCat(**least), to = absl::StrCat(**greatest);
+      if (values.back() < values.front()) from.swap(to);
+      absl::StrAppend(&texts.back(), " = ", from);
+      if (from != to) absl::StrAppend(&texts.back(), " .. ", to, " over the layers");
+    }
+    return texts;
+  }
+
+ private:
+  std::map<std::string, size_t> index_;
+  std::vector<std::pair<std::string, std::vector<std::optional<double>>>> lines_;
+};
+
 // Adds "delta: S = S + beta (v - S k) k', o = S q; 16 states of 8 x 8".
 absl::Status AddLinearAttention(const SublayerSpec& sublayer, const ScalarScope& scope,
-                                std::vector<std::string>* lines) {
+                                ScalarLines* lines) {
   const LinearAttentionSpec& spec = sublayer.linear_attention;
   PLUMB_ASSIGN_OR_RETURN(const LinearAttentionNumbers numbers,
                          EvaluateLinearAttention(spec, scope));
   const bool decays = spec.decay != LinearAttentionSpec::Decay::kNone;
   const std::string kept = decays ? "S diag(exp(decay))" : "S";
-  lines->push_back(absl::StrCat(
-      sublayer.name, ": S = ", kept,
-      spec.delta ? absl::StrCat(" + beta (v - ", kept, " k) k'") : " + v k'", ", o = S q; ",
-      numbers.n_head, " states of ", numbers.value_dim, " x ", numbers.key_dim,
-      numbers.n_key_head == numbers.n_head
-          ? ""
-          : absl::StrCat(", ", numbers.n_key_head, " heads of keys")));
+  lines->Add(absl::StrCat(sublayer.name, ": S = ", kept,
+                          spec.delta ? absl::StrCat(" + beta (v - ", kept, " k) k'") : " + v k'",
+                          ", o = S q; ", numbers.n_head, " states of ", numbers.value_dim, " x ",
+                          numbers.key_dim,
+                          numbers.n_key_head == numbers.n_head
+                              ? ""
+                              : absl::StrCat(", ", numbers.n_key_head, " heads of keys")));
   if (spec.conv.has_value()) {
-    lines->push_back(absl::StrCat(sublayer.name, ".conv: over ", spec.conv->width, " tokens"));
+    lines->Add(absl::StrCat(sublayer.name, ".conv: over ", spec.conv->width, " tokens"));
   }
   return absl::OkStatus();
 }
 
 // Adds the fields by which a sublayer differs from a plain attention or MLP, with their values at
 // this layer.
-absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
-                       std::vector<std::string>* lines) {
+absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope, ScalarLines* lines) {
   const auto add_own = [&](const char* field, const std::optional<Expression>& expression,
                            auto value) {
     if (!expression.has_value()) return;
-    lines->push_back(
-        absl::StrCat(sublayer.name, ".", field, " = ", expression->root.ToString(), " = ", value));
+    lines->Add(absl::StrCat(sublayer.name, ".", field, " = ", expression->root.ToString()),
+               static_cast<double>(value));
   };
   const auto add = [&](const char* field, const std::optional<Expression>& expression) {
     if (!expression.has_value()) return absl::OkStatus();
@@ -204,8 +232,8 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
   };
   switch (sublayer.kind) {
     case SublayerSpec::Kind::kConv:
-      lines->push_back(absl::StrCat(sublayer.name, ": convolution over ", sublayer.conv.width,
-                                    sublayer.conv.width == 1 ? " token" : " tokens"));
+      lines->Add(absl::StrCat(sublayer.name, ": convolution over ", sublayer.conv.width,
+                              sublayer.conv.width == 1 ? " token" : " tokens"));
       break;
     case SublayerSpec::Kind::kLinearAttention:
       PLUMB_RETURN_IF_ERROR(AddLinearAttention(sublayer, scope, lines));
@@ -216,7 +244,7 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
     case SublayerSpec::Kind::kExperts: {
       PLUMB_ASSIGN_OR_RETURN(const ExpertsNumbers numbers,
                              EvaluateExperts(sublayer.experts, scope));
-      lines->push_back(ExpertsEquation(sublayer, numbers));
+      lines->Add(ExpertsEquation(sublayer, numbers));
       PLUMB_RETURN_IF_ERROR(add("d_ff", sublayer.experts.mlp.d_ff));
       PLUMB_RETURN_IF_ERROR(add("shared_d_ff", sublayer.experts.shared_d_ff));
       PLUMB_RETURN_IF_ERROR(add("latent", sublayer.experts.latent));
@@ -231,10 +259,10 @@ absl::Status AddFields(const SublayerSpec& sublayer, const ScalarScope& scope,
       PLUMB_RETURN_IF_ERROR(add("score_cap", sublayer.attention.score_cap));
       PLUMB_RETURN_IF_ERROR(add("window", sublayer.attention.window));
       if (sublayer.attention.sinks) {
-        lines->push_back(absl::StrCat(sublayer.name, ".sink: learned per head"));
+        lines->Add(absl::StrCat(sublayer.name, ".sink: learned per head"));
       }
       if (sublayer.attention.decay) {
-        lines->push_back(absl::StrCat(sublayer.name, ".decay: s_ij + decay_{j+1} + .. + decay_i"));
+        lines->Add(absl::StrCat(sublayer.name, ".decay: s_ij + decay_{j+1} + .. + decay_i"));
       }
       break;
   }
@@ -271,12 +299,11 @@ std::string DescribeScaling(const RopeScaling& scaling) {
 // Adds the position fields of attention that can differ between layers, with their values at this
 // layer.
 absl::Status AddPositions(const PositionSpec& positions, const ScalarScope& scope,
-                          const std::string& sublayer, std::vector<std::string>* lines) {
+                          const std::string& sublayer, ScalarLines* lines) {
   const auto add = [&](const char* field, const std::optional<Expression>& expression,
                        double value) {
     if (!expression.has_value()) return;
-    lines->push_back(
-        absl::StrCat(sublayer, ".", field, " = ", expression->root.ToString(), " = ", value));
+    lines->Add(absl::StrCat(sublayer, ".", field, " = ", expression->root.ToString()), value);
   };
   if (positions.kind == PositionKind::kAlibi) {
     PLUMB_ASSIGN_OR_RETURN(const double scale, EvaluateAlibi(positions, scope));
@@ -291,6 +318,38 @@ absl::Status AddPositions(const PositionSpec& positions, const ScalarScope& scop
     add("rope_scaling.linear", numbers.scaling->linear, factors.empty() ? 0 : factors.front());
   }
   return absl::OkStatus();
+}
+
+// Returns LayerGroup::scalars without the lines that have no scalar.
+absl::StatusOr<std::vector<std::string>> DescribeScalars(const ResolvedModel& model, int64_t first,
+                                                         int64_t last) {
+  const BlockSpec& block = *model.layers[static_cast<size_t>(first)];
+  const PlacementSpec& placement = *block.placement;
+  ScalarScope scope;
+  scope.placement = &placement;
+  for (int64_t i = 0; i < first; ++i) {
+    scope.sublayer += static_cast<int64_t>(model.layers[static_cast<size_t>(i)]->sublayers.size());
+  }
+  ScalarLines lines;
+  for (scope.layer = first + 1; scope.layer <= last + 1; ++scope.layer) {
+    for (const SublayerSpec& sublayer : block.sublayers) {
+      scope.dims = &model.dims;
+      ++scope.sublayer;
+      for (const Statement& let : placement.lets) {
+        // A let may have no value here if conditions keep statements from using it.
+        const absl::StatusOr<std::optional<double>> value = scope.Lookup(let.target);
+        lines.Add(let.ToString(), value.ok() ? *value : std::nullopt);
+      }
+      for (const LearnedSpec& learned : placement.learned) lines.Add(DescribeLearned(learned));
+      for (const LinearSpec& linear : placement.linear) lines.Add(DescribeLinear(linear));
+      scope.dims = &model.DimsAt(scope.sublayer);
+      PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &lines));
+      if (sublayer.kind == SublayerSpec::Kind::kAttention) {
+        PLUMB_RETURN_IF_ERROR(AddPositions(model.positions, scope, sublayer.name, &lines));
+      }
+    }
+  }
+  return lines.Texts();
 }
 
 absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t first, int64_t last,
@@ -314,35 +373,7 @@ absl::StatusOr<LayerGroup> DescribeGroup(const ResolvedModel& model, int64_t fir
     if (inside.point == kHeadPoint && last + 1 < model.dims.n_layer) continue;
     AddLines(absl::StrCat("inside ", inside.point).c_str(), inside.statements, &group.equations);
   }
-  ScalarScope scope;
-  scope.dims = &model.dims;
-  scope.placement = &placement;
-  scope.layer = first + 1;
-  scope.sublayer = 1;
-  for (int64_t i = 0; i < first; ++i) {
-    scope.sublayer += static_cast<int64_t>(model.layers[static_cast<size_t>(i)]->sublayers.size());
-  }
-  for (const Statement& let : placement.lets) {
-    // A let may have no value here if conditions keep statements from using it.
-    const absl::StatusOr<std::optional<double>> value = scope.Lookup(let.target);
-    const bool known = value.ok() && value->has_value();
-    group.scalars.push_back(
-        absl::StrCat(let.ToString(), known ? absl::StrCat(" = ", **value) : ""));
-  }
-  for (const LearnedSpec& learned : placement.learned) {
-    group.scalars.push_back(DescribeLearned(learned));
-  }
-  for (const LinearSpec& linear : placement.linear) {
-    group.scalars.push_back(DescribeLinear(linear));
-  }
-  for (const SublayerSpec& sublayer : block.sublayers) {
-    scope.dims = &model.DimsAt(scope.sublayer);
-    PLUMB_RETURN_IF_ERROR(AddFields(sublayer, scope, &group.scalars));
-    if (sublayer.kind == SublayerSpec::Kind::kAttention) {
-      PLUMB_RETURN_IF_ERROR(AddPositions(model.positions, scope, sublayer.name, &group.scalars));
-    }
-    ++scope.sublayer;
-  }
+  PLUMB_ASSIGN_OR_RETURN(group.scalars, DescribeScalars(model, first, last));
   if (!block.share.empty()) {
     group.scalars.push_back(absl::StrCat(
         "parameters: shared, as layers.", model.first_layers[static_cast<size_t>(first)],

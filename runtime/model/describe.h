@@ -26,8 +26,8 @@ struct LayerGroup {
   std::string placement;
   std::string doc;
   std::vector<std::string> equations;  // canonical text: "each: x = x + f(norm(x))"
-  // Lets and fields with their values at the first layer, and learned values: "alpha = 2",
-  // "attention.window = 4".
+  // Lets and fields with their values, and learned values: "alpha = 2", "g = layer / n_layer = 0.5
+  // .. 1 over the layers".
   std::vector<std::string> scalars;
   std::vector<std::string> norms;  // "norm: rms_norm(affine=true, eps=1e-05, unit_offset=false)"
   // Distinct Jacobians in the order of their first layers. Rules with conditions or scalars of the

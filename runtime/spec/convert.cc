@@ -177,11 +177,14 @@ absl::Status AddLearned(const v1::Placement& message, const Located& at, Placeme
       return ErrorAt(out.place, absl::StrCat("learned \"", out.name,
                                              "\": per_channel and per_head exclude each other"));
     }
-    if (!learned.init_expression().empty() && learned.init() != 0) {
-      return ErrorAt(out.place, absl::StrCat("learned \"", out.name,
-                                             "\": give init or init_expression, not both"));
+    if (learned.has_init() != learned.init_expression().empty()) {
+      return ErrorAt(out.place,
+                     absl::StrCat("learned \"", out.name, "\": ",
+                                  learned.has_init()
+                                      ? "give init or init_expression, not both"
+                                      : "init is missing; give init: 0, init: 1 or another value"));
     }
-    if (learned.init_expression().empty()) {
+    if (learned.has_init()) {
       out.init.text = {absl::StrCat(learned.init()), here.At("init")};
       out.init.root.number = learned.init();
     } else {

@@ -166,12 +166,11 @@ absl::StatusOr<Quantity> FormulaEval::LearnedValue(const Expr& expr, const Learn
   if (expr.index.size() != learned.index.size()) {
     std::vector<std::string> indices;
     for (const RangeText& range : learned.index) indices.push_back(range.range.variable);
-    return Error(expr,
-                 learned.index.empty()
-                     ? absl::StrCat("\"", learned.name, "\" has no index; declare one: learned ",
-                                    "{ name: \"", learned.name, "\" index: \"i = 1..n\" }")
-                     : absl::StrCat("\"", learned.name, "\" has an index: ", learned.name, "[",
-                                    absl::StrJoin(indices, ", "), "]"));
+    return Error(expr, learned.index.empty()
+                           ? absl::StrCat("\"", learned.name,
+                                          "\" has no index; declare one: index: \"i = 1..n\"")
+                           : absl::StrCat("\"", learned.name, "\" has an index: ", learned.name,
+                                          "[", absl::StrJoin(indices, ", "), "]"));
   }
   PLUMB_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, Indices(expr.index));
   PLUMB_ASSIGN_OR_RETURN(const auto place, PlaceOf(expr, learned));

@@ -107,14 +107,16 @@ TEST_F(DescribeTest, EachDistinctJacobianNamesItsLayers) {
   EXPECT_EQ(jacobians[1].text, "(I + J_mlp J_norm) (I + J_attention J_norm)");
 }
 
-// A scalar that depends on the place is shown for the first place of the group.
-TEST_F(DescribeTest, ScalarsOfALaterGroupAreThoseOfItsFirstLayer) {
+TEST_F(DescribeTest, ScalarsThatVaryAreShownWithTheirRange) {
   const StackDescription description = Of(R"pbtxt(
     n_head: 2 d_model: 8 vocab_size: 5 context_length: 8
-    placement { name: "scaled" let: "a = layer" let: "b = sublayer" each: "x = a * x + b * f(x)" }
+    placement { name: "scaled" let: "a = layer" let: "b = 1 / sublayer" let: "c = n_layer"
+                each: "x = a * x + b / c * f(x)" }
     layers { repeat: 2 block { placement: "none" } }
     layers { repeat: 2 block { placement: "scaled" } })pbtxt");
-  EXPECT_THAT(description.groups[1].scalars, ElementsAre("a = layer = 3", "b = sublayer = 5"));
+  EXPECT_THAT(description.groups[1].scalars,
+              ElementsAre("a = layer = 3 .. 4 over the layers",
+                          "b = 1 / sublayer = 0.2 .. 0.125 over the layers", "c = n_layer = 4"));
 }
 
 TEST_F(DescribeTest, ConvolutionsAreShownWithTheirWidth) {
@@ -160,7 +162,8 @@ TEST_F(DescribeTest, FieldsOfAttentionAreShownWithTheirValues) {
   TinyModel model;
   model.more = "attention { score_cap: \"50\" window: \"4 * (layer % 2)\" sinks: true }";
   EXPECT_THAT(Of(model.Text()).groups[0].scalars,
-              ElementsAre("attention.score_cap = 50 = 50", "attention.window = 4 * (layer % 2) = 4",
+              ElementsAre("attention.score_cap = 50 = 50",
+                          "attention.window = 4 * (layer % 2) = 4 .. 0 over the layers",
                           "attention.sink: learned per head"));
 }
 
@@ -171,7 +174,8 @@ TEST_F(DescribeTest, HeadsOfAnAttentionAreShownWithTheirValues) {
       "attention { n_head: \"2 * n_head\" n_kv_head: \"layer\" head_dim: \"head_dim + 1\" "
       "window: \"n_head\" scale: \"1 / head_dim\" }";
   EXPECT_THAT(Of(model.Text()).groups[0].scalars,
-              ElementsAre("attention.n_head = 2 * n_head = 4", "attention.n_kv_head = layer = 1",
+              ElementsAre("attention.n_head = 2 * n_head = 4",
+                          "attention.n_kv_head = layer = 1 .. 2 over the layers",
                           "attention.head_dim = head_dim + 1 = 5",
                           "attention.scale = 1 / head_dim = 0.2", "attention.window = n_head = 4"));
 }
@@ -193,7 +197,7 @@ TEST_F(DescribeTest, AlibiIsShownAsWhatItDoesToScores) {
   model.positions = "ALIBI alibi_scale: \"1 / layer\"";
   EXPECT_EQ(text(), "alibi(score - (1 / layer) * slope of the head * distance)");
   EXPECT_THAT(Of(model.Text()).groups[0].scalars,
-              ElementsAre("attention.alibi_scale = 1 / layer = 1"));
+              ElementsAre("attention.alibi_scale = 1 / layer = 1 .. 0.5 over the layers"));
 }
 
 TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
@@ -221,13 +225,13 @@ TEST_F(DescribeTest, PositionsAreShownWithWhatIsNotTheirDefault) {
   EXPECT_EQ(positions("rope_base: \"100 * layer\" rope_scaling { linear: \"2\" }"),
             "rope(base=100 * layer, linear(factor=2))");
   EXPECT_THAT(Of(model.Text()).groups[0].scalars,
-              ElementsAre("attention.rope_base = 100 * layer = 100",
+              ElementsAre("attention.rope_base = 100 * layer = 100 .. 200 over the layers",
                           "attention.rope_scaling.linear = 2 = 2"));
 }
 
 // A formula need not use a scalar in layers in which it has no value, and its description shows
 // that.
-TEST_F(DescribeTest, AScalarWithoutAValueInTheFirstLayerIsShownWithoutOne) {
+TEST_F(DescribeTest, AScalarWithoutAValueInALayerIsShownWithoutOne) {
   const StackDescription description = OfBody(
       "let: \"a = 1 / (layer - 1)\" each: \"y = f(x)\" "
       "each: \"x = x + y if layer == 1\" each: \"x = x + a * y if layer > 1\"");

@@ -55,7 +55,7 @@ class Writer {
     lines_.push_back(absl::StrCat("learned { name: \"w\" index: \"k = 0..3\" init_expression: \"",
                                   Pick({"k == 1", "1 / (k + 1)", "k"}), "\" }"));
     if (Chance(3))
-      lines_.push_back("learned { name: \"r\" index: \"i = 0..1\" index: \"j = 0..1\" }");
+      lines_.push_back("learned { name: \"r\" index: \"i = 0..1\" index: \"j = 0..1\" init: 0 }");
     has_square_ = lines_.back().find("\"r\"") != std::string::npos;
     lines_.push_back("linear { name: \"proj\" }");
     lines_.push_back(absl::StrCat("linear { name: \"mix\" out: \"", Pick({"1", "n_head", "4"}),

@@ -121,7 +121,8 @@ TEST(HostileTextTest, AMessageAboutMegabytesIsShort) {
            ModelWith(absl::StrCat("each: \"", word, "\"")),
            ModelWith(absl::StrCat("each: \"x = x + ", word, "\"")),
            ModelWith(absl::StrCat("let: \"", word, " = 1\" each: \"x = x + f(x)\"")),
-           ModelWith(absl::StrCat("learned { name: \"", word, "\" } each: \"x = x + f(x)\"")),
+           ModelWith(
+               absl::StrCat("learned { name: \"", word, "\" init: 0 } each: \"x = x + f(x)\"")),
        }) {
     const std::string error = ErrorOf(text);
     EXPECT_NE(error, "no error") << text.substr(0, 200);

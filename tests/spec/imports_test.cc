@@ -177,11 +177,12 @@ TEST_F(ExtendsTest, ALetOfTheSameNameTakesThePlaceOfTheBases) {
 
 TEST_F(ExtendsTest, TheRestIsAddedAfterTheBases) {
   const absl::StatusOr<ResolvedModel> model = Resolve(
-      "placement { name: \"base\" learned { name: \"g\" } slot { name: \"q_norm\" per_head: true }"
+      "placement { name: \"base\" learned { name: \"g\" init: 0 } slot { name: \"q_norm\" "
+      "per_head: true }"
       " inside { point: \"attention.q\" rule: \"q = q_norm(q)\" } init { match: \"a\" scale: \"1\" "
       "}"
       " each: \"x = x + g * f(x)\" }\n"
-      "placement { name: \"p\" extends: \"base\" learned { name: \"h\" }"
+      "placement { name: \"p\" extends: \"base\" learned { name: \"h\" init: 0 }"
       " slot { name: \"q_norm\" per_head: false } slot { name: \"k_norm\" per_head: true }"
       " inside { point: \"attention.k\" rule: \"k = h * k_norm(k)\" } init { match: \"b\" scale: "
       "\"2\" "

@@ -125,17 +125,18 @@ TEST(RunStackTest, NamesAreUniqueEvenWhereSlotsAreNumbered) {
 }
 
 TEST(RunStackTest, LearnedValuesAreNamedAfterTheirPlaceAndSized) {
-  const std::string trace = Trace(absl::StrCat(
-      kDims, "n_kv_head: 1\n", "placement { name: \"p\"",
-      "  learned { name: \"gate\" init_expression: \"1 / layer\" weight_decay: true }",
-      "  learned { name: \"gamma\" init: 0.5 per_channel: true }",
-      "  learned { name: \"c\" per_channel: true } learned { name: \"h\" per_head: true }",
-      "  each: \"x = gate * x + gamma * f(gate * x)\" end: \"x = gamma * x\"",
-      "  inside { point: \"attention.k\" rule: \"k = h * k\" }",
-      "  inside { point: \"attention.context\" rule: \"context = h2 * context\" }",
-      "  learned { name: \"h2\" per_head: true }",
-      "  inside { point: \"mlp.hidden\" rule: \"hidden = c * hidden\" }",
-      "}\nblock { placement: \"p\" }"));
+  const std::string trace = Trace(
+      absl::StrCat(kDims, "n_kv_head: 1\n", "placement { name: \"p\"",
+                   "  learned { name: \"gate\" init_expression: \"1 / layer\" weight_decay: true }",
+                   "  learned { name: \"gamma\" init: 0.5 per_channel: true }",
+                   "  learned { name: \"c\" per_channel: true init: 0 } learned { name: \"h\" "
+                   "per_head: true init: 0 }",
+                   "  each: \"x = gate * x + gamma * f(gate * x)\" end: \"x = gamma * x\"",
+                   "  inside { point: \"attention.k\" rule: \"k = h * k\" }",
+                   "  inside { point: \"attention.context\" rule: \"context = h2 * context\" }",
+                   "  learned { name: \"h2\" per_head: true init: 0 }",
+                   "  inside { point: \"mlp.hidden\" rule: \"hidden = c * hidden\" }",
+                   "}\nblock { placement: \"p\" }"));
   EXPECT_EQ(LinesWith("learned layers.1", trace),
             "t23 = learned layers.1.attention.gate[1] init 0.5 decays\n"
             "t25 = learned layers.1.attention.gamma[8] init 0.5\n"
@@ -151,7 +152,7 @@ TEST(RunStackTest, LearnedValuesAreNamedAfterTheirPlaceAndSized) {
 
 TEST(RunStackTest, ALearnedVectorIsTheRightSideOfAProduct) {
   const std::string trace =
-      Trace(ModelWith("learned { name: \"g\" per_channel: true }"
+      Trace(ModelWith("learned { name: \"g\" per_channel: true init: 0 }"
                       "block: \"x = g * attention(x) + mlp(x) * g\""));
   EXPECT_EQ(LinesWith(" * ", trace),
             "t3 = t2 * t1\n"
