@@ -117,14 +117,20 @@ TEST_F(CompareResumeTest, AnotherStudyIsNotMixedIntoTheDirectory) {
   const std::string table = Read("study/table.csv");
   const Finished other = RunPlumb(Arguments("study", 40));
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err, AllOf(HasSubstr("- set: \"train.max_steps=30\""),
-                               HasSubstr("+ set: \"train.max_steps=40\"")));
+  EXPECT_THAT(other.err, HasSubstr("recipe: max_steps: 30, now 40"));
   // The same arguments with a changed model are another study.
   Write("post.pbtxt", Read("pre.pbtxt") + "name: \"post\"\n");
   const Finished changed = RunPlumb(Arguments("study", 30));
   EXPECT_EQ(changed.exit_code, 2);
-  EXPECT_THAT(changed.err, HasSubstr("- # group post: model "));
+  EXPECT_THAT(changed.err,
+              AllOf(HasSubstr("post-seed1: model: "), testing::Not(HasSubstr("pre-seed"))));
   EXPECT_EQ(Read("study/table.csv"), table);
+  std::vector<std::string> again = Arguments("study", 30);
+  again.push_back("--overwrite");
+  const Finished overwritten = RunPlumb(again);
+  ASSERT_EQ(overwritten.exit_code, 0) << overwritten.err;
+  EXPECT_THAT(overwritten.err, HasSubstr("post-seed1: had other inputs, and is trained again"));
+  EXPECT_NE(Read("study/table.csv"), table);
 }
 
 }  // namespace

@@ -148,9 +148,13 @@ class RunPluginTest : public PluginTest {
   std::string Recorded(const char* field) const {
     return ReadJson("run/run.json")["plugin_files"][kId].value(field, "");
   }
-  Finished Resume(int steps, const std::string& plugin) {
-    return RunPlumb({"train", "--resume", "--out", "run", "--data", "names.txt", "--set",
-                     "train.max_steps=" + std::to_string(steps), "--plugin", plugin});
+  Finished Resume(int steps, const std::string& plugin, std::vector<std::string> more = {}) {
+    std::vector<std::string> command = {
+        "train",    "--resume",  "--out", "run",
+        "--data",   "names.txt", "--set", "train.max_steps=" + std::to_string(steps),
+        "--plugin", plugin};
+    command.insert(command.end(), more.begin(), more.end());
+    return RunPlumb(command);
   }
 };
 

@@ -27,6 +27,7 @@ class StudyDirectoryTest : public testing::Test {
     inputs.model = "name: \"a\"\nn_layer: 1\n";
     inputs.recipe = "max_steps: 5\nseed: 1\n";
     inputs.data = "d1";
+    inputs.tokenizer = "t1";
     inputs.norms = {{"org.example.mine", "n1"}};
     inputs.seed = seed;
     return inputs;
