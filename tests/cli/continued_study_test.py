@@ -120,6 +120,19 @@ def attempt(command: list[str], random_: random.Random) -> "subprocess.Completed
     return subprocess.run(command, capture_output=True, text=True)
 
 
+def check_report(inputs: Inputs) -> None:
+    """Checks that a report keeps runs apart whose norm was built again between them."""
+    for version in (0, 1):
+        inputs.place(State((version, *State().versions[1:])))
+        for seed in (1, 2):
+            run(inputs.plumb, "train", "post.pbtxt", "--data", "data.bin", "--train", "recipe.pbtxt", "--seed", seed,
+                "--plugin", "norm.so", "--out", f"alone-{version}-{seed}", "--quiet")
+    run(inputs.plumb, "report", *(f"alone-{version}-{seed}" for version in (0, 1) for seed in (1, 2)), "--plugin",
+        "norm.so", "--out", "report")
+    found = numbers("report")
+    assert len({row["group"] for row in found}) == 2 and len({row["run_hash"] for row in found}) == 4, found
+
+
 def main() -> None:
     source, plumb = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 12
@@ -163,6 +176,7 @@ def main() -> None:
             assert found == fresh[state], (
                 f"round {number}, {change}: {[(a, b) for a, b in zip(found, fresh[state]) if a != b][:1]}, "
                 f"{len(found)} and {len(fresh[state])} runs")
+        check_report(inputs)
         print(f"{counts['equal']} studies equal fresh ones, {counts['refused']} commands were refused")
 
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import unittest
+from typing import Any, Optional
 
 import plumb
 
@@ -192,6 +193,50 @@ class RunsTest(unittest.TestCase):
                               set={"train.max_steps": 5, "model.n_layer": 1}, norms=[halve])
         self.assertEqual([status for status in study.runs["status"]], ["finished"] * 4)
         self.assertEqual(study.runs["model"], ["halved", "halved", "pre", "pre"])
+
+    def test_a_study_notices_an_edited_norm(self) -> None:
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            self.skipTest("numpy is not installed")
+
+        def divide(by: object, version: Optional[str] = None) -> plumb.Norm:
+            @plumb.norm("org.example.divide", version=version)
+            def forward(x):  # type: ignore[no-untyped-def]
+                return x / float(by)  # type: ignore[arg-type]
+
+            @forward.backward
+            def _(x, dy):  # type: ignore[no-untyped-def]
+                return dy / float(by)  # type: ignore[arg-type]
+            return forward
+
+        class Unknown:
+            def __float__(self) -> float:
+                return 2.0
+
+        spec = plumb.placement("x = x + f(norm(x))", end="x = norm(x)", name="divided").spec(
+            norm="org.example.divide", n_layer=1, n_head=2, d_model=8, context_length=16)
+
+        def compare(norm: plumb.Norm, out: str, **more: Any) -> list[object]:
+            study = plumb.compare({"divided": spec}, NAMES, RECIPE, out=self.path(out), seeds=2, samples=0,
+                                  set={"train.max_steps": 3}, norms=[norm], **more)
+            return list(study.runs["last_100"])
+
+        two, three = compare(divide(2), "two"), compare(divide(3), "three")
+        self.assertNotEqual(two, three)
+        self.assertEqual(compare(divide(2), "study", store=self.path("store")), two)
+        self.assertEqual(compare(divide(2), "study"), two)
+        with self.assertRaisesRegex(plumb.Error, "norm org.example.divide: python"):
+            compare(divide(3), "study", store=self.path("store"))
+        self.assertEqual(compare(divide(3), "study", store=self.path("store"), overwrite=True), three)
+        self.assertEqual(compare(divide(2), "again", store=self.path("store")), two)
+        # The code of an object cannot be compared: only a version makes its runs reusable.
+        self.assertEqual(compare(divide(Unknown()), "unknown", store=self.path("other")), two)
+        with self.assertRaisesRegex(plumb.Error, "has no version"):
+            compare(divide(Unknown()), "unknown")
+        self.assertEqual(os.listdir(self.path("other")), ["plumb-store.txt"])
+        for _ in range(2):
+            self.assertEqual(compare(divide(Unknown(), "1"), "named"), two)
 
     def test_the_command_line_extends_a_study_of_specs(self) -> None:
         def spec(each: str) -> plumb.Spec:
