@@ -394,8 +394,8 @@ void AddTrainCommand(CLI::App* program, Invocation* invocation) {
                 "Resume from the last checkpoint of the run, or start if there is none yet");
   app->add_flag("--accept-edits", options->accept_edits,
                 "Resume even if model.pbtxt or train.pbtxt of the run was edited after the "
-                "checkpoint; not for "
-                "fields that no resumed run may change (plumb docs recipes)");
+                "checkpoint, or if plumb, a norm or the tokenizer has changed; not for fields that "
+                "no resumed run may change (plumb docs recipes)");
   app->add_flag("--dry-run", options->dry_run,
                 "Check all input, time a few steps, print the memory, time and disk space of the "
                 "run, and write nothing")
