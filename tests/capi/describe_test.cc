@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plumb.h"
+#include "tests/capi/capi_fixture.h"
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>

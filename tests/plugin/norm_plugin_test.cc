@@ -220,8 +220,8 @@ TEST_F(NormPluginTest, AsksAnInstanceForItsExtensions) {
   ASSERT_TRUE(without->has_residual());
   EXPECT_TRUE(without->ForwardResidual({}, {}, 0, 0).ok());
   table_.get_extension = test_norm::GetExtension;  // like 1.0: the same for all instances
-  plugin_ = NormPlugin::Create(&table_, "").value();
-  EXPECT_TRUE(plugin_->Instantiate(4, {}).value()->has_residual());
+  const auto old = NormPlugin::Create(&table_, "").value();
+  EXPECT_TRUE(old->Instantiate(4, {}).value()->has_residual());
 }
 
 TEST_F(NormPluginTest, RefusesImpossibleDimensions) {
