@@ -91,7 +91,10 @@ void AddCommands(CLI::App* program, Invocation* invocation) {
   program->formatter(std::make_shared<HelpFormatter>(TerminalColumns(STDOUT_FILENO)));
   // This is a function, because the text needs libraries that are otherwise not loaded.
   program->set_version_flag(
-      "--version", [] { return absl::StrCat(VersionText(), "\nbuild ", BuildId(), "\nproducts: ", MatmulText()); },
+      "--version",
+      [] {
+        return absl::StrCat(VersionText(), "\nbuild ", BuildId(), "\nproducts: ", MatmulText());
+      },
       "Print the version and exit");
   program->require_subcommand(1);
   AddGlobalOptions(program, invocation);

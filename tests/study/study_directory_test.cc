@@ -43,8 +43,8 @@ class StudyDirectoryTest : public testing::Test {
     plan.groups[0].text = Inputs(1).model;
     for (uint64_t seed = 1; seed <= seeds; ++seed) {
       plan.study.seeds.push_back(seed);
-      plan.runs.push_back({0, seed, dir_.File(absl::StrCat("runs/a-seed", seed)),
-                           RunIdentity::Of(Inputs(seed))});
+      plan.runs.push_back(
+          {0, seed, dir_.File(absl::StrCat("runs/a-seed", seed)), RunIdentity::Of(Inputs(seed))});
     }
     return plan;
   }

@@ -346,7 +346,8 @@ class Arranger {
           }
           record = std::move(own);
         }
-        if (record.result.status == RunStatus::kFinished && record.is_present && !record.result.validation) {
+        if (record.result.status == RunStatus::kFinished && record.is_present &&
+            !record.result.validation) {
           has_validation = false;
         }
         plan_.runs.push_back(std::move(run));

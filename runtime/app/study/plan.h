@@ -38,9 +38,9 @@ struct PlanModel {
 // Facts about the model of a group.
 struct ModelFacts {
   int64_t parameters = 0, context_length = 0;
-  double flops_per_token = 0;  // of training, at the full context: plumb_model_work
-  std::string fingerprint;     // fingerprint of the resolved model
-  std::string text;            // self-contained, as in model.pbtxt of a run
+  double flops_per_token = 0;                // of training, at the full context: plumb_model_work
+  std::string fingerprint;                   // fingerprint of the resolved model
+  std::string text;                          // self-contained, as in model.pbtxt of a run
   std::map<std::string, std::string> norms;  // from IdentifyNorms()
 };
 

@@ -282,7 +282,8 @@ CurveData GroupsAndRuns(const StudyPlan& plan, const StudyResults& results) {
     std::vector<const std::vector<double>*> curves;
     for (const RunRecord* record : records) {
       losses.push_back(record->losses);
-      if (record->result.status == RunStatus::kDiverged) losses.back().push_back(kNaN);  // the step that diverged
+      if (record->result.status == RunStatus::kDiverged)
+        losses.back().push_back(kNaN);  // the step that diverged
     }
     for (const std::vector<double>& curve : losses) curves.push_back(&curve);
     const std::vector<int64_t> ends = BlockEnds(curves, points);

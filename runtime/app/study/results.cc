@@ -213,9 +213,9 @@ absl::StatusOr<StudyResults> CollectResults(const StudyPlan& plan) {
     PLUMB_RETURN_IF_ERROR(CheckInputs(run));
     PLUMB_ASSIGN_OR_RETURN(RunRecord record, ReadRunRecord(run.directory, MetricsHead(plan, run)));
     if (!record.has_result) {
-      return absl::DataLossError(
-          absl::StrCat(run.directory, "/result.json: is not readable; delete ", run.directory,
-                       " to train this run again"));
+      return absl::DataLossError(absl::StrCat(run.directory,
+                                              "/result.json: is not readable; delete ",
+                                              run.directory, " to train this run again"));
     }
     records.push_back(std::move(record));
   }

@@ -181,10 +181,10 @@ absl::Status SetResultOfTraining(const std::string& directory, RunRecord* record
   result.step = static_cast<int64_t>(record->losses.size());
   if (!record->validation.empty()) result.validation = record->validation.back().second;
   PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(RunTrainPath(directory), {}));
-  result.status = result.step >= recipe.fields.max_steps() ? RunStatus::kFinished
-                                                           : RunStatus::kInterrupted;
-  result.message = absl::StrCat("interrupted after ", result.step, " of ",
-                                recipe.fields.max_steps(), " steps");
+  result.status =
+      result.step >= recipe.fields.max_steps() ? RunStatus::kFinished : RunStatus::kInterrupted;
+  result.message =
+      absl::StrCat("interrupted after ", result.step, " of ", recipe.fields.max_steps(), " steps");
   PLUMB_ASSIGN_OR_RETURN(const std::string incidents, ReadIfThere(RunIncidentsPath(directory)));
   for (absl::string_view line : absl::StrSplit(incidents, '\n', absl::SkipEmpty())) {
     const Json incident = Parse(line);

@@ -39,7 +39,7 @@ struct RunResult {
 };
 
 struct RunRecord {
-  bool is_present = true;  // false for a run that a report of found runs does not have
+  bool is_present = true;   // false for a run that a report of found runs does not have
   bool has_result = false;  // true if result.json says how the run ended
   RunResult result;
   std::vector<double> losses;                          // one per step, from step 1

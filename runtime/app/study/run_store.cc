@@ -193,7 +193,8 @@ absl::Status RunStore::Put(const std::string& run) const {
   Json hashes = Json::object();
   for (const std::string& file : files) {
     if (!IsPlainFile(run, file)) continue;
-    PLUMB_ASSIGN_OR_RETURN(const std::string content, ReadFile(JoinPath(run, file), kMaxResultBytes));
+    PLUMB_ASSIGN_OR_RETURN(const std::string content,
+                           ReadFile(JoinPath(run, file), kMaxResultBytes));
     hashes[file] = HexDigits(ContentHash(content));
     PLUMB_RETURN_IF_ERROR(copy.Add(file, content));
   }

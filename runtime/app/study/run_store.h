@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunStore: a directory of finished runs that studies share, so that each run is trained once. A run
-// is stored under the hash of the identity that it was trained with (RunIdentity), with the hashes
-// of its files. Opening a store reads no run, however many it has. Several processes may use one
-// store: a run appears in it whole, by a rename, and does not change afterwards. A damaged entry is
-// reported, removed and trained again.
+// RunStore: a directory of finished runs that studies share, so that each run is trained once. A
+// run is stored under the hash of the identity that it was trained with (RunIdentity), with the
+// hashes of its files. Opening a store reads no run, however many it has. Several processes may use
+// one store: a run appears in it whole, by a rename, and does not change afterwards. A damaged
+// entry is reported, removed and trained again.
 #ifndef PLUMB_RUNTIME_APP_STUDY_RUN_STORE_H_
 #define PLUMB_RUNTIME_APP_STUDY_RUN_STORE_H_
 

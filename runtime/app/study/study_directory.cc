@@ -75,8 +75,9 @@ absl::StatusOr<std::vector<std::string>> InputChanges(const PlanRun& run, const 
                          ReadFile(RunJsonPath(run.directory), kMaxStateBytes));
   PLUMB_ASSIGN_OR_RETURN(const auto then, RunIdentity::FromRunJson(json));
   if (!then.has_value()) {
-    return std::vector<std::string>{"its run.json does not identify its inputs, as of an earlier "
-                                    "plumb"};
+    return std::vector<std::string>{
+        "its run.json does not identify its inputs, as of an earlier "
+        "plumb"};
   }
   std::vector<std::string> changes = then->Differences(run.identity);
   for (std::string& change : changes) {
@@ -153,10 +154,10 @@ absl::StatusOr<std::vector<std::string>> ClaimDirectory(const StudyPlan& plan, b
     return absl::InvalidArgumentError(message);
   }
   if (!changed.empty() && !overwrite) {
-    std::string message = absl::StrCat(
-        plan.out, ": is another study; ", changed.size(), " of its ",
-        Count(static_cast<int64_t>(names->size()), "run"), " had other inputs; choose another --out"
-        ", or train only these again with --overwrite");
+    std::string message = absl::StrCat(plan.out, ": is another study; ", changed.size(), " of its ",
+                                       Count(static_cast<int64_t>(names->size()), "run"),
+                                       " had other inputs; choose another --out"
+                                       ", or train only these again with --overwrite");
     AppendLines(lines, &message);
     return absl::InvalidArgumentError(message);
   }
@@ -170,9 +171,9 @@ absl::StatusOr<std::vector<std::string>> ClaimDirectory(const StudyPlan& plan, b
 absl::Status CheckInputs(const PlanRun& run) {
   PLUMB_ASSIGN_OR_RETURN(const std::vector<std::string> changes, InputChanges(run, nullptr));
   if (changes.empty() || !run.identity.UnknownPart().empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(run.directory, ": inputs changed while the study was trained: ",
-                   absl::StrJoin(changes, ", "), "; give the command again with --overwrite"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      run.directory, ": inputs changed while the study was trained: ", absl::StrJoin(changes, ", "),
+      "; give the command again with --overwrite"));
 }
 
 absl::StatusOr<std::vector<std::string>> ListRunFiles(const std::string& directory) {

@@ -326,7 +326,8 @@ class StudyArtist {
     size_t steps = 0;
     for (size_t i = 0; i < plan_.runs.size(); ++i) {
       const RunRecord& record = results_.records[i];
-      if (plan_.runs[i].group != group || record.losses.empty() || record.result.status != RunStatus::kFinished) {
+      if (plan_.runs[i].group != group || record.losses.empty() ||
+          record.result.status != RunStatus::kFinished) {
         continue;
       }
       *window = SmoothingWindow(static_cast<int64_t>(record.losses.size()));

@@ -120,10 +120,9 @@ std::string RunsCsv(const StudyPlan& plan, const StudyResults& results) {
     if (!record.is_present) continue;
     absl::StrAppend(&text, CsvText(group.name), ",", CsvText(plan.models[group.model].name));
     for (const auto& setting : group.settings) absl::StrAppend(&text, ",", CsvText(setting.second));
-    absl::StrAppend(&text, ",", plan.runs[i].seed, ",",
-                    StatusName(record.result.status), ",", record.result.step, ",",
-                    results.runs[i].collapsed ? 1 : 0, ",", record.result.spikes, ",",
-                    record.result.skips);
+    absl::StrAppend(&text, ",", plan.runs[i].seed, ",", StatusName(record.result.status), ",",
+                    record.result.step, ",", results.runs[i].collapsed ? 1 : 0, ",",
+                    record.result.spikes, ",", record.result.skips);
     for (const std::optional<double>& metric : results.runs[i].metric) {
       absl::StrAppend(&text, ",", metric ? absl::StrFormat("%.17g", *metric) : "");
     }

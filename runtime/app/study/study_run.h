@@ -30,9 +30,9 @@ struct StudyTimer {
 
 struct StudyRequest {
   Study study;
-  std::string out;      // directory of the study
-  std::string command;  // command line that resumes the study
-  std::string store;    // directory of the RunStore; "" for none
+  std::string out;         // directory of the study
+  std::string command;     // command line that resumes the study
+  std::string store;       // directory of the RunStore; "" for none
   bool overwrite = false;  // trains runs again that had other inputs (ClaimDirectory)
   // Job whose ranks share the study; null for one process. Only rank 0 accesses `out`.
   Launch* launch = nullptr;

@@ -272,7 +272,8 @@ absl::Status FindWork(const StudyPlan& plan, Shared* shared) {
     state.found = true;
     state.step = result->step;
     state.loss = losses.MeanOfLast100().value_or(0);
-    state.phase = result->status == RunStatus::kDiverged ? RunPhase::kDiverged : RunPhase::kFinished;
+    state.phase =
+        result->status == RunStatus::kDiverged ? RunPhase::kDiverged : RunPhase::kFinished;
   }
   const size_t seeds = plan.study.seeds.size();
   std::stable_sort(shared->queue.begin(), shared->queue.end(),

@@ -12,8 +12,8 @@
 #include "runtime/app/checkpoint/checkpoint.h"
 #include "runtime/app/import/import_json.h"
 #include "runtime/app/train/run_model.h"
-#include "runtime/base/sha256.h"
 #include "runtime/base/file.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/file_hash.h"
 #include "runtime/formats/hash.h"
@@ -28,9 +28,9 @@ constexpr char kIdentity[] = "identity";
 constexpr char kBefore[] = "before";
 
 // Lines of a recipe's text that do not change what is trained, or are identified by their contents.
-constexpr const char* kNotPart[] = {"seed:",      "checkpoint_interval:", "checkpoint_seconds:",
-                                    "shard:",     "keep_checkpoints:",    "recompute:",
-                                    "  tokenizer:"};
+constexpr const char* kNotPart[] = {
+    "seed:",      "checkpoint_interval:", "checkpoint_seconds:", "shard:", "keep_checkpoints:",
+    "recompute:", "  tokenizer:"};
 
 std::string ShortHash(absl::string_view text) { return Sha256(text).substr(0, 16); }
 
@@ -46,9 +46,9 @@ std::string HashOfRecipe(const std::string& text) {
 }
 
 const std::string& Part(const std::map<std::string, std::string>& parts, const std::string& name) {
-  static const std::string& none = *new std::string("none");
+  static const std::string& absent = *new std::string("absent");
   const auto found = parts.find(name);
-  return found == parts.end() ? none : found->second;
+  return found == parts.end() ? absent : found->second;
 }
 
 }  // namespace
@@ -65,7 +65,8 @@ RunIdentity RunIdentity::Of(const RunInputs& inputs) {
   if (!inputs.init.empty()) parts["init"] = inputs.init;
   parts["seed"] = absl::StrCat(inputs.seed);
   if (inputs.probe.every > 0) {
-    parts["probes"] = absl::StrCat(inputs.probe.every, " ", absl::StrJoin(inputs.probe.points, " "));
+    parts["probes"] =
+        absl::StrCat(inputs.probe.every, " ", absl::StrJoin(inputs.probe.points, " "));
   }
   if (inputs.samples > 0) parts["samples"] = absl::StrCat(inputs.samples);
   if (inputs.tensorboard) parts["tensorboard"] = "written";

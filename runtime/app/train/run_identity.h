@@ -21,8 +21,8 @@ namespace plumb {
 
 // Inputs of a run, except for plumb itself.
 struct RunInputs {
-  std::string model;   // self-contained text: api::Model::Text
-  std::string recipe;  // Recipe::text
+  std::string model;                         // self-contained text: api::Model::Text
+  std::string recipe;                        // Recipe::text
   std::string data, tokenizer;               // hashes of their contents
   std::map<std::string, std::string> norms;  // from IdentifyNorms
   std::string init;                          // from IdentifyWeights; "": all weights are drawn

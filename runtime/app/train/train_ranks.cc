@@ -79,7 +79,8 @@ absl::Status TrainRanks::CheckSameText(absl::string_view what, const std::string
 absl::Status TrainRanks::CheckAgree(HostRuntime* runtime, const Recipe& recipe,
                                     const std::string& model_text, const api::Model& model,
                                     const Dataset& data, bool require_same_bits) {
-  PLUMB_RETURN_IF_ERROR(CheckSameText("build of plumb", absl::StrCat(api::Version(), " ", BuildId())));
+  PLUMB_RETURN_IF_ERROR(
+      CheckSameText("build of plumb", absl::StrCat(api::Version(), " ", BuildId())));
   PLUMB_RETURN_IF_ERROR(CheckSameText("recipe", recipe.text));
   PLUMB_RETURN_IF_ERROR(CheckSameText("model", model_text));
   PLUMB_RETURN_IF_ERROR(

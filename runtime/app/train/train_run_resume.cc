@@ -84,9 +84,9 @@ absl::Status TrainRun::Impl::RestartWithoutCheckpoint(const InitSource& source,
   if (!source.run.empty()) {
     const absl::StatusOr<std::string> now = IdentifyWeights(source.weights);
     if (now.ok() && !init.empty() && *now != init) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          info.out, ": has no checkpoint yet, and the weights that it began with, ", source.weights,
-          ", have changed since; choose another --out"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(info.out, ": has no checkpoint yet, and the weights that it began with, ",
+                       source.weights, ", have changed since; choose another --out"));
     }
     const absl::Status read = ReadInitialWeights(source.weights);
     if (absl::IsNotFound(read)) {
@@ -103,21 +103,20 @@ absl::Status TrainRun::Impl::RestartWithoutCheckpoint(const InitSource& source,
 }
 
 absl::StatusOr<RunIdentity> TrainRun::Impl::ContinueIdentity(const TrainRequest& request,
-                                                            RunIdentity then) {
+                                                             RunIdentity then) {
   PLUMB_ASSIGN_OR_RETURN(RunIdentity now, Identify(request, ""));
   // Resuming does not decide these.
   now.Keep(then, {"init", "samples", "tensorboard", "before"});
   // CheckEdits and the recipe's own rules decide about the recipe; probes change no number.
   const std::vector<std::string> changes = then.Differences(now, {"recipe", "probes"});
   if (!changes.empty()) {
-    const std::string text =
-        absl::StrCat(info.out, ": was trained with other inputs\n  ", absl::StrJoin(changes, "\n  "));
+    const std::string text = absl::StrCat(info.out, ": was trained with other inputs\n  ",
+                                          absl::StrJoin(changes, "\n  "));
     if (!request.accept_edits) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(text,
-                       "\nput them back, start another run with another --out (--init ", info.out,
-                       " begins with its weights), or resume with --accept-edits, which records "
-                       "the change"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          text, "\nput them back, start another run with another --out (--init ", info.out,
+          " begins with its weights), or resume with --accept-edits, which records "
+          "the change"));
     }
     runtime->Warn(text);
   }
@@ -164,9 +163,10 @@ absl::Status TrainRun::Impl::OpenExisting(const TrainRequest& request) {
   if (!then.ok()) return Annotate(then.status(), absl::StrCat(RunJsonPath(request.out), ": "));
   const absl::StatusOr<std::string> checkpoint = FindLatestCheckpoint(request.out);
   if (!checkpoint.ok() && !absl::IsNotFound(checkpoint.status())) return checkpoint.status();
-  PLUMB_RETURN_IF_ERROR(checkpoint.ok() ? LoadCheckpoint(request, *checkpoint)
-                                        : RestartWithoutCheckpoint(
-                                              *source, then->has_value() ? (*then)->Get("init") : ""));
+  PLUMB_RETURN_IF_ERROR(
+      checkpoint.ok()
+          ? LoadCheckpoint(request, *checkpoint)
+          : RestartWithoutCheckpoint(*source, then->has_value() ? (*then)->Get("init") : ""));
   if (step() > fields().max_steps()) {
     return absl::InvalidArgumentError(
         absl::StrCat(request.out, ": ", step(), " steps are done, more than max_steps ",
