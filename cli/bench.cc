@@ -15,7 +15,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/arguments.h"
-#include "cli/bench_ranks.h"
 #include "cli/command.h"
 #include "cli/figures.h"
 #include "cli/interrupt.h"
@@ -46,9 +45,6 @@ struct BenchFlags {
   int64_t rounds = 7;
   std::optional<uint64_t> seed;
   bool profile = false, json = false, quiet = false;
-  std::string ranks, link;
-  bool fixed_batch = false;
-  RankOptions rank_options;
 };
 
 // Read bandwidth, measured in between the measurement that it is compared with: the bandwidth of
@@ -319,34 +315,12 @@ std::string TrainingOption(const BenchFlags& options, const Settings& settings) 
   return settings.train.empty() ? "" : absl::StrCat("--set train.", settings.train[0].first);
 }
 
-// Measures training on many ranks, if --ranks was given or several ranks run.
-absl::StatusOr<int> MeasureRanks(const BenchFlags& options, const Overrides& overrides,
-                                 const ModelSource& model, HostRuntime* runtime, Launch* launch) {
-  if (!options.only.empty() && options.only != "train") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--only ", options.only, ": only training runs on several ranks; use --only train"));
-  }
-  RankBenchOptions of_ranks;
-  of_ranks.model = options.model;
-  of_ranks.counts = options.ranks;
-  of_ranks.link = options.link;
-  of_ranks.fixed_batch = options.fixed_batch;
-  of_ranks.rounds = options.rounds;
-  of_ranks.profile = options.profile;
-  of_ranks.json = options.json;
-  of_ranks.request = ToRequest(options, overrides);
-  StatusLine progress(options.quiet);
-  of_ranks.progress = [&progress](const std::string& what) { progress.Show(what); };
-  const Interrupts interrupts("the step that is timed");
-  absl::StatusOr<int> code = BenchRanks(of_ranks, model, runtime, launch, interrupts);
-  progress.Clear();
-  if (launch->is_first()) PrintWarnings(runtime);
-  if (absl::IsCancelled(code.status())) return kExitInterrupted;
-  return code;
-}
-
 absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocation,
-                            Launch* launch) {
+                            const Launch& launch) {
+  if (launch.size() > 1) {
+    return absl::InvalidArgumentError(
+        "plumb bench measures one process; measure several ranks with mpirun plumb train");
+  }
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_ASSIGN_OR_RETURN(Settings settings, ParseSettings(options.settings));
   const std::string unused = TrainingOption(options, settings);
@@ -358,22 +332,12 @@ absl::StatusOr<int> Measure(const BenchFlags& options, const Invocation& invocat
   PLUMB_ASSIGN_OR_RETURN(ModelSource model,
                          ReadModelSource(options.model, std::move(settings.model)));
   PLUMB_ASSIGN_OR_RETURN(const api::Spec spec, model.Parse());
-  const bool on_ranks = !options.ranks.empty() || launch->size() > 1;
-  if (!on_ranks && (!options.link.empty() || options.fixed_batch)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.link.empty() ? "--fixed-batch" : "--link",
-                     " needs --ranks, for example --ranks 1..64"));
-  }
-  const bool only_trains = on_ranks || options.only == "train";
-  if (VocabSizeOf(spec) == 0 && (options.data.empty() || !only_trains)) {
+  if (VocabSizeOf(spec) == 0 && (options.data.empty() || options.only != "train")) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.model, ": vocab_size is missing, and ",
         options.data.empty()
             ? "there is no data to take it from; set it with --vocab N"
             : "only training takes it from --data; set it with --vocab N, or use --only train"));
-  }
-  if (on_ranks) {
-    return MeasureRanks(options, settings.train, model, runtime.get(), launch);
   }
   const Interrupts interrupts("the pass that is timed");
   Bench bench{options, runtime.get(), std::move(model), StatusLine(options.quiet), interrupts};
@@ -448,16 +412,9 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
   AddInt(app, "--sequences", &options->sequences, 1, 64, "Sequences per batch. Default: 1");
   AddChoice(app, "--weights", &options->weights, {"f32", "bf16", "int8"},
             "Type of the weights in memory: f32 (default), bf16 or int8");
-  app->option_defaults()->group("Ranks");
-  AddText(
-      app, "--ranks", "COUNTS", &options->ranks,
-      "Numbers of ranks to predict training for: 1,2,4 or 1..1024. Under mpirun also measures it");
-  AddText(app, "--link", "RATE,TIME", &options->link,
-          "Rate and latency of the link between ranks, such as 25Gbit,20us. Default under mpirun: "
-          "measured");
-  app->add_flag("--fixed-batch", options->fixed_batch,
-                "All ranks share one batch. Default: one batch per rank");
-  AddRankOptions(app, &options->rank_options);
+  for (const char* name : {"--ranks", "--link", "--fixed-batch", "--rank-grace"}) {
+    AddRemoved(app, name, "measure several ranks with mpirun plumb train");
+  }
   app->option_defaults()->group("Output");
   app->add_flag("--profile", options->profile, "Also print a table of the time of each pass by op");
   app->add_flag("--json", options->json, "Print the measurements as JSON");
@@ -466,9 +423,7 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
   app->footer(
       "Example:\n"
       "  plumb bench model.pbtxt --vocab 65 --batch 12\n"
-      "  plumb bench gpt2.pbtxt --only decode --weights int8 --tokens 128\n"
-      "  plumb bench gpt2.pbtxt --batch 8 --ranks 1..1024 --link 25Gbit,20us\n"
-      "  mpirun -n 4 plumb bench gpt2.pbtxt --batch 8\n\n"
+      "  plumb bench gpt2.pbtxt --only decode --weights int8 --tokens 128\n\n"
       "Weights are random. Shares are relative to a large matrix product by oneDNN of the same\n"
       "type, or for decoding to a pass that only reads memory, both measured in the same rounds.\n"
       "FLOPs are 6 per weight and token (prompts: 2) plus those of attention without a mask. In "
@@ -476,9 +431,9 @@ void AddBenchCommand(CLI::App* program, Invocation* invocation) {
       "last layer of a prompt, only keys and values are computed and counted for all tokens.");
   app->callback([options, invocation] {
     invocation->run = [options, invocation] {
-      return RunRanks(options->rank_options, "bench", *invocation,
+      return RunRanks(RankOptions(), "bench", *invocation,
                       [options](Launch* launch, const Invocation& own) {
-                        return Measure(*options, own, launch);
+                        return Measure(*options, own, *launch);
                       });
     };
   });

@@ -6,7 +6,6 @@
 
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/cli/plumb_process.h"
@@ -129,61 +128,12 @@ TEST_F(BenchTest, TheTableHasALineForEveryPass) {
                                 HasSubstr("decode 1 x 2 f32"), HasSubstr("GB/s")));
 }
 
-TEST_F(BenchTest, PredictsStepsOfMoreRanksThanThereAre) {
-  const nlohmann::json json = Bench({"--batch", "2", "--ranks", "1..8,3", "--link", "1Mbit,5ms"});
-  ASSERT_TRUE(json.is_object());
-  const nlohmann::json& rows = json["ranks"];
-  ASSERT_EQ(rows.size(), 5u);
-  const int counts[] = {1, 2, 3, 4, 8};
-  for (size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(rows[i]["ranks"], counts[i]);
-    EXPECT_EQ(rows[i]["batch"], 2 * counts[i]);
-    EXPECT_FALSE(rows[i].contains("measured"));
-  }
-  const nlohmann::json& alone = json["alone"];
-  EXPECT_EQ(alone["units"], 1);
-  const double seconds =
-      alone["passes"].get<double>() + alone["update"].get<double>() + alone["other"].get<double>();
-  EXPECT_GT(seconds, 0);
-  EXPECT_NEAR(rows[0]["seconds"].get<double>(), seconds, 1e-12);
-  // Each rank sends 103,872 bytes of gradients to their owners and back, at 125,000 bytes per
-  // second.
-  EXPECT_GT(rows[1]["seconds"].get<double>(), seconds + 0.8);
-  // A fixed batch has the same number of units with any number of ranks.
-  const nlohmann::json shared = Bench({"--batch", "8", "--set", "train.units=8", "--fixed-batch",
-                                       "--ranks", "8", "--link", "1Tbit,0us"});
-  EXPECT_EQ(shared["ranks"][0]["batch"], 8);
-  EXPECT_NEAR(shared["ranks"][0]["passes"].get<double>(),
-              shared["alone"]["passes"].get<double>() / 8, 1e-12);
-}
-
-TEST_F(BenchTest, TheTableOfRanksSaysWhatItAssumes) {
-  const Finished result = RunPlumb(
-      {"bench", "pre.pbtxt", "--rounds", "1", "--ranks", "1,1024", "--link", "25Gbit,20us"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("efficiency"), HasSubstr("Links of 25 Gbit/s, 20 us"),
-                                HasSubstr("0.1 MB of gradients"), HasSubstr("Assumed: "),
-                                HasSubstr("From 1024 ranks on")));
-}
-
-TEST_F(BenchTest, ExplainsInvalidRanks) {
-  const std::pair<std::vector<std::string>, const char*> errors[] = {
-      {{"--ranks", "1..4"}, "--link is missing"},
-      {{"--link", "1Gbit,1us"}, "--link needs --ranks"},
-      {{"--ranks", "8..4", "--link", "1Gbit,1us"}, "ends before it begins"},
-      {{"--ranks", "2,x", "--link", "1Gbit,1us"}, "\"x\" in \"2,x\" is not a number of ranks"},
-      {{"--ranks", "0", "--link", "1Gbit,1us"}, "is not a number of ranks"},
-      {{"--ranks", "2", "--link", "1Gbit"}, "--link: the latency"},
-      {{"--ranks", "2", "--link", "1Gbit,1us", "--fixed-batch"}, "--set train.units=2"},
-      {{"--ranks", "2", "--link", "1Gbit,1us", "--only", "decode"},
-       "only training runs on several ranks"},
-  };
-  for (const auto& [more, text] : errors) {
-    std::vector<std::string> arguments = {"bench", "pre.pbtxt", "--rounds", "1"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const Finished result = RunPlumb(arguments);
+TEST_F(BenchTest, RemovedRanksNameTrain) {
+  for (const char* name : {"--ranks", "--link", "--fixed-batch"}) {
+    const Finished result = RunPlumb({"bench", "pre.pbtxt", name, "4"});
     EXPECT_EQ(result.exit_code, 2) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(text));
+    EXPECT_THAT(result.err, HasSubstr(std::string(name) + ": was removed; "));
+    EXPECT_THAT(result.err, HasSubstr("mpirun plumb train"));
   }
 }
 

@@ -44,9 +44,6 @@ struct TrainBenchRequest {
   std::string data_path;
   std::string train_path;     // "": defaults with a small learning rate
   Overrides train_overrides;  // applied on top of train_path; the fields above take precedence
-  // Ranks that train together, each with a bench of the same request. Must outlive the bench. null:
-  // this process alone.
-  const plumb_communicator* ranks = nullptr;
 };
 
 struct BenchStep {
@@ -70,12 +67,8 @@ class TrainBench {
 
   int64_t parameters() const;
   int64_t batch() const;
-  int64_t seq() const;                           // the model's context_length
-  std::string dtype() const;                     // "f32" or "bf16"
-  int64_t units() const;                         // train.units, passes per step
-  std::string shard() const;                     // train.shard: "NONE", "OPTIMIZER", "GRADIENTS"
-  std::string wire() const;                      // train.wire: "F32", "BF16"
-  std::vector<int64_t> tensor_elements() const;  // one per weight, in the model's order
+  int64_t seq() const;        // the model's context_length
+  std::string dtype() const;  // "f32" or "bf16"
   // Takes one whole step: batch, passes, clipping, optimizer. The first step with a new sequence
   // length compiles it.
   absl::StatusOr<BenchStep> Step();

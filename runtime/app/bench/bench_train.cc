@@ -180,7 +180,6 @@ absl::StatusOr<std::unique_ptr<TrainBench>> TrainBench::Open(HostRuntime* runtim
   options.recipe = impl.recipe.text;
   options.seq = impl.batches->max_seq();
   options.draw_weights = true;
-  options.communicator = request.ranks;
   absl::StatusOr<api::Trainer> trainer =
       OrOutOfMemory("the parameters, the optimizer state and the training program",
                     [&] { return api::Trainer::Create(*impl.model, options); });
@@ -193,30 +192,6 @@ int64_t TrainBench::parameters() const { return impl_->info.parameters; }
 int64_t TrainBench::batch() const { return impl_->recipe.fields.batch_size(); }
 int64_t TrainBench::seq() const { return impl_->info.context_length; }
 std::string TrainBench::dtype() const { return DTypeOf(impl_->recipe); }
-int64_t TrainBench::units() const {
-  const v1::Train& fields = impl_->recipe.fields;
-  return fields.units() == 0 ? fields.gradient_accumulation_steps() : fields.units();
-}
-std::string TrainBench::shard() const {
-  const v1::Shard::Kind shard = impl_->recipe.fields.shard();
-  return shard == v1::Shard::OPTIMIZER   ? "OPTIMIZER"
-         : shard == v1::Shard::GRADIENTS ? "GRADIENTS"
-                                         : "NONE";
-}
-std::string TrainBench::wire() const {
-  return impl_->recipe.fields.wire() == v1::Train::BF16 ? "BF16" : "F32";
-}
-std::vector<int64_t> TrainBench::tensor_elements() const {
-  std::vector<int64_t> elements;
-  for (size_t i = 0; i < impl_->model->TensorCount(); ++i) {
-    const auto tensor = impl_->trainer->StateTensor(api::State::kModel, i);
-    if (!tensor.ok()) break;
-    int64_t n = 1;
-    for (const int64_t size : tensor->shape) n *= size;
-    elements.push_back(n);
-  }
-  return elements;
-}
 absl::StatusOr<BenchStep> TrainBench::Step() {
   PLUMB_RETURN_IF_ERROR(impl_->Profiles(false));
   return impl_->Step();
