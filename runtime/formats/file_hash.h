@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Identity of files that a run refers to and does not own. A stamp tells in microseconds that a
+// Identity of files that a run refers to and does not own. A stamp shows in microseconds that a
 // file is unchanged; if the stamp differs, because the file was copied or touched, the hash of the
 // content decides. Stateless.
 #ifndef PLUMB_RUNTIME_FORMATS_FILE_HASH_H_

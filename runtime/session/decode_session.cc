@@ -114,7 +114,7 @@ absl::Status DecodeSession::CheckLength(int64_t sequence, int64_t tokens) const 
 
 template <typename Copy>
 void DecodeSession::ForOverwritten(int64_t sequence, Copy copy) const {
-  if (length(sequence) == 0) return;  // the first token begins anew
+  if (length(sequence) == 0) return;  // the first token begins again
   for (const auto& [name, cache] : caches_) {
     if (cache.rows == context_length()) continue;
     const bool is_state = cache.rows == 0;

@@ -90,7 +90,7 @@ class Study:
         commands = [first, self.command(0, out, ["--plugin", norm])]
         result = subprocess.run([*launcher, *command_by_rank(commands)], env=self.environment, capture_output=True, text=True)
         told = error_lines(result.stderr)
-        if result.returncode == 0 or len(told) != 1 or "norm plugins of pre differs between ranks" not in told[0]:
+        if result.returncode == 0 or len(told) != 1 or "norm rms_norm of pre differs between ranks" not in told[0]:
             fail(f"another plugin on rank 1: exit code {result.returncode}\n{result.stderr}")
         if out.exists():
             fail(f"another plugin on rank 1: {out} was made")

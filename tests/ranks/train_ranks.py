@@ -497,7 +497,7 @@ class Faults:
         # The file of the same norm differs by one byte.
         norm = self.plumb.scratch / "layer_norm.so"
         norm.write_bytes((pathlib.Path(self.plumb.program).parents[1] / "lib/plumb/norm-v1/layer_norm.so").read_bytes() + b"\0")
-        on_rank_1("other plugin", self.train("--plugin", str(norm)), 2, rank, "norms is not that of rank 0", "a file of hash")
+        on_rank_1("other plugin", self.train("--plugin", str(norm)), 2, rank, "norms is not that of rank 0", "layer_norm")
         on_rank_1("no plugin", self.train("--plugin", "/no/such/plugin.so"), 2, rank, "/no/such/plugin.so")
         limited = ["bash", "-c", 'ulimit -v 900000; exec "$@"', "bash"] + self.train(
             "--set", "model.d_model=1024", "--set", "model.n_layer=8"

@@ -139,7 +139,7 @@ absl::Status CheckStep(const std::string& directory, double step, int64_t next) 
           : absl::StrCat("lacks steps ", next, " to ", static_cast<int64_t>(step) - 1);
   return absl::DataLossError(absl::StrCat(MetricsPath(directory), ": ", problem,
                                           ", so that the run is not known; train it again, or "
-                                          "leave it out"));
+                                          "drop it"));
 }
 
 // Reads the steps of metrics.jsonl, at most `max_steps`, into a record.
