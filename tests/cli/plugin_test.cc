@@ -160,7 +160,7 @@ class RunPluginTest : public PluginTest {
 
 TEST_F(RunPluginTest, ARunRecordsTheFileOfItsNorm) {
   EXPECT_EQ(Recorded("path"), Real("mine.so"));
-  EXPECT_EQ(Recorded("hash").size(), 16u);
+  EXPECT_EQ(Recorded("hash").size(), 64u);
   ASSERT_EQ(RunPlumb(TrainArguments("shipped", 1)).exit_code, 0);
   EXPECT_FALSE(ReadJson("shipped/run.json").contains("plugin_files"));
 }
@@ -222,11 +222,11 @@ TEST_F(RunPluginTest, Resume_RefusesOtherContentsUnlessEditsAreAccepted) {
 
 TEST_F(RunPluginTest, ADamagedRecordIsAnErrorOfTheRun) {
   auto record = ReadJson("run/run.json");
-  record["plugin_files"] = {1, 2};
+  record["identity"] = {1, 2};
   Write("run/run.json", record.dump());
   const Finished resumed = Resume(2, Real("mine.so"));
   EXPECT_NE(resumed.exit_code, 0);
-  EXPECT_THAT(resumed.err, HasSubstr("run.json: \"plugin_files\" must be"));
+  EXPECT_THAT(resumed.err, HasSubstr("run.json: \"identity\" must be"));
 }
 
 }  // namespace

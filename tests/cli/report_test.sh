@@ -63,7 +63,7 @@ for file in report.html table.md table.tex runs.csv metrics.jsonl; do [ -s "one/
 [ "$(wc -l < one/metrics.jsonl)" = 60 ]
 
 head -n 20 runs/post-7/metrics.jsonl > short && mv short runs/post-7/metrics.jsonl
-"$plumb" report runs/pre-7 runs/post-7 --out half 2>&1 > /dev/null | grep -q "runs/post-7: has taken 20 of 60 steps"
+"$plumb" report runs/pre-7 runs/post-7 --out half 2>&1 > /dev/null | grep -q "runs/post-7: interrupted after 20 of 60 steps"
 
 # Expects an error with a text, and no output directory.
 refused() {
