@@ -50,7 +50,7 @@ TEST_F(TokenizerFileTest, TiktokenIsNamed) {
 }
 TEST_F(TokenizerFileTest, SentencePieceIsNamed) {
   ExpectFormat("tokenizer.model",
-               std::string("\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x0a\n\x03<s>", 26),
+               std::string("\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x0a\n\x03<s>", 23),
                "SentencePiece");
 }
 TEST_F(TokenizerFileTest, WordPieceIsNamed) {
