@@ -24,7 +24,7 @@
 namespace plumb {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr char kStoreFile[] = "plumb-store.txt";
 constexpr char kStoreText[] =

@@ -64,7 +64,7 @@ const ResumeRule& RuleOf(absl::string_view path) {
 }
 
 // Returns a field as it is written in a recipe, in one line.
-std::string Written(const Message& message, const Field& field) {
+std::string ValueText(const Message& message, const Field& field) {
   const std::string text = textproto::PrintField(message, field);
   if (text.empty()) return absl::StrCat("no ", field.name);
   return absl::StrReplaceAll(absl::StripSuffix(text, "\n"), {{"\n", " "}});
@@ -85,7 +85,7 @@ void AddDifferences(const Message& then, const Message& now, const std::string& 
       continue;
     }
     const ResumeRule& rule = RuleOf(name);
-    const std::string was = Written(then, field), is = Written(now, field);
+    const std::string was = ValueText(then, field), is = ValueText(now, field);
     if (rule.may_change || was == is) continue;
     if (same_sequences && rule.fields == RuleOf("batch_size").fields) continue;
     absl::StrAppend(lines, "\n  train.", name, ": was started with ", was, ", not ", is, "; ",
