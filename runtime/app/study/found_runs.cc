@@ -28,16 +28,12 @@
 namespace plumb {
 namespace {
 
-// Fields of a recipe that do not change what is trained.
-constexpr const char* kStorageFields[] = {"seed", "checkpoint_interval", "checkpoint_seconds",
-                                          "keep_checkpoints"};
-
 struct FoundRun {
   std::string directory;
   std::string model_text;   // model.pbtxt
   std::string model_key;    // the same without sizes
   std::string size_text;    // the sizes
-  std::string recipe_text;  // train.pbtxt without kStorageFields
+  std::string recipe_text;  // WithoutStorage of train.pbtxt
   uint64_t seed = 0;
   std::string data, data_hash;
   RunIdentity identity;  // without parts if run.json has none
@@ -65,10 +61,7 @@ absl::StatusOr<FoundRun> ReadFoundRun(const std::string& directory) {
       run.model_text, [](const std::string& field) { return IsSetting("model." + field); });
   PLUMB_ASSIGN_OR_RETURN(const std::string recipe,
                          ReadFile(RunTrainPath(directory), kMaxTextBytes));
-  run.recipe_text =
-      SplitLines(recipe, [](const std::string& field) {
-        return std::count(std::begin(kStorageFields), std::end(kStorageFields), field) > 0;
-      }).first;
+  run.recipe_text = WithoutStorage(recipe);
   PLUMB_ASSIGN_OR_RETURN(const std::string text, ReadFile(RunJsonPath(directory), kMaxStateBytes));
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const bool is_whole = json.is_object() && json.contains("seed") &&

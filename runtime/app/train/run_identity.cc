@@ -27,22 +27,18 @@ using Json = nlohmann::json;
 constexpr char kIdentity[] = "identity";
 constexpr char kBefore[] = "before";
 
-// Lines of a recipe's text that do not change what is trained, or are identified by their contents.
-constexpr const char* kNotPart[] = {
-    "seed:",      "checkpoint_interval:", "checkpoint_seconds:", "shard:", "keep_checkpoints:",
-    "recompute:", "  tokenizer:"};
-
 std::string ShortHash(absl::string_view text) { return Sha256(text).substr(0, 16); }
 
-std::string HashOfRecipe(const std::string& text) {
+// Returns the lines of a recipe that do not begin with one of `heads`.
+std::string WithoutLines(const std::string& text, const std::vector<absl::string_view>& heads) {
   std::string kept;
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    const bool is_part =
-        std::none_of(std::begin(kNotPart), std::end(kNotPart),
-                     [line](const char* head) { return absl::StartsWith(line, head); });
-    if (is_part) absl::StrAppend(&kept, line, "\n");
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const bool is_dropped = std::any_of(heads.begin(), heads.end(), [line](absl::string_view head) {
+      return absl::StartsWith(line, head);
+    });
+    if (!is_dropped) absl::StrAppend(&kept, line, "\n");
   }
-  return ShortHash(kept);
+  return kept;
 }
 
 const std::string& Part(const std::map<std::string, std::string>& parts, const std::string& name) {
@@ -58,7 +54,8 @@ RunIdentity RunIdentity::Of(const RunInputs& inputs) {
   std::map<std::string, std::string>& parts = identity.parts_;
   parts["plumb"] = absl::StrCat(api::Version(), " build ", BuildId());
   parts["model"] = ShortHash(inputs.model);
-  parts["recipe"] = HashOfRecipe(inputs.recipe);
+  // The tokenizer is identified by its contents, not by its path.
+  parts["recipe"] = ShortHash(WithoutLines(WithoutStorage(inputs.recipe), {"  tokenizer:"}));
   parts["data"] = inputs.data;
   parts["tokenizer"] = inputs.tokenizer;
   for (const auto& [id, norm] : inputs.norms) parts[absl::StrCat("norm ", id)] = norm;
@@ -141,6 +138,11 @@ void RunIdentity::ContinueAs(const RunIdentity& now, int64_t step) {
   }
   parts_ = now.parts_;
   if (!before.empty()) parts_[kBefore] = before;
+}
+
+std::string WithoutStorage(const std::string& recipe) {
+  return WithoutLines(recipe, {"seed:", "checkpoint_interval:", "checkpoint_seconds:",
+                               "keep_checkpoints:", "shard:", "recompute:"});
 }
 
 std::string HashOfTokenizer(const Tokenizer& tokenizer) {

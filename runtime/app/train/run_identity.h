@@ -66,6 +66,10 @@ class RunIdentity {
   std::map<std::string, std::string> parts_;
 };
 
+// Returns the text of a recipe without its seed and the fields that only say how a run is stored or
+// distributed, which change no number.
+std::string WithoutStorage(const std::string& recipe);
+
 // Returns the hash of a tokenizer and its special tokens, 16 digits.
 std::string HashOfTokenizer(const Tokenizer& tokenizer);
 
