@@ -43,8 +43,8 @@ class CompareFaultsTest : public ::testing::Test {
     if (!plan.ok()) return plan.status();
     const auto lock = StudyLock::Acquire(test_.out());
     if (!lock.ok()) return lock.status();
-    const absl::Status claimed = ClaimDirectory(test_.out(), plan->StudyText());
-    if (!claimed.ok()) return claimed;
+    const auto claimed = ClaimDirectory(*plan, /*overwrite=*/false);
+    if (!claimed.ok()) return claimed.status();
     const absl::StatusOr<StudyRequirements> requirements = RequirementsOf(*plan, 1);
     if (!requirements.ok()) return requirements.status();
     QuietHost host;
