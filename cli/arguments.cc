@@ -112,17 +112,18 @@ Overrides RunFormat::Settings() const {
   return settings;
 }
 
-void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise) {
-  SetChoices(app->add_option(
-                    "--dtype", *dtype,
-                    absl::StrCat(
-                        "Type of activations: f32, or bf16, which halves their memory and, on AMD "
-                        "Zen 4 and 5 and with AMX, nearly halves the time; elsewhere it is as fast "
-                        "as f32. Weights, gradients and moments are always f32. Default: ",
-                        otherwise))
-                 ->check(CLI::IsMember({"f32", "bf16"}))
-                 ->type_name("TYPE"),
-             {"f32", "bf16"});
+CLI::Option* AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise) {
+  return SetChoices(
+      app->add_option(
+             "--dtype", *dtype,
+             absl::StrCat(
+                 "Type of activations: f32, or bf16, which halves their memory and, on AMD "
+                 "Zen 4 and 5 and with AMX, nearly halves the time; elsewhere it is as fast "
+                 "as f32. Weights, gradients and moments are always f32. Default: ",
+                 otherwise))
+          ->check(CLI::IsMember({"f32", "bf16"}))
+          ->type_name("TYPE"),
+      {"f32", "bf16"});
 }
 
 void AddRecompute(CLI::App* app, std::string* recompute, const std::string& otherwise) {

@@ -49,7 +49,8 @@ struct RunFormat {
   Overrides Settings() const;
 };
 // Adds --dtype or --recompute. `otherwise` names the source of the default in the help.
-void AddDType(CLI::App* app, std::string* dtype, const std::string& otherwise = "train.dtype");
+CLI::Option* AddDType(CLI::App* app, std::string* dtype,
+                      const std::string& otherwise = "train.dtype");
 void AddRecompute(CLI::App* app, std::string* recompute,
                   const std::string& otherwise = "train.recompute");
 

@@ -22,6 +22,7 @@ struct Invocation {
   bool guard_plugins = false;             // --plugin-guard
   int64_t threads = 0;                    // --threads; 0: not given
   std::string gemm = "auto";              // --gemm
+  std::string command;                    // the command line, quoted for a shell
   // Runs the selected command and returns the exit code. Set while the command line is parsed.
   std::function<absl::StatusOr<int>()> run;
 

@@ -15,48 +15,28 @@
 #include "cli/study_run.h"
 #include "runtime/app/study/plan.h"
 #include "runtime/app/study/results.h"
-#include "runtime/app/study/study_options.h"
+#include "runtime/app/study/study.h"
 #include "runtime/base/status.h"
 
 namespace plumb::cli {
 namespace {
 
+// Values of options as the parser stores them; the changes of the study are what counts.
+struct Words {
+  std::string text;
+  std::vector<std::string> list;
+  int64_t number = 0;
+  bool flag = false;
+};
+
 struct CompareFlags {
-  StudyOptions study;
+  std::vector<std::string> files;
+  std::vector<StudyChange> changes;  // in the order of the command line
   std::string out, store;
   RankOptions ranks;
   bool overwrite = false, dry_run = false, json = false, quiet = false;
+  Words words;
 };
-
-std::string CommandText(const CompareFlags& options) {
-  const StudyOptions& study = options.study;
-  std::string text = "plumb compare";
-  const auto add = [&text](const char* name, const std::string& value) {
-    absl::StrAppend(&text, " ", name, *name != '\0' ? " " : "", Quoted(value));
-  };
-  for (const std::string& file : study.files) absl::StrAppend(&text, " ", Quoted(file));
-  if (!study.data.empty()) add("--data", study.data);
-  if (!study.train.empty()) add("--train", study.train);
-  if (!study.init.empty()) add("--init", study.init);
-  for (const std::string& setting : study.settings) add("--set", setting);
-  if (!study.dtype.empty()) add("--dtype", study.dtype);
-  for (const std::string& axis : study.grid) add("--grid", axis);
-  if (!study.baseline.empty()) add("--baseline", study.baseline);
-  if (!study.match.empty()) add("--match", study.match);
-  if (study.seeds > 0) add("--seeds", absl::StrCat(study.seeds));
-  for (const std::string& seed : study.seed_list) add("--seed", seed);
-  if (study.choosing_seeds > 0) {
-    add("--choosing-seeds", absl::StrCat(study.choosing_seeds));
-  }
-  if (study.samples >= 0) add("--samples", absl::StrCat(study.samples));
-  if (study.probe) absl::StrAppend(&text, " --probe");
-  if (study.probe_every >= 0) add("--probe-every", absl::StrCat(study.probe_every));
-  for (const std::string& point : study.probe_points) add("--probe-point", point);
-  if (study.tensorboard) absl::StrAppend(&text, " --tensorboard");
-  if (!options.store.empty()) add("--store", options.store);
-  add("--out", options.out);
-  return text;
-}
 
 // Returns the report without its long parts.
 Json Summary(const StudyOutcome& outcome) {
@@ -99,8 +79,8 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
   if (!launch->is_first() && options.dry_run) return kExitOk;
   const StudyTimer timer;
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
-  PLUMB_ASSIGN_OR_RETURN(const Study study, MakeStudy(options.study));
-  const StudyRequest request = {study,         options.out,       CommandText(options),
+  PLUMB_ASSIGN_OR_RETURN(const v1::Study study, MakeStudy(options.files, options.changes));
+  const StudyRequest request = {study,         options.out,       invocation.command,
                                 options.store, options.overwrite, launch};
   StudyConsole console(&request, options.quiet, &invocation);
   if (!launch->is_first()) {
@@ -117,61 +97,91 @@ absl::StatusOr<int> Compare(const CompareFlags& options, const Invocation& invoc
 
 void AddCompareCommand(CLI::App* program, Invocation* invocation) {
   const auto options = std::make_shared<CompareFlags>();
-  StudyOptions* study = &options->study;
+  Words* const words = &options->words;
+  // Makes an option change a field of the study.
+  const auto changes = [options](CLI::Option* option, const char* field) {
+    const std::string name = option->get_name();
+    option->each([options, name, field](const std::string& value) {
+      options->changes.push_back({name, field, value});
+    });
+  };
   CLI::App* app = program->add_subcommand(
       "compare", "Train models with the same seeds and data, and compare them");
-  app->add_option("MODEL", study->files,
+  app->add_option("MODEL", options->files,
                   "Model files (.pbtxt), or one study (.pbtxt), see plumb help study")
       ->type_name("");
   app->option_defaults()->group("Data");
-  AddText(app, "--data", "FILE", &study->data,
-          "Training data: a text file, or tokens (plumb tokenize encode --out)");
+  changes(AddText(app, "--data", "FILE", &words->text,
+                  "Training data: a text file, or tokens (plumb tokenize encode --out)"),
+          "data");
   app->option_defaults()->group("Training");
-  AddText(app, "--train", "FILE", &study->train,
-          "Recipe (.pbtxt), see plumb help recipe. Default: its defaults");
-  AddText(app, "--init", "RUN", &study->init,
-          "Start every model from the weights of this run or checkpoint, trained or imported: "
-          "copies tensors of the same name and shape, initializes the others");
-  AddRepeated(app, "--set", "FIELD=VALUE", &study->settings,
-              "Set a field of every run, e.g. train.max_steps=200; repeatable");
-  AddDType(app, &study->dtype);
+  changes(AddText(app, "--train", "FILE", &words->text,
+                  "Recipe (.pbtxt), see plumb help recipe. Default: its defaults"),
+          "train");
+  changes(AddText(app, "--init", "RUN", &words->text,
+                  "Start every model from the weights of this run or checkpoint, trained or "
+                  "imported: copies tensors of the same name and shape, initializes the others"),
+          "init");
+  changes(AddRepeated(app, "--set", "FIELD=VALUE", &words->list,
+                      "Set a field of every run, e.g. train.max_steps=200; repeatable"),
+          "set");
+  changes(AddDType(app, &words->text), "dtype");
   app->option_defaults()->group("Study");
-  AddRepeated(
-      app, "--grid", "FIELD=V,V,...", &study->grid,
-      "Train every model with each of these values; repeatable: with every combination. "
-      "Values of a field that is neither of the recipe nor a size make models of their own. "
-      "Values with commas need a study, see plumb help study");
-  app->add_option("--baseline", study->baseline,
-                  "Model, by its file or name, to which differences are shown. Default: the first")
-      ->type_name("MODEL");
-  app->add_option(
-         "--match", study->match,
-         "Cost that models have in common with the first one in their cell: steps; tokens or "
-         "flops (by the number of steps); parameters (by d_ff). "
-         "Default: steps")
-      ->type_name("COST")
-      ->check([](const std::string& cost) -> std::string {
-        return cost == "seconds" ? "seconds was removed; use flops" : "";
-      })
-      ->check(CLI::IsMember({"steps", "tokens", "flops", "parameters"}));
-  AddInt(app, "--seeds", &study->seeds, 1, 10000, "Train with the seeds 1 to N. Default: 3");
-  AddRepeated(app, "--seed", "N", &study->seed_list, "Train with this seed; repeatable");
-  AddInt(app, "--choosing-seeds", &study->choosing_seeds, 1, 10000,
-         "Train every cell of the grid with the first N seeds alone, and the other seeds only in "
-         "the best cell of each model, by which it is compared. Default: train all, half choose");
-  AddInt(app, "--samples", &study->samples, 0, 1000,
-         "Number of samples to draw from each trained model. Default: 8");
+  changes(
+      AddRepeated(
+          app, "--grid", "FIELD=V,V,...", &words->list,
+          "Train every model with each of these values; repeatable: with every combination. "
+          "Values of a field that is neither of the recipe nor a size make models of their own. "
+          "Values with commas need a study, see plumb help study"),
+      "grid");
+  changes(app->add_option(
+                 "--baseline", words->text,
+                 "Model, by its file or name, to which differences are shown. Default: the first")
+              ->type_name("MODEL"),
+          "baseline");
+  changes(
+      app->add_option(
+             "--match", words->text,
+             "Cost that models have in common with the first one in their cell: steps; tokens or "
+             "flops (by the number of steps); parameters (by d_ff). "
+             "Default: steps")
+          ->type_name("COST")
+          ->check([](const std::string& cost) -> std::string {
+            return cost == "seconds" ? "seconds was removed; use flops" : "";
+          })
+          ->check(CLI::IsMember({"steps", "tokens", "flops", "parameters"})),
+      "match");
+  changes(
+      AddInt(app, "--seeds", &words->number, 1, 10000, "Train with the seeds 1 to N. Default: 3"),
+      "seeds");
+  changes(AddRepeated(app, "--seed", "N", &words->list, "Train with this seed; repeatable"),
+          "seed");
+  changes(AddInt(app, "--choosing-seeds", &words->number, 1, 10000,
+                 "Train every cell of the grid with the first N seeds alone, and the other seeds "
+                 "only in the best cell of each model, by which it is compared. Default: train "
+                 "all, half choose"),
+          "choosing_seeds");
+  changes(AddInt(app, "--samples", &words->number, 0, 1000,
+                 "Number of samples to draw from each trained model. Default: 8"),
+          "samples");
   app->option_defaults()->group("Probes");
-  app->add_flag("--probe", study->probe,
-                "Probe activations and gradients in every run, for the report's plots of them");
-  AddInt(app, "--probe-every", &study->probe_every, 0, INT32_MAX,
-         absl::StrCat("Probe step 1 and every N-th step. Default: ", kDefaultProbeInterval));
-  AddRepeated(
-      app, "--probe-point", "GLOB", &study->probe_points,
-      "Probe these points or groups, see plumb train --help; repeatable. The report's plots "
-      "need default");
+  changes(app->add_flag("--probe", words->flag,
+                        "Probe activations and gradients in every run, for the report's plots of "
+                        "them"),
+          "probe");
+  changes(
+      AddInt(app, "--probe-every", &words->number, 0, INT32_MAX,
+             absl::StrCat("Probe step 1 and every N-th step. Default: ", kDefaultProbeInterval)),
+      "probe_every");
+  changes(
+      AddRepeated(app, "--probe-point", "GLOB", &words->list,
+                  "Probe these points or groups, see plumb train --help; repeatable. The report's "
+                  "plots need default"),
+      "probe_point");
   app->option_defaults()->group("Output");
-  app->add_flag("--tensorboard", study->tensorboard, "Write TensorBoard event files into the runs");
+  changes(
+      app->add_flag("--tensorboard", words->flag, "Write TensorBoard event files into the runs"),
+      "tensorboard");
   app->add_option("--store", options->store,
                   "Take runs that were trained before from this directory, and add new ones to it. "
                   "Studies may share it")
@@ -208,7 +218,7 @@ void AddCompareCommand(CLI::App* program, Invocation* invocation) {
       "code 130) or a crash, the same command resumes. A run that diverges is a result; the\n"
       "others continue.");
   app->callback([options, invocation] {
-    if (options->study.files.empty()) throw CLI::RequiredError("MODEL");
+    if (options->files.empty()) throw CLI::RequiredError("MODEL");
     invocation->run = [options, invocation] {
       return RunRanks(options->ranks, options->dry_run ? "compare --dry-run" : "compare",
                       *invocation, [&options](Launch* launch, const Invocation& mine) {

@@ -114,9 +114,9 @@ absl::Status CheckNorm(HostRuntime* runtime) {
 
 // Returns the number of seeds: the requested one, which must match a demo that already began in
 // `out`.
-absl::StatusOr<int64_t> SeedsOf(const DemoFlags& options, const std::string& out) {
-  const absl::StatusOr<Study> study = Study::FromFile(absl::StrCat(out, "/study.pbtxt"));
-  const int64_t begun = study.ok() ? static_cast<int64_t>(study->seeds.size()) : 0;
+absl::StatusOr<int64_t> NumberOfSeeds(const DemoFlags& options, const std::string& out) {
+  const absl::StatusOr<v1::Study> study = ReadStudy(absl::StrCat(out, "/study.pbtxt"));
+  const int64_t begun = study.ok() ? static_cast<int64_t>(SeedsOf(*study).size()) : 0;
   if (begun == 0) return options.seeds > 0 ? options.seeds : kDefaultSeeds;
   if (options.seeds == 0 || options.seeds == begun) return begun;
   return absl::InvalidArgumentError(
@@ -124,15 +124,13 @@ absl::StatusOr<int64_t> SeedsOf(const DemoFlags& options, const std::string& out
                    "; drop --seeds, or name another directory with --out DIR"));
 }
 
-Study DemoStudy(const std::string& out, int64_t seeds) {
+absl::StatusOr<v1::Study> DemoStudy(const std::string& out, int64_t seeds) {
   const auto in = [&out](const char* name) { return absl::StrCat(out, "/", name); };
-  Study study;
-  study.models = {in("pre.pbtxt"), in("post.pbtxt"), in("none.pbtxt")};
-  study.data = in("names.txt");
-  study.train = in("train.pbtxt");
-  study.probe_every = kProbeEvery;
-  for (int64_t seed = 1; seed <= seeds; ++seed) study.seeds.push_back(static_cast<uint64_t>(seed));
-  return study;
+  return MakeStudy({in("pre.pbtxt"), in("post.pbtxt"), in("none.pbtxt")},
+                   {{"", "data", in("names.txt")},
+                    {"", "train", in("train.pbtxt")},
+                    {"", "probe_every", absl::StrCat(kProbeEvery)},
+                    {"--seeds", "seeds", absl::StrCat(seeds)}});
 }
 
 constexpr char kReading[] =
@@ -157,14 +155,14 @@ absl::StatusOr<int> Demo(const DemoFlags& options, const Invocation& invocation)
   PLUMB_RETURN_IF_ERROR(CheckDirectory(out));
   PLUMB_ASSIGN_OR_RETURN(std::unique_ptr<HostRuntime> runtime, invocation.CreateRuntime());
   PLUMB_RETURN_IF_ERROR(CheckNorm(runtime.get()));
-  PLUMB_ASSIGN_OR_RETURN(const int64_t seeds, SeedsOf(options, out));
+  PLUMB_ASSIGN_OR_RETURN(const int64_t seeds, NumberOfSeeds(options, out));
   PLUMB_RETURN_IF_ERROR(WriteDemoFiles(out));
 
   PrintNote(absl::StrCat("pre-norm, post-norm and no norm learn to spell names, ",
                          Count(seeds, "seed"), " each; into ", out));
   const std::string command = absl::StrCat("plumb demo --out ", Quoted(out), " --seeds ", seeds);
   StudyRequest request;
-  request.study = DemoStudy(out, seeds);
+  PLUMB_ASSIGN_OR_RETURN(request.study, DemoStudy(out, seeds));
   request.out = out;
   request.command = command;
   StudyConsole console(&request, /*quiet=*/false, &invocation);

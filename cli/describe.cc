@@ -25,6 +25,7 @@
 #include "cli/figures.h"
 #include "cli/output.h"
 #include "runtime/app/model.h"
+#include "runtime/app/train/recipe.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 

@@ -25,6 +25,7 @@
 #include "cli/output.h"
 #include "cli/plugin_faults.h"
 #include "cli/ranks.h"
+#include "cli/study_run.h"
 #include "runtime/app/host_runtime.h"
 #include "runtime/app/launch/launch.h"
 #include "runtime/app/train/run_identity.h"
@@ -164,6 +165,8 @@ void PrintOutOfMemory() {
 int Run(int argc, char** argv) {
   CLI::App program("Trains and samples transformers whose norm placement is a formula.");
   Invocation invocation;
+  invocation.command = "plumb";
+  for (int i = 1; i < argc; ++i) absl::StrAppend(&invocation.command, " ", Quoted(argv[i]));
   AddCommands(&program, &invocation);
   try {
     program.parse(ReversedWords(argc, argv));

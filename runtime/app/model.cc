@@ -10,7 +10,6 @@
 #include "plumb/v1/model.schema.h"
 #include "plumb/v1/train.schema.h"
 #include "runtime/app/file_kind.h"
-#include "runtime/app/train/recipe.h"
 #include "runtime/base/diagnostics.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
@@ -65,31 +64,6 @@ absl::StatusOr<std::string> DrawModel(const api::Model& model, std::optional<int
   options.stage = layer.has_value() ? api::Stage::kLayerSvg : api::Stage::kSvg;
   options.layer = layer.value_or(0);
   return OrOutOfMemory("the model's picture", [&] { return model.Explain(options); });
-}
-
-absl::StatusOr<TrainingMemory> PlanTraining(const api::Model& model, const std::string& train_path,
-                                            const Overrides& train_overrides, int32_t ranks) {
-  return OrOutOfMemory("the training program", [&]() -> absl::StatusOr<TrainingMemory> {
-    PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides, ranks));
-    api::TrainerOptions options;
-    options.recipe = recipe.text;
-    options.ranks = ranks;
-    const auto planned = ToStatus(api::Trainer::Plan(model, options));
-    if (!planned.ok()) return recipe.InFile(planned.status());
-    return ToTrainingMemory(*planned, recipe, model.Info().context_length);
-  });
-}
-
-absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::string& train_path,
-                                           const Overrides& train_overrides) {
-  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
-  api::ExplainOptions options;
-  options.stage = api::Stage::kUpdates;
-  options.recipe = recipe.text;
-  absl::StatusOr<std::string> text =
-      OrOutOfMemory("the recipe", [&] { return model.Explain(options); });
-  if (!text.ok()) return recipe.InFile(text.status());
-  return text;
 }
 
 constexpr std::pair<const char*, api::Stage> kStages[] = {

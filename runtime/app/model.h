@@ -50,27 +50,6 @@ absl::StatusOr<nlohmann::ordered_json> DescribeModel(const api::Model& model);
 absl::StatusOr<std::string> DrawModel(const api::Model& model,
                                       std::optional<int64_t> layer = std::nullopt);
 
-// Memory of training, in bytes. All of it is allocated before the first step, so the total is the
-// peak of a step. Excludes the text, its tokens, and the program.
-struct TrainingMemory : api::TrainerMemory {
-  int64_t batch = 0, seq = 0;  // for one pass; seq is the max sequence length
-  std::string dtype;           // "f32", "bf16"
-  bool recompute_blocks = false;
-  int64_t validation = 0;  // memory of the evaluator of the validation split; included in the total
-};
-
-// Returns the memory that training takes with a recipe: the file `train_path` ("": the schema's
-// defaults) and the overrides; with several ranks, that of the rank that needs the largest amount.
-// Errors: those of TrainRun::Open for the recipe, and programs too large to be addressed.
-absl::StatusOr<TrainingMemory> PlanTraining(const api::Model& model, const std::string& train_path,
-                                            const Overrides& train_overrides, int32_t ranks = 1);
-
-// Returns a text for users that shows how a recipe's rules update each tensor, as
-// PLUMB_EXPLAIN_UPDATES. Errors: those of PlanTraining, and rules that match
-// nothing or cannot be evaluated.
-absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::string& train_path,
-                                           const Overrides& train_overrides);
-
 // Returns the names of the stages that ExplainModel prints.
 std::vector<std::string> ExplainStages();
 

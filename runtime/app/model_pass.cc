@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "runtime/app/model.h"
-#include "runtime/app/train/run_probe.h"
+#include "runtime/app/probe.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/safetensors.h"
 

@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/app/plumb_api.h"
+
 namespace plumb {
 
 struct ProbeOptions {
@@ -43,6 +45,17 @@ struct TensorFigures {
   int64_t nonfinite = 0;  // number of elements that are NaN or infinite
   int64_t elements = 0;   // number of all elements
 };
+
+inline TensorFigures FiguresOf(const api::ProbeInfo& probe) {
+  TensorFigures figures;
+  figures.rms = probe.rms;
+  figures.max = probe.max;
+  figures.mean = probe.mean;
+  figures.norm = probe.norm;
+  figures.nonfinite = probe.nonfinite;
+  figures.elements = probe.elements;
+  return figures;
+}
 
 struct ProbedTensor {
   std::string name;  // without the prefix "grad."

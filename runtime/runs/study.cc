@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "plumb.h"
 #include "runtime/app/host_runtime.h"
+#include "runtime/app/study/study.h"
 #include "runtime/app/study/study_host.h"
-#include "runtime/app/study/study_options.h"
 #include "runtime/app/study/study_run.h"
 #include "runtime/base/status.h"
 #include "runtime/capi/error.h"
@@ -97,10 +97,8 @@ absl::Status Run(const char* study, const plumb_study_options& options) {
   const StudyTimer timer;
   PLUMB_ASSIGN_OR_RETURN(CallingHost host, CallingHost::Create(options));
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<HostRuntime> runtime, host.CreateRuntime());
-  StudyOptions files;
-  files.files = {study};
   StudyRequest request;
-  PLUMB_ASSIGN_OR_RETURN(request.study, MakeStudy(files));
+  PLUMB_ASSIGN_OR_RETURN(request.study, MakeStudy({study}, {}));
   request.out = TextOf(options.out);
   request.store = TextOf(options.store);
   request.overwrite = options.overwrite != 0;

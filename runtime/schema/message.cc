@@ -104,13 +104,15 @@ int Message::OneofCase(int oneof) const {
   return field == nullptr ? 0 : field->number;
 }
 
+void Message::Clear(const Field& field) {
+  field.access.reset(*this);
+  if (IsSet(field.index)) set_[Index(field.index)] = false;
+}
+
 void Message::MarkSet(const Field& field) {
   if (field.label != Label::kOptional || IsSet(field.index)) return;
   const Field* other = field.oneof < 0 ? nullptr : SetInOneof(field.oneof);
-  if (other != nullptr) {
-    other->access.reset(*this);
-    set_[Index(other->index)] = false;
-  }
+  if (other != nullptr) Clear(*other);
   if (set_.empty()) set_.resize(Type().fields.size());
   set_[Index(field.index)] = true;
 }

@@ -58,6 +58,8 @@ class Message {
   }
   Message* PutMessage(const Field& field);
 
+  // Resets a field to its default; a repeated field is then empty.
+  void Clear(const Field& field);
   // Replaces an element. Requires: a repeated field, and index < Size().
   template <class T>
   void Replace(const Field& field, int index, T value) {

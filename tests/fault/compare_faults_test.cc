@@ -27,14 +27,17 @@ class CompareFaultsTest : public ::testing::Test {
  protected:
   CompareFaultsTest() {
     test_.dir().Write("other.pbtxt", absl::StrCat(kTestModel, "tie_embeddings: true\n"));
-    study_.models = {test_.dir().File("model.pbtxt"), test_.dir().File("other.pbtxt")};
-    study_.data = test_.dir().File("data.txt");
-    study_.train = test_.dir().File("train.pbtxt");
-    study_.settings = {{"train.max_steps", "3", ""},
-                       {"train.checkpoint_interval", "2", ""},
-                       {"train.checkpoint_seconds", "0", ""}};
-    study_.seeds = {1};
-    study_.samples = 1;
+    for (const char* model : {"model.pbtxt", "other.pbtxt"}) {
+      study_.add_model(test_.dir().File(model));
+    }
+    study_.set_data(test_.dir().File("data.txt"));
+    study_.set_train(test_.dir().File("train.pbtxt"));
+    for (const char* setting :
+         {"train.max_steps=3", "train.checkpoint_interval=2", "train.checkpoint_seconds=0"}) {
+      study_.add_set(setting);
+    }
+    study_.add_seed(1);
+    study_.set_samples(1);
   }
 
   // Returns the losses and samples of all runs as text.
@@ -75,7 +78,7 @@ class CompareFaultsTest : public ::testing::Test {
   }
 
   const TestRun test_;
-  Study study_;
+  v1::Study study_;
 };
 
 TEST_F(CompareFaultsTest, LosesNothing) {

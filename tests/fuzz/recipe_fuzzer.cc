@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes recipes and studies: a parsed text is printed, and its print parses to the same.
-#include "runtime/app/study/study_spec.h"
+#include "runtime/app/study/study.h"
 #include "runtime/base/check.h"
+#include "runtime/schema/reader.h"
 #include "runtime/spec/train_spec.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -15,10 +16,10 @@ PLUMB_FUZZER(recipe) {
     const auto again = ParseTrainSpec(printed, "again.pbtxt", {});
     PLUMB_CHECK(again.ok() && again->ToText() == printed, "a recipe does not read itself");
   }
-  if (const auto study = ParseStudySpec(text, "study.pbtxt"); study.ok()) {
-    const std::string printed = study->ToText();
-    const auto again = ParseStudySpec(printed, "again.pbtxt");
-    PLUMB_CHECK(again.ok() && again->ToText() == printed, "a study does not read itself");
+  if (const auto study = ParseStudy(text, "study.pbtxt"); study.ok()) {
+    const std::string printed = textproto::PrintText(*study);
+    const auto again = ParseStudy(printed, "again.pbtxt");
+    PLUMB_CHECK(again.ok() && textproto::PrintText(*again) == printed, "a study does not read itself");
   }
 }
 

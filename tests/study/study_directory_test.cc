@@ -37,12 +37,12 @@ class StudyDirectoryTest : public testing::Test {
   StudyPlan Plan(uint64_t seeds) const {
     StudyPlan plan;
     plan.out = dir_.File(".");
-    plan.study.models = {"a.pbtxt"};
+    plan.study.add_model("a.pbtxt");
     plan.groups.resize(1);
     plan.groups[0].training.train_text = Inputs(1).recipe;
     plan.groups[0].text = Inputs(1).model;
     for (uint64_t seed = 1; seed <= seeds; ++seed) {
-      plan.study.seeds.push_back(seed);
+      plan.seeds.push_back(seed);
       plan.runs.push_back(
           {0, seed, dir_.File(absl::StrCat("runs/a-seed", seed)), RunIdentity::Of(Inputs(seed))});
     }

@@ -27,14 +27,15 @@ namespace {
 class StudyRanksTest : public ::testing::Test {
  protected:
   StudyRanksTest() {
-    study_.models = {test_.dir().File("model.pbtxt")};
-    study_.data = test_.dir().File("data.txt");
-    study_.train = test_.dir().File("train.pbtxt");
-    study_.settings = {{"train.max_steps", "12", ""},
-                       {"train.checkpoint_interval", "4", ""},
-                       {"train.checkpoint_seconds", "0", ""}};
-    study_.seeds = {1, 2, 3, 4, 5, 6, 7};
-    study_.samples = 1;
+    study_.add_model(test_.dir().File("model.pbtxt"));
+    study_.set_data(test_.dir().File("data.txt"));
+    study_.set_train(test_.dir().File("train.pbtxt"));
+    for (const char* setting :
+         {"train.max_steps=12", "train.checkpoint_interval=4", "train.checkpoint_seconds=0"}) {
+      study_.add_set(setting);
+    }
+    study_.set_seeds(7);
+    study_.set_samples(1);
   }
 
   std::string Directory(const std::string& name) { return test_.dir().File(name); }
@@ -64,7 +65,7 @@ class StudyRanksTest : public ::testing::Test {
   }
 
   TestRun test_;
-  Study study_;
+  v1::Study study_;
 };
 
 TEST_F(StudyRanksTest, AnyNumberOfRanksEndsInTheSameTable) {

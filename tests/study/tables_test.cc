@@ -46,8 +46,10 @@ RunRecord Diverged(int64_t step) {
 // and 5.
 StudyPlan TwoGroups() {
   StudyPlan plan;
-  plan.study.seeds = {1, 2, 5};
-  plan.study.grid = {{"model.n_layer", {"4"}, ""}};
+  plan.seeds = {1, 2, 5};
+  v1::Grid* const axis = plan.study.add_grid();
+  axis->set_field("model.n_layer");
+  axis->add_value("4");
   plan.models = {{"a", "a.pbtxt", {}, {}, "", {}}, {"b|c", "b.pbtxt", {}, {}, "", {}}};
   plan.cells = {{{"model.n_layer", "4"}}};
   for (size_t model = 0; model < 2; ++model) {
@@ -60,7 +62,7 @@ StudyPlan TwoGroups() {
     group.memory.total = 2048;
     group.unigram_entropies = {100, 200, 300};
     plan.groups.push_back(group);
-    for (uint64_t seed : plan.study.seeds) plan.runs.push_back({model, seed, "", {}});
+    for (uint64_t seed : plan.seeds) plan.runs.push_back({model, seed, "", {}});
   }
   return plan;
 }
@@ -102,7 +104,7 @@ TEST(TablesTest, DifferencesArePairedOverTheSeedsWithWhichBothFinished) {
 // Returns a plan of two models in two cells with four seeds, and runs whose loss is `loss`[group],
 // with a small difference between seeds.
 StudyResults TwoCells(const std::vector<double>& loss, StudyPlan* plan) {
-  plan->study.seeds = {1, 2, 3, 4};
+  plan->seeds = {1, 2, 3, 4};
   plan->models = {{"a", "", {}, {}, "", {}}, {"b", "", {}, {}, "", {}}};
   plan->cells = {{{"train.batch_size", "1"}}, {{"train.batch_size", "2"}}};
   std::vector<RunRecord> records;
@@ -112,7 +114,7 @@ StudyResults TwoCells(const std::vector<double>& loss, StudyPlan* plan) {
     planned.cell = group % 2;
     planned.unigram_entropies = {100, 100, 100, 100};
     plan->groups.push_back(planned);
-    for (uint64_t seed : plan->study.seeds) {
+    for (uint64_t seed : plan->seeds) {
       plan->runs.push_back({group, seed, "", {}});
       records.push_back(Record(loss[group] + 0.01 * static_cast<double>(seed * (group + 1))));
     }

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/app/checkpoint/checkpoint_layout.h"
-#include "runtime/app/train/trainer_tensors.h"
+#include "runtime/app/checkpoint/trainer_tensors.h"
 #include "runtime/base/file.h"
 #include "runtime/base/status.h"
 #include "runtime/formats/shared_file.h"

@@ -216,24 +216,23 @@ class Arranger {
           absl::StrCat("the models were trained with different values of ", name));
       return;
     }
-    StudyAxis axis;
-    axis.field = name;
+    std::vector<std::string> distinct;
     for (size_t i = 0; i < runs_.size(); ++i) {
       const std::string& value = field.second[i];
-      if (std::count(axis.values.begin(), axis.values.end(), value) == 0) {
-        axis.values.push_back(value);
-      }
+      if (std::count(distinct.begin(), distinct.end(), value) == 0) distinct.push_back(value);
       values_of_runs_[i].emplace_back(name, value);
     }
-    std::sort(axis.values.begin(), axis.values.end(), IsBefore);
-    plan_.study.grid.push_back(std::move(axis));
+    std::sort(distinct.begin(), distinct.end(), IsBefore);
+    v1::Grid* const axis = plan_.study.add_grid();
+    axis->set_field(name);
+    for (const std::string& value : distinct) axis->add_value(value);
   }
 
   void FindSeeds() {
     std::set<uint64_t> seeds;
     for (const FoundRun& run : runs_) seeds.insert(run.seed);
-    plan_.study.seeds.assign(seeds.begin(), seeds.end());
-    plan_.study.data = runs_.front().data;
+    plan_.seeds.assign(seeds.begin(), seeds.end());
+    plan_.study.set_data(runs_.front().data);
   }
 
   // Returns the first run of a group, or null.
@@ -249,7 +248,7 @@ class Arranger {
     group.model = model;
     group.cell = cell;
     group.settings = plan_.cells[cell];
-    group.unigram_entropies.assign(plan_.study.seeds.size(), kNaN);
+    group.unigram_entropies.assign(plan_.seeds.size(), kNaN);
     if (plan_.models.size() == model) plan_.models.push_back({"", "", {}, {}, "", ""});
     if (const FoundRun* const run = FirstOf(model, cell); run != nullptr) {
       PLUMB_RETURN_IF_ERROR(Describe(*run, &group));
@@ -302,8 +301,8 @@ class Arranger {
       return;
     }
     group->training.data = preview->data;
-    const absl::StatusOr<std::vector<double>> entropies = UnigramEntropies(
-        run.data, recipe_path, {}, context, LossSummary::kLastSteps, plan_.study.seeds);
+    const absl::StatusOr<std::vector<double>> entropies =
+        UnigramEntropies(run.data, recipe_path, {}, context, LossSummary::kLastSteps, plan_.seeds);
     if (entropies.ok()) group->unigram_entropies = *entropies;
   }
 
@@ -317,7 +316,7 @@ class Arranger {
     }
     for (size_t group = 0; group < plan_.groups.size(); ++group) {
       bool has_validation = true;
-      for (const uint64_t seed : plan_.study.seeds) {
+      for (const uint64_t seed : plan_.seeds) {
         const std::vector<const FoundRun*>& same = found[{group, seed}];
         PlanRun run;
         run.group = group;

@@ -15,13 +15,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "runtime/app/settings.h"
 #include "runtime/app/study/run_record.h"
 #include "runtime/app/train/loss_summary.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text_format.h"
+#include "runtime/schema/reader.h"
 
 namespace plumb {
 namespace {
@@ -29,15 +29,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxRuns = 100000;
-
-absl::Status CheckField(const std::string& field, const std::string& place) {
-  PLUMB_RETURN_IF_ERROR(Annotate(CheckSetting(field), absl::StrCat(place, ": ")));
-  if (field == "train.seed") {
-    return absl::InvalidArgumentError(
-        absl::StrCat(place, ": train.seed cannot be set in a study; use --seeds or --seed"));
-  }
-  return absl::OkStatus();
-}
 
 // Returns `name`, with a number added if it is taken. Ignores case, as some file systems do.
 std::string Unique(const std::string& name, const char* before, const char* after,
@@ -51,14 +42,14 @@ std::string Unique(const std::string& name, const char* before, const char* afte
 
 // Returns every combination of the grid's values, the last field varying fastest; a single empty
 // one without a grid.
-std::vector<Overrides> Combinations(const std::vector<StudyAxis>& grid) {
+std::vector<Overrides> Combinations(const std::vector<v1::Grid>& grid) {
   std::vector<Overrides> combinations = {{}};
-  for (const StudyAxis& axis : grid) {
+  for (const v1::Grid& axis : grid) {
     std::vector<Overrides> longer;
     for (const Overrides& combination : combinations) {
-      for (const std::string& value : axis.values) {
+      for (const std::string& value : axis.value()) {
         longer.push_back(combination);
-        longer.back().emplace_back(axis.field, value);
+        longer.back().emplace_back(axis.field(), value);
       }
     }
     combinations = std::move(longer);
@@ -71,33 +62,30 @@ class Planner {
   Planner(StudyPlan* plan, HostRuntime* runtime) : plan_(*plan), runtime_(runtime) {}
 
   absl::Status Check() {
-    const Study& study = plan_.study;
-    if (study.choosing_seeds >= static_cast<int64_t>(study.seeds.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("--choosing-seeds ", study.choosing_seeds,
+    const v1::Study& study = plan_.study;
+    if (study.choosing_seeds() >= static_cast<int64_t>(plan_.seeds.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("--choosing-seeds ", study.choosing_seeds(),
                                                      ": no seed is left to compare the "
                                                      "models; give more than that with --seeds"));
     }
-    if (study.models.empty()) {
+    if (study.model_size() == 0) {
       return absl::InvalidArgumentError(
           "MODEL is missing; write plumb compare A.pbtxt B.pbtxt --data FILE --out DIR");
     }
-    if (study.data.empty())
+    if (study.data().empty())
       return absl::InvalidArgumentError("--data is missing; write --data FILE");
-    for (const StudySetting& setting : study.settings) {
-      PLUMB_RETURN_IF_ERROR(CheckField(setting.field, setting.place));
-    }
-    size_t runs = study.models.size() * study.seeds.size();
+    size_t runs = study.model().size() * plan_.seeds.size();
     std::set<std::string> fields;
-    for (const StudyAxis& axis : study.grid) {
-      PLUMB_RETURN_IF_ERROR(CheckField(axis.field, axis.place));
-      if (!fields.insert(axis.field).second) {
+    for (const v1::Grid& axis : study.grid()) {
+      if (!fields.insert(axis.field()).second) {
+        return absl::InvalidArgumentError(absl::StrCat(absl::StrCat("grid ", axis.field()), ": ",
+                                                       axis.field(), " is in the grid already"));
+      }
+      if (std::count(axis.value().begin(), axis.value().end(), "") > 0) {
         return absl::InvalidArgumentError(
-            absl::StrCat(axis.place, ": ", axis.field, " is in the grid already"));
+            absl::StrCat(absl::StrCat("grid ", axis.field()), ": a value is missing"));
       }
-      if (std::count(axis.values.begin(), axis.values.end(), "") > 0) {
-        return absl::InvalidArgumentError(absl::StrCat(axis.place, ": a value is missing"));
-      }
-      runs *= axis.values.size();
+      runs *= axis.value().size();
       if (runs > kMaxRuns) {
         return absl::InvalidArgumentError(
             absl::StrCat("this study has more than ", kMaxRuns,
@@ -108,12 +96,12 @@ class Planner {
   }
 
   absl::Status AddGroups() {
-    std::vector<StudyAxis> of_models, of_cells;
-    for (const StudyAxis& axis : plan_.study.grid) {
-      (IsSetting(axis.field) ? of_cells : of_models).push_back(axis);
+    std::vector<v1::Grid> of_models, of_cells;
+    for (const v1::Grid& axis : plan_.study.grid()) {
+      (IsSetting(axis.field()) ? of_cells : of_models).push_back(axis);
     }
     plan_.cells = Combinations(of_cells);
-    for (const std::string& file : plan_.study.models) {
+    for (const std::string& file : plan_.study.model()) {
       for (const Overrides& values : Combinations(of_models)) {
         plan_.models.push_back({"", file, values, {}, "", ""});
         for (size_t cell = 0; cell < plan_.cells.size(); ++cell) {
@@ -140,7 +128,7 @@ class Planner {
   // their names: "pre", "post".
   std::string ModelName(const PlanModel& model, const std::string& name) {
     if (model.values.empty()) return name;
-    if (plan_.study.models.size() > 1) return absl::StrCat(name, ", ", CellName(model.values));
+    if (plan_.study.model_size() > 1) return absl::StrCat(name, ", ", CellName(model.values));
     std::vector<std::string> values;
     for (const auto& [field, value] : model.values) values.push_back(value);
     return absl::StrJoin(values, ", ");
@@ -188,23 +176,23 @@ class Planner {
   // Fails if two values of a field are the same number, or train the same in all groups: each model
   // would then be trained, and counted by Holm's correction, twice.
   absl::Status CheckValuesDiffer() const {
-    for (size_t a = 0; a < plan_.study.grid.size(); ++a) {
-      const StudyAxis& axis = plan_.study.grid[a];
+    for (size_t a = 0; a < plan_.study.grid().size(); ++a) {
+      const v1::Grid& axis = plan_.study.grid(static_cast<int>(a));
       // Hashes of the groups with each value, ordered by the other fields' values.
       std::map<std::string, std::vector<std::string>> trained;
       for (size_t i = 0; i < plan_.groups.size(); ++i) {
         trained[plan_.groups[i].settings[a].second].push_back(trained_[i]);
       }
-      for (auto value = axis.values.begin(); value != axis.values.end(); ++value) {
-        const auto equal = std::find_if(axis.values.begin(), value, [&](const std::string& other) {
+      for (auto value = axis.value().begin(); value != axis.value().end(); ++value) {
+        const auto equal = std::find_if(axis.value().begin(), value, [&](const std::string& other) {
           double x, y;
           return trained.at(other) == trained.at(*value) ||
                  (absl::SimpleAtod(other, &x) && absl::SimpleAtod(*value, &y) && x == y);
         });
         if (equal == value) continue;
-        return absl::InvalidArgumentError(absl::StrCat(axis.place, ": ", axis.field, "=", *equal,
-                                                       " and ", axis.field, "=", *value,
-                                                       " train the same; drop one of them"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(absl::StrCat("grid ", axis.field()), ": ", axis.field(), "=", *equal,
+                         " and ", axis.field(), "=", *value, " train the same; drop one of them"));
       }
     }
     return absl::OkStatus();
@@ -218,16 +206,17 @@ class Planner {
     group->settings.clear();
     group->model_overrides.clear();
     group->train_overrides.clear();
-    for (const StudySetting& setting : plan_.study.settings) {
-      PLUMB_RETURN_IF_ERROR(Apply(setting.field, setting.value, setting.place, &spec, group));
+    for (const std::string& setting : plan_.study.set()) {
+      const auto [field, value] = SplitSetting(setting);
+      PLUMB_RETURN_IF_ERROR(Apply("set", field, value, &spec, group));
     }
-    for (const StudyAxis& axis : plan_.study.grid) {
-      const std::string value = ValueOf(axis.field, model, plan_.cells[group->cell]);
-      group->settings.emplace_back(axis.field, value);
-      PLUMB_RETURN_IF_ERROR(Apply(axis.field, value, axis.place, &spec, group));
+    for (const v1::Grid& axis : plan_.study.grid()) {
+      const std::string value = ValueOf(axis.field(), model, plan_.cells[group->cell]);
+      group->settings.emplace_back(axis.field(), value);
+      PLUMB_RETURN_IF_ERROR(Apply("grid", axis.field(), value, &spec, group));
     }
     for (const auto& [field, value] : matching) {
-      PLUMB_RETURN_IF_ERROR(Apply(field, value, "--match", &spec, group));
+      PLUMB_RETURN_IF_ERROR(Apply("--match", field, value, &spec, group));
     }
     PLUMB_ASSIGN_OR_RETURN(const TrainingPreview* const training, Preview(group->train_overrides));
     group->training = *training;
@@ -245,7 +234,7 @@ class Planner {
   }
 
   // Returns the fields to set so that `group` costs what `reference`, the first model's group in
-  // the same cell, does: by study.match its number of steps, or its d_ff.
+  // the same cell, does: by `match` its number of steps, or its d_ff.
   absl::StatusOr<Overrides> Match(const PlanGroup& reference, const PlanGroup& group,
                                   const GroupModel& made) {
     const auto steps = static_cast<double>(reference.training.max_steps);
@@ -253,10 +242,10 @@ class Planner {
       return Overrides{
           {"train.max_steps", absl::StrCat(std::max<int64_t>(1, std::llround(number)))}};
     };
-    if (plan_.study.match == StudyMatch::kFlops) {
+    if (plan_.study.match() == v1::Study::FLOPS) {
       return with(steps * reference.flops_per_token / group.flops_per_token);
     }
-    if (plan_.study.match == StudyMatch::kTokens &&
+    if (plan_.study.match() == v1::Study::TOKENS &&
         group.context_length != reference.context_length) {
       if (group.training.has_documents) {
         return absl::InvalidArgumentError(
@@ -266,7 +255,7 @@ class Planner {
       return with(steps * static_cast<double>(reference.context_length) /
                   static_cast<double>(group.context_length));
     }
-    if (plan_.study.match == StudyMatch::kParameters && group.parameters != reference.parameters) {
+    if (plan_.study.match() == v1::Study::PARAMETERS && group.parameters != reference.parameters) {
       return MatchParameters(reference, group, made);
     }
     return Overrides{};
@@ -297,16 +286,17 @@ class Planner {
     return with(std::llround(width));
   }
 
-  absl::Status Apply(const std::string& field, const std::string& value, const std::string& place,
+  // Sets a field. `source` names in errors where it is set.
+  absl::Status Apply(const char* source, const std::string& field, const std::string& value,
                      api::Spec* spec, PlanGroup* group) {
-    PLUMB_RETURN_IF_ERROR(CheckField(field, place));
     const std::string name = field.substr(field.find('.') + 1);
     if (absl::StartsWith(field, "train.")) {
       group->train_overrides.emplace_back(name, value);
       return absl::OkStatus();
     }
     group->model_overrides.emplace_back(name, value);
-    return Annotate(SetField(name, value, spec), absl::StrCat(place, ": "));
+    return Annotate(SetField(name, value, spec),
+                    absl::StrCat(source, " ", field, "=", value, ": "));
   }
 
   // Reads the data once for each distinct recipe of the grid.
@@ -314,7 +304,7 @@ class Planner {
     const auto found = previews_.find(overrides);
     if (found != previews_.end()) return &found->second;
     PLUMB_ASSIGN_OR_RETURN(TrainingPreview preview,
-                           PreviewTraining(plan_.study.data, plan_.study.train, overrides));
+                           PreviewTraining(plan_.study.data(), plan_.study.train(), overrides));
     return &previews_.emplace(overrides, std::move(preview)).first->second;
   }
 
@@ -338,8 +328,8 @@ absl::Status SetEntropies(StudyPlan* plan) {
     if (entropies.empty()) {
       PLUMB_ASSIGN_OR_RETURN(
           std::vector<double> made,
-          UnigramEntropies(plan->study.data, plan->study.train, group.train_overrides,
-                           group.context_length, LossSummary::kLastSteps, plan->study.seeds));
+          UnigramEntropies(plan->study.data(), plan->study.train(), group.train_overrides,
+                           group.context_length, LossSummary::kLastSteps, plan->seeds));
       entropies = std::move(made);
     }
     group.unigram_entropies = entropies;
@@ -373,7 +363,7 @@ std::vector<std::string> WarnOfEqualModels(const StudyPlan& plan) {
   return warnings;
 }
 
-RunIdentity IdentityOf(const Study& study, const PlanGroup& group, const std::string& init,
+RunIdentity IdentityOf(const v1::Study& study, const PlanGroup& group, const std::string& init,
                        uint64_t seed) {
   RunInputs inputs;
   inputs.model = group.text;
@@ -383,9 +373,9 @@ RunIdentity IdentityOf(const Study& study, const PlanGroup& group, const std::st
   inputs.norms = group.norms;
   inputs.init = init;
   inputs.seed = seed;
-  inputs.probe = {study.probe_every, study.probe_points};
-  inputs.samples = study.samples;
-  inputs.tensorboard = study.tensorboard;
+  inputs.probe = {study.probe_every(), study.probe_point()};
+  inputs.samples = study.samples();
+  inputs.tensorboard = study.tensorboard();
   return RunIdentity::Of(inputs);
 }
 
@@ -411,10 +401,11 @@ std::string DirectoryName(const std::string& name) {
   return plain;
 }
 
-absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
+absl::StatusOr<StudyPlan> MakePlan(const v1::Study& study, const std::string& out,
                                    HostRuntime* runtime) {
   StudyPlan plan;
   plan.study = study;
+  plan.seeds = SeedsOf(study);
   plan.out = out;
   Planner planner(&plan, runtime);
   PLUMB_RETURN_IF_ERROR(planner.Check());
@@ -424,9 +415,9 @@ absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
     PLUMB_RETURN_IF_ERROR(TryTraining(group, runtime, &plan));
   }
   PLUMB_RETURN_IF_ERROR(SetEntropies(&plan));
-  PLUMB_ASSIGN_OR_RETURN(const std::string init, IdentifyWeights(study.init));
+  PLUMB_ASSIGN_OR_RETURN(const std::string init, IdentifyWeights(study.init()));
   for (size_t group = 0; group < plan.groups.size(); ++group) {
-    for (uint64_t seed : study.seeds) {
+    for (uint64_t seed : plan.seeds) {
       plan.runs.push_back({group, seed,
                            absl::StrCat(out, "/runs/", plan.groups[group].directory, "-seed", seed),
                            IdentityOf(study, plan.groups[group], init, seed)});
@@ -467,13 +458,6 @@ absl::Status CountFrozen(const api::Model& model, PlanGroup* group) {
   return absl::OkStatus();
 }
 
-bool IsSetting(const std::string& field) {
-  static const auto& sizes = *new std::set<std::string>{
-      "model.n_layer", "model.n_head",   "model.n_kv_head",  "model.d_model",
-      "model.d_ff",    "model.head_dim", "model.vocab_size", "model.context_length"};
-  return !absl::StartsWith(field, "model.") || sizes.count(field) > 0;
-}
-
 std::string CellName(const Overrides& cell) {
   return absl::StrJoin(cell, ", ", [](std::string* out, const auto& setting) {
     absl::StrAppend(out, setting.first.substr(setting.first.find('.') + 1), "=", setting.second);
@@ -489,7 +473,7 @@ std::string AbsolutePath(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<TrainRun>> OpenWithoutFiles(const StudyPlan& plan, size_t group,
                                                            HostRuntime* runtime) {
-  TrainRequest request = plan.Request({group, plan.study.seeds.front(), "", {}});
+  TrainRequest request = plan.Request({group, plan.seeds.front(), "", {}});
   request.resume = false;
   request.tensorboard = false;
   return TrainRun::Open(runtime, request);
@@ -499,8 +483,8 @@ void StudyPlan::SkipExcept(const std::vector<size_t>& cell_of_model) {
   is_skipped.assign(runs.size(), false);
   for (size_t i = 0; i < runs.size(); ++i) {
     const PlanGroup& group = groups[runs[i].group];
-    const auto index = static_cast<int64_t>(i % study.seeds.size());  // of the seed
-    is_skipped[i] = index >= study.choosing_seeds && group.cell != cell_of_model[group.model];
+    const auto index = static_cast<int64_t>(i % seeds.size());  // of the seed
+    is_skipped[i] = index >= study.choosing_seeds() && group.cell != cell_of_model[group.model];
   }
 }
 
@@ -508,31 +492,32 @@ TrainRequest StudyPlan::Request(const PlanRun& run) const {
   const PlanGroup& group = groups[run.group];
   TrainRequest request;
   request.model_path = models[group.model].file;
-  request.data_path = study.data;
-  request.train_path = study.train;
-  request.init = study.init;
+  request.data_path = study.data();
+  request.train_path = study.train();
+  request.init = study.init();
   request.model_overrides = group.model_overrides;
   request.train_overrides = group.train_overrides;
   request.seed = run.seed;
   request.out = run.directory;
   request.resume = true;
-  request.probe.every = study.probe_every;
-  request.probe.points = study.probe_points;
-  request.samples = study.samples;
-  request.tensorboard = study.tensorboard;
+  request.probe.every = study.probe_every();
+  request.probe.points = study.probe_point();
+  request.samples = study.samples();
+  request.tensorboard = study.tensorboard();
   return request;
 }
 
 std::string StudyPlan::StudyText() const {
-  Study absolute = study;
-  for (std::string& model : absolute.models) model = AbsolutePath(model);
-  absolute.data = AbsolutePath(study.data);
-  absolute.train = AbsolutePath(study.train);
-  absolute.init = AbsolutePath(study.init);
+  v1::Study absolute = study;
+  absolute.clear_model();
+  for (const std::string& model : study.model()) absolute.add_model(AbsolutePath(model));
+  absolute.set_data(AbsolutePath(study.data()));
+  absolute.set_train(AbsolutePath(study.train()));
+  absolute.set_init(AbsolutePath(study.init()));
   return absl::StrCat(
       "# The study that plumb compare ran. run.json of each run next to this file identifies its "
       "inputs.\n",
-      absolute.ToText());
+      textproto::PrintText(absolute));
 }
 
 StudyDivision Divide(int threads, size_t runs, int64_t memory, int64_t available) {

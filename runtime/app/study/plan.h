@@ -20,6 +20,7 @@
 #include "runtime/app/host_runtime.h"
 #include "runtime/app/model.h"
 #include "runtime/app/study/study.h"
+#include "runtime/app/study/training_preview.h"
 #include "runtime/app/train/run_identity.h"
 #include "runtime/app/train/train.h"
 #include "runtime/base/memory.h"
@@ -69,7 +70,8 @@ struct PlanRun {
 };
 
 struct StudyPlan {
-  Study study;
+  v1::Study study;
+  std::vector<uint64_t> seeds;  // SeedsOf(study)
   std::string out;
   std::vector<PlanModel> models;
   std::vector<Overrides> cells;   // values of the grid's settings; one empty cell without any
@@ -81,7 +83,7 @@ struct StudyPlan {
   // Returns true if a run is to be trained.
   bool Has(size_t run) const { return is_skipped.empty() || !is_skipped[run]; }
   // Returns true if the first seeds choose the cells in which the others are trained.
-  bool chooses() const { return study.choosing_seeds > 0 && cells.size() > 1; }
+  bool chooses() const { return study.choosing_seeds() > 0 && cells.size() > 1; }
   // Skips the seeds that do not choose, except in one cell of each model.
   void SkipExcept(const std::vector<size_t>& cell_of_model);
 
@@ -92,7 +94,7 @@ struct StudyPlan {
 
 // Expands `study`. Errors: missing or malformed files, unknown fields, values out of range, values
 // of the grid that are equal (0.001 and 1e-3), not enough memory for a run.
-absl::StatusOr<StudyPlan> MakePlan(const Study& study, const std::string& out,
+absl::StatusOr<StudyPlan> MakePlan(const v1::Study& study, const std::string& out,
                                    HostRuntime* runtime);
 
 // Model of a group while a plan is made.
@@ -108,11 +110,6 @@ struct GroupModel {
 absl::StatusOr<GroupModel> MakeGroupModel(const api::Spec& spec, HostRuntime* runtime);
 // Sets the group's FLOPs to those without what its recipe, training.train_text, freezes.
 absl::Status CountFrozen(const api::Model& model, PlanGroup* group);
-
-// Returns true if a grid's field is a setting with which every model is trained: a field of the
-// recipe, or a size of the model ("model.n_layer"). Other fields of the model make another model of
-// each value.
-bool IsSetting(const std::string& field);
 
 // Returns the name of a cell, "n_layer=4, learning_rate=0.01"; "" without settings.
 std::string CellName(const Overrides& cell);

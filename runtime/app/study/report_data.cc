@@ -110,9 +110,9 @@ Json OriginData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
           {"kernels", VersionOf("kernels")},
           {"products", absl::StrJoin(results.Products(), " and ")},
           {"data",
-           {{"path", AbsolutePath(plan.study.data)},
-            {"description", DataDescription(plan.study.data, training.data)},
-            {"sha256", Sha256OfFile(plan.study.data)}}},
+           {{"path", AbsolutePath(plan.study.data())},
+            {"description", DataDescription(plan.study.data(), training.data)},
+            {"sha256", Sha256OfFile(plan.study.data())}}},
           {"plugins", Plugins(plan, runtime)}};
 }
 
@@ -427,8 +427,8 @@ Json ReportData(const StudyPlan& plan, const StudyResults& results, HostRuntime*
   CurveData curves = GroupsAndRuns(plan, results);
   return {{"title", StudyTitle(plan)},
           // study.pbtxt is next to the page of a study.
-          {"command", plan.study.models.empty() ? "plumb report RUN... --out DIR"
-                                                : "plumb compare study.pbtxt --out DIR"},
+          {"command", plan.study.model().empty() ? "plumb report RUN... --out DIR"
+                                                 : "plumb compare study.pbtxt --out DIR"},
           {"provenance", OriginData(plan, results, runtime)},
           {"steps", steps},
           {"windows",

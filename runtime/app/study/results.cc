@@ -66,7 +66,7 @@ GroupFigures FiguresOfGroup(const StudyPlan& plan, size_t group, const StudyResu
 
 // Returns the index of a group's run with the k-th seed. The runs of a group are in seed order.
 size_t RunOf(const StudyPlan& plan, size_t group, size_t k) {
-  return group * plan.study.seeds.size() + k;
+  return group * plan.seeds.size() + k;
 }
 
 size_t GroupOf(const StudyPlan& plan, size_t model, size_t cell) {
@@ -78,7 +78,7 @@ Comparison CompareInCells(const StudyPlan& plan, const StudyResults& results,
                           const std::vector<size_t>& cells, Metric metric, size_t first) {
   std::vector<std::vector<std::optional<RunValue>>> values(plan.models.size());
   for (size_t model = 0; model < plan.models.size(); ++model) {
-    for (size_t k = first; k < plan.study.seeds.size(); ++k) {
+    for (size_t k = first; k < plan.seeds.size(); ++k) {
       const RunFigures& run = results.runs[RunOf(plan, GroupOf(plan, model, cells[model]), k)];
       const std::optional<double>& value = run.metric[metric];
       values[model].push_back(value ? std::optional(RunValue{*value, run.collapsed})
@@ -140,10 +140,10 @@ size_t BestCell(const StudyPlan& plan, const StudyResults& results, size_t model
 
 std::optional<BestSettings> CompareBestSettings(const StudyPlan& plan,
                                                 const StudyResults& results) {
-  if (plan.cells.size() < 2 || plan.study.seeds.size() < 2) return std::nullopt;
+  if (plan.cells.size() < 2 || plan.seeds.size() < 2) return std::nullopt;
   BestSettings best;
   best.chosen_with =
-      plan.chooses() ? static_cast<size_t>(plan.study.choosing_seeds) : plan.study.seeds.size() / 2;
+      plan.chooses() ? static_cast<size_t>(plan.study.choosing_seeds()) : plan.seeds.size() / 2;
   for (size_t model = 0; model < plan.models.size(); ++model) {
     best.cells.push_back(BestCell(plan, results, model, best.chosen_with));
   }

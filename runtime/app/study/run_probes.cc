@@ -13,7 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/app/study/results.h"
+#include "runtime/app/study/statistics.h"
 
 namespace plumb {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "runtime/app/study/results.h"
+#include "runtime/app/study/statistics.h"
 #include "runtime/app/train/recipe.h"
 #include "runtime/app/train/run_directory.h"
 #include "runtime/base/file.h"

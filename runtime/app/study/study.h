@@ -1,86 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// plumb::Study: models that are trained in the same way, with the same seeds, for comparison; and
-// facts about such a training before it begins. Values and stateless functions, thread-safe.
+// Studies (plumb.v1.Study): models that are trained in the same way, with the same seeds, for
+// comparison. The message is the value that everything else takes: its paths are valid in the
+// current directory, and its fields are checked. Stateless functions, thread-safe.
 #ifndef PLUMB_RUNTIME_APP_STUDY_STUDY_H_
 #define PLUMB_RUNTIME_APP_STUDY_STUDY_H_
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/app/train/train.h"
+#include "absl/strings/string_view.h"
+#include "plumb/v1/study.schema.h"
 
 namespace plumb {
 
-// Field that is set in runs, and the location of the setting ("study.pbtxt:3:6", "--set").
-struct StudySetting {
-  std::string field, value;  // "model.n_layer", "4"
-  std::string place;
+// Parses a study in protobuf's text format; `file` names it in errors, which are those of
+// ReadStudy. Its paths stay as they are.
+absl::StatusOr<v1::Study> ParseStudy(absl::string_view text, const std::string& file);
+
+// Reads a study. Its paths are relative to it. Errors: with "file:line:column", all at once if
+// possible.
+absl::StatusOr<v1::Study> ReadStudy(const std::string& path);
+
+// Field of a study that an option of a command sets, or for a repeated field adds to.
+struct StudyChange {
+  std::string option, field, value;  // "--seeds", "seeds", "20"
 };
 
-struct StudyAxis {
-  std::string field;
-  std::vector<std::string> values;
-  std::string place;
-};
+// Makes the study of a command line: `files` are models, or one study, to which the changes are
+// applied in order. Changes of "seed" and "probe_point" replace those of the file. Three of them
+// are no fields: "dtype" sets the recipe's, "probe" sets probe_every to its default, and "baseline"
+// moves a model, a file, its name without ".pbtxt", or a value of the grid that makes models, to
+// the first place. Errors: those of ReadStudy, and malformed values with their option.
+absl::StatusOr<v1::Study> MakeStudy(const std::vector<std::string>& files,
+                                    const std::vector<StudyChange>& changes);
 
-// Cost that models in one cell have in common with the first model.
-enum class StudyMatch {
-  kSteps,       // number of steps, and so of tokens
-  kFlops,       // FLOPs of training (plumb_model_work), by the number of steps
-  kParameters,  // number of parameters, by d_ff
-  kTokens,      // number of tokens, by the number of steps
-};
+// Returns the seeds that a study lists, or those from 1 to its number of seeds, by default 3.
+std::vector<uint64_t> SeedsOf(const v1::Study& study);
 
-// Content of schema plumb.v1.Study. Paths are valid in the current directory.
-struct Study {
-  std::vector<std::string> models;
-  std::string data, train;  // train "": defaults
-  std::string init;         // TrainRequest::init of every run
-  std::vector<StudySetting> settings;
-  std::vector<StudyAxis> grid;
-  StudyMatch match = StudyMatch::kSteps;
-  std::vector<uint64_t> seeds;            // empty: not set
-  int64_t choosing_seeds = 0;             // 0: half of the seeds, and all train in every cell
-  int64_t samples = 8;                    // number of samples from each trained model
-  int64_t probe_every = 0;                // 0: none
-  std::vector<std::string> probe_points;  // ProbeOptions::points of every run
-  bool tensorboard = false;
+// Splits "train.max_steps=200" at its "=". Requires: there is one.
+std::pair<std::string, std::string> SplitSetting(const std::string& setting);
 
-  // Reads a study. Errors: with "file:line:column", all at once if possible.
-  static absl::StatusOr<Study> FromFile(const std::string& path);
-  std::string ToText() const;  // protobuf text format, with the paths in this object
-};
-
-// Recipe together with its data.
-struct TrainingPreview {
-  std::string train_text;  // the recipe with defaults filled in
-  int64_t max_steps = 0;
-  std::string data;       // "names.txt: 3,700 documents to train on ..."
-  std::string data_hash;  // Dataset::data_hash
-  std::string tokenizer_hash;
-  int64_t vocab_size = 0;  // needed by the data, and by masked_tokens
-  bool has_validation = false;
-  bool has_documents = false;  // a batch has documents, and not spans of a text
-};
-
-// Returns facts about training on `data_path` with a recipe, without writing files. Errors: those
-// of TrainRun::Open for data and recipe.
-absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
-                                                const std::string& train_path,
-                                                const Overrides& train_overrides);
-
-// Returns for each seed the unigram entropy, in nats, of the targets in the last `steps` steps of
-// such a run: a lower bound of their mean loss for a model that only knows how often each token
-// occurs there. It can differ from that of the whole file, since the steps see a sample of it,
-// which with keep_order is not random. Errors: those of PreviewTraining, and of TrainRun::Open for
-// a context that is too long.
-absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_path,
-                                                     const std::string& train_path,
-                                                     const Overrides& train_overrides,
-                                                     int64_t context_length, int64_t steps,
-                                                     const std::vector<uint64_t>& seeds);
+// Returns true if a grid's field is a setting with which every model is trained: a field of the
+// recipe, or a size of the model ("model.n_layer"). Other fields of the model make another model of
+// each value.
+bool IsSetting(const std::string& field);
 
 }  // namespace plumb
 

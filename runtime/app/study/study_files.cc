@@ -68,7 +68,9 @@ std::string TableMarkdown(const StudyPlan& plan, const StudyResults& results) {
 
 std::string TableCsv(const StudyPlan& plan, const StudyResults& results) {
   std::string text = "group,model";
-  for (const StudyAxis& axis : plan.study.grid) absl::StrAppend(&text, ",", CsvText(axis.field));
+  for (const v1::Grid& axis : plan.study.grid()) {
+    absl::StrAppend(&text, ",", CsvText(axis.field()));
+  }
   absl::StrAppend(
       &text,
       ",parameters,flops_per_token,steps,memory,runs,finished,diverged,collapsed,spikes,"
@@ -108,7 +110,9 @@ std::string TableCsv(const StudyPlan& plan, const StudyResults& results) {
 
 std::string RunsCsv(const StudyPlan& plan, const StudyResults& results) {
   std::string text = "group,model";
-  for (const StudyAxis& axis : plan.study.grid) absl::StrAppend(&text, ",", CsvText(axis.field));
+  for (const v1::Grid& axis : plan.study.grid()) {
+    absl::StrAppend(&text, ",", CsvText(axis.field()));
+  }
   absl::StrAppend(&text, ",seed,status,steps,collapsed,spikes,skips");
   for (int m = 0; m < kMetrics; ++m) absl::StrAppend(&text, ",", ColumnName(m));
   absl::StrAppend(&text,

@@ -100,7 +100,7 @@ absl::Status CheckRanksAgree(const StudyRequest& request, const StudyPlan& plan,
                              HostRuntime* runtime) {
   std::vector<Fact> facts = {{"version of plumb", VersionText()}};
   for (const PlanGroup& group : plan.groups) {
-    const size_t first = static_cast<size_t>(&group - plan.groups.data()) * plan.study.seeds.size();
+    const size_t first = static_cast<size_t>(&group - plan.groups.data()) * plan.seeds.size();
     for (const auto& [name, part] : plan.runs[first].identity.parts()) {
       facts.emplace_back(absl::StrCat(name, " of ", group.name), part);
     }

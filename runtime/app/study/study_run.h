@@ -29,7 +29,7 @@ struct StudyTimer {
 };
 
 struct StudyRequest {
-  Study study;
+  v1::Study study;
   std::string out;         // directory of the study
   std::string command;     // command line that resumes the study
   std::string store;       // directory of the RunStore; "" for none

@@ -128,7 +128,7 @@ std::vector<std::vector<std::string>> EscapedRows(const Table& table,
 
 Table SummaryTable(const StudyPlan& plan, const StudyResults& results, bool with_times) {
   Table table;
-  const bool is_matched = plan.study.match != StudyMatch::kSteps;
+  const bool is_matched = plan.study.match() > v1::Study::STEPS;
   table.columns = {"model", "parameters"};
   if (!with_times || is_matched) table.columns.push_back("FLOPs/token");
   if (is_matched) table.columns.push_back("steps");

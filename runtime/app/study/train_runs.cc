@@ -77,11 +77,11 @@ absl::StatusOr<std::unique_ptr<TrainRun>> OpenRun(const StudyPlan& plan, const P
 
 absl::Status DrawSamples(const StudyPlan& plan, const PlanRun& run, int64_t context_length,
                          HostRuntime* runtime, RunResult* result) {
-  if (plan.study.samples == 0) return absl::OkStatus();
+  if (plan.study.samples() == 0) return absl::OkStatus();
   PLUMB_ASSIGN_OR_RETURN(const std::unique_ptr<TrainedModel> model,
                          TrainedModel::Open(runtime, run.directory));
   if (!model->can_generate()) return absl::OkStatus();
-  for (int64_t i = 0; i < plan.study.samples; ++i) {
+  for (int64_t i = 0; i < plan.study.samples(); ++i) {
     GenerateOptions options;
     options.seed = run.seed;
     options.index = i;
@@ -156,7 +156,7 @@ absl::Status TrainOne(const StudyPlan& plan, size_t index, HostRuntime* runtime,
 size_t TakeRun(const StudyPlan& plan, size_t* last_group, Shared* shared) {
   std::deque<size_t>& queue = shared->queue;
   auto taken = queue.begin();
-  if (plan.runs[*taken].seed != plan.study.seeds.front()) {
+  if (plan.runs[*taken].seed != plan.seeds.front()) {
     const auto same = std::find_if(queue.begin(), queue.end(),
                                    [&](size_t run) { return plan.runs[run].group == *last_group; });
     if (same != queue.end()) taken = same;
@@ -275,7 +275,7 @@ absl::Status FindWork(const StudyPlan& plan, Shared* shared) {
     state.phase =
         result->status == RunStatus::kDiverged ? RunPhase::kDiverged : RunPhase::kFinished;
   }
-  const size_t seeds = plan.study.seeds.size();
+  const size_t seeds = plan.seeds.size();
   std::stable_sort(shared->queue.begin(), shared->queue.end(),
                    [seeds](size_t a, size_t b) { return a % seeds < b % seeds; });
   return absl::OkStatus();

@@ -235,4 +235,29 @@ TrainingMemory ToTrainingMemory(const api::TrainerMemory& memory, const Recipe& 
   return out;
 }
 
+absl::StatusOr<TrainingMemory> PlanTraining(const api::Model& model, const std::string& train_path,
+                                            const Overrides& train_overrides, int32_t ranks) {
+  return OrOutOfMemory("the training program", [&]() -> absl::StatusOr<TrainingMemory> {
+    PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides, ranks));
+    api::TrainerOptions options;
+    options.recipe = recipe.text;
+    options.ranks = ranks;
+    const auto planned = ToStatus(api::Trainer::Plan(model, options));
+    if (!planned.ok()) return recipe.InFile(planned.status());
+    return ToTrainingMemory(*planned, recipe, model.Info().context_length);
+  });
+}
+
+absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::string& train_path,
+                                           const Overrides& train_overrides) {
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
+  api::ExplainOptions options;
+  options.stage = api::Stage::kUpdates;
+  options.recipe = recipe.text;
+  absl::StatusOr<std::string> text =
+      OrOutOfMemory("the recipe", [&] { return model.Explain(options); });
+  if (!text.ok()) return recipe.InFile(text.status());
+  return text;
+}
+
 }  // namespace plumb

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe: training settings of a model (plumb.v1.Train), with plumb.h's defaults filled in. A
-// value. Private to runtime/app.
+// Recipe: training settings of a model (plumb.v1.Train), with plumb.h's defaults filled in, and the
+// memory that training with it takes. Values.
 #ifndef PLUMB_RUNTIME_APP_TRAIN_RECIPE_H_
 #define PLUMB_RUNTIME_APP_TRAIN_RECIPE_H_
 
@@ -20,6 +20,15 @@
 #include "runtime/data/masked_tokens.h"
 
 namespace plumb {
+
+// Memory of training, in bytes. All of it is allocated before the first step, so the total is the
+// peak of a step. Excludes the text, its tokens, and the program.
+struct TrainingMemory : api::TrainerMemory {
+  int64_t batch = 0, seq = 0;  // for one pass; seq is the max sequence length
+  std::string dtype;           // "f32", "bf16"
+  bool recompute_blocks = false;
+  int64_t validation = 0;  // memory of the evaluator of the validation split; included in the total
+};
 
 struct Recipe {
   // Output of plumb_recipe_text, which writes every field with a nonzero default.
@@ -84,6 +93,18 @@ std::optional<TokenMasking> MaskingOf(const Recipe& recipe, const api::ModelInfo
 // Returns the plan of a trainer with this recipe, for sequences of up to `seq` tokens.
 TrainingMemory ToTrainingMemory(const api::TrainerMemory& memory, const Recipe& recipe,
                                 int64_t seq);
+
+// Returns the memory that training takes with a recipe: the file `train_path` ("": the schema's
+// defaults) and the overrides; with several ranks, that of the rank that needs the largest amount.
+// Errors: those of TrainRun::Open for the recipe, and programs too large to be addressed.
+absl::StatusOr<TrainingMemory> PlanTraining(const api::Model& model, const std::string& train_path,
+                                            const Overrides& train_overrides, int32_t ranks = 1);
+
+// Returns a text for users that shows how a recipe's rules update each tensor, as
+// PLUMB_EXPLAIN_UPDATES. Errors: those of PlanTraining, and rules that match
+// nothing or cannot be evaluated.
+absl::StatusOr<std::string> ExplainUpdates(const api::Model& model, const std::string& train_path,
+                                           const Overrides& train_overrides);
 
 }  // namespace plumb
 

@@ -50,17 +50,6 @@ bool TakeFigures(const api::Trainer& trainer, ProbeFigures* figures) {
 
 }  // namespace
 
-TensorFigures FiguresOf(const api::ProbeInfo& probe) {
-  TensorFigures figures;
-  figures.rms = probe.rms;
-  figures.max = probe.max;
-  figures.mean = probe.mean;
-  figures.norm = probe.norm;
-  figures.nonfinite = probe.nonfinite;
-  figures.elements = probe.elements;
-  return figures;
-}
-
 std::string WithProbe(const std::string& json, const ProbeOptions& options) {
   Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return json;

@@ -21,8 +21,6 @@ namespace plumb {
 std::string WithProbe(const std::string& json, const ProbeOptions& options);
 absl::StatusOr<ProbeOptions> ProbeOf(const std::string& json);
 
-TensorFigures FiguresOf(const api::ProbeInfo& probe);
-
 // Collects and writes the figures of probed steps. Thread-compatible.
 class RunProbe {
  public:

@@ -26,6 +26,7 @@
 #include "runtime/app/model.h"
 #include "runtime/app/probe.h"
 #include "runtime/app/profile.h"
+#include "runtime/app/train/recipe.h"
 #include "runtime/base/memory.h"
 
 namespace plumb {

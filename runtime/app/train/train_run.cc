@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plumb/v1/model.schema.h"
+#include "runtime/app/checkpoint/trainer_tensors.h"
 #include "runtime/app/data_passes.h"
 #include "runtime/app/train/run_plugins.h"
 #include "runtime/app/train/train_run_impl.h"
-#include "runtime/app/train/trainer_tensors.h"
 #include "runtime/base/status.h"
 #include "runtime/schema/reader.h"
 

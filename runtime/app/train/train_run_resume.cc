@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/app/checkpoint/trainer_tensors.h"
 #include "runtime/app/import/import_json.h"
 #include "runtime/app/text_difference.h"
 #include "runtime/app/train/resume_rules.h"
 #include "runtime/app/train/run_plugins.h"
 #include "runtime/app/train/train_run_impl.h"
-#include "runtime/app/train/trainer_tensors.h"
 #include "runtime/base/status.h"
 
 namespace plumb {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversion of a trainer's state, tensor by tensor, to and from safetensors files. Stateless.
 // Private to runtime/app.
-#ifndef PLUMB_RUNTIME_APP_TRAIN_TRAINER_TENSORS_H_
-#define PLUMB_RUNTIME_APP_TRAIN_TRAINER_TENSORS_H_
+#ifndef PLUMB_RUNTIME_APP_CHECKPOINT_TRAINER_TENSORS_H_
+#define PLUMB_RUNTIME_APP_CHECKPOINT_TRAINER_TENSORS_H_
 
 #include <cstdint>
 #include <vector>
@@ -22,4 +22,4 @@ absl::Status ReadState(const SafetensorsFile& file, api::Trainer* trainer, api::
 
 }  // namespace plumb
 
-#endif  // PLUMB_RUNTIME_APP_TRAIN_TRAINER_TENSORS_H_
+#endif  // PLUMB_RUNTIME_APP_CHECKPOINT_TRAINER_TENSORS_H_

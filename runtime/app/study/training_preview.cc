@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/training_preview.h"
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "runtime/app/study/study.h"
 #include "runtime/app/train/recipe.h"
+#include "runtime/app/train/run_identity.h"
 #include "runtime/base/status.h"
 #include "runtime/data/batches.h"
 
@@ -42,6 +44,23 @@ absl::Status AddTargets(int64_t first_batch, int64_t batches, TrainBatches* sour
 }
 
 }  // namespace
+
+absl::StatusOr<TrainingPreview> PreviewTraining(const std::string& data_path,
+                                                const std::string& train_path,
+                                                const Overrides& train_overrides) {
+  PLUMB_ASSIGN_OR_RETURN(const Recipe recipe, ReadRecipe(train_path, train_overrides));
+  PLUMB_ASSIGN_OR_RETURN(const Dataset data, Dataset::Load(data_path, ToDatasetOptions(recipe)));
+  TrainingPreview preview;
+  preview.train_text = recipe.text;
+  preview.max_steps = recipe.fields.max_steps();
+  preview.data = data.Description();
+  preview.data_hash = data.data_hash();
+  preview.tokenizer_hash = HashOfTokenizer(data.tokenizer());
+  preview.vocab_size = NeededVocabulary(data.tokenizer(), recipe);
+  preview.has_documents = HasDocuments(recipe);
+  preview.has_validation = data.has_targets(Split::kValidation);
+  return preview;
+}
 
 absl::StatusOr<std::vector<double>> UnigramEntropies(const std::string& data_path,
                                                      const std::string& train_path,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/app/train/trainer_tensors.h"
+#include "runtime/app/checkpoint/trainer_tensors.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/app/study/training_preview.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "tests/session/scratch_dir.h"
+
+namespace plumb {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::DoubleNear;
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+// Each step has one name, in the order of the file. The first two hundred names consist of a or b,
+// the last hundred of other letters.
+TEST(UnigramEntropiesTest, AreOfTheTokensOfTheLastSteps) {
+  const ScratchDir dir;
+  std::string names;
+  for (int i = 0; i < 200; ++i) names += i % 2 == 0 ? "aa\n" : "bb\n";
+  for (int i = 0; i < 100; ++i) names += "cdefg\n";
+  dir.Write("names.txt", names);
+  const auto entropies = [&dir](int64_t steps, const std::string& max_steps, const char* accumulate,
+                                int64_t context) {
+    return UnigramEntropies(dir.File("names.txt"), "",
+                            {{"data.format", "DOCUMENTS"},
+                             {"data.keep_order", "true"},
+                             {"data.val_fraction", "0"},
+                             {"batch_size", "1"},
+                             {"gradient_accumulation_steps", accumulate},
+                             {"max_steps", max_steps}},
+                            context, steps, {1, 2})
+        .value();
+  };
+  // Targets are c, d, e, f, g and the end token. A context that is too short for the end drops it.
+  EXPECT_THAT(entropies(100, "300", "1", 8),
+              ElementsAre(DoubleEq(std::log(6)), DoubleEq(std::log(6))));
+  EXPECT_THAT(entropies(50, "150", "2", 5), Each(DoubleEq(std::log(5))));
+  // The probabilities are a third each: the two letters of a name weigh twice its end, and a name
+  // of three targets as much as one of six.
+  EXPECT_THAT(entropies(100, "200", "1", 8), Each(DoubleEq(std::log(3))));
+  // Either kind of name has half of the weight: a and b have a sixth each, c to g a twelfth each,
+  // and the end a sixth plus a twelfth.
+  EXPECT_THAT(entropies(200, "300", "1", 8),
+              Each(DoubleNear(std::log(6) / 3 + 5 * std::log(12) / 12 + std::log(4) / 4, 1e-12)));
+}
+
+// In random order every seed has its own batches, and a window differs from the whole file.
+TEST(UnigramEntropiesTest, SeedsHaveTheirOwnBatches) {
+  const ScratchDir dir;
+  std::string names;
+  for (char c = 'a'; c <= 'z'; ++c) names += std::string(1, c) + "\n";
+  dir.Write("names.txt", names);
+  const std::vector<double> found = UnigramEntropies(dir.File("names.txt"), "",
+                                                     {{"data.format", "DOCUMENTS"},
+                                                      {"data.val_fraction", "0"},
+                                                      {"batch_size", "1"},
+                                                      {"max_steps", "40"}},
+                                                     4, 20, {1, 2, 3})
+                                        .value();
+  ASSERT_EQ(found.size(), 3u);
+  for (const double entropy : found) {
+    EXPECT_GT(entropy, 1.5);
+    EXPECT_LT(entropy, 0.5 * std::log(26) + std::log(2));
+  }
+  EXPECT_FALSE(found[0] == found[1] && found[1] == found[2]);
+}
+
+TEST(UnigramEntropiesTest, SaysWhatIsWrongWithDataAndRecipe) {
+  EXPECT_FALSE(UnigramEntropies("no_such_file", "", {}, 8, 100, {1}).ok());
+}
+
+}  // namespace
+}  // namespace plumb
