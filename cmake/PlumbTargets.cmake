@@ -75,6 +75,13 @@ function(plumb_fast_tests)
   set_property(TEST ${ARGN} APPEND PROPERTY LABELS fast)
 endfunction()
 
+# plumb_release_tests(<test>...)
+#   Gives tests the label release: tests/run.sh runs them only with --release, because they repeat what
+#   other tests check in another setting, or take minutes.
+function(plumb_release_tests)
+  set_property(TEST ${ARGN} PROPERTY LABELS release)
+endfunction()
+
 # plumb_test(<name> SOURCES <files> LIBRARIES <targets> [DEPENDS <targets>] [THREADS] [LONG])
 #   Adds a GoogleTest binary as one ctest test (its suites are fast). THREADS: it tests several threads,
 #   so the thread sanitizer runs it (label threads, target thread_tests, tests/sanitize.sh tsan). LONG:
@@ -89,6 +96,10 @@ function(plumb_test name)
     PLUMB_TEST_PLUGIN_DIR="${PLUMB_PLUGIN_OUTPUT_DIRECTORY}")
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gmock GTest::gtest GTest::gtest_main)
   plumb_unity(${name})
+  if(PLUMB_UNITY)
+    # Tests would spend most of their time with the same headers of libraries.
+    target_precompile_headers(${name} REUSE_FROM plumb_test_headers)
+  endif()
   if(arg_DEPENDS)
     add_dependencies(${name} ${arg_DEPENDS})
   endif()

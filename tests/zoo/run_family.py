@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests a tiny checkpoint through the command line: run_family.py PLUMB CASE
+"""Tests tiny checkpoints through the command line: run_family.py PLUMB CASE..
 
-Imports it; compares logits, loss and gradients with the independent implementation's; continues a prompt
+Imports each; compares logits, loss and gradients with the independent implementation's; continues a prompt
 greedily with the KV cache; exports it, imports the export, and expects the same bits.
 """
 
@@ -131,16 +131,19 @@ def check(binary, name, scratch):
 
 
 def main():
-    binary, name = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as scratch:
-        try:
-            wrong = check(binary, name, scratch)
-        except Failed as error:
-            wrong = [str(error)]
-    for line in wrong:
-        print(line)
-    print(f"{name}: {len(wrong)} wrong")
-    return 1 if wrong else 0
+    binary, names = sys.argv[1], sys.argv[2:]
+    bad = 0
+    for name in names:
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                wrong = check(binary, name, scratch)
+            except Failed as error:
+                wrong = [str(error)]
+        bad += bool(wrong)
+        for line in wrong:
+            print(f"{name}: {line}")
+    print(f"{len(names)} checkpoints, {bad} wrong")
+    return 1 if bad or not names else 0
 
 
 if __name__ == "__main__":
