@@ -97,16 +97,7 @@ typedef struct plumb_runtime plumb_runtime;
 
 enum {
   /* Flag: PLUMB_PLUGIN_PATH, PLUMB_PLACEMENT_PATH and OMP_NUM_THREADS are not read. */
-  PLUMB_RUNTIME_NO_ENVIRONMENT = 1,
-  /* Flag: norms get copies of their operands between canaries and unreadable pages. A norm that
-   * writes outside of its operands fails the call with PLUMB_STATUS_FAILED_PRECONDITION and a
-   * message with its name and the operand; far outside, it faults, and plumb_current_plugin_call
-   * names the call. Slow; results are the same. */
-  PLUMB_RUNTIME_GUARD_PLUGINS = 2,
-  /* Flag: for the rest of the process, a thread that calls a norm gets an alternate signal stack
-   * (sigaltstack) if it has none, so that the host's handler (SA_ONSTACK) can report a norm that
-   * overflowed the stack. */
-  PLUMB_RUNTIME_SIGNAL_STACKS = 4
+  PLUMB_RUNTIME_NO_ENVIRONMENT = 1
 };
 
 /* Receives a message for the host's log, without a line break, on the calling thread, before the
@@ -201,28 +192,23 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_plugin_describe(plumb_runtime* runt
                                                              char* buffer, size_t capacity,
                                                              size_t* needed, plumb_error** error);
 
-/* A call of a norm's function, for a host that reports where the process ended by a fault or by
- * exit(), or where it hangs. The strings live as long as the call. */
+/* A call of a norm's function, for a host that reports where the process ended by a fault, or where
+ * it hangs. The strings live as long as the call. */
 typedef struct plumb_plugin_call {
   uint32_t struct_size;
+  int32_t thread;       /* index of the thread, from 0; plumb_plugin_calls only */
   const char* function; /* "forward", ...; "dlopen": the file is being loaded */
   const char* norm;     /* id of the norm, or ids of the file that is being loaded */
   const char* file;     /* "": linked into the program */
   uint64_t number;      /* index among the thread's calls; plumb_plugin_calls only */
-  int32_t thread;       /* index of the thread, from 0; plumb_plugin_calls only */
-  int32_t read_only; /* 1: the address is in a read-only operand; plumb_current_plugin_call only */
-  const char* operand; /* operand in or near which the address is, "saved"; "": none */
-  int64_t bytes;       /* offset of the address from the operand's first byte, negative before it;
-                          beyond the operand, from its end */
 } plumb_plugin_call;
 #define PLUMB_PLUGIN_CALL_INIT \
-  { sizeof(plumb_plugin_call), NULL, NULL, NULL, 0, 0, 0, NULL, 0 }
+  { sizeof(plumb_plugin_call), 0, NULL, NULL, NULL, 0 }
 
-/* Finds the call of a norm that the calling thread is in, and with PLUMB_RUNTIME_GUARD_PLUGINS also
- * the operand in or near which the faulting `address` (may be NULL) is.
+/* Finds the call of a norm that the calling thread is in.
  * Returns: 1, or 0 if the thread is in no such call.
  * Thread-safety: any thread, and signal handlers. */
-PLUMB_API int32_t plumb_current_plugin_call(const void* address, plumb_plugin_call* call);
+PLUMB_API int32_t plumb_current_plugin_call(plumb_plugin_call* call);
 /* Lists the norm calls that all threads of the process are in, at most `capacity` and at most 64.
  * Only calls[0].struct_size needs to be set; all elements have that size.
  * Returns: the number of calls.
@@ -1268,7 +1254,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_study_run(const char* study,
 PLUMB_STATIC_ASSERT(sizeof(plumb_allocator) == 32, "plumb_allocator");
 PLUMB_STATIC_ASSERT(sizeof(plumb_executor) == 24, "plumb_executor");
 PLUMB_STATIC_ASSERT(sizeof(plumb_runtime_options) == 80, "plumb_runtime_options");
-PLUMB_STATIC_ASSERT(sizeof(plumb_plugin_call) == 64, "plumb_plugin_call");
+PLUMB_STATIC_ASSERT(sizeof(plumb_plugin_call) == 40, "plumb_plugin_call");
 PLUMB_STATIC_ASSERT(sizeof(plumb_model_info) == 80, "plumb_model_info");
 PLUMB_STATIC_ASSERT(sizeof(plumb_explain_options) == 48, "plumb_explain_options");
 PLUMB_STATIC_ASSERT(sizeof(plumb_work) == 24, "plumb_work");
