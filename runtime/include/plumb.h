@@ -651,8 +651,7 @@ typedef struct plumb_trainer_options {
 /* Memory of a trainer in bytes. All of it is allocated from the first step to the last. */
 typedef struct plumb_trainer_memory {
   uint32_t struct_size;
-  /* Weights in f32; with dtype BF16 and shard, bf16 for the matrices of other ranks. */
-  int64_t weights;
+  int64_t weights;     /* in f32 */
   int64_t gradients;   /* with the sums over units if a step has several */
   int64_t moments;     /* optimizer states (AdamW: m and v), and the average for ema_decay */
   int64_t norm_states; /* with copies from before the step and before the unit */
@@ -766,8 +765,8 @@ PLUMB_API void plumb_trainer_cancel(plumb_trainer* trainer);
 
 /* Returns the gradient of the last step's mean loss for the i-th parameter, before clipping, summed
  * over units and ranks. Valid until the next step. Otherwise like plumb_model_tensor.
- * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION before the first step, if
- * ranks share gradients (shard: GRADIENTS), and for a parameter that a rule freezes. */
+ * Errors: PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION before the first step, and
+ * for a parameter that a rule freezes. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_gradient(const plumb_trainer* trainer,
                                                               size_t i, plumb_tensor* tensor,
                                                               plumb_error** error);
@@ -815,8 +814,7 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_state(const plumb_trainer* 
                                                            plumb_error** error);
 /* Copies the elements [begin, begin + count) of a state tensor to `to`. Includes matrices trained
  * in bf16, whose f32 values are exact except for payloads of NaN. Errors:
- * PLUMB_STATUS_OUT_OF_RANGE; PLUMB_STATUS_FAILED_PRECONDITION for a state of another rank (see
- * plumb_trainer_share_states). */
+ * PLUMB_STATUS_OUT_OF_RANGE. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_read_state(const plumb_trainer* trainer,
                                                                 int32_t kind, size_t i,
                                                                 int64_t begin, int64_t count,
@@ -833,16 +831,10 @@ PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_write_state(plumb_trainer* 
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_set_steps(plumb_trainer* trainer,
                                                                int64_t steps, plumb_error** error);
 
-/* Lets rank 0 access the state of all ranks, to save or load it. All ranks call it. Rank 0 calls
- * `use`, in which it reads and writes states, saves, loads and sets steps as if it were alone,
- * while the other ranks serve it. Afterwards all ranks have what was written, the number of steps
- * and the scale of the learning rate. Without a communicator it only calls `use`. Steps are not
- * allowed in it.
- *
- * Outside of it, states stored on other ranks (a recipe with shard) cannot be read or written:
- * PLUMB_STATUS_FAILED_PRECONDITION. With dtype BF16 these include the f32 of weights, which
- * plumb_model_save, another trainer, and sessions and evaluators in formats other than bf16 need;
- * they fail likewise, even after the trainer is freed.
+/* Lets rank 0 write the state of all ranks, to load it. All ranks call it. Rank 0 calls `use`, in
+ * which it writes states, loads and sets steps as if it were alone. Afterwards all ranks have its
+ * states, its number of steps and its scale of the learning rate. Without a communicator it only
+ * calls `use`. Steps are not allowed in it. To read or save states, a rank needs no other.
  * Errors: PLUMB_STATUS_CANCELLED on all ranks if `use` does not return 0. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_share_states(plumb_trainer* trainer,
                                                                   int32_t (*use)(void* user),
@@ -884,8 +876,7 @@ typedef int32_t (*plumb_probe_fn)(void* user, const plumb_probe* probe);
  * "attention", "sublayers". Losses and weights stay the same bits. `probe` may be NULL, as
  * plumb_trainer_get_probe also returns the statistics. With several ranks each probes its own
  * units.
- * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point, also one of a frozen parameter;
- * PLUMB_STATUS_FAILED_PRECONDITION if ranks share gradients (shard: GRADIENTS). */
+ * Errors: PLUMB_STATUS_INVALID_ARGUMENT for an unknown point, also one of a frozen parameter. */
 PLUMB_NODISCARD PLUMB_API plumb_status plumb_trainer_probe(plumb_trainer* trainer, int64_t every,
                                                            const char* const* points, size_t count,
                                                            plumb_probe_fn probe, void* user,
